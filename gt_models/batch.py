@@ -1,0 +1,175 @@
+"""GraphBatch: several graphs as one disjoint union, what every model takes.
+
+Nodes of graph b are rows ptr[b]:ptr[b+1]. Both directions of an undirected edge are stored. Quantities per ordered pair of nodes of one
+graph are flat, [sum n_b^2, C], row-major within a graph; `to_dense` and `pairs_to_dense` give the padded forms.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+_GRAPH_KEYS = {"x", "edge_index", "edge_attr", "y", "batch", "ptr", "num_nodes"}
+
+
+class MissingEncoding(ValueError):
+    """A model needs an encoding that the batch does not carry, or carries too narrow."""
+
+
+@dataclass
+class GraphBatch:
+    """B graphs with N nodes and E directed edges in all.
+
+    Attributes:
+        x: node features, float [N, F], or long [N, F] when categorical.
+        edge_index: long [2, E]; row 0 the source, row 1 the target.
+        ptr: long [B + 1], node offsets of the graphs.
+        edge_attr: float [E, D], or long [E, D] when categorical; None where edges carry nothing.
+        y: targets in the task's own shape, or None.
+        encodings: positional and structural encodings by name (`gt_models.encodings`): [N, k] per node, [sum n_b^2, k] per pair,
+            [B, k] per graph.
+        extras: whatever else a task or model needs by name (hyperedge members, masks, ...).
+    """
+
+    x: Tensor
+    edge_index: Tensor
+    ptr: Tensor
+    edge_attr: Tensor | None = None
+    y: Tensor | None = None
+    encodings: dict[str, Tensor] = field(default_factory=dict)
+    extras: dict[str, Tensor] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, data: Any) -> GraphBatch:
+        """`data` itself if it is a GraphBatch, else read from a torch_geometric Data or Batch.
+
+        A one-dimensional `x` or `edge_attr` becomes one column. Every other tensor attribute is taken as an encoding of that name.
+        Raises ValueError where node features are missing or an edge points outside the graph.
+        """
+        if isinstance(data, cls):
+            return data
+        if getattr(data, "x", None) is None:
+            raise ValueError("the graph has no node features: set data.x (for example torch.ones(data.num_nodes, 1))")
+        x, edge_index = _columns(data.x), data.edge_index
+        if edge_index.numel() and (int(edge_index.min()) < 0 or int(edge_index.max()) >= x.size(0)):
+            raise ValueError(f"edge_index names node {int(edge_index.max())} (min {int(edge_index.min())}) of a graph with {x.size(0)} nodes")
+        ptr = getattr(data, "ptr", None)
+        batch = getattr(data, "batch", None)
+        if ptr is None and batch is not None:
+            ptr = torch.cat([batch.new_zeros(1), torch.bincount(batch).cumsum(0)])
+        if ptr is None:
+            ptr = torch.tensor([0, x.size(0)], device=x.device)
+        edge_attr = getattr(data, "edge_attr", None)
+        others = {k: v for k, v in data.to_dict().items() if k not in _GRAPH_KEYS and isinstance(v, Tensor)}
+        return cls(x, edge_index, ptr, None if edge_attr is None else _columns(edge_attr), getattr(data, "y", None), others)
+
+    @property
+    def num_graphs(self) -> int:
+        return self.ptr.numel() - 1
+
+    @property
+    def num_nodes(self) -> int:
+        return self.x.size(0)
+
+    @property
+    def num_edges(self) -> int:
+        return self.edge_index.size(1)
+
+    @cached_property
+    def sizes(self) -> Tensor:
+        """Nodes per graph, long [B]."""
+        return self.ptr[1:] - self.ptr[:-1]
+
+    @cached_property
+    def batch(self) -> Tensor:
+        """Graph of each node, long [N]."""
+        return torch.repeat_interleave(torch.arange(self.num_graphs, device=self.ptr.device), self.sizes, output_size=self.num_nodes)
+
+    @cached_property
+    def max_nodes(self) -> int:
+        """Nodes of the largest graph (waits for the device once)."""
+        return int(self.sizes.max()) if self.num_graphs else 0
+
+    @cached_property
+    def local(self) -> Tensor:
+        """Index of each node within its graph, long [N]."""
+        return torch.arange(self.num_nodes, device=self.ptr.device) - self.ptr[self.batch]
+
+    @cached_property
+    def node_mask(self) -> Tensor:
+        """True at real nodes of the padded form, bool [B, n_max]."""
+        return torch.arange(self.max_nodes, device=self.ptr.device)[None] < self.sizes[:, None]
+
+    @cached_property
+    def pair_mask(self) -> Tensor:
+        """True at real ordered pairs of the padded form, bool [B, n_max, n_max]."""
+        return self.node_mask[:, :, None] & self.node_mask[:, None, :]
+
+    @cached_property
+    def pair_ptr(self) -> Tensor:
+        """Offsets of the graphs in flat pair quantities, long [B + 1]."""
+        return torch.cat([self.ptr.new_zeros(1), (self.sizes**2).cumsum(0)])
+
+    def to_dense(self, values: Tensor) -> Tensor:
+        """Per node [N, C] -> padded [B, n_max, C], zero at padding."""
+        out = values.new_zeros(self.num_graphs * self.max_nodes, *values.shape[1:])
+        out = out.index_copy(0, self.batch * self.max_nodes + self.local, values)
+        return out.view(self.num_graphs, self.max_nodes, *values.shape[1:])
+
+    def from_dense(self, values: Tensor) -> Tensor:
+        """Padded [B, n_max, C] -> per node [N, C]."""
+        return values.flatten(0, 1).index_select(0, self.batch * self.max_nodes + self.local)
+
+    @cached_property
+    def _pair_slots(self) -> Tensor:
+        return self.pair_mask.flatten().nonzero().squeeze(1)
+
+    def pairs_to_dense(self, values: Tensor) -> Tensor:
+        """Flat pairs [sum n_b^2, C] -> padded [B, n_max, n_max, C], zero at padding."""
+        n = self.max_nodes
+        out = values.new_zeros(self.num_graphs * n * n, *values.shape[1:]).index_copy(0, self._pair_slots, values)
+        return out.view(self.num_graphs, n, n, *values.shape[1:])
+
+    def pairs_from_dense(self, values: Tensor) -> Tensor:
+        """Padded [B, n_max, n_max, C] -> flat pairs [sum n_b^2, C]."""
+        return values.flatten(0, 2).index_select(0, self._pair_slots)
+
+    def edge_slots(self) -> tuple[Tensor, Tensor, Tensor]:
+        """(graph, local source, local target) of each edge, long [E] each: indices into a padded pair tensor."""
+        source, target = self.edge_index
+        return self.batch[source], self.local[source], self.local[target]
+
+    def encoding(self, name: str, width: int | None = None) -> Tensor:
+        """Encoding `name`, cut to its first `width` channels. Raises MissingEncoding saying what to do."""
+        if name not in self.encodings:
+            raise MissingEncoding(
+                f"this model needs the encoding {name!r}; the batch has: {', '.join(sorted(self.encodings)) or 'none'}. "
+                f"Add it under `encodings:` in the recipe, or set data.{name} (see gt_models.encodings)"
+            )
+        value = self.encodings[name]
+        if width is not None and value.size(-1) < width:
+            raise MissingEncoding(f"encoding {name!r} has {value.size(-1)} channels and the model was built for {width}: compute it wider")
+        return value if width is None else value[..., :width]
+
+    def to(self, device: torch.device | str, dtype: torch.dtype | None = None, non_blocking: bool = False) -> GraphBatch:
+        """A copy on `device`; floating tensors also in `dtype` where one is given."""
+
+        def move(value):
+            if isinstance(value, dict):
+                return {k: move(v) for k, v in value.items()}
+            if value is None:
+                return None
+            return value.to(device, dtype if value.is_floating_point() else None, non_blocking=non_blocking)
+
+        moved = replace(self, **{f.name: move(getattr(self, f.name)) for f in fields(self)})
+        if "max_nodes" in self.__dict__:
+            moved.__dict__["max_nodes"] = self.max_nodes
+        return moved
+
+
+def _columns(values: Tensor) -> Tensor:
+    return values[:, None] if values.dim() == 1 else values

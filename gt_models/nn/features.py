@@ -1,0 +1,37 @@
+"""Input features to vectors: a Linear for continuous features, a sum of embeddings for categorical ones."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+
+class FeatureEncoder(nn.Module):
+    """Features [N, F] -> [N, out_dim].
+
+    Args:
+        in_dim: an int is the width F of continuous features; a sequence is one vocabulary size per categorical column.
+        out_dim: width of the result.
+        bias: whether the Linear has a bias (continuous features only).
+    """
+
+    def __init__(self, in_dim: int | Sequence[int], out_dim: int, bias: bool = True):
+        super().__init__()
+        self.in_dim = in_dim if isinstance(in_dim, int) else tuple(in_dim)
+        self.linear = nn.Linear(in_dim, out_dim, bias=bias) if isinstance(in_dim, int) else None
+        # one table for all columns: column c's values start at offset[c]
+        self.embedding = None if isinstance(in_dim, int) else nn.Embedding(sum(in_dim), out_dim)
+        if not isinstance(in_dim, int):
+            offsets = torch.tensor([0, *in_dim[:-1]]).cumsum(0)
+            self.register_buffer("offsets", offsets, persistent=False)
+
+    def reset_parameters(self) -> None:
+        (self.linear or self.embedding).reset_parameters()
+
+    def forward(self, x: Tensor) -> Tensor:
+        width = self.in_dim if isinstance(self.in_dim, int) else len(self.in_dim)
+        if x.dim() != 2 or x.size(1) != width:
+            raise ValueError(f"features of shape {tuple(x.shape)} given to an encoder built for {width} columns")
+        if self.linear is not None:
+            return self.linear(x.to(self.linear.weight.dtype))
+        return self.embedding(x.long() + self.offsets).sum(1)

@@ -1,0 +1,106 @@
+"""Names to models. A model named `edge-transformer` lives in `gt_models/edge_transformer.py` or `gt_models/baselines/edge_transformer.py`:
+the file name is the registry, so a new model is one new file and nothing is imported that was not asked for."""
+
+import difflib
+import importlib
+import importlib.util
+import pkgutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import nn
+
+LEVELS = ("graph", "node", "edge", "pair", "hyperedge")
+_PACKAGES = ("gt_models", "gt_models.baselines")
+_NOT_MODELS = {"batch", "registry"}
+_INFOS: dict[str, "ModelInfo"] = {}
+
+
+@dataclass(frozen=True)
+class ModelInfo:
+    """What a model states about itself.
+
+    Attributes:
+        name: the name it is created by.
+        cls: its class; the constructor's explicit arguments are its hyperparameters.
+        levels: what it can predict, of `LEVELS`.
+        cost: time per layer as a formula in n (nodes), m (edges) and d (width), for example "n^3 d".
+        encodings: names of the encodings it can use (see `gt_models.encodings`).
+    """
+
+    name: str
+    cls: type[nn.Module]
+    levels: tuple[str, ...]
+    cost: str
+    encodings: tuple[str, ...] = ()
+
+
+def register_model(
+    name: str, *, levels: tuple[str, ...], cost: str, encodings: tuple[str, ...] = ()
+) -> Callable[[type[nn.Module]], type[nn.Module]]:
+    """Class decorator. Raises ValueError for an unknown level, or a name that does not match its file."""
+    unknown = set(levels) - set(LEVELS)
+    if unknown:
+        raise ValueError(f"model {name!r}: unknown levels {sorted(unknown)}; known: {LEVELS}")
+
+    def register(cls: type[nn.Module]) -> type[nn.Module]:
+        if cls.__module__.startswith("gt_models.") and cls.__module__.rpartition(".")[2] != _file_name(name):
+            raise ValueError(f"model {name!r} must live in a file {_file_name(name)}.py, not in {cls.__module__}")
+        _INFOS[name] = ModelInfo(name, cls, tuple(levels), cost, tuple(encodings))
+        return cls
+
+    return register
+
+
+def list_models() -> list[str]:
+    """Names of all models, sorted. Reads the folder listing; imports nothing."""
+    names = set(_INFOS)
+    for package in _PACKAGES:
+        folder = Path(__file__).parent.joinpath(*package.split(".")[1:])
+        names |= {m.name.replace("_", "-") for m in pkgutil.iter_modules([str(folder)]) if not m.ispkg and m.name not in _NOT_MODELS}
+    return sorted(names)
+
+
+def model_module(name: str) -> str:
+    """Dotted name of the module that holds model `name`. Raises KeyError with the nearest known name."""
+    if name in list_models():
+        for package in _PACKAGES:
+            if importlib.util.find_spec(f"{package}.{_file_name(name)}"):
+                return f"{package}.{_file_name(name)}"
+        return _INFOS[name].cls.__module__
+    near = difflib.get_close_matches(name, list_models(), 1)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    raise KeyError(f"no model named {name!r}; {hint}known: {', '.join(list_models())}")
+
+
+def model_info(name: str) -> ModelInfo:
+    """What model `name` states about itself; imports its module. Raises KeyError for an unknown name."""
+    if name not in _INFOS:
+        importlib.import_module(model_module(name))
+    return _INFOS[name]
+
+
+def create_model(name: str, **arguments) -> nn.Module:
+    """Builds model `name` from its constructor's own arguments; a wrong one raises TypeError naming the nearest.
+
+    Every model takes `in_dim` (int: width of continuous node features; list: one vocabulary size per categorical column),
+    `out_dim` and `level` (one of the model's levels).
+    """
+    import inspect
+
+    info = model_info(name)
+    known = list(inspect.signature(info.cls).parameters)
+    for key in arguments:
+        if key not in known:
+            near = difflib.get_close_matches(key, known, 1)
+            hint = f"did you mean {near[0]!r}? " if near else ""
+            raise TypeError(f"model {name!r} has no argument {key!r}; {hint}known: {', '.join(known)}")
+    level = arguments.get("level")
+    if level is not None and level not in info.levels:
+        raise ValueError(f"model {name!r} cannot predict at level {level!r}; it predicts: {', '.join(info.levels)}")
+    return info.cls(**arguments)
+
+
+def _file_name(name: str) -> str:
+    return name.replace("-", "_")

@@ -1,0 +1,44 @@
+"""What all tests share: two threads, the real files where they are at hand, and the parity cases."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+ROOT = Path(__file__).parent.parent
+SHARED = ROOT.parent / "shared"
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _threads():
+    torch.set_num_threads(1 if os.environ.get("PYTEST_XDIST_WORKER") else 2)
+
+
+@pytest.fixture(autouse=True)
+def _seed():
+    torch.manual_seed(0)
+
+
+@pytest.fixture
+def parity():
+    """`parity("et_layer")` -> dict of float64 or long tensors by their prefixed names; skips where the file is absent."""
+
+    def load(name: str) -> dict[str, torch.Tensor]:
+        path = SHARED / "parity" / f"{name}.npz"
+        if not path.exists():
+            pytest.skip(f"{path} is not at hand")
+        with np.load(path, allow_pickle=False) as arrays:
+            return {k: torch.from_numpy(v) for k, v in arrays.items() if v.dtype.kind in "fiub"}
+
+    return load
+
+
+@pytest.fixture
+def mirror() -> Path:
+    """Folder of real data files; skips where it is absent."""
+    path = Path(os.environ.get("GT_DATA_MIRROR", SHARED / "data"))
+    if not path.is_dir():
+        pytest.skip(f"no real data at {path}; set GT_DATA_MIRROR")
+    return path

@@ -1,0 +1,109 @@
+"""What every model must satisfy, as functions that a model's own test calls: `assert_sound(build)` runs them all."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from gt_models.batch import GraphBatch
+
+
+def random_graphs(sizes=(5, 3, 7), in_dim=4, edge_dim=3, density=0.5, seed=0, dtype=torch.float64, pair_encodings=(), node_encodings=()) -> list[GraphBatch]:
+    """Undirected random graphs, one GraphBatch each. `pair_encodings` / `node_encodings`: (name, width) filled with N(0, 1)."""
+    rng = torch.Generator().manual_seed(seed)
+    graphs = []
+    for n in sizes:
+        upper = torch.triu(torch.rand(n, n, generator=rng) < density, 1)
+        rows, columns = (upper | upper.T).nonzero().T
+        attr = torch.randn(n, n, edge_dim, generator=rng, dtype=dtype)
+        attr = (attr + attr.transpose(0, 1))[rows, columns]
+        encodings = {name: torch.randn(n * n, width, generator=rng, dtype=dtype) for name, width in pair_encodings}
+        encodings |= {name: torch.randn(n, width, generator=rng, dtype=dtype) for name, width in node_encodings}
+        x = torch.randn(n, in_dim, generator=rng, dtype=dtype)
+        graphs.append(GraphBatch(x, torch.stack([rows, columns]), torch.tensor([0, n]), attr, encodings=encodings))
+    return graphs
+
+
+def collate(graphs: list[GraphBatch]) -> GraphBatch:
+    """One GraphBatch of several (a loop, on purpose: the reference for faster ones)."""
+    offsets = [0]
+    for g in graphs:
+        offsets.append(offsets[-1] + g.num_nodes)
+    return GraphBatch(
+        torch.cat([g.x for g in graphs]),
+        torch.cat([g.edge_index + o for g, o in zip(graphs, offsets, strict=False)], 1),
+        torch.tensor(offsets),
+        None if graphs[0].edge_attr is None else torch.cat([g.edge_attr for g in graphs]),
+        encodings={k: torch.cat([g.encodings[k] for g in graphs]) for k in graphs[0].encodings},
+        extras={k: torch.cat([g.extras[k] for g in graphs]) for k in graphs[0].extras},
+    )
+
+
+def permute(graph: GraphBatch, order: Tensor, pair_names: tuple[str, ...] = ()) -> GraphBatch:
+    """The single graph with node order[i] as its new node i; edges are shuffled too."""
+    n = graph.num_nodes
+    place = torch.empty_like(order)
+    place[order] = torch.arange(n)
+    shuffle = torch.randperm(graph.num_edges)
+    encodings = {}
+    for name, value in graph.encodings.items():
+        if name in pair_names:
+            encodings[name] = value.view(n, n, -1)[order][:, order].flatten(0, 1)
+        else:
+            encodings[name] = value[order]
+    attr = None if graph.edge_attr is None else graph.edge_attr[shuffle]
+    return GraphBatch(graph.x[order], place[graph.edge_index[:, shuffle]], graph.ptr, attr, encodings=encodings)
+
+
+def assert_equivariant(model: nn.Module, graph: GraphBatch, level: str, pair_names: tuple[str, ...] = (), tol: float = 1e-10) -> None:
+    """Node outputs move with the nodes, pair outputs with the pairs, graph outputs stay."""
+    model.eval()
+    n, order = graph.num_nodes, torch.randperm(graph.num_nodes)
+    out, moved = model(graph), model(permute(graph, order, pair_names))
+    if level == "node":
+        out = out[order]
+    elif level == "pair":
+        out = out.view(n, n, -1)[order][:, order].flatten(0, 1)
+    torch.testing.assert_close(moved, out, rtol=tol, atol=tol)
+
+
+def assert_batch_equals_singles(model: nn.Module, graphs: list[GraphBatch], tol: float = 1e-10) -> None:
+    """A batch of graphs of unlike size gives what each gives alone: nothing leaks through padding or between graphs."""
+    model.eval()
+    torch.testing.assert_close(model(collate(graphs)), torch.cat([model(g) for g in graphs]), rtol=tol, atol=tol)
+
+
+def assert_gradients_reach(model: nn.Module, batch: GraphBatch, except_for: tuple[str, ...] = ()) -> None:
+    """Every parameter gets a finite gradient that is not all zero (`except_for`: name prefixes that must not)."""
+    model.train()
+    out = model(batch)
+    (out * torch.randn_like(out)).sum().backward()
+    for name, parameter in model.named_parameters():
+        if name.startswith(except_for) if except_for else False:
+            continue
+        assert parameter.grad is not None and parameter.grad.isfinite().all() and parameter.grad.abs().max() > 0, f"no gradient reaches {name}"
+
+
+def assert_deterministic(build: Callable[[], nn.Module], batch: GraphBatch) -> None:
+    """The same seed gives the same weights, outputs and gradients, bit for bit."""
+    results = []
+    for _ in range(2):
+        torch.manual_seed(7)
+        model = build()
+        model.train()
+        out = model(batch)
+        out.sum().backward()
+        results.append([out.detach(), *[p.grad for p in model.parameters() if p.grad is not None]])
+    assert len(results[0]) > 1
+    for first, second in zip(*results, strict=True):
+        assert torch.equal(first, second)
+
+
+def assert_sound(build: Callable[[], nn.Module], graphs: list[GraphBatch], level: str, pair_names: tuple[str, ...] = ()) -> None:
+    """All of the above, for a model built in float64 without dropout."""
+    assert_deterministic(build, collate(graphs))
+    assert_gradients_reach(build(), collate(graphs))
+    model = build()
+    assert_batch_equals_singles(model, graphs)
+    for graph in graphs:
+        assert_equivariant(model, graph, level, pair_names)
