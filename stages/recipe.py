@@ -1,0 +1,394 @@
+"""What may stand in a recipe and in params.yaml. Every mistake is a RecipeError that names the file, the key and the nearest valid one.
+
+A recipe (recipes/<suite>/<dataset>/<model>.yaml) is complete: it decides a cell together with the data and the code, and each value says
+under `origin:` where it came from. params.yaml declares the grid and a few run-wide settings that change no number.
+"""
+
+import difflib
+import hashlib
+import inspect
+import json
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, field_validator, model_validator
+
+Positive = Annotated[int, Field(gt=0)]
+# in_dim and the like come from the dataset, never from a recipe
+DATA_ARGUMENTS = ("in_dim", "edge_dim", "out_dim", "level")
+
+
+class RecipeError(ValueError):
+    """A recipe or params.yaml that cannot be used; the message names the file, the key and what to do."""
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ModelSection(BaseModel):
+    """`name`, and beside it the arguments of the model's constructor (checked against its signature by `check_model`)."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+    name: str
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        return dict(self.model_extra or {})
+
+
+class BatchSection(Strict):
+    """Exactly one: `graphs` per step, at most `nodes` per step (inductive data), or random node `parts` per epoch (one large graph).
+    Nothing: the whole graph of a transductive dataset, or every training graph, is one step."""
+
+    graphs: Positive | None = None
+    nodes: Positive | None = None
+    parts: Positive | None = None
+
+    @model_validator(mode="after")
+    def _one(self):
+        if sum(v is not None for v in (self.graphs, self.nodes, self.parts)) > 1:
+            raise ValueError("give only one of graphs, nodes, parts")
+        return self
+
+
+class OptimizerSection(Strict):
+    name: Literal["adam", "adamw", "sgd"] = "adamw"
+    lr: float = Field(gt=0)
+    weight_decay: float = Field(0.0, ge=0)
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+    momentum: float = 0.0
+    clip_norm: float | None = Field(None, gt=0)
+
+
+class ScheduleSection(Strict):
+    """Learning rate over time as a multiple of `lr`: linear warm-up from `start_factor`, then constant, cosine or linear to `final_factor`;
+    or plateau: times `factor` after `patience` epochs without a better validation value."""
+
+    name: Literal["constant", "cosine", "linear", "plateau"] = "constant"
+    unit: Literal["epoch", "step"] = "epoch"
+    warmup: int = Field(0, ge=0)
+    start_factor: float = Field(0.0, ge=0)
+    final_factor: float = Field(0.0, ge=0)
+    factor: float = Field(0.5, gt=0, lt=1)
+    patience: Positive = 10
+
+
+class Phase(Strict):
+    """One stretch of training; `name` is handed to the model's set_phase. `reload_best`: start from the best weights so far (and their
+    optimiser state)."""
+
+    name: str
+    epochs: Positive
+    reload_best: bool = False
+
+
+class Choice(Strict):
+    choices: list[Any] = Field(min_length=1)
+
+
+class Range(Strict):
+    low: float
+    high: float
+    log: bool = False
+    step: float | None = None
+    integer: bool = False
+
+    @model_validator(mode="after")
+    def _order(self):
+        if self.low >= self.high or (self.log and self.low <= 0):
+            raise ValueError("a range needs low < high (and low > 0 where log)")
+        return self
+
+
+class SearchSection(Strict):
+    """`space`: dotted recipe keys (model.dropout) to {choices: [...]} or {low:, high:, log:, step:, integer:}. The objective is the mean over
+    `seeds` of the best validation value; the test split is never read."""
+
+    trials: Positive
+    space: dict[str, Choice | Range] = Field(min_length=1)
+    seeds: list[int] = [0]
+    sampler: Literal["tpe", "random", "grid"] = "tpe"
+    sampler_seed: int = 0
+    pruner: Literal["median", "none"] = "median"
+    warmup_epochs: int = 10
+
+
+class PublishedRef(Strict):
+    """Where the published number stands in published/results.yaml; the dataset is the cell's unless named here."""
+
+    paper: str
+    table: str
+    method: str
+    dataset: str | None = None
+    metric: str | None = None
+
+
+class Recipe(Strict):
+    """Every hyperparameter of one model on one dataset."""
+
+    model: ModelSection
+    encodings: dict[str, dict[str, Any]] = {}
+    batch: BatchSection = BatchSection()
+    loss: Literal["cross-entropy", "weighted-cross-entropy", "l1", "mse", "bce"] | None = None
+    optimizer: OptimizerSection
+    schedule: ScheduleSection = ScheduleSection()
+    epochs: Positive | None = None
+    phases: list[Phase] = []
+    eval_every: Positive = 1
+    patience: Positive | None = None
+    precision: Literal["float32", "bf16", "float64"] = "float32"
+    seeds: list[int] = Field(min_length=1)
+    split: Literal["seed"] | int = "seed"
+    published: PublishedRef | None = None
+    reduced: list[str] = []
+    search: SearchSection | None = None
+    origin: dict[str, str] = {}
+
+    @field_validator("seeds")
+    @classmethod
+    def _distinct(cls, seeds):
+        if len(set(seeds)) != len(seeds):
+            raise ValueError("seeds repeat")
+        return seeds
+
+    @field_validator("encodings", mode="before")
+    @classmethod
+    def _no_arguments(cls, value):
+        return {k: v or {} for k, v in value.items()} if isinstance(value, dict) else value
+
+    @model_validator(mode="after")
+    def _length(self):
+        if (self.epochs is None) == (not self.phases):
+            raise ValueError("give either epochs or phases")
+        return self
+
+    @property
+    def total_epochs(self) -> int:
+        return self.epochs or sum(p.epochs for p in self.phases)
+
+    def decisive(self) -> dict[str, Any]:
+        """What decides a run's numbers besides seed, data and code; defaults are left out, so that a new field changes no old digest."""
+        described = {"seeds", "search", "published", "reduced", "origin"}
+        return json.loads(self.model_dump_json(exclude=described, exclude_defaults=True))
+
+    def with_values(self, values: dict[str, Any]) -> "Recipe":
+        """A copy with dotted keys set, for example {"model.dropout": 0.2}. Raises RecipeError for a key that does not exist."""
+        content = self.model_dump(exclude_unset=True)
+        for key, value in values.items():
+            place = content
+            *parents, last = key.split(".")
+            for parent in parents:
+                place = place.setdefault(parent, {})
+            place[last] = value
+        return _validated(Recipe, content, "the search space")
+
+    def split_of(self, seed: int, num_splits: int) -> int:
+        """Index of the split that `seed` trains on. Raises RecipeError when the dataset has no such split."""
+        index = seed % num_splits if self.split == "seed" else self.split
+        if not 0 <= index < num_splits:
+            raise RecipeError(f"split {index} asked for, but the dataset has {num_splits}")
+        return index
+
+
+class Cell(Strict):
+    """One (suite, dataset, model) of the grid. `settings`: `recipes`, or `tuned` where the recipe has a search (see dvc.yaml)."""
+
+    key: str
+    cell: str
+    dataset: str
+    model: str
+    settings: Literal["recipes", "tuned"] = "recipes"
+
+    @property
+    def suite(self) -> str:
+        return self.cell.split("/")[0]
+
+    @property
+    def recipe_path(self) -> Path:
+        return Path("recipes", f"{self.cell}.yaml")
+
+    @property
+    def settings_path(self) -> Path:
+        return Path(self.settings, f"{self.cell}.yaml")
+
+
+class Limits(Strict):
+    """Cuts of a suite for limited time. Whatever is cut is shown as `reduced`, never as a full cell."""
+
+    seeds: Positive | None = None
+    trials: Positive | None = None
+    epochs: Positive | None = None
+
+
+class RunSettings(Strict):
+    """Run-wide settings that change no number of a finished run."""
+
+    device: str = "auto"
+    threads: Positive = 2
+    mirrors: list[str] = []
+    time_limit_hours: float | None = Field(None, gt=0)
+    checkpoint_seconds: float = Field(60.0, ge=0)
+    margin_std: float = Field(1.0, gt=0)
+
+
+class Grid(Strict):
+    """params.yaml: datasets, cells, suites and run-wide settings."""
+
+    run: RunSettings = RunSettings()
+    limits: dict[str, Limits] = {}
+    datasets: list[str]
+    suites: list[str]
+    cells: dict[str, Cell]
+    searches: dict[str, Cell] = {}
+
+    @model_validator(mode="after")
+    def _consistent(self):
+        for cell in self.cells.values():
+            suite, dataset, model = cell.cell.split("/") if cell.cell.count("/") == 2 else (None, None, None)
+            if (dataset, model) != (cell.dataset, cell.model) or cell.key != cell.cell.replace("/", "-"):
+                raise ValueError(f"cell {cell.key}: key, cell, dataset and model disagree; expected suite-dataset-model: {{cell: suite/dataset/model, ...}}")
+            for kind, name, known in (("dataset", dataset, self.datasets), ("suite", suite, self.suites)):
+                if name not in known:
+                    raise ValueError(f"cell {cell.key}: {kind} {name!r} is not listed under {kind}s{_nearest(name, known)}")
+        tuned = {k for k, c in self.cells.items() if c.settings == "tuned"}
+        if tuned != set(self.searches):
+            raise ValueError(f"searches must list exactly the cells with settings: tuned; they differ in {sorted(tuned ^ set(self.searches))}")
+        for suite in self.limits:
+            if suite not in self.suites:
+                raise ValueError(f"limits: unknown suite {suite!r}{_nearest(suite, self.suites)}")
+        return self
+
+    def suite(self, name: str) -> list[Cell]:
+        """The cells of one suite in order of declaration. Raises RecipeError with the nearest suite name."""
+        if name not in self.suites:
+            raise RecipeError(f"no suite named {name!r}{_nearest(name, self.suites)}; known: {', '.join(self.suites)}")
+        return [c for c in self.cells.values() if c.suite == name]
+
+    def find(self, cell: str) -> Cell:
+        """The cell suite/dataset/model (or its key). Raises RecipeError with the nearest one."""
+        for candidate in self.cells.values():
+            if cell in (candidate.cell, candidate.key):
+                return candidate
+        raise RecipeError(f"no cell {cell!r} in params.yaml{_nearest(cell, [c.cell for c in self.cells.values()])}")
+
+
+def load_recipe(path: str | Path) -> Recipe:
+    """Reads and checks a recipe (all but the model's arguments: see `check_model`). Raises RecipeError."""
+    return _validated(Recipe, _read(path), str(path))
+
+
+def load_grid(path: str | Path = "params.yaml") -> Grid:
+    """Reads and checks params.yaml. Raises RecipeError."""
+    content = _read(path)
+    for section in ("cells", "searches"):
+        if isinstance(content.get(section), dict):
+            content[section] = {k: {"key": k, **v} if isinstance(v, dict) else v for k, v in content[section].items()}
+    return _validated(Grid, content, str(path))
+
+
+def check_model(recipe: Recipe, path: str | Path = "recipe") -> dict[str, Any]:
+    """Arguments of the recipe's model, checked and converted by the constructor's own signature. Raises RecipeError."""
+    from gt_models import model_info
+
+    try:
+        info = model_info(recipe.model.name)
+    except KeyError as error:
+        raise RecipeError(f"{path}: model.name: {error.args[0]}") from None
+    arguments = _validated(_signature_schema(info.cls), recipe.model.arguments, str(path), prefix="model.")
+    return arguments.model_dump(exclude_unset=True)
+
+
+def check_fit(recipe: Recipe, level: str, dataset: str, path: str | Path = "recipe") -> None:
+    """Raises RecipeError where the recipe's model cannot predict at the dataset's level, or knows nothing of an encoding it is given."""
+    from gt_models import list_models, model_info
+
+    info = model_info(recipe.model.name)
+    if level not in info.levels:
+        others = [m for m in list_models() if level in model_info(m).levels]
+        raise RecipeError(
+            f"{path}: model {info.name!r} predicts at level {', '.join(info.levels)}, but dataset {dataset!r} asks for {level}; models that can: {', '.join(others)}"
+        )
+    for name in recipe.encodings:
+        if name not in info.encodings:
+            raise RecipeError(f"{path}: encodings.{name}: model {info.name!r} does not use it; it uses: {', '.join(info.encodings) or 'none'}")
+
+
+def digest_of(content: Any) -> str:
+    """sha256 of the canonical JSON of `content`."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+@cache
+def _signature_schema(cls: type) -> type[BaseModel]:
+    fields: dict[str, Any] = {}
+    for name, parameter in inspect.signature(cls, eval_str=True).parameters.items():
+        if name not in DATA_ARGUMENTS:
+            default = ... if parameter.default is inspect.Parameter.empty else parameter.default
+            fields[name] = (parameter.annotation, default)
+    return create_model(cls.__name__, __config__=ConfigDict(extra="forbid", strict=False, protected_namespaces=()), **fields)
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+    """Safe YAML in which a repeated key is an error, and 1e-5 is a number."""
+
+    def construct_mapping(self, node, deep=False):
+        keys = [self.construct_object(k, deep=True) for k, _ in node.value]
+        repeated = sorted({str(k) for k in keys if keys.count(k) > 1})
+        if repeated:
+            raise yaml.constructor.ConstructorError(None, None, f"key {repeated[0]!r} stands twice", node.start_mark)
+        return super().construct_mapping(node, deep)
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    __import__("re").compile(r"^[-+]?(\d+(\.\d*)?|\.\d+)[eE][-+]?\d+$"),
+    list("-+0123456789."),
+)
+
+
+def _read(path: str | Path) -> dict[str, Any]:
+    try:
+        content = yaml.load(Path(path).read_text(), _Loader)
+    except FileNotFoundError:
+        raise RecipeError(f"{path}: there is no such file") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise RecipeError(f"{path}: not readable as YAML: {error}") from None
+    if not isinstance(content, dict):
+        raise RecipeError(f"{path}: expected a mapping of keys, found {type(content).__name__}")
+    return content
+
+
+def _validated(schema: type[BaseModel], content: dict[str, Any], path: str, prefix: str = ""):
+    try:
+        return schema.model_validate(content)
+    except ValidationError as error:
+        lines = [_explain(problem, schema, prefix) for problem in error.errors()]
+        raise RecipeError("\n".join(f"{path}: {line}" for line in lines)) from None
+
+
+def _explain(problem: Any, schema: type[BaseModel], prefix: str) -> str:
+    where = prefix + ".".join(str(p) for p in problem["loc"])
+    if problem["type"] == "extra_forbidden":
+        known = _fields_at(schema, problem["loc"][:-1])
+        return f"unknown key {where!r}{_nearest(str(problem['loc'][-1]), known)}; known here: {', '.join(known)}"
+    if problem["type"] == "missing":
+        return f"key {where!r} is missing"
+    given = "" if isinstance(problem["input"], dict) else f" (given: {problem['input']!r})"
+    return f"{where or 'the file'}: {problem['msg'].removeprefix('Value error, ')}{given}"
+
+
+def _fields_at(schema: Any, location: tuple) -> list[str]:
+    for step in location:
+        annotation = schema.model_fields[step].annotation if isinstance(step, str) and step in getattr(schema, "model_fields", {}) else schema
+        candidates = [a for a in (annotation, *getattr(annotation, "__args__", ())) if isinstance(a, type) and issubclass(a, BaseModel)]
+        schema = next((c for c in candidates if c.__name__ == step), candidates[0] if candidates else schema)
+    return sorted(getattr(schema, "model_fields", {}))
+
+
+def _nearest(name: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(name, known, 1, cutoff=0.5)
+    return f" (did you mean {near[0]!r}?)" if near else ""
