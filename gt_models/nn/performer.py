@@ -1,0 +1,176 @@
+"""FAVOR+ (Choromanski et al. 2021, "Rethinking Attention with Performers"): attention through positive random features, linear in tokens.
+
+Softmax attention is softmax(q k^T / sqrt(d)) v; its kernel exp(q k^T / sqrt(d)) equals E[phi(q) phi(k)^T] over Gaussian projections, so
+attention becomes phi(q) (phi(k)^T v) / (phi(q) phi(k)^T 1) without an L x L matrix. Orthogonal projections lower the variance.
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+
+class RandomFeatures(nn.Module):
+    """Holds one projection and maps queries and keys through it.
+
+    The projection and the count of training forwards since it was drawn are buffers: a resumed run continues with the same features.
+
+    Args:
+        head_dim: width d of queries and keys.
+        num_features: rows m of the projection; None is int(d ln d).
+        redraw_interval: `step()` draws a new projection before the first of every so many training forwards; None never does.
+        kernel: "softmax" (`softmax_kernel`) or "relu" (`relu_kernel`).
+        eps: the constant added to each feature; None is the kernel's own (1e-4 softmax, 1e-3 relu).
+    """
+
+    def __init__(
+        self,
+        head_dim: int,
+        num_features: int | None = None,
+        redraw_interval: int | None = 1000,
+        kernel: str = "softmax",
+        eps: float | None = None,
+    ):
+        super().__init__()
+        if kernel not in ("softmax", "relu"):
+            raise ValueError(f"unknown kernel {kernel!r}; known: softmax, relu")
+        if redraw_interval is not None and redraw_interval < 1:
+            raise ValueError(f"redraw_interval {redraw_interval}: give a positive number of training forwards, or None for never")
+        self.head_dim, self.redraw_interval, self.kernel = head_dim, redraw_interval, kernel
+        self.num_features = num_features_default(head_dim) if num_features is None else num_features
+        self.eps = {"softmax": 1e-4, "relu": 1e-3}[kernel] if eps is None else eps
+        self.register_buffer("projection", torch.empty(self.num_features, head_dim))
+        self.register_buffer("forwards", torch.zeros((), dtype=torch.long))
+        self._forwards: int | None = 0  # the buffer's value where it is known without waiting for the device
+        self.register_load_state_dict_post_hook(_forget_forwards)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draws a projection and starts the count again."""
+        self.redraw()
+        self.forwards.zero_()
+        self._forwards = 0
+
+    @torch.no_grad()
+    def redraw(self) -> None:
+        """Draws a new projection from torch's global generator (on the CPU, so that a seed means the same on every device)."""
+        if self.projection.is_meta:
+            return
+        drawn = gaussian_orthogonal_matrix(self.num_features, self.head_dim, dtype=self.projection.dtype)
+        self.projection.copy_(drawn)
+
+    @torch.compiler.disable
+    def step(self) -> None:
+        """Counts a training forward and redraws when it is due; does nothing in evaluation."""
+        if not self.training or self.redraw_interval is None:
+            return
+        if self._forwards is None:
+            self._forwards = int(self.forwards)
+        if self._forwards == self.redraw_interval:
+            self.redraw()
+            self.forwards.zero_()
+            self._forwards = 0
+        self._forwards += 1
+        self.forwards += 1
+
+    def forward(self, u: Tensor, is_query: bool, mask: Tensor | None = None) -> Tensor:
+        """u [..., L, d] -> [..., L, m]; `mask` [..., L], True at real tokens: see `softmax_kernel`."""
+        if self.kernel == "relu":
+            return relu_kernel(u, self.projection, self.eps, mask=mask)
+        return softmax_kernel(u, self.projection, is_query, self.eps, mask=mask)
+
+
+def softmax_kernel(
+    u: Tensor,
+    projection: Tensor,
+    is_query: bool,
+    eps: float = 1e-4,
+    *,
+    mask: Tensor | None = None,
+    key_dims: tuple[int, ...] = (-2, -1),
+    key_floor: float | None = None,
+) -> Tensor:
+    """Positive features of the softmax kernel (FAVOR+, Lemma 1):
+
+        phi(u) = m^-1/2 (exp(c P u - c^2 |u|^2 / 2 - s) + eps),  c = d^-1/4.
+
+    The stabiliser s cancels in attention, but for eps: for queries the maximum of c P u over features, one per token; for keys one maximum
+    over `key_dims` of [..., L, m].
+
+    Args:
+        u: queries or keys [..., L, d], not scaled by d^-1/2.
+        projection: [m, d].
+        is_query: which stabiliser.
+        eps: added to every feature, so that no denominator is zero.
+        mask: bool, broadcastable to [..., L]; False tokens get zero features and take no part in the keys' maximum.
+        key_dims: dimensions of [..., L, m] that share one stabiliser; `tuple(range(u.dim()))` is one for the whole call.
+        key_floor: lower bound of the keys' stabiliser (0.0 where zero padding takes part in the maximum).
+
+    Returns:
+        features [..., L, m].
+    """
+    c = u.size(-1) ** -0.25
+    projected = (u * c) @ projection.to(u.dtype).T  # [..., L, m]
+    half_norm = u.square().sum(-1, keepdim=True) * (0.5 * c * c)  # [..., L, 1]
+    with torch.no_grad():
+        if is_query:
+            stabilizer = projected.amax(-1, keepdim=True)  # [..., L, 1]
+        else:
+            seen = projected if mask is None else projected.masked_fill(~mask[..., None], -math.inf)
+            stabilizer = seen.amax(key_dims, keepdim=True)  # [..., 1, 1]
+            if mask is not None:  # nothing but padding: any finite number will do
+                stabilizer = stabilizer.masked_fill(stabilizer == -math.inf, 0.0)
+            if key_floor is not None:
+                stabilizer = stabilizer.clamp(min=key_floor)
+    phi = (projected - (half_norm + stabilizer)).exp() + eps
+    phi = phi * projection.size(0) ** -0.5  # [..., L, m]
+    return phi if mask is None else phi.masked_fill(~mask[..., None], 0.0)
+
+
+def relu_kernel(u: Tensor, projection: Tensor, eps: float = 1e-3, *, mask: Tensor | None = None) -> Tensor:
+    """Features of the generalized kernel, relu(c P u) + eps with c = d^-1/4: u [..., L, d] -> [..., L, m]; zero where `mask` is False."""
+    phi = ((u * u.size(-1) ** -0.25) @ projection.to(u.dtype).T).relu() + eps
+    return phi if mask is None else phi.masked_fill(~mask[..., None], 0.0)
+
+
+def linear_attention(q_features: Tensor, k_features: Tensor, v: Tensor) -> Tensor:
+    """phi(q) (phi(k)^T v) / (phi(q) sum phi(k)): [..., L, m], [..., S, m], [..., S, d_v] -> [..., L, d_v]; never an L x S matrix.
+
+    A key with zero features takes no part. Where no key has any the result is zero.
+    """
+    context = k_features.transpose(-1, -2) @ v  # [..., m, d_v]
+    total = q_features @ k_features.sum(-2).unsqueeze(-1)  # [..., L, 1]
+    return (q_features @ context) / total.masked_fill(total == 0, 1.0)
+
+
+def gaussian_orthogonal_matrix(
+    num_rows: int,
+    num_columns: int,
+    *,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    """Orthogonal Gaussian rows (FAVOR+, Section 2.4): blocks of at most `num_columns` orthogonal rows, each as long as a Gaussian vector.
+
+    Returns:
+        [num_rows, num_columns]; every row alone is distributed as N(0, I).
+    """
+    if num_rows < 1 or num_columns < 1:
+        raise ValueError(f"a projection of {num_rows} x {num_columns}: give at least one row and one column")
+    like = {"dtype": dtype, "device": device}
+    blocks = -(-num_rows // num_columns)
+    q, r = torch.linalg.qr(torch.randn(blocks, num_columns, num_columns, generator=generator, **like))
+    q = q * r.diagonal(dim1=-2, dim2=-1).sign()[:, None, :]  # the sign makes q uniform over orthogonal matrices
+    directions = q.transpose(-1, -2).reshape(-1, num_columns)[:num_rows]  # [num_rows, num_columns]
+    norms = torch.randn(num_rows, num_columns, generator=generator, **like).norm(dim=1, keepdim=True)  # chi, num_columns degrees of freedom
+    return directions * norms
+
+
+def num_features_default(head_dim: int) -> int:
+    """int(d ln d), and at least one: the number of random features that FAVOR+ asks for."""
+    return max(1, int(head_dim * math.log(head_dim)))
+
+
+def _forget_forwards(module: RandomFeatures, incompatible_keys) -> None:
+    module._forwards = None
