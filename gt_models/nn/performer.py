@@ -8,6 +8,7 @@ import math
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 
 class RandomFeatures(nn.Module):
@@ -73,11 +74,11 @@ class RandomFeatures(nn.Module):
         self._forwards += 1
         self.forwards += 1
 
-    def forward(self, u: Tensor, is_query: bool, mask: Tensor | None = None) -> Tensor:
-        """u [..., L, d] -> [..., L, m]; `mask` [..., L], True at real tokens: see `softmax_kernel`."""
+    def forward(self, u: Tensor, is_query: bool, mask: Tensor | None = None, stabilizer: Tensor | None = None) -> Tensor:
+        """u [..., L, d] -> [..., L, m]; `mask` [..., L], True at real tokens, and `stabilizer`: see `softmax_kernel`."""
         if self.kernel == "relu":
             return relu_kernel(u, self.projection, self.eps, mask=mask)
-        return softmax_kernel(u, self.projection, is_query, self.eps, mask=mask)
+        return softmax_kernel(u, self.projection, is_query, self.eps, mask=mask, stabilizer=stabilizer)
 
 
 def softmax_kernel(
@@ -89,6 +90,7 @@ def softmax_kernel(
     mask: Tensor | None = None,
     key_dims: tuple[int, ...] = (-2, -1),
     key_floor: float | None = None,
+    stabilizer: Tensor | None = None,
 ) -> Tensor:
     """Positive features of the softmax kernel (FAVOR+, Lemma 1):
 
@@ -105,6 +107,7 @@ def softmax_kernel(
         mask: bool, broadcastable to [..., L]; False tokens get zero features and take no part in the keys' maximum.
         key_dims: dimensions of [..., L, m] that share one stabiliser; `tuple(range(u.dim()))` is one for the whole call.
         key_floor: lower bound of the keys' stabiliser (0.0 where zero padding takes part in the maximum).
+        stabilizer: the stabiliser itself where it is known already, broadcastable to [..., L, m].
 
     Returns:
         features [..., L, m].
@@ -112,25 +115,32 @@ def softmax_kernel(
     c = u.size(-1) ** -0.25
     projected = (u * c) @ projection.to(u.dtype).T  # [..., L, m]
     half_norm = u.square().sum(-1, keepdim=True) * (0.5 * c * c)  # [..., L, 1]
-    with torch.no_grad():
-        if is_query:
-            stabilizer = projected.amax(-1, keepdim=True)  # [..., L, 1]
-        else:
-            seen = projected if mask is None else projected.masked_fill(~mask[..., None], -math.inf)
-            stabilizer = seen.amax(key_dims, keepdim=True)  # [..., 1, 1]
-            if mask is not None:  # nothing but padding: any finite number will do
-                stabilizer = stabilizer.masked_fill(stabilizer == -math.inf, 0.0)
-            if key_floor is not None:
+    if stabilizer is None:
+        with torch.no_grad():
+            stabilizer = projected.amax(-1, keepdim=True) if is_query else _maximum(projected, mask, key_dims)
+            if key_floor is not None and not is_query:
                 stabilizer = stabilizer.clamp(min=key_floor)
     phi = (projected - (half_norm + stabilizer)).exp() + eps
     phi = phi * projection.size(0) ** -0.5  # [..., L, m]
     return phi if mask is None else phi.masked_fill(~mask[..., None], 0.0)
 
 
+def key_maximum(u: Tensor, projection: Tensor, mask: Tensor | None = None, key_dims: tuple[int, ...] = (-2, -1)) -> Tensor:
+    """The keys' stabiliser: the maximum of c P u over `key_dims` of [..., L, m], which stay as ones; 0 where no token is real."""
+    return _maximum((u * u.size(-1) ** -0.25) @ projection.to(u.dtype).T, mask, key_dims)
+
+
 def relu_kernel(u: Tensor, projection: Tensor, eps: float = 1e-3, *, mask: Tensor | None = None) -> Tensor:
     """Features of the generalized kernel, relu(c P u) + eps with c = d^-1/4: u [..., L, d] -> [..., L, m]; zero where `mask` is False."""
     phi = ((u * u.size(-1) ** -0.25) @ projection.to(u.dtype).T).relu() + eps
     return phi if mask is None else phi.masked_fill(~mask[..., None], 0.0)
+
+
+def _maximum(projected: Tensor, mask: Tensor | None, key_dims: tuple[int, ...]) -> Tensor:
+    if mask is None:
+        return projected.amax(key_dims, keepdim=True)
+    stabilizer = projected.masked_fill(~mask[..., None], -math.inf).amax(key_dims, keepdim=True)
+    return stabilizer.masked_fill(stabilizer == -math.inf, 0.0)
 
 
 def linear_attention(q_features: Tensor, k_features: Tensor, v: Tensor) -> Tensor:
@@ -141,6 +151,49 @@ def linear_attention(q_features: Tensor, k_features: Tensor, v: Tensor) -> Tenso
     context = k_features.transpose(-1, -2) @ v  # [..., m, d_v]
     total = q_features @ k_features.sum(-2).unsqueeze(-1)  # [..., L, 1]
     return (q_features @ context) / total.masked_fill(total == 0, 1.0)
+
+
+def performer_attention(
+    q: Tensor, k: Tensor, v: Tensor, features: RandomFeatures, mask: Tensor | None = None, chunk: int = 16384
+) -> Tensor:
+    """Kernel attention [..., L, d], [..., L, d], [..., L, d_v] -> [..., L, d_v] in single precision or better, also under autocast.
+
+    Beyond `chunk` tokens the features, m numbers per token and head, are computed `chunk` tokens at a time and again in the backward pass.
+
+    Args:
+        mask: bool, broadcastable to [..., 1, L]; False keys take no part. Queries there give numbers of no meaning.
+    """
+    dtype = v.dtype
+    mask = None if mask is None else mask.squeeze(-2)  # [..., L]
+    with torch.autocast(q.device.type, enabled=False):
+        if dtype in (torch.float16, torch.bfloat16):  # exp of 8 bits of mantissa is no feature
+            q, k, v = q.float(), k.float(), v.float()
+        if k.size(-2) > chunk:
+            return _performer_in_chunks(q, k, v, features, mask, chunk).to(dtype)
+        return linear_attention(features(q, True), features(k, False, mask), v).to(dtype)
+
+
+def _performer_in_chunks(q: Tensor, k: Tensor, v: Tensor, features: RandomFeatures, mask: Tensor | None, chunk: int) -> Tensor:
+    places = [slice(i, min(i + chunk, k.size(-2))) for i in range(0, k.size(-2), chunk)]
+    masks = [None if mask is None else mask[..., s] for s in places]
+    stabilizer = None
+    if features.kernel == "softmax":  # the maximum over all keys, before any of their features
+        with torch.no_grad():
+            seen = [key_maximum(k[..., s, :], features.projection, m) for s, m in zip(places, masks, strict=True)]
+            stabilizer = torch.stack(seen).amax(0)  # [..., 1, 1]
+
+    def keys(k_part: Tensor, v_part: Tensor, m: Tensor | None) -> tuple[Tensor, Tensor]:
+        phi = features(k_part, False, m, stabilizer)  # [..., C, m]
+        return phi.transpose(-1, -2) @ v_part, phi.sum(-2)  # [..., m, d_v], [..., m]
+
+    def queries(q_part: Tensor, context: Tensor, total: Tensor) -> Tensor:
+        phi = features(q_part, True)  # [..., C, m]
+        below = phi @ total.unsqueeze(-1)  # [..., C, 1]
+        return (phi @ context) / below.masked_fill(below == 0, 1.0)
+
+    sums = [checkpoint(keys, k[..., s, :], v[..., s, :], m, use_reentrant=False) for s, m in zip(places, masks, strict=True)]
+    context, total = sum(s[0] for s in sums), sum(s[1] for s in sums)
+    return torch.cat([checkpoint(queries, q[..., s, :], context, total, use_reentrant=False) for s in places], -2)
 
 
 def gaussian_orthogonal_matrix(

@@ -1,0 +1,86 @@
+"""Node identifiers (TokenGT, Section 2 and the appendix on identifiers): vectors that tell the nodes of a graph apart.
+
+Lemma 1 asks for orthonormal rows; what cannot be orthonormal (more nodes than channels) is near it. Random identifiers are drawn from torch's
+global generator, anew in every forward.
+"""
+
+import torch
+from torch import Tensor
+
+
+def orthogonal_rows(sizes: Tensor, owner: Tensor, local: Tensor, max_size: int, width: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Orthogonal random features: per graph the rows of a random orthogonal n x n matrix (QR of a Gaussian one).
+
+    Where n < width the channels are zero-padded; where n > width a random choice of `width` columns is kept, which are then orthonormal while
+    the rows are not. Columns of a uniform orthogonal matrix are exchangeable, so QR of n x width numbers gives that choice at n * width^2.
+
+    Args:
+        sizes: rows per graph, long [B].
+        owner, local: graph of each row, and its place there, long [M].
+        max_size: largest of `sizes`.
+        width: channels d_p.
+
+    Returns:
+        [M, width].
+    """
+    columns = min(max_size, width)
+    gaussian = torch.randn(sizes.numel(), max_size, columns, dtype=dtype, device=sizes.device)
+    rows, channels = torch.arange(max_size, device=sizes.device), torch.arange(columns, device=sizes.device)
+    inside = (rows[:, None] < sizes[:, None, None]) & (channels < sizes[:, None, None])  # [B, n_max, c]
+    # outside a graph's own block stands the identity, so its block of Q is orthogonal by itself
+    gaussian = torch.where(inside, gaussian, (rows[:, None] == channels).to(dtype))
+    q, r = torch.linalg.qr(gaussian)  # [B, n_max, c]
+    q = q * r.diagonal(dim1=-2, dim2=-1).sign()[:, None, :] * inside
+    out = q[owner, local]  # [M, c]
+    return torch.nn.functional.pad(out, (0, width - columns))
+
+
+def orthogonal_rows_of_largest(
+    num_graphs: int, owner: Tensor, local: Tensor, max_size: int, width: int, dtype: torch.dtype = torch.float32
+) -> Tensor:
+    """ORF as TokenGT's authors run them: per graph the first rows of a matrix of the batch's largest size.
+
+    Returns:
+        [M, width], from `rows_to_width`.
+    """
+    q, _ = torch.linalg.qr(torch.randn(num_graphs, max_size, max_size, dtype=dtype, device=owner.device))
+    return rows_to_width(q[owner, local], width)
+
+
+def rows_to_width(rows: Tensor, width: int) -> Tensor:
+    """First `width` channels, or zeros after the last, and then rows of unit length: [M, n] -> [M, width]."""
+    rows = torch.nn.functional.pad(rows[:, :width], (0, max(0, width - rows.size(1))))
+    return torch.nn.functional.normalize(rows, dim=1)
+
+
+def near_orthogonal_rows(count: int, width: int, dtype: torch.dtype = torch.float32, device: torch.device | None = None) -> Tensor:
+    """Near-ORF: each entry +1/d_p or -1/d_p by coin toss, [count, width] (rows have length d_p^-1/2, as printed)."""
+    return (torch.randint(0, 2, (count, width), device=device) * 2 - 1).to(dtype) / width
+
+
+def random_rows(count: int, width: int, dtype: torch.dtype = torch.float32, device: torch.device | None = None) -> Tensor:
+    """Standard normal rows scaled to unit length, [count, width]: apart from each other, but not orthogonal."""
+    return torch.nn.functional.normalize(torch.randn(count, width, dtype=dtype, device=device), dim=1)
+
+
+def rows_of_table(table: Tensor, num_graphs: int, owner: Tensor, local: Tensor, max_size: int) -> Tensor:
+    """Rows of one table [R, width], chosen and ordered at random for each graph: [M, width].
+
+    Raises ValueError where a graph needs more rows than the table has.
+    """
+    if max_size > table.size(0):
+        raise ValueError(f"a graph needs {max_size} identifiers and the table has {table.size(0)} rows: raise identifier_table")
+    order = torch.rand(num_graphs, table.size(0), device=table.device).argsort(1)  # [B, R]
+    return table[order[owner, local]]
+
+
+def flip_signs(vectors: Tensor, owner: Tensor, num_graphs: int) -> Tensor:
+    """Each eigenvector of each graph times +1 or -1: [N, k] with graphs `owner` [N]."""
+    signs = torch.randint(0, 2, (num_graphs, vectors.size(1)), device=vectors.device) * 2 - 1
+    return vectors * signs.to(vectors.dtype)[owner]
+
+
+def drop_eigenvectors(vectors: Tensor, rate: float, owner: Tensor, num_graphs: int) -> Tensor:
+    """Channel dropout (Tompson et al. 2015): each eigenvector of each graph is dropped with probability `rate`, the rest scaled up."""
+    keep = (torch.rand(num_graphs, vectors.size(1), device=vectors.device) >= rate).to(vectors.dtype) / (1.0 - rate)
+    return vectors * keep[owner]

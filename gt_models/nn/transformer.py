@@ -1,0 +1,185 @@
+"""The standard Transformer encoder (Vaswani et al. 2017; PreLN: Xiong et al. 2020) over graphs of unlike size, without padding.
+
+Tokens of all graphs lie one after the other, [T, d]; every step but attention works on them row by row. Attention sees groups of graphs of
+nearly the same length (`Packing`), so little is computed for padding, and nothing where lengths agree.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from gt_models.nn.drop_path import DropPath
+from gt_models.nn.performer import RandomFeatures, performer_attention
+
+ATTENTIONS = ("softmax", "performer")
+
+
+class EncoderLayer(nn.Module):
+    """PreLN layer: x += Attn(LN(x)), x += W2 gelu(W1 LN(x)), both branches under stochastic depth.
+
+    Args:
+        hidden_dim, num_heads: width d and heads; each head has d / num_heads channels.
+        ffn_dim: width of the feed-forward layer.
+        dropout: after attention and after the feed-forward layer.
+        attn_dropout: on attention weights (softmax only).
+        activation_dropout: after the GELU.
+        drop_path: probability that a graph skips a branch in training.
+        attention, num_features, redraw_interval: see `SelfAttention`.
+    """
+
+    def __init__(
+        self,
+        hidden_dim: int,
+        num_heads: int,
+        ffn_dim: int,
+        dropout: float = 0.0,
+        attn_dropout: float = 0.0,
+        activation_dropout: float = 0.0,
+        drop_path: float = 0.0,
+        attention: str = "softmax",
+        num_features: int | None = None,
+        redraw_interval: int | None = 1000,
+    ):
+        super().__init__()
+        self.attn_norm = nn.LayerNorm(hidden_dim)
+        self.attn = SelfAttention(hidden_dim, num_heads, attn_dropout, attention, num_features, redraw_interval)
+        self.ffn_norm = nn.LayerNorm(hidden_dim)
+        self.ffn_in = nn.Linear(hidden_dim, ffn_dim)
+        self.ffn_out = nn.Linear(ffn_dim, hidden_dim)
+        self.dropout, self.activation_dropout = nn.Dropout(dropout), nn.Dropout(activation_dropout)
+        self.drop_path = DropPath(drop_path)
+
+    def forward(self, x: Tensor, packing: "Packing") -> Tensor:
+        branch = self.dropout(self.attn(self.attn_norm(x), packing))  # [T, d]
+        x = x + self.drop_path(branch, packing.graph, packing.num_graphs)
+        branch = self.activation_dropout(F.gelu(self.ffn_in(self.ffn_norm(x))))  # [T, ffn_dim]
+        branch = self.dropout(self.ffn_out(branch))  # [T, d]
+        return x + self.drop_path(branch, packing.graph, packing.num_graphs)
+
+
+class SelfAttention(nn.Module):
+    """Multihead self-attention among the tokens of each graph: [T, d] -> [T, d].
+
+    Args:
+        hidden_dim, num_heads: d and H; raises ValueError unless H divides d.
+        attn_dropout: on attention weights; must be 0 for the Performer, which has no weights to drop.
+        attention: "softmax", or "performer" for FAVOR+ (linear in tokens).
+        num_features: random features per head (Performer); None is int(d_h ln d_h).
+        redraw_interval: training forwards between two draws of the features (Performer); None keeps the first.
+    """
+
+    def __init__(
+        self,
+        hidden_dim: int,
+        num_heads: int,
+        attn_dropout: float = 0.0,
+        attention: str = "softmax",
+        num_features: int | None = None,
+        redraw_interval: int | None = 1000,
+    ):
+        super().__init__()
+        if attention not in ATTENTIONS:
+            raise ValueError(f"unknown attention {attention!r}; known: {', '.join(ATTENTIONS)}")
+        if num_heads < 1 or hidden_dim % num_heads:
+            raise ValueError(f"hidden_dim {hidden_dim} does not split into {num_heads} heads: choose a multiple of num_heads")
+        if attention == "performer" and attn_dropout:
+            raise ValueError(f"attn_dropout {attn_dropout} with Performer attention, which has no weights to drop: set attn_dropout to 0")
+        self.num_heads, self.attn_dropout = num_heads, attn_dropout
+        self.qkv = nn.Linear(hidden_dim, 3 * hidden_dim)
+        self.out = nn.Linear(hidden_dim, hidden_dim)
+        head_dim = hidden_dim // num_heads
+        self.features = RandomFeatures(head_dim, num_features, redraw_interval) if attention == "performer" else None
+
+    def forward(self, x: Tensor, packing: "Packing") -> Tensor:
+        qkv = self.qkv(x)  # [T, 3d]
+        outs = []
+        for group, tokens in zip(packing.groups, qkv.split([g.num_tokens for g in packing.groups]), strict=True):
+            if group.gather is not None:
+                tokens = tokens.index_select(0, group.gather)  # [b * L, 3d], padding repeats some row
+            q, k, v = tokens.view(group.num_graphs, group.length, 3, self.num_heads, -1).permute(2, 0, 3, 1, 4)  # [b, H, L, d_h] each
+            if self.features is None:
+                dropout = self.attn_dropout if self.training else 0.0
+                # Eq. (5): the scale d_h^-1/2 is on q with its bias
+                out = F.scaled_dot_product_attention(q, k, v, attn_mask=group.mask, dropout_p=dropout)
+            else:
+                out = performer_attention(q, k, v, self.features, group.mask)
+            out = out.transpose(1, 2).reshape(group.num_graphs * group.length, -1)  # [b * L, d]
+            outs.append(out if group.scatter is None else out.index_select(0, group.scatter))  # [tokens of the group, d]
+        return self.out(outs[0] if len(outs) == 1 else torch.cat(outs))
+
+
+@dataclass
+class Group:
+    """Consecutive graphs whose attention is computed together, padded to `length`; without indices and mask where lengths agree.
+
+    Attributes:
+        num_graphs, length, num_tokens: b, L and the real tokens.
+        gather: long [b * L], token of the group at each padded place (padding: any).
+        scatter: long [num_tokens], padded place of each token.
+        mask: bool [b, 1, 1, L], True at real keys.
+    """
+
+    num_graphs: int
+    length: int
+    num_tokens: int
+    gather: Tensor | None = None
+    scatter: Tensor | None = None
+    mask: Tensor | None = None
+
+
+@dataclass
+class Packing:
+    """How the tokens of B graphs lie in [T, d]: graphs by falling length, each graph's tokens together.
+
+    Attributes:
+        counts: tokens of each graph in the batch's order, long [B].
+        start: first token of each graph, in the batch's order, long [B].
+        graph: graph of each token (its place by falling length), long [T].
+        groups: what attention works on; together they hold every token once, in order.
+    """
+
+    num_graphs: int
+    num_tokens: int
+    counts: Tensor
+    start: Tensor
+    graph: Tensor
+    groups: list[Group]
+
+    @classmethod
+    @torch.compiler.disable
+    def of(cls, counts: Tensor, max_padding: float = 0.25) -> "Packing":
+        """The packing of graphs with `counts` tokens, long [B]; waits for the device once.
+
+        `max_padding`: a group takes graphs as long as each needs at most this share of padding.
+        """
+        sizes = counts.tolist()
+        order = sorted(range(len(sizes)), key=lambda b: -sizes[b])
+        device = counts.device
+        rank = torch.empty(len(sizes), dtype=torch.long)
+        rank[order] = torch.arange(len(sizes))
+        falling = torch.tensor([sizes[b] for b in order], dtype=torch.long)  # [B]
+        begin = falling.cumsum(0) - falling
+        num_tokens = int(falling.sum())
+        groups, first = [], 0
+        while first < len(order):
+            longest, last = sizes[order[first]], first
+            while last < len(order) and sizes[order[last]] >= longest * (1.0 - max_padding):
+                last += 1
+            groups.append(_group(falling[first:last], device))
+            first = last
+        graph = torch.repeat_interleave(torch.arange(len(sizes)), falling)
+        return cls(len(sizes), num_tokens, counts, begin[rank].to(device), graph.to(device), groups)
+
+
+def _group(sizes: Tensor, device: torch.device) -> Group:
+    """One group of graphs with falling `sizes` (on the CPU)."""
+    b, length, total = sizes.numel(), int(sizes[0]), int(sizes.sum())
+    if b * length == total:
+        return Group(b, length, total)
+    mask = torch.arange(length)[None] < sizes[:, None]  # [b, L]
+    scatter = mask.flatten().nonzero().squeeze(1)  # [tokens]
+    gather = torch.zeros(b * length, dtype=torch.long)
+    gather[scatter] = torch.arange(total)
+    return Group(b, length, total, gather.to(device), scatter.to(device), mask[:, None, None, :].to(device))
