@@ -1,0 +1,204 @@
+"""Attention over neighbours (GAT, Velickovic et al. 2018) and fixed neighbour sums (GCN, Kipf & Welling 2017) as sparse matrix products.
+
+torch_geometric's GATConv holds a message [E, H, C] per edge, several times over. Here the scores [E, H] are the values of a sparse
+matrix, the sum over neighbours is one product with it, and the backward pass needs its transpose and one sampled product: nothing of
+size E * H * C is ever stored. Equal to GATConv to 1e-10 (tests/gt_models/test_polynormer.py); benchmarks/polynormer.py measures both.
+"""
+
+import warnings
+
+import torch
+from torch import Tensor, nn
+
+from gt_models.batch import GraphBatch
+from gt_models.nn.neighbourhood import Neighbourhood, neighbourhood
+
+
+class GraphAttention(nn.Module):
+    """out_i = sum_j a_ij W x_j per head, a_ij = softmax_j leaky_relu(<W x_j, att_source> + <W x_i, att_target>), heads concatenated.
+
+    `forward(x [N, in_dim], batch) -> [N, out_dim]`. Each node attends over its incoming edges and itself, exactly once, whatever self-loops
+    the graph stores; parallel edges each count. No bias, as in Polynormer. Raises ValueError for an odd head split.
+    """
+
+    def __init__(self, in_dim: int, out_dim: int, num_heads: int = 1, negative_slope: float = 0.2):
+        super().__init__()
+        if out_dim % num_heads:
+            raise ValueError(f"width {out_dim} cannot be split into {num_heads} heads: choose hidden_dim as a multiple of num_heads")
+        self.num_heads, self.negative_slope = num_heads, negative_slope
+        self.linear = nn.Linear(in_dim, out_dim, bias=False)
+        self.att_source = nn.Parameter(torch.empty(num_heads, out_dim // num_heads))
+        self.att_target = nn.Parameter(torch.empty(num_heads, out_dim // num_heads))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        for weight in (self.linear.weight, self.att_source, self.att_target):
+            nn.init.xavier_uniform_(weight)
+
+    def forward(self, x: Tensor, batch: GraphBatch) -> Tensor:
+        return self.attend(self.linear(x), batch)
+
+    def attend(self, value: Tensor, batch: GraphBatch) -> Tensor:
+        """The sum over neighbours of projected nodes [N, out_dim]."""
+        pattern = neighbourhood(batch, self.num_heads)
+        value = value.view(value.size(0), self.num_heads, -1)  # [N, H, C]
+        source = (value * self.att_source).sum(-1)  # [N, H]
+        target = (value * self.att_target).sum(-1)
+        return attend(value, source, target, pattern, self.negative_slope).flatten(1)
+
+
+class GraphConvolution(nn.Module):
+    """out_i = sum_j w_ij W x_j + b with fixed weights.
+
+    `kind`: "gcn", w_ij = (d_i d_j)^-1/2 over neighbours and the node itself, d counting that self-loop, with bias; "random-walk",
+    w_ij = 1/d_j over the edges as stored (A D^-1 of Polynormer's Appendix K), without bias.
+    `forward(x [N, in_dim], batch) -> [N, out_dim]`.
+    """
+
+    def __init__(self, in_dim: int, out_dim: int, kind: str = "gcn"):
+        super().__init__()
+        if kind not in ("gcn", "random-walk"):
+            raise ValueError(f"unknown graph convolution {kind!r}; known: gcn, random-walk")
+        self.kind = kind
+        self.linear = nn.Linear(in_dim, out_dim, bias=False)
+        self.bias = nn.Parameter(torch.zeros(out_dim)) if kind == "gcn" else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.xavier_uniform_(self.linear.weight)
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
+
+    def forward(self, x: Tensor, batch: GraphBatch) -> Tensor:
+        return self.attend(self.linear(x), batch)
+
+    def attend(self, value: Tensor, batch: GraphBatch) -> Tensor:
+        """The sum over neighbours of projected nodes [N, out_dim]."""
+        pattern = neighbourhood(batch, 1, self_loops=self.kind == "gcn")
+        if self.kind == "gcn":
+            scale = pattern.in_degree.to(value.dtype).rsqrt()  # at least one each: the self-loop
+            weight = scale[pattern.row] * scale[pattern.col]
+        else:
+            weight = pattern.out_degree.to(value.dtype)[pattern.col].reciprocal()
+        out = weighted_sum(value, weight, pattern)
+        return out if self.bias is None else out + self.bias
+
+
+def attend(value: Tensor, source: Tensor, target: Tensor, pattern: Neighbourhood, negative_slope: float = 0.2) -> Tensor:
+    """GAT's attention. value [N, H, C], source and target scores [N, H] -> [N, H, C]; a node with no incoming edge gets zeros.
+
+    Under bf16 autocast the scores, their softmax and the sum stay in float32. First derivatives only.
+    """
+    n, heads, width = value.shape
+    full = torch.float64 if value.dtype == torch.float64 else torch.float32
+    with torch.autocast(value.device.type, enabled=False):
+        out, *_ = _attend(
+            value.to(full).reshape(n * heads, width).contiguous(),
+            source.to(full).flatten().contiguous(),
+            target.to(full).flatten().contiguous(),
+            pattern.row, pattern.ptr, pattern.col, pattern.ptr_t, pattern.col_t, pattern.perm_t, negative_slope,
+        )  # fmt: skip
+    return out.view(n, heads, width)
+
+
+def weighted_sum(value: Tensor, weight: Tensor, pattern: Neighbourhood) -> Tensor:
+    """sum_j w_ij value_j over the pattern (one head). value [N, C], weight [E] without gradient -> [N, C]."""
+    full = torch.float64 if value.dtype == torch.float64 else torch.float32
+    with torch.autocast(value.device.type, enabled=False):
+        return _weighted_sum(
+            value.to(full).contiguous(), weight.to(full), pattern.ptr, pattern.col, pattern.ptr_t, pattern.col_t, pattern.perm_t
+        )
+
+
+with warnings.catch_warnings():  # torch says once per process that compressed rows are beta; hear it here, not in a training log
+    warnings.simplefilter("ignore")
+    torch.sparse_csr_tensor(torch.tensor([0, 0]), torch.tensor([], dtype=torch.long), torch.tensor([]), size=(1, 1))
+
+
+def _matrix(ptr: Tensor, col: Tensor, values: Tensor) -> Tensor:
+    rows = ptr.numel() - 1
+    return torch.sparse_csr_tensor(ptr, col, values, size=(rows, rows), check_invariants=False)
+
+
+@torch.library.custom_op("gt_models::graph_attention", mutates_args=())
+def _attend(
+    value: Tensor, source: Tensor, target: Tensor, row: Tensor, ptr: Tensor, col: Tensor,
+    ptr_t: Tensor, col_t: Tensor, perm_t: Tensor, negative_slope: float,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    score = source.index_select(0, col) + target.index_select(0, row)  # [E * H]
+    positive = score > 0
+    score = torch.where(positive, score, negative_slope * score)
+    peak = torch.full_like(target, -torch.inf).scatter_reduce_(0, row.long(), score, "amax")  # [N * H]
+    score = (score - peak.index_select(0, row)).exp_()
+    total = torch.zeros_like(target).index_add_(0, row, score)
+    alpha = score.div_(total.index_select(0, row))  # softmax over each node's incoming edges
+    return _matrix(ptr, col, alpha) @ value, alpha, positive
+
+
+@_attend.register_fake
+def _(value, source, target, row, ptr, col, ptr_t, col_t, perm_t, negative_slope):
+    return torch.empty_like(value), value.new_empty(col.shape), col.new_empty(col.shape, dtype=torch.bool)
+
+
+@torch.library.custom_op("gt_models::graph_attention_backward", mutates_args=())
+def _attend_backward(
+    grad: Tensor, out: Tensor, alpha: Tensor, positive: Tensor, value: Tensor, row: Tensor, ptr: Tensor, col: Tensor,
+    ptr_t: Tensor, col_t: Tensor, perm_t: Tensor, negative_slope: float,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    grad_value = _matrix(ptr_t, col_t, alpha.index_select(0, perm_t)) @ grad  # [N * H, C]
+    # d loss / d alpha_e = <grad of its target, value of its source>, at the stored entries only
+    grad_alpha = torch.sparse.sampled_addmm(_matrix(ptr, col, torch.zeros_like(alpha)), grad, value.t()).values()
+    # softmax: sum_e alpha_e grad_alpha_e over a node's edges is <grad, out>
+    grad_score = alpha * (grad_alpha - (grad * out).sum(1).index_select(0, row))
+    grad_score = torch.where(positive, grad_score, negative_slope * grad_score)
+    rows = ptr.numel() - 1
+    grad_source = grad.new_zeros(rows).index_add_(0, col, grad_score)
+    grad_target = grad.new_zeros(rows).index_add_(0, row, grad_score)
+    return grad_value, grad_source, grad_target
+
+
+@_attend_backward.register_fake
+def _(grad, out, alpha, positive, value, row, ptr, col, ptr_t, col_t, perm_t, negative_slope):
+    rows = value.size(0)
+    return torch.empty_like(value), value.new_empty(rows), value.new_empty(rows)
+
+
+def _attend_context(ctx, inputs, output):
+    value, _, _, row, ptr, col, ptr_t, col_t, perm_t, ctx.negative_slope = inputs
+    out, alpha, positive = output
+    ctx.save_for_backward(out, alpha, positive, value, row, ptr, col, ptr_t, col_t, perm_t)
+
+
+def _attend_gradient(ctx, grad, grad_alpha, grad_positive):
+    grads = _attend_backward(grad.contiguous(), *ctx.saved_tensors, ctx.negative_slope)
+    return *grads, None, None, None, None, None, None, None
+
+
+_attend.register_autograd(_attend_gradient, setup_context=_attend_context)
+
+
+@torch.library.custom_op("gt_models::weighted_sum", mutates_args=())
+def _weighted_sum(value: Tensor, weight: Tensor, ptr: Tensor, col: Tensor, ptr_t: Tensor, col_t: Tensor, perm_t: Tensor) -> Tensor:
+    return _matrix(ptr, col, weight) @ value
+
+
+@_weighted_sum.register_fake
+def _(value, weight, ptr, col, ptr_t, col_t, perm_t):
+    return torch.empty_like(value)
+
+
+def _weighted_sum_context(ctx, inputs, output):
+    _, *saved = inputs
+    ctx.save_for_backward(*saved)
+
+
+def _weighted_sum_gradient(ctx, grad):
+    weight, ptr, col, ptr_t, col_t, perm_t = ctx.saved_tensors
+    # the transposed product is the same operation on the transposed pattern
+    inverse = torch.empty_like(perm_t)
+    inverse[perm_t.long()] = torch.arange(perm_t.numel(), dtype=perm_t.dtype, device=perm_t.device)
+    back = _weighted_sum(grad.contiguous(), weight.index_select(0, perm_t), ptr_t, col_t, ptr, col, inverse)
+    return back, None, None, None, None, None, None
+
+
+_weighted_sum.register_autograd(_weighted_sum_gradient, setup_context=_weighted_sum_context)
