@@ -56,7 +56,9 @@ class GraphBatch:
             raise ValueError("the graph has no node features: set data.x (for example torch.ones(data.num_nodes, 1))")
         x, edge_index = _columns(data.x), data.edge_index
         if edge_index.numel() and (int(edge_index.min()) < 0 or int(edge_index.max()) >= x.size(0)):
-            raise ValueError(f"edge_index names node {int(edge_index.max())} (min {int(edge_index.min())}) of a graph with {x.size(0)} nodes")
+            raise ValueError(
+                f"edge_index names node {int(edge_index.max())} (min {int(edge_index.min())}) of a graph with {x.size(0)} nodes"
+            )
         ptr = getattr(data, "ptr", None)
         batch = getattr(data, "batch", None)
         if ptr is None and batch is not None:
@@ -113,6 +115,15 @@ class GraphBatch:
     def pair_ptr(self) -> Tensor:
         """Offsets of the graphs in flat pair quantities, long [B + 1]."""
         return torch.cat([self.ptr.new_zeros(1), (self.sizes**2).cumsum(0)])
+
+    @cached_property
+    def pair_nodes(self) -> tuple[Tensor, Tensor]:
+        """First and second node of every ordered pair, long [sum n_b^2] each (waits for the device once)."""
+        sizes, num_pairs = self.sizes[self.batch], int(self.pair_ptr[-1])
+        first = torch.repeat_interleave(torch.arange(self.num_nodes, device=sizes.device), sizes, output_size=num_pairs)
+        start = self.pair_ptr[self.batch] + self.local * sizes  # slot of the pair (i, first node), [N]
+        second = torch.arange(num_pairs, device=sizes.device) - start[first] + self.ptr[self.batch[first]]
+        return first, second
 
     def to_dense(self, values: Tensor) -> Tensor:
         """Per node [N, C] -> padded [B, n_max, C], zero at padding."""

@@ -1,0 +1,82 @@
+"""Multi-layer perceptron on node features alone: what a graph's edges add is measured against it."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from torch import Tensor, nn
+
+from gt_models.batch import GraphBatch
+from gt_models.nn.features import FeatureEncoder
+from gt_models.nn.mlp import MLP, activation
+from gt_models.nn.pooling import POOLINGS, pool
+from gt_models.registry import register_model
+
+
+@register_model("mlp", levels=("node", "graph"), cost="n d^2")
+class MLPBaseline(nn.Module):
+    """Feature encoder, `num_layers` hidden layers, (pooling,) Linear: node [N, out_dim] or graph [B, out_dim].
+
+    Args:
+        in_dim: width of continuous node features, or vocabulary sizes of categorical columns.
+        out_dim: targets or classes.
+        level: "node" or "graph".
+        hidden_dim: width of the hidden layers.
+        num_layers: hidden layers, the feature encoder counted as the first.
+        dropout: after each activation.
+        activation: "relu", "gelu", ... (`gt_models.nn.mlp.ACTIVATIONS`).
+        pooling: "sum", "mean" or "max", at graph level.
+    """
+
+    def __init__(
+        self,
+        in_dim: int | Sequence[int],
+        out_dim: int,
+        level: Literal["node", "graph"],
+        hidden_dim: int = 64,
+        num_layers: int = 2,
+        dropout: float = 0.0,
+        activation: str = "relu",
+        pooling: Literal["sum", "mean", "max"] = "mean",
+    ):
+        super().__init__()
+        check_level("mlp", level, pooling, num_layers)
+        self.level, self.pooling = level, pooling
+        self.encoder = FeatureEncoder(in_dim, hidden_dim)
+        self.hidden = nn.Sequential(hidden_activation(activation), nn.Dropout(dropout))
+        if num_layers > 1:
+            self.mlp = MLP([hidden_dim] * num_layers, activation, dropout)
+            self.hidden_out = nn.Sequential(hidden_activation(activation), nn.Dropout(dropout))
+        else:
+            self.mlp = self.hidden_out = None
+        self.head = nn.Linear(hidden_dim, out_dim)
+
+    def reset_parameters(self) -> None:
+        for module in (self.encoder, self.mlp, self.head):
+            if module is not None:
+                module.reset_parameters()
+
+    def forward_features(self, batch: GraphBatch) -> Tensor:
+        x = self.hidden(self.encoder(batch.x))  # [N, d]
+        return x if self.mlp is None else self.hidden_out(self.mlp(x))  # [N, d]
+
+    def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
+        if self.level == "graph":
+            features = pool(features, batch, self.pooling)  # [B, d]
+        return self.head(features)
+
+    def forward(self, batch: GraphBatch) -> Tensor:
+        batch = GraphBatch.of(batch)
+        return self.forward_head(self.forward_features(batch), batch)
+
+
+hidden_activation = activation  # the constructor's argument shadows the function
+
+
+def check_level(name: str, level: str, pooling: str, num_layers: int) -> None:
+    """Raises ValueError for a level, a pooling or a depth that a node-wise baseline does not have."""
+    if level not in ("node", "graph"):
+        raise ValueError(f"{name} cannot predict at level {level!r}; it predicts: node, graph")
+    if pooling not in POOLINGS:
+        raise ValueError(f"unknown pooling {pooling!r}; known: {', '.join(POOLINGS)}")
+    if num_layers < 1:
+        raise ValueError(f"{name} needs at least one layer, not {num_layers}")
