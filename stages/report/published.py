@@ -1,0 +1,131 @@
+"""The papers' own numbers: one printed cell of published/results.yaml by paper, table, method, dataset, metric and split.
+
+Numbers come out in raw units (a percentage becomes a fraction), which is how records hold them; `unit` says how the paper prints them.
+"""
+
+import difflib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+RESULTS = Path(__file__).parent.parent.parent / "published" / "results.yaml"
+# our metric name -> the name in results.yaml, where they differ
+METRIC_NAMES = {"balanced-accuracy": "weighted-accuracy", "f1-macro": "macro-f1", "f1-micro": "micro-f1"}
+
+
+class PublishedError(LookupError):
+    """No such printed number, or more than one; the message names the key at fault and the nearest entries."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """One printed cell. `mean`, `std` in raw units, None where the paper prints none (`oom`: it prints OOM instead of a number); `runs` is
+    the number behind `std`, None where not said; `rounding`: half a unit of the mean's last printed digit, in raw units."""
+
+    paper: str
+    table: str
+    method: str
+    dataset: str
+    metric: str
+    split: str
+    direction: str
+    unit: str
+    printed: str
+    mean: float | None
+    std: float | None
+    runs: int | None
+    rounding: float
+    oom: bool
+    own: bool
+    note: str | None
+
+    @property
+    def source(self) -> str:
+        where = f"{self.paper}, {self.table}, {self.method}"
+        return where if self.split == "test" else f"{where}, {self.split} split"
+
+
+def lookup(
+    paper: str,
+    table: str,
+    method: str,
+    dataset: str,
+    metric: str | None = None,
+    split: str | None = None,
+    path: str | Path = RESULTS,
+) -> Published:
+    """The one printed cell with these names, as printed (`edge-transformer` is taken for `edge_transformer`; our metric names for the file's).
+
+    `metric` and `split` may be left out where they are clear: there is one, or, for the split, the test split is among them.
+    Raises PublishedError naming the first key that matches nothing and its nearest values, or the metrics or splits to choose from.
+    """
+    entries = _entries(Path(path).resolve())
+    wanted = {"paper": paper.replace("-", "_"), "table": table, "method": method, "dataset": dataset}
+    if metric is not None:
+        wanted["metric"] = METRIC_NAMES.get(metric, metric)
+    if split is not None:
+        wanted["split"] = split
+    for number, (key, value) in enumerate(wanted.items()):
+        found = [e for e in entries if e[key] == value]
+        if not found:
+            near = _nearest(value, sorted({e[key] for e in entries}))
+            before = ", ".join(f"{k} {v!r}" for k, v in list(wanted.items())[:number])
+            raise PublishedError(f"{Path(path).name} has no {key} {value!r}{' under ' + before if before else ''}; {near}")
+        entries = found
+    if split is None and len({e["split"] for e in entries}) > 1:
+        entries = [e for e in entries if e["split"] == "test"] or entries
+    if len(entries) > 1:
+        choices = "; ".join(f"metric {e['metric']}, split {e['split']}" for e in entries)
+        raise PublishedError(f"{Path(path).name} prints several numbers for {', '.join(wanted.values())}; choose one of: {choices}")
+    return _published(entries[0])
+
+
+def resolve(reference: Mapping[str, Any] | None, dataset: str, metric: str | None) -> Published | None:
+    """The number that a recipe's `published:` section points to; `dataset` and `metric` are the cell's and give way to the section's own.
+
+    None for no reference. Raises PublishedError as `lookup` does.
+    """
+    if reference is None:
+        return None
+    return lookup(
+        reference["paper"],
+        reference["table"],
+        reference["method"],
+        reference.get("dataset") or dataset,
+        reference.get("metric") or metric,
+        reference.get("split"),
+    )
+
+
+@lru_cache(maxsize=2)
+def _entries(path: Path) -> list[dict[str, Any]]:
+    # 300 KB: 0.1 s with libyaml, 1.5 s without
+    return yaml.load(path.read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))["results"]
+
+
+def _published(entry: dict[str, Any]) -> Published:
+    scale = 0.01 if entry["unit"] == "percent" else 1.0
+    first = re.match(r"\d+(?:\.(\d+))?", entry["printed"])
+    digits = len(first.group(1) or "") if first else 0
+    return Published(
+        **{k: entry[k] for k in ("paper", "table", "method", "dataset", "metric", "split", "direction", "unit", "printed", "runs", "oom", "own")},
+        mean=_raw(entry["mean"], scale),
+        std=_raw(entry["std"], scale),
+        # a count is printed exactly; a whole number of anything else was rounded
+        rounding=0.0 if entry["metric"] == "pairs-distinguished" else 0.5 * 10**-digits * scale,
+        note=entry.get("note"),
+    )
+
+
+def _raw(value: float | None, scale: float) -> float | None:
+    return None if value is None else round(float(value) * scale, 12)
+
+
+def _nearest(value: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(value, known, 3, cutoff=0.4)
+    return f"nearest: {', '.join(map(repr, near))}" if near else f"there are: {', '.join(map(repr, known[:12]))}"

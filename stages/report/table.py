@@ -1,0 +1,192 @@
+"""The leaderboard of a suite as rows, and the rows as JSON, CSV, Markdown and a table on the terminal.
+
+Numbers in rows are raw units (a percentage is a fraction), as in records; `unit` says how people read them, and only the Markdown and the
+terminal table convert. Equal records give equal bytes.
+"""
+
+import csv
+import io
+import json
+import statistics
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from stages.report.published import Published, PublishedError, resolve
+from stages.report.verdict import ALPHA, STD_DDOF, judge
+
+COLUMNS = (
+    "cell", "dataset", "model", "status", "reason", "metric", "direction", "unit", "mean", "std", "std_ddof", "runs", "seeds",
+    "published_mean", "published_std", "published_runs", "published_printed", "published_source", "difference", "verdict", "margin",
+    "p_difference", "p_equivalence", "reduced", "notes", "parameters", "seconds_per_epoch", "peak_memory_mib", "device", "values", "digests",
+)  # fmt: skip
+# how a metric is read where no paper prints it for this cell
+PERCENT = {"accuracy", "balanced-accuracy", "roc-auc", "f1-macro", "f1-micro", "ordered-pair-accuracy"}
+
+
+def summarise(result: Mapping[str, Any], records: Sequence[Mapping[str, Any]], problems: Sequence[str] = ()) -> dict[str, Any]:
+    """One row, all but its verdict: the records of one cell in figures.
+
+    `mean` and `std` (population, `std_ddof` 0) are over the runs that ended well, `runs` counts them, `seeds` counts those asked for;
+    seconds and memory are the median and the maximum over the runs. `problems`: what could not be read, added to the reason.
+    """
+    row: dict[str, Any] = dict.fromkeys(COLUMNS)
+    row |= {k: result.get(k) for k in ("cell", "dataset", "model", "metric", "direction")}
+    good = [r for r in records if r["deterministic"]["status"] == "ok"]
+    seeds = len(result.get("seeds") or ())
+    failures = Counter(r["deterministic"]["status"] for r in records if r["deterministic"]["status"] != "ok")
+    reasons = [result["reason"]] if result.get("reason") else []
+    row |= {"status": _status(result["status"], len(good), seeds, failures, len(problems)), "runs": len(good), "seeds": seeds}
+    row |= {"reduced": list(result.get("reduced") or ()), "notes": [], "values": [], "std_ddof": STD_DDOF, "digests": [r["digest"] for r in records]}
+    row["reason"] = "; ".join([*reasons, *problems]) or None
+    published = _resolve(result, row["notes"])
+    if published:
+        row |= {f"published_{k}": getattr(published, k) for k in ("mean", "std", "runs", "printed", "source")}
+    row["unit"] = published.unit if published else "percent" if row["metric"] in PERCENT else "none"
+    if good:
+        row["values"] = [r["deterministic"]["test"] for r in good]
+        # unstated: most papers do not say which deviation they print; the population one, as in the scripts behind the WebKB rows
+        row |= {"mean": statistics.fmean(row["values"]), "std": statistics.pstdev(row["values"])}
+        if row["published_mean"] is not None:
+            row["difference"] = round(row["mean"] - row["published_mean"], 12)
+    parameters = [r["deterministic"]["parameters"] for r in records if r["deterministic"].get("parameters") is not None]
+    seconds = [r["measured"]["train_seconds_per_epoch"] for r in good or records]
+    memory = [r["measured"]["peak_memory_mib"] for r in records]
+    row["parameters"] = max(parameters, default=None)
+    row["seconds_per_epoch"] = statistics.median(seconds) if seconds else None
+    row["peak_memory_mib"] = max(memory, default=None)
+    row["device"] = ", ".join(sorted({r["measured"]["device"] for r in records})) or None
+    return row
+
+
+def with_verdict(row: dict[str, Any], result: Mapping[str, Any], margin_std: float) -> dict[str, Any]:
+    """The row with its verdict (see stages/report/verdict.py). An unfinished or `reduced` cell gets none, whatever its numbers."""
+    if not row["status"].startswith("ok"):
+        return row | {"verdict": "none: no result"}
+    if row["runs"] < row["seeds"]:
+        return row | {"verdict": "none: incomplete"}
+    if row["reduced"]:
+        return row | {"verdict": "none: reduced"}
+    notes = list(row["notes"])
+    verdict = judge(row["mean"], row["std"], row["runs"], _resolve(result, []), margin_std)
+    return row | {
+        "verdict": verdict.word, "margin": verdict.margin, "p_difference": verdict.p_difference, "p_equivalence": verdict.p_equivalence,
+        "notes": notes + list(verdict.assumptions),
+    }  # fmt: skip
+
+
+def absent(cell: str, status: str, reason: str | None) -> dict[str, Any]:
+    """The row of a cell without a readable result."""
+    suite, dataset, model = cell.split("/")
+    result = {"cell": cell, "suite": suite, "dataset": dataset, "model": model, "status": status, "reason": reason}
+    return summarise(result, []) | {"verdict": "none: no result"}
+
+
+def to_json(suite: str, rows: Sequence[dict[str, Any]], margin_std: float) -> str:
+    head = {"suite": suite, "std": "population (ddof 0) over runs", "alpha": ALPHA, "margin_std": margin_std, "units": "raw: percentages as fractions"}
+    return json.dumps(head | {"rows": rows}, indent=1, allow_nan=True) + "\n"
+
+
+def to_csv(rows: Sequence[dict[str, Any]]) -> str:
+    file = io.StringIO()
+    writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        writer.writerow({k: "; ".join(map(str, v)) if isinstance(v, list) else v for k, v in row.items()})
+    return file.getvalue()
+
+
+SHOWN = ("dataset", "model", "metric", "mean ± std", "runs", "published", "difference", "verdict", "status", "parameters", "s/epoch", "peak MiB", "device")
+
+
+def cells(row: dict[str, Any]) -> list[str]:
+    """What people read of a row, in the order of SHOWN and in the paper's unit."""
+    metric = f"{row['metric']} {'↑' if row['direction'] == 'max' else '↓'}{' %' if row['unit'] == 'percent' else ''}" if row["metric"] else "–"
+    ours = _number(row["mean"], row) + (f" ± {_number(row['std'], row)}" if row["runs"] > 1 else "")
+    theirs = _number(row["published_mean"], row) + (f" ± {_number(row['published_std'], row)}" if row["published_std"] is not None else "")
+    if row["published_mean"] is None and row["published_printed"]:
+        theirs = row["published_printed"]
+    sign = "+" if row["difference"] is not None and row["difference"] > 0 else ""
+    status = row["status"] + (", reduced" if row["reduced"] else "")
+    return [
+        row["dataset"], row["model"], metric, ours, f"{row['runs']}/{row['seeds']}" if row["seeds"] else "–", theirs,
+        sign + _number(row["difference"], row), row["verdict"], status,
+        "–" if row["parameters"] is None else f"{row['parameters']:,}",
+        "–" if row["seconds_per_epoch"] is None else f"{row['seconds_per_epoch']:.3g}",
+        "–" if row["peak_memory_mib"] is None else f"{row['peak_memory_mib']:,.0f}",
+        row["device"] or "–",
+    ]  # fmt: skip
+
+
+def to_markdown(suite: str, rows: Sequence[dict[str, Any]], margin_std: float) -> str:
+    lines = [f"# Leaderboard: {suite}", "", _line(SHOWN), _line(["---"] * len(SHOWN)), *(_line(cells(row)) for row in rows), ""]
+    remarks = [remark for row in rows for remark in remarks_of(row)]
+    if remarks:
+        lines += ["## Remarks", "", *(f"- {remark}" for remark in remarks), ""]
+    lines += ["## How to read it", "", *EXPLANATION.format(margin_std=margin_std, alpha=ALPHA).strip().splitlines()]
+    return "\n".join(lines) + "\n"
+
+
+def remarks_of(row: dict[str, Any]) -> list[str]:
+    """Whatever a reader must know about a row besides its figures, one line each."""
+    name = f"{row['dataset']} / {row['model']}"
+    remarks = [f"{name}: {row['status']}: {' '.join(row['reason'].split())}"] if row["reason"] else []
+    if row["reduced"]:
+        remarks.append(f"{name}: reduced, not the published setting: {', '.join(row['reduced'])}")
+    if row["published_source"]:
+        remarks.append(f"{name}: published {row['published_printed']} ({row['published_source']})")
+    return remarks + [f"{name}: {note}" for note in row["notes"]]
+
+
+def terminal_table(suite: str, rows: Sequence[dict[str, Any]]):
+    """The same as a rich Table."""
+    from rich.table import Table
+
+    table = Table(title=f"Leaderboard: {suite}")
+    right = {"mean ± std", "runs", "published", "difference", "parameters", "s/epoch", "peak MiB"}
+    for name in SHOWN:
+        table.add_column(name, justify="right" if name in right else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(text.replace("[", r"\[") for text in cells(row)))
+    return table
+
+
+EXPLANATION = """
+- One row is one cell: a model on a dataset with one recipe. mean ± std: test metric, mean and population standard deviation (ddof 0) over the
+  runs that ended well; runs: how many of those asked for. The epoch is chosen on validation. ↑ larger is better, ↓ smaller is better.
+- published: the paper's own number in the same unit; difference: ours minus published.
+- verdict, at level {alpha}: *within*: two one-sided Welch tests show that the difference is smaller than the margin; *above* or *below*: not
+  so, and Welch's test shows a difference; *inconclusive*: neither is shown, which is not a reproduction. The margin is {margin_std:g} times the
+  published standard deviation (ours, where none is printed), at least half a unit of the last printed digit. A cell that is incomplete
+  or *reduced* (fewer seeds, trials or epochs than published) gets no verdict.
+- s/epoch: median over runs of the training seconds per epoch; peak MiB: largest over runs (GPU: allocated; CPU: resident).
+"""
+
+
+def _status(status: str, good: int, seeds: int, failures: Counter, unreadable: int) -> str:
+    if good == seeds > 0:
+        return "ok"
+    counts = [f"{n} {what}" for what, n in sorted(failures.items())] + ([f"{unreadable} unreadable"] if unreadable else [])
+    if good:
+        return f"ok {good}/{seeds}" + (f" ({', '.join(counts)})" if counts else "")
+    if unreadable and status == "ok":
+        return "unreadable"
+    return status
+
+
+def _resolve(result: Mapping[str, Any], notes: list[str]) -> Published | None:
+    try:
+        return resolve(result.get("published"), result["dataset"], result.get("metric"))
+    except PublishedError as error:
+        notes.append(f"published number not found: {error}")
+        return None
+
+
+def _number(value: float | None, row: dict[str, Any]) -> str:
+    if value is None:
+        return "–"
+    return f"{100 * value:.2f}" if row["unit"] == "percent" else f"{value:.4g}"
+
+
+def _line(texts: Sequence[str]) -> str:
+    return "| " + " | ".join(text.replace("|", "\\|").replace("\n", " ") for text in texts) + " |"
