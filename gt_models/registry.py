@@ -1,15 +1,19 @@
 """Names to models. A model named `edge-transformer` lives in `gt_models/edge_transformer.py` or `gt_models/baselines/edge_transformer.py`:
 the file name is the registry, so a new model is one new file and nothing is imported that was not asked for."""
 
+from __future__ import annotations
+
 import difflib
 import importlib
-import importlib.util
+import inspect
 import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from torch import nn
+if TYPE_CHECKING:
+    from torch import nn
 
 LEVELS = ("graph", "node", "edge", "pair", "hyperedge")
 _PACKAGES = ("gt_models", "gt_models.baselines")
@@ -57,8 +61,8 @@ def list_models() -> list[str]:
     """Names of all models, sorted. Reads the folder listing; imports nothing."""
     names = set(_INFOS)
     for package in _PACKAGES:
-        folder = Path(__file__).parent.joinpath(*package.split(".")[1:])
-        names |= {m.name.replace("_", "-") for m in pkgutil.iter_modules([str(folder)]) if not m.ispkg and m.name not in _NOT_MODELS}
+        modules = pkgutil.iter_modules([str(_folder(package))])
+        names |= {m.name.replace("_", "-") for m in modules if not m.ispkg and m.name not in _NOT_MODELS}
     return sorted(names)
 
 
@@ -66,7 +70,7 @@ def model_module(name: str) -> str:
     """Dotted name of the module that holds model `name`. Raises KeyError with the nearest known name."""
     if name in list_models():
         for package in _PACKAGES:
-            if importlib.util.find_spec(f"{package}.{_file_name(name)}"):
+            if (_folder(package) / f"{_file_name(name)}.py").is_file():
                 return f"{package}.{_file_name(name)}"
         return _INFOS[name].cls.__module__
     near = difflib.get_close_matches(name, list_models(), 1)
@@ -87,8 +91,6 @@ def create_model(name: str, **arguments) -> nn.Module:
     Every model takes `in_dim` (int: width of continuous node features; list: one vocabulary size per categorical column),
     `out_dim` and `level` (one of the model's levels).
     """
-    import inspect
-
     info = model_info(name)
     known = list(inspect.signature(info.cls).parameters)
     for key in arguments:
@@ -100,6 +102,10 @@ def create_model(name: str, **arguments) -> nn.Module:
     if level is not None and level not in info.levels:
         raise ValueError(f"model {name!r} cannot predict at level {level!r}; it predicts: {', '.join(info.levels)}")
     return info.cls(**arguments)
+
+
+def _folder(package: str) -> Path:
+    return Path(__file__).parent.joinpath(*package.split(".")[1:])
 
 
 def _file_name(name: str) -> str:

@@ -9,6 +9,9 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
+from gt_models.registry import model_module
+from stages.tasks import task_module
+
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("gt_models", "stages")
 
@@ -22,6 +25,11 @@ def code_digest(modules: Iterable[str], root: Path = ROOT) -> str:
     for name in sorted(closure(modules, root)):
         digest.update(f"{name} {_module_digest(_path(name, root))}\n".encode())
     return digest.hexdigest()
+
+
+def run_modules(model: str, task: str) -> list[str]:
+    """Modules whose code, with what they import, decides the numbers of a run of `model` on a dataset with `task`."""
+    return [model_module(model), task_module(task), "stages.engine.loop"]
 
 
 def closure(modules: Iterable[str], root: Path = ROOT) -> set[str]:

@@ -8,6 +8,7 @@ import difflib
 import hashlib
 import inspect
 import json
+import re
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -171,9 +172,9 @@ class Recipe(Strict):
         return self.epochs or sum(p.epochs for p in self.phases)
 
     def decisive(self) -> dict[str, Any]:
-        """What decides a run's numbers besides seed, data and code; defaults are left out, so that a new field changes no old digest."""
+        """What decides a run's numbers besides seed, data and code. Empty values are left out, so that a new optional key changes no old digest."""
         described = {"seeds", "search", "published", "reduced", "origin"}
-        return json.loads(self.model_dump_json(exclude=described, exclude_defaults=True))
+        return _without_empty(self.model_dump(mode="json", exclude=described))
 
     def with_values(self, values: dict[str, Any]) -> "Recipe":
         """A copy with dotted keys set, for example {"model.dropout": 0.2}. Raises RecipeError for a key that does not exist."""
@@ -292,7 +293,7 @@ def load_grid(path: str | Path = "params.yaml") -> Grid:
 
 def check_model(recipe: Recipe, path: str | Path = "recipe") -> dict[str, Any]:
     """Arguments of the recipe's model, checked and converted by the constructor's own signature. Raises RecipeError."""
-    from gt_models import model_info
+    from gt_models.registry import model_info
 
     try:
         info = model_info(recipe.model.name)
@@ -304,7 +305,7 @@ def check_model(recipe: Recipe, path: str | Path = "recipe") -> dict[str, Any]:
 
 def check_fit(recipe: Recipe, level: str, dataset: str, path: str | Path = "recipe") -> None:
     """Raises RecipeError where the recipe's model cannot predict at the dataset's level, or knows nothing of an encoding it is given."""
-    from gt_models import list_models, model_info
+    from gt_models.registry import list_models, model_info
 
     info = model_info(recipe.model.name)
     if level not in info.levels:
@@ -315,6 +316,12 @@ def check_fit(recipe: Recipe, level: str, dataset: str, path: str | Path = "reci
     for name in recipe.encodings:
         if name not in info.encodings:
             raise RecipeError(f"{path}: encodings.{name}: model {info.name!r} does not use it; it uses: {', '.join(info.encodings) or 'none'}")
+
+
+def _without_empty(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: _without_empty(v) for k, v in value.items() if v is not None and v != [] and v != {}}
+    return value
 
 
 def digest_of(content: Any) -> str:
@@ -343,11 +350,7 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
         return super().construct_mapping(node, deep)
 
 
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    __import__("re").compile(r"^[-+]?(\d+(\.\d*)?|\.\d+)[eE][-+]?\d+$"),
-    list("-+0123456789."),
-)
+_Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"^[-+]?(\d+(\.\d*)?|\.\d+)[eE][-+]?\d+$"), list("-+0123456789."))
 
 
 def _read(path: str | Path) -> dict[str, Any]:

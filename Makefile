@@ -1,0 +1,30 @@
+# Thin aliases. Each does its own set-up: an environment in .venv with the exact versions of constraints.txt.
+SUITE ?= embedded
+PYTHON ?= python3
+VENV ?= .venv
+READY := $(VENV)/.ready
+RUN := PATH="$(abspath $(VENV))/bin:$$PATH"
+
+.PHONY: reproduce test lint bench ui clean
+
+reproduce: $(READY) ## the whole chain of one suite: make reproduce SUITE=edge-transformer
+	@$(RUN) dvc repro leaderboard@$(SUITE)
+	@$(RUN) python -m stages.cli show $(SUITE)
+
+test: $(READY) ## the whole test suite
+	@$(RUN) python -m pytest -n 2 --dist worksteal
+
+lint: $(READY)
+	@$(RUN) ruff check . && $(RUN) ruff format --check . && $(RUN) mypy
+
+bench: $(READY) ## speed and memory of everything in benchmarks/
+	@for script in benchmarks/*.py; do case $$script in */measure.py) ;; *) echo "== $$script"; $(RUN) python $$script || exit 1;; esac; done
+
+ui: $(READY) ## the tracking store in a browser: http://127.0.0.1:5000
+	@$(RUN) mlflow ui --backend-store-uri $${MLFLOW_TRACKING_URI:-sqlite:///mlruns/mlflow.db}
+
+$(READY): pyproject.toml constraints.txt
+	@command -v $(PYTHON) >/dev/null || { echo "python3 (3.11 or newer) is needed"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python -m pip install -q --disable-pip-version-check -c constraints.txt -e ".[pipeline,dev]"
+	@touch $(READY)

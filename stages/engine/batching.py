@@ -1,0 +1,134 @@
+"""A dataset and one of its splits as batches on a device: (batch, rows), where `rows` are the outputs that count (None: all of them)."""
+
+import hashlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gt_models.batch import GraphBatch
+
+
+def seed_of(*parts: Any) -> int:
+    """A 63-bit seed from any values: independent streams for run, epoch and purpose."""
+    return int.from_bytes(hashlib.sha256(repr(parts).encode()).digest()[:8], "big") >> 1
+
+
+class Loader:
+    """Batches of one split of a packed dataset.
+
+    Args:
+        packed: a PackedDataset; encoded: its EncodedDataset.
+        split: which of the dataset's splits.
+        section: the recipe's `batch:`.
+        seed: of the run; batches of an epoch depend on it and the epoch alone.
+    """
+
+    def __init__(self, packed: Any, encoded: Any, split: int, section: Any, seed: int, device: torch.device, dtype: torch.dtype):
+        self.packed, self.encoded, self.section, self.seed, self.device, self.dtype = packed, encoded, section, seed, device, dtype
+        self.by_node = packed.header.split_kind == "node"
+        self.ids = {part: packed.split(part, split) for part in ("train", "val", "test")}
+        for part, ids in self.ids.items():
+            if not len(ids):
+                raise ValueError(f"dataset {packed.header.name!r}: the {part} part of split {split} is empty")
+        if self.by_node and (section.graphs or section.nodes):
+            raise ValueError("batch.graphs and batch.nodes are for datasets of many graphs; one large graph takes batch.parts or nothing")
+        if not self.by_node and section.parts:
+            raise ValueError("batch.parts is for one large graph; this dataset has many: use batch.graphs or batch.nodes")
+        self._whole: GraphBatch | None = None
+        self._fixed: dict[str, list[GraphBatch]] = {}
+
+    def training(self, epoch: int) -> Iterator[tuple[GraphBatch, Tensor | None]]:
+        """Batches of training epoch `epoch` in random order."""
+        rng = torch.Generator().manual_seed(seed_of("batches", self.seed, epoch))
+        if self.by_node and self.section.parts:
+            yield from self._parts(rng)
+        elif self.by_node:
+            yield self.whole, self.ids["train"].to(self.device)
+        elif not (self.section.graphs or self.section.nodes):
+            for batch in self._evaluation_batches("train"):
+                yield batch, None
+        else:
+            ids = self.ids["train"]
+            for graphs in self._plan(ids[torch.randperm(len(ids), generator=rng)]):
+                yield self._load(graphs), None
+
+    def evaluation(self, part: str) -> Iterator[tuple[GraphBatch, Tensor | None]]:
+        """Batches of "train", "val" or "test" in fixed order."""
+        if self.by_node:
+            yield self.whole, self.ids[part].to(self.device)
+        else:
+            for batch in self._evaluation_batches(part):
+                yield batch, None
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Optimiser steps of an epoch (for batches by node budget: of the first epoch)."""
+        if self.by_node:
+            return self.section.parts or 1
+        if self.section.graphs:
+            return -(-len(self.ids["train"]) // self.section.graphs)
+        return sum(1 for _ in self._plan(self.ids["train"]))
+
+    @property
+    def whole(self) -> GraphBatch:
+        if self._whole is None:
+            self._whole = self._load(torch.arange(self.packed.num_graphs))
+        return self._whole
+
+    def _evaluation_batches(self, part: str) -> Iterator[GraphBatch]:
+        ids = self.ids[part]
+        if self.packed.sizes[ids].sum() <= 200_000:  # small enough to stay on the device between epochs
+            if part not in self._fixed:
+                self._fixed[part] = [self._load(graphs) for graphs in self._plan(ids)]
+            yield from self._fixed[part]
+        else:
+            for graphs in self._plan(ids):
+                yield self._load(graphs)
+
+    def _plan(self, ids: Tensor) -> Iterator[Tensor]:
+        """`ids` in order, cut into batches by count or by node budget."""
+        if self.section.graphs:
+            yield from ids.split(self.section.graphs)
+        elif self.section.nodes:
+            start, total = 0, 0
+            for i, size in enumerate(self.packed.sizes[ids].tolist()):
+                if i > start and total + size > self.section.nodes:
+                    yield ids[start:i]
+                    start, total = i, 0
+                total += size
+            yield ids[start:]
+        else:
+            yield ids
+
+    def _load(self, graphs: Tensor) -> GraphBatch:
+        return self.encoded.attach(self.packed.batch(graphs), graphs).to(self.device, self.dtype)
+
+    def _parts(self, rng: torch.Generator) -> Iterator[tuple[GraphBatch, Tensor]]:
+        """Random partition of the nodes; every part is the induced subgraph, and trains on its own training nodes."""
+        whole = self.whole
+        if any(value.size(0) != whole.num_nodes for value in whole.encodings.values()):
+            raise ValueError("batch.parts cuts the graph: it works with encodings per node only")
+        is_train = torch.zeros(whole.num_nodes, dtype=torch.bool, device=self.device)
+        is_train[self.ids["train"].to(self.device)] = True
+        for nodes in torch.randperm(whole.num_nodes, generator=rng).to(self.device).tensor_split(self.section.parts):
+            rows = is_train[nodes].nonzero().squeeze(1)
+            if len(rows):
+                yield induced(whole, nodes), rows
+
+
+def induced(batch: GraphBatch, nodes: Tensor) -> GraphBatch:
+    """The subgraph of a single graph on `nodes`, in their order."""
+    place = torch.full((batch.num_nodes,), -1, device=nodes.device)
+    place[nodes] = torch.arange(len(nodes), device=nodes.device)
+    edges = place[batch.edge_index]
+    kept = (edges >= 0).all(0)
+    return GraphBatch(
+        batch.x[nodes],
+        edges[:, kept],
+        torch.tensor([0, len(nodes)], device=nodes.device),
+        None if batch.edge_attr is None else batch.edge_attr[kept],
+        None if batch.y is None else batch.y[nodes],
+        {name: value[nodes] for name, value in batch.encodings.items()},
+    )

@@ -1,0 +1,26 @@
+"""Ways a run can end that are results, not bugs."""
+
+import torch
+
+
+class RunFailure(Exception):
+    """A run that ended early for a reason worth a record; `status` is the record's status."""
+
+    status = "failed"
+
+
+class Diverged(RunFailure):
+    status = "diverged"
+
+
+class TimedOut(RunFailure):
+    status = "timed-out"
+
+
+class OutOfMemory(RunFailure):
+    status = "oom"
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether `error` says that the device or the machine has no memory left."""
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or (isinstance(error, RuntimeError) and "can't allocate memory" in str(error))

@@ -1,0 +1,241 @@
+"""One run: train, keep the best epoch on validation, test once there. Explicit, resumable bit for bit, and blind to which model it trains.
+
+Randomness is drawn from streams named by (seed, epoch), so a run that continues from a checkpoint draws what it would have drawn.
+"""
+
+import contextlib
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from stages.engine.batching import Loader, seed_of
+from stages.engine.checkpoint import Checkpoint, flatten_optimizer, restore_optimizer
+from stages.engine.failures import Diverged, OutOfMemory, RunFailure, TimedOut, is_out_of_memory
+from stages.engine.optimisation import create_optimizer, lr_factor
+
+CURVES = ("epoch", "lr", "train_loss", "val_loss", "val")
+DTYPES = {"float32": torch.float32, "bf16": torch.float32, "float64": torch.float64}
+
+
+class Meter(Protocol):
+    """What the loop tells the clock; nothing of it flows back into the numbers."""
+
+    totals: dict[str, float]
+
+    def timing(self, what: str) -> contextlib.AbstractContextManager: ...
+
+
+@dataclass
+class Outcome:
+    """The deterministic part of a run. `curves`: one list per quantity, an entry per epoch (None where validation was not evaluated)."""
+
+    status: str = "ok"
+    error: str | None = None
+    parameters: int = 0
+    curves: dict[str, list] = field(default_factory=lambda: {name: [] for name in CURVES})
+    best_epoch: int | None = None
+    val: float | None = None
+    test: float | None = None
+    test_metrics: dict[str, float] = field(default_factory=dict)
+
+
+class Run:
+    """A model in training.
+
+    Args:
+        recipe: a `Recipe`; task: a `Task`; loader: batches of the run's split.
+        build: returns the freshly initialised model.
+        meter: told what takes time.
+        checkpoint: where the run stands on disk.
+        time_limit: seconds of training and evaluation after which the run ends as timed-out; None for no limit.
+        on_epoch: called with (epoch, {quantity: value}) after each; whatever it raises ends the run.
+    """
+
+    def __init__(
+        self,
+        recipe: Any,
+        task: Any,
+        loader: Loader,
+        build: Callable[[], nn.Module],
+        *,
+        seed: int,
+        meter: Meter,
+        checkpoint: Checkpoint,
+        time_limit: float | None = None,
+        on_epoch: Callable[[int, dict[str, float]], None] | None = None,
+    ):
+        self.recipe, self.task, self.loader, self.build = recipe, task, loader, build
+        self.seed, self.meter, self.checkpoint, self.time_limit, self.on_epoch = seed, meter, checkpoint, time_limit, on_epoch
+        self.device = loader.device
+        self.outcome = Outcome()
+        self.phases = list(recipe.phases)
+        # where each phase ends, in epochs
+        self.ends = [sum(p.epochs for p in self.phases[: i + 1]) for i in range(len(self.phases))]
+        self.best: dict[str, dict[str, Tensor]] = {}
+
+    def train(self, test: bool = True) -> Outcome:
+        """Runs to the end and returns the outcome; `test=False` never reads the test split. A RunFailure becomes a status, a bug is raised."""
+        try:
+            with _deterministic(self.device):
+                self._train()
+                if test:
+                    self._test()
+        except RunFailure as failure:
+            self.outcome.status, self.outcome.error = failure.status, str(failure)
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            self.outcome.status = OutOfMemory.status
+            self.outcome.error = f"out of memory in epoch {self.epoch + 1}: {str(error).splitlines()[0] if str(error) else 'no message'}"
+        return self.outcome
+
+    @property
+    def epoch(self) -> int:
+        """Epochs done."""
+        return len(self.outcome.curves["epoch"])
+
+    def _train(self) -> None:
+        torch.manual_seed(seed_of("init", self.seed))
+        self.model = self.build().to(self.device, self.loader.dtype)
+        self.outcome.parameters = sum(p.numel() for p in self.model.parameters())
+        self.optimizer = create_optimizer(self.recipe.optimizer, self.model.parameters())
+        self._resume()
+        total, patience = self.recipe.total_epochs, self.recipe.patience
+        while self.epoch < total:
+            self._enter_phase()
+            torch.manual_seed(seed_of("epoch", self.seed, self.epoch))
+            with self.meter.timing("train"):
+                lr, loss = self._train_epoch()
+            values = {"epoch": self.epoch + 1, "lr": lr, "train_loss": loss, "val_loss": None, "val": None}
+            if (self.epoch + 1) % self.recipe.eval_every == 0 or self.epoch + 1 == total:
+                with self.meter.timing("eval"):
+                    scores = self._evaluate("val")
+                values |= {"val_loss": scores["loss"], "val": scores[self.task.metric]}
+            for name, value in values.items():
+                self.outcome.curves[name].append(value)
+            self._keep_best(values["val"])
+            if self.on_epoch:
+                self.on_epoch(self.epoch, {k: v for k, v in values.items() if v is not None and k != "epoch"})
+            if self.checkpoint.due:
+                self._save()
+            if self.time_limit is not None and self.meter.totals["train"] + self.meter.totals["eval"] > self.time_limit and self.epoch < total:
+                self._save()
+                raise TimedOut(f"{self.epoch} of {total} epochs took longer than the limit of {self.time_limit:.0f} s")
+            if patience and self.epoch - self.outcome.best_epoch >= patience:
+                break
+
+    def _train_epoch(self) -> tuple[float, float]:
+        """One pass; returns (learning rate of the first step, mean loss per row)."""
+        section, schedule = self.recipe.optimizer, self.recipe.schedule
+        steps = self.loader.steps_per_epoch if schedule.unit == "step" else 1
+        self.model.train()
+        losses, rows_seen, first_lr = [], [], None
+        for step, (batch, rows) in enumerate(self.loader.training(self.epoch)):
+            position = self.epoch * steps + step if schedule.unit == "step" else self.epoch
+            lr = section.lr * lr_factor(schedule, position, self.recipe.total_epochs * steps, self.outcome.curves["val"], self.task.direction)
+            first_lr = lr if first_lr is None else first_lr
+            for group in self.optimizer.param_groups:
+                group["lr"] = lr
+            output, target = self._predict(batch, rows)
+            loss = self.task.loss(output, target)
+            self.optimizer.zero_grad(set_to_none=True)
+            loss.backward()
+            if section.clip_norm is not None:
+                nn.utils.clip_grad_norm_(self.model.parameters(), section.clip_norm)
+            self.optimizer.step()
+            losses.append(loss.detach())
+            rows_seen.append(len(target))
+        if not losses:
+            raise ValueError("an epoch without a single batch: the training split is empty")
+        weights = torch.tensor(rows_seen, dtype=torch.float64)
+        mean = float((torch.stack(losses).double().cpu() * weights).sum() / weights.sum())
+        if not math.isfinite(mean):
+            raise Diverged(f"the training loss is {mean} in epoch {self.epoch + 1}")
+        return first_lr, mean
+
+    def _predict(self, batch: Any, rows: Tensor | None) -> tuple[Tensor, Tensor]:
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.recipe.precision == "bf16"):
+            output = self.model(batch)
+        output = output.float() if output.dtype == torch.bfloat16 else output
+        return (output, batch.y) if rows is None else (output[rows], batch.y[rows])
+
+    @torch.no_grad()
+    def _evaluate(self, part: str) -> dict[str, float]:
+        self.model.eval()
+        torch.manual_seed(seed_of("evaluate", self.seed, self.epoch))
+        outputs, targets = zip(*(self._predict(batch, rows) for batch, rows in self.loader.evaluation(part)), strict=True)
+        if not all(bool(o.isfinite().all()) for o in outputs):
+            raise Diverged(f"outputs on {part} are not finite in epoch {self.epoch + 1}")
+        return self.task.evaluate(list(outputs), list(targets))
+
+    def _keep_best(self, value: float | None) -> None:
+        best, direction = self.outcome.val, self.task.direction
+        if value is not None and (best is None or (value > best if direction == "max" else value < best)):
+            self.outcome.val, self.outcome.best_epoch = value, self.epoch
+            self.best = {"model": {k: v.detach().clone() for k, v in self.model.state_dict().items()}}
+            if any(phase.reload_best for phase in self.phases):
+                self.best["optimizer"] = {k: v.detach().clone() for k, v in flatten_optimizer(self.optimizer).items()}
+
+    def _enter_phase(self) -> None:
+        """Tells the model which phase epoch `self.epoch` belongs to, and reloads the best weights where a phase starts from them."""
+        if not self.phases:
+            return
+        index = next(i for i, end in enumerate(self.ends) if self.epoch < end)
+        phase = self.phases[index]
+        if phase.reload_best and self.best and self.epoch == (self.ends[index - 1] if index else 0):
+            self.model.load_state_dict(self.best["model"])
+            restore_optimizer(self.optimizer, self.best["optimizer"])
+        self.model.set_phase(phase.name)
+
+    def _test(self) -> None:
+        self.model.load_state_dict(self.best["model"])
+        if self.phases:
+            index = next(i for i, end in enumerate(self.ends) if self.outcome.best_epoch <= end)
+            self.model.set_phase(self.phases[index].name)
+        with self.meter.timing("test"):
+            self.outcome.test_metrics = self._evaluate("test")
+        self.outcome.test = self.outcome.test_metrics[self.task.metric]
+
+    def _save(self) -> None:
+        if self.checkpoint.path is None:
+            return
+        header = {
+            "curves": self.outcome.curves,
+            "best_epoch": self.outcome.best_epoch,
+            "val": self.outcome.val,
+            "totals": self.meter.totals,
+        }
+        groups = {"model": self.model.state_dict(), "optimizer": flatten_optimizer(self.optimizer)}
+        groups |= {f"best_{name}": tensors for name, tensors in self.best.items()}
+        self.checkpoint.write(header, groups)
+
+    def _resume(self) -> None:
+        saved = self.checkpoint.read()
+        if saved is None:
+            return
+        header, groups = saved
+        self.model.load_state_dict(groups["model"])
+        restore_optimizer(self.optimizer, groups.get("optimizer", {}))
+        self.best = {
+            name.removeprefix("best_"): {k: v.to(self.device) for k, v in tensors.items()} for name, tensors in groups.items() if name.startswith("best_")
+        }
+        self.outcome.curves = header["curves"]
+        self.outcome.best_epoch, self.outcome.val = header["best_epoch"], header["val"]
+        self.meter.totals.update(header["totals"])
+
+
+@contextlib.contextmanager
+def _deterministic(device: torch.device) -> Iterator[None]:
+    """On the CPU, only deterministic kernels; on a GPU some scatters have none, and two runs there may differ in the last digits."""
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(device.type == "cpu")
+    # filling fresh memory would only hide a read before a write, at a price
+    torch.utils.deterministic.fill_uninitialized_memory = False
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before)

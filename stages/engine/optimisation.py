@@ -1,0 +1,50 @@
+"""Optimisers and learning-rate schedules of a recipe. A schedule is a function of where the run stands, so resuming needs no state of its own."""
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+
+def create_optimizer(section: Any, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+    """The optimiser of a recipe's `optimizer:` section. "adam" couples weight decay as L2, "adamw" decouples it."""
+    if section.name == "sgd":
+        return torch.optim.SGD(parameters, lr=section.lr, momentum=section.momentum, weight_decay=section.weight_decay)
+    kind = torch.optim.AdamW if section.name == "adamw" else torch.optim.Adam
+    return kind(parameters, lr=section.lr, betas=tuple(section.betas), eps=section.eps, weight_decay=section.weight_decay)
+
+
+def lr_factor(section: Any, position: float, total: float, validation: Sequence[float | None], direction: str) -> float:
+    """Multiple of the base learning rate.
+
+    Args:
+        section: the recipe's `schedule:`.
+        position: epochs (or steps) done so far; `total` of them in all.
+        validation: validation metric per finished epoch, None where not evaluated (used by plateau).
+        direction: "max" or "min", which validation values are better.
+    """
+    if position < section.warmup:
+        return max(section.start_factor, position / section.warmup)
+    if section.name == "constant":
+        return 1.0
+    if section.name == "plateau":
+        return section.factor ** _plateaus(validation, section.patience, direction)
+    progress = (position - section.warmup) / max(1, total - section.warmup)
+    shape = 0.5 * (1 + math.cos(math.pi * progress)) if section.name == "cosine" else 1 - progress
+    return section.final_factor + (1 - section.final_factor) * shape
+
+
+def _plateaus(validation: Sequence[float | None], patience: int, direction: str) -> int:
+    best, waited, count = None, 0, 0
+    for value in validation:
+        if value is None:
+            continue
+        if best is None or (value > best if direction == "max" else value < best):
+            best, waited = value, 0
+        elif waited >= patience:
+            count, waited = count + 1, 0
+        else:
+            waited += 1
+    return count

@@ -1,0 +1,40 @@
+"""Files that hold either their old content or their new one, never half of it."""
+
+import contextlib
+import errno
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+
+class WriteError(RuntimeError):
+    """A file could not be written; the message names it and the remedy. Every file is as it was."""
+
+
+def write_json(path: Path, content: Any) -> Path:
+    """Writes JSON so that `path` holds either the old or the new content. Raises WriteError on a full disk or missing permission."""
+    return write_bytes(path, (json.dumps(content, indent=1, allow_nan=True) + "\n").encode())
+
+
+def write_bytes(path: Path, content: bytes) -> Path:
+    """Atomic write: a temporary file beside `path`, flushed to disk, then renamed. Raises WriteError, leaving no half-written file."""
+    temporary = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except OSError as error:
+        if temporary is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise WriteError(f"{path}: the disk is full; free some space and run the same command again: it continues where it was") from error
+        raise WriteError(f"{path}: cannot be written ({error.strerror}); mend that and run the same command again") from error
+    return path

@@ -1,0 +1,132 @@
+"""The measured part of a record: time, memory, machine. Nothing here changes a number of the deterministic part."""
+
+import contextlib
+import ctypes
+import importlib.metadata
+import platform
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import psutil
+import torch
+
+
+class Clock:
+    """Seconds spent per kind of work; a run that is continued adds to what it had."""
+
+    def __init__(self) -> None:
+        self.totals = {"train": 0.0, "eval": 0.0, "test": 0.0}
+        self.started = now()
+
+    @contextlib.contextmanager
+    def timing(self, what: str) -> Iterator[None]:
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.totals[what] += time.perf_counter() - start
+
+
+class PeakMemory:
+    """Largest memory in MiB since `start`: allocated on the GPU, or resident in this process."""
+
+    def __init__(self, device: torch.device):
+        self.device = device
+
+    def start(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(self.device)
+        else:
+            with contextlib.suppress(OSError):  # kernels without this file report the peak of the whole process
+                Path("/proc/self/clear_refs").write_text("5")
+
+    def read(self) -> float:
+        if self.device.type == "cuda":
+            return torch.cuda.max_memory_allocated(self.device) / 2**20
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) / 1024
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def choose_device(name: str) -> torch.device:
+    """"auto" is the GPU where there is one. Raises ValueError for a device that this machine lacks."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name.startswith("cuda") and not torch.cuda.is_available():
+        raise ValueError(f"run.device is {name!r}, but torch sees no GPU here; set it to auto or cpu in params.yaml")
+    return torch.device(name)
+
+
+def memory_limit_mib(device: torch.device) -> float:
+    """Memory of the device in MiB."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_properties(device).total_memory / 2**20
+    return psutil.virtual_memory().total / 2**20
+
+
+def bound_memory(device: torch.device) -> None:
+    """On the CPU, makes an allocation beyond the machine's memory an error that becomes a record, not a kill of the process."""
+    if device.type == "cpu" and sys.platform == "linux":
+        limit = int(psutil.virtual_memory().total * 0.95)
+        hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+        resource.setrlimit(resource.RLIMIT_DATA, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
+
+
+def keep_allocations() -> str:
+    """Tells glibc to keep freed memory instead of mapping every large tensor anew (up to 2.6 times of a CPU training step); returns what was set."""
+    if sys.platform != "linux":
+        return "system default"
+    libc = ctypes.CDLL(None)
+    if not hasattr(libc, "mallopt"):
+        return "system default"
+    trim_threshold, top_pad, mmap_max = -1, -2, -4  # M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX of malloc.h
+    done = libc.mallopt(mmap_max, 0) and libc.mallopt(trim_threshold, 2**31 - 1) and libc.mallopt(top_pad, 2**28)
+    return "glibc, freed memory kept" if done else "system default"
+
+
+def environment(device: torch.device, allocator: str) -> dict[str, Any]:
+    """What a reader needs to judge the measured numbers."""
+    versions = {}
+    for package in ("torch", "torch-geometric", "numpy", "numba"):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            versions[package] = importlib.metadata.version(package)
+    return {
+        "python": platform.python_version(),
+        **versions,
+        "platform": platform.platform(),
+        "cpu": _cpu_name(),
+        "cores": psutil.cpu_count(),
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
+        "allocator": allocator,
+        "commit": commit(),
+    }
+
+
+def commit() -> str | None:
+    """The commit of the working tree, "-dirty" where tracked files differ; None outside a repository."""
+    root = Path(__file__).parent.parent
+    try:
+        head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True, check=True).stdout.strip()
+        changed = subprocess.run(["git", "status", "--porcelain", "--untracked-files=no"], cwd=root, capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return head + ("-dirty" if changed.strip() else "")
+
+
+def _cpu_name() -> str:
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()

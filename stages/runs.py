@@ -1,0 +1,153 @@
+"""From a recipe to records: what train and tune share. One place knows how data, code, engine and store make a run."""
+
+import contextlib
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from gt_models.registry import create_model, model_info
+from stages.engine.batching import Loader
+from stages.engine.checkpoint import Checkpoint
+from stages.engine.loop import Outcome, Run
+from stages.fingerprint import code_digest, run_modules
+from stages.measure import Clock, PeakMemory, choose_device, environment, memory_limit_mib, now
+from stages.recipe import Recipe, RecipeError, RunSettings, check_fit, check_model, digest_of
+from stages.store import SCHEMA, Store, run_digest
+from stages.tasks import create_task
+
+DATA, STORE, RESULTS = Path("data"), Path("store"), Path("results")
+
+
+@dataclass
+class Experiment:
+    """One recipe on one packed dataset, ready to run with any seed.
+
+    Args:
+        recipe: checked; path: its file, for messages.
+        data: folder with packed/ and encodings/.
+        settings: run-wide settings (device, limits), which change no number.
+    """
+
+    recipe: Recipe
+    path: str
+    dataset: str
+    settings: RunSettings
+    store: Store
+    data: Path = DATA
+    allocator: str = "system default"
+
+    def __post_init__(self):
+        from stages.datasets.encoded import EncodedDataset
+        from stages.datasets.packed import PackedDataset
+
+        self.arguments = check_model(self.recipe, self.path)
+        self.packed = PackedDataset.open(self.data / "packed" / self.dataset)
+        self.header = self.packed.header
+        check_fit(self.recipe, self.header.level, self.dataset, self.path)
+        self.encoded = EncodedDataset(self.packed, self.data / "encodings" / self.dataset, self.recipe.encodings)
+        try:
+            self.task = create_task(self.header.task, self.header.metric, self.recipe.loss)
+        except KeyError as error:
+            raise RecipeError(f"{self.path}: dataset {self.dataset!r}: {error.args[0]}") from None
+        self.device = choose_device(self.settings.device)
+        self.time_limit = self.settings.time_limit_hours and self.settings.time_limit_hours * 3600
+
+    @cached_property
+    def code(self) -> str:
+        return code_digest(run_modules(self.recipe.model.name, self.header.task))
+
+    def build(self) -> nn.Module:
+        """The freshly initialised model for this dataset. Raises RecipeError where the constructor refuses the recipe's values."""
+        given = {"in_dim": self.header.in_dim, "out_dim": self.header.out_dim, "level": self.header.level}
+        if "edge_dim" in inspect.signature(model_info(self.recipe.model.name).cls).parameters:
+            given["edge_dim"] = self.header.edge_dim
+        try:
+            return create_model(self.recipe.model.name, **given, **self.arguments)
+        except ValueError as error:
+            raise RecipeError(f"{self.path}: model: {error}") from error
+
+    def split_of(self, seed: int) -> int:
+        return self.recipe.split_of(seed, self.header.num_splits)
+
+    def digest(self, seed: int, test: bool = True) -> str:
+        return run_digest(self.recipe.decisive(), seed, self.split_of(seed), self.packed.digest, self.encoded.digest, self.code, test)
+
+    def run(
+        self, seed: int, *, test: bool = True, on_start: Callable[[int, str], None] | None = None, on_epoch: Callable[[int, dict], None] | None = None
+    ) -> tuple[dict[str, Any], bool]:
+        """(record, whether it was computed now): the stored record where there is a settled one, else the run is computed and stored."""
+        digest = self.digest(seed, test)
+        limits = {"time_limit": self.time_limit, "memory_limit": memory_limit_mib(self.device)}
+        record = self.store.settled(digest, **limits)
+        if record:
+            return record, False
+        with self.store.lock(digest):
+            record = self.store.settled(digest, **limits)
+            if record:
+                return record, False
+            if on_start:
+                on_start(seed, digest)
+            record = self._compute(seed, digest, test, on_epoch)
+            self.store.put(record)
+        return record, True
+
+    def _compute(self, seed: int, digest: str, test: bool, on_epoch: Callable[[int, dict], None] | None) -> dict[str, Any]:
+        clock, memory = Clock(), PeakMemory(self.device)
+        dtype = torch.float64 if self.recipe.precision == "float64" else torch.float32
+        loader = Loader(self.packed, self.encoded, self.split_of(seed), self.recipe.batch, seed, self.device, dtype)
+        checkpoint = Checkpoint(self.store.folder(digest) / "checkpoint.safetensors", self.settings.checkpoint_seconds)
+        run = Run(
+            self.recipe, self.task, loader, self.build,
+            seed=seed, meter=clock, checkpoint=checkpoint, time_limit=self.time_limit, on_epoch=on_epoch,
+        )  # fmt: skip
+        memory.start()
+        outcome = run.train(test)
+        with contextlib.suppress(RuntimeError):
+            if self.device.type == "cuda":
+                torch.cuda.empty_cache()
+        return self.record(outcome, seed, digest, clock, memory)
+
+    def record(self, outcome: Outcome, seed: int, digest: str, clock: Clock, memory: PeakMemory) -> dict[str, Any]:
+        """The record of a finished run: what is the same everywhere, and what was measured here."""
+        recipe, epochs = self.recipe.decisive(), max(1, len(outcome.curves["epoch"]))
+        evaluated = max(1, sum(v is not None for v in outcome.curves["val"]))
+        return {
+            "schema": SCHEMA,
+            "digest": digest,
+            "deterministic": {
+                "status": outcome.status,
+                "error": outcome.error,
+                "seed": seed,
+                "split": self.split_of(seed),
+                "recipe": recipe,
+                "digests": {"recipe": digest_of(recipe), "data": self.packed.digest, "encodings": self.encoded.digest, "code": self.code},
+                "dataset": self.dataset,
+                "metric": self.task.metric,
+                "direction": self.task.direction,
+                "parameters": outcome.parameters,
+                "epochs": outcome.curves,
+                "best_epoch": outcome.best_epoch,
+                "val": outcome.val,
+                "test": outcome.test,
+                "test_metrics": outcome.test_metrics,
+            },
+            "measured": {
+                "started": clock.started,
+                "finished": now(),
+                "seconds": sum(clock.totals.values()),
+                "train_seconds_per_epoch": clock.totals["train"] / epochs,
+                "eval_seconds_per_epoch": clock.totals["eval"] / evaluated,
+                "peak_memory_mib": memory.read(),
+                "memory_limit_mib": memory_limit_mib(self.device),
+                "time_limit_seconds": self.time_limit,
+                "device": torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else "cpu",
+                "threads": torch.get_num_threads(),
+                "environment": environment(self.device, self.allocator),
+            },
+        }

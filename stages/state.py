@@ -1,0 +1,65 @@
+"""Stage state: always runs, cheap. Writes what the other stages depend on as small files that change only when something that matters does.
+
+    state/datasets/<dataset>.json             what decides its packed bytes, and whether it can be had now
+    state/encodings/<dataset>.json            which encodings some recipe asks for, and the code that computes them
+    state/cells/<suite>/<dataset>/<model>.json   code that decides the cell's numbers, and the limits of its suite
+"""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+from stages.files import write_bytes
+from stages.fingerprint import code_digest, run_modules
+from stages.recipe import Grid, RecipeError, load_grid, load_recipe
+
+ROOT = Path("state")
+
+
+def write_state(grid: Grid, root: Path = ROOT, data: Path = Path("data")) -> None:
+    """Writes all state files under `root`; files of what is no longer in the grid are removed."""
+    from stages.datasets.catalog import get_spec
+    from stages.download import available
+
+    wanted: dict[Path, object] = {}
+    specs = {name: get_spec(name) for name in grid.datasets}
+    encoding_code = code_digest(["gt_models.encodings", "stages.datasets.encoded"])
+    requests: dict[str, dict] = {name: {} for name in grid.datasets}
+    for cell in grid.cells.values():
+        recipe = load_recipe(cell.recipe_path)
+        code = code_digest(run_modules(recipe.model.name, specs[cell.dataset].task))
+        limits = grid.limits[cell.suite].model_dump() if cell.suite in grid.limits else {}
+        wanted[root / "cells" / f"{cell.cell}.json"] = {"code": code, "limits": limits}
+        requests[cell.dataset][cell.key] = recipe.encodings
+    for name, spec in specs.items():
+        can_be_had, _ = available(name, data, grid.run.mirrors)
+        wanted[root / "datasets" / f"{name}.json"] = {"spec": spec.digest, "available": can_be_had}
+        wanted[root / "encodings" / f"{name}.json"] = {"code": encoding_code, "requests": requests[name]}
+    _replace(root, wanted)
+
+
+def _replace(root: Path, wanted: dict[Path, object]) -> None:
+    for path, content in wanted.items():
+        new = (json.dumps(content, indent=1, sort_keys=True) + "\n").encode()
+        if not path.exists() or path.read_bytes() != new:
+            write_bytes(path, new)
+    for path in root.rglob("*.json"):
+        if path not in wanted:
+            path.unlink()
+    for folder in sorted((p for p in root.rglob("*") if p.is_dir()), reverse=True):
+        if not any(folder.iterdir()):
+            shutil.rmtree(folder)
+
+
+def main() -> int:
+    try:
+        write_state(load_grid())
+    except (RecipeError, KeyError) as error:
+        print(f"error: {error.args[0]}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

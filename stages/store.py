@@ -1,0 +1,87 @@
+"""The run store: digest of (recipe, seed, split, data, encodings, code) -> record. A finished run is never repeated, whoever asks and when.
+
+    store/<first two digits>/<digest>/record.json       what the run left behind (see `new_record`)
+    store/<first two digits>/<digest>/checkpoint.*      only while it is unfinished
+"""
+
+import contextlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+
+from stages.files import write_json
+from stages.recipe import digest_of
+
+SCHEMA = 1
+FINAL = ("ok", "diverged")
+
+
+class StoreError(RuntimeError):
+    """A file of the store is no record; the message names it and the remedy."""
+
+
+def run_digest(recipe: dict[str, Any], seed: int, split: int, data: str, encodings: str, code: str, test: bool = True) -> str:
+    """What decides a run, as one sha256. `recipe` is `Recipe.decisive()`; `test=False` marks a search trial, which never reads the test split."""
+    key = {"recipe": recipe, "seed": seed, "split": split, "data": data, "encodings": encodings, "code": code}
+    return digest_of(key if test else key | {"test": False})
+
+
+class Store:
+    """Records by digest under `root`. Safe for several processes."""
+
+    def __init__(self, root: str | Path = "store"):
+        self.root = Path(root)
+
+    def folder(self, digest: str) -> Path:
+        return self.root / digest[:2] / digest
+
+    def get(self, digest: str) -> dict[str, Any] | None:
+        """The record of `digest`, or None. Raises StoreError for a file that is no record."""
+        path = self.folder(digest) / "record.json"
+        try:
+            record = json.loads(path.read_text())
+            if record["digest"] != digest:
+                raise ValueError(f"holds the record of {record['digest']}")
+            return record
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError, UnicodeDecodeError) as error:
+            raise StoreError(f"{path}: not a record ({error}); delete the file and run the cell again") from None
+
+    def settled(self, digest: str, *, time_limit: float | None, memory_limit: float | None) -> dict[str, Any] | None:
+        """The record if running again could not change it: ok and diverged always; timed-out and oom only under no higher limit."""
+        record = self.get(digest)
+        if record is None:
+            return None
+        status, measured = record["deterministic"]["status"], record["measured"]
+        if status == "timed-out" and (time_limit is None or time_limit > measured["time_limit_seconds"]):
+            return None
+        if status == "oom" and memory_limit is not None and memory_limit > measured["memory_limit_mib"]:
+            return None
+        return record
+
+    def put(self, record: dict[str, Any]) -> Path:
+        """Writes a record atomically and removes the run's checkpoint. Raises WriteError, leaving every file as it was."""
+        folder = self.folder(record["digest"])
+        path = write_json(folder / "record.json", record)
+        for checkpoint in folder.glob("checkpoint.*"):
+            checkpoint.unlink()
+        return path
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """All records, in order of digest."""
+        for path in sorted(self.root.glob("??/*/record.json")):
+            record = self.get(path.parent.name)
+            if record is not None:
+                yield record
+
+    @contextlib.contextmanager
+    def lock(self, digest: str) -> Iterator[None]:
+        """Held while a run is computed: a second process that asks for the same run waits and then finds its record."""
+        folder = self.folder(digest)
+        folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder / "lock"):
+            yield

@@ -1,0 +1,26 @@
+"""What a dataset asks of a model: loss, evaluation protocol, metric. One file per task, named like the task in the dataset's header."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from stages.tasks.task import Task
+
+_FOLDER = Path(__file__).parent
+
+
+def task_module(name: str) -> str:
+    """Dotted name of the file that holds task `name`. Raises KeyError listing the known tasks."""
+    file = name.replace("-", "_")
+    if not (_FOLDER / f"{file}.py").is_file():
+        known = sorted(p.stem.replace("_", "-") for p in _FOLDER.glob("*.py") if p.stem not in ("__init__", "task", "metrics"))
+        raise KeyError(f"no task named {name!r}; known: {', '.join(known)}")
+    return f"stages.tasks.{file}"
+
+
+def create_task(name: str, metric: str, loss: str | None = None) -> Task:
+    """The task `name` evaluated by `metric`, trained with `loss` (None: the task's own)."""
+    return importlib.import_module(task_module(name)).TASK(metric, loss)

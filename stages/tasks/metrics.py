@@ -1,0 +1,86 @@
+"""Metrics by name, on all outputs of a split at once. Values are fractions or the target's own units."""
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+def accuracy(output: Tensor, target: Tensor) -> float:
+    """Share of rows whose largest output [N, C] is the class [N]."""
+    return (output.argmax(-1) == target.view(-1)).double().mean().item()
+
+
+def balanced_accuracy(output: Tensor, target: Tensor) -> float:
+    """Mean over the classes that occur of the accuracy within the class: the weighted accuracy of PATTERN and CLUSTER."""
+    from sklearn.metrics import balanced_accuracy_score
+
+    return float(balanced_accuracy_score(target.view(-1).cpu().numpy(), output.argmax(-1).cpu().numpy()))
+
+
+def roc_auc(output: Tensor, target: Tensor) -> float:
+    """Area under the ROC curve: of the probability of class 1 for classes [N] and outputs [N, 2], or the mean over columns for labels [N, T]."""
+    from sklearn.metrics import roc_auc_score
+
+    if target.dim() == 1 or (target.size(1) == 1 and output.size(1) == 2):
+        return float(roc_auc_score(target.view(-1).cpu().numpy(), output.double().softmax(-1)[:, 1].cpu().numpy()))
+    return _mean_over_labels(roc_auc_score, output, target)
+
+
+def average_precision(output: Tensor, target: Tensor) -> float:
+    """Mean over label columns [N, T] of the average precision, as ogb's evaluator takes it: unlabelled entries and one-valued columns left out."""
+    from sklearn.metrics import average_precision_score
+
+    return _mean_over_labels(average_precision_score, output, target)
+
+
+def macro_f1(output: Tensor, target: Tensor) -> float:
+    """Mean of the F1 scores of the classes."""
+    from sklearn.metrics import f1_score
+
+    return float(f1_score(target.view(-1).cpu().numpy(), output.argmax(-1).cpu().numpy(), average="macro", zero_division=0))
+
+
+def mean_absolute_error(output: Tensor, target: Tensor) -> float:
+    """Mean of |output - target| over all entries."""
+    return (output.double() - target.view_as(output).double()).abs().mean().item()
+
+
+def mean_squared_error(output: Tensor, target: Tensor) -> float:
+    """Mean of (output - target)^2 over all entries."""
+    return (output.double() - target.view_as(output).double()).square().mean().item()
+
+
+def _mean_over_labels(score: Callable, output: Tensor, target: Tensor) -> float:
+    outputs, targets = output.double().cpu().numpy(), target.view(output.shape).double().cpu().numpy()
+    values = []
+    for column in range(targets.shape[1]):
+        known = ~np.isnan(targets[:, column])
+        if np.unique(targets[known, column]).size > 1:
+            values.append(score(targets[known, column], outputs[known, column]))
+    if not values:
+        raise ValueError("no label column holds both classes in this split: the metric is undefined")
+    return float(np.mean(values))
+
+
+# name -> (function, direction)
+METRICS: dict[str, tuple[Callable[[Tensor, Tensor], float], str]] = {
+    "accuracy": (accuracy, "max"),
+    "balanced-accuracy": (balanced_accuracy, "max"),
+    "roc-auc": (roc_auc, "max"),
+    "ap": (average_precision, "max"),
+    "f1-macro": (macro_f1, "max"),
+    "mae": (mean_absolute_error, "min"),
+    "mse": (mean_squared_error, "min"),
+}
+
+
+def better(value: float, best: float | None, direction: str) -> bool:
+    """Whether `value` is strictly better than `best`: of equal epochs the first is kept."""
+    return best is None or (value > best if direction == "max" else value < best)
+
+
+def detached(tensors: list[Tensor]) -> Tensor:
+    """Outputs of several batches as one tensor on the CPU."""
+    return torch.cat([t.detach().float().cpu() if t.is_floating_point() and t.dtype != torch.float64 else t.detach().cpu() for t in tensors])

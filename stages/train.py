@@ -1,0 +1,124 @@
+"""Stage train@cell: every seed of one cell, in one process, each at most once in its life.
+
+    python -m stages.train suite/dataset/model
+
+Writes results/suite/dataset/model.json, which names the records. A dataset that cannot be had gives the status "not run: data".
+"""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from stages.recipe import Cell, Grid, Recipe, RecipeError, load_grid, load_recipe
+
+
+def limited(recipe: Recipe, grid: Grid, cell: Cell) -> tuple[Recipe, list[str]]:
+    """The recipe under the limits of its suite in params.yaml, and what was cut."""
+    limits, cuts = grid.limits.get(cell.suite), list(recipe.reduced)
+    if limits is None:
+        return recipe, cuts
+    if limits.seeds is not None and limits.seeds < len(recipe.seeds):
+        cuts.append(f"{limits.seeds} of {len(recipe.seeds)} seeds")
+        recipe = recipe.model_copy(update={"seeds": recipe.seeds[: limits.seeds]})
+    if limits.epochs is not None and limits.epochs < recipe.total_epochs:
+        cuts.append(f"{limits.epochs} of {recipe.total_epochs} epochs")
+        if recipe.phases:  # each phase keeps its share, and at least one epoch
+            shares = [max(1, phase.epochs * limits.epochs // recipe.total_epochs) for phase in recipe.phases]
+            phases = [phase.model_copy(update={"epochs": epochs}) for phase, epochs in zip(recipe.phases, shares, strict=True)]
+            recipe = recipe.model_copy(update={"phases": phases})
+        else:
+            recipe = recipe.model_copy(update={"epochs": limits.epochs})
+    return recipe, cuts
+
+
+def train_cell(cell: Cell, grid: Grid, data: Path = Path("data"), store_root: Path = Path("store"), results: Path = Path("results")) -> dict[str, Any]:
+    """Runs what is not in the store yet and writes the cell's result; returns it. Raises RecipeError for a recipe that does not fit."""
+    from stages.datasets.packed import DatasetUnavailable, PackedDataset
+    from stages.files import write_json
+    from stages.progress import Progress
+    from stages.store import Store
+    from stages.tracking import Live
+
+    recipe, cuts = limited(load_recipe(cell.settings_path), grid, cell)
+    result: dict[str, Any] = {
+        "cell": cell.cell, "suite": cell.suite, "dataset": cell.dataset, "model": cell.model, "status": "ok", "reason": None, "metric": None, "direction": None,
+        "runs": [], "seeds": recipe.seeds, "recipe": recipe.model_dump(mode="json", exclude_unset=True), "reduced": cuts,
+        "published": recipe.published and recipe.published.model_dump(), "search": _search_summary(cell),
+    }  # fmt: skip
+    path = results / f"{cell.cell}.json"
+    try:
+        PackedDataset.open(data / "packed" / cell.dataset)
+    except DatasetUnavailable as error:
+        result |= {"status": "not run: data", "reason": str(error), "seeds": []}
+        write_json(path, result)
+        print(f"{cell.cell}: not run: data. {error}", flush=True)
+        return result
+
+    from stages.measure import bound_memory, choose_device, keep_allocations
+    from stages.runs import Experiment
+
+    allocator = keep_allocations()
+    _set_threads(grid.run.threads)
+    bound_memory(choose_device(grid.run.device))
+    experiment = Experiment(recipe, str(cell.settings_path), cell.dataset, grid.run, Store(store_root), data, allocator)
+    result |= {"metric": experiment.task.metric, "direction": experiment.task.direction}
+    header = experiment.header
+    live = Live(
+        cell,
+        recipe.model_dump(mode="json", exclude_unset=True),
+        {"name": header.name, "digest": experiment.packed.digest, "task": header.task, "metric": header.metric, "statistics": header.statistics},
+        result["published"],
+    )
+    records = []
+    with Progress(cell.cell, len(recipe.seeds) * recipe.total_epochs) as progress:
+        for number, seed in enumerate(recipe.seeds):
+            progress.start_run(f"seed {seed} ({number + 1}/{len(recipe.seeds)})", recipe.total_epochs)
+
+            def on_epoch(epoch: int, values: dict[str, float]) -> None:
+                progress.epoch(epoch, values)
+                live.log_epoch(epoch, values)
+
+            record, computed = experiment.run(seed, on_start=live.start_seed, on_epoch=on_epoch)
+            if computed:
+                live.finish_seed(record)
+            progress.finish_run(record, computed)
+            records.append(record)
+    result["runs"] = [r["digest"] for r in records]
+    failed = [r["deterministic"] for r in records if r["deterministic"]["status"] != "ok"]
+    if failed:
+        result |= {"status": failed[0]["status"], "reason": failed[0]["error"]}
+    write_json(path, result)
+    live.close(result, records)
+    return result
+
+
+def _search_summary(cell: Cell) -> dict[str, Any] | None:
+    from stages.tune import search_summary
+
+    return search_summary(cell) if cell.settings == "tuned" else None
+
+
+def _set_threads(threads: int) -> None:
+    import torch
+
+    torch.set_num_threads(threads)
+
+
+def main() -> int:
+    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
+        print(__doc__)
+        return 2
+    from stages.files import WriteError
+    from stages.store import StoreError
+
+    try:
+        grid = load_grid()
+        train_cell(grid.find(sys.argv[1]), grid)
+    except (RecipeError, StoreError, WriteError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
