@@ -1,7 +1,7 @@
 """Node identifiers (TokenGT, Section 2 and the appendix on identifiers): vectors that tell the nodes of a graph apart.
 
-Lemma 1 asks for orthonormal rows; what cannot be orthonormal (more nodes than channels) is near it. Random identifiers are drawn from torch's
-global generator, anew in every forward.
+Lemma 1 asks for orthonormal rows; what cannot be orthonormal (more nodes than channels) is near it. Random identifiers are drawn from
+torch's global generator, anew in every forward.
 """
 
 import torch
@@ -11,8 +11,8 @@ from torch import Tensor
 def orthogonal_rows(sizes: Tensor, owner: Tensor, local: Tensor, max_size: int, width: int, dtype: torch.dtype = torch.float32) -> Tensor:
     """Orthogonal random features: per graph the rows of a random orthogonal n x n matrix (QR of a Gaussian one).
 
-    Where n < width the channels are zero-padded; where n > width a random choice of `width` columns is kept, which are then orthonormal while
-    the rows are not. Columns of a uniform orthogonal matrix are exchangeable, so QR of n x width numbers gives that choice at n * width^2.
+    Where n < width the channels are zero-padded; where n > width a random choice of `width` columns is kept: they are orthonormal, the rows
+    no longer. Columns of a uniform orthogonal matrix are exchangeable, so QR of n x width numbers is that choice at a cost of n * width^2.
 
     Args:
         sizes: rows per graph, long [B].

@@ -51,12 +51,14 @@ class EncoderLayer(nn.Module):
         self.dropout, self.activation_dropout = nn.Dropout(dropout), nn.Dropout(activation_dropout)
         self.drop_path = DropPath(drop_path)
 
-    def forward(self, x: Tensor, packing: "Packing") -> Tensor:
-        branch = self.dropout(self.attn(self.attn_norm(x), packing))  # [T, d]
-        x = x + self.drop_path(branch, packing.graph, packing.num_graphs)
+    def forward(self, x: Tensor, packing: "Packing", first_only: bool = False) -> Tensor:
+        """[T, d] -> [T, d]; or, with `first_only`, the first token of each graph alone, [B, d] in the order of `Packing.first`."""
+        branch = self.dropout(self.attn(self.attn_norm(x), packing, first_only))  # [T, d]
+        graph = None if first_only else packing.graph  # rows are graphs already
+        x = (x.index_select(0, packing.first) if first_only else x) + self.drop_path(branch, graph, packing.num_graphs)
         branch = self.activation_dropout(F.gelu(self.ffn_in(self.ffn_norm(x))))  # [T, ffn_dim]
         branch = self.dropout(self.ffn_out(branch))  # [T, d]
-        return x + self.drop_path(branch, packing.graph, packing.num_graphs)
+        return x + self.drop_path(branch, graph, packing.num_graphs)
 
 
 class SelfAttention(nn.Module):
@@ -92,22 +94,32 @@ class SelfAttention(nn.Module):
         head_dim = hidden_dim // num_heads
         self.features = RandomFeatures(head_dim, num_features, redraw_interval) if attention == "performer" else None
 
-    def forward(self, x: Tensor, packing: "Packing") -> Tensor:
-        qkv = self.qkv(x)  # [T, 3d]
-        outs = []
-        for group, tokens in zip(packing.groups, qkv.split([g.num_tokens for g in packing.groups]), strict=True):
-            if group.gather is not None:
-                tokens = tokens.index_select(0, group.gather)  # [b * L, 3d], padding repeats some row
-            q, k, v = tokens.view(group.num_graphs, group.length, 3, self.num_heads, -1).permute(2, 0, 3, 1, 4)  # [b, H, L, d_h] each
-            if self.features is None:
-                dropout = self.attn_dropout if self.training else 0.0
-                # Eq. (5): the scale d_h^-1/2 is on q with its bias
-                out = F.scaled_dot_product_attention(q, k, v, attn_mask=group.mask, dropout_p=dropout)
-            else:
-                out = performer_attention(q, k, v, self.features, group.mask)
-            out = out.transpose(1, 2).reshape(group.num_graphs * group.length, -1)  # [b * L, d]
-            outs.append(out if group.scatter is None else out.index_select(0, group.scatter))  # [tokens of the group, d]
+    def forward(self, x: Tensor, packing: "Packing", first_only: bool = False) -> Tensor:
+        """[T, d] -> [T, d]; or, with `first_only`, what the first token of each graph receives, [B, d] in the order of `Packing.first`."""
+        d, sizes = x.size(1), [g.num_tokens for g in packing.groups]
+        if not first_only:
+            parts = [(None, tokens) for tokens in self.qkv(x).split(sizes)]  # [T, 3d]
+        else:
+            weight, bias = self.qkv.weight, self.qkv.bias
+            queries = F.linear(x.index_select(0, packing.first), weight[:d], bias[:d]).split([g.num_graphs for g in packing.groups])
+            parts = list(zip(queries, F.linear(x, weight[d:], bias[d:]).split(sizes), strict=True))  # [B, d], [T, 2d]
+        outs = [self._attend(query, tokens, group) for (query, tokens), group in zip(parts, packing.groups, strict=True)]
         return self.out(outs[0] if len(outs) == 1 else torch.cat(outs))
+
+    def _attend(self, query: Tensor | None, tokens: Tensor, group: "Group") -> Tensor:
+        """One group: tokens [t, 3d] -> [t, d], or with a `query` [b, d] for each graph, tokens [t, 2d] -> [b, d]."""
+        b, length = group.num_graphs, group.length
+        if group.gather is not None:
+            tokens = tokens.index_select(0, group.gather)  # [b * L, .], padding repeats some row
+        parts = tokens.view(b, length, 3 if query is None else 2, self.num_heads, -1).permute(2, 0, 3, 1, 4)  # [b, H, L, d_h] each
+        q = parts[0] if query is None else query.view(b, 1, self.num_heads, -1).transpose(1, 2)  # [b, H, L or 1, d_h]
+        k, v = parts[-2], parts[-1]
+        if self.features is None:  # Eq. (5): the scale d_h^-1/2 is on q with its bias
+            out = F.scaled_dot_product_attention(q, k, v, attn_mask=group.mask, dropout_p=self.attn_dropout if self.training else 0.0)
+        else:
+            out = performer_attention(q, k, v, self.features, group.mask)
+        out = out.transpose(1, 2).reshape(b * q.size(2), -1)  # [b * L, d]
+        return out if group.scatter is None or query is not None else out.index_select(0, group.scatter)  # [t, d]
 
 
 @dataclass
@@ -136,6 +148,7 @@ class Packing:
     Attributes:
         counts: tokens of each graph in the batch's order, long [B].
         start: first token of each graph, in the batch's order, long [B].
+        first: the same by falling length, long [B], without graphs that have no token; rank: place there of each graph of the batch.
         graph: graph of each token (its place by falling length), long [T].
         groups: what attention works on; together they hold every token once, in order.
     """
@@ -144,6 +157,8 @@ class Packing:
     num_tokens: int
     counts: Tensor
     start: Tensor
+    first: Tensor
+    rank: Tensor
     graph: Tensor
     groups: list[Group]
 
@@ -162,15 +177,17 @@ class Packing:
         falling = torch.tensor([sizes[b] for b in order], dtype=torch.long)  # [B]
         begin = falling.cumsum(0) - falling
         num_tokens = int(falling.sum())
-        groups, first = [], 0
-        while first < len(order):
+        groups, first, end = [], 0, int((falling > 0).sum())
+        while first < end:
             longest, last = sizes[order[first]], first
-            while last < len(order) and sizes[order[last]] >= longest * (1.0 - max_padding):
+            while last < end and sizes[order[last]] >= longest * (1.0 - max_padding):
                 last += 1
             groups.append(_group(falling[first:last], device))
             first = last
         graph = torch.repeat_interleave(torch.arange(len(sizes)), falling)
-        return cls(len(sizes), num_tokens, counts, begin[rank].to(device), graph.to(device), groups)
+        return cls(
+            len(sizes), num_tokens, counts, begin[rank].to(device), begin[:end].to(device), rank.to(device), graph.to(device), groups
+        )
 
 
 def _group(sizes: Tensor, device: torch.device) -> Group:
