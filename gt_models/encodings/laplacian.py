@@ -1,0 +1,273 @@
+"""Eigenvectors of the graph Laplacian (TokenGT, Section 2.1 and Appendix "Implementation Details"; Polynormer-v2, Section 3.2 and Appendix).
+
+The adjacency is binary and symmetric (an edge in either direction counts; self-loops stay on the diagonal), degrees are clipped at 1 (so an
+isolated node has eigenvalue 1 in the normalised form), the trivial eigenvector is kept, missing columns are zero. Eigenvectors have norm 1.
+
+What is arbitrary is fixed, so that stored arrays depend on the graph alone: each vector's entry of largest magnitude is positive (the
+first of several); the basis of a repeated eigenvalue's eigenspace is built by projecting unit vectors e_i onto it, each time the one with
+the longest remaining projection (the first of several). For eigenvalue 0 of the normalised form that gives one vector per component.
+"""
+
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gt_models.batch import GraphBatch
+from gt_models.encodings.blocks import Block, blocks
+from gt_models.encodings.encoding import Encoding
+
+# graphs (or components) above this size are left to Lanczos; dense LAPACK takes seconds there
+_DENSE_SIZE = 1500
+# relative distances below which eigenvalues, or magnitudes, count as equal: far above rounding, far below what two graphs differ by
+_SAME_EIGENVALUE = 1e-8
+_SAME_MAGNITUDE = 1e-6
+
+Normalization = Literal["sym", "none"]
+
+
+def laplacian(
+    batch: GraphBatch,
+    *,
+    k: int,
+    normalization: Normalization = "sym",
+    which: Literal["lowest", "highest", "both"] = "lowest",
+    dtype: torch.dtype = torch.float32,
+) -> dict[str, Tensor]:
+    """{"laplacian_eigenvectors": [N, k], "laplacian_eigenvalues": [B, k]}, zero where a graph has fewer than k nodes.
+
+    Args:
+        batch: graphs.
+        k: number of eigenvectors.
+        normalization: "sym" I - D^-1/2 A D^-1/2, or "none" D - A.
+        which: "lowest" in ascending order, "highest" in descending order, "both": the ceil(k/2) lowest, then the floor(k/2) highest
+            (TokenGT on large graphs); no eigenvector stands twice.
+        dtype: of the result; all is computed in float64 on the CPU.
+
+    Raises ArithmeticError where Lanczos does not converge.
+    """
+    low = {"lowest": k, "highest": 0, "both": k - k // 2}[which]
+    work = batch if batch.ptr.device.type == "cpu" else batch.to("cpu")
+    vectors = torch.zeros(work.num_nodes, k, dtype=dtype)
+    values = torch.zeros(work.num_graphs, k, dtype=dtype)
+    small, large = _by_size(work)
+    for graphs, block_values, block_vectors, put in _dense(small, normalization, low, k - low):
+        values[graphs] = block_values.to(dtype)
+        put(vectors, block_vectors)
+    for block in large:
+        graph = int(block.graphs)
+        one_values, one_vectors = _large(_local_edges(block), block.n, normalization, low, k - low)
+        values[graph] = torch.from_numpy(one_values).to(dtype)
+        vectors[work.ptr[graph] : work.ptr[graph + 1]] = torch.from_numpy(one_vectors).to(dtype)
+    return {"laplacian_eigenvectors": vectors.to(batch.ptr.device), "laplacian_eigenvalues": values.to(batch.ptr.device)}
+
+
+def second_eigenvector(batch: GraphBatch, *, dtype: torch.dtype = torch.float32) -> dict[str, Tensor]:
+    """{"second_eigenvector": [N, 1]}: v_2 of the normalised Laplacian (Polynormer-v2); zero in a graph of one node."""
+    vectors = laplacian(batch, k=2, dtype=dtype)["laplacian_eigenvectors"]
+    return {"second_eigenvector": vectors[:, 1:].contiguous()}
+
+
+def _by_size(batch: GraphBatch) -> tuple[list[Block], list[Block]]:
+    small, large = [], []
+    for block in blocks(batch, entries=2**22):
+        (large if block.n > _DENSE_SIZE else small).append(block)
+    return small, [Block(batch, g[None], b.n, _edges_of(b, g), True) for b in large for g in b.graphs]
+
+
+def _edges_of(block: Block, graph: Tensor) -> Tensor:
+    return block.edges[block.batch.batch[block.batch.edge_index[0, block.edges]] == graph]
+
+
+def _local_edges(block: Block) -> np.ndarray:
+    return (block.batch.edge_index[:, block.edges] - block.batch.ptr[block.graphs]).numpy()
+
+
+def _dense(small: Iterable[Block], normalization: str, low: int, high: int):
+    """Yields (graphs [G], values [G, low + high], vectors [G, n, low + high], put) of each block of equal sizes."""
+
+    def solve(block: Block):
+        values, vectors = np.linalg.eigh(_matrix(block.adjacency(torch.float64), normalization).numpy())
+        return block, *_select(torch.from_numpy(values), torch.from_numpy(vectors), low, high)
+
+    # LAPACK runs without the interpreter's lock, one small matrix after the other
+    with ThreadPoolExecutor(torch.get_num_threads()) as pool:
+        for block, values, vectors in pool.map(solve, small):
+            yield block.graphs, values, vectors, block.put_nodes
+
+
+def _matrix(adjacency: Tensor, normalization: str) -> Tensor:
+    """[G, n, n] adjacency -> Laplacian."""
+    adjacency = torch.maximum(adjacency, adjacency.mT)
+    degree = adjacency.sum(2)
+    if normalization == "none":
+        return torch.diag_embed(degree) - adjacency
+    scale = degree.clamp(min=1).rsqrt()
+    return torch.eye(adjacency.size(1), dtype=adjacency.dtype) - scale[:, :, None] * adjacency * scale[:, None]
+
+
+def _select(values: Tensor, vectors: Tensor, low: int, high: int) -> tuple[Tensor, Tensor]:
+    """All m ascending eigenpairs [G, m], [G, n, m] -> the wanted ones [G, low + high], [G, n, low + high] with all that is arbitrary fixed."""
+    count = values.size(1)
+    first, last = min(low, count), min(high, max(count - low, 0))
+    columns = torch.cat([torch.arange(first), torch.arange(count - 1, count - 1 - last, -1)])
+    vectors = _fix_bases(values, vectors, first, last)
+    out_values = values.new_zeros(len(values), low + high)
+    out_vectors = vectors.new_zeros(len(values), vectors.size(1), low + high)
+    places = torch.cat([torch.arange(first), torch.arange(low, low + last)])
+    out_values[:, places] = values[:, columns]
+    out_vectors[:, :, places] = _fix_signs(vectors[:, :, columns])
+    return out_values, out_vectors
+
+
+def _fix_signs(vectors: Tensor) -> Tensor:
+    """[G, n, c] with each column's entry of largest magnitude, the first of several, positive."""
+    return vectors * vectors.gather(1, _first_largest(vectors.abs(), 1).unsqueeze(1)).sign()
+
+
+def _first_largest(magnitudes: Tensor, dim: int) -> Tensor:
+    largest = magnitudes.amax(dim, keepdim=True)
+    return (magnitudes >= largest * (1 - _SAME_MAGNITUDE)).to(torch.uint8).argmax(dim)
+
+
+def _fix_bases(values: Tensor, vectors: Tensor, first: int, last: int) -> Tensor:
+    """Replaces the basis of every eigenspace of dimension > 1 that reaches into the `first` or the `last` columns."""
+    num, count = values.shape
+    if count < 2:
+        return vectors
+    scale = values.abs().amax(1, keepdim=True).clamp(min=1)
+    new = torch.ones(num, count, dtype=torch.bool)
+    new[:, 1:] = values.diff(dim=1) > _SAME_EIGENVALUE * scale
+    start = new.flatten().nonzero().squeeze(1)  # of each eigenspace, in graph-major order
+    length = torch.cat([start[1:], start.new_tensor([num * count])]) - start
+    graph, column = start // count, start % count
+    wanted = (length > 1) & ((column < first) | (column + length > count - last))
+    vectors = vectors.clone() if bool(wanted.any()) else vectors
+    for dimension in length[wanted].unique().tolist():
+        chosen = wanted & (length == dimension)
+        rows = graph[chosen][:, None]
+        columns = column[chosen][:, None] + torch.arange(dimension)  # (S, dimension)
+        # (S, dimension, n) -> (S, n, dimension)
+        vectors[rows, :, columns] = _projected_basis(vectors[rows, :, columns].mT).mT
+    return vectors
+
+
+def _projected_basis(space: Tensor) -> Tensor:
+    """Orthonormal [S, n, d] -> another basis of each span that depends on the span alone: pivoted Gram-Schmidt on the projections of e_1 .. e_n."""
+    rest, basis = space.clone(), []
+    for _ in range(space.size(2)):
+        # row i of `rest` holds the coordinates of what is left of e_i
+        pivot = _first_largest(rest.square().sum(2), 1)  # (S,)
+        direction = rest.gather(1, pivot[:, None, None].expand(-1, 1, space.size(2)))  # (S, 1, d)
+        direction = direction / direction.norm(dim=2, keepdim=True)
+        basis.append((space * direction).sum(2))  # (S, n)
+        rest = rest - (rest * direction).sum(2, keepdim=True) * direction
+    return torch.stack(basis, 2)
+
+
+def _large(edges: np.ndarray, n: int, normalization: str, low: int, high: int) -> tuple[np.ndarray, np.ndarray]:
+    """Eigenpairs of one large graph by components: Lanczos cannot be trusted with an eigenvalue that stands in several of them.
+
+    Returns values [low + high] and vectors [n, low + high].
+    """
+    from scipy import sparse
+    from scipy.sparse import csgraph
+
+    adjacency = sparse.csr_array((np.ones(edges.shape[1]), edges), shape=(n, n))
+    adjacency = adjacency.maximum(adjacency.T)
+    adjacency.data[:] = 1.0
+    num_components, member = csgraph.connected_components(adjacency, directed=False)
+    sizes = np.bincount(member, minlength=num_components)
+    nodes = np.argsort(member, kind="stable")
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    found = []  # (values, nodes, vectors) of groups of components, each value with its number of component
+    for component in np.flatnonzero(sizes > _DENSE_SIZE):
+        own = nodes[offsets[component] : offsets[component + 1]]
+        values, vectors = _lanczos(adjacency[own][:, own], normalization, low, high)
+        found += [(value, own, vectors[:, i]) for i, value in enumerate(values)]
+    found += _small_components(adjacency, nodes, offsets, sizes, normalization, low, high)
+    order = np.argsort([value for value, _, _ in found], kind="stable")
+    picked = [*order[:low], *order[: min(low, len(order)) - 1 : -1][:high]] if low else [*order[::-1][:high]]
+    values, vectors = np.zeros(low + high), np.zeros((n, low + high))
+    for place, index in enumerate(picked):
+        values[place], own, vectors[own, place] = found[index]
+    return values, vectors
+
+
+def _small_components(adjacency, nodes, offsets, sizes, normalization, low, high) -> list[tuple[float, np.ndarray, np.ndarray]]:
+    """All components up to _DENSE_SIZE as one batch of graphs, solved densely."""
+    chosen = np.flatnonzero(sizes <= _DENSE_SIZE)
+    if not len(chosen):
+        return []
+    own = np.concatenate([nodes[offsets[c] : offsets[c + 1]] for c in chosen])
+    edges = torch.from_numpy(np.stack(adjacency[own][:, own].nonzero())).long()
+    ptr = torch.from_numpy(np.concatenate([[0], np.cumsum(sizes[chosen])]))
+    batch = GraphBatch(torch.zeros(len(own), 0), edges, ptr)
+    found = []
+    for graphs, values, vectors, _ in _dense(_by_size(batch)[0], normalization, low, high):
+        size = vectors.size(1)
+        real = [*range(min(low, size)), *range(low, low + min(high, max(size - low, 0)))]
+        for g, graph in enumerate(graphs.tolist()):
+            rows = own[int(ptr[graph]) : int(ptr[graph + 1])]
+            found += [(float(values[g, i]), rows, vectors[g, :, i].numpy()) for i in real]
+    return found
+
+
+def _lanczos(adjacency, normalization: str, low: int, high: int) -> tuple[np.ndarray, np.ndarray]:
+    """The `low` lowest and `high` highest eigenpairs of one connected graph, ascending within each end. Raises ArithmeticError."""
+    from scipy import sparse
+
+    n = adjacency.shape[0]
+    degree = adjacency.sum(0)
+    if normalization == "none":
+        matrix, top = sparse.diags_array(degree) - adjacency, 2 * degree.max()
+    else:
+        scale = sparse.diags_array(1 / np.sqrt(np.maximum(degree, 1)))
+        matrix, top = sparse.eye_array(n) - scale @ adjacency @ scale, 2.0
+    parts = []
+    for count, end in ((low, "lowest"), (high, "highest")):
+        if count:
+            # one more than wanted on each side of a cut through close eigenvalues would not change what is kept
+            parts.append(_one_end(matrix.tocsc(), top, count, end))
+    values, vectors = np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts], 1)
+    residual = np.linalg.norm(matrix @ vectors - vectors * values, axis=0).max()
+    if residual > 1e-6 * top:
+        raise ArithmeticError(f"eigenvectors of a graph with {n} nodes were found with a residual of {residual:.1e} only")
+    return values, _fix_signs(torch.from_numpy(vectors)[None])[0].numpy()
+
+
+def _one_end(matrix, top: float, count: int, end: str) -> tuple[np.ndarray, np.ndarray]:
+    """`count` lowest or highest eigenpairs, ascending; a few more are sought so that eigenspaces are whole where the cut is made."""
+    from scipy import sparse
+    from scipy.sparse.linalg import ArpackNoConvergence, eigsh
+
+    n = matrix.shape[0]
+    sought = min(count + 8, n - 2)
+    start = np.random.default_rng(0).standard_normal(n)
+    # The lowest of L are the highest of top I - L: no factorisation, which fills in on graphs without small separators.
+    shifted = matrix if end == "highest" else top * sparse.eye_array(n) - matrix
+    try:
+        values, vectors = eigsh(shifted, sought, which="LA", v0=start, ncv=min(n, 4 * sought + 20), maxiter=300)
+        values = values if end == "highest" else top - values
+    except ArpackNoConvergence:
+        # close eigenvalues at the end: the graph is like a grid or a road map, where a factorisation is cheap
+        sigma = -1e-3 * top if end == "lowest" else 1.001 * top
+        values, vectors = eigsh(matrix, sought, sigma=sigma, which="LM", v0=start, ncv=min(n, 4 * sought + 20))
+    order = np.argsort(values)
+    values, vectors = torch.from_numpy(values[order])[None], torch.from_numpy(vectors[:, order])[None]
+    first, last = (count, 0) if end == "lowest" else (0, count)
+    vectors = _fix_bases(values, vectors, first, last)
+    cut = slice(0, count) if end == "lowest" else slice(values.size(1) - count, None)
+    return values[0, cut].numpy(), vectors[0, :, cut].numpy()
+
+
+LAPLACIAN = Encoding(
+    "laplacian",
+    laplacian,
+    {"laplacian_eigenvectors": "node", "laplacian_eigenvalues": "graph"},
+    lambda k, normalization, which: {"laplacian_eigenvectors": k, "laplacian_eigenvalues": k},
+)
+SECOND_EIGENVECTOR = Encoding("second-eigenvector", second_eigenvector, {"second_eigenvector": "node"}, lambda: {"second_eigenvector": 1})

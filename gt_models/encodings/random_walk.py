@@ -1,0 +1,121 @@
+"""Random-walk encodings: relative random-walk probabilities of all pairs (RRWP; Ma et al. 2023, GRIT; PPGT Section 3.3) and their diagonal.
+
+M = D^-1 A with D the out-degrees, so M[i, j] is the chance to step from i to j. A repeated edge counts once; a node without outgoing edges
+has a zero row in M (and keeps its 1 in the identity channel).
+"""
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from gt_models.batch import GraphBatch
+from gt_models.encodings.blocks import Block, blocks
+from gt_models.encodings.encoding import Encoding
+
+# above this side, a graph's powers are taken by its sparse matrix
+_SPARSE_SIZE = 512
+
+
+def rrwp(
+    batch: GraphBatch,
+    *,
+    steps: int,
+    identity: bool = True,
+    squaring: bool = False,
+    dual: bool = False,
+    normalization: Literal["rw", "sym"] = "rw",
+    dtype: torch.dtype = torch.float32,
+) -> dict[str, Tensor]:
+    """{"rrwp": [sum n_b^2, channels]}, row i n_b + j of graph b holding the pair (i, j).
+
+    Args:
+        batch: graphs with E edges.
+        steps: K, the number of powers M^1 .. M^K. (GRIT's "K = 21" counts the identity: steps 20.)
+        identity: whether channel 0 is the identity.
+        squaring: powers M^1, M^2, M^4, M^8 .. instead, as the Edge Transformer's authors compute them (their form: identity False).
+        dual: after the K powers along the edges, K against them (M of the reversed graph): for directed graphs.
+        normalization: "rw" D^-1 A; "sym" D_out^-1/2 A D_in^-1/2 (what PPGT's authors use on PCQM4Mv2).
+        dtype: of the result; powers are taken in it.
+    """
+    channels = _widths(steps=steps, identity=identity, squaring=squaring, dual=dual, normalization=normalization)["rrwp"]
+    out = torch.zeros(int(batch.pair_ptr[-1]), channels, dtype=dtype, device=batch.ptr.device)
+    # On a GPU few large products win over many exact ones.
+    fill = 0.5 if batch.ptr.is_cuda else 0.85
+    for block in blocks(batch, fill, entries=2**24 // channels + 1):
+        adjacency = block.adjacency(dtype)  # (G, n, n)
+        parts = [torch.eye(block.n, dtype=dtype, device=out.device).expand_as(adjacency)[:, :, None]] if identity else []
+        for direction in (adjacency, adjacency.mT) if dual else (adjacency,):
+            parts.append(_powers(_transition(direction, normalization), steps, squaring))
+        values = torch.cat(parts, 2)  # (G, n, channels, n)
+        block.put_pairs(out, values.transpose(2, 3))
+    return {"rrwp": out}
+
+
+def rwse(batch: GraphBatch, *, steps: int, dtype: torch.dtype = torch.float32) -> dict[str, Tensor]:
+    """{"rwse": [N, steps]}: chance to be back at the start after 1 .. K steps (Dwivedi et al. 2022, LSPE), the diagonals of M^1 .. M^K."""
+    out = torch.zeros(batch.num_nodes, steps, dtype=dtype, device=batch.ptr.device)
+    for block in blocks(batch, 0.85, entries=2**24 // steps + 1):
+        if block.n > _SPARSE_SIZE:
+            block.put_nodes(out, _return_chances(block, steps, dtype))
+        else:
+            powers = _powers(_transition(block.adjacency(dtype), "rw"), steps, squaring=False)  # (G, n, K, n)
+            block.put_nodes(out, powers.diagonal(dim1=1, dim2=3).mT)  # (G, n, K)
+    return {"rwse": out}
+
+
+def _transition(adjacency: Tensor, normalization: str) -> Tensor:
+    """[G, n, n] -> M of the same shape."""
+    out_degree = adjacency.sum(2, keepdim=True).clamp(min=1)
+    if normalization == "rw":
+        return adjacency / out_degree
+    return adjacency / (out_degree * adjacency.sum(1, keepdim=True).clamp(min=1)).sqrt()
+
+
+def _powers(m: Tensor, steps: int, squaring: bool) -> Tensor:
+    """M^1 .. M^K (or M^1, M^2, M^4 ..) of [G, n, n] as [G, n, K, n]: entry (g, i, k, j)."""
+    n = m.size(1)
+    if squaring:
+        powers = [m]
+        for _ in range(steps - 1):
+            powers.append(torch.bmm(powers[-1], powers[-1]))
+        return torch.stack(powers, 2)
+    if len(m) == 1 and n > _SPARSE_SIZE and int(m.count_nonzero()) * 16 < n * n:
+        sparse, powers = m[0].to_sparse_csr(), [m[0]]
+        for _ in range(steps - 1):
+            powers.append(sparse @ powers[-1])
+        return torch.stack(powers, 1)[None]
+    # M^c times [M^1 .. M^c] is [M^(c+1) .. M^2c]: log2 K wide products instead of K narrow ones
+    powers = m[:, :, None]  # (G, n, 1, n)
+    while (known := powers.size(2)) < steps:
+        more = min(known, steps - known)
+        wide = powers[:, :, :more].flatten(2)  # (G, n, more n)
+        powers = torch.cat([powers, torch.bmm(powers[:, :, -1], wide).view(len(m), n, more, n)], 2)
+    return powers
+
+
+def _return_chances(block: Block, steps: int, dtype: torch.dtype, columns: int = 1024) -> Tensor:
+    """Diagonals of the powers of one large graph as [1, n, K], without ever holding an n x n matrix."""
+    n, device = block.n, block.graphs.device
+    source, target = block.batch.edge_index[:, block.edges] - block.batch.ptr[block.graphs]
+    pairs = torch.unique(source * n + target)
+    source, target = pairs // n, pairs % n
+    degree = torch.bincount(source, minlength=n).clamp(min=1)
+    m = torch.sparse_coo_tensor(torch.stack([source, target]), 1 / degree[source].to(dtype), (n, n)).to_sparse_csr()
+    out = torch.zeros(n, steps, dtype=dtype, device=device)
+    for start in range(0, n, columns):
+        nodes = torch.arange(start, min(start + columns, n), device=device)
+        walk = torch.zeros(n, len(nodes), dtype=dtype, device=device)
+        walk[nodes, nodes - start] = 1
+        for k in range(steps):
+            walk = m @ walk
+            out[nodes, k] = walk[nodes, nodes - start]
+    return out[None]
+
+
+def _widths(steps: int, identity: bool, squaring: bool, dual: bool, normalization: str) -> dict[str, int]:
+    return {"rrwp": int(identity) + steps * (1 + dual)}
+
+
+RRWP = Encoding("rrwp", rrwp, {"rrwp": "pair"}, _widths, on_the_fly=True)
+RWSE = Encoding("rwse", rwse, {"rwse": "node"}, lambda steps: {"rwse": steps})

@@ -1,0 +1,121 @@
+"""Stage encode@dataset: the encodings that some recipe of the grid asks for on this dataset, each computed once.
+
+    python -m stages.encode DATASET [--data-root data] [--params params.yaml] [--prune]
+
+Writes data/encodings/DATASET/KEY.safetensors, and for each cell of the dataset cells/SUITE--MODEL.json with the digests of just its own
+encodings: what one recipe asks for touches no other cell.
+"""
+
+import argparse
+import itertools
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from stages.recipe import Grid, Recipe, RecipeError, load_grid, load_recipe
+
+
+def encode_dataset(dataset: str, grid: Grid, data: Path = Path("data"), recipes: Path = Path(), prune: bool = False) -> list[Path]:
+    """Computes what is missing and writes the cells' files; returns the files of encodings.
+
+    Args:
+        dataset: one of `grid.datasets`.
+        data: folder with packed/ and encodings/.
+        recipes: folder that recipe paths are relative to.
+        prune: delete encodings that no recipe asks for any more (they are listed otherwise).
+
+    Raises RecipeError for an unknown dataset, encoding or argument.
+    """
+    from gt_models.encodings import EncodingError, find_encoding
+    from stages.datasets.encoded import EncodedDataset, encode
+    from stages.datasets.packed import DatasetUnavailable, PackedDataset
+    from stages.recipe import _nearest
+
+    if dataset not in grid.datasets:
+        raise RecipeError(f"no dataset {dataset!r} in params.yaml{_nearest(dataset, grid.datasets)}; known: {', '.join(grid.datasets)}")
+    cells = {cell.cell: cell for cell in grid.cells.values() if cell.dataset == dataset}
+    asked: dict[str, dict[str, tuple[str, dict[str, Any]]]] = {}
+    for name, cell in cells.items():
+        path = recipes / cell.recipe_path
+        try:
+            asked[name] = {find_encoding(n).key(a): (n, a) for n, a in requests(load_recipe(path))}
+        except EncodingError as error:
+            raise RecipeError(f"{path}: encodings: {error}") from None
+    folder = data / "encodings" / dataset
+    try:
+        packed = PackedDataset.open(data / "packed" / dataset)
+    except DatasetUnavailable as error:
+        print(f"{dataset}: not encoded: {error}", flush=True)
+        _write_cells(folder, {name: {"unavailable": str(error)} for name in cells}, cells)
+        return []
+    union = {key: request for wanted in asked.values() for key, request in wanted.items()}
+    paths = [encode(packed, folder, name, arguments) for name, arguments in union.values()]
+    digests = {key: EncodedDataset(packed, folder, {name: arguments}).digests[key] for key, (name, arguments) in union.items()}
+    _write_cells(folder, {name: {key: digests[key] for key in sorted(wanted)} for name, wanted in asked.items()}, cells)
+    _unasked(folder, set(paths), prune)
+    if not union:
+        print(f"{dataset}: no recipe asks for an encoding", flush=True)
+    return paths
+
+
+def requests(recipe: Recipe) -> list[tuple[str, dict[str, Any]]]:
+    """(encoding, arguments) that runs of the recipe may need: more than one of a name where its search tries several arguments."""
+    found = []
+    for name, arguments in recipe.encodings.items():
+        prefix = f"encodings.{name}."
+        space = {k.removeprefix(prefix): c for k, c in recipe.search.space.items() if k.startswith(prefix)} if recipe.search else {}
+        for key, choice in space.items():
+            if not hasattr(choice, "choices"):
+                raise RecipeError(
+                    f"search.space.{prefix}{key}: encodings are searched by `choices` only, so that they can be computed beforehand"
+                )
+        found += [(name, arguments | dict(zip(space, values))) for values in itertools.product(*(c.choices for c in space.values()))]
+    return found
+
+
+def _write_cells(folder: Path, contents: dict[str, dict[str, str]], cells: dict[str, Any]) -> None:
+    from stages.files import write_bytes
+
+    wanted = {}
+    for name, content in contents.items():
+        cell = cells[name]
+        wanted[folder / "cells" / f"{cell.suite}--{cell.model}.json"] = (json.dumps(content, indent=1, sort_keys=True) + "\n").encode()
+    for path, text in wanted.items():
+        if not path.exists() or path.read_bytes() != text:
+            write_bytes(path, text)
+    for path in (folder / "cells").glob("*.json"):
+        if path not in wanted:
+            path.unlink()
+
+
+def _unasked(folder: Path, wanted: set[Path], prune: bool) -> None:
+    for path in sorted([*folder.glob("*.safetensors"), *folder.glob("*.json")]):
+        if path not in wanted:
+            print(f"{folder.name}: {path.name}: no recipe asks for it any more; {'deleted' if prune else '--prune deletes it'}", flush=True)
+            if prune:
+                path.unlink()
+
+
+def main(argv: list[str] | None = None) -> int:
+    from stages.datasets.inspection import DatasetError
+    from stages.files import WriteError
+
+    parser = argparse.ArgumentParser(
+        prog="python -m stages.encode", description="Computes the encodings that recipes ask for on a dataset."
+    )
+    parser.add_argument("dataset")
+    parser.add_argument("--data-root", type=Path, default=Path("data"), help="folder with packed/ and encodings/")
+    parser.add_argument("--params", type=Path, default=Path("params.yaml"), help="the grid; recipes/ lies beside it")
+    parser.add_argument("--prune", action="store_true", help="delete encodings that no recipe asks for any more")
+    arguments = parser.parse_args(argv)
+    try:
+        encode_dataset(arguments.dataset, load_grid(arguments.params), arguments.data_root, arguments.params.parent, arguments.prune)
+    except (RecipeError, DatasetError, WriteError, ArithmeticError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,274 @@
+"""Encodings as a stage: computed once, gathered by graph ids, stale when data or code change, damage named, cells independent of each other."""
+
+import json
+import multiprocessing
+import re
+
+import numpy as np
+import pytest
+import torch
+
+from gt_models.encodings import ENCODINGS, EncodingError, compute
+from stages import encode as stage
+from stages.datasets import encoded
+from stages.datasets.encoded import EncodedDataset, encode, request_digests
+from stages.datasets.inspection import DatasetError
+from stages.datasets.packed import PackedDataset, PackedHeader, pack
+from stages.recipe import load_grid
+from tests.gt_models.checks import collate, random_graphs
+
+SIZES = (5, 3, 9, 1, 6, 6)
+
+
+@pytest.fixture
+def packed(tmp_path):
+    return make_packed(tmp_path / "data/packed/tiny")
+
+
+def make_packed(folder, seed=0):
+    graphs = random_graphs(SIZES, in_dim=2, density=0.4, seed=seed)
+    edges = np.concatenate([g.edge_index.numpy() for g in graphs], 1)
+    header = PackedHeader(
+        name=folder.name, task="graph-regression", metric="mae", level="graph", in_dim=2, out_dim=1, split_kind="graph", num_splits=1
+    )
+    pack(folder, header, {
+        "num_nodes": list(SIZES), "num_edges": [g.num_edges for g in graphs], "edge_index": edges, "x": np.concatenate([g.x.numpy() for g in graphs]),
+        "y": np.arange(len(SIZES), dtype=np.float32), "split": np.array([[1, 1, 1, 1, 2, 3]]),
+    })  # fmt: skip
+    return PackedDataset.open(folder)
+
+
+def folder_of(packed):
+    return packed.folder.parent.parent / "encodings" / packed.header.name
+
+
+def default_arguments(name):
+    return {"rrwp": {"steps": 4}, "rwse": {"steps": 4}, "laplacian": {"k": 4}}.get(name, {})
+
+
+@pytest.mark.parametrize("order", [[0, 1, 2, 3, 4, 5], [4, 0, 2], [2, 3], [3], [5, 5, 1]])
+@pytest.mark.parametrize("limit", [encoded.STORE_LIMIT, 1])
+def test_attach_gives_what_computing_the_batch_gives(packed, order, limit):
+    requests = {name: default_arguments(name) for name in ENCODINGS}
+    for name, arguments in requests.items():
+        encode(packed, folder_of(packed), name, arguments, limit=limit)
+    graphs = torch.tensor(order)
+    dataset = EncodedDataset(packed, folder_of(packed), requests)
+    batch = dataset.attach(packed.batch(graphs), graphs)
+    for name, arguments in requests.items():
+        singles = [packed.batch(g[None]) for g in graphs]
+        for array in ENCODINGS[name].arrays:
+            if array in ENCODINGS[name].offsets:
+                expected = compute(name, collate(singles), **arguments)[array]
+            elif "seed" in ENCODINGS[name].parameters:
+                whole = compute(name, packed.batch(torch.arange(6)), **arguments)[array]
+                parts = whole.split(list(SIZES))
+                expected = torch.cat([parts[g] for g in order])
+            else:
+                expected = torch.cat([compute(name, s, **arguments)[array] for s in singles])
+            assert batch.encodings[array].dtype == expected.dtype
+            torch.testing.assert_close(batch.encodings[array], expected, rtol=1e-5, atol=1e-6)
+
+
+def test_small_batches_while_encoding_change_nothing(packed, monkeypatch):
+    arguments = {"steps": 4}
+    whole = encode(packed, folder_of(packed), "rrwp", arguments).read_bytes()
+    (folder_of(packed) / f"{ENCODINGS['rrwp'].key(arguments)}.safetensors").unlink()
+    monkeypatch.setattr(encoded, "_PAIRS_PER_BATCH", 30)
+    assert encode(packed, folder_of(packed), "rrwp", arguments).read_bytes() == whole
+
+
+def test_second_call_keeps_the_file(packed, capsys):
+    path = encode(packed, folder_of(packed), "laplacian", {"k": 3})
+    stamp = path.stat().st_mtime_ns
+    assert encode(packed, folder_of(packed), "laplacian", {"k": 3}) == path
+    assert path.stat().st_mtime_ns == stamp
+    first, second = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(r"tiny: laplacian-k=3-normalization=sym-which=lowest: 6 graphs, 0\.0 MiB, \d+\.\d s", first)
+    assert second.endswith("there already, 0.0 MiB")
+
+
+def test_on_the_fly_is_said_and_has_a_digest_of_the_algorithm(packed, capsys):
+    path = encode(packed, folder_of(packed), "rrwp", {"steps": 4}, limit=1)
+    assert path.suffix == ".json"
+    assert "on the fly, for each batch on its device: stored it would take 0.0 MiB, above the bound of 0.0 MiB" in capsys.readouterr().out
+    there = EncodedDataset(packed, folder_of(packed), {"rrwp": {"steps": 4}}).digest
+    encode(packed, folder_of(packed), "rrwp", {"steps": 5}, limit=1)
+    assert EncodedDataset(packed, folder_of(packed), {"rrwp": {"steps": 5}}).digest != there
+    encode(packed, folder_of(packed), "rrwp", {"steps": 4})
+    assert not path.exists()
+    assert EncodedDataset(packed, folder_of(packed), {"rrwp": {"steps": 4}}).digest != there
+
+
+def test_stale_when_the_data_change(packed, capsys):
+    encode(packed, folder_of(packed), "laplacian", {"k": 3})
+    other = make_packed(packed.folder, seed=1)
+    with pytest.raises(DatasetError, match=r"computed from other data; run: python -m stages.encode tiny"):
+        EncodedDataset(other, folder_of(other), {"laplacian": {"k": 3}})
+    encode(other, folder_of(other), "laplacian", {"k": 3})
+    assert "computed again: its data changed" in capsys.readouterr().out
+    EncodedDataset(other, folder_of(other), {"laplacian": {"k": 3}})
+
+
+def test_stale_when_the_code_changes(packed, monkeypatch, capsys):
+    encode(packed, folder_of(packed), "laplacian", {"k": 3})
+    monkeypatch.setattr(encoded, "code_digest", lambda modules: f"other {modules}")
+    with pytest.raises(DatasetError, match="computed from other algorithm"):
+        EncodedDataset(packed, folder_of(packed), {"laplacian": {"k": 3}})
+    encode(packed, folder_of(packed), "laplacian", {"k": 3})
+    assert "computed again: its algorithm changed" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("damage", ["cut", "header", "empty", "flip"])
+def test_a_damaged_file_is_named_and_computed_again(packed, damage, capsys):
+    path = encode(packed, folder_of(packed), "laplacian", {"k": 3})
+    good = path.read_bytes()
+    bad = {"cut": good[:-8], "header": b"\xff" * 64 + good[64:], "empty": b"", "flip": good[:-2] + bytes([good[-2] ^ 1]) + good[-1:]}[
+        damage
+    ]
+    path.write_bytes(bad)
+    if damage != "flip":  # a changed byte among the arrays is found by the stage, which reads all of them
+        with pytest.raises(DatasetError, match=r"laplacian.*damaged.*delete it and run: python -m stages.encode tiny"):
+            EncodedDataset(packed, folder_of(packed), {"laplacian": {"k": 3}})
+    encode(packed, folder_of(packed), "laplacian", {"k": 3})
+    assert "computed again" in capsys.readouterr().out
+    assert path.read_bytes() == good
+
+
+def test_a_failed_computation_leaves_no_file(packed, monkeypatch):
+    monkeypatch.setattr(encoded, "compute", lambda *a, **k: (_ for _ in ()).throw(ArithmeticError("no convergence")))
+    with pytest.raises(ArithmeticError):
+        encode(packed, folder_of(packed), "laplacian", {"k": 3})
+    assert [p for p in folder_of(packed).rglob("*") if p.is_file()] == []
+
+
+def test_missing_encoding_says_which_command(packed):
+    with pytest.raises(DatasetError, match=r"tiny: the encoding rwse-steps=4 is not computed yet; run: python -m stages.encode tiny"):
+        EncodedDataset(packed, folder_of(packed), {"rwse": {"steps": 4}})
+
+
+def test_nothing_asked_for_is_fine(packed):
+    batch = packed.batch(torch.arange(2))
+    assert EncodedDataset(packed, folder_of(packed), {}).attach(batch, torch.arange(2)).encodings == {}
+
+
+def encode_in_process(folder, queue):
+    torch.set_num_threads(1)
+    dataset = PackedDataset.open(folder)
+    queue.put(encode(dataset, folder_of(dataset), "laplacian", {"k": 3}).stat().st_mtime_ns)
+
+
+def test_two_processes_do_the_work_once(packed):
+    context = multiprocessing.get_context("fork")
+    queue = context.Queue()
+    processes = [context.Process(target=encode_in_process, args=(packed.folder, queue)) for _ in range(2)]
+    for process in processes:
+        process.start()
+    stamps = [queue.get(timeout=60) for _ in processes]
+    for process in processes:
+        process.join()
+        assert process.exitcode == 0
+    assert stamps[0] == stamps[1]
+
+
+RECIPE = """
+model: {{name: mlp}}
+encodings: {encodings}
+optimizer: {{lr: 0.1}}
+epochs: 1
+seeds: [0]
+"""
+
+
+def make_grid(root, recipes, datasets=("tiny",)):
+    cells = "".join(f"  s-tiny-{m}: {{cell: s/tiny/{m}, dataset: tiny, model: {m}}}\n" for m in recipes)
+    (root / "params.yaml").write_text(f"datasets: [{', '.join(datasets)}]\nsuites: [s]\ncells:\n{cells}")
+    for model, encodings in recipes.items():
+        path = root / f"recipes/s/tiny/{model}.yaml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(RECIPE.format(encodings=encodings))
+    return load_grid(root / "params.yaml")
+
+
+def run(root, *more):
+    return stage.main(["tiny", "--data-root", str(root / "data"), "--params", str(root / "params.yaml"), *more])
+
+
+def test_adding_an_encoding_touches_no_other_cell(packed, tmp_path):
+    make_grid(tmp_path, {"a": "{rrwp: {steps: 3}}", "b": "{rrwp: {steps: 3}, laplacian: {k: 2}}", "c": "{}"})
+    assert run(tmp_path) == 0
+    cells = folder_of(packed) / "cells"
+    before = {p.name: (p.read_bytes(), p.stat().st_mtime_ns) for p in sorted(folder_of(packed).rglob("*")) if p.is_file()}
+    rrwp = "rrwp-dual=false-identity=true-normalization=rw-squaring=false-steps=3"
+    assert list(json.loads((cells / "s--a.json").read_text())) == [rrwp]
+    assert list(json.loads((cells / "s--b.json").read_text())) == ["laplacian-k=2-normalization=sym-which=lowest", rrwp]
+    assert json.loads((cells / "s--c.json").read_text()) == {}
+    make_grid(tmp_path, {"a": "{rrwp: {steps: 3}, rwse: {steps: 2}}", "b": "{rrwp: {steps: 3}, laplacian: {k: 2}}", "c": "{}"})
+    assert run(tmp_path) == 0
+    after = {p.name: (p.read_bytes(), p.stat().st_mtime_ns) for p in sorted(folder_of(packed).rglob("*")) if p.is_file()}
+    assert {n for n in after if before.get(n) != after[n]} == {"s--a.json", "rwse-steps=2.safetensors"}
+
+
+def test_what_nothing_asks_for_is_listed_and_pruned_on_request(packed, tmp_path, capsys):
+    make_grid(tmp_path, {"a": "{rwse: {steps: 2}}", "b": "{}"})
+    run(tmp_path)
+    make_grid(tmp_path, {"a": "{}"})
+    assert run(tmp_path) == 0
+    assert "rwse-steps=2.safetensors: no recipe asks for it any more; --prune deletes it" in capsys.readouterr().out
+    assert (folder_of(packed) / "rwse-steps=2.safetensors").exists()
+    assert not (folder_of(packed) / "cells/s--b.json").exists()
+    assert run(tmp_path, "--prune") == 0
+    assert not (folder_of(packed) / "rwse-steps=2.safetensors").exists()
+
+
+def test_unavailable_dataset_becomes_a_reason_per_cell(tmp_path, capsys):
+    folder = tmp_path / "data/packed/tiny"
+    folder.mkdir(parents=True)
+    (folder / "unavailable.json").write_text(
+        json.dumps({"dataset": "tiny", "reason": "no source", "tried": [], "remedy": "place it by hand"})
+    )
+    make_grid(tmp_path, {"a": "{rwse: {steps: 2}}"})
+    assert run(tmp_path) == 0
+    content = json.loads((tmp_path / "data/encodings/tiny/cells/s--a.json").read_text())
+    assert list(content) == ["unavailable"]
+    assert "no source" in content["unavailable"]
+    assert "place it by hand" in capsys.readouterr().out
+
+
+def test_search_over_an_encodings_arguments_computes_all_of_them(packed, tmp_path):
+    make_grid(tmp_path, {"a": "{rwse: {steps: 2}}\nsearch: {trials: 2, space: {encodings.rwse.steps: {choices: [2, 3]}}}"})
+    assert run(tmp_path) == 0
+    assert sorted(p.name for p in folder_of(packed).glob("*.safetensors")) == ["rwse-steps=2.safetensors", "rwse-steps=3.safetensors"]
+
+
+@pytest.mark.parametrize(
+    ("encodings", "message"),
+    [
+        ("{rrpw: {steps: 2}}", r"recipes/s/tiny/a.yaml: encodings: no encoding named 'rrpw' \(did you mean 'rrwp'\?\)"),
+        ("{rrwp: {step: 2}}", r"encoding 'rrwp' has no argument 'step' \(did you mean 'steps'\?\)"),
+        ("{rrwp: {}}", "encoding 'rrwp' needs the argument 'steps'"),
+        ("{rrwp: {steps: two}}", "encoding 'rrwp': steps must be int, not 'two'"),
+        ("{rrwp: {steps: true}}", "encoding 'rrwp': steps must be int, not True"),
+        ("{rrwp: {steps: 0}}", "encoding 'rrwp': steps must be at least 1, not 0"),
+        ("{laplacian: {k: 2, which: middle}}", "which must be one of 'lowest', 'highest', 'both', not 'middle'"),
+    ],
+)
+def test_wrong_request_names_file_key_and_nearest(packed, tmp_path, capsys, encodings, message):
+    make_grid(tmp_path, {"a": encodings})
+    assert run(tmp_path) == 1
+    assert re.search(message, capsys.readouterr().err)
+    assert not folder_of(packed).exists()
+
+
+def test_unknown_dataset_names_the_nearest(packed, tmp_path, capsys):
+    make_grid(tmp_path, {"a": "{}"})
+    assert stage.main(["tyni", "--params", str(tmp_path / "params.yaml")]) == 1
+    assert "no dataset 'tyni' in params.yaml (did you mean 'tiny'?)" in capsys.readouterr().err
+
+
+def test_request_digests_depend_on_arguments_alone():
+    digests = request_digests({"s/d/a": {"rrwp": {"steps": 3}}, "s/d/b": {"rrwp": {"steps": 3, "identity": True}}, "s/d/c": {}})
+    assert digests["s/d/a"] == digests["s/d/b"]
+    assert digests["s/d/c"] == {}
+    with pytest.raises(EncodingError, match="did you mean 'rrwp'"):
+        request_digests({"s/d/a": {"rrw": {}}})
