@@ -305,6 +305,7 @@ def check_model(recipe: Recipe, path: str | Path = "recipe") -> dict[str, Any]:
 
 def check_fit(recipe: Recipe, level: str, dataset: str, path: str | Path = "recipe") -> None:
     """Raises RecipeError where the recipe's model cannot predict at the dataset's level, or knows nothing of an encoding it is given."""
+    from gt_models.encodings import ENCODINGS, EncodingError, find_encoding
     from gt_models.registry import list_models, model_info
 
     info = model_info(recipe.model.name)
@@ -313,9 +314,15 @@ def check_fit(recipe: Recipe, level: str, dataset: str, path: str | Path = "reci
         raise RecipeError(
             f"{path}: model {info.name!r} predicts at level {', '.join(info.levels)}, but dataset {dataset!r} asks for {level}; models that can: {', '.join(others)}"
         )
-    for name in recipe.encodings:
-        if name not in info.encodings:
-            raise RecipeError(f"{path}: encodings.{name}: model {info.name!r} does not use it; it uses: {', '.join(info.encodings) or 'none'}")
+    for name, arguments in recipe.encodings.items():
+        try:
+            encoding = find_encoding(name)
+            encoding.arguments(arguments)
+        except EncodingError as error:
+            raise RecipeError(f"{path}: encodings.{name}: {error}") from None
+        if not set(encoding.arrays) & set(info.encodings):
+            usable = [e.name for e in ENCODINGS.values() if set(e.arrays) & set(info.encodings)]
+            raise RecipeError(f"{path}: encodings.{name}: model {info.name!r} does not use it; it can use: {', '.join(usable) or 'none'}")
 
 
 def _without_empty(value: Any) -> Any:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from gt_models.batch import MissingEncoding
 from gt_models.registry import create_model, model_info
 from stages.engine.batching import Loader
 from stages.engine.checkpoint import Checkpoint
@@ -107,7 +108,10 @@ class Experiment:
             seed=seed, meter=clock, checkpoint=checkpoint, time_limit=self.time_limit, on_epoch=on_epoch,
         )  # fmt: skip
         memory.start()
-        outcome = run.train(test)
+        try:
+            outcome = run.train(test)
+        except MissingEncoding as error:
+            raise RecipeError(f"{self.path}: {error}") from error
         with contextlib.suppress(RuntimeError):
             if self.device.type == "cuda":
                 torch.cuda.empty_cache()

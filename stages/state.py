@@ -20,11 +20,11 @@ ROOT = Path("state")
 def write_state(grid: Grid, root: Path = ROOT, data: Path = Path("data")) -> None:
     """Writes all state files under `root`; files of what is no longer in the grid are removed."""
     from stages.datasets.catalog import get_spec
+    from stages.datasets.encoded import request_digests
     from stages.download import available
 
     wanted: dict[Path, object] = {}
     specs = {name: get_spec(name) for name in grid.datasets}
-    encoding_code = code_digest(["gt_models.encodings", "stages.datasets.encoded"])
     requests: dict[str, dict] = {name: {} for name in grid.datasets}
     for cell in grid.cells.values():
         recipe = load_recipe(cell.recipe_path)
@@ -35,7 +35,7 @@ def write_state(grid: Grid, root: Path = ROOT, data: Path = Path("data")) -> Non
     for name, spec in specs.items():
         can_be_had, _ = available(name, data, grid.run.mirrors)
         wanted[root / "datasets" / f"{name}.json"] = {"spec": spec.digest, "available": can_be_had}
-        wanted[root / "encodings" / f"{name}.json"] = {"code": encoding_code, "requests": requests[name]}
+        wanted[root / "encodings" / f"{name}.json"] = request_digests(requests[name])
     _replace(root, wanted)
 
 

@@ -1,0 +1,80 @@
+"""A small project in a temporary folder: one node-split dataset, one of many graphs, and a writer of recipes and grids."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import yaml
+
+from stages.datasets.packed import PackedHeader, pack
+
+RECIPE = {
+    "model": {"name": "mlp", "hidden_dim": 8, "num_layers": 2, "dropout": 0.2},
+    "optimizer": {"name": "adam", "lr": 0.01},
+    "epochs": 6,
+    "seeds": [0, 1],
+}
+
+
+def pack_web(folder: Path, name: str = "web", nodes: int = 60, seed: int = 0) -> PackedHeader:
+    """One graph with two splits; three classes that the features tell."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 3, nodes)
+    x = rng.normal(size=(nodes, 5)).astype(np.float32)
+    x[np.arange(nodes), y] += 1.5
+    edges = rng.integers(0, nodes, (2, 3 * nodes))
+    split = np.stack([rng.permutation(np.arange(nodes) % 3 + 1) for _ in range(2)])
+    header = PackedHeader(
+        name=name, task="node-classification", metric="accuracy", level="node", in_dim=5, out_dim=3, split_kind="node", num_splits=2
+    )
+    arrays = {"num_nodes": [nodes], "num_edges": [edges.shape[1]], "edge_index": edges, "x": x, "y": y, "split": split}
+    return pack(folder / "packed" / name, header, arrays)
+
+
+def pack_many(folder: Path, name: str = "many", graphs: int = 30, seed: int = 0) -> PackedHeader:
+    """Graphs of 3 to 8 nodes; the target is the mean of the first feature."""
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(3, 9, graphs)
+    x = rng.normal(size=(sizes.sum(), 4)).astype(np.float32)
+    starts = np.concatenate([[0], sizes.cumsum()])
+    y = np.array([x[a:b, 0].mean() for a, b in zip(starts, starts[1:], strict=False)], np.float32)
+    edges = np.concatenate([np.stack([np.arange(n), (np.arange(n) + 1) % n]) for n in sizes], 1)
+    header = PackedHeader(name=name, task="graph-regression", metric="mae", level="graph", in_dim=4, out_dim=1, split_kind="graph", num_splits=1)
+    arrays = {"num_nodes": sizes, "num_edges": sizes, "edge_index": edges, "x": x, "y": y, "split": (np.arange(graphs) % 3 + 1)[None]}
+    return pack(folder / "packed" / name, header, arrays)
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """`project.recipe(dataset, model, **changes)` writes a recipe and the grid; the working directory is the project."""
+    monkeypatch.chdir(tmp_path)
+    pack_web(tmp_path / "data")
+    pack_many(tmp_path / "data")
+    cells: dict[str, dict] = {}
+
+    def recipe(dataset: str = "web", model: str = "mlp", suite: str = "small", run: dict | None = None, limits: dict | None = None, **changes):
+        content = {**RECIPE, **changes}
+        path = tmp_path / "recipes" / suite / dataset / f"{model}.yaml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(yaml.safe_dump({k: v for k, v in content.items() if v is not None}, sort_keys=False))
+        cell = {"cell": f"{suite}/{dataset}/{model}", "dataset": dataset, "model": model}
+        if "search" in changes:
+            cell["settings"] = "tuned"
+        cells[f"{suite}-{dataset}-{model}"] = cell
+        grid = {
+            "run": {"threads": 1, "checkpoint_seconds": 0, **(run or {})},
+            "limits": limits or {},
+            "datasets": ["web", "many"],
+            "suites": ["small"],
+            "cells": cells,
+            "searches": {k: v for k, v in cells.items() if v.get("settings") == "tuned"},
+        }
+        (tmp_path / "params.yaml").write_text(yaml.safe_dump(grid))
+        return path
+
+    def records() -> list[dict]:
+        return [json.loads(p.read_text()) for p in sorted((tmp_path / "store").glob("??/*/record.json"))]
+
+    return SimpleNamespace(root=tmp_path, recipe=recipe, records=records)

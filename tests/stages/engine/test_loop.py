@@ -1,0 +1,211 @@
+"""The loop: bit-for-bit determinism, resuming, selection on validation, phases, and failures as results."""
+
+import math
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+
+from stages.datasets.packed import PackedDataset
+from stages.engine.batching import Loader
+from stages.engine.checkpoint import Checkpoint
+from stages.engine.loop import Run
+from stages.measure import Clock
+from stages.recipe import Recipe
+from stages.tasks import create_task
+from tests.stages.conftest import RECIPE, pack_many, pack_web
+
+NOTHING_ENCODED = SimpleNamespace(attach=lambda batch, graphs: batch)
+
+
+class Net(nn.Module):
+    """Features only, with dropout and a BatchNorm, so that random streams and buffers matter."""
+
+    def __init__(self, in_dim, out_dim, graph=False):
+        super().__init__()
+        self.graph, self.phase, self.phases = graph, None, []
+        self.hidden, self.norm, self.out = nn.Linear(in_dim, 8), nn.BatchNorm1d(8), nn.Linear(8, out_dim)
+        self.drop = nn.Dropout(0.3)
+
+    def set_phase(self, name):
+        self.phase = name
+        self.phases.append(name)
+
+    def forward(self, batch):
+        out = self.out(self.drop(self.norm(self.hidden(batch.x)).relu()))
+        return out.new_zeros(batch.num_graphs, out.size(1)).index_add(0, batch.batch, out) if self.graph else out
+
+
+def make(tmp_path, dataset="web", seed=0, checkpoint=None, build=None, task=("node-classification", "accuracy"), **changes):
+    folder = tmp_path / "data" / "packed" / dataset
+    if not folder.exists():
+        (pack_web if dataset == "web" else pack_many)(tmp_path / "data")
+    recipe = Recipe(**{**RECIPE, **changes})
+    packed = PackedDataset.open(folder)
+    dtype = torch.float64 if recipe.precision == "float64" else torch.float32
+    loader = Loader(packed, NOTHING_ENCODED, 0, recipe.batch, seed, torch.device("cpu"), dtype)
+    build = build or (lambda: Net(5, 3) if dataset == "web" else Net(4, 1, graph=True))
+    return Run(recipe, create_task(*task), loader, build, seed=seed, meter=Clock(), checkpoint=checkpoint or Checkpoint(None))
+
+
+def curves(outcome):
+    return {k: v for k, v in vars(outcome).items()}
+
+
+REGRESSION = {"dataset": "many", "task": ("graph-regression", "mae"), "batch": {"graphs": 4}}
+
+
+@pytest.mark.parametrize("case", [{}, {"batch": {"parts": 3}}, REGRESSION, {**REGRESSION, "batch": {"nodes": 20}}, {**REGRESSION, "batch": {}}])
+def test_two_runs_agree_bit_for_bit_and_seeds_differ(tmp_path, case):
+    first, second = make(tmp_path, **case).train(), make(tmp_path, **case).train()
+    assert curves(first) == curves(second)
+    assert make(tmp_path, seed=1, **case).train().curves["train_loss"] != first.curves["train_loss"]
+    assert first.status == "ok"
+    assert len(first.curves["val"]) == 6
+
+
+class Killed(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("case", [{}, REGRESSION, {"phases": [{"name": "a", "epochs": 3}, {"name": "b", "epochs": 3, "reload_best": True}], "epochs": None}])
+@pytest.mark.parametrize("killed_at", [1, 3, 4])
+def test_killed_and_resumed_equals_uninterrupted(tmp_path, case, killed_at):
+    whole = make(tmp_path, **case).train()
+
+    def kill(epoch, values):
+        if epoch == killed_at:
+            run._save()
+            raise Killed
+
+    checkpoint = Checkpoint(tmp_path / "checkpoint.safetensors")
+    run = make(tmp_path, checkpoint=checkpoint, **case)
+    run.on_epoch = kill
+    with pytest.raises(Killed):
+        run.train()
+    resumed = make(tmp_path, checkpoint=checkpoint, **case)
+    assert curves(resumed.train()) == curves(whole)
+    assert resumed.meter.totals["train"] > 0
+
+
+def test_the_epoch_is_chosen_on_validation_and_tested_once(tmp_path):
+    run = make(tmp_path, epochs=15)
+    asked = []
+    original = run.loader.evaluation
+    run.loader.evaluation = lambda part: asked.append(part) or original(part)
+    outcome = run.train()
+    best = max(outcome.curves["val"])
+    assert outcome.best_epoch == outcome.curves["val"].index(best) + 1
+    assert outcome.val == best
+    assert asked == ["val"] * 15 + ["test"]
+    # the weights are those of the best epoch
+    run.model.load_state_dict(run.best["model"])
+    run.model.eval()
+    whole = run.loader.whole
+    rows = run.loader.ids["test"]
+    assert outcome.test == (run.model(whole)[rows].argmax(-1) == whole.y[rows]).double().mean().item()
+
+
+def test_a_search_trial_never_reads_the_test_split(tmp_path):
+    run = make(tmp_path)
+    original = run.loader.evaluation
+    run.loader.evaluation = lambda part: original(part) if part != "test" else pytest.fail("the test split was read")
+    assert run.train(test=False).test is None
+
+
+def test_eval_every_and_patience(tmp_path):
+    outcome = make(tmp_path, epochs=7, eval_every=3).train()
+    assert [v is not None for v in outcome.curves["val"]] == [False, False, True, False, False, True, True]
+    still = make(tmp_path, epochs=50, patience=2, optimizer={"name": "sgd", "lr": 1e-12}).train()
+    assert len(still.curves["val"]) < 50
+
+
+def test_phases_are_told_to_the_model_and_the_best_is_reloaded(tmp_path):
+    nets = []
+
+    def build():
+        nets.append(Net(5, 3))
+        return nets[-1]
+
+    phases = [{"name": "local", "epochs": 2}, {"name": "global", "epochs": 3, "reload_best": True}]
+    run = make(tmp_path, build=build, epochs=None, phases=phases)
+    at_start = []
+    original = run._train_epoch
+    run._train_epoch = lambda: at_start.append({k: v.clone() for k, v in run.model.state_dict().items()}) or original()
+    best_after = []
+    run.on_epoch = lambda epoch, values: best_after.append({k: v.clone() for k, v in run.best["model"].items()})
+    run.train()
+    assert nets[0].phases[:5] == ["local"] * 2 + ["global"] * 3
+    assert all(torch.equal(at_start[2][k], best_after[1][k]) for k in at_start[2])
+
+
+def test_a_loss_that_is_not_a_number_is_a_record(tmp_path):
+    class Bad(Net):
+        def forward(self, batch):
+            out = super().forward(batch)
+            return out * math.nan if self.training and self.calls() > 2 else out
+
+        def calls(self):
+            self.count = getattr(self, "count", 0) + 1
+            return self.count
+
+    outcome = make(tmp_path, build=lambda: Bad(5, 3)).train()
+    assert outcome.status == "diverged"
+    assert "epoch 3" in outcome.error
+    assert len(outcome.curves["val"]) == 2
+    assert outcome.test is None
+
+
+def test_out_of_memory_is_a_record_and_a_bug_is_not(tmp_path):
+    class Greedy(Net):
+        def forward(self, batch):
+            return super().forward(batch) + torch.empty(2**60)[:1]
+
+    outcome = make(tmp_path, build=lambda: Greedy(5, 3)).train()
+    assert outcome.status == "oom"
+    assert "epoch 1" in outcome.error
+
+    class Broken(Net):
+        def forward(self, batch):
+            raise RuntimeError("shapes differ")
+
+    with pytest.raises(RuntimeError, match="shapes differ"):
+        make(tmp_path, build=lambda: Broken(5, 3)).train()
+
+
+def test_a_time_limit_is_a_record_that_a_higher_limit_continues(tmp_path):
+    whole = make(tmp_path).train()
+    checkpoint = Checkpoint(tmp_path / "checkpoint.safetensors")
+    run = make(tmp_path, checkpoint=checkpoint)
+    run.time_limit = 0.0
+    outcome = run.train()
+    assert outcome.status == "timed-out"
+    assert len(outcome.curves["epoch"]) == 1
+    assert curves(make(tmp_path, checkpoint=checkpoint).train()) == curves(whole)
+
+
+def test_a_damaged_checkpoint_is_set_aside(tmp_path, capsys):
+    path = tmp_path / "checkpoint.safetensors"
+    path.write_bytes(b"no checkpoint")
+    outcome = make(tmp_path, checkpoint=Checkpoint(path)).train()
+    assert curves(outcome) == curves(make(tmp_path).train())
+    assert path.with_suffix(".damaged").exists()
+    assert "damaged" in capsys.readouterr().out
+
+
+def test_parts_cover_the_training_nodes_once_with_induced_edges(tmp_path):
+    loader = make(tmp_path, batch={"parts": 4}).loader
+    seen = []
+    for part, rows in loader.training(0):
+        seen.append(part.x[rows])
+        whole = {tuple(e) for e in zip(*(loader.whole.x[loader.whole.edge_index[i]][:, 0].tolist() for i in (0, 1)), strict=True)}
+        assert {tuple(e) for e in zip(*(part.x[part.edge_index[i]][:, 0].tolist() for i in (0, 1)), strict=True)} <= whole
+    train = loader.whole.x[loader.ids["train"]]
+    assert sorted(torch.cat(seen)[:, 0].tolist()) == sorted(train[:, 0].tolist())
+
+
+@pytest.mark.parametrize(("dataset", "batch", "word"), [("web", {"graphs": 2}, "batch.parts"), ("many", {"parts": 2}, "batch.graphs")])
+def test_a_batch_section_that_does_not_fit_the_data(tmp_path, dataset, batch, word):
+    with pytest.raises(ValueError, match=word):
+        make(tmp_path, dataset=dataset, batch=batch)
