@@ -1,0 +1,149 @@
+"""Every mistake in a recipe or in params.yaml names the file, the key and the nearest valid one."""
+
+import pytest
+import yaml
+
+from stages.recipe import Recipe, RecipeError, check_fit, check_model, load_grid, load_recipe
+from tests.stages.conftest import RECIPE
+
+
+def write(tmp_path, content, name="recipe.yaml"):
+    path = tmp_path / name
+    path.write_text(content if isinstance(content, str) else yaml.safe_dump(content))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"epocs": 3}, ["epocs", "did you mean 'epochs'"]),
+        ({"optimizer": {"lr": 0.1, "weight_dacay": 0}}, ["optimizer.weight_dacay", "did you mean 'weight_decay'"]),
+        ({"optimizer": {"name": "adam"}}, ["optimizer.lr", "missing"]),
+        ({"optimizer": {"lr": "fast"}}, ["optimizer.lr", "number", "fast"]),
+        ({"optimizer": {"lr": -1}}, ["optimizer.lr", "greater than 0"]),
+        ({"epochs": 0}, ["epochs"]),
+        ({"epochs": None}, ["epochs or phases"]),
+        ({"seeds": [1, 1]}, ["seeds", "repeat"]),
+        ({"batch": {"graphs": 2, "nodes": 3}}, ["batch", "only one"]),
+        ({"search": {"trials": 2, "space": {}}}, ["search.space"]),
+        ({"search": {"trials": 2, "space": {"model.dropout": {"low": 1, "high": 0}}}}, ["low < high"]),
+        ({"schedule": {"name": "cosin"}}, ["schedule.name", "cosine"]),
+    ],
+)
+def test_mistakes_in_a_recipe(tmp_path, change, words):
+    path = write(tmp_path, {k: v for k, v in {**RECIPE, **change}.items() if v is not None})
+    with pytest.raises(RecipeError) as error:
+        load_recipe(path)
+    for word in [str(path), *words]:
+        assert word in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [("model: [", "YAML"), ("- 1", "mapping"), ("epochs: 1\nepochs: 2", "stands twice"), ("model: !!python/object:os.system {}", "YAML")],
+)
+def test_unreadable_files(tmp_path, text, word):
+    path = write(tmp_path, text)
+    with pytest.raises(RecipeError, match=word) as error:
+        load_recipe(path)
+    assert str(path) in str(error.value)
+    with pytest.raises(RecipeError, match="no such file"):
+        load_recipe(tmp_path / "absent.yaml")
+
+
+def test_numbers_in_scientific_notation_are_numbers(tmp_path):
+    path = write(tmp_path, yaml.safe_dump(RECIPE).replace("lr: 0.01", "lr: 1e-5"))
+    assert load_recipe(path).optimizer.lr == 1e-5
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        ({"name": "mlpp"}, ["model.name", "did you mean 'mlp'"]),
+        ({"name": "mlp", "hiden_dim": 8}, ["model.hiden_dim", "did you mean 'hidden_dim'"]),
+        ({"name": "mlp", "hidden_dim": "wide"}, ["model.hidden_dim", "integer"]),
+        ({"name": "mlp", "out_dim": 3}, ["model.out_dim"]),
+    ],
+)
+def test_model_arguments_are_checked_by_the_constructor(model, words):
+    with pytest.raises(RecipeError) as error:
+        check_model(Recipe(**{**RECIPE, "model": model}), "some.yaml")
+    for word in ["some.yaml", *words]:
+        assert word in str(error.value)
+
+
+def test_a_model_that_cannot_predict_what_the_dataset_asks():
+    recipe = Recipe(**RECIPE)
+    check_fit(recipe, "node", "web")
+    with pytest.raises(RecipeError, match="asks for pair; models that can: .*edge-transformer"):
+        check_fit(recipe, "pair", "web")
+    with pytest.raises(RecipeError, match="does not use it"):
+        check_fit(Recipe(**RECIPE, encodings={"rrwp": {"steps": 3}}), "node", "web")
+    with pytest.raises(RecipeError, match="did you mean|known"):
+        check_fit(Recipe(**RECIPE, encodings={"rwrp": {}}), "node", "web")
+
+
+def test_digest_content_ignores_how_a_default_is_written():
+    plain, spelled = Recipe(**RECIPE), Recipe(**RECIPE, precision="float32", batch={}, eval_every=1)
+    assert plain.decisive() == spelled.decisive()
+    assert Recipe(**RECIPE, origin={"a": "b"}, reduced=["c"]).decisive() == plain.decisive()
+    assert Recipe(**{**RECIPE, "seeds": [5]}).decisive() == plain.decisive()
+    assert Recipe(**{**RECIPE, "epochs": 7}).decisive() != plain.decisive()
+
+
+def test_dotted_values():
+    recipe = Recipe(**RECIPE).with_values({"model.dropout": 0.5, "optimizer.lr": 0.3})
+    assert (recipe.model.arguments["dropout"], recipe.optimizer.lr) == (0.5, 0.3)
+    with pytest.raises(RecipeError, match="optimizer.rl"):
+        Recipe(**RECIPE).with_values({"optimizer.rl": 1})
+
+
+GRID = {
+    "datasets": ["web"],
+    "suites": ["small"],
+    "cells": {"small-web-mlp": {"cell": "small/web/mlp", "dataset": "web", "model": "mlp"}},
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"run": {"devise": "cpu"}}, ["run.devise", "did you mean 'device'"]),
+        ({"run": {"threads": "many"}}, ["run.threads", "integer"]),
+        ({"cels": {}}, ["cels", "did you mean 'cells'"]),
+        ({"cells": {"small-web-mlp": {"cell": "small/web/mlp", "dataset": "web", "model": "mlp", "setings": "tuned"}}}, ["setings", "settings"]),
+        ({"cells": {"x": {"cell": "small/web/mlp", "dataset": "web", "model": "mlp"}}}, ["cell x", "disagree"]),
+        ({"cells": {"small-wed-mlp": {"cell": "small/wed/mlp", "dataset": "wed", "model": "mlp"}}}, ["wed", "did you mean 'web'"]),
+        ({"limits": {"smal": {"seeds": 1}}}, ["smal", "did you mean 'small'"]),
+        ({"searches": GRID["cells"]}, ["searches", "small-web-mlp"]),
+    ],
+)
+def test_mistakes_in_params(tmp_path, change, words):
+    path = write(tmp_path, {**GRID, **change}, "params.yaml")
+    with pytest.raises(RecipeError) as error:
+        load_grid(path)
+    for word in [str(path), *words]:
+        assert word in str(error.value)
+
+
+def test_the_nearest_suite_and_cell_are_named(tmp_path):
+    grid = load_grid(write(tmp_path, GRID, "params.yaml"))
+    assert [c.cell for c in grid.suite("small")] == ["small/web/mlp"]
+    with pytest.raises(RecipeError, match="did you mean 'small'"):
+        grid.suite("smal")
+    with pytest.raises(RecipeError, match="did you mean 'small/web/mlp'"):
+        grid.find("small/web/mpl")
+    assert grid.find("small-web-mlp") is grid.find("small/web/mlp")
+
+
+def test_every_recipe_of_the_repository_is_sound():
+    from stages.datasets.catalog import get_spec
+
+    grid = load_grid("params.yaml")
+    assert set(grid.suites) == {c.suite for c in grid.cells.values()}
+    for cell in grid.cells.values():
+        recipe = load_recipe(cell.recipe_path)
+        check_model(recipe, cell.recipe_path)
+        check_fit(recipe, get_spec(cell.dataset).level, cell.dataset, cell.recipe_path)
+        assert recipe.origin, f"{cell.recipe_path}: no value says where it came from"
+        assert (recipe.search is not None) == (cell.settings == "tuned"), cell.cell
