@@ -2,8 +2,8 @@
 
     python -m stages.encode DATASET [--data-root data] [--params params.yaml] [--prune]
 
-Writes data/encodings/DATASET/KEY.safetensors, and for each cell of the dataset cells/SUITE--MODEL.json with the digests of just its own
-encodings: what one recipe asks for touches no other cell.
+Writes data/encodings/DATASET/KEY.safetensors, and for each cell of the dataset cells/KEY.json (its key in params.yaml) with the digests of
+just its own encodings: what one recipe asks for touches no other cell.
 """
 
 import argparse
@@ -80,7 +80,7 @@ def _write_cells(folder: Path, contents: dict[str, dict[str, str]], cells: dict[
     wanted = {}
     for name, content in contents.items():
         cell = cells[name]
-        wanted[folder / "cells" / f"{cell.suite}--{cell.model}.json"] = (json.dumps(content, indent=1, sort_keys=True) + "\n").encode()
+        wanted[folder / "cells" / f"{cell.key}.json"] = (json.dumps(content, indent=1, sort_keys=True) + "\n").encode()
     for path, text in wanted.items():
         if not path.exists() or path.read_bytes() != text:
             write_bytes(path, text)

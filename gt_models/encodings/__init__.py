@@ -9,13 +9,18 @@ import torch
 from torch import Tensor
 
 from gt_models.batch import GraphBatch
+from gt_models.encodings.counts import DEGREE, ORDER
 from gt_models.encodings.encoding import Encoding, EncodingError, nearest
 from gt_models.encodings.laplacian import LAPLACIAN, SECOND_EIGENVECTOR
+from gt_models.encodings.random_features import NEAR_ORTHOGONAL, ORTHOGONAL, RANDOM
 from gt_models.encodings.random_walk import RRWP, RWSE
+from gt_models.encodings.shortest_path import SHORTEST_PATH
 
 __all__ = ["ENCODINGS", "Encoding", "EncodingError", "compute", "find_encoding"]
 
-ENCODINGS: dict[str, Encoding] = {e.name: e for e in (LAPLACIAN, SECOND_EIGENVECTOR, RRWP, RWSE)}
+ENCODINGS: dict[str, Encoding] = {
+    e.name: e for e in (LAPLACIAN, SECOND_EIGENVECTOR, RRWP, RWSE, SHORTEST_PATH, ORTHOGONAL, NEAR_ORTHOGONAL, RANDOM, DEGREE, ORDER)
+}
 
 
 def find_encoding(name: str) -> Encoding:
@@ -25,7 +30,13 @@ def find_encoding(name: str) -> Encoding:
     return ENCODINGS[name]
 
 
-def compute(name: str, batch: GraphBatch, *, dtype: torch.dtype = torch.float32, **arguments) -> dict[str, Tensor]:
-    """Arrays of encoding `name` for every graph of `batch`, on its device; floating ones in `dtype`. Raises EncodingError."""
+def compute(
+    name: str, batch: GraphBatch, *, graphs: Tensor | None = None, dtype: torch.dtype = torch.float32, **arguments
+) -> dict[str, Tensor]:
+    """Arrays of encoding `name` for every graph of `batch`, on its device; floating ones in `dtype`.
+
+    `graphs`, long [B], are ids of the graphs: random features depend on them (0 .. B - 1 if absent). Raises EncodingError.
+    """
     encoding = find_encoding(name)
-    return encoding.function(batch, **encoding.arguments(arguments), dtype=dtype)
+    identity = {"graphs": graphs} if encoding.random else {}
+    return encoding.function(batch, **encoding.arguments(arguments), **identity, dtype=dtype)

@@ -24,7 +24,8 @@ class Encoding:
 
     Attributes:
         name: what recipes call it.
-        function: `(batch: GraphBatch, *, arguments, dtype) -> {array: flat tensor}`; its keyword arguments but `dtype` are the encoding's.
+        function: `(batch: GraphBatch, *, arguments, dtype) -> {array: flat tensor}`; its keyword arguments are the encoding's, but for
+            `dtype` and, where draws depend on them, the ids `graphs`.
         arrays: array name -> what its rows are: "node" [N, c], "pair" [sum n_b^2, c], "edge" [E, c] or "graph" [B, c].
         widths: `(arguments) -> {array: c}`.
         on_the_fly: True where computing it for a batch is cheap enough to be done in every step instead of being stored.
@@ -46,15 +47,19 @@ class Encoding:
     @cached_property
     def parameters(self) -> dict[str, inspect.Parameter]:
         signature = inspect.signature(self.function, eval_str=True)
-        return {k: p for k, p in signature.parameters.items() if p.kind is p.KEYWORD_ONLY and k != "dtype"}
+        return {k: p for k, p in signature.parameters.items() if p.kind is p.KEYWORD_ONLY and k not in ("dtype", "graphs")}
+
+    @property
+    def random(self) -> bool:
+        """Whether the result depends on the ids of the graphs."""
+        return "graphs" in inspect.signature(self.function).parameters
 
     def arguments(self, given: dict[str, Any]) -> dict[str, Any]:
         """`given` checked, with defaults filled in, sorted by name. Raises EncodingError."""
         for key in given:
             if key not in self.parameters:
-                raise EncodingError(
-                    f"encoding {self.name!r} has no argument {key!r}{nearest(key, self.parameters)}; known: {', '.join(self.parameters) or 'none'}"
-                )
+                known = ", ".join(self.parameters) or "none"
+                raise EncodingError(f"encoding {self.name!r} has no argument {key!r}{nearest(key, self.parameters)}; known: {known}")
         complete = {}
         for key in sorted(self.parameters):
             parameter = self.parameters[key]

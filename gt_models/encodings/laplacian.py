@@ -1,4 +1,4 @@
-"""Eigenvectors of the graph Laplacian (TokenGT, Section 2.1 and Appendix "Implementation Details"; Polynormer-v2, Section 3.2 and Appendix).
+"""Eigenvectors of the graph Laplacian (TokenGT, Section 2.1 and its appendix on identifiers; Polynormer-v2, appendix).
 
 The adjacency is binary and symmetric (an edge in either direction counts; self-loops stay on the diagonal), degrees are clipped at 1 (so an
 isolated node has eigenvalue 1 in the normalised form), the trivial eigenvector is kept, missing columns are zero. Eigenvectors have norm 1.
@@ -110,7 +110,7 @@ def _matrix(adjacency: Tensor, normalization: str) -> Tensor:
 
 
 def _select(values: Tensor, vectors: Tensor, low: int, high: int) -> tuple[Tensor, Tensor]:
-    """All m ascending eigenpairs [G, m], [G, n, m] -> the wanted ones [G, low + high], [G, n, low + high] with all that is arbitrary fixed."""
+    """All m ascending eigenpairs [G, m], [G, n, m] -> those wanted, [G, low + high], [G, n, low + high], made unique."""
     count = values.size(1)
     first, last = min(low, count), min(high, max(count - low, 0))
     columns = torch.cat([torch.arange(first), torch.arange(count - 1, count - 1 - last, -1)])
@@ -156,7 +156,7 @@ def _fix_bases(values: Tensor, vectors: Tensor, first: int, last: int) -> Tensor
 
 
 def _projected_basis(space: Tensor) -> Tensor:
-    """Orthonormal [S, n, d] -> another basis of each span that depends on the span alone: pivoted Gram-Schmidt on the projections of e_1 .. e_n."""
+    """Orthonormal [S, n, d] -> a basis that depends on the span alone: pivoted Gram-Schmidt on the projections of e_1 .. e_n."""
     rest, basis = space.clone(), []
     for _ in range(space.size(2)):
         # row i of `rest` holds the coordinates of what is left of e_i

@@ -1,7 +1,8 @@
 """Encodings beside a dataset: computed once in batches of graphs, stored as safetensors, memory-mapped, gathered by graph ids.
 
-data/encodings/DATASET/KEY.safetensors holds the arrays of one encoding with one set of arguments (KEY spells both), and in its metadata what they
-were computed from. Where storing costs too much, KEY.json stands in its place and says that the encoding is computed for each batch.
+data/encodings/DATASET/KEY.safetensors holds the arrays of one encoding with one set of arguments (KEY spells both), and in its
+metadata what they were computed from. Where storing costs too much, KEY.json stands in its place and says that the encoding is
+computed for each batch.
 """
 
 import contextlib
@@ -22,7 +23,7 @@ from safetensors import SafetensorError, safe_open
 from torch import LongTensor, Tensor
 
 from gt_models.batch import GraphBatch
-from gt_models.encodings import Encoding, compute, find_encoding
+from gt_models.encodings import Encoding, EncodingError, compute, find_encoding
 from stages.datasets.inspection import DatasetError
 from stages.datasets.packed import PackedDataset
 from stages.files import WriteError, write_json
@@ -51,8 +52,12 @@ class EncodedDataset:
         self._stored: list[tuple[Encoding, dict[str, Tensor]]] = []
         self._computed: list[tuple[Encoding, dict[str, Any]]] = []
         self.digests: dict[str, str] = {}
+        owner: dict[str, str] = {}
         for name, given in sorted(requests.items()):
             encoding = find_encoding(name)
+            for array in encoding.arrays:
+                if owner.setdefault(array, name) != name:
+                    raise EncodingError(f"encodings {owner[array]!r} and {name!r} both give {array!r}: ask for one of them")
             key, arguments = encoding.key(given), encoding.arguments(given)
             header, arrays = _open(packed, self.folder, encoding, key)
             self.digests[key] = header["digest"]
@@ -85,7 +90,7 @@ class EncodedDataset:
                     value = _shift(value, kind, self._pointers, graphs, to_batch=True)
                 batch.encodings[array] = (value.long() if value.dtype == torch.int32 else value).to(device)
         for encoding, arguments in self._computed:
-            batch.encodings |= compute(encoding.name, batch, **arguments)
+            batch.encodings |= compute(encoding.name, batch, graphs=graphs, **arguments)
         return batch
 
 
@@ -131,7 +136,7 @@ def encode(packed: PackedDataset, folder: str | Path, name: str, arguments: dict
 
 
 def request_digests(requests: dict[str, dict[str, dict[str, Any]]]) -> dict[str, dict[str, str]]:
-    """{cell: {encoding key: digest of its code and arguments}} of {cell: {encoding name: arguments}}. Raises EncodingError naming the cell."""
+    """{cell: {encoding key: digest of its code and arguments}} of {cell: {encoding name: arguments}}. Raises EncodingError."""
     return {
         cell: {find_encoding(n).key(a): algorithm_digest(n, a) for n, a in sorted(wanted.items())}
         for cell, wanted in sorted(requests.items())
@@ -256,7 +261,7 @@ def _write(packed: PackedDataset, path: Path, encoding: Encoding, arguments: dic
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         os.close(handle)
         for graphs in _batches(pointers, packed):
-            arrays = compute(encoding.name, packed.batch(graphs), **arguments)
+            arrays = compute(encoding.name, packed.batch(graphs), graphs=graphs, **arguments)
             if not maps:
                 layout, start = _layout(encoding, arrays, widths, pointers)
                 _allocate(temporary, start + max(a["data_offsets"][1] for a in layout.values()))

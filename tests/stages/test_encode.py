@@ -1,4 +1,4 @@
-"""Encodings as a stage: computed once, gathered by graph ids, stale when data or code change, damage named, cells independent of each other."""
+"""Encodings as a stage: computed once, gathered by graph ids, stale when data or code change, damage named, cells independent."""
 
 import json
 import multiprocessing
@@ -32,7 +32,8 @@ def make_packed(folder, seed=0):
         name=folder.name, task="graph-regression", metric="mae", level="graph", in_dim=2, out_dim=1, split_kind="graph", num_splits=1
     )
     pack(folder, header, {
-        "num_nodes": list(SIZES), "num_edges": [g.num_edges for g in graphs], "edge_index": edges, "x": np.concatenate([g.x.numpy() for g in graphs]),
+        "num_nodes": list(SIZES), "num_edges": [g.num_edges for g in graphs], "edge_index": edges,
+        "x": np.concatenate([g.x.numpy() for g in graphs]),
         "y": np.arange(len(SIZES), dtype=np.float32), "split": np.array([[1, 1, 1, 1, 2, 3]]),
     })  # fmt: skip
     return PackedDataset.open(folder)
@@ -43,31 +44,36 @@ def folder_of(packed):
 
 
 def default_arguments(name):
-    return {"rrwp": {"steps": 4}, "rwse": {"steps": 4}, "laplacian": {"k": 4}}.get(name, {})
+    names = ENCODINGS[name].parameters
+    return ({"steps": 4} if "steps" in names else {}) | ({"k": 4} if "k" in names else {})
 
 
-@pytest.mark.parametrize("order", [[0, 1, 2, 3, 4, 5], [4, 0, 2], [2, 3], [3], [5, 5, 1]])
 @pytest.mark.parametrize("limit", [encoded.STORE_LIMIT, 1])
-def test_attach_gives_what_computing_the_batch_gives(packed, order, limit):
-    requests = {name: default_arguments(name) for name in ENCODINGS}
-    for name, arguments in requests.items():
-        encode(packed, folder_of(packed), name, arguments, limit=limit)
-    graphs = torch.tensor(order)
-    dataset = EncodedDataset(packed, folder_of(packed), requests)
-    batch = dataset.attach(packed.batch(graphs), graphs)
-    for name, arguments in requests.items():
+@pytest.mark.parametrize("name", sorted(ENCODINGS))
+def test_attach_gives_what_computing_the_graphs_gives(packed, name, limit, monkeypatch):
+    monkeypatch.setattr(encoded, "_PAIRS_PER_BATCH", 60)
+    arguments = default_arguments(name)
+    encode(packed, folder_of(packed), name, arguments, limit=limit)
+    dataset = EncodedDataset(packed, folder_of(packed), {name: arguments})
+    for order in ([0, 1, 2, 3, 4, 5], [4, 0, 2], [2, 3], [3], [5, 5, 1]):
+        graphs = torch.tensor(order)
+        batch = dataset.attach(packed.batch(graphs), graphs)
         singles = [packed.batch(g[None]) for g in graphs]
+        assert list(batch.encodings) == list(ENCODINGS[name].arrays)
         for array in ENCODINGS[name].arrays:
             if array in ENCODINGS[name].offsets:
                 expected = compute(name, collate(singles), **arguments)[array]
-            elif "seed" in ENCODINGS[name].parameters:
-                whole = compute(name, packed.batch(torch.arange(6)), **arguments)[array]
-                parts = whole.split(list(SIZES))
-                expected = torch.cat([parts[g] for g in order])
             else:
-                expected = torch.cat([compute(name, s, **arguments)[array] for s in singles])
+                expected = torch.cat([compute(name, s, graphs=g[None], **arguments)[array] for s, g in zip(singles, graphs)])
             assert batch.encodings[array].dtype == expected.dtype
             torch.testing.assert_close(batch.encodings[array], expected, rtol=1e-5, atol=1e-6)
+
+
+def test_two_encodings_for_one_array_are_refused(packed):
+    for name in ("orthogonal", "random"):
+        encode(packed, folder_of(packed), name, {"k": 4})
+    with pytest.raises(EncodingError, match="encodings 'orthogonal' and 'random' both give 'node_identifiers'"):
+        EncodedDataset(packed, folder_of(packed), {"orthogonal": {"k": 4}, "random": {"k": 4}})
 
 
 def test_small_batches_while_encoding_change_nothing(packed, monkeypatch):
@@ -200,13 +206,13 @@ def test_adding_an_encoding_touches_no_other_cell(packed, tmp_path):
     cells = folder_of(packed) / "cells"
     before = {p.name: (p.read_bytes(), p.stat().st_mtime_ns) for p in sorted(folder_of(packed).rglob("*")) if p.is_file()}
     rrwp = "rrwp-dual=false-identity=true-normalization=rw-squaring=false-steps=3"
-    assert list(json.loads((cells / "s--a.json").read_text())) == [rrwp]
-    assert list(json.loads((cells / "s--b.json").read_text())) == ["laplacian-k=2-normalization=sym-which=lowest", rrwp]
-    assert json.loads((cells / "s--c.json").read_text()) == {}
+    assert list(json.loads((cells / "s-tiny-a.json").read_text())) == [rrwp]
+    assert list(json.loads((cells / "s-tiny-b.json").read_text())) == ["laplacian-k=2-normalization=sym-which=lowest", rrwp]
+    assert json.loads((cells / "s-tiny-c.json").read_text()) == {}
     make_grid(tmp_path, {"a": "{rrwp: {steps: 3}, rwse: {steps: 2}}", "b": "{rrwp: {steps: 3}, laplacian: {k: 2}}", "c": "{}"})
     assert run(tmp_path) == 0
     after = {p.name: (p.read_bytes(), p.stat().st_mtime_ns) for p in sorted(folder_of(packed).rglob("*")) if p.is_file()}
-    assert {n for n in after if before.get(n) != after[n]} == {"s--a.json", "rwse-steps=2.safetensors"}
+    assert {n for n in after if before.get(n) != after[n]} == {"s-tiny-a.json", "rwse-steps=2.safetensors"}
 
 
 def test_what_nothing_asks_for_is_listed_and_pruned_on_request(packed, tmp_path, capsys):
@@ -216,7 +222,7 @@ def test_what_nothing_asks_for_is_listed_and_pruned_on_request(packed, tmp_path,
     assert run(tmp_path) == 0
     assert "rwse-steps=2.safetensors: no recipe asks for it any more; --prune deletes it" in capsys.readouterr().out
     assert (folder_of(packed) / "rwse-steps=2.safetensors").exists()
-    assert not (folder_of(packed) / "cells/s--b.json").exists()
+    assert not (folder_of(packed) / "cells/s-tiny-b.json").exists()
     assert run(tmp_path, "--prune") == 0
     assert not (folder_of(packed) / "rwse-steps=2.safetensors").exists()
 
@@ -229,7 +235,7 @@ def test_unavailable_dataset_becomes_a_reason_per_cell(tmp_path, capsys):
     )
     make_grid(tmp_path, {"a": "{rwse: {steps: 2}}"})
     assert run(tmp_path) == 0
-    content = json.loads((tmp_path / "data/encodings/tiny/cells/s--a.json").read_text())
+    content = json.loads((tmp_path / "data/encodings/tiny/cells/s-tiny-a.json").read_text())
     assert list(content) == ["unavailable"]
     assert "no source" in content["unavailable"]
     assert "place it by hand" in capsys.readouterr().out
