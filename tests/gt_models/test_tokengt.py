@@ -1,0 +1,464 @@
+"""TokenGT: against its transcription and the stored numbers, its symmetries, identifiers, Performer, hyperedges and bad input."""
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from torch_geometric.data import Batch, Data
+
+from gt_models import GraphBatch, MissingEncoding, create_model
+from gt_models.tokengt import TokenGT
+from tests.gt_models import checks
+from tests.gt_models.reference import tokengt as reference
+
+TINY = {"in_dim": 4, "edge_dim": 3, "out_dim": 2, "hidden_dim": 12, "num_heads": 3, "num_layers": 2, "node_id_dim": 5}
+IMPLEMENTATION = {"null_token": True, "embedding_norm": True, "final_norm": False, "head": "transform"}
+
+
+def build(level="graph", **arguments) -> TokenGT:
+    torch.manual_seed(3)
+    model = TokenGT(**{**TINY, "level": level, **arguments}).double()
+    for name, parameter in model.named_parameters():  # biases, norms and small weights must matter
+        if "norm" not in name:
+            torch.nn.init.normal_(parameter, std=0.5)
+        else:
+            torch.nn.init.normal_(parameter, mean=float(name.endswith("weight")), std=0.3)
+    return model
+
+
+def graphs(sizes=(5, 3, 7), **arguments) -> list[GraphBatch]:
+    return checks.random_graphs(sizes, node_encodings=(("laplacian_eigenvectors", 5),), **arguments)
+
+
+def transcribed(model: TokenGT, graph: GraphBatch, p: Tensor | None) -> Tensor:
+    w = model.state_dict()
+    if model.hyperedges:
+        tuples, features = [tuple(t) for t in graph.extras["hyperedge_index"].tolist()], graph.extras["hyperedge_attr"]
+    else:
+        tuples, features = [tuple(t) for t in graph.edge_index.T.tolist()], graph.edge_attr
+    z = reference.tokens(w, graph.x, tuples, features, p)
+    specials = len(z) - graph.num_nodes - len(tuples)
+    z = reference.encoder(w, z, TINY["num_heads"], tuples if model.sparse_equivariant_basis else None, specials)
+    if model.level == "graph":
+        z = z[:1]
+    elif model.level == "node":
+        z = z[specials : specials + graph.num_nodes]
+    else:
+        z = z[specials + graph.num_nodes :]
+    return torch.stack([reference.output(w, t) for t in z])
+
+
+VARIANTS = {
+    "paper": {},
+    "implementation": IMPLEMENTATION,
+    "performer": {"attention": "performer", "num_features": 9},
+    "seb": {"attention": "performer", "sparse_equivariant_basis": True},
+    "no types": {"type_identifiers": False},
+    "no identifiers": {"node_identifiers": "none", "type_identifiers": False},
+    "two specials": {"null_token": True, "ffn_dim": 7},
+}
+
+
+@pytest.mark.parametrize("level", ["graph", "node", "edge"])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_transcription(variant, level):
+    model = build(level, **VARIANTS[variant]).eval()
+    batch = graphs()
+    expected = [transcribed(model, g, None if variant == "no identifiers" else g.encodings["laplacian_eigenvectors"]) for g in batch]
+    torch.testing.assert_close(model(checks.collate(batch)), torch.cat(expected), rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("level", ["graph", "node", "edge"])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_sound(variant, level):
+    arguments = {"sign_flip": False, **VARIANTS[variant]}
+    batch = graphs(sizes=(5, 3, 6))
+    if level != "edge":
+        checks.assert_sound(lambda: build(level, **arguments), batch, level)
+    else:  # `permute` shuffles edges without telling how: equivariance below
+        checks.assert_deterministic(lambda: build(level, **arguments), checks.collate(batch))
+        checks.assert_gradients_reach(build(level, **arguments), checks.collate(batch))
+        checks.assert_batch_equals_singles(build(level, **arguments), batch)
+
+
+def test_edges_move_with_the_nodes():
+    model, graph = build("edge").eval(), graphs((6,))[0]
+    order = torch.randperm(6)
+    place = order.argsort()
+    moved = GraphBatch(
+        graph.x[order], place[graph.edge_index], graph.ptr, graph.edge_attr, encodings={k: v[order] for k, v in graph.encodings.items()}
+    )
+    torch.testing.assert_close(model(moved), model(graph), rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("max_padding", [0.0, 0.25, 1.0])
+def test_grouping_changes_nothing(max_padding, monkeypatch):
+    from gt_models.nn.transformer import Packing
+
+    model, batch = build("node").eval(), graphs((5, 3, 7, 1, 6))
+    expected = torch.cat([model(g) for g in batch])
+    of = Packing.of
+    monkeypatch.setattr(Packing, "of", lambda counts: of(counts, max_padding))
+    torch.testing.assert_close(model(checks.collate(batch)), expected, rtol=1e-10, atol=1e-10)
+
+
+def parity_model(case: dict[str, Tensor], **arguments) -> TokenGT:
+    w = {k.removeprefix("w.encoder."): v for k, v in case.items() if k.startswith("w.")}
+    model = TokenGT(
+        in_dim=[20, 20], out_dim=1, edge_dim=[20, 20], hidden_dim=8, num_heads=2, num_layers=2, node_id_dim=4, **IMPLEMENTATION, **arguments
+    ).double()
+    state = dict(model.state_dict())
+    old = "graph_encoder.graph_feature."
+    # the stored columns are offset already, into one table
+    state["node_encoder.embedding.weight"] = w[old + "atom_encoder.weight"]
+    state["edge_encoder.embedding.weight"] = w[old + "edge_encoder.weight"]
+    state["graph_token"], state["null_token"] = w[old + "graph_token.weight"], w[old + "null_token.weight"]
+    state["identifier_encoder.weight"] = w[old + "lap_encoder.weight"]
+    state["type_encoder.weight"] = w[old + "order_encoder.weight"]
+    for end in ("weight", "bias"):
+        state[f"embedding_norm.{end}"] = w[f"graph_encoder.emb_layer_norm.{end}"]
+        state[f"head.transform.{end}"] = w[f"lm_head_transform_weight.{end}"]
+        state[f"head.norm.{end}"] = w[f"layer_norm.{end}"]
+        for i in range(2):
+            theirs, ours = f"graph_encoder.layers.{i}.", f"layers.{i}."
+            state[f"{ours}attn.qkv.{end}"] = torch.cat([w[f"{theirs}self_attn.{p}_proj.{end}"] for p in "qkv"])
+            state[f"{ours}attn.out.{end}"] = w[f"{theirs}self_attn.out_proj.{end}"]
+            state[f"{ours}attn_norm.{end}"] = w[f"{theirs}self_attn_layer_norm.{end}"]
+            state[f"{ours}ffn_norm.{end}"] = w[f"{theirs}final_layer_norm.{end}"]
+            state[f"{ours}ffn_in.{end}"] = w[f"{theirs}feedforward.fc1.{end}"]
+            state[f"{ours}ffn_out.{end}"] = w[f"{theirs}feedforward.fc2.{end}"]
+    state["head.out.weight"], state["head.bias"] = w["embed_out.weight"], w["lm_output_learned_bias"]
+    model.node_encoder, model.edge_encoder = TableEncoder(20, 8), TableEncoder(20, 8)
+    model.double().load_state_dict(state)
+    return model
+
+
+class TableEncoder(torch.nn.Module):
+    """Sum of rows of one table at ids that were offset before."""
+
+    def __init__(self, rows: int, width: int):
+        super().__init__()
+        self.embedding = torch.nn.Embedding(rows, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.embedding(x).sum(1)
+
+
+def test_parity(parity):
+    case = parity("tokengt_lap_prenorm")
+    model = parity_model(case).eval()
+    sizes = case["in.node_num"]
+    ptr = torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])
+    # the stored edges name the nodes of their own graph
+    index = case["in.edge_index"] + ptr[torch.repeat_interleave(torch.arange(2), case["in.edge_num"])]
+    batch = GraphBatch(
+        case["in.node_data"], index, ptr, case["in.edge_data"], encodings={"laplacian_eigenvectors": case["in.lap_eigvec"][:, :4]}
+    )
+    out = model(batch)
+    torch.testing.assert_close(out, case["out.y"], rtol=1e-10, atol=1e-10)
+    loss = 1.3 * out[0, 0] - 0.7 * out[1, 0]
+    torch.testing.assert_close(loss, case["out.loss"], rtol=1e-10, atol=1e-10)
+    loss.backward()
+    graph = "g.encoder.graph_encoder."
+    for ours, theirs in {
+        model.node_encoder.embedding.weight: graph + "graph_feature.atom_encoder.weight",
+        model.identifier_encoder.weight: graph + "graph_feature.lap_encoder.weight",
+        model.type_encoder.weight: graph + "graph_feature.order_encoder.weight",
+        model.null_token: graph + "graph_feature.null_token.weight",
+        model.layers[0].ffn_in.weight: graph + "layers.0.feedforward.fc1.weight",
+        model.layers[1].attn.out.bias: graph + "layers.1.self_attn.out_proj.bias",
+        model.embedding_norm.weight: graph + "emb_layer_norm.weight",
+        model.head.bias: "g.encoder.lm_output_learned_bias",
+    }.items():
+        torch.testing.assert_close(ours.grad, case[theirs], rtol=1e-10, atol=1e-10)
+
+
+def test_parameter_counts():
+    pcqm = {"in_dim": [512] * 9, "edge_dim": [512] * 3, "out_dim": 1, "build_unused": True, **IMPLEMENTATION}
+    with torch.device("meta"):
+        large = create_model("tokengt", hidden_dim=768, num_heads=32, num_layers=12, **pcqm)
+    assert sum(p.numel() for p in large.parameters()) == 48_492_289
+    small = create_model("tokengt", hidden_dim=128, num_heads=8, num_layers=4, **pcqm)
+    assert sum(p.numel() for p in small.parameters()) == 1_223_297
+
+
+# identifiers
+
+
+def orthonormal(p: Tensor) -> bool:
+    return torch.allclose(p @ p.T, torch.eye(p.size(0), dtype=p.dtype), atol=1e-10)
+
+
+def test_orf_is_orthonormal_in_each_graph():
+    model, batch = build(node_identifiers="orf", node_id_dim=8), checks.collate(graphs())
+    p = model.draw_identifiers(batch)
+    for start, end in zip(batch.ptr, batch.ptr[1:], strict=False):
+        assert orthonormal(p[start:end])
+        assert (p[start:end, end - start :] == 0).all()
+    assert not torch.equal(p, model.draw_identifiers(batch))
+
+
+def test_orf_beyond_its_width_has_orthonormal_columns():
+    model, batch = build(node_identifiers="orf", node_id_dim=4), checks.collate(graphs((9, 3)))
+    p = model.draw_identifiers(batch)
+    assert orthonormal(p[:9].T)
+    assert orthonormal(p[9:])
+
+
+def test_orf_of_the_largest_graph_has_unit_rows():
+    model, batch = build(node_identifiers="orf", node_id_dim=4, orf_form="batch"), checks.collate(graphs((9, 3)))
+    p = model.draw_identifiers(batch)
+    torch.testing.assert_close(p.norm(dim=1), torch.ones(12, dtype=p.dtype))
+    wide = build(node_identifiers="orf", node_id_dim=16, orf_form="batch").draw_identifiers(batch)
+    assert orthonormal(wide[:9])
+    assert (wide[:, 9:] == 0).all()
+
+
+def test_near_orf_and_random():
+    batch = checks.collate(graphs((300,), density=0.01))
+    near = build(node_identifiers="near-orf", node_id_dim=64).draw_identifiers(batch)
+    assert set(near.unique().tolist()) == {-1 / 64, 1 / 64}
+    products = (near @ near.T * 64).fill_diagonal_(0)
+    assert products.abs().max() < 0.65  # 5 standard deviations of a mean of 64 coin tosses
+    drawn = build(node_identifiers="random", node_id_dim=64).draw_identifiers(batch)
+    torch.testing.assert_close(drawn.norm(dim=1), torch.ones(300, dtype=drawn.dtype))
+
+
+@pytest.mark.parametrize("kind", ["orf-first-order", "random-first-order"])
+def test_first_order_identifiers_belong_to_tokens(kind):
+    model = build(node_identifiers=kind, node_id_dim=40).eval()
+    batch = checks.collate(graphs((4, 3)))
+    assert model.identifier_encoder.in_features == 40
+    caught = []
+    model.identifier_encoder.register_forward_pre_hook(lambda _, inputs: caught.append(inputs[0]))
+    assert model(batch).shape == (2, 2)
+    p = caught[0]
+    assert p.shape == (batch.num_nodes + batch.num_edges, 40)
+    if kind == "orf-first-order":
+        owner = torch.cat([batch.batch, batch.batch[batch.edge_index[0]]])
+        assert orthonormal(p[owner == 0])
+        assert orthonormal(p[owner == 1])
+
+
+@pytest.mark.parametrize("kind", ["orf", "near-orf", "random"])
+def test_drawn_identifiers_in_place_of_given_ones(kind):
+    model, graph = build("node", node_identifiers=kind).eval(), graphs((6,))[0]
+    p = model.draw_identifiers(graph)
+    torch.testing.assert_close(model(graph, p), transcribed(model, graph, p), rtol=1e-10, atol=1e-10)
+    order = torch.randperm(6)  # equivariant once the identifiers move along: invariant in distribution
+    torch.testing.assert_close(model(checks.permute(graph, order), p[order]), model(graph, p)[order], rtol=1e-10, atol=1e-10)
+    torch.manual_seed(5)
+    first = model(graph)
+    torch.manual_seed(5)
+    assert torch.equal(model(graph), first)
+    assert not torch.equal(model(graph), first)
+
+
+def test_given_identifiers():
+    model, graph = build(node_identifiers="given").eval(), graphs((6,))[0]
+    with pytest.raises(MissingEncoding, match="node_identifiers"):
+        model(graph)
+    graph.encodings["node_identifiers"] = torch.randn(6, 5, dtype=torch.float64)
+    torch.testing.assert_close(model(graph), transcribed(model, graph, graph.encodings["node_identifiers"]), rtol=1e-10, atol=1e-10)
+
+
+def test_signs_flip_in_training_only_and_per_graph():
+    model, batch = build(), checks.collate(graphs())
+    stored = batch.encodings["laplacian_eigenvectors"]
+    assert torch.equal(model.eval().draw_identifiers(batch), stored)
+    ratio = model.train().draw_identifiers(batch) / stored
+    assert set(ratio.round().unique().tolist()) == {-1.0, 1.0}
+    for start, end in zip(batch.ptr, batch.ptr[1:], strict=False):
+        assert (ratio[start:end] == ratio[start]).all()
+    assert len({tuple(ratio[s].tolist()) for s in batch.ptr[:-1]}) > 1
+    assert torch.equal(build(sign_flip=False).train().draw_identifiers(batch), stored)
+
+
+def test_eigenvector_dropout():
+    batch = checks.collate(graphs((30, 30)))
+    stored = batch.encodings["laplacian_eigenvectors"]
+    model = build(sign_flip=False, eigenvector_dropout=0.5)
+    kept = model.train().draw_identifiers(batch) / stored
+    assert set(kept.unique().round().tolist()) == {0.0, 2.0}
+    assert (kept[:30] - kept[0]).abs().max() < 1e-12
+    assert torch.equal(model.eval().draw_identifiers(batch), stored)
+    entries = build(sign_flip=False, eigenvector_dropout=0.5, eigenvector_dropout_unit="entry").train().draw_identifiers(batch)
+    assert len(set((entries / stored)[:30, 0].round().tolist())) == 2
+
+
+# Performer
+
+
+def test_fine_tuning_starts_from_softmax_weights(tmp_path):
+    softmax, performer = build(**IMPLEMENTATION).eval(), build(attention="performer", num_features=4000, **IMPLEMENTATION).eval()
+    save_file(softmax.state_dict(), tmp_path / "w.safetensors")
+    for parameter in performer.parameters():
+        torch.nn.init.normal_(parameter)
+    performer.load_softmax_state(load_file(tmp_path / "w.safetensors"))
+    for name, parameter in softmax.named_parameters():
+        assert torch.equal(parameter, performer.get_parameter(name))
+    state = softmax.state_dict()
+    with pytest.raises(ValueError, match=r"missing .*graph_token"):
+        performer.load_softmax_state({k: v for k, v in state.items() if k != "graph_token"})
+    with pytest.raises(ValueError, match=r"unknown .*extra"):
+        performer.load_softmax_state({**state, "extra": torch.zeros(1)})
+    with pytest.raises(ValueError, match="shapes"):
+        performer.load_softmax_state({**state, "graph_token": torch.zeros(1, 3)})
+    with pytest.raises(ValueError, match="softmax attention"):
+        softmax.load_softmax_state(state)
+
+
+def test_performer_model_nears_the_softmax_model():
+    softmax, batch = TokenGT(**TINY).double().eval(), checks.collate(graphs())
+    errors = []
+    for features in (8, 64, 4096):
+        performer = TokenGT(**TINY, attention="performer", num_features=features).double().eval()
+        performer.load_softmax_state(softmax.state_dict())
+        errors.append(float((performer.forward_features(batch) - softmax.forward_features(batch)).abs().max().detach()))
+    assert errors[2] < 0.1 * errors[0]
+
+
+def test_large_single_graph_in_linear_memory():
+    n = 3000
+    edges = torch.randint(0, n, (2, 3 * n))
+    graph = GraphBatch(torch.randn(n, 4), edges, torch.tensor([0, n]))
+    model = TokenGT(
+        in_dim=4, out_dim=3, level="node", hidden_dim=8, num_heads=1, num_layers=2, node_identifiers="near-orf", attention="performer"
+    )
+    largest = 0
+
+    class Watch(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            nonlocal largest
+            out = function(*args, **(kwargs or {}))
+            largest = max(largest, out.numel() if isinstance(out, Tensor) else 0)
+            return out
+
+    with Watch():
+        out = model(graph)
+        out.square().sum().backward()
+    assert out.shape == (n, 3)
+    tokens = n + 3 * n + 1
+    assert largest <= tokens * 64  # widest: identifiers of both ends, and 24 channels of qkv; the square would be 12,001 a token
+
+
+# hyperedges
+
+
+def hypergraph(order: int) -> tuple[GraphBatch, list[GraphBatch]]:
+    singles = graphs((5, 4))
+    for g, rows in zip(singles, (4, 3), strict=True):
+        index = torch.stack([torch.randperm(g.num_nodes)[:order] for _ in range(rows)])
+        index[0, 1] = index[0, 0]  # a repeated node: another equality pattern
+        g.extras = {"hyperedge_index": index, "hyperedge_attr": torch.randn(rows, 3, dtype=torch.float64)}
+    batch = checks.collate(singles)
+    batch.extras["hyperedge_index"] = torch.cat([singles[0].extras["hyperedge_index"], singles[1].extras["hyperedge_index"] + 5])
+    return batch, singles
+
+
+@pytest.mark.parametrize("level", ["graph", "node", "hyperedge"])
+def test_hyperedges_of_order_three(level):
+    batch, singles = hypergraph(3)
+    model = build(level, order=3).eval()
+    assert model.type_encoder.num_embeddings == 5  # bell(3)
+    expected = torch.cat([transcribed(model, g, g.encodings["laplacian_eigenvectors"]) for g in singles])
+    torch.testing.assert_close(model(batch), expected, rtol=1e-10, atol=1e-10)
+
+
+def test_hyperedge_errors():
+    batch, _ = hypergraph(3)
+    model = build("hyperedge", order=3)
+    with pytest.raises(ValueError, match="two graphs"):
+        model(
+            GraphBatch(
+                batch.x, batch.edge_index, batch.ptr, encodings=batch.encodings, extras={"hyperedge_index": torch.tensor([[0, 1, 8]])}
+            )
+        )
+    with pytest.raises(ValueError, match="order 2"):
+        build("hyperedge")(batch)
+    with pytest.raises(ValueError, match="hyperedge_index"):
+        model(graphs()[0])
+
+
+# odd graphs and bad input
+
+
+def test_odd_graphs():
+    eigenvectors = torch.randn(6, 5, dtype=torch.float64)
+    x = torch.randn(6, 4, dtype=torch.float64)
+    # graph 0: one node without edges; 1: no edge at all; 2: a self-loop, a duplicate edge and an isolated node
+    edges = torch.tensor([[3, 3, 4, 3], [3, 4, 3, 4]])
+    attr = torch.randn(4, 3, dtype=torch.float64)
+    batch = GraphBatch(x, edges, torch.tensor([0, 1, 3, 6]), attr, encodings={"laplacian_eigenvectors": eigenvectors})
+    singles = [
+        GraphBatch(x[:1], edges[:, :0], torch.tensor([0, 1]), attr[:0], encodings={"laplacian_eigenvectors": eigenvectors[:1]}),
+        GraphBatch(x[1:3], edges[:, :0], torch.tensor([0, 2]), attr[:0], encodings={"laplacian_eigenvectors": eigenvectors[1:3]}),
+        GraphBatch(x[3:], edges - 3, torch.tensor([0, 3]), attr, encodings={"laplacian_eigenvectors": eigenvectors[3:]}),
+    ]
+    for level in ("graph", "node", "edge"):
+        for arguments in ({}, {"attention": "performer"}, {"sparse_equivariant_basis": True}):
+            model = build(level, **arguments).eval()
+            expected = torch.cat(
+                [transcribed(model, g, g.encodings["laplacian_eigenvectors"]) for g in singles if g.num_edges or level != "edge"]
+            )
+            torch.testing.assert_close(model(batch), expected, rtol=1e-10, atol=1e-10)
+
+
+def test_graphs_without_nodes():
+    batch = GraphBatch(torch.randn(3, 4).double(), torch.tensor([[0], [1]]), torch.tensor([0, 0, 3, 3]), torch.randn(1, 3).double())
+    assert build(node_identifiers="orf").eval()(batch).isfinite().all()  # the [graph] token stands alone
+    assert build("node", node_identifiers="orf", graph_token=False)(batch).shape == (3, 2)
+    with pytest.raises(ValueError, match="no graph"):
+        build(node_identifiers="orf")(GraphBatch(torch.zeros(0, 4).double(), torch.zeros(2, 0, dtype=torch.long), torch.tensor([0])))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"hidden_dim": 10}, "does not split into 3 heads"),
+        ({"attention": "performer", "attn_dropout": 0.1}, "attn_dropout to 0"),
+        ({"attention": "linear"}, "unknown attention"),
+        ({"node_identifiers": "lap"}, "unknown node identifiers"),
+        ({"graph_token": False}, "graph_token"),
+        ({"level": "edge", "order": 3}, "order 3"),
+        ({"level": "node", "order": 3, "sparse_equivariant_basis": True}, "order 2"),
+        ({"head": "mlp"}, "head"),
+        ({"num_layers": 0}, "at least one"),
+    ],
+)
+def test_bad_arguments(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        TokenGT(**{**TINY, "level": "graph", **arguments})
+
+
+def test_bad_batches():
+    model, graph = build(), graphs()[0]
+    with pytest.raises(MissingEncoding, match="laplacian_eigenvectors"):
+        model(GraphBatch(graph.x, graph.edge_index, graph.ptr, graph.edge_attr))
+    with pytest.raises(MissingEncoding, match="compute it wider"):
+        build(node_id_dim=6)(graph)
+    with pytest.raises(ValueError, match="edge_attr"):
+        model(GraphBatch(graph.x, graph.edge_index, graph.ptr, encodings=graph.encodings))
+
+
+def test_torch_geometric_batch_and_bfloat16():
+    data = [Data(x=torch.randn(n, 4), edge_index=torch.tensor([[0, 1], [1, 0]]), edge_attr=torch.randn(2, 3)) for n in (3, 5)]
+    for arguments in ({}, {"attention": "performer"}):
+        model = TokenGT(**TINY, node_identifiers="orf", **arguments)
+        assert model(Batch.from_data_list(data)).shape == (2, 2)
+        with torch.autocast("cpu", torch.bfloat16):
+            out = model(Batch.from_data_list(data))
+        out.float().sum().backward()
+        assert out.isfinite().all()
+
+
+def test_stochastic_depth_drops_whole_graphs_and_rises():
+    model = build("node", drop_path=0.3)
+    assert [layer.drop_path.rate for layer in model.layers] == pytest.approx([0.15, 0.3])
+    layer, batch = model.layers[1], checks.collate(graphs())
+    packing, _ = model._pack(batch, model._tuples(batch))
+    layer.drop_path.rate = 0.9
+    x = torch.randn(packing.num_tokens, 12, dtype=torch.float64)
+    still = (layer.train()(x, packing) == x).all(1)
+    for g in range(3):
+        assert len(still[packing.graph == g].unique()) == 1
