@@ -59,7 +59,7 @@ def lookup(
     split: str | None = None,
     path: str | Path = RESULTS,
 ) -> Published:
-    """The one printed cell with these names, as printed (`edge-transformer` is taken for `edge_transformer`; our metric names for the file's).
+    """The one printed cell with these names (`edge-transformer` is taken for `edge_transformer`, our metric names for the file's).
 
     `metric` and `split` may be left out where they are clear: there is one, or, for the split, the test split is among them.
     Raises PublishedError naming the first key that matches nothing and its nearest values, or the metrics or splits to choose from.
@@ -113,7 +113,10 @@ def _published(entry: dict[str, Any]) -> Published:
     first = re.match(r"\d+(?:\.(\d+))?", entry["printed"])
     digits = len(first.group(1) or "") if first else 0
     return Published(
-        **{k: entry[k] for k in ("paper", "table", "method", "dataset", "metric", "split", "direction", "unit", "printed", "runs", "oom", "own")},
+        **{
+            k: entry[k]
+            for k in ("paper", "table", "method", "dataset", "metric", "split", "direction", "unit", "printed", "runs", "oom", "own")
+        },
         mean=_raw(entry["mean"], scale),
         std=_raw(entry["std"], scale),
         # a count is printed exactly; a whole number of anything else was rounded

@@ -18,7 +18,8 @@ from stages.report.verdict import ALPHA, STD_DDOF, judge
 COLUMNS = (
     "cell", "dataset", "model", "status", "reason", "metric", "direction", "unit", "mean", "std", "std_ddof", "runs", "seeds",
     "published_mean", "published_std", "published_runs", "published_printed", "published_source", "difference", "verdict", "margin",
-    "p_difference", "p_equivalence", "reduced", "notes", "parameters", "seconds_per_epoch", "peak_memory_mib", "device", "values", "digests",
+    "p_difference", "p_equivalence", "reduced", "notes", "parameters", "seconds_per_epoch", "peak_memory_mib", "device",
+    "values", "digests",
 )  # fmt: skip
 # how a metric is read where no paper prints it for this cell
 PERCENT = {"accuracy", "balanced-accuracy", "roc-auc", "f1-macro", "f1-micro", "ordered-pair-accuracy"}
@@ -37,7 +38,13 @@ def summarise(result: Mapping[str, Any], records: Sequence[Mapping[str, Any]], p
     failures = Counter(r["deterministic"]["status"] for r in records if r["deterministic"]["status"] != "ok")
     reasons = [result["reason"]] if result.get("reason") else []
     row |= {"status": _status(result["status"], len(good), seeds, failures, len(problems)), "runs": len(good), "seeds": seeds}
-    row |= {"reduced": list(result.get("reduced") or ()), "notes": [], "values": [], "std_ddof": STD_DDOF, "digests": [r["digest"] for r in records]}
+    row |= {
+        "reduced": list(result.get("reduced") or ()),
+        "notes": [],
+        "values": [],
+        "std_ddof": STD_DDOF,
+        "digests": [r["digest"] for r in records],
+    }
     row["reason"] = "; ".join([*reasons, *problems]) or None
     published = _resolve(result, row["notes"])
     if published:
@@ -83,7 +90,13 @@ def absent(cell: str, status: str, reason: str | None) -> dict[str, Any]:
 
 
 def to_json(suite: str, rows: Sequence[dict[str, Any]], margin_std: float) -> str:
-    head = {"suite": suite, "std": "population (ddof 0) over runs", "alpha": ALPHA, "margin_std": margin_std, "units": "raw: percentages as fractions"}
+    head = {
+        "suite": suite,
+        "std": "population (ddof 0) over runs",
+        "alpha": ALPHA,
+        "margin_std": margin_std,
+        "units": "raw: percentages as fractions",
+    }
     return json.dumps(head | {"rows": rows}, indent=1, allow_nan=True) + "\n"
 
 
@@ -96,12 +109,28 @@ def to_csv(rows: Sequence[dict[str, Any]]) -> str:
     return file.getvalue()
 
 
-SHOWN = ("dataset", "model", "metric", "mean ± std", "runs", "published", "difference", "verdict", "status", "parameters", "s/epoch", "peak MiB", "device")
+SHOWN = (
+    "dataset",
+    "model",
+    "metric",
+    "mean ± std",
+    "runs",
+    "published",
+    "difference",
+    "verdict",
+    "status",
+    "parameters",
+    "s/epoch",
+    "peak MiB",
+    "device",
+)
 
 
 def cells(row: dict[str, Any]) -> list[str]:
     """What people read of a row, in the order of SHOWN and in the paper's unit."""
-    metric = f"{row['metric']} {'↑' if row['direction'] == 'max' else '↓'}{' %' if row['unit'] == 'percent' else ''}" if row["metric"] else "–"
+    metric = (
+        f"{row['metric']} {'↑' if row['direction'] == 'max' else '↓'}{' %' if row['unit'] == 'percent' else ''}" if row["metric"] else "–"
+    )
     ours = _number(row["mean"], row) + (f" ± {_number(row['std'], row)}" if row["runs"] > 1 else "")
     theirs = _number(row["published_mean"], row) + (f" ± {_number(row['published_std'], row)}" if row["published_std"] is not None else "")
     if row["published_mean"] is None and row["published_printed"]:
@@ -152,13 +181,13 @@ def terminal_table(suite: str, rows: Sequence[dict[str, Any]]):
 
 
 EXPLANATION = """
-- One row is one cell: a model on a dataset with one recipe. mean ± std: test metric, mean and population standard deviation (ddof 0) over the
-  runs that ended well; runs: how many of those asked for. The epoch is chosen on validation. ↑ larger is better, ↓ smaller is better.
+- One row is one cell: a model on a dataset with one recipe. mean ± std: test metric, mean and population standard deviation (ddof 0)
+  over the runs that ended well; runs: how many of those asked for. The epoch is chosen on validation. ↑ larger is better, ↓ smaller is.
 - published: the paper's own number in the same unit; difference: ours minus published.
-- verdict, at level {alpha}: *within*: two one-sided Welch tests show that the difference is smaller than the margin; *above* or *below*: not
-  so, and Welch's test shows a difference; *inconclusive*: neither is shown, which is not a reproduction. The margin is {margin_std:g} times the
-  published standard deviation (ours, where none is printed), at least half a unit of the last printed digit. A cell that is incomplete
-  or *reduced* (fewer seeds, trials or epochs than published) gets no verdict.
+- verdict, at level {alpha}: *within*: two one-sided Welch tests show that the difference is smaller than the margin; *above* or *below*:
+  not so, and Welch's test shows a difference; *inconclusive*: neither is shown, which is not a reproduction. The margin is
+  {margin_std:g} times the published standard deviation (ours, where none is printed), at least half a unit of the last printed digit.
+  A cell that is incomplete or *reduced* (fewer seeds, trials or epochs than published) gets no verdict.
 - s/epoch: median over runs of the training seconds per epoch; peak MiB: largest over runs (GPU: allocated; CPU: resident).
 """
 

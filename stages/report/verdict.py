@@ -7,14 +7,12 @@ and the verdict is
   within        equivalence shown (even where a smaller difference is also shown)
   above, below  not equivalent, and a difference shown: our number is the larger or the smaller one ("better" or "worse" by the metric)
   inconclusive  neither shown: too few runs for so much noise; this is not a reproduction
-The margin is `run.margin_std` of params.yaml times the published standard deviation (ours, where none is printed), and never less than half a
-unit of the last printed digit. Nothing but a complete, unreduced cell is ever held against a number.
+The margin is `run.margin_std` of params.yaml times the published standard deviation (ours, where none is printed), and never less than half
+a unit of the last printed digit. Nothing but a complete, unreduced cell is ever held against a number.
 """
 
 import math
 from dataclasses import dataclass
-
-from scipy import stats
 
 from stages.report.published import Published
 
@@ -24,7 +22,7 @@ STD_DDOF = 0
 
 @dataclass(frozen=True)
 class Verdict:
-    """`word` as above, or why there is none; `margin` in raw units; `p_difference` (Welch) and `p_equivalence` (TOST), None where untested."""
+    """`word` as above, or why there is none; `margin` in raw units; p values of Welch's test and of TOST, None where untested."""
 
     word: str
     margin: float | None = None
@@ -79,4 +77,6 @@ def _sample_std(population_std: float, runs: int) -> float:
 
 
 def _welch(mean: float, std: float, runs: int, other: float, other_std: float, other_runs: int, alternative: str) -> float:
+    from scipy import stats  # half a second, which a training process must not pay
+
     return float(stats.ttest_ind_from_stats(mean, std, runs, other, other_std, other_runs, equal_var=False, alternative=alternative).pvalue)

@@ -1,0 +1,159 @@
+"""Stage leaderboard@suite: reports/SUITE.json, .csv and .md from results and records, a table on the terminal, MLflow completed.
+
+    python -m stages.leaderboard SUITE
+
+Equal records give equal files. Nothing that is missing or broken stops it: the row of that cell says what is wrong and what mends it.
+"""
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from stages.files import WriteError, write_bytes
+from stages.recipe import Cell, RecipeError, load_grid
+from stages.report.table import absent, remarks_of, summarise, terminal_table, to_csv, to_json, to_markdown, with_verdict
+from stages.store import Store, StoreError
+
+
+def leaderboard(
+    suite: Annotated[str, typer.Argument(help="a suite of params.yaml")],
+    params: Path = Path("params.yaml"),
+    results: Path = Path("results"),
+    store: Path = Path("store"),
+    reports: Path = Path("reports"),
+    mlflow: bool = True,
+    print_: Annotated[bool, typer.Option("--print/--no-print")] = True,
+) -> None:
+    """Writes the leaderboard of SUITE and completes its MLflow experiment."""
+    try:
+        grid = load_grid(params)
+        rows, found, records = collect(grid.suite(suite), results, Store(store), grid.run.margin_std)
+        files = write_reports(suite, rows, reports, grid.run.margin_std)
+    except (RecipeError, WriteError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        raise typer.Exit(1) from None
+    if print_:
+        show(suite, rows, files)
+    if mlflow:
+        track(suite, found, records)
+
+
+def collect(cells: Sequence[Cell], results: Path, store: Store, margin_std: float) -> tuple[list[dict], list[dict], dict[str, dict]]:
+    """(rows of all declared cells in their order, the readable results, the readable records by digest)."""
+    rows, found, records = [], [], {}
+    for cell in cells:
+        path = results / f"{cell.cell}.json"
+        again = f"`python -m stages.train {cell.cell}`"
+        try:
+            result = _checked_result(json.loads(path.read_text()), cell)
+        except FileNotFoundError:
+            rows.append(absent(cell.cell, "not run", None))
+            continue
+        except (ValueError, OSError) as error:
+            rows.append(absent(cell.cell, "unreadable", f"{path}: {error}; delete the file and run {again}"))
+            continue
+        mine, problems = [], []
+        for digest in result["runs"]:
+            file = store.folder(digest) / "record.json"
+            try:
+                record = store.get(digest)
+                if record is None:
+                    problems.append(f"{file} is missing; {again} makes it again")
+                else:
+                    mine.append(_checked_record(record))
+            except StoreError as error:
+                problems.append(f"{error}: {again}")
+            except (ValueError, OSError) as error:
+                problems.append(f"{file}: {error}; delete the file and run {again}")
+        found.append(result)
+        records |= {r["digest"]: r for r in mine}
+        rows.append(with_verdict(summarise(result, mine, problems), result, margin_std))
+    return rows, found, records
+
+
+def write_reports(suite: str, rows: Sequence[dict[str, Any]], reports: Path, margin_std: float) -> list[Path]:
+    """The three files, each replaced whole. Raises WriteError."""
+    contents = {"json": to_json(suite, rows, margin_std), "csv": to_csv(rows), "md": to_markdown(suite, rows, margin_std)}
+    return [write_bytes(reports / f"{suite}.{kind}", text.encode()) for kind, text in contents.items()]
+
+
+def show(suite: str, rows: Sequence[dict[str, Any]], files: Sequence[Path]) -> None:
+    from rich.console import Console
+
+    console = Console(width=None if sys.stdout.isatty() else 180)
+    console.print(terminal_table(suite, rows))
+    for remark in (r for row in rows for r in remarks_of(row)):
+        print(f"  {remark}")
+    print(f"written: {', '.join(map(str, files))}")
+
+
+def track(suite: str, results: Sequence[dict], records: dict[str, dict]) -> None:
+    """Completes MLflow and says how to look at it; a store that cannot be reached costs a warning, never the reports."""
+    from stages.tracking import TrackingError, complete, tracking_uri
+
+    uri = tracking_uri()
+    try:
+        complete(suite, results, records)
+    except TrackingError as error:
+        remedy = f"when it is back, `python -m stages.leaderboard {suite}` completes it from the records"
+        print(f"warning: MLflow at {uri} was not completed: {error}. The reports are written; {remedy}.", file=sys.stderr)
+        return
+    look = f"open {uri}" if uri.startswith("http") else f"mlflow ui --backend-store-uri {uri}   (then open http://127.0.0.1:5000)"
+    print(f"MLflow: {look}", flush=True)
+
+
+RESULT_KEYS = ("cell", "suite", "dataset", "model", "status", "runs", "seeds", "recipe")
+RUN_KEYS = (
+    "status",
+    "seed",
+    "split",
+    "recipe",
+    "digests",
+    "dataset",
+    "metric",
+    "direction",
+    "parameters",
+    "epochs",
+    "best_epoch",
+    "val",
+    "test",
+)
+MEASURED_KEYS = (
+    "started",
+    "finished",
+    "train_seconds_per_epoch",
+    "eval_seconds_per_epoch",
+    "seconds",
+    "peak_memory_mib",
+    "device",
+    "environment",
+)
+
+
+def _checked_result(result: Any, cell: Cell) -> dict[str, Any]:
+    _require(result, RESULT_KEYS, "result")
+    if result["cell"] != cell.cell:
+        raise ValueError(f"is the result of {result['cell']!r}")
+    return result
+
+
+def _checked_record(record: dict[str, Any]) -> dict[str, Any]:
+    _require(record.get("deterministic"), (*RUN_KEYS, "test_metrics", "error"), "record's deterministic part")
+    _require(record.get("measured"), MEASURED_KEYS, "record's measured part")
+    if record["deterministic"]["status"] == "ok" and not isinstance(record["deterministic"]["test"], int | float):
+        raise ValueError("status ok without a test value")
+    return record
+
+
+def _require(content: Any, keys: Sequence[str], what: str) -> None:
+    lacking = [k for k in keys if k not in content] if isinstance(content, dict) else list(keys)
+    if lacking:
+        raise ValueError(f"the {what} lacks {', '.join(lacking)}")
+
+
+if __name__ == "__main__":
+    typer.run(leaderboard)

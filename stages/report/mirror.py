@@ -1,0 +1,220 @@
+"""One suite's experiment in MLflow as a mirror of what stages/report/tracked.py describes.
+
+Everything here may raise what MLflow raises; `reported` turns that into TrackingError.
+"""
+
+import contextlib
+import json
+import logging
+import os
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+
+from stages.report.tracked import DIGEST_LENGTH, Tracked, tracked_cell, tracked_run
+
+# MLflow's own patience is 7 retries of 120 s each
+PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1", "MLFLOW_HTTP_REQUEST_TIMEOUT": "5", "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1"}
+QUIET = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true"}
+PARENT, SEAL = "mlflow.parentRunId", "gt.seal"
+
+
+class TrackingError(RuntimeError):
+    """The tracking store could not be read or written; the message names it."""
+
+
+class Mirror:
+    """One suite's experiment in MLflow. Runs are known by their tags gt.kind, gt.cell and gt.digest, never by id."""
+
+    def __init__(self, uri: str, suite: str):
+        for key, value in (PATIENCE | QUIET).items():
+            os.environ.setdefault(key, value)
+        for name in ("mlflow", "alembic"):
+            logging.getLogger(name).setLevel(logging.ERROR)
+        from mlflow import MlflowClient
+
+        self.client = MlflowClient(tracking_uri=uri, registry_uri=uri)
+        location = None
+        with contextlib.ExitStack() as stack:
+            if uri.startswith("sqlite:///"):
+                # several processes that create the same database at once destroy its schema
+                database = Path(uri.removeprefix("sqlite:///").partition("?")[0])
+                database.parent.mkdir(parents=True, exist_ok=True)
+                stack.enter_context(FileLock(f"{database}.lock", timeout=60))
+                location = str((database.parent / "artifacts" / suite).resolve())
+            self.experiment_id = self._experiment(suite, location)
+        self.runs = self._all_runs()
+
+    def put_cell(self, result: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> None:
+        """Makes the cell's run and the runs of its records whole, and removes the cell's other runs."""
+        parent = self.put(tracked_cell(result, records), self.find("cell", result["cell"]))
+        kept = {parent}
+        for record in records:
+            spec = tracked_run(result, record)
+            kept.add(self.put(spec, self.find("run", result["cell"], record["digest"]), parent))
+        for run in [r for r in self.runs.values() if r.data.tags.get("gt.cell") == result["cell"] and r.info.run_id not in kept]:
+            self.delete(run.info.run_id)
+
+    def drop_other_cells(self, cells: set[str]) -> None:
+        for run in list(self.runs.values()):
+            if run.data.tags.get("gt.kind") and run.data.tags.get("gt.cell") not in cells and run.info.status != "RUNNING":
+                self.delete(run.info.run_id)
+
+    def put(self, spec: Tracked, existing: Sequence[Any], parent: str | None = None) -> str:
+        """Id of the one run that holds exactly `spec`: an existing one that is whole or can be completed, or a new one."""
+        tags = spec.tags | ({PARENT: parent} if parent else {})
+        for run in existing:
+            if self._is_whole(run, spec, tags) or self._fill(run, spec, tags):
+                break
+        else:
+            run = self.create(spec.name, {k: tags[k] for k in ("gt.kind", "gt.cell", "gt.digest", PARENT) if k in tags}, spec.start)
+            self._fill(run, spec, tags)
+        for other in existing:
+            if other.info.run_id != run.info.run_id:
+                self.delete(other.info.run_id)
+        return run.info.run_id
+
+    def find(self, kind: str, cell: str, digest: str | None = None) -> list[Any]:
+        wanted = {"gt.kind": kind, "gt.cell": cell} | ({"gt.digest": digest} if digest else {})
+        found = [r for r in self.runs.values() if wanted.items() <= r.data.tags.items()]
+        return sorted(found, key=lambda r: (SEAL not in r.data.tags, r.info.start_time, r.info.run_id))
+
+    def create(self, name: str, tags: Mapping[str, str], start: int | None = None) -> Any:
+        run = self.client.create_run(self.experiment_id, start_time=start, tags=dict(tags), run_name=name)
+        self.runs[run.info.run_id] = run
+        return run
+
+    def delete(self, run_id: str) -> None:
+        self.client.delete_run(run_id)
+        self.runs.pop(run_id, None)
+
+    def history(self, run: Any) -> dict[str, list[tuple[int, float]]]:
+        return {k: [(m.step, m.value) for m in self.client.get_metric_history(run.info.run_id, k)] for k in run.data.metrics}
+
+    def log(self, run_id: str, params: Mapping[str, str] | None = None, metrics: Sequence[tuple[str, float, int, int]] = ()) -> None:
+        """`metrics`: (name, value, milliseconds, step). In as few requests as MLflow's limits allow."""
+        from mlflow.entities import Metric, Param
+
+        pairs = [Param(k, v) for k, v in (params or {}).items()]
+        points = [Metric(*m) for m in metrics]
+        while pairs or points:
+            self.client.log_batch(run_id, metrics=points[:900], params=pairs[:100], synchronous=True)
+            points, pairs = points[900:], pairs[100:]
+
+    def log_dataset(self, run_id: str, name: str, digest: str) -> None:
+        from mlflow.entities import Dataset, DatasetInput, InputTag
+
+        source = json.dumps({"uri": f"data/packed/{name}", "sha256": digest})
+        profile = json.dumps({"sha256": digest})
+        dataset = Dataset(name=name, digest=digest[:DIGEST_LENGTH], source_type="local", source=source, profile=profile)
+        self.client.log_inputs(run_id, [DatasetInput(dataset, [InputTag("mlflow.data.context", "train")])])
+
+    def _experiment(self, suite: str, location: str | None) -> str:
+        from mlflow.exceptions import MlflowException
+
+        experiment = self.client.get_experiment_by_name(suite)
+        if experiment is None:
+            try:
+                return self.client.create_experiment(suite, artifact_location=location)
+            except MlflowException:
+                # on a server another process may have been first
+                experiment = self.client.get_experiment_by_name(suite)
+                if experiment is None:
+                    raise
+        if experiment.lifecycle_stage == "deleted":
+            self.client.restore_experiment(experiment.experiment_id)
+        return experiment.experiment_id
+
+    def _is_whole(self, run: Any, spec: Tracked, tags: Mapping[str, str]) -> bool:
+        """From what a search returns, without a request: it bears the seal, and nothing that can be seen contradicts it."""
+        last = {k: max(points, key=lambda p: p[0])[1] for k, points in spec.metrics.items()}
+        return (
+            run.data.tags.get(SEAL) == spec.seal
+            and run.info.status == spec.status
+            and run.data.params == spec.params
+            and {k: repr(float(v)) for k, v in run.data.metrics.items()} == {k: repr(v) for k, v in last.items()}
+            and tags.items() <= run.data.tags.items()
+            and _datasets(run) == _expected_datasets(spec)
+        )
+
+    def _fill(self, run: Any, spec: Tracked, tags: Mapping[str, str]) -> bool:
+        """Adds to `run` what it lacks; False, with nothing done, where it holds something that cannot be taken back."""
+        run_id, points, held = run.info.run_id, _countable(spec.metrics), _countable(self.history(run))
+        if held - points or not run.data.params.items() <= spec.params.items() or not _datasets(run) <= _expected_datasets(spec):
+            return False
+        missing = [(k, float(v), _moment(spec, step), step) for k, step, v in (points - held).elements()]
+        self.log(run_id, {k: v for k, v in spec.params.items() if k not in run.data.params}, missing)
+        if spec.dataset and not _datasets(run):
+            self.log_dataset(run_id, *spec.dataset)
+        for key, value in tags.items():
+            if run.data.tags.get(key) != value:
+                self.client.set_tag(run_id, key, value)
+        for key in run.data.tags:
+            if key.startswith("gt.") and key not in tags and key != SEAL:
+                self.client.delete_tag(run_id, key)
+        self._put_artifacts(run_id, spec)
+        if run.info.run_name != spec.name:
+            self.client.update_run(run_id, name=spec.name)
+        self.client.set_terminated(run_id, spec.status, spec.end)
+        self.client.set_tag(run_id, SEAL, spec.seal)
+        self.runs[run_id] = self.client.get_run(run_id)
+        return True
+
+    def _put_artifacts(self, run_id: str, spec: Tracked) -> None:
+        held = {a.path: a.file_size for a in self.client.list_artifacts(run_id)}
+        with tempfile.TemporaryDirectory() as folder:
+            for name, content in spec.artifacts.items():
+                path = Path(folder, name)
+                path.write_bytes(content())
+                if held.get(name) != path.stat().st_size:
+                    self.client.log_artifact(run_id, str(path))
+
+    def _all_runs(self) -> dict[str, Any]:
+        runs, token = {}, None
+        while True:
+            page = self.client.search_runs([self.experiment_id], max_results=1000, page_token=token)
+            runs |= {r.info.run_id: r for r in page}
+            token = page.token
+            if not token:
+                return runs
+
+
+@contextlib.contextmanager
+def reported(uri: str) -> Iterator[None]:
+    """Turns what a tracking store can do wrong into TrackingError."""
+    try:
+        from mlflow.exceptions import MlflowException
+        from sqlalchemy.exc import SQLAlchemyError
+    except ImportError as error:
+        raise TrackingError(f"mlflow is not installed ({error}); pip install -e '.[pipeline]'") from error
+    try:
+        yield
+    except (MlflowException, SQLAlchemyError, OSError, ImportError) as error:
+        text = " ".join(str(error).split())
+        raise TrackingError(text if len(text) <= 400 else f"{text[:400]} ...") from error
+
+
+def _countable(metrics: Mapping[str, Sequence[tuple[int, float]]]) -> Counter:
+    # by text, so that NaN equals NaN
+    return Counter((k, step, repr(float(value))) for k, points in metrics.items() for step, value in points)
+
+
+def _moment(spec: Tracked, step: int) -> int:
+    """When a step was reached, to the precision of a straight line between the run's start and end."""
+    if spec.start is None or spec.end is None:
+        return int(time.time() * 1000)
+    last = max((s for points in spec.metrics.values() for s, _ in points), default=0)
+    return spec.end if step == 0 or last == 0 else spec.start + (spec.end - spec.start) * step // last
+
+
+def _datasets(run: Any) -> set[tuple[str, str]]:
+    return {(i.dataset.name, i.dataset.digest) for i in run.inputs.dataset_inputs} if run.inputs else set()
+
+
+def _expected_datasets(spec: Tracked) -> set[tuple[str, str]]:
+    return {(spec.dataset[0], spec.dataset[1][:DIGEST_LENGTH])} if spec.dataset else set()

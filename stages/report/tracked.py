@@ -1,0 +1,165 @@
+"""What the tracking store must hold for a cell and its runs, from its result and records alone.
+
+Live tracking and completion after the fact both end in this description, so a store built later equals one that was filled live.
+"""
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+
+from stages.report.table import summarise
+
+# limits of MLflow: 500 characters of a parameter are kept by every version and backend, 36 of a dataset digest
+PARAM_LENGTH, TAG_LENGTH, DIGEST_LENGTH = 500, 5000, 36
+LARGEST = 1.7976931348623157e308
+
+
+@dataclass(frozen=True)
+class Tracked:
+    """One MLflow run. `metrics`: name -> [(step, value)]; `dataset`: (name, sha256); `artifacts`: file name -> its bytes, made when needed;
+    `start`, `end`: milliseconds, None for now; `source`: what the artifacts are made of, so that the seal covers them."""
+
+    name: str
+    status: str
+    params: dict[str, str]
+    metrics: dict[str, list[tuple[int, float]]]
+    tags: dict[str, str]
+    dataset: tuple[str, str] | None
+    artifacts: dict[str, Callable[[], bytes]] = field(hash=False)
+    source: Any = None
+    start: int | None = None
+    end: int | None = None
+
+    @cached_property
+    def seal(self) -> str:
+        """Digest of everything but ids and clocks; the last thing that is written to a run, so that a run that bears it is whole."""
+        content = [self.name, self.status, self.params, self.metrics, self.tags, self.dataset, sorted(self.artifacts), self.source]
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def tracked_run(cell: Mapping[str, Any], record: Mapping[str, Any]) -> Tracked:
+    """The run of one seed. `cell`: mapping with suite, dataset, model and cell (a result will do)."""
+    run, measured = record["deterministic"], record["measured"]
+    curves = {k: v for k, v in run["epochs"].items() if k != "epoch"}
+    metrics = {k: [(e, _storable(v)) for e, v in zip(run["epochs"]["epoch"], values) if v is not None] for k, values in curves.items()}
+    figures = {"best_epoch": run["best_epoch"], "best_val": run["val"], "test": run["test"], "parameters": run["parameters"]}
+    figures |= {f"test_{_key(k)}": v for k, v in (run["test_metrics"] or {}).items()}
+    figures |= {k: measured[k] for k in ("seconds", "train_seconds_per_epoch", "eval_seconds_per_epoch", "peak_memory_mib")}
+    environment = measured["environment"]
+    tags = {
+        "gt.kind": "run", "gt.cell": cell["cell"], "gt.digest": record["digest"], "gt.status": run["status"],
+        "gt.error": run["error"], "gt.metric": run["metric"], "gt.direction": run["direction"], "gt.device": measured["device"],
+        "gt.commit": environment.get("commit"), "gt.torch": environment.get("torch"), **{f"gt.digest.{k}": v for k, v in run["digests"].items()},
+    }  # fmt: skip
+    return Tracked(
+        name=f"{cell['dataset']} {cell['model']} seed {run['seed']}",
+        status=_status(run["status"]),
+        params=flatten(run["recipe"]) | {"seed": str(run["seed"]), "split": str(run["split"])},
+        metrics={k: v for k, v in metrics.items() if v} | _points(figures),
+        tags=_tags(tags),
+        dataset=(run["dataset"], run["digests"]["data"]),
+        artifacts={"record.json": lambda: _json(record)},
+        source=record,
+        start=milliseconds(measured["started"]),
+        end=milliseconds(measured["finished"]),
+    )
+
+
+def tracked_cell(result: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> Tracked:
+    """The parent run of a cell: its recipe, its figures in raw units, and the published number."""
+    row = summarise(result, records)
+    runs = [r["deterministic"] for r in records]
+    validated = [r["val"] for r in runs if r["status"] == "ok" and r["val"] is not None]
+    figures = {
+        "test_mean": row["mean"], "test_std": row["std"], "runs_ok": row["runs"], "runs_asked": row["seeds"],
+        "val_mean": math.fsum(validated) / len(validated) if validated else None,
+        "published_mean": row["published_mean"], "published_std": row["published_std"], "difference": row["difference"],
+        "parameters": row["parameters"], "train_seconds_per_epoch": row["seconds_per_epoch"], "peak_memory_mib": row["peak_memory_mib"],
+    }  # fmt: skip
+    tags = {
+        **cell_tags(result), "gt.status": row["status"], "gt.reason": row["reason"], "gt.reduced": ", ".join(row["reduced"]) or None,
+        "gt.metric": row["metric"], "gt.direction": row["direction"], "gt.published": row["published_source"],
+        "gt.published.printed": row["published_printed"], "gt.notes": "; ".join(row["notes"]) or None, "gt.device": row["device"],
+        "gt.commit": ", ".join(sorted({r["measured"]["environment"].get("commit") or "unknown" for r in records})) or None,
+    }  # fmt: skip
+    for name in ("recipe", "data", "encodings", "code"):
+        tags[f"gt.digest.{name}"] = ", ".join(sorted({r["digests"][name] for r in runs})) or None
+    artifacts: dict[str, Callable[[], bytes]] = {"result.json": lambda: _json(result)}
+    if any(r["epochs"]["epoch"] for r in runs):
+        artifacts["learning_curves.png"] = lambda: _figure(result["cell"], records)
+    return Tracked(
+        name=cell_name(result),
+        status=_status(row["status"]),
+        params=flatten(result["recipe"]),
+        metrics=_points(figures),
+        tags=_tags(tags),
+        dataset=(runs[0]["dataset"], runs[0]["digests"]["data"]) if runs else None,
+        artifacts=artifacts,
+        source=[result, records],
+        start=min((milliseconds(r["measured"]["started"]) for r in records), default=None),
+        end=max((milliseconds(r["measured"]["finished"]) for r in records), default=None),
+    )
+
+
+def cell_name(cell: Mapping[str, Any]) -> str:
+    return f"{cell['dataset']} {cell['model']}"
+
+
+def cell_tags(cell: Mapping[str, Any]) -> dict[str, str]:
+    return {"gt.kind": "cell"} | {f"gt.{k}": cell[k] for k in ("cell", "suite", "dataset", "model")}
+
+
+def flatten(content: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """Nested settings as MLflow parameters: keys joined by dots, lists as JSON, values over 500 characters cut with a mark."""
+    flat: dict[str, str] = {}
+    for key, value in content.items():
+        name = prefix + _key(str(key))
+        if isinstance(value, Mapping) and value:
+            flat |= flatten(value, f"{name}.")
+        else:
+            text = value if isinstance(value, str) else json.dumps(value)
+            mark = f"… ({len(text)} characters, sha256 {hashlib.sha256(text.encode()).hexdigest()[:12]})"
+            flat[name] = text if len(text) <= PARAM_LENGTH else text[: PARAM_LENGTH - len(mark)] + mark
+    return flat
+
+
+def milliseconds(moment: str) -> int:
+    return int(datetime.fromisoformat(moment).timestamp() * 1000)
+
+
+def _figure(title: str, records: Sequence[Mapping[str, Any]]) -> bytes:
+    from stages.report.figures import learning_curves
+
+    return learning_curves(title, records)
+
+
+def _status(status: str) -> str:
+    # MLflow knows no other ending; what kind of failure it was stands in the tag gt.status
+    return "FINISHED" if status.startswith("ok") else "FAILED"
+
+
+def _points(figures: Mapping[str, float | None]) -> dict[str, list[tuple[int, float]]]:
+    return {k: [(0, _storable(v))] for k, v in figures.items() if v is not None}
+
+
+def _storable(value: float) -> float:
+    # MLflow's database holds infinities as the largest float
+    return math.copysign(LARGEST, value) if math.isinf(value) else float(value)
+
+
+def _key(name: str) -> str:
+    return re.sub(r"[^\w\-. /:]", "_", name)
+
+
+def _tags(tags: Mapping[str, Any]) -> dict[str, str]:
+    return {k: str(v)[:TAG_LENGTH] for k, v in tags.items() if v not in (None, "")}
+
+
+def _json(content: Any) -> bytes:
+    return (json.dumps(content, indent=1) + "\n").encode()
