@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from torch import nn
 
-LEVELS = ("graph", "node", "edge", "pair", "hyperedge")
+LEVELS = ("graph", "node", "edge", "pair", "hyperedge", "attention")
 _PACKAGES = ("gt_models", "gt_models.baselines")
 _NOT_MODELS = {"batch", "registry"}
 _INFOS: dict[str, "ModelInfo"] = {}

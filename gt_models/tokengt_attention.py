@@ -1,0 +1,193 @@
+"""One attention layer of TokenGT whose heads learn the 15 equivariant basis tensors (Section 5.1, appendix on basis approximation).
+
+`model(batch)` gives attention, `model.targets(batch)` what it should be, `basis_loss` how far apart they are. Features are not read.
+"""
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from gt_models.batch import GraphBatch
+from gt_models.nn import identifiers as ids
+from gt_models.nn.equivariant_basis import basis_targets, bell, equality_pattern
+from gt_models.registry import register_model
+
+NodeIdentifiers = Literal["none", "random", "orf", "laplacian", "random-first-order", "orf-first-order"]
+
+
+@register_model("tokengt-attention", levels=("attention",), cost="(n + m)^2 d, or n^4 d dense", encodings=("laplacian_eigenvectors",))
+class TokenGTAttention(nn.Module):
+    """Attention matrices over node and edge tokens and [null].
+
+    The paper's ten configurations are `node_identifiers` x `type_identifiers`; each on sparse tokens (nodes and edges) and on dense ones
+    (nodes and all ordered pairs).
+
+    Args:
+        in_dim, out_dim: taken for the uniform face; features are not read, and `out_dim` must be the 15 basis tensors.
+        level: "attention".
+        node_identifiers, node_id_dim: as in `TokenGT`; d_p channels.
+        type_identifiers: whether tokens carry a trainable vector of their kind.
+        dense: tokens are all ordered pairs of nodes instead of nodes and edges.
+        hidden_dim, num_heads, head_dim: d, H and d_H; the last 15 heads are supervised, so `num_heads` is 15 (paper) or more (16 in the
+            implementation, whose first head is free).
+        dropout: on the input.
+        sign_flip: random signs of eigenvectors in training (paper); the implementation flips none.
+        identifier_table: None draws identifiers for each graph (paper); a number draws one table of so many rows per forward, of which each
+            graph takes a random choice (implementation: 20, and 128 or more for first-order identifiers).
+        input_linear: biases in the identifiers' projection and one more Linear on all tokens (implementation).
+        pre_norm: layer norm before queries and keys (implementation).
+    """
+
+    def __init__(
+        self,
+        in_dim: int = 0,
+        out_dim: int = 15,
+        level: Literal["attention"] = "attention",
+        node_identifiers: NodeIdentifiers = "orf",
+        node_id_dim: int = 24,
+        type_identifiers: bool = True,
+        dense: bool = False,
+        hidden_dim: int = 1024,
+        num_heads: int = 15,
+        head_dim: int = 128,
+        dropout: float = 0.1,
+        sign_flip: bool = True,
+        identifier_table: int | None = None,
+        input_linear: bool = False,
+        pre_norm: bool = False,
+    ):
+        super().__init__()
+        if node_identifiers not in NodeIdentifiers.__args__:
+            raise ValueError(f"unknown node identifiers {node_identifiers!r}; known: {', '.join(NodeIdentifiers.__args__)}")
+        if level != "attention" or out_dim != bell(4):
+            raise ValueError(f"level {level!r}, out_dim {out_dim}: this model gives attention for the {bell(4)} basis tensors")
+        if num_heads < out_dim:
+            raise ValueError(f"num_heads {num_heads}: one head for each of the {out_dim} basis tensors, or more")
+        self.node_identifiers, self.node_id_dim, self.identifier_table = node_identifiers, node_id_dim, identifier_table
+        self.dense, self.sign_flip, self.num_heads, self.head_dim, self.num_bases = dense, sign_flip, num_heads, head_dim, out_dim
+        copies = 1 if node_identifiers.endswith("first-order") else 2
+        self.identifier_encoder = None if node_identifiers == "none" else nn.Linear(copies * node_id_dim, hidden_dim, bias=input_linear)
+        self.type_encoder = nn.Embedding(2, hidden_dim) if type_identifiers else None
+        self.null_token = nn.Parameter(torch.empty(hidden_dim))
+        self.input_linear = nn.Linear(hidden_dim, hidden_dim) if input_linear else None
+        self.dropout = nn.Dropout(dropout)
+        self.norm = nn.LayerNorm(hidden_dim) if pre_norm else None
+        self.query = nn.Linear(hidden_dim, num_heads * head_dim)
+        self.key = nn.Linear(hidden_dim, num_heads * head_dim)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """torch's own initialisation of Linear; [null] and type identifiers N(0, 1)."""
+        # unstated: the paper names no initialisation; the implementation keeps torch's defaults
+        for module in (self.identifier_encoder, self.type_encoder, self.input_linear, self.norm, self.query, self.key):
+            if module is not None:
+                module.reset_parameters()
+        nn.init.normal_(self.null_token)
+
+    def forward(self, batch: GraphBatch, identifiers: Tensor | None = None) -> Tensor:
+        """Attention of the supervised heads, [B, 15, T, 1 + T], column 0 [null]; see `tokens` for T. Zero in rows of padding.
+
+        `identifiers` [N, d_p]: node identifiers to use in place of drawn ones.
+        """
+        batch = GraphBatch.of(batch)
+        return self.forward_head(self.forward_features(batch, identifiers), batch)
+
+    def forward_features(self, batch: GraphBatch, identifiers: Tensor | None = None) -> Tensor:
+        """Input of the layer with [null] first, [B, 1 + T, d]."""
+        batch = GraphBatch.of(batch)
+        tuples, mask = self.tokens(batch)  # [B, T, 2], [B, T]
+        weight = self.null_token
+        x = weight.new_zeros(*mask.shape, weight.numel())  # [B, T, d]
+        if self.identifier_encoder is not None:
+            x = x + self.identifier_encoder(self._identifiers(batch, tuples, mask, identifiers))
+        if self.type_encoder is not None:
+            x = x + self.type_encoder(equality_pattern(tuples))
+        x = torch.cat([weight.expand(x.size(0), 1, -1), x], 1)  # [B, 1 + T, d]
+        x = x if self.input_linear is None else self.input_linear(x)
+        x = self.dropout(x)
+        return x if self.norm is None else self.norm(x)
+
+    def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
+        """[B, 1 + T, d] -> attention [B, 15, T, 1 + T]; the [null] row is left out."""
+        _, mask = self.tokens(batch)
+        free = (self.num_heads - self.num_bases) * self.head_dim  # heads without a target come first and are not computed
+        q = nn.functional.linear(features[:, 1:], self.query.weight[free:], self.query.bias[free:])  # [B, T, 15 d_H]
+        k = nn.functional.linear(features, self.key.weight[free:], self.key.bias[free:])  # [B, 1 + T, 15 d_H]
+        q, k = (t.unflatten(-1, (self.num_bases, self.head_dim)).transpose(1, 2) for t in (q, k))  # [B, 15, ., d_H]
+        scores = (q * self.head_dim**-0.5) @ k.transpose(-1, -2)  # [B, 15, T, 1 + T], Eq. (5)
+        columns = torch.cat([mask.new_ones(mask.size(0), 1), mask], 1)
+        scores = scores.masked_fill(~columns[:, None, None], float("-inf"))
+        return scores.softmax(-1) * mask[:, None, :, None]
+
+    def targets(self, batch: GraphBatch) -> Tensor:
+        """Row-normalised basis tensors on the tokens of `batch`, [B, 15, T, 1 + T] (see `basis_targets`)."""
+        tuples, mask = self.tokens(GraphBatch.of(batch))
+        return basis_targets(tuples, mask, self.null_token.dtype)
+
+    def tokens(self, batch: GraphBatch) -> tuple[Tensor, Tensor]:
+        """Node ids (of their graph) of each token, long [B, T, 2], and where they are real, bool [B, T].
+
+        A graph's nodes come first, as (v, v); then its edges, or with `dense` all ordered pairs of two nodes, row by row.
+        """
+        n = batch.max_nodes
+        nodes = torch.arange(n, device=batch.ptr.device)
+        diagonal = nodes[:, None].expand(n, 2).expand(batch.num_graphs, n, 2)  # [B, n_max, 2]
+        if self.dense:
+            pairs = torch.cartesian_prod(nodes, nodes).view(-1, 2)
+            pairs = pairs[pairs[:, 0] != pairs[:, 1]].expand(batch.num_graphs, -1, 2)  # [B, n_max (n_max - 1), 2]
+            return torch.cat([diagonal, pairs], 1), torch.cat([batch.node_mask, (pairs < batch.sizes[:, None, None]).all(-1)], 1)
+        owner, source, target = batch.edge_slots()
+        counts = torch.zeros_like(batch.sizes).index_add_(0, owner, torch.ones_like(owner))  # [B]
+        order = owner.argsort(stable=True)
+        rank = torch.arange(owner.numel(), device=owner.device) - (counts.cumsum(0) - counts)[owner[order]]
+        longest = int(counts.max()) if counts.numel() else 0
+        edges = owner.new_zeros(batch.num_graphs, longest, 2)
+        edges[owner[order], rank] = torch.stack([source, target], 1)[order]
+        real = torch.arange(longest, device=owner.device) < counts[:, None]
+        return torch.cat([diagonal, edges], 1), torch.cat([batch.node_mask, real], 1)
+
+    def _identifiers(self, batch: GraphBatch, tuples: Tensor, mask: Tensor, identifiers: Tensor | None) -> Tensor:
+        """[P_u, P_v] of each token, or its own vector for first-order identifiers: [B, T, 2 d_p or d_p], zero at padding."""
+        if not self.node_identifiers.endswith("first-order"):
+            p = batch.to_dense(self._draw_for_nodes(batch) if identifiers is None else identifiers)  # [B, n_max, d_p]
+            graph = torch.arange(batch.num_graphs, device=p.device)[:, None, None]
+            return p[graph, tuples].flatten(2) * mask[..., None]
+        owner, local = mask.nonzero().T
+        position = mask.long().cumsum(1)[owner, local] - 1  # among the real tokens of its graph
+        out = self.null_token.new_zeros(*mask.shape, self.node_id_dim)
+        out[owner, local] = self._draw(mask.sum(1), owner, position)
+        return out
+
+    def _draw_for_nodes(self, batch: GraphBatch) -> Tensor:
+        if self.node_identifiers != "laplacian":
+            return self._draw(batch.sizes, batch.batch, batch.local)
+        vectors = batch.encoding("laplacian_eigenvectors", self.node_id_dim)
+        return ids.flip_signs(vectors, batch.batch, batch.num_graphs) if self.training and self.sign_flip else vectors
+
+    def _draw(self, sizes: Tensor, owner: Tensor, local: Tensor) -> Tensor:
+        """Random identifiers of rows `local` of graphs `owner`, [M, d_p]."""
+        width, dtype, device = self.node_id_dim, self.null_token.dtype, owner.device
+        orthogonal, largest = self.node_identifiers.startswith("orf"), int(sizes.max())
+        if self.identifier_table is None:
+            if orthogonal:
+                return ids.orthogonal_rows(sizes, owner, local, largest, width, dtype)
+            return ids.random_rows(owner.numel(), width, dtype, device)
+        if orthogonal and self.identifier_table > width:
+            raise ValueError(f"a table of {self.identifier_table} orthonormal rows needs as many channels: raise node_id_dim from {width}")
+        rows = torch.arange(self.identifier_table, device=device)
+        if orthogonal:
+            table = torch.linalg.qr(torch.randn(width, rows.numel(), dtype=dtype, device=device))[0].T
+        else:
+            table = ids.random_rows(rows.numel(), width, dtype, device)
+        return ids.rows_of_table(table, sizes.numel(), owner, local, largest)
+
+
+def basis_loss(attention: Tensor, targets: Tensor) -> Tensor:
+    """L2 of the paper's Table 1: squared differences summed over rows and columns, [null] included, averaged over graphs and bases.
+
+    Args:
+        attention, targets: [B, 15, T, 1 + T].
+    """
+    # unstated: whether L2 is summed or averaged over entries; the implementation sums
+    return (attention - targets).square().sum((-2, -1)).mean()

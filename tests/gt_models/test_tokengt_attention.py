@@ -1,0 +1,221 @@
+"""Basis tensors against loops over indices; a TokenGT head with weights set by hand is each of them (Lemma 1)."""
+
+import itertools
+
+import pytest
+import torch
+
+from gt_models import MissingEncoding, create_model
+from gt_models.nn.equivariant_basis import basis_targets, bell, equality_pattern, equivariant_basis, pair_indices, set_partitions
+from gt_models.nn.transformer import Packing, SelfAttention
+from gt_models.tokengt_attention import TokenGTAttention, basis_loss
+from tests.gt_models import checks
+
+SMALL = {"node_id_dim": 8, "hidden_dim": 12, "head_dim": 4}
+
+
+def graphs(sizes=(5, 3, 4)):
+    return checks.random_graphs(sizes, node_encodings=(("laplacian_eigenvectors", 8),))
+
+
+def test_bell_numbers():
+    assert [bell(k) for k in range(6)] == [1, 1, 2, 5, 15, 52]
+    assert set_partitions(2) == ((0, 1), (0, 0))
+
+
+@pytest.mark.parametrize("order", [1, 2, 3, 4])
+def test_patterns_are_orbits(order):
+    """Two tuples share a pattern exactly if a permutation of the nodes maps one to the other."""
+    n = 4
+    tuples = list(itertools.product(range(n), repeat=order))
+    patterns = equality_pattern(torch.tensor(tuples)).tolist()
+    orbits = {}
+    for t in tuples:
+        orbit = frozenset(tuple(p[v] for v in t) for p in itertools.permutations(range(n)))
+        orbits.setdefault(orbit, set()).add(patterns[tuples.index(t)])
+    assert len(orbits) == bell(order)
+    assert all(len(found) == 1 for found in orbits.values())
+    assert len(set(patterns)) == bell(order)
+
+
+def test_dense_basis_by_loops():
+    n = 4
+    pairs = pair_indices(n)
+    basis = equivariant_basis(pairs, pairs, torch.float64).view(15, n, n, n, n)
+    for mu, string in enumerate(set_partitions(4)):
+        for index in itertools.product(range(n), repeat=4):
+            same = all((index[a] == index[b]) == (string[a] == string[b]) for a in range(4) for b in range(4))
+            assert basis[(mu, *index)] == float(same)
+    assert (basis.sum(0) == 1).all()
+    assert torch.linalg.matrix_rank(basis.flatten(1)) == 15
+
+
+def test_basis_spans_the_equivariant_layers():
+    """Each basis tensor commutes with every permutation, and there are as many as the space has dimensions (trace of its projection)."""
+    n = 4
+    pairs = pair_indices(n)
+    basis = equivariant_basis(pairs, pairs, torch.float64)
+    fixed = 0.0
+    for p in itertools.permutations(range(n)):
+        order = torch.tensor([p[i] * n + p[j] for i, j in pairs.tolist()])
+        assert torch.equal(basis[:, order][:, :, order], basis)
+        fixed += sum(i == k for i, k in enumerate(p)) ** 4
+    assert fixed / 24 == 15
+
+
+def test_sparse_targets_are_rows_of_the_dense_ones():
+    graph = graphs((5,))[0]
+    model = create_model("tokengt-attention", **SMALL)
+    tuples, mask = model.tokens(graph)
+    targets = model.targets(graph)[0]  # [15, T, 1 + T]
+    torch.testing.assert_close(targets.sum(-1), torch.ones_like(targets[..., 0]))
+    tuples = tuples[0].tolist()
+    assert mask.all()
+    for mu, string in enumerate(set_partitions(4)):
+        for i, left in enumerate(tuples):
+            row = [
+                all(((*left, *right)[a] == (*left, *right)[b]) == (string[a] == string[b]) for a in range(4) for b in range(4))
+                for right in tuples
+            ]
+            expected = [float(not any(row)), *[r / max(1, sum(row)) for r in row]]
+            torch.testing.assert_close(targets[mu, i], torch.tensor(expected))
+
+
+@pytest.mark.parametrize("mu", range(15))
+@pytest.mark.parametrize("dense", [True, False])
+def test_a_head_set_by_hand_is_each_basis_tensor(mu, dense):
+    """Lemma 1 with the proof's own weights: queries [sgn(s, r) P_is], E^i, E^(class of keys), keys [P_jr], E^(class of queries), E^j.
+
+    At inverse temperature a = 400 a wrong key weighs exp(-400 * 0.5) of a right one; tolerance 1e-12.
+    """
+    n, d_p, d_e, a = 5, 5, 2, 400.0
+    torch.manual_seed(mu)
+    p = torch.linalg.qr(torch.randn(n, n, dtype=torch.float64))[0]
+    types = torch.eye(2, dtype=torch.float64)  # rows: all different, all equal
+    tuples = pair_indices(n)
+    if not dense:
+        keep = (torch.rand(n, n) < 0.5).fill_diagonal_(True).flatten()
+        tuples = tuples[keep]
+    basis = basis_targets(tuples, dtype=torch.float64)[mu]  # [T, 1 + T]
+    x = torch.cat([p[tuples[:, 0]], p[tuples[:, 1]], types[equality_pattern(tuples)]], 1)  # w_in is the identity
+
+    string = set_partitions(4)[mu]
+    sign = [[1.0 if string[s] == string[2 + r] else -1.0 for r in range(2)] for s in range(2)]
+    of_queries = types[int(string[0] == string[1])]
+    of_keys = types[int(string[2] == string[3])]
+    width = 4 * d_p + 2 * d_e
+    attn = SelfAttention(width, 1).double()
+    with torch.no_grad():
+        weight, bias = torch.zeros(3, width, width, dtype=torch.float64), torch.zeros(3, width, dtype=torch.float64)
+        eye, root = torch.eye(d_p, dtype=torch.float64), (a * width**0.5) ** 0.5
+        for s, r in itertools.product(range(2), repeat=2):
+            rows = slice((2 * s + r) * d_p, (2 * s + r + 1) * d_p)
+            weight[0, rows, s * d_p : (s + 1) * d_p] = sign[s][r] * root * eye
+            weight[1, rows, r * d_p : (r + 1) * d_p] = root * eye
+        weight[0, 4 * d_p : 4 * d_p + d_e, 2 * d_p : 2 * d_p + d_e] = root * types
+        weight[1, 4 * d_p + d_e :, 2 * d_p : 2 * d_p + d_e] = root * types
+        bias[0, 4 * d_p + d_e :], bias[1, 4 * d_p : 4 * d_p + d_e] = root * of_keys, root * of_queries
+        attn.qkv.weight.copy_(weight.flatten(0, 1))
+        attn.qkv.bias.copy_(bias.flatten())
+        padded = torch.nn.functional.pad(x, (0, width - x.size(1)))
+        # read attention itself: values are one-hot vectors of the keys
+        q, k, _ = attn.qkv(padded).view(-1, 3, width).unbind(1)
+        values = torch.eye(len(tuples), dtype=torch.float64)
+        out = torch.nn.functional.scaled_dot_product_attention(q[None], k[None], values[None])[0]
+    answered = basis[:, 0] == 0  # rows with an entry; the others are for [null]
+    assert answered.any()
+    torch.testing.assert_close(out[answered], basis[answered, 1:], rtol=0, atol=1e-12)
+    # and through the layer: the head's output is the basis tensor applied to the values
+    with torch.no_grad():
+        attn.qkv.weight[2 * width :].copy_(torch.randn(width, width))
+        attn.out.weight.copy_(torch.eye(width))
+        attn.out.bias.zero_()
+        applied = basis[:, 1:] @ (padded @ attn.qkv.weight[2 * width :].T + attn.qkv.bias[2 * width :])
+        layer = attn(padded, Packing.of(torch.tensor([len(tuples)])))
+    torch.testing.assert_close(layer[answered], applied[answered], rtol=0, atol=1e-10)
+
+
+CONFIGURATIONS = [
+    ("none", False),
+    ("none", True),
+    ("random-first-order", True),
+    ("orf-first-order", True),
+    ("random", False),
+    ("orf", False),
+    ("laplacian", False),
+    ("random", True),
+    ("orf", True),
+    ("laplacian", True),
+]
+
+
+@pytest.mark.parametrize("implementation", [False, True])
+@pytest.mark.parametrize("dense", [False, True])
+@pytest.mark.parametrize(("kind", "types"), CONFIGURATIONS)
+def test_the_ten_configurations_learn(kind, types, dense, implementation):
+    width = 64 if kind.endswith("first-order") else 8
+    arguments = (
+        {"identifier_table": 64 if width == 64 else 8, "num_heads": 16, "input_linear": True, "pre_norm": True} if implementation else {}
+    )
+    model = TokenGTAttention(
+        node_identifiers=kind,
+        type_identifiers=types,
+        dense=dense,
+        **{**SMALL, "node_id_dim": width},
+        sign_flip=not implementation,
+        **arguments,
+    ).double()
+    batch = checks.collate(graphs())
+    attention, targets = model(batch), model.targets(batch)
+    assert attention.shape == targets.shape
+    _, mask = model.tokens(batch)
+    torch.testing.assert_close(attention.sum(-1), mask[:, None].expand(-1, 15, -1).to(attention.dtype))
+    assert (attention[..., 1:].transpose(-1, -2)[~mask[:, None].expand(-1, 15, -1)] == 0).all()
+    loss = basis_loss(attention, targets)
+    loss.backward()
+    for name, parameter in model.named_parameters():
+        blind = kind == "none" and not types and name.startswith("query") and name.endswith("weight")
+        assert parameter.grad is not None, name
+        assert blind or parameter.grad.abs().max() > 0, name
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    for _ in range(5):
+        optimizer.zero_grad()
+        later = basis_loss(model(batch), targets)
+        later.backward()
+        optimizer.step()
+    assert later < loss
+
+
+@pytest.mark.parametrize("dense", [False, True])
+def test_a_batch_equals_its_graphs(dense):
+    model = TokenGTAttention(node_identifiers="laplacian", dense=dense, **SMALL).double().eval()
+    singles = graphs()
+    together, alone = model(checks.collate(singles)), [model(g) for g in singles]
+    _, mask = model.tokens(checks.collate(singles))
+    for attention, single, real in zip(together, alone, mask, strict=True):
+        columns = torch.cat([torch.tensor([True]), real])
+        torch.testing.assert_close(attention[:, real][..., columns], single[0], rtol=1e-10, atol=1e-10)
+    losses = [basis_loss(a, model.targets(g)) for a, g in zip(alone, singles, strict=True)]
+    batch = checks.collate(singles)
+    torch.testing.assert_close(basis_loss(together, model.targets(batch)), sum(losses) / 3, rtol=1e-10, atol=1e-10)
+
+
+def test_loss_by_loops():
+    attention, targets = torch.rand(2, 15, 3, 4, dtype=torch.float64), torch.rand(2, 15, 3, 4, dtype=torch.float64)
+    total = 0.0
+    for b, h, i, j in itertools.product(range(2), range(15), range(3), range(4)):
+        total += (attention[b, h, i, j] - targets[b, h, i, j]) ** 2
+    torch.testing.assert_close(basis_loss(attention, targets), total / (2 * 15))
+
+
+def test_attention_bad_input():
+    with pytest.raises(ValueError, match="one head for each"):
+        TokenGTAttention(num_heads=4)
+    with pytest.raises(ValueError, match="identifier_table"):
+        TokenGTAttention(identifier_table=4, node_identifiers="random", **SMALL).double()(graphs()[0])
+    with pytest.raises(ValueError, match="node_id_dim"):
+        TokenGTAttention(identifier_table=20, **SMALL).double()(graphs()[0])
+    with pytest.raises(MissingEncoding):
+        TokenGTAttention(node_identifiers="laplacian", **{**SMALL, "node_id_dim": 9}).double()(graphs()[0])
+    with pytest.raises(ValueError, match="15 basis tensors"):
+        TokenGTAttention(out_dim=2)
