@@ -1,0 +1,93 @@
+"""Softmax attention of one equivalence class over exactly its keys: groups padded to like sizes, with the class' distinctness as mask."""
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from gt_models.nn.partitions import EquivalenceClass
+from gt_models.nn.tuples import Support
+
+_PAIRS = 1 << 22  # query-key pairs of one piece: bounds what a piece holds
+
+
+class Piece(NamedTuple):
+    """Groups of like size: rows of queries [g, Lq] and of keys [g, Lk] (-1 beyond the end), which pair attends, bool [g, 1, Lq, Lk], and
+    which queries have any key, bool [g, 1, Lq, 1]."""
+
+    queries: Tensor
+    keys: Tensor
+    mask: Tensor
+    any_key: Tensor
+
+
+def masked_attention(
+    q: Tensor, k: Tensor, v: Tensor, query_source: Tensor | None, key_source: Tensor | None, support: Support, c: EquivalenceClass
+) -> Tensor:
+    """softmax_i(<q_j, k_i> / sqrt(head)) v_i over the keys i of class `c`: q [r_q', heads, d], k [r_k', heads, d], v [r_k, heads, d_v] -> [r, heads, d_v].
+
+    `query_source`, `key_source`: row of q for each query and of k for each key, None where they are the same. A query without keys gives 0.
+    """
+    q = q if query_source is None else q.index_select(0, query_source)
+    k = k if key_source is None else k.index_select(0, key_source)
+    rows, outputs = [], []
+    for piece in support.cached(("softmax", c), lambda: _pieces(support, c)):
+        shape_q, shape_k = piece.queries.shape, piece.keys.shape
+        at_q, at_k = piece.queries.clamp(min=0).flatten(), piece.keys.clamp(min=0).flatten()
+        padded = [
+            x.index_select(0, at).unflatten(0, shape).transpose(1, 2)
+            for x, at, shape in ((q, at_q, shape_q), (k, at_k, shape_k), (v, at_k, shape_k))
+        ]  # [g, heads, L, d] each
+        out = F.scaled_dot_product_attention(*padded, attn_mask=piece.mask)  # [g, heads, Lq, d_v]
+        out = torch.where(piece.any_key, out, 0.0).transpose(1, 2).flatten(0, 1)
+        real = (piece.queries.flatten() >= 0).nonzero().squeeze(1)
+        rows.append(at_q[real])
+        outputs.append(out.index_select(0, real))
+    if not outputs:
+        return v.new_zeros(q.size(0), *v.shape[1:]) + 0.0 * (q.sum() + k.sum() + v.sum())
+    return v.new_zeros(q.size(0), *v.shape[1:]).index_copy(0, torch.cat(rows), torch.cat(outputs))
+
+
+def _pieces(support: Support, c: EquivalenceClass) -> list[Piece]:
+    key_group, query_group, num_groups = support.groups(c)
+    if key_group.numel() == 0 or query_group.numel() == 0:
+        return []
+    source, target = support.sets[c.k], support.sets[c.l]
+    key_nodes = [source.nodes(c.input_pattern)[a] for a in c.free]
+    query_nodes = target.nodes(c.output_pattern)
+    num_k, num_q = torch.bincount(key_group, minlength=num_groups), torch.bincount(query_group, minlength=num_groups)
+    by_key, by_query = torch.argsort(key_group, stable=True), torch.argsort(query_group, stable=True)
+    start_k, start_q = num_k.cumsum(0) - num_k, num_q.cumsum(0) - num_q
+    size = torch.where((num_k > 0) & (num_q > 0), torch.maximum(num_k, num_q), 0)
+    # one bucket for all groups up to 8, then one for each power of two
+    bucket = torch.where(size > 0, (size - 1).clamp(min=0).div(8, rounding_mode="floor").float().add(1).log2().floor().long(), -1)
+    pieces = []
+    for b in range(int(bucket.max()) + 1):
+        groups = (bucket == b).nonzero().squeeze(1)
+        if not groups.numel():
+            continue
+        long_q, long_k = int(num_q[groups].max()), int(num_k[groups].max())
+        step_q = max(1, min(long_q, _PAIRS // long_k))
+        step_g = max(1, _PAIRS // (long_k * long_q))
+        for g in groups.split(step_g):
+            keys = _padded(by_key, start_k[g], num_k[g], 0, long_k)
+            for first in range(0, long_q, step_q):
+                queries = _padded(by_query, start_q[g], num_q[g], first, min(step_q, long_q - first))
+                pieces.append(_piece(queries, keys, query_nodes, key_nodes))
+    return pieces
+
+
+def _padded(order: Tensor, start: Tensor, count: Tensor, first: int, length: int) -> Tensor:
+    offset = first + torch.arange(length, device=order.device)
+    place = (start[:, None] + offset).clamp(max=order.numel() - 1)
+    return torch.where(offset < count[:, None], order[place], -1)
+
+
+def _piece(queries: Tensor, keys: Tensor, query_nodes: list[Tensor], key_nodes: list[Tensor]) -> Piece:
+    mask = ((queries >= 0)[:, :, None] & (keys >= 0)[:, None, :])[:, None]  # [g, 1, Lq, Lk]
+    for q in query_nodes:
+        for k in key_nodes:  # a summed node differs from every output node
+            mask = mask & (q[queries.clamp(min=0)][:, None, :, None] != k[keys.clamp(min=0)][:, None, None, :])
+    any_key = mask.any(-1, keepdim=True)
+    return Piece(queries, keys, mask | ~any_key, any_key)  # a row without keys attends to all, for finite numbers, and is zeroed after
