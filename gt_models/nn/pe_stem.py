@@ -1,0 +1,107 @@
+"""The stem of pair encodings with sinusoidal enhancement (PPGT, Sections 3.3 and 3.4, Eq. 8 to 10)."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from gt_models.nn.norms import make_norm
+
+
+class PreNormFFN(nn.Module):
+    """x + W2 gelu(W1 norm(x)) (Eq. 7, right), [rows, dim] -> [rows, dim]."""
+
+    def __init__(self, dim: int, expansion: int, norm: str):
+        super().__init__()
+        self.norm = make_norm(norm, dim)
+        self.linear1 = nn.Linear(dim, expansion * dim)
+        self.linear2 = nn.Linear(expansion * dim, dim)
+
+    def branch(self, x: Tensor) -> Tensor:
+        return self.linear2(nn.functional.gelu(self.linear1(self.norm(x))))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.branch(x)
+
+
+class PairStem(nn.Module):
+    """Raw pair channels [P, in_dim] (+ what edges carry, [P, out_dim]) -> pair encodings [P, out_dim] (Eq. 10).
+
+    The stem is by far the largest tensor work of the model: P = sum n^2 rows, where the backbone has sum n. Its rows do not know of each
+    other, so it runs in chunks that stay in cache and, in training, keeps of each chunk only what went in; backward forms the rest again.
+
+    Args:
+        num_frequencies: S of Eq. 9; 0 leaves the sinusoids out.
+        mlp_dim: hidden width of the MLP over the enhanced channels.
+        chunk: rows at a time on a CPU; None never chunks. Batch norm needs all rows at once and is never chunked.
+        pre_norm: whether one more norm stands before the FFN blocks.
+    """
+
+    def __init__(
+        self,
+        in_dim: int,
+        out_dim: int,
+        mlp_dim: int,
+        num_ffn: int,
+        expansion: int,
+        num_frequencies: int,
+        norm: str,
+        chunk: int | None,
+        pre_norm: bool = False,
+    ):
+        super().__init__()
+        self.num_frequencies, self.chunk = num_frequencies, None if norm == "batch" else chunk
+        self.linear1 = nn.Linear(in_dim * (1 + 2 * num_frequencies), mlp_dim)
+        self.linear2 = nn.Linear(mlp_dim, out_dim)
+        self.pre_norm = make_norm(norm, out_dim) if pre_norm else nn.Identity()
+        self.blocks = nn.ModuleList([PreNormFFN(out_dim, expansion, norm) for _ in range(num_ffn)])
+        self.norm = make_norm(norm, out_dim)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        for module in self.modules():
+            if module is not self and hasattr(module, "reset_parameters"):
+                module.reset_parameters()
+        for hidden, output in [(self.linear1, self.linear2), *((b.linear1, b.linear2) for b in self.blocks)]:
+            stem_init(hidden, 0.0)
+            stem_init(output, 1.0)
+
+    def rows(self, raw: Tensor, edge: Tensor | None, keep: Tensor | None) -> Tensor:
+        """The stem on some of the rows; `keep` [P, 1] scales the FFN branches (stochastic depth)."""
+        p = self.linear2(nn.functional.gelu(self.linear1(sinusoids(raw, self.num_frequencies))))
+        p = self.pre_norm(p if edge is None else p + edge)
+        for block in self.blocks:
+            p = block(p) if keep is None else p + keep * block.branch(p)
+        return self.norm(p)
+
+    def forward(self, raw: Tensor, edge: Tensor | None = None, keep: Tensor | None = None) -> Tensor:
+        if self.chunk is None or raw.is_cuda or raw.size(0) <= self.chunk or torch.compiler.is_compiling():
+            return self.rows(raw, edge, keep)
+        outputs = []
+        for start in range(0, raw.size(0), self.chunk):
+            part = [None if t is None else t[start : start + self.chunk] for t in (raw, edge, keep)]
+            if torch.is_grad_enabled():
+                outputs.append(checkpoint(self.rows, *part, use_reentrant=False, preserve_rng_state=False))
+            else:
+                outputs.append(self.rows(*part))
+        return torch.cat(outputs)
+
+
+def sinusoids(p: Tensor, num_frequencies: int) -> Tensor:
+    """Eq. 9 over all channels: [P, c] -> [P, c (1 + 2 S)] as blocks p, sin(pi p), cos(pi p), sin(2 pi p), cos(2 pi p), ..."""
+    if num_frequencies == 0:
+        return p
+    blocks = [p]
+    for s in range(num_frequencies):
+        angle = p * (2**s * math.pi)
+        blocks += [torch.sin(angle), torch.cos(angle)]
+    return torch.cat(blocks, -1)
+
+
+def stem_init(linear: nn.Linear, a: float) -> None:
+    """Kaiming uniform with slope `a` (Appendix B.2), zero bias."""
+    nn.init.kaiming_uniform_(linear.weight, a=a)
+    # unstated: biases of the stems; zero, as the authors' implementation leaves them
+    if linear.bias is not None:
+        nn.init.zeros_(linear.bias)
