@@ -6,6 +6,7 @@ authors' implementation does otherwise.
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Literal
 
 import torch
@@ -31,7 +32,7 @@ class PPGT(nn.Module):
         hidden_dim, num_layers, num_heads, ffn_expansion: the backbone.
         rrwp_dim: RRWP channels read, identity included. The paper's "PE-dim K" is K powers beside the identity in the authors'
             implementation and in the printed parameter counts: rrwp_dim = K + 1.
-        stem_dim, pair_dim, num_stem_ffn, stem_ffn_expansion: the pair stem (MLP-dim, edge-dim, its FFN blocks); pair_dim None is hidden_dim.
+        stem_dim, pair_dim, num_stem_ffn, stem_ffn_expansion: the pair stem (MLP-dim, edge-dim, FFN blocks); pair_dim None is hidden_dim.
         num_frequencies: S of the sinusoidal enhancement (Eq. 9); 0 leaves it out.
         attention: "sl2" (Eq. 4) or "sdp" (Eq. 2).
         scale_queries: whether <q, k> is divided by sqrt(head width) (Eq. 5); the authors' implementation divides only |k|^2.
@@ -50,10 +51,10 @@ class PPGT(nn.Module):
         target_marker: add a learnt vector to nodes where the node encoding "target" [N, 1] is 1 (Node2Subgraph).
         pooling: "sum", "mean" or "class-attention" (graph level). class_attention_layers: layers of the latter.
         pool_norm: batch norm after pooling. out_norm: batch norm without affine on the outputs (BREC).
-        head: "halving" widths as in the printed ZINC count, or "constant" as in the authors' implementation. head_layers: its linear layers.
+        head: "halving" widths, as the printed ZINC count has it, or "constant" as in the authors' implementation; head_layers linear layers.
         stem_chunk: pairs at a time in the stem on a CPU, recomputed in backward; None computes and keeps all at once.
 
-    Raises ValueError for num_heads that do not divide hidden_dim and for a batch without nodes, MissingEncoding for "rrwp" absent or narrow.
+    Raises ValueError for num_heads that do not divide hidden_dim or a batch without nodes, MissingEncoding for "rrwp" absent or narrow.
     """
 
     def __init__(
@@ -147,7 +148,7 @@ class PPGT(nn.Module):
         self.class_attention = ClassAttention(*layer, *rates, class_attention_layers) if by_class else None
         self.pool_norm = nn.BatchNorm1d(hidden_dim) if pool_norm else nn.Identity()
         widths = [hidden_dim >> i if head == "halving" else hidden_dim for i in range(head_layers)] + [out_dim]
-        self.head = nn.ModuleList([nn.Linear(a, b) for a, b in zip(widths, widths[1:], strict=False)])
+        self.head = nn.ModuleList([nn.Linear(a, b) for a, b in pairwise(widths)])
         self.head_dropout = nn.Dropout(head_dropout)
         self.out_norm = nn.BatchNorm1d(out_dim, affine=False) if out_norm else nn.Identity()
         self.reset_parameters()
@@ -157,11 +158,12 @@ class PPGT(nn.Module):
         for module in self.modules():
             if isinstance(module, nn.Linear):
                 nn.init.trunc_normal_(module.weight, std=0.02)
-                if module.bias is not None:
-                    nn.init.zeros_(module.bias)
-            elif isinstance(module, Residual) or (not isinstance(module, PPGT | FeatureEncoder | PairStem) and hasattr(module, "reset_parameters")):
+                nn.init.zeros_(module.bias)
+            elif not isinstance(module, PPGT | FeatureEncoder | PairStem | ClassAttention) and hasattr(module, "reset_parameters"):
                 module.reset_parameters()
         self.stem.reset_parameters()
+        if self.class_attention is not None:
+            self.class_attention.reset_parameters()
         stems = [self.diagonal_encoder, self.degree_encoder, self.order_encoder, self.position_encoder, self.node_encoder.linear]
         stems.append(None if self.edge_encoder is None else self.edge_encoder.linear)
         for linear in stems:

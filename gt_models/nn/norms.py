@@ -1,4 +1,4 @@
-"""Token-wise normalisations that the plain graph transformer compares (PPGT: "Plain Transformers Can be Powerful Graph Learners", Eq. 1 and 3)."""
+"""Token-wise normalisations of PPGT ("Plain Transformers Can be Powerful Graph Learners", Eq. 1 and 3)."""
 
 import torch
 from torch import Tensor, nn
@@ -8,9 +8,9 @@ NORMS = ("adarms", "rms", "batch", "layer")
 
 
 class AdaRMSNorm(nn.Module):
-    """Eq. 3: x / rms(x) * rms(alpha * x + beta), [..., dim] -> [..., dim]: alpha = 0, beta = 1 is RMSNorm, alpha = 1, beta = 0 the identity.
+    """Eq. 3: x / rms(x) * rms(alpha * x + beta), [..., dim] -> [..., dim].
 
-    One number per token scales it, so a token's direction stays and its length is as much of the old one as alpha and beta let through.
+    alpha = 0, beta = 1 (as it starts) is RMSNorm, alpha = 1, beta = 0 the identity. One number per token scales it, so a token's direction stays and its length is as much of the old one as alpha and beta let through.
     """
 
     def __init__(self, dim: int, eps: float = 1e-6):
@@ -65,8 +65,8 @@ class _AdaRMS(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x: Tensor, alpha: Tensor, beta: Tensor, eps: float) -> Tensor:
         d = x.size(-1)
-        # deviates: the paper divides by |x| alone; 1e-6 under both roots (as the authors' implementation has it) keeps the zero token finite
-        s = (torch.linalg.vector_norm(x, dim=-1, keepdim=True).square_().div_(d).add_(eps)).sqrt_()  # [..., 1]
+        # deviates: the paper divides by |x| alone; eps under both roots, as in the authors' implementation, keeps the zero token finite
+        s = torch.linalg.vector_norm(x, dim=-1, keepdim=True).square_().div_(d).add_(eps).sqrt_()  # [..., 1]
         t = torch.linalg.vector_norm(torch.addcmul(beta, alpha, x), dim=-1, keepdim=True).square_().div_(d).add_(eps).sqrt_()  # [..., 1]
         ctx.save_for_backward(x, alpha, beta, s, t)
         return x * (t / s)

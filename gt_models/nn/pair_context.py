@@ -115,7 +115,7 @@ class PairContext:
 
 
 class _OwnedTerms(torch.autograd.Function):
-    """rows @ weight^T + bias, transposed and cut into terms that their readers may overwrite; backward takes gradients written there as they lie.
+    """rows @ weight^T + bias, transposed and cut into terms that their readers may overwrite; backward takes gradients where they lie.
 
     Plain autograd would hold the terms, one gradient for each and their concatenation: three times the largest tensor of the backbone.
     """

@@ -31,7 +31,7 @@ def dense_attention(
     mask: Tensor,
     dropout: float = 0.0,
 ) -> Tensor:
-    """Padded form. q [H, B, n, d], k and v [H, B, m, d], bias and gate [H, B, n, m], mask float [B, 1 or n, m] (0 or MASKED) -> [H, B, n, d].
+    """Padded form. q [H, B, n, d], k and v [H, B, m, d], bias and gate [H, B, n, m], mask [B, 1 or n, m] (0 or MASKED) -> [H, B, n, d].
 
     Heads come first: the pair projections of all layers are one matrix product whose rows are heads. `scale` is c above; `dropout` acts
     on the gated weights.
@@ -58,7 +58,7 @@ def sparse_attention(
     simplified_l2: bool,
     dropout: float = 0.0,
 ) -> Tensor:
-    """Per listed pair. q, k, v [N, H, d], pairs (query, key) long [P] each, bias and gate [P, H] -> [N, H, d]; a query in no pair gets zeros."""
+    """Per listed pair. q, k, v [N, H, d], pairs (query, key) long [P] each, bias and gate [P, H] -> [N, H, d]; no pair, zeros."""
     query, key = pairs
     logits = (q[query] * k[key]).sum(-1) * scale  # [P, H]
     if simplified_l2:

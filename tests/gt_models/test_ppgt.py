@@ -1,4 +1,4 @@
-"""PPGT: the equations in loops, the stored numbers of the authors' implementation, printed parameter counts, symmetries, forms, bad input."""
+"""PPGT: its equations in loops, stored numbers of the authors' implementation, printed counts, symmetries, forms, bad input."""
 
 import math
 
@@ -290,10 +290,8 @@ def test_adarms_gradient_and_limits():
 
 def test_sinusoids():
     p = torch.rand(3, 2, dtype=torch.float64)
-    out = sinusoids(p, 2)
-    assert out.shape == (3, 10)
-    torch.testing.assert_close(out, torch.cat([f(p) for f in (lambda v: v, lambda v: (math.pi * v).sin(), lambda v: (math.pi * v).cos(),
-                                                              lambda v: (2 * math.pi * v).sin(), lambda v: (2 * math.pi * v).cos())], 1))  # fmt: skip
+    expected = [p, (math.pi * p).sin(), (math.pi * p).cos(), (2 * math.pi * p).sin(), (2 * math.pi * p).cos()]
+    torch.testing.assert_close(sinusoids(p, 2), torch.cat(expected, 1))
 
 
 def test_initialisation():
@@ -344,16 +342,13 @@ def test_order_and_degree_reach_their_places():
 
 
 def test_odd_graphs_work():
-    """One node, no edges, isolated nodes (1/degree taken as 1), self-loops, edges stored twice, two components: finite numbers, finite gradients."""
-    model = small(level="node")
+    """One node, no edges, isolated nodes (1/degree is 1), self-loops, edges stored twice, two components: finite numbers and gradients."""
     one = random_graphs((1,), pair_encodings=(("rrwp", 5),))[0]
     bare = random_graphs((3,), density=0.0, pair_encodings=(("rrwp", 5),))[0]
     rng = torch.Generator().manual_seed(1)
     loops = torch.tensor([[0, 0, 0, 1, 2, 3], [0, 1, 1, 0, 3, 2]])  # a self-loop, (0, 1) twice, two components
-    odd = GraphBatch(
-        torch.randn(4, 4, dtype=torch.float64, generator=rng), loops, torch.tensor([0, 4]), torch.randn(6, 3, dtype=torch.float64, generator=rng),
-        encodings={"rrwp": torch.randn(16, 5, dtype=torch.float64, generator=rng)},
-    )  # fmt: skip
+    x, attr, rrwp = (torch.randn(*shape, dtype=torch.float64, generator=rng) for shape in ((4, 4), (6, 3), (16, 5)))
+    odd = GraphBatch(x, loops, torch.tensor([0, 4]), attr, encodings={"rrwp": rrwp})
     for form in ("dense", "sparse"):
         for pairs in ("complete", "edges"):
             model = small(level="node", form=form, pairs=pairs)

@@ -87,11 +87,7 @@ def attention(w: dict[str, Tensor], name: str, h: list[Tensor], p: dict[tuple[in
                 if s["attention"] == "sl2":
                     logit -= float(k @ k) / (2 * math.sqrt(width))
                 logits.append(logit)
-                gates.append(
-                    {"none": lambda t: 1.0, "linear": lambda t: float(t[heads + head]), "one-plus": lambda t: 1 + float(t[heads + head])}[
-                        s["urpe"]
-                    ](terms)
-                )
+                gates.append(1.0 if s["urpe"] == "none" else float(terms[heads + head]) + (1.0 if s["urpe"] == "one-plus" else 0.0))
             total = sum(math.exp(v) for v in logits)
             for j, logit, gate in zip(keys, logits, gates, strict=True):
                 out[part] += gate * math.exp(logit) / total * qkv[j][2 * dim :][part]
