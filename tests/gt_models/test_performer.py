@@ -1,5 +1,7 @@
 """FAVOR+: features, their limit, chunks, redraws and how they are kept."""
 
+import itertools
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -57,14 +59,15 @@ def test_one_stabilizer_for_the_whole_call():
 
 
 def test_more_features_come_nearer_to_softmax():
-    q, k, v = torch.randn(3, 8, 9, 6, dtype=D) * 0.7
+    q, k, v = torch.randn(3, 16, 9, 6, dtype=D) * 0.5
     exact = F.scaled_dot_product_attention(q, k, v)
     errors = []
     for features in (16, 256, 4096):
         draws = [RandomFeatures(6, features, eps=0.0).double() for _ in range(4)]
-        errors.append(sum(float((performer_attention(q, k, v, f) - exact).square().mean().sqrt()) for f in draws) / 4)
-    assert errors[0] > 2 * errors[1] > 4 * errors[2]  # the error falls with the root of their number: by 4 each time
-    assert errors[2] < 0.02
+        errors.append(sum(float((performer_attention(q, k, v, f) - exact).square().mean().sqrt().detach()) for f in draws) / 4)
+    # the error falls with the root of the number of features: by 4 each time, and by 16 in all
+    assert errors[0] > 2 * errors[1] > 4 * errors[2]
+    assert errors[2] < 0.01
 
 
 def test_orthogonal_rows_have_less_variance_than_independent_ones():
@@ -73,7 +76,7 @@ def test_orthogonal_rows_have_less_variance_than_independent_ones():
 
     def error(draw) -> float:
         total = 0.0
-        for _ in range(60):
+        for _ in range(30):
             p = draw()
             out = linear_attention(softmax_kernel(q, p, True, 0.0), softmax_kernel(k, p, False, 0.0), v)
             total += float((out - exact).square().mean())
@@ -112,7 +115,7 @@ def test_redraws_when_due_and_in_training_only(tmp_path):
     for _ in range(7):
         features.step()
         drawn.append(features.projection.clone())
-    changed = [not torch.equal(a, b) for a, b in zip(drawn, drawn[1:], strict=False)]
+    changed = [not torch.equal(a, b) for a, b in itertools.pairwise(drawn)]
     assert changed == [False, False, False, True, False, False, True]
     # a resumed one continues with the same features and redraws at the same step
     save_file(features.state_dict(), tmp_path / "f.safetensors")
