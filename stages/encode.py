@@ -30,10 +30,10 @@ def encode_dataset(dataset: str, grid: Grid, data: Path = Path("data"), recipes:
     from gt_models.encodings import EncodingError, find_encoding
     from stages.datasets.encoded import EncodedDataset, encode
     from stages.datasets.packed import DatasetUnavailable, PackedDataset
-    from stages.recipe import _nearest
+    from stages.recipe import nearest
 
     if dataset not in grid.datasets:
-        raise RecipeError(f"no dataset {dataset!r} in params.yaml{_nearest(dataset, grid.datasets)}; known: {', '.join(grid.datasets)}")
+        raise RecipeError(f"no dataset {dataset!r} in params.yaml{nearest(dataset, grid.datasets)}; known: {', '.join(grid.datasets)}")
     cells = {cell.cell: cell for cell in grid.cells.values() if cell.dataset == dataset}
     asked: dict[str, dict[str, tuple[str, dict[str, Any]]]] = {}
     for name, cell in cells.items():

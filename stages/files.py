@@ -35,6 +35,8 @@ def write_bytes(path: Path, content: bytes) -> Path:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise WriteError(f"{path}: the disk is full; free some space and run the same command again: it continues where it was") from error
+            raise WriteError(
+                f"{path}: the disk is full; free some space and run the same command again: it continues where it was"
+            ) from error
         raise WriteError(f"{path}: cannot be written ({error.strerror}); mend that and run the same command again") from error
     return path

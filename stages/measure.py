@@ -60,7 +60,7 @@ def now() -> str:
 
 
 def choose_device(name: str) -> torch.device:
-    """"auto" is the GPU where there is one. Raises ValueError for a device that this machine lacks."""
+    """ "auto" is the GPU where there is one. Raises ValueError for a device that this machine lacks."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name.startswith("cuda") and not torch.cuda.is_available():
@@ -118,7 +118,9 @@ def commit() -> str | None:
     root = Path(__file__).parent.parent
     try:
         head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True, check=True).stdout.strip()
-        changed = subprocess.run(["git", "status", "--porcelain", "--untracked-files=no"], cwd=root, capture_output=True, text=True, check=True).stdout
+        changed = subprocess.run(
+            ["git", "status", "--porcelain", "--untracked-files=no"], cwd=root, capture_output=True, text=True, check=True
+        ).stdout
     except (OSError, subprocess.CalledProcessError):
         return None
     return head + ("-dirty" if changed.strip() else "")

@@ -233,6 +233,7 @@ class RunSettings(Strict):
     mirrors: list[str] = []
     time_limit_hours: float | None = Field(None, gt=0)
     checkpoint_seconds: float = Field(60.0, ge=0)
+    tracking: bool = True
     margin_std: float = Field(1.0, gt=0)
 
 
@@ -251,22 +252,26 @@ class Grid(Strict):
         for cell in self.cells.values():
             suite, dataset, model = cell.cell.split("/") if cell.cell.count("/") == 2 else (None, None, None)
             if (dataset, model) != (cell.dataset, cell.model) or cell.key != cell.cell.replace("/", "-"):
-                raise ValueError(f"cell {cell.key}: key, cell, dataset and model disagree; expected suite-dataset-model: {{cell: suite/dataset/model, ...}}")
+                raise ValueError(
+                    f"cell {cell.key}: key, cell, dataset and model disagree; expected suite-dataset-model: {{cell: suite/dataset/model, ...}}"
+                )
             for kind, name, known in (("dataset", dataset, self.datasets), ("suite", suite, self.suites)):
                 if name not in known:
-                    raise ValueError(f"cell {cell.key}: {kind} {name!r} is not listed under {kind}s{_nearest(name, known)}")
+                    raise ValueError(f"cell {cell.key}: {kind} {name!r} is not listed under {kind}s{nearest(name, known)}")
         tuned = {k for k, c in self.cells.items() if c.settings == "tuned"}
         if tuned != set(self.searches):
-            raise ValueError(f"searches must list exactly the cells with settings: tuned; they differ in {sorted(tuned ^ set(self.searches))}")
+            raise ValueError(
+                f"searches must list exactly the cells with settings: tuned; they differ in {sorted(tuned ^ set(self.searches))}"
+            )
         for suite in self.limits:
             if suite not in self.suites:
-                raise ValueError(f"limits: unknown suite {suite!r}{_nearest(suite, self.suites)}")
+                raise ValueError(f"limits: unknown suite {suite!r}{nearest(suite, self.suites)}")
         return self
 
     def suite(self, name: str) -> list[Cell]:
         """The cells of one suite in order of declaration. Raises RecipeError with the nearest suite name."""
         if name not in self.suites:
-            raise RecipeError(f"no suite named {name!r}{_nearest(name, self.suites)}; known: {', '.join(self.suites)}")
+            raise RecipeError(f"no suite named {name!r}{nearest(name, self.suites)}; known: {', '.join(self.suites)}")
         return [c for c in self.cells.values() if c.suite == name]
 
     def find(self, cell: str) -> Cell:
@@ -274,7 +279,7 @@ class Grid(Strict):
         for candidate in self.cells.values():
             if cell in (candidate.cell, candidate.key):
                 return candidate
-        raise RecipeError(f"no cell {cell!r} in params.yaml{_nearest(cell, [c.cell for c in self.cells.values()])}")
+        raise RecipeError(f"no cell {cell!r} in params.yaml{nearest(cell, [c.cell for c in self.cells.values()])}")
 
 
 def load_recipe(path: str | Path) -> Recipe:
@@ -384,7 +389,7 @@ def _explain(problem: Any, schema: type[BaseModel], prefix: str) -> str:
     where = prefix + ".".join(str(p) for p in problem["loc"])
     if problem["type"] == "extra_forbidden":
         known = _fields_at(schema, problem["loc"][:-1])
-        return f"unknown key {where!r}{_nearest(str(problem['loc'][-1]), known)}; known here: {', '.join(known)}"
+        return f"unknown key {where!r}{nearest(str(problem['loc'][-1]), known)}; known here: {', '.join(known)}"
     if problem["type"] == "missing":
         return f"key {where!r} is missing"
     given = "" if isinstance(problem["input"], dict) else f" (given: {problem['input']!r})"
@@ -393,12 +398,14 @@ def _explain(problem: Any, schema: type[BaseModel], prefix: str) -> str:
 
 def _fields_at(schema: Any, location: tuple) -> list[str]:
     for step in location:
-        annotation = schema.model_fields[step].annotation if isinstance(step, str) and step in getattr(schema, "model_fields", {}) else schema
+        annotation = (
+            schema.model_fields[step].annotation if isinstance(step, str) and step in getattr(schema, "model_fields", {}) else schema
+        )
         candidates = [a for a in (annotation, *getattr(annotation, "__args__", ())) if isinstance(a, type) and issubclass(a, BaseModel)]
         schema = next((c for c in candidates if c.__name__ == step), candidates[0] if candidates else schema)
     return sorted(getattr(schema, "model_fields", {}))
 
 
-def _nearest(name: str, known: list[str]) -> str:
+def nearest(name: str, known: list[str]) -> str:
     near = difflib.get_close_matches(name, known, 1, cutoff=0.5)
     return f" (did you mean {near[0]!r}?)" if near else ""

@@ -80,7 +80,12 @@ class Experiment:
         return run_digest(self.recipe.decisive(), seed, self.split_of(seed), self.packed.digest, self.encoded.digest, self.code, test)
 
     def run(
-        self, seed: int, *, test: bool = True, on_start: Callable[[int, str], None] | None = None, on_epoch: Callable[[int, dict], None] | None = None
+        self,
+        seed: int,
+        *,
+        test: bool = True,
+        on_start: Callable[[int, str], None] | None = None,
+        on_epoch: Callable[[int, dict], None] | None = None,
     ) -> tuple[dict[str, Any], bool]:
         """(record, whether it was computed now): the stored record where there is a settled one, else the run is computed and stored."""
         digest = self.digest(seed, test)
@@ -101,7 +106,10 @@ class Experiment:
     def _compute(self, seed: int, digest: str, test: bool, on_epoch: Callable[[int, dict], None] | None) -> dict[str, Any]:
         clock, memory = Clock(), PeakMemory(self.device)
         dtype = torch.float64 if self.recipe.precision == "float64" else torch.float32
-        loader = Loader(self.packed, self.encoded, self.split_of(seed), self.recipe.batch, seed, self.device, dtype)
+        try:
+            loader = Loader(self.packed, self.encoded, self.split_of(seed), self.recipe.batch, seed, self.device, dtype)
+        except ValueError as error:
+            raise RecipeError(f"{self.path}: {error}") from error
         checkpoint = Checkpoint(self.store.folder(digest) / "checkpoint.safetensors", self.settings.checkpoint_seconds)
         run = Run(
             self.recipe, self.task, loader, self.build,

@@ -1,13 +1,15 @@
 """Stage state: always runs, cheap. Writes what the other stages depend on as small files that change only when something that matters does.
 
-    state/datasets/<dataset>.json             what decides its packed bytes, and whether it can be had now
-    state/encodings/<dataset>.json            which encodings some recipe asks for, and the code that computes them
-    state/cells/<suite>/<dataset>/<model>.json   code that decides the cell's numbers, and the limits of its suite
+state/datasets/<dataset>.json             what decides its packed bytes, and whether it can be had now
+state/encodings/<dataset>.json            which encodings some recipe asks for, and the code that computes them
+state/cells/<suite>/<dataset>/<model>.json   code that decides the cell's numbers, and the limits of its suite
 """
 
 import json
+import os
 import shutil
 import sys
+import uuid
 from pathlib import Path
 
 from stages.files import write_bytes
@@ -36,7 +38,23 @@ def write_state(grid: Grid, root: Path = ROOT, data: Path = Path("data")) -> Non
         can_be_had, _ = available(name, data, grid.run.mirrors)
         wanted[root / "datasets" / f"{name}.json"] = {"spec": spec.digest, "available": can_be_had}
         wanted[root / "encodings" / f"{name}.json"] = request_digests(requests[name])
+    report_code, store = code_digest(["stages.leaderboard"]), _tracking_store()
+    for suite in grid.suites:
+        cells = [cell.cell for cell in grid.suite(suite)]
+        wanted[root / "suites" / f"{suite}.json"] = {"cells": cells, "code": report_code, "margin_std": grid.run.margin_std, "tracking": store}
     _replace(root, wanted)
+
+
+def _tracking_store() -> str:
+    """Which tracking store is in use: a server's address, or the id of the local one. A deleted store gets a new id, so that the leaderboards
+    are run again and fill it from the records."""
+    uri = os.environ.get("MLFLOW_TRACKING_URI")
+    if uri:
+        return uri
+    path = Path("mlruns") / "id"
+    if not path.exists():
+        write_bytes(path, f"{uuid.uuid4()}\n".encode())
+    return path.read_text().strip()
 
 
 def _replace(root: Path, wanted: dict[Path, object]) -> None:

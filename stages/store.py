@@ -1,7 +1,7 @@
 """The run store: digest of (recipe, seed, split, data, encodings, code) -> record. A finished run is never repeated, whoever asks and when.
 
-    store/<first two digits>/<digest>/record.json       what the run left behind (see `new_record`)
-    store/<first two digits>/<digest>/checkpoint.*      only while it is unfinished
+store/<first two digits>/<digest>/record.json       what the run left behind (see `new_record`)
+store/<first two digits>/<digest>/checkpoint.*      only while it is unfinished
 """
 
 import contextlib

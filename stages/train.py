@@ -31,7 +31,9 @@ def limited(recipe: Recipe, grid: Grid, cell: Cell) -> tuple[Recipe, list[str]]:
     return recipe, cuts
 
 
-def train_cell(cell: Cell, grid: Grid, data: Path = Path("data"), store_root: Path = Path("store"), results: Path = Path("results")) -> dict[str, Any]:
+def train_cell(
+    cell: Cell, grid: Grid, data: Path = Path("data"), store_root: Path = Path("store"), results: Path = Path("results")
+) -> dict[str, Any]:
     """Runs what is not in the store yet and writes the cell's result; returns it. Raises RecipeError for a recipe that does not fit."""
     from stages.datasets.packed import DatasetUnavailable, PackedDataset
     from stages.files import write_json
@@ -63,12 +65,14 @@ def train_cell(cell: Cell, grid: Grid, data: Path = Path("data"), store_root: Pa
     experiment = Experiment(recipe, str(cell.settings_path), cell.dataset, grid.run, Store(store_root), data, allocator)
     result |= {"metric": experiment.task.metric, "direction": experiment.task.direction}
     header = experiment.header
-    live = Live(
-        cell,
-        recipe.model_dump(mode="json", exclude_unset=True),
-        {"name": header.name, "digest": experiment.packed.digest, "task": header.task, "metric": header.metric, "statistics": header.statistics},
-        result["published"],
-    )
+    described = {
+        "name": header.name,
+        "digest": experiment.packed.digest,
+        "task": header.task,
+        "metric": header.metric,
+        "statistics": header.statistics,
+    }
+    live = Live(cell, result["recipe"], described, result["published"]) if grid.run.tracking else None
     records = []
     with Progress(cell.cell, len(recipe.seeds) * recipe.total_epochs) as progress:
         for number, seed in enumerate(recipe.seeds):
@@ -76,10 +80,11 @@ def train_cell(cell: Cell, grid: Grid, data: Path = Path("data"), store_root: Pa
 
             def on_epoch(epoch: int, values: dict[str, float]) -> None:
                 progress.epoch(epoch, values)
-                live.log_epoch(epoch, values)
+                if live:
+                    live.log_epoch(epoch, values)
 
-            record, computed = experiment.run(seed, on_start=live.start_seed, on_epoch=on_epoch)
-            if computed:
+            record, computed = experiment.run(seed, on_start=live and live.start_seed, on_epoch=on_epoch)
+            if computed and live:
                 live.finish_seed(record)
             progress.finish_run(record, computed)
             records.append(record)
@@ -88,7 +93,8 @@ def train_cell(cell: Cell, grid: Grid, data: Path = Path("data"), store_root: Pa
     if failed:
         result |= {"status": failed[0]["status"], "reason": failed[0]["error"]}
     write_json(path, result)
-    live.close(result, records)
+    if live:
+        live.close(result, records)
     return result
 
 

@@ -7,7 +7,9 @@ tuned/<cell>.yaml, .csv (all trials), .history.png and .importance.png.
 """
 
 import csv
+import itertools
 import math
+import random
 import sys
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,9 @@ from stages.train import limited
 TUNED, STUDIES = Path("tuned"), Path("studies")
 
 
-def tune_cell(cell: Cell, grid: Grid, data: Path = Path("data"), store_root: Path = Path("store"), tuned: Path = TUNED, studies: Path = STUDIES) -> Recipe:
+def tune_cell(
+    cell: Cell, grid: Grid, data: Path = Path("data"), store_root: Path = Path("store"), tuned: Path = TUNED, studies: Path = STUDIES
+) -> Recipe:
     """Runs the trials that are missing, writes the stage's four files and returns the chosen recipe. Raises RecipeError."""
     from filelock import FileLock
 
@@ -47,7 +51,9 @@ def tune_cell(cell: Cell, grid: Grid, data: Path = Path("data"), store_root: Pat
         study = _search(base, cell, grid, trials, folder, data, store_root)
         best = _best(study)
         if best is None:
-            raise RecipeError(f"{cell.recipe_path}: none of {len(study.trials)} trials gave a validation value; see {folder} and widen the space")
+            raise RecipeError(
+                f"{cell.recipe_path}: none of {len(study.trials)} trials gave a validation value; see {folder} and widen the space"
+            )
         note = f"tuned: trial {best.number} of {trials}, mean best validation {best.value:.4f} over seeds {recipe.search.seeds}"
         cut = [f"{trials} of {recipe.search.trials} search trials"] if trials < recipe.search.trials else []
         described = {"origin": recipe.origin | dict.fromkeys(best.params, note), "reduced": [*recipe.reduced, *cut]}
@@ -95,13 +101,22 @@ def _search(recipe: Recipe, cell: Cell, grid: Grid, trials: int, folder: Path, d
     first = experiment({})
     # a study belongs to what decides its values; a changed recipe, dataset or code starts a new one in the same journal
     space = {k: v.model_dump(mode="json") for k, v in search.space.items()}
-    identity = {"recipe": recipe.decisive(), "space": space, "seeds": search.seeds, "data": first.packed.digest, "encodings": first.encoded.digest, "code": first.code}
+    identity = {
+        "recipe": recipe.decisive(),
+        "space": space,
+        "seeds": search.seeds,
+        "data": first.packed.digest,
+        "encodings": first.encoded.digest,
+        "code": first.code,
+    }
     direction = first.task.direction
     study = optuna.create_study(
         study_name=digest_of(identity),
         storage=optuna.storages.JournalStorage(JournalFileBackend(str(folder / "journal.log"))),
         direction="maximize" if direction == "max" else "minimize",
-        pruner=optuna.pruners.MedianPruner(n_startup_trials=4, n_warmup_steps=search.warmup_epochs) if search.pruner == "median" else optuna.pruners.NopPruner(),
+        pruner=optuna.pruners.MedianPruner(n_startup_trials=4, n_warmup_steps=search.warmup_epochs)
+        if search.pruner == "median"
+        else optuna.pruners.NopPruner(),
         load_if_exists=True,
     )
     for trial in study.get_trials(deepcopy=False, states=[TrialState.RUNNING]):  # we hold the lock: whoever ran these was killed
@@ -111,11 +126,16 @@ def _search(recipe: Recipe, cell: Cell, grid: Grid, trials: int, folder: Path, d
     def used() -> int:
         return sum(1 for t in study.get_trials(deepcopy=False) if t.state.is_finished() and "status" in t.user_attrs)
 
+    # optuna's GridSampler stops only studies that it drives itself: the points are queued here, in seeded order
+    grid_points = _grid_points(search) if search.sampler == "grid" else []
+    trials = min(trials, len(grid_points) or trials)
     epochs = recipe.total_epochs * len(search.seeds)
     with Progress(f"{cell.cell} search", trials * epochs) as progress:
         while used() < trials:
             number = len(study.get_trials(deepcopy=False))
             study.sampler = _sampler(search, number)
+            if grid_points and not study.get_trials(deepcopy=False, states=[TrialState.WAITING]):
+                study.enqueue_trial(grid_points[used()])
             trial = study.ask()
             values = {key: _suggest(trial, key, space) for key, space in search.space.items()}
             progress.start_run(f"trial {trial.number} ({used() + 1}/{trials})", epochs)
@@ -187,11 +207,19 @@ def _sampler(search: Any, number: int) -> Any:
     import optuna
 
     seed = int(digest_of([search.sampler_seed, number])[:8], 16)
-    if search.sampler == "grid":
-        return optuna.samplers.GridSampler({k: s.choices for k, s in search.space.items()}, seed=search.sampler_seed)
-    if search.sampler == "random":
+    if search.sampler != "tpe":
         return optuna.samplers.RandomSampler(seed=seed)
     return optuna.samplers.TPESampler(seed=seed)
+
+
+def _grid_points(search: Any) -> list[dict[str, Any]]:
+    """Every combination of the choices, in an order drawn from the sampler's seed. Raises RecipeError for a range."""
+    ranges = [key for key, space in search.space.items() if not isinstance(space, Choice)]
+    if ranges:
+        raise RecipeError(f"search.sampler grid needs choices, not a range, for {', '.join(ranges)}")
+    points = [dict(zip(search.space, values, strict=True)) for values in itertools.product(*(s.choices for s in search.space.values()))]
+    random.Random(search.sampler_seed).shuffle(points)
+    return points
 
 
 def _suggest(trial: Any, key: str, space: Choice | Range) -> Any:
@@ -221,7 +249,13 @@ def _write_outs(recipe: Recipe, cell: Cell, trials: list[Any], tuned: Path, stud
     for t in trials:
         value = "" if t.value is None or t.state.name != "COMPLETE" else repr(t.value)
         rows.append(
-            [t.number, t.state.name, value, t.user_attrs.get("status", "killed, queued again"), "max" if study.direction.name == "MAXIMIZE" else "min"]
+            [
+                t.number,
+                t.state.name,
+                value,
+                t.user_attrs.get("status", "killed, queued again"),
+                "max" if study.direction.name == "MAXIMIZE" else "min",
+            ]
             + [t.params.get(key, "") for key in keys]
         )
     with base.with_name(base.name + ".csv").open("w", newline="") as file:

@@ -23,4 +23,6 @@ class OutOfMemory(RunFailure):
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether `error` says that the device or the machine has no memory left."""
-    return isinstance(error, MemoryError | torch.OutOfMemoryError) or (isinstance(error, RuntimeError) and "can't allocate memory" in str(error))
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or (
+        isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
+    )

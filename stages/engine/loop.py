@@ -122,7 +122,11 @@ class Run:
                 self.on_epoch(self.epoch, {k: v for k, v in values.items() if v is not None and k != "epoch"})
             if self.checkpoint.due:
                 self._save()
-            if self.time_limit is not None and self.meter.totals["train"] + self.meter.totals["eval"] > self.time_limit and self.epoch < total:
+            if (
+                self.time_limit is not None
+                and self.meter.totals["train"] + self.meter.totals["eval"] > self.time_limit
+                and self.epoch < total
+            ):
                 self._save()
                 raise TimedOut(f"{self.epoch} of {total} epochs took longer than the limit of {self.time_limit:.0f} s")
             if patience and self.epoch - self.outcome.best_epoch >= patience:
@@ -136,7 +140,9 @@ class Run:
         losses, rows_seen, first_lr = [], [], None
         for step, (batch, rows) in enumerate(self.loader.training(self.epoch)):
             position = self.epoch * steps + step if schedule.unit == "step" else self.epoch
-            lr = section.lr * lr_factor(schedule, position, self.recipe.total_epochs * steps, self.outcome.curves["val"], self.task.direction)
+            lr = section.lr * lr_factor(
+                schedule, position, self.recipe.total_epochs * steps, self.outcome.curves["val"], self.task.direction
+            )
             first_lr = lr if first_lr is None else first_lr
             for group in self.optimizer.param_groups:
                 group["lr"] = lr
@@ -221,7 +227,9 @@ class Run:
         self.model.load_state_dict(groups["model"])
         restore_optimizer(self.optimizer, groups.get("optimizer", {}))
         self.best = {
-            name.removeprefix("best_"): {k: v.to(self.device) for k, v in tensors.items()} for name, tensors in groups.items() if name.startswith("best_")
+            name.removeprefix("best_"): {k: v.to(self.device) for k, v in tensors.items()}
+            for name, tensors in groups.items()
+            if name.startswith("best_")
         }
         self.outcome.curves = header["curves"]
         self.outcome.best_epoch, self.outcome.val = header["best_epoch"], header["val"]

@@ -83,4 +83,6 @@ def better(value: float, best: float | None, direction: str) -> bool:
 
 def detached(tensors: list[Tensor]) -> Tensor:
     """Outputs of several batches as one tensor on the CPU."""
-    return torch.cat([t.detach().float().cpu() if t.is_floating_point() and t.dtype != torch.float64 else t.detach().cpu() for t in tensors])
+    return torch.cat(
+        [t.detach().float().cpu() if t.is_floating_point() and t.dtype != torch.float64 else t.detach().cpu() for t in tensors]
+    )

@@ -41,30 +41,34 @@ def pack_many(folder: Path, name: str = "many", graphs: int = 30, seed: int = 0)
     starts = np.concatenate([[0], sizes.cumsum()])
     y = np.array([x[a:b, 0].mean() for a, b in zip(starts, starts[1:], strict=False)], np.float32)
     edges = np.concatenate([np.stack([np.arange(n), (np.arange(n) + 1) % n]) for n in sizes], 1)
-    header = PackedHeader(name=name, task="graph-regression", metric="mae", level="graph", in_dim=4, out_dim=1, split_kind="graph", num_splits=1)
+    header = PackedHeader(
+        name=name, task="graph-regression", metric="mae", level="graph", in_dim=4, out_dim=1, split_kind="graph", num_splits=1
+    )
     arrays = {"num_nodes": sizes, "num_edges": sizes, "edge_index": edges, "x": x, "y": y, "split": (np.arange(graphs) % 3 + 1)[None]}
     return pack(folder / "packed" / name, header, arrays)
 
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
-    """`project.recipe(dataset, model, **changes)` writes a recipe and the grid; the working directory is the project."""
+    """`project.recipe(dataset, row, **changes)` writes a recipe and the grid; the working directory is the project."""
     monkeypatch.chdir(tmp_path)
     pack_web(tmp_path / "data")
     pack_many(tmp_path / "data")
     cells: dict[str, dict] = {}
 
-    def recipe(dataset: str = "web", model: str = "mlp", suite: str = "small", run: dict | None = None, limits: dict | None = None, **changes):
+    def recipe(
+        dataset: str = "web", row: str = "mlp", suite: str = "small", run: dict | None = None, limits: dict | None = None, **changes
+    ):
         content = {**RECIPE, **changes}
-        path = tmp_path / "recipes" / suite / dataset / f"{model}.yaml"
+        path = tmp_path / "recipes" / suite / dataset / f"{row}.yaml"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(yaml.safe_dump({k: v for k, v in content.items() if v is not None}, sort_keys=False))
-        cell = {"cell": f"{suite}/{dataset}/{model}", "dataset": dataset, "model": model}
+        cell = {"cell": f"{suite}/{dataset}/{row}", "dataset": dataset, "model": row}
         if "search" in changes:
             cell["settings"] = "tuned"
-        cells[f"{suite}-{dataset}-{model}"] = cell
+        cells[f"{suite}-{dataset}-{row}"] = cell
         grid = {
-            "run": {"threads": 1, "checkpoint_seconds": 0, **(run or {})},
+            "run": {"threads": 1, "checkpoint_seconds": 0, "tracking": False, **(run or {})},
             "limits": limits or {},
             "datasets": ["web", "many"],
             "suites": ["small"],

@@ -111,7 +111,10 @@ GRID = {
         ({"run": {"devise": "cpu"}}, ["run.devise", "did you mean 'device'"]),
         ({"run": {"threads": "many"}}, ["run.threads", "integer"]),
         ({"cels": {}}, ["cels", "did you mean 'cells'"]),
-        ({"cells": {"small-web-mlp": {"cell": "small/web/mlp", "dataset": "web", "model": "mlp", "setings": "tuned"}}}, ["setings", "settings"]),
+        (
+            {"cells": {"small-web-mlp": {"cell": "small/web/mlp", "dataset": "web", "model": "mlp", "setings": "tuned"}}},
+            ["setings", "settings"],
+        ),
         ({"cells": {"x": {"cell": "small/web/mlp", "dataset": "web", "model": "mlp"}}}, ["cell x", "disagree"]),
         ({"cells": {"small-wed-mlp": {"cell": "small/wed/mlp", "dataset": "wed", "model": "mlp"}}}, ["wed", "did you mean 'web'"]),
         ({"limits": {"smal": {"seeds": 1}}}, ["smal", "did you mean 'small'"]),

@@ -11,7 +11,12 @@ from stages.store import Store, StoreError, run_digest
 
 
 def record(digest="ab12", status="ok", **measured):
-    return {"schema": 1, "digest": digest, "deterministic": {"status": status}, "measured": {"time_limit_seconds": 10.0, "memory_limit_mib": 100.0, **measured}}
+    return {
+        "schema": 1,
+        "digest": digest,
+        "deterministic": {"status": status},
+        "measured": {"time_limit_seconds": 10.0, "memory_limit_mib": 100.0, **measured},
+    }
 
 
 def test_a_record_comes_back_and_its_checkpoint_goes(tmp_path):

@@ -56,7 +56,9 @@ def curves(outcome):
 REGRESSION = {"dataset": "many", "task": ("graph-regression", "mae"), "batch": {"graphs": 4}}
 
 
-@pytest.mark.parametrize("case", [{}, {"batch": {"parts": 3}}, REGRESSION, {**REGRESSION, "batch": {"nodes": 20}}, {**REGRESSION, "batch": {}}])
+@pytest.mark.parametrize(
+    "case", [{}, {"batch": {"parts": 3}}, REGRESSION, {**REGRESSION, "batch": {"nodes": 20}}, {**REGRESSION, "batch": {}}]
+)
 def test_two_runs_agree_bit_for_bit_and_seeds_differ(tmp_path, case):
     first, second = make(tmp_path, **case).train(), make(tmp_path, **case).train()
     assert curves(first) == curves(second)
@@ -69,7 +71,9 @@ class Killed(BaseException):
     pass
 
 
-@pytest.mark.parametrize("case", [{}, REGRESSION, {"phases": [{"name": "a", "epochs": 3}, {"name": "b", "epochs": 3, "reload_best": True}], "epochs": None}])
+@pytest.mark.parametrize(
+    "case", [{}, REGRESSION, {"phases": [{"name": "a", "epochs": 3}, {"name": "b", "epochs": 3, "reload_best": True}], "epochs": None}]
+)
 @pytest.mark.parametrize("killed_at", [1, 3, 4])
 def test_killed_and_resumed_equals_uninterrupted(tmp_path, case, killed_at):
     whole = make(tmp_path, **case).train()

@@ -1,0 +1,105 @@
+"""`gt-bench`: the same rooms as the DVC stages, for one's hands: what exists, what was found, and whether all of it fits together."""
+
+import json
+import sys
+from pathlib import Path
+
+import typer
+
+from stages.recipe import RecipeError, check_fit, check_model, load_grid, load_recipe
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__, pretty_exceptions_enable=False)
+
+
+@app.command("list")
+def list_cells(suite: str = typer.Argument(None, help="only this suite")) -> None:
+    """The cells of the grid with their state."""
+    from rich.console import Console
+    from rich.table import Table
+
+    grid = load_grid()
+    table = Table("cell", "settings", "seeds", "state")
+    for cell in grid.suite(suite) if suite else grid.cells.values():
+        path = Path("results", f"{cell.cell}.json")
+        result = json.loads(path.read_text()) if path.exists() else {"status": "not run", "runs": []}
+        table.add_row(cell.cell, str(cell.settings_path), f"{len(result['runs'])}/{len(load_recipe(cell.recipe_path).seeds)}", result["status"])
+    Console(width=None if sys.stdout.isatty() else 160).print(table)
+
+
+@app.command()
+def show(suite: str) -> None:
+    """The leaderboard of a suite as last written, and how to open the MLflow UI."""
+    from stages.leaderboard import show as show_table
+    from stages.tracking import tracking_uri
+
+    load_grid().suite(suite)
+    path = Path("reports", f"{suite}.json")
+    if not path.exists():
+        raise RecipeError(f"{path} is not there yet: run `make reproduce SUITE={suite}`")
+    show_table(suite, json.loads(path.read_text())["rows"], [path.with_suffix(s) for s in (".json", ".csv", ".md")])
+    uri = tracking_uri()
+    print(f"MLflow: open {uri}" if uri.startswith("http") else "MLflow: `make ui`, then open http://127.0.0.1:5000")
+
+
+@app.command()
+def train(cell: str) -> None:
+    """One cell: suite/dataset/model. Data and encodings must be there (`dvc repro train@CELL` sees to it)."""
+    from stages.train import train_cell
+
+    grid = load_grid()
+    train_cell(grid.find(cell), grid)
+
+
+@app.command()
+def tune(cell: str) -> None:
+    """The search of one cell, continued where it was."""
+    from stages.tune import tune_cell
+
+    grid = load_grid()
+    tune_cell(grid.find(cell), grid)
+
+
+@app.command()
+def doctor() -> None:
+    """Checks params.yaml, every recipe against its model and dataset, and what is on disk; exits 1 with a list of what is wrong."""
+    from stages.datasets.catalog import get_spec
+    from stages.store import Store, StoreError
+
+    problems, grid = [], load_grid()
+    for cell in grid.cells.values():
+        try:
+            recipe = load_recipe(cell.recipe_path)
+            check_model(recipe, cell.recipe_path)
+            check_fit(recipe, get_spec(cell.dataset).level, cell.dataset, cell.recipe_path)
+            if (recipe.search is None) == (cell.settings == "tuned"):
+                problems.append(f"params.yaml: cell {cell.key}: `settings: tuned` goes with a `search:` section in {cell.recipe_path}, and only with it")
+        except (RecipeError, KeyError) as error:
+            problems.append(str(error.args[0]))
+    store, count = Store(), 0
+    for path in sorted(store.root.glob("??/*/record.json")):
+        try:
+            store.get(path.parent.name)
+            count += 1
+        except StoreError as error:
+            problems.append(str(error))
+    for problem in problems:
+        print(problem)
+    print(f"{len(grid.cells)} cells, {count} records, {len(problems)} problems")
+    if problems:
+        raise typer.Exit(1)
+
+
+def main() -> None:
+    from stages.datasets.inspection import DatasetError
+    from stages.files import WriteError
+    from stages.store import StoreError
+
+    try:
+        app()
+    except (RecipeError, StoreError, WriteError, DatasetError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,178 @@
+"""train@cell: each run once in its life, kill -9 and continue, data that cannot be had, bad recipes, a dead tracking server."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from stages.recipe import RecipeError, load_grid
+from stages.train import train_cell
+from tests.conftest import ROOT
+
+CELL = "small/web/mlp"
+
+
+def train(cell=CELL):
+    grid = load_grid()
+    return train_cell(grid.find(cell), grid)
+
+
+def stage(*arguments, **environment):
+    return subprocess.run(
+        [sys.executable, "-m", *arguments],
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_a_cell_is_trained_once_per_seed_and_then_read_from_the_store(project, capsys):
+    project.recipe()
+    first = train()
+    assert first["status"] == "ok"
+    assert json.loads(Path("results/small/web/mlp.json").read_text()) == first
+    records = {r["digest"]: r for r in project.records()}
+    assert sorted(records) == sorted(first["runs"])
+    assert [records[d]["deterministic"]["split"] for d in first["runs"]] == [0, 1]
+    capsys.readouterr()
+    stamps = [p.stat().st_mtime_ns for p in sorted(Path("store").rglob("record.json"))]
+    assert train() == first
+    assert capsys.readouterr().out.count("from the store") == 2
+    assert [p.stat().st_mtime_ns for p in sorted(Path("store").rglob("record.json"))] == stamps
+    # the same run under another name, and one more seed: only the new seed is computed
+    project.recipe(row="again", seeds=[1, 0, 2])
+    assert set(train("small/web/again")["runs"]) > set(first["runs"])
+    assert len(project.records()) == 3
+
+
+def test_two_stores_agree_on_the_deterministic_part(project):
+    project.recipe()
+    grid = load_grid()
+    one = train_cell(grid.find(CELL), grid, store_root=Path("store"))
+    other = train_cell(grid.find(CELL), grid, store_root=Path("other"))
+    assert one == other
+    for digest in one["runs"]:
+        parts = [json.loads(Path(root, digest[:2], digest, "record.json").read_text()) for root in ("store", "other")]
+        assert parts[0]["deterministic"] == parts[1]["deterministic"]
+        assert set(parts[0]["measured"]) >= {
+            "seconds",
+            "train_seconds_per_epoch",
+            "eval_seconds_per_epoch",
+            "peak_memory_mib",
+            "device",
+            "threads",
+            "environment",
+        }
+        assert parts[0]["measured"]["peak_memory_mib"] > 10
+
+
+def test_kill_9_in_the_middle_and_start_again(project):
+    # slow enough to be caught in the middle: a checkpoint after every epoch
+    project.recipe(epochs=150, seeds=[3])
+    process = subprocess.Popen(
+        [sys.executable, "-m", "stages.train", CELL], env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.DEVNULL
+    )
+    deadline = time.monotonic() + 120
+    while not list(Path("store").rglob("checkpoint.safetensors")):
+        assert time.monotonic() < deadline, "no checkpoint appeared"
+        assert process.poll() is None, "the run ended before it could be killed"
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert list(Path("store").rglob("checkpoint.safetensors"))
+    assert not list(Path("store").rglob("record.json"))
+    assert stage("stages.train", CELL).returncode == 0
+    (continued,) = project.records()
+    assert not list(Path("store").rglob("checkpoint.*"))
+    Path("store").rename("continued")
+    train()
+    (whole,) = project.records()
+    assert continued["deterministic"] == whole["deterministic"]
+
+
+def test_two_processes_that_ask_for_the_same_cell_do_the_work_once(project):
+    project.recipe(epochs=30)
+    command = [sys.executable, "-m", "stages.train", CELL]
+    both = [subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    outputs = [p.communicate(timeout=180)[0] for p in both]
+    assert [p.returncode for p in both] == [0, 0]
+    assert sum(o.count(" s)") for o in outputs) == 2
+    assert sum(o.count("from the store") for o in outputs) == 2
+
+
+def test_a_dataset_that_cannot_be_had_is_a_row_and_later_a_run(project):
+    project.recipe()
+    packed = Path("data/packed/web")
+    packed.rename("aside")
+    packed.mkdir()
+    (packed / "unavailable.json").write_text(json.dumps({"dataset": "web", "reason": "no source", "tried": [], "remedy": "fetch it"}))
+    result = train()
+    assert result["status"] == "not run: data"
+    assert "fetch it" in result["reason"]
+    assert result["runs"] == []
+    (packed / "unavailable.json").unlink()
+    packed.rmdir()
+    Path("aside").rename(packed)
+    assert train()["status"] == "ok"
+
+
+def test_limits_cut_and_say_so(project):
+    project.recipe(limits={"small": {"seeds": 1, "epochs": 2}})
+    result = train()
+    assert result["reduced"] == ["1 of 2 seeds", "2 of 6 epochs"]
+    (record,) = project.records()
+    assert record["deterministic"]["epochs"]["epoch"] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"model": {"name": "mlp", "hiden_dim": 8}}, ["small/web/mlp.yaml", "model.hiden_dim", "hidden_dim"]),
+        ({"model": {"name": "mlp", "activation": "reluu"}}, ["small/web/mlp.yaml", "reluu"]),
+        ({"loss": "hinge"}, ["loss", "cross-entropy"]),
+        ({"split": 7}, ["split 7", "2"]),
+        ({"batch": {"graphs": 2}}, ["small/web/mlp.yaml", "batch.parts"]),
+    ],
+)
+def test_bad_recipes_end_with_one_clear_message(project, changes, words):
+    project.recipe(**changes)
+    done = stage("stages.train", CELL)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    for word in words:
+        assert word in done.stderr
+    assert not Path("results").exists()
+
+
+def test_a_model_that_cannot_predict_the_level(project, monkeypatch):
+    from gt_models.registry import _INFOS, ModelInfo, model_info
+
+    project.recipe()
+    info = model_info("mlp")
+    monkeypatch.setitem(_INFOS, "mlp", ModelInfo("mlp", info.cls, ("graph",), info.cost))
+    with pytest.raises(RecipeError, match="predicts at level graph, but dataset 'web' asks for node"):
+        train()
+
+
+def test_a_dead_tracking_server_costs_no_run(project):
+    project.recipe(run={"tracking": True})
+    done = stage("stages.train", CELL, MLFLOW_TRACKING_URI="http://127.0.0.1:9")
+    assert done.returncode == 0, done.stderr
+    assert (done.stdout + done.stderr).count("warning") == 1, done.stdout + done.stderr
+    assert "127.0.0.1:9" in done.stderr
+    assert json.loads(Path("results/small/web/mlp.json").read_text())["status"] == "ok"
+    assert len(project.records()) == 2
+
+
+def test_a_diverged_run_is_a_result(project):
+    project.recipe(optimizer={"name": "sgd", "lr": 1e30}, loss="cross-entropy")
+    result = train()
+    assert result["status"] == "diverged"
+    assert "epoch" in result["reason"]
+    assert all(r["deterministic"]["status"] == "diverged" for r in project.records())

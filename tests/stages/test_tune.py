@@ -1,0 +1,145 @@
+"""tune@cell: on validation only, seeded, resumable, pruned; its outs say what was tried."""
+
+import csv
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from stages.recipe import RecipeError, load_grid, load_recipe
+from stages.train import train_cell
+from stages.tune import search_summary, tune_cell
+from tests.conftest import ROOT
+
+CELL = "small/web/mlp"
+SEARCH = {
+    "trials": 4,
+    "seeds": [0, 1],
+    "space": {"model.dropout": {"choices": [0.0, 0.5]}, "optimizer.lr": {"low": 1e-4, "high": 1e-1, "log": True}},
+    "warmup_epochs": 1,
+}
+
+
+def tune(**folders):
+    grid = load_grid()
+    return tune_cell(grid.find(CELL), grid, **folders)
+
+
+def trials():
+    with Path("tuned/small/web/mlp.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+def test_the_best_trial_by_validation_becomes_the_recipe(project):
+    project.recipe(search=SEARCH)
+    chosen = tune()
+    rows = trials()
+    assert len(rows) == 4
+    best = max((r for r in rows if r["state"] == "COMPLETE"), key=lambda r: float(r["value"]))
+    assert chosen.optimizer.lr == float(best["optimizer.lr"])
+    tuned = load_recipe("tuned/small/web/mlp.yaml")
+    assert tuned.decisive() == chosen.decisive()
+    assert tuned.search is None
+    assert "trial" in tuned.origin["model.dropout"]
+    for name in ("history", "importance"):
+        assert Path(f"tuned/small/web/mlp.{name}.png").stat().st_size > 1000
+    assert search_summary(load_grid().find(CELL))["trials"] == 4
+    # trials are runs that never saw the test split
+    assert project.records()
+    for record in project.records():
+        assert record["deterministic"]["test"] is None
+        assert record["deterministic"]["test_metrics"] == {}
+    grid = load_grid()
+    result = train_cell(grid.find(CELL), grid)
+    assert result["status"] == "ok"
+    assert result["search"]["trials"] == 4
+
+
+def test_a_second_call_runs_no_trial_and_two_searches_agree(project):
+    project.recipe(search={**SEARCH, "pruner": "none"})
+    tune()
+    rows, text = trials(), Path("tuned/small/web/mlp.yaml").read_text()
+    count = len(project.records())
+    tune()
+    assert (trials(), Path("tuned/small/web/mlp.yaml").read_text(), len(project.records())) == (rows, text, count)
+    tune(store_root=Path("store2"), studies=Path("studies2"))
+    assert trials() == rows
+
+
+def test_a_killed_search_queues_its_trial_again_and_ends_as_if_it_had_not_been_killed(project):
+    project.recipe(search={**SEARCH, "pruner": "none"}, epochs=60)
+    command = [sys.executable, "-m", "stages.tune", CELL]
+    process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while not list(Path("store").rglob("record.json")) or not list(Path("store").rglob("checkpoint.safetensors")):
+        assert time.monotonic() < deadline, "no trial got far enough"
+        assert process.poll() is None, "the search ended before it could be killed"
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    tune()
+    rows = trials()
+    assert [r["status"] for r in rows].count("killed, queued again") == 1
+    finished = [(r["value"], r["model.dropout"], r["optimizer.lr"]) for r in rows if r["state"] == "COMPLETE"]
+    assert len(finished) == 4
+    tune(store_root=Path("store2"), studies=Path("studies2"))
+    assert [(r["value"], r["model.dropout"], r["optimizer.lr"]) for r in trials()][:1] == finished[:1]
+
+
+def test_hopeless_trials_are_pruned(project):
+    space = {"optimizer.lr": {"choices": [0.05, 1e-9]}, "model.hidden_dim": {"choices": [8, 9, 10, 11, 12, 13]}}
+    project.recipe(search={"trials": 20, "sampler": "grid", "space": space, "warmup_epochs": 2, "seeds": [0]}, epochs=12)
+    tune()
+    rows = trials()
+    assert len({(r["optimizer.lr"], r["model.hidden_dim"]) for r in rows}) == len(rows) == 12
+    pruned = [r for r in rows if r["state"] == "PRUNED"]
+    assert pruned
+    assert not list(Path("store").rglob("checkpoint.*"))
+
+
+@pytest.mark.parametrize(
+    ("space", "words"),
+    [
+        ({"model.droput": {"choices": [0.1]}}, ["search.space.model.droput", "did you mean 'dropout'"]),
+        ({"model.hidden_dim": {"choices": [8, "wide"]}}, ["search.space.model.hidden_dim", "wide"]),
+        ({"optimiser.lr": {"choices": [0.1]}}, ["search.space.optimiser.lr", "optimizer"]),
+    ],
+)
+def test_a_space_that_contradicts_the_recipe(project, space, words):
+    project.recipe(search={"trials": 2, "space": space})
+    with pytest.raises(RecipeError) as error:
+        tune()
+    for word in ["small/web/mlp.yaml", *words]:
+        assert word in str(error.value)
+
+
+def test_limits_cut_trials_and_say_so(project):
+    project.recipe(search=SEARCH, limits={"small": {"trials": 1, "seeds": 1}})
+    tune()
+    assert len(trials()) == 1
+    grid = load_grid()
+    assert train_cell(grid.find(CELL), grid)["reduced"] == ["1 of 4 search trials", "1 of 2 seeds"]
+
+
+def test_without_data_the_recipe_stays_as_it_is(project):
+    project.recipe(search=SEARCH)
+    Path("data/packed/web").rename("aside")
+    recipe = tune()
+    assert recipe.optimizer.lr == 0.01
+    assert yaml.safe_load(Path("tuned/small/web/mlp.yaml").read_text())["optimizer"]["lr"] == 0.01
+    assert trials() == []
+    assert search_summary(load_grid().find(CELL)) is None
+
+
+def test_a_changed_recipe_starts_a_new_study(project):
+    project.recipe(search=SEARCH)
+    tune()
+    project.recipe(search=SEARCH, epochs=3)
+    tune()
+    assert len(trials()) == 4
+    assert {len(r["deterministic"]["epochs"]["epoch"]) for r in project.records()} == {3, 6}
