@@ -202,7 +202,7 @@ class Cell(Strict):
     cell: str
     dataset: str
     model: str
-    settings: Literal["recipes", "tuned"] = "recipes"
+    settings: Literal["recipes", "tuned"]
 
     @property
     def suite(self) -> str:

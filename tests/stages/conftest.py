@@ -64,8 +64,7 @@ def project(tmp_path, monkeypatch):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(yaml.safe_dump({k: v for k, v in content.items() if v is not None}, sort_keys=False))
         cell = {"cell": f"{suite}/{dataset}/{row}", "dataset": dataset, "model": row}
-        if "search" in changes:
-            cell["settings"] = "tuned"
+        cell["settings"] = "tuned" if "search" in changes else "recipes"
         cells[f"{suite}-{dataset}-{row}"] = cell
         grid = {
             "run": {"threads": 1, "checkpoint_seconds": 0, "tracking": False, **(run or {})},
@@ -73,7 +72,7 @@ def project(tmp_path, monkeypatch):
             "datasets": ["web", "many"],
             "suites": ["small"],
             "cells": cells,
-            "searches": {k: v for k, v in cells.items() if v.get("settings") == "tuned"},
+            "searches": {k: v for k, v in cells.items() if v["settings"] == "tuned"},
         }
         (tmp_path / "params.yaml").write_text(yaml.safe_dump(grid))
         return path

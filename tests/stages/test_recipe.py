@@ -101,7 +101,7 @@ def test_dotted_values():
 GRID = {
     "datasets": ["web"],
     "suites": ["small"],
-    "cells": {"small-web-mlp": {"cell": "small/web/mlp", "dataset": "web", "model": "mlp"}},
+    "cells": {"small-web-mlp": {"cell": "small/web/mlp", "dataset": "web", "model": "mlp", "settings": "recipes"}},
 }
 
 
@@ -112,11 +112,11 @@ GRID = {
         ({"run": {"threads": "many"}}, ["run.threads", "integer"]),
         ({"cels": {}}, ["cels", "did you mean 'cells'"]),
         (
-            {"cells": {"small-web-mlp": {"cell": "small/web/mlp", "dataset": "web", "model": "mlp", "setings": "tuned"}}},
+            {"cells": {"small-web-mlp": {"cell": "small/web/mlp", "dataset": "web", "model": "mlp", "settings": "recipes", "setings": "tuned"}}},
             ["setings", "settings"],
         ),
-        ({"cells": {"x": {"cell": "small/web/mlp", "dataset": "web", "model": "mlp"}}}, ["cell x", "disagree"]),
-        ({"cells": {"small-wed-mlp": {"cell": "small/wed/mlp", "dataset": "wed", "model": "mlp"}}}, ["wed", "did you mean 'web'"]),
+        ({"cells": {"x": {"cell": "small/web/mlp", "dataset": "web", "model": "mlp", "settings": "recipes"}}}, ["cell x", "disagree"]),
+        ({"cells": {"small-wed-mlp": {"cell": "small/wed/mlp", "dataset": "wed", "model": "mlp", "settings": "recipes"}}}, ["wed", "did you mean 'web'"]),
         ({"limits": {"smal": {"seeds": 1}}}, ["smal", "did you mean 'small'"]),
         ({"searches": GRID["cells"]}, ["searches", "small-web-mlp"]),
     ],
