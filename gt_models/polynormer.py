@@ -13,7 +13,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gt_models.batch import GraphBatch
+from gt_models.nn.dropout import Dropout
 from gt_models.nn.features import FeatureEncoder
+from gt_models.nn.gated_norm import gated_norm
 from gt_models.nn.graph_attention import GraphAttention, GraphConvolution
 from gt_models.nn.linear_attention import linear_attention
 from gt_models.nn.pooling import pool
@@ -98,17 +100,16 @@ class Polynormer(nn.Module):
         self.level, self.attention, self.version, self.pooling = level, attention, version, pooling
         released = form == "released"
 
-        self.in_dropout, self.dropout = nn.Dropout(in_dropout), nn.Dropout(dropout)
+        self.in_dropout, self.dropout = Dropout(in_dropout), Dropout(dropout)
         self.input = FeatureEncoder(in_dim, hidden_dim) if input_layer else None
-        both = attention == "local-and-global"
+        widths = [hidden_dim if input_layer else in_dim] + [hidden_dim] * (num_local_layers - 1)
         self.local_layers = nn.ModuleList(
             LocalLayer(
-                hidden_dim if input_layer or i > 0 else in_dim, hidden_dim, num_heads, local_layer,
-                Beta(hidden_dim, num_local_layers, beta, beta_init), skip=released, relu=relu, norm=norm == "layer", pre_norm=pre_norm,
-                batch_norm=batch_norm, dropout=dropout,
-                parallel=Attention(hidden_dim, num_heads, released, with_value=False) if both else None,
+                width, hidden_dim, num_heads, local_layer, Beta(hidden_dim, num_local_layers, beta, beta_init), skip=released, relu=relu,
+                norm=norm == "layer", pre_norm=pre_norm, batch_norm=batch_norm, dropout=dropout,
+                parallel=Attention(width, hidden_dim, num_heads, released, with_value=False) if attention == "local-and-global" else None,
             )
-            for i in range(num_local_layers if self.has_local else 0)
+            for width in (widths if self.has_local else [])
         )  # fmt: skip
         self.between_norm = nn.LayerNorm(hidden_dim) if released and attention == "local-to-global" else None
         self.global_layers = nn.ModuleList(
@@ -181,6 +182,29 @@ class Polynormer(nn.Module):
         return self.local_head(x) if local else self.head(x)
 
 
+class PolynomialBase(nn.Module):
+    """The base model, X^(l) = (W^(l) X^(l-1)) * (X^(l-1) + B^(l)) (equation 4): for one graph of `num_nodes` nodes, [n, d] -> [n, d].
+
+    2^L-polynomial-expressive (Theorem 3.3), but neither equivariant nor linear in n: what the equivariant layers below are derived from.
+    """
+
+    def __init__(self, num_nodes: int, dim: int, num_layers: int):
+        super().__init__()
+        self.weights = nn.ParameterList(torch.empty(num_nodes, num_nodes) for _ in range(num_layers))
+        self.biases = nn.ParameterList(torch.zeros(num_nodes, dim) for _ in range(num_layers))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        for weight, bias in zip(self.weights, self.biases, strict=True):
+            nn.init.xavier_uniform_(weight)
+            nn.init.zeros_(bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for weight, bias in zip(self.weights, self.biases, strict=True):
+            x = (weight @ x) * (x + bias)
+        return x
+
+
 class LocalLayer(nn.Module):
     """X = (1 - b) LayerNorm(H * AV) + b AV (equation 17), or AV * (H + b) without norm (equation 7). [N, in_dim] -> [N, d]."""
 
@@ -196,7 +220,7 @@ class LocalLayer(nn.Module):
         self.parallel = parallel
         self.batch_norm = nn.BatchNorm1d(dim) if batch_norm else None
         self.norm = nn.LayerNorm(dim) if norm else None
-        self.beta, self.relu, self.dropout = beta, relu, nn.Dropout(dropout)
+        self.beta, self.relu, self.dropout = beta, relu, Dropout(dropout)
 
     def reset_parameters(self) -> None:
         for part in self.children():
@@ -213,12 +237,14 @@ class LocalLayer(nn.Module):
         a = a if self.skip is None else a + self.skip(x)
         a = a if self.batch_norm is None else self.batch_norm(a)
         # unstated: where Polynormer-r puts its ReLUs; on H and AV, as in the authors' code
-        h, a = (F.relu(h), F.relu(a)) if self.relu else (h, a)
+        h, a = (F.relu_(h), F.relu(a)) if self.relu else (h, a)
         a = self.dropout(a)
         b = self.beta(position)  # [d] or [N, d]
         if self.norm is None:
             return a * (h + b)  # equation 7
-        return (1 - b) * self.norm(h * a) + b * a  # equation 17
+        if b.dim() == 2:
+            return (1 - b) * self.norm(h * a) + b * a  # equation 17
+        return gated_norm(h, a, b, self.norm.weight, self.norm.bias, self.norm.eps)
 
 
 class GlobalLayer(nn.Module):
@@ -227,9 +253,9 @@ class GlobalLayer(nn.Module):
     def __init__(self, dim: int, num_heads: int, beta: "Beta", share_query_key: bool, relu: bool, norm: bool, dropout: float):
         super().__init__()
         self.gate = nn.Linear(dim, dim)
-        self.attention = Attention(dim, num_heads, share_query_key)
+        self.attention = Attention(dim, dim, num_heads, share_query_key)
         self.norm = nn.LayerNorm(dim) if norm else None
-        self.beta, self.relu, self.dropout = beta, relu, nn.Dropout(dropout)
+        self.beta, self.relu, self.dropout = beta, relu, Dropout(dropout)
 
     def reset_parameters(self) -> None:
         for part in self.children():
@@ -247,12 +273,12 @@ class GlobalLayer(nn.Module):
 class Attention(nn.Module):
     """sigma(Q) (sigma(K)^T V) / (sigma(Q) sum_i sigma(K_i)) (equation 6), head last: channel c of head h is c * H + h (Listing 2)."""
 
-    def __init__(self, dim: int, num_heads: int, share_query_key: bool, with_value: bool = True):
+    def __init__(self, in_dim: int, dim: int, num_heads: int, share_query_key: bool, with_value: bool = True):
         super().__init__()
         self.num_heads = num_heads
-        self.query = None if share_query_key else nn.Linear(dim, dim)
-        self.key = nn.Linear(dim, dim)
-        self.value = nn.Linear(dim, dim) if with_value else None
+        self.query = None if share_query_key else nn.Linear(in_dim, dim)
+        self.key = nn.Linear(in_dim, dim)
+        self.value = nn.Linear(in_dim, dim) if with_value else None
 
     def reset_parameters(self) -> None:
         for part in self.children():
@@ -260,7 +286,7 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor, batch: GraphBatch, value: Tensor | None = None) -> Tensor:
         def heads(y: Tensor) -> Tensor:
-            return y.view(y.size(0), -1, self.num_heads)  # [N, C, H]
+            return y.view(len(y), y.size(1) // self.num_heads, self.num_heads)  # [N, C, H]
 
         key = heads(torch.sigmoid(self.key(x)))
         query = key if self.query is None else heads(torch.sigmoid(self.query(x)))
@@ -280,6 +306,7 @@ class Beta(nn.Module):
         # unstated: the start of beta; the authors draw all layers' [L, d] at once from Xavier's normal distribution
         self.std = (2.0 / (num_layers + dim)) ** 0.5
         self.weight = nn.Parameter(torch.empty(dim)) if kind != "constant" else None
+        self.register_buffer("constant", torch.full((dim,), init) if kind == "constant" else None, persistent=False)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -290,8 +317,8 @@ class Beta(nn.Module):
         else:
             nn.init.constant_(self.weight, self.init)
 
-    def forward(self, position: Tensor | None) -> Tensor | float:
-        weight = self.init if self.weight is None else self.weight
+    def forward(self, position: Tensor | None) -> Tensor:
+        weight = self.constant if self.weight is None else self.weight  # [d]
         if position is not None:
             # unstated: sigma beside v2; equation 19 has none, equation 7 bounds B. v2 takes the place of the ones inside sigma(1 beta^T)
             weight = position * weight  # [N, d]

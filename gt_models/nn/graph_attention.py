@@ -40,11 +40,7 @@ class GraphAttention(nn.Module):
 
     def attend(self, value: Tensor, batch: GraphBatch) -> Tensor:
         """The sum over neighbours of projected nodes [N, out_dim]."""
-        pattern = neighbourhood(batch, self.num_heads)
-        value = value.view(value.size(0), self.num_heads, -1)  # [N, H, C]
-        source = (value * self.att_source).sum(-1)  # [N, H]
-        target = (value * self.att_target).sum(-1)
-        return attend(value, source, target, pattern, self.negative_slope).flatten(1)
+        return attend(value, self.att_source, self.att_target, neighbourhood(batch, self.num_heads), self.negative_slope)
 
 
 class GraphConvolution(nn.Module):
@@ -84,21 +80,21 @@ class GraphConvolution(nn.Module):
         return out if self.bias is None else out + self.bias
 
 
-def attend(value: Tensor, source: Tensor, target: Tensor, pattern: Neighbourhood, negative_slope: float = 0.2) -> Tensor:
-    """GAT's attention. value [N, H, C], source and target scores [N, H] -> [N, H, C]; a node with no incoming edge gets zeros.
+def attend(value: Tensor, att_source: Tensor, att_target: Tensor, pattern: Neighbourhood, negative_slope: float = 0.2) -> Tensor:
+    """GAT's attention. value [N, H * C], head-major; att_source and att_target [H, C] -> [N, H * C].
 
-    Under bf16 autocast the scores, their softmax and the sum stay in float32. First derivatives only.
+    A node with no incoming edge gets zeros. Under bf16 autocast scores, softmax and sum stay in float32. First derivatives only.
     """
-    n, heads, width = value.shape
     full = torch.float64 if value.dtype == torch.float64 else torch.float32
     with torch.autocast(value.device.type, enabled=False):
+        heads = torch.eye(pattern.num_heads, dtype=full, device=value.device)
+        # both scores of all heads as one matrix product, with a block-diagonal [H * C, 2 * H]
+        weight = (torch.stack([att_source, att_target], 2).to(full)[..., None] * heads[:, None, None]).view(value.size(1), -1)
         out, *_ = _attend(
-            value.to(full).reshape(n * heads, width).contiguous(),
-            source.to(full).flatten().contiguous(),
-            target.to(full).flatten().contiguous(),
-            pattern.row, pattern.ptr, pattern.col, pattern.ptr_t, pattern.col_t, pattern.perm_t, negative_slope,
+            value.to(full).contiguous(), weight, pattern.row, pattern.ptr, pattern.col, pattern.ptr_t, pattern.col_t, pattern.perm_t,
+            negative_slope,
         )  # fmt: skip
-    return out.view(n, heads, width)
+    return out
 
 
 def weighted_sum(value: Tensor, weight: Tensor, pattern: Neighbourhood) -> Tensor:
@@ -122,55 +118,63 @@ def _matrix(ptr: Tensor, col: Tensor, values: Tensor) -> Tensor:
 
 @torch.library.custom_op("gt_models::graph_attention", mutates_args=())
 def _attend(
-    value: Tensor, source: Tensor, target: Tensor, row: Tensor, ptr: Tensor, col: Tensor,
-    ptr_t: Tensor, col_t: Tensor, perm_t: Tensor, negative_slope: float,
+    value: Tensor, weight: Tensor, row: Tensor, ptr: Tensor, col: Tensor, ptr_t: Tensor, col_t: Tensor, perm_t: Tensor,
+    negative_slope: float,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    score = source.index_select(0, col) + target.index_select(0, row)  # [E * H]
+    rows = ptr.numel() - 1  # N * H
+    source, target = (value @ weight).chunk(2, 1)  # [N, H] each
+    score = source.flatten().index_select(0, col) + target.flatten().index_select(0, row)  # [E * H]
     positive = score > 0
     score = torch.where(positive, score, negative_slope * score)
-    peak = torch.full_like(target, -torch.inf).scatter_reduce_(0, row.long(), score, "amax")  # [N * H]
-    score = (score - peak.index_select(0, row)).exp_()
-    total = torch.zeros_like(target).index_add_(0, row, score)
+    peak = score.new_full((rows,), -torch.inf).scatter_reduce_(0, row.long(), score, "amax")
+    score = score.sub_(peak.index_select(0, row)).exp_()
+    total = score.new_zeros(rows).index_add_(0, row, score)
     alpha = score.div_(total.index_select(0, row))  # softmax over each node's incoming edges
-    return _matrix(ptr, col, alpha) @ value, alpha, positive
+    heads = weight.size(1) // 2
+    out = _matrix(ptr, col, alpha) @ value.view(rows, value.size(1) // heads)
+    return out.view_as(value), alpha, positive
 
 
 @_attend.register_fake
-def _(value, source, target, row, ptr, col, ptr_t, col_t, perm_t, negative_slope):
+def _(value, weight, row, ptr, col, ptr_t, col_t, perm_t, negative_slope):
     return torch.empty_like(value), value.new_empty(col.shape), col.new_empty(col.shape, dtype=torch.bool)
 
 
 @torch.library.custom_op("gt_models::graph_attention_backward", mutates_args=())
 def _attend_backward(
-    grad: Tensor, out: Tensor, alpha: Tensor, positive: Tensor, value: Tensor, row: Tensor, ptr: Tensor, col: Tensor,
+    grad: Tensor, alpha: Tensor, positive: Tensor, value: Tensor, weight: Tensor, row: Tensor, ptr: Tensor, col: Tensor,
     ptr_t: Tensor, col_t: Tensor, perm_t: Tensor, negative_slope: float,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    grad_value = _matrix(ptr_t, col_t, alpha.index_select(0, perm_t)) @ grad  # [N * H, C]
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    rows, heads, shape = ptr.numel() - 1, weight.size(1) // 2, value.shape
+    grad, neighbour = (part.view(rows, shape[1] // heads) for part in (grad, value))  # [N * H, C]
+    grad_value = (_matrix(ptr_t, col_t, alpha.index_select(0, perm_t)) @ grad).view(shape)
     # d loss / d alpha_e = <grad of its target, value of its source>, at the stored entries only
-    grad_alpha = torch.sparse.sampled_addmm(_matrix(ptr, col, torch.zeros_like(alpha)), grad, value.t()).values()
-    # softmax: sum_e alpha_e grad_alpha_e over a node's edges is <grad, out>
-    grad_score = alpha * (grad_alpha - (grad * out).sum(1).index_select(0, row))
+    grad_alpha = torch.sparse.sampled_addmm(_matrix(ptr, col, torch.zeros_like(alpha)), grad, neighbour.t()).values()
+    grad_alpha = grad_alpha.mul_(alpha)
+    mean = alpha.new_zeros(rows).index_add_(0, row, grad_alpha)
+    grad_score = grad_alpha.addcmul_(alpha, mean.index_select(0, row), value=-1)  # softmax
     grad_score = torch.where(positive, grad_score, negative_slope * grad_score)
-    rows = ptr.numel() - 1
-    grad_source = grad.new_zeros(rows).index_add_(0, col, grad_score)
-    grad_target = grad.new_zeros(rows).index_add_(0, row, grad_score)
-    return grad_value, grad_source, grad_target
+    grad_source = alpha.new_zeros(rows).index_add_(0, col, grad_score).view(-1, heads)
+    grad_target = alpha.new_zeros(rows).index_add_(0, row, grad_score).view(-1, heads)
+    grad_both = torch.cat([grad_source, grad_target], 1)  # [N, 2 * H]
+    return grad_value.addmm_(grad_both, weight.t()), value.t() @ grad_both
 
 
 @_attend_backward.register_fake
-def _(grad, out, alpha, positive, value, row, ptr, col, ptr_t, col_t, perm_t, negative_slope):
-    rows = value.size(0)
-    return torch.empty_like(value), value.new_empty(rows), value.new_empty(rows)
+def _(grad, alpha, positive, value, weight, row, ptr, col, ptr_t, col_t, perm_t, negative_slope):
+    return torch.empty_like(value), torch.empty_like(weight)
 
 
 def _attend_context(ctx, inputs, output):
-    value, _, _, row, ptr, col, ptr_t, col_t, perm_t, ctx.negative_slope = inputs
-    out, alpha, positive = output
-    ctx.save_for_backward(out, alpha, positive, value, row, ptr, col, ptr_t, col_t, perm_t)
+    value, weight, row, ptr, col, ptr_t, col_t, perm_t, ctx.negative_slope = inputs
+    _, alpha, positive = output
+    ctx.save_for_backward(alpha, positive, value, weight, row, ptr, col, ptr_t, col_t, perm_t)
 
 
 def _attend_gradient(ctx, grad, grad_alpha, grad_positive):
-    grads = _attend_backward(grad.contiguous(), *ctx.saved_tensors, ctx.negative_slope)
+    alpha, *others = ctx.saved_tensors
+    with torch.autocast(grad.device.type, enabled=False):  # backward may be called inside autocast
+        grads = _attend_backward(grad.to(alpha.dtype).contiguous(), alpha, *others, ctx.negative_slope)
     return *grads, None, None, None, None, None, None, None
 
 
@@ -197,7 +201,8 @@ def _weighted_sum_gradient(ctx, grad):
     # the transposed product is the same operation on the transposed pattern
     inverse = torch.empty_like(perm_t)
     inverse[perm_t.long()] = torch.arange(perm_t.numel(), dtype=perm_t.dtype, device=perm_t.device)
-    back = _weighted_sum(grad.contiguous(), weight.index_select(0, perm_t), ptr_t, col_t, ptr, col, inverse)
+    with torch.autocast(grad.device.type, enabled=False):  # backward may be called inside autocast
+        back = _weighted_sum(grad.to(weight.dtype).contiguous(), weight.index_select(0, perm_t), ptr_t, col_t, ptr, col, inverse)
     return back, None, None, None, None, None, None
 
 
