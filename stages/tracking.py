@@ -169,8 +169,7 @@ class Follower:
             if run_id is None and SEAL not in run.data.tags and params.items() <= run.data.params.items():
                 run_id = run.info.run_id
                 mirror.client.update_run(run_id, status="RUNNING")
-                for key, value in tags.items():
-                    mirror.client.set_tag(run_id, key, value)
+                mirror.log(run_id, tags=tags)
             else:
                 mirror.delete(run.info.run_id)
         if run_id is None:

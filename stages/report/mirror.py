@@ -34,11 +34,12 @@ class Mirror:
     def __init__(self, uri: str, suite: str):
         for key, value in (PATIENCE | QUIET).items():
             os.environ.setdefault(key, value)
-        for name in ("mlflow", "alembic"):
-            logging.getLogger(name).setLevel(logging.ERROR)
         from mlflow import MlflowClient
 
-        self.client = MlflowClient(tracking_uri=uri, registry_uri=uri)
+        # what goes wrong is raised, and said once by whoever asked; MLflow's import sets these levels too
+        for name in ("mlflow", "alembic", "sqlalchemy", "urllib3"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)
+
         location = None
         with contextlib.ExitStack() as stack:
             if uri.startswith("sqlite:///"):
@@ -47,6 +48,7 @@ class Mirror:
                 database.parent.mkdir(parents=True, exist_ok=True)
                 stack.enter_context(FileLock(f"{database}.lock", timeout=60))
                 location = str((database.parent / "artifacts" / suite).resolve())
+            self.client = MlflowClient(tracking_uri=uri, registry_uri=uri)
             self.experiment_id = self._experiment(suite, location)
         self.runs = self._all_runs()
 
@@ -96,15 +98,22 @@ class Mirror:
     def history(self, run: Any) -> dict[str, list[tuple[int, float]]]:
         return {k: [(m.step, m.value) for m in self.client.get_metric_history(run.info.run_id, k)] for k in run.data.metrics}
 
-    def log(self, run_id: str, params: Mapping[str, str] | None = None, metrics: Sequence[tuple[str, float, int, int]] = ()) -> None:
+    def log(
+        self,
+        run_id: str,
+        params: Mapping[str, str] | None = None,
+        metrics: Sequence[tuple[str, float, int, int]] = (),
+        tags: Mapping[str, str] | None = None,
+    ) -> None:
         """`metrics`: (name, value, milliseconds, step). In as few requests as MLflow's limits allow."""
-        from mlflow.entities import Metric, Param
+        from mlflow.entities import Metric, Param, RunTag
 
         pairs = [Param(k, v) for k, v in (params or {}).items()]
         points = [Metric(*m) for m in metrics]
-        while pairs or points:
-            self.client.log_batch(run_id, metrics=points[:900], params=pairs[:100], synchronous=True)
-            points, pairs = points[900:], pairs[100:]
+        notes = [RunTag(k, v) for k, v in (tags or {}).items()]
+        while pairs or points or notes:
+            self.client.log_batch(run_id, metrics=points[:800], params=pairs[:100], tags=notes[:50], synchronous=True)
+            points, pairs, notes = points[800:], pairs[100:], notes[50:]
 
     def log_dataset(self, run_id: str, name: str, digest: str) -> None:
         from mlflow.entities import Dataset, DatasetInput, InputTag
@@ -131,7 +140,8 @@ class Mirror:
         return experiment.experiment_id
 
     def _is_whole(self, run: Any, spec: Tracked, tags: Mapping[str, str]) -> bool:
-        """From what a search returns, without a request: it bears the seal, and nothing that can be seen contradicts it."""
+        """From what a search returns, without a request: it bears the seal, and nothing that can be seen contradicts it. What a hand changed
+        afterwards in the middle of a metric history, or among the artifacts, is not seen."""
         last = {k: max(points, key=lambda p: p[0])[1] for k, points in spec.metrics.items()}
         return (
             run.data.tags.get(SEAL) == spec.seal
@@ -148,12 +158,10 @@ class Mirror:
         if held - points or not run.data.params.items() <= spec.params.items() or not _datasets(run) <= _expected_datasets(spec):
             return False
         missing = [(k, float(v), _moment(spec, step), step) for k, step, v in (points - held).elements()]
-        self.log(run_id, {k: v for k, v in spec.params.items() if k not in run.data.params}, missing)
+        params = {k: v for k, v in spec.params.items() if k not in run.data.params}
+        self.log(run_id, params, missing, {k: v for k, v in tags.items() if run.data.tags.get(k) != v})
         if spec.dataset and not _datasets(run):
             self.log_dataset(run_id, *spec.dataset)
-        for key, value in tags.items():
-            if run.data.tags.get(key) != value:
-                self.client.set_tag(run_id, key, value)
         for key in run.data.tags:
             if key.startswith("gt.") and key not in tags and key != SEAL:
                 self.client.delete_tag(run_id, key)

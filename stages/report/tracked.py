@@ -55,7 +55,8 @@ def tracked_run(cell: Mapping[str, Any], record: Mapping[str, Any]) -> Tracked:
     tags = {
         "gt.kind": "run", "gt.cell": cell["cell"], "gt.digest": record["digest"], "gt.status": run["status"],
         "gt.error": run["error"], "gt.metric": run["metric"], "gt.direction": run["direction"], "gt.device": measured["device"],
-        "gt.commit": environment.get("commit"), "gt.torch": environment.get("torch"), **{f"gt.digest.{k}": v for k, v in run["digests"].items()},
+        "gt.commit": environment.get("commit"), "gt.torch": environment.get("torch"),
+        **{f"gt.digest.{k}": v for k, v in run["digests"].items()},
     }  # fmt: skip
     return Tracked(
         name=f"{cell['dataset']} {cell['model']} seed {run['seed']}",

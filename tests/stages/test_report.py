@@ -1,0 +1,193 @@
+"""Published numbers as printed, verdicts against scipy and by hand, rows and their files."""
+
+import csv
+import io
+import json
+
+import numpy as np
+import pytest
+import yaml
+from scipy import stats
+
+from stages.report.figures import learning_curves
+from stages.report.published import RESULTS, PublishedError, lookup, resolve
+from stages.report.table import COLUMNS, cells, remarks_of, summarise, to_csv, to_json, to_markdown, with_verdict
+from stages.report.verdict import judge
+from tests.stages.cells import make_record, make_result, without_data
+
+ET = "edge-transformer/cornell/edge-transformer"
+ENTRIES = yaml.load(RESULTS.read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))["results"]
+
+
+@pytest.mark.parametrize(
+    ("names", "mean", "std", "runs"),
+    [
+        (("edge_transformer", "Table 3", "ET", "cornell"), 0.657, 0.049, None),
+        (("edge-transformer", "Table 3", "GCN", "wisconsin", "accuracy"), 0.694, 0.027, None),
+        (("polynormer", "Table 2", "Polynormer-r", "minesweeper", "roc-auc"), 0.9746, 0.0036, 10),
+        (("ppgt", "Table 3", "PPGT", "peptides-struct", "mae"), 0.245, 0.0017, 4),
+        (("polynormer", "Table 6", "Polynormer", "pokec", "gpu-memory-gb"), 21.54, None, None),
+    ],
+)
+def test_a_printed_number_is_found_in_raw_units(names, mean, std, runs):
+    found = lookup(*names)
+    assert found.mean == pytest.approx(mean, abs=1e-12)
+    assert found.std == (None if std is None else pytest.approx(std, abs=1e-12))
+    assert found.runs == runs
+
+
+def test_every_printed_number_is_found_by_its_own_names():
+    for entry in ENTRIES:
+        found = lookup(*(entry[k] for k in ("paper", "table", "method", "dataset", "metric", "split")))
+        assert (found.printed, found.oom) == (entry["printed"], entry["oom"])
+        scale = 100 if entry["unit"] == "percent" else 1
+        assert (found.mean is None) == (entry["mean"] is None)
+        assert found.mean is None or found.mean * scale == pytest.approx(entry["mean"], rel=1e-12)
+    assert len(ENTRIES) == 907
+
+
+@pytest.mark.parametrize("position", range(5))
+def test_a_name_that_is_not_printed_is_an_error_with_the_nearest(position):
+    names = ["edge_transformer", "Table 3", "(2,1)-SpeqNet", "cornell", "accuracy"]
+    right = names[position]
+    names[position] = right + "x"
+    with pytest.raises(PublishedError, match="nearest: ") as error:
+        lookup(*names)
+    key = ("paper", "table", "method", "dataset", "metric")[position]
+    assert f"no {key} {right + 'x'!r}" in str(error.value)
+    assert repr(right) in str(error.value)
+
+
+def test_several_numbers_ask_for_a_choice_and_the_test_split_is_the_default():
+    with pytest.raises(PublishedError, match="metric seconds-per-epoch, split train; metric gpu-memory-gb, split train"):
+        lookup("polynormer", "Table 6", "Polynormer", "pokec")
+    names = ("tokengt", "table:equivariant_basis_approximation_std", "node id. = ORF, type id. = yes", "ba-equivariant-basis-dense", "l2")
+    assert lookup(*names).split == "test"
+    assert lookup(*names, "train").split == "train"
+    assert lookup(*names, "train").mean != lookup(*names).mean
+
+
+def test_our_metric_names_and_the_cell_fill_what_a_reference_leaves_out():
+    reference = {"paper": "ppgt", "table": "Table 2", "method": "PPGT", "dataset": None, "metric": None}
+    assert resolve(reference, "pattern", "balanced-accuracy").metric == "weighted-accuracy"
+    assert resolve(reference | {"dataset": "cluster"}, "sbm-cluster", "balanced-accuracy").dataset == "cluster"
+    assert resolve(None, "pattern", "accuracy") is None
+
+
+def test_verdict_equals_tests_on_the_data():
+    rng = np.random.default_rng(0)
+    published = lookup("polynormer", "Table 2", "Polynormer-r", "minesweeper")
+    theirs = rng.normal(size=10)
+    theirs = (theirs - theirs.mean()) / theirs.std() * published.std + published.mean
+    for shift in (-0.02, -0.003, 0.0, 0.001, 0.01):
+        ours = published.mean + shift + 0.003 * rng.normal(size=7)
+        verdict = judge(ours.mean(), ours.std(), 7, published, 1.0)
+        assert verdict.p_difference == pytest.approx(stats.ttest_ind(ours, theirs, equal_var=False).pvalue, rel=1e-6)
+        lower = stats.ttest_ind(ours + published.std, theirs, equal_var=False, alternative="greater").pvalue
+        upper = stats.ttest_ind(ours - published.std, theirs, equal_var=False, alternative="less").pvalue
+        assert verdict.p_equivalence == pytest.approx(max(lower, upper), rel=1e-6)
+
+
+def test_verdict_words():
+    auc = lookup("polynormer", "Table 2", "Polynormer-r", "minesweeper")  # 97.46 ± 0.36 of 10
+    assert judge(0.9746, 0.0036, 10, auc, 1.0).word == "within"
+    assert judge(0.95, 0.0036, 10, auc, 1.0).word == "below (worse)"
+    assert judge(0.99, 0.0036, 10, auc, 1.0).word == "above (better)"
+    assert judge(0.975, 0.02, 3, auc, 1.0).word == "inconclusive"
+    assert judge(0.9746, 0.0, 1, auc, 1.0).word == "inconclusive"
+    mae = lookup("ppgt", "Table 3", "PPGT", "peptides-struct", "mae")
+    assert judge(0.2, 0.001, 4, mae, 1.0).word == "below (better)"
+    assert judge(0.9, 0.1, 10, None, 1.0).word == "no published number"
+    out_of_memory = lookup("polynormer", "Table 3", "GraphGPS", "pokec")
+    assert judge(0.9, 0.1, 10, out_of_memory, 1.0).word == "published: oom"
+    # a difference that is shown, and shown to be smaller than a wide margin
+    assert judge(0.97, 0.001, 50, auc, 5.0).word == "within"
+    assert judge(0.97, 0.001, 50, auc, 5.0).p_difference < 0.05
+
+
+def test_margin_is_the_published_spread_and_never_below_what_was_printed():
+    chains = lookup("hot", "Table 1", "Ours (S)", "chains", "f1-micro")
+    assert chains.std == 0.0
+    verdict = judge(1.0, 0.0, 10, chains, 1.0)
+    assert (verdict.word, verdict.margin) == ("within", 0.005)
+    assert judge(0.98, 0.0, 10, chains, 1.0).word == "below (worse)"
+    exact = lookup("ppgt", "Table 1", "PPGT", "brec-total", "pairs-distinguished")
+    assert exact.std is None
+    assert judge(exact.mean, 0.0, 5, exact, 1.0).margin == 0.0
+    assumed = judge(0.65, 0.05, 10, lookup("edge_transformer", "Table 3", "ET", "cornell"), 0.5)
+    assert assumed.margin == pytest.approx(0.0245)
+    assert assumed.assumptions == ("the paper gives no number of runs: 10 assumed",)
+
+
+def records(tests=(0.6, 0.65, 0.7), failed=()):
+    good = [make_record(ET, s, test=t) for s, t in enumerate(tests)]
+    return good + [make_record(ET, len(good) + i, status=s) for i, s in enumerate(failed)]
+
+
+def test_a_row_in_figures():
+    runs = records()
+    row = summarise(make_result(ET, runs), runs)
+    assert set(row) == set(COLUMNS)
+    assert row["mean"] == pytest.approx(0.65)
+    assert row["std"] == pytest.approx(np.std([0.6, 0.65, 0.7]))
+    assert (row["std_ddof"], row["runs"], row["seeds"], row["status"]) == (0, 3, 3, "ok")
+    assert (row["published_mean"], row["published_std"], row["published_source"]) == (0.657, 0.049, "edge_transformer, Table 3, ET")
+    assert row["difference"] == pytest.approx(-0.007)
+    assert (row["parameters"], row["seconds_per_epoch"], row["peak_memory_mib"], row["device"]) == (1234, 1.25, 402.0, "cpu")
+    shown = cells(with_verdict(row, make_result(ET, runs), 1.0))
+    assert shown[2:7] == ["accuracy ↑ %", "65.00 ± 4.08", "3/3", "65.70 ± 4.90", "-0.70"]
+
+
+def test_an_incomplete_a_reduced_and_a_failed_cell_get_no_verdict():
+    runs = records(failed=("oom", "diverged"))
+    result = make_result(ET, runs)
+    row = with_verdict(summarise(result, runs), result, 1.0)
+    assert (row["status"], row["verdict"], row["runs"]) == ("ok 3/5 (1 diverged, 1 oom)", "none: incomplete", 3)
+    runs = records()
+    result = make_result(ET, runs, reduced=("3 of 10 seeds",))
+    row = with_verdict(summarise(result, runs), result, 100.0)
+    assert row["verdict"] == "none: reduced"
+    assert row["difference"] == pytest.approx(-0.007)
+    assert any("reduced, not the published setting: 3 of 10 seeds" in r for r in remarks_of(row))
+    runs = records(tests=(), failed=("oom", "oom"))
+    result = make_result(ET, runs)
+    row = with_verdict(summarise(result, runs), result, 1.0)
+    assert (row["status"], row["verdict"], row["mean"]) == ("oom", "none: no result", None)
+    result = without_data(ET)
+    row = with_verdict(summarise(result, []), result, 1.0)
+    assert (row["status"], row["published_mean"]) == ("not run: data", 0.562)
+
+
+def test_a_wrong_reference_is_a_remark_not_an_end():
+    runs = records()
+    result = make_result(ET, runs, method="ETT")
+    row = with_verdict(summarise(result, runs), result, 1.0)
+    assert row["verdict"] == "no published number"
+    assert "no method 'ETT'" in row["notes"][0]
+
+
+def test_files_of_rows():
+    runs = records(failed=("oom",))
+    result = make_result(ET, runs, reduced=("a | b",))
+    rows = [with_verdict(summarise(result, runs), result, 1.0), summarise(without_data(ET.replace("cornell", "texas")), [])]
+    rows[1]["verdict"] = "none: no result"
+    content = json.loads(to_json("edge-transformer", rows, 1.0))
+    assert content["std"] == "population (ddof 0) over runs"
+    assert content["rows"][0]["mean"] == rows[0]["mean"]
+    (first, second) = csv.DictReader(io.StringIO(to_csv(rows)))
+    assert float(first["mean"]) == rows[0]["mean"]
+    assert (second["status"], second["mean"]) == ("not run: data", "")
+    text = to_markdown("edge-transformer", rows, 1.0)
+    table = [line for line in text.splitlines() if line.startswith("|")]
+    assert len(table) == 4
+    assert len({line.replace("\\|", "").count("|") for line in table}) == 1
+    assert "oom: as the test asked" in text
+    assert text == to_markdown("edge-transformer", json.loads(json.dumps(rows)), 1.0)
+
+
+def test_curves_are_drawn_the_same_each_time_also_for_a_run_that_failed():
+    runs = records(failed=("diverged",))
+    picture = learning_curves("a cell", runs)
+    assert picture.startswith(b"\x89PNG")
+    assert picture == learning_curves("a cell", json.loads(json.dumps(runs)))
+    assert picture != learning_curves("a cell", runs[:2])

@@ -1,0 +1,319 @@
+"""MLflow as a mirror: live equals rebuilt, every kind of half-written store is mended, and no store can hurt a training process."""
+
+import http.server
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from stages.report.mirror import SEAL, Mirror, TrackingError
+from stages.report.tracked import flatten
+from stages.tracking import WARNED, Live, complete, follow
+from tests.stages.cells import make_record, make_result, without_data
+
+ROOT = Path(__file__).parent.parent.parent
+ET = "edge-transformer/cornell/edge-transformer"
+GCN = "edge-transformer/cornell/gcn"
+SUITE = "edge-transformer"
+OPEN = f"""
+import sys; sys.path.insert(0, {str(ROOT)!r})
+from stages.report.mirror import Mirror
+Mirror(sys.argv[1], "first")
+"""
+
+
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory):
+    """A database with its schema, created by two processes at once, which is how it breaks where nobody takes care."""
+    path = tmp_path_factory.mktemp("mlruns") / "mlflow.db"
+    both = [subprocess.Popen([sys.executable, "-c", OPEN, f"sqlite:///{path}"]) for _ in range(2)]
+    assert [p.wait(120) for p in both] == [0, 0]
+    return path
+
+
+@pytest.fixture
+def store(empty, tmp_path, monkeypatch):
+    """`store("name")` -> URI of a fresh tracking store, and MLFLOW_TRACKING_URI set to it."""
+
+    def fresh(name: str) -> str:
+        path = tmp_path / name / "mlflow.db"
+        path.parent.mkdir()
+        shutil.copy(empty, path)
+        uri = f"sqlite:///{path}"
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+        return uri
+
+    return fresh
+
+
+@pytest.fixture(scope="module")
+def world():
+    """A cell that went well, one with a NaN loss and no memory, one without data."""
+    et = [make_record(ET, 0, test=0.6), make_record(ET, 1, test=0.7)]
+    gcn = [make_record(GCN, 0, "diverged"), make_record(GCN, 1, "oom", epochs=0)]
+    results = [make_result(ET, et), make_result(GCN, gcn, method="GCN"), without_data("edge-transformer/texas/gcn")]
+    return SimpleNamespace(results=results, by_cell={ET: et, GCN: gcn}, records={r["digest"]: r for r in et + gcn})
+
+
+def snapshot(uri: str) -> dict:
+    """Everything in the store but ids and clocks."""
+    mirror = Mirror(uri, SUITE)
+    runs = {}
+    for run in mirror.runs.values():
+        key = (run.data.tags["gt.kind"], run.data.tags["gt.cell"], run.data.tags.get("gt.digest"))
+        assert key not in runs, f"{key} stands twice"
+        tags = {k: v for k, v in run.data.tags.items() if k != "mlflow.parentRunId"}
+        parent = run.data.tags.get("mlflow.parentRunId")
+        folder = Path(run.info.artifact_uri.removeprefix("file://"))
+        runs[key] = {
+            "name": run.info.run_name,
+            "status": run.info.status,
+            "params": run.data.params,
+            "tags": tags,
+            "metrics": {k: [(s, repr(v)) for s, v in points] for k, points in mirror.history(run).items()},
+            "last": {k: repr(v) for k, v in run.data.metrics.items()},
+            "inputs": [(i.dataset.to_dictionary(), [(t.key, t.value) for t in i.tags]) for i in run.inputs.dataset_inputs],
+            "artifacts": {p.name: p.read_bytes() for p in sorted(folder.glob("*"))},
+            "parent": mirror.runs[parent].data.tags["gt.cell"] if parent else None,
+        }
+    return runs
+
+
+@pytest.fixture(scope="module")
+def rebuilt(empty, world, tmp_path_factory):
+    """Snapshot of the store as made from records alone."""
+    path = tmp_path_factory.mktemp("rebuilt") / "mlflow.db"
+    shutil.copy(empty, path)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{path}")
+        complete(SUITE, world.results, world.records)
+    return snapshot(f"sqlite:///{path}")
+
+
+def cell_of(result: dict) -> SimpleNamespace:
+    return SimpleNamespace(**{k: result[k] for k in ("cell", "suite", "dataset", "model")}, key=result["cell"].replace("/", "-"))
+
+
+def open_(result: dict, record: dict, live: Live) -> None:
+    digest = record["deterministic"]["digests"]["data"]
+    Live.__init__(live, cell_of(result), result["recipe"], {"name": result["dataset"], "digest": digest}, result["published"])
+
+
+def start(result: dict, record: dict) -> Live:
+    live = Live.__new__(Live)
+    open_(result, record, live)
+    return live
+
+
+def train(live: Live, record: dict, epochs: range | None = None) -> None:
+    """What the training stage tells Live of one run."""
+    run = record["deterministic"]
+    live.start_seed(run["seed"], record["digest"])
+    curves = run["epochs"]
+    for i, epoch in enumerate(curves["epoch"]):
+        if epochs is None or epoch in epochs:
+            live.log_epoch(epoch, {k: v[i] for k, v in curves.items() if k != "epoch" and v[i] is not None})
+
+
+def test_what_a_store_holds(rebuilt, world):
+    parent = rebuilt["cell", ET, None]
+    assert parent["params"]["model.hidden_dim"] == "16"
+    assert float(parent["last"]["test_mean"]) == pytest.approx(0.65)
+    assert (parent["last"]["published_mean"], parent["last"]["runs_ok"]) == ("0.657", "2.0")
+    assert parent["tags"]["gt.published"] == "edge_transformer, Table 3, ET"
+    assert set(parent["artifacts"]) == {"result.json", "learning_curves.png"}
+    record = world.by_cell[ET][0]
+    run = rebuilt["run", ET, record["digest"]]
+    assert run["parent"] == ET
+    assert run["metrics"]["train_loss"] == [(e, repr(v)) for e, v in enumerate(record["deterministic"]["epochs"]["train_loss"], 1)]
+    assert [s for s, _ in run["metrics"]["val"]] == [2, 4, 6, 8, 10, 12]
+    assert run["metrics"]["best_epoch"] == [(0, "4.0")]
+    assert run["tags"]["gt.commit"] == "0123abc"
+    assert run["tags"]["gt.digest.code"] == "c" * 64
+    ((dataset, tags),) = run["inputs"]
+    assert (dataset["name"], dataset["digest"]) == ("cornell", record["deterministic"]["digests"]["data"][:36])
+    assert tags == [("mlflow.data.context", "train")]
+    diverged = rebuilt["run", GCN, world.by_cell[GCN][0]["digest"]]
+    assert (diverged["status"], diverged["tags"]["gt.status"]) == ("FAILED", "diverged")
+    assert diverged["metrics"]["train_loss"][-1] == (12, "nan")
+    missing = rebuilt["cell", "edge-transformer/texas/gcn", None]
+    assert (missing["tags"]["gt.status"], missing["inputs"]) == ("not run: data", [])
+    assert len(rebuilt) == 7
+
+
+class Told(Live):
+    """Live with the far end in this process, which saves the start of another: `lines` is what would go through the pipe."""
+
+    def __init__(self, result: dict, record: dict):
+        self.lines: list[str] = []
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(subprocess, "Popen", lambda *_, **__: SimpleNamespace(wait=lambda _: 0))
+            patch.setattr(Live, "_write", lambda _: None)
+            open_(result, record, self)
+
+    def _send(self, **message):
+        self.lines.append(json.dumps(message) + "\n")
+
+
+def test_live_equals_rebuilt(store, world, rebuilt):
+    uri = store("live")
+    for result, make in zip(world.results[:2], (start, Told)):
+        records = world.by_cell[result["cell"]]
+        live = make(result, records[0])
+        for record in records:
+            train(live, record)
+            live.finish_seed(record)
+        live.close(result, records)
+        if make is Told:
+            assert follow(live.lines) == 0
+    live = snapshot(uri)
+    assert live == {k: v for k, v in rebuilt.items() if "texas" not in k[1]}
+    complete(SUITE, world.results, world.records)
+    assert snapshot(uri) == rebuilt
+
+
+def test_killed_training_is_marked_resumed_and_completed(store, world, rebuilt):
+    uri = store("killed")
+    result, (record, other) = world.results[0], world.by_cell[ET]
+    live = Told(result, record)
+    train(live, record, range(1, 9))
+    assert follow([*live.lines, live.lines[-1][:20]]) == 0
+    runs = Mirror(uri, SUITE).runs.values()
+    assert {r.info.status for r in runs} == {"KILLED"}
+    assert sorted(r.data.tags["gt.kind"] for r in runs) == ["cell", "run"]
+    # goes on from a checkpoint two epochs back
+    live = Told(result, record)
+    train(live, record, range(7, 13))
+    live.finish_seed(record)
+    live.close(result, [record, other])
+    assert follow(live.lines) == 0
+    assert snapshot(uri) == {k: v for k, v in rebuilt.items() if k[1] == ET}
+    assert {r.info.run_id for r in runs} < set(Mirror(uri, SUITE).runs), "the runs of before were completed, not replaced"
+
+
+def test_completion_mends_whatever_is_missing_wrong_or_too_much(store, world, rebuilt):
+    uri = store("mend")
+    complete(SUITE, world.results, world.records)
+    mirror = Mirror(uri, SUITE)
+    (et,) = mirror.find("cell", ET)
+    first, second = (mirror.find("run", ET, r["digest"])[0] for r in world.by_cell[ET])
+    client = mirror.client
+    client.log_metric(first.info.run_id, "train_loss", 9.0, step=99)
+    client.delete_run(second.info.run_id)
+    client.set_tag(et.info.run_id, "gt.status", "oom")
+    client.set_tag(mirror.find("cell", GCN)[0].info.run_id, SEAL, "of another time")
+    # a run killed before anything but its tags and one metric was there, twice; and a run of a cell and of a record that are no more
+    for _ in range(2):
+        half = mirror.create("half", {k: second.data.tags[k] for k in ("gt.kind", "gt.cell", "gt.digest")})
+        client.log_metric(half.info.run_id, "lr", 5e-4, step=1)
+    mirror.create("old", {"gt.kind": "run", "gt.cell": ET, "gt.digest": "0" * 64})
+    gone = mirror.create("gone", {"gt.kind": "cell", "gt.cell": "edge-transformer/cornell/mlp"})
+    client.set_terminated(gone.info.run_id, "FINISHED")
+    mine = mirror.create("a user's own run", {"purpose": "notes"})
+    complete(SUITE, world.results, world.records)
+    client.delete_run(mine.info.run_id)
+    assert snapshot(uri) == rebuilt
+
+
+def test_completion_of_a_whole_store_writes_nothing(store, world, monkeypatch):
+    uri = store("whole")
+    complete(SUITE, world.results, world.records)
+    written = Path(uri.removeprefix("sqlite:///")).read_bytes()
+    for name in ("_fill", "create", "delete", "log"):
+        monkeypatch.setattr(Mirror, name, lambda *a, name=name: pytest.fail(f"{name} was called"))
+    complete(SUITE, world.results, world.records)
+    assert Path(uri.removeprefix("sqlite:///")).read_bytes() == written
+
+
+def assert_harmless(capfd, world, uri: str, *, during=None, seconds: float = 30.0) -> str:
+    """Trains a cell under a tracker that cannot work; returns the warning."""
+    result, records = world.results[0], world.by_cell[ET]
+    began = time.monotonic()
+    live = start(result, records[0])
+    for record in records:
+        before = time.monotonic()
+        train(live, record)
+        live.finish_seed(record)
+        assert time.monotonic() - before < 0.5, "training waited for the tracker"
+        if during:
+            during()
+    live.close(result, records)
+    assert time.monotonic() - began < seconds
+    err = capfd.readouterr().err
+    assert err.count("warning: MLflow") == 1, err
+    assert uri in err
+    assert "python -m stages.leaderboard edge-transformer" in err
+    assert "Traceback" not in err
+    return err
+
+
+def test_a_server_that_is_down_costs_one_warning(world, monkeypatch, capfd):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
+    assert_harmless(capfd, world, "http://127.0.0.1:9")
+    with pytest.raises(TrackingError, match=r"127\.0\.0\.1"):
+        complete(SUITE, world.results, world.records)
+
+
+def test_a_server_that_never_answers_costs_one_warning(world, monkeypatch, capfd):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        uri = f"http://127.0.0.1:{server.getsockname()[1]}"
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+        monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
+        assert "timed out" in assert_harmless(capfd, world, uri).lower()
+
+
+def test_a_server_that_talks_nonsense_costs_one_warning(world, monkeypatch, capfd):
+    class Nonsense(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"<html>a login page</html>")
+
+        do_POST = do_GET
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Nonsense) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{server.server_port}")
+        live = Told(world.results[0], world.by_cell[ET][0])
+        assert follow(live.lines) == WARNED
+        server.shutdown()
+    assert capfd.readouterr().err.count("warning: MLflow at http://127.0.0.1:") == 1
+
+
+def test_a_store_that_dies_midway_costs_one_warning_and_is_completed_later(store, world, rebuilt, capfd):
+    uri = store("dies")
+    path = Path(uri.removeprefix("sqlite:///"))
+    saved = path.with_suffix(".saved")
+
+    def die():
+        deadline = time.monotonic() + 30
+        while not saved.exists() and time.monotonic() < deadline:
+            if any((path.parent / "artifacts").rglob("record.json")):
+                path.rename(saved)
+                path.write_bytes(b"this is no database" * 1000)
+            time.sleep(0.05)
+
+    assert_harmless(capfd, world, uri, during=die, seconds=60)
+    assert saved.exists(), "the tracker never got to its first run"
+    os.replace(saved, path)
+    complete(SUITE, world.results, world.records)
+    assert snapshot(uri) == rebuilt
+
+
+def test_params_are_flat_and_within_the_limits():
+    flat = flatten({"a": {"b": {"c": 1, "d": []}, "e": "text"}, "f": None, "g": [1, "x"], "h": {}, "odd (key)": True, "long": "y" * 501})
+    assert flat.pop("long").startswith("y" * 400)
+    assert flat == {"a.b.c": "1", "a.b.d": "[]", "a.e": "text", "f": "null", "g": '[1, "x"]', "h": "{}", "odd _key_": "true"}
+    assert len(flatten({"k": "z" * 10_000})["k"]) == 500
+    assert flatten({"k": "z" * 10_000}) != flatten({"k": "z" * 9_999 + "y"})
