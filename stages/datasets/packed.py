@@ -1,0 +1,392 @@
+"""Packed datasets: one safetensors file and one JSON header per dataset, memory-mapped; batches are gathered by index.
+
+data/packed/NAME/data.safetensors holds the concatenated arrays of all graphs, with node ids local to their graph:
+
+    node_ptr, edge_ptr [B + 1]   x [N, F]   source, target [E]   edge_attr [E, D]   y [N|B, ...]
+    split [S, N|B|H] (1 train, 2 val, 3 test, 0 none)
+    pair_ptr [B + 1], pair_source, pair_target [P]   the positive ordered pairs of a set-to-graph dataset
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from pydantic import BaseModel, ConfigDict, ValidationError
+from safetensors import SafetensorError, safe_open
+from torch import LongTensor, Tensor
+
+from gt_models.batch import GraphBatch
+from stages.datasets.inspection import DatasetError, inspect
+from stages.files import WriteError, write_json
+
+FORMAT = 1
+PARTS = {"train": 1, "val": 2, "test": 3}
+_ROWS = {"node": "node_ptr", "edge": "edge_ptr", "graph": None}
+_DTYPES = {"int8": "I8", "uint8": "U8", "int16": "I16", "int32": "I32", "int64": "I64", "float32": "F32", "float64": "F64"}
+
+
+class DatasetUnavailable(DatasetError):
+    """The dataset could not be had; the message says what was tried and what to do."""
+
+
+class PackedHeader(BaseModel):
+    """What a dataset is, in JSON. `in_dim`, `edge_dim` and `out_dim` have the meaning of the models' constructor arguments.
+
+    Attributes:
+        extras: further arrays by what their rows are; those of nodes, edges and graphs travel in `GraphBatch.extras`, tables do not.
+        derived: says how, where the data are not the original host's; every report must show it.
+        statistics: measured on the packed arrays (`stages.datasets.inspection`).
+        provenance: digest of the spec, sha256 of the raw files, generator arguments, licence, homepage, citation.
+        notes: flaws and choices that a user must see.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    task: str
+    metric: str
+    level: Literal["graph", "node", "edge", "pair", "hyperedge"]
+    in_dim: int | list[int]
+    edge_dim: int | list[int] | None = None
+    out_dim: int
+    split_kind: Literal["node", "graph", "hyperedge"]
+    num_splits: int
+    extras: dict[str, Literal["node", "edge", "graph", "table"]] = {}
+    derived: str | None = None
+    statistics: dict[str, Any] = {}
+    provenance: dict[str, Any] = {}
+    notes: list[str] = []
+    data_sha256: str = ""
+    data_bytes: int = 0
+    format: Literal[1] = FORMAT
+
+    @property
+    def digest(self) -> str:
+        """sha256 over the arrays and what decides how they are read; notes, statistics and provenance do not count."""
+        decisive = self.model_dump(exclude={"statistics", "provenance", "notes", "derived"})
+        return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
+
+
+class PackedDataset:
+    """A memory-mapped dataset; made by `PackedDataset.open`."""
+
+    def __init__(self, folder: Path, header: PackedHeader, arrays: Mapping[str, Tensor]):
+        self.folder, self.header, self._arrays = folder, header, arrays
+        self.num_graphs = arrays["node_ptr"].numel() - 1
+        self.num_nodes = int(arrays["node_ptr"][-1])
+        self.num_edges = int(arrays["edge_ptr"][-1])
+
+    @classmethod
+    def open(cls, folder: str | Path) -> "PackedDataset":
+        """Raises DatasetUnavailable where the folder says so or holds nothing, DatasetError where its files are damaged."""
+        folder = Path(folder)
+        if not (folder / "header.json").exists():
+            raise DatasetUnavailable(_why_unavailable(folder))
+        try:
+            header = PackedHeader.model_validate_json((folder / "header.json").read_bytes())
+            path = folder / "data.safetensors"
+            if path.stat().st_size != header.data_bytes:
+                raise DatasetError(f"{path.stat().st_size} bytes where the header says {header.data_bytes}")
+            with safe_open(path, framework="pt") as file:
+                arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
+            missing = {"node_ptr", "edge_ptr", "x", "source", "target", *header.extras} - set(arrays)
+            if missing:
+                raise DatasetError(f"no array named {', '.join(sorted(missing))}")
+        except (OSError, ValidationError, SafetensorError, DatasetError) as error:
+            raise DatasetError(f"{folder}: damaged ({error}); prepare it again: python -m stages.download {folder.name}") from error
+        return cls(folder, header, arrays)
+
+    @property
+    def digest(self) -> str:
+        return self.header.digest
+
+    @cached_property
+    def sizes(self) -> LongTensor:
+        """Nodes per graph, long [B]."""
+        return self._arrays["node_ptr"].diff()
+
+    def array(self, name: str) -> Tensor:
+        """Array `name` as stored. Raises DatasetError for an unknown name."""
+        if name not in self._arrays:
+            raise DatasetError(f"dataset {self.header.name!r} has no array {name!r}; it has: {', '.join(sorted(self._arrays))}")
+        return self._arrays[name]
+
+    def split(self, part: Literal["train", "val", "test"], index: int = 0) -> LongTensor:
+        """Ids of split `index`: of nodes, graphs or hyperedges, as `header.split_kind` says; long, ascending."""
+        if part not in PARTS:
+            raise DatasetError(f"no part named {part!r}; known: {', '.join(PARTS)}")
+        if not 0 <= index < self.header.num_splits:
+            raise DatasetError(
+                f"dataset {self.header.name!r} has {self.header.num_splits} splits, numbered from 0; there is no split {index}"
+            )
+        return (self._arrays["split"][index] == PARTS[part]).nonzero().squeeze(1)
+
+    def batch(self, graphs: Tensor) -> GraphBatch:
+        """The graphs of these ids, in this order, as one GraphBatch; ids may repeat. Successive ids are read as slices."""
+        graphs = graphs.long()
+        if graphs.numel() and not 0 <= int(graphs.min()) <= int(graphs.max()) < self.num_graphs:
+            raise IndexError(f"graph ids must lie in 0..{self.num_graphs - 1}; got {int(graphs.min())}..{int(graphs.max())}")
+        nodes, sizes = _rows(self._arrays["node_ptr"], graphs)
+        edges, degrees = _rows(self._arrays["edge_ptr"], graphs)
+        ptr = torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])  # [B + 1]
+        edge_index = torch.stack([_take(self._arrays["source"], edges).long(), _take(self._arrays["target"], edges).long()])  # [2, E]
+        if graphs.numel() > 1:
+            edge_index += torch.repeat_interleave(ptr[:-1], degrees, output_size=edge_index.size(1))
+        rows = {"node": nodes, "edge": edges, "graph": graphs}
+        edge_attr = None
+        if "edge_attr" in self._arrays:
+            edge_attr = _features(_take(self._arrays["edge_attr"], edges), self.header.edge_dim)
+        return GraphBatch(
+            x=_features(_take(self._arrays["x"], nodes), self.header.in_dim),
+            edge_index=edge_index,
+            ptr=ptr,
+            edge_attr=edge_attr,
+            y=self._targets(graphs, nodes, sizes),
+            extras={k: _take(self._arrays[k], rows[kind]) for k, kind in self.header.extras.items() if kind in rows},
+        )
+
+    def _targets(self, graphs: Tensor, nodes: slice | Tensor, sizes: Tensor) -> Tensor | None:
+        if "pair_ptr" in self._arrays:
+            pairs, counts = _rows(self._arrays["pair_ptr"], graphs)
+            squares = sizes**2
+            start = torch.repeat_interleave(squares.cumsum(0) - squares, counts)  # [P]
+            width = torch.repeat_interleave(sizes, counts)
+            flat = start + _take(self._arrays["pair_source"], pairs).long() * width + _take(self._arrays["pair_target"], pairs).long()
+            return torch.zeros(int(squares.sum())).index_fill_(0, flat, 1.0)  # [sum n_b^2]
+        if "y" not in self._arrays:
+            return None
+        return _take(self._arrays["y"], nodes if self.header.level == "node" else graphs)
+
+    def verify(self) -> None:
+        """Reads the whole file again. Raises DatasetError where it is not what the header says."""
+        if _sha256(self.folder / "data.safetensors") != self.header.data_sha256:
+            raise DatasetError(
+                f"{self.folder}/data.safetensors: not what its header says; prepare it again: python -m stages.download {self.header.name}"
+            )
+
+
+def plan_batches(
+    sizes: Tensor,
+    *,
+    batch_size: int | None = None,
+    node_budget: int | None = None,
+    bucket: bool = False,
+    generator: torch.Generator | None = None,
+) -> list[LongTensor]:
+    """Which graphs go together: lists of positions into `sizes`, each position once.
+
+    Args:
+        sizes: nodes per graph, long [B].
+        batch_size: at most so many graphs per batch.
+        node_budget: at most so many nodes per batch, padding counted when `bucket` (graphs x largest); a larger graph goes alone.
+        bucket: graphs of like size together, which saves padding; with a generator ties and the order of batches are random.
+        generator: shuffles; None keeps the order (sorted by size when `bucket`).
+    """
+    if batch_size is None and node_budget is None:
+        raise ValueError("plan_batches needs batch_size, node_budget or both")
+    if (batch_size is not None and batch_size < 1) or (node_budget is not None and node_budget < 1):
+        raise ValueError(f"batch_size and node_budget must be at least 1; got {batch_size} and {node_budget}")
+    count = sizes.numel()
+    order = torch.randperm(count, generator=generator) if generator is not None else torch.arange(count)
+    if bucket:
+        order = order[sizes[order].argsort(stable=True)]
+    if node_budget is None:
+        batches = list(order.split(batch_size)) if count else []
+    else:
+        cuts, start, largest, total = [], 0, 0, 0
+        for i, size in enumerate(sizes[order].tolist()):
+            largest, total = max(largest, size), total + size
+            cost = largest * (i - start + 1) if bucket else total
+            if i > start and (cost > node_budget or i - start == batch_size):
+                cuts.append(i)
+                start, largest, total = i, size, size
+        batches = list(order.tensor_split(cuts)) if count else []
+    if bucket and generator is not None:
+        batches = [batches[i] for i in torch.randperm(len(batches), generator=generator).tolist()]
+    return batches
+
+
+class PackedWriter:
+    """Writes a dataset block by block in bounded memory; the folder appears, complete, at `finish` and not before.
+
+    Use as a context manager: an exception inside leaves no trace.
+    """
+
+    def __init__(self, folder: str | Path):
+        self.folder = Path(folder)
+        self._written: dict[str, tuple[str, tuple[int, ...], int]] = {}  # dtype, shape of a row, rows
+        self._counts: dict[str, list[np.ndarray]] = {"node": [], "edge": [], "pair": []}
+
+    def __enter__(self) -> "PackedWriter":
+        self.folder.parent.mkdir(parents=True, exist_ok=True)
+        self._temporary = Path(tempfile.mkdtemp(dir=self.folder.parent, prefix=f".{self.folder.name}."))
+        return self
+
+    def __exit__(self, *exception) -> None:
+        shutil.rmtree(self._temporary, ignore_errors=True)
+
+    def graphs(self, *, num_nodes, num_edges, edge_index, num_pairs=None, pair_index=None, **arrays) -> None:
+        """Appends graphs: nodes and edges of each [b], edge_index [2, e] with local ids, and any arrays by node, edge or graph."""
+        self._counts["node"].append(np.asarray(num_nodes, np.int64))
+        self._counts["edge"].append(np.asarray(num_edges, np.int64))
+        edge_index = np.asarray(edge_index)
+        arrays |= {"source": edge_index[0], "target": edge_index[1]}
+        if num_pairs is not None:
+            self._counts["pair"].append(np.asarray(num_pairs, np.int64))
+            arrays |= {"pair_source": np.asarray(pair_index)[0], "pair_target": np.asarray(pair_index)[1]}
+        for name, array in arrays.items():
+            self.append(name, array)
+
+    def append(self, name: str, array) -> None:
+        """Appends rows to array `name`; type and width must stay the same."""
+        array = np.ascontiguousarray(array)
+        if array.dtype == bool:
+            array = array.astype(np.uint8)
+        if array.dtype.name not in _DTYPES:
+            raise DatasetError(f"array {name!r}: cannot store type {array.dtype}; known: {', '.join(_DTYPES)}")
+        dtype, row, rows = self._written.get(name, (array.dtype.name, array.shape[1:], 0))
+        if (dtype, row) != (array.dtype.name, array.shape[1:]):
+            raise DatasetError(f"array {name!r} was {dtype} with rows {row} and is now {array.dtype.name} with rows {array.shape[1:]}")
+        try:
+            with open(self._temporary / f"{name}.bin", "ab") as file:
+                file.write(array.data if array.size else b"")
+        except OSError as error:
+            raise WriteError(
+                f"{self.folder}: cannot be written ({error.strerror}); free some space and run the same command again"
+            ) from error
+        self._written[name] = (dtype, row, rows + len(array))
+
+    def finish(self, header: PackedHeader) -> PackedHeader:
+        """Checks the arrays, measures the statistics and puts the folder in place. Returns the completed header.
+
+        Raises DatasetError where the arrays contradict each other or the header (then nothing is changed).
+        """
+        for name, blocks in self._counts.items():
+            if blocks:
+                self.append(f"{name}_ptr", np.concatenate([[0], np.concatenate(blocks).cumsum()]))
+        try:
+            path = self._merge()
+            with safe_open(path, framework="pt") as file:
+                arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            header = header.model_copy(update={"statistics": inspect(header, arrays)})
+            del arrays
+            header = header.model_copy(update={"data_sha256": _sha256(path), "data_bytes": path.stat().st_size})
+            write_json(path.parent / "header.json", header.model_dump())
+            replace_folder(path.parent, self.folder)
+        except OSError as error:
+            raise WriteError(
+                f"{self.folder}: cannot be written ({error.strerror}); free some space and run the same command again"
+            ) from error
+        return header
+
+    def _merge(self) -> Path:
+        """The arrays' files -> one safetensors file, widest type first (so that all are aligned), the same bytes on every machine."""
+        names = sorted(self._written, key=lambda n: (-np.dtype(self._written[n][0]).itemsize, n))
+        layout, offset = {}, 0
+        for name in names:
+            dtype, row, rows = self._written[name]
+            size = rows * int(np.prod(row, dtype=np.int64)) * np.dtype(dtype).itemsize
+            layout[name] = {"dtype": _DTYPES[dtype], "shape": [rows, *row], "data_offsets": [offset, offset + size]}
+            offset += size
+        text = json.dumps(layout, separators=(",", ":")).encode()
+        text += b" " * (-len(text) % 8)
+        out = self._temporary / "out"
+        out.mkdir(mode=0o755)
+        with open(out / "data.safetensors", "wb") as file:
+            file.write(len(text).to_bytes(8, "little") + text)
+            for name in names:
+                with open(self._temporary / f"{name}.bin", "rb") as part:
+                    shutil.copyfileobj(part, file, 1 << 22)
+                os.unlink(self._temporary / f"{name}.bin")
+            file.flush()
+            os.fsync(file.fileno())
+        return out / "data.safetensors"
+
+
+def pack(folder: str | Path, header: PackedHeader, arrays: Mapping[str, Any]) -> PackedHeader:
+    """Writes a dataset that fits in memory. `arrays` as in `PackedWriter.graphs`, and tables (split, ...).
+    Integers are stored in the narrowest type that holds them.
+
+    Raises DatasetError where the arrays contradict each other or the header, WriteError where the disk is full; the old folder then stays.
+    """
+    tables = {"split", *(name for name, rows in header.extras.items() if rows == "table")}
+    blocks = {name: np.asarray(array) for name, array in arrays.items()}
+    blocks = {name: _targets(array) if name == "y" else compact(array) for name, array in blocks.items()}
+    with PackedWriter(folder) as writer:
+        writer.graphs(**{name: array for name, array in blocks.items() if name not in tables})
+        for name in sorted(tables & set(blocks)):
+            writer.append(name, blocks[name])
+        return writer.finish(header)
+
+
+def compact(array: np.ndarray) -> np.ndarray:
+    """Integers in the narrowest type that holds them; float64 as float32."""
+    if array.dtype.kind == "f":
+        return array.astype(np.float32, copy=False)
+    if array.dtype.kind in "iu" and array.size:
+        low, high = int(array.min()), int(array.max())
+        for dtype in (np.uint8, np.int8, np.int16, np.int32):
+            if np.iinfo(dtype).min <= low and high <= np.iinfo(dtype).max:
+                return array.astype(dtype, copy=False)
+        return array.astype(np.int64, copy=False)
+    return array.astype(np.uint8) if array.dtype.kind in "iu" else array
+
+
+def _targets(array: np.ndarray) -> np.ndarray:
+    return array.astype(np.float32 if array.dtype.kind == "f" else np.int64, copy=False)
+
+
+def replace_folder(new: Path, folder: Path) -> None:
+    """Puts `new` in the place of `folder`, which is gone only when `new` is there."""
+    old = None
+    if folder.exists():
+        old = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.old."))
+        os.rename(folder, old / "was")
+    os.rename(new, folder)
+    if old is not None:
+        shutil.rmtree(old)
+
+
+def _rows(ptr: Tensor, graphs: Tensor) -> tuple[slice | Tensor, Tensor]:
+    """(rows of these graphs in the concatenated arrays, how many of each graph)."""
+    start, stop = ptr[graphs], ptr[graphs + 1]
+    if graphs.numel() and bool((graphs.diff() == 1).all()):
+        return slice(int(start[0]), int(stop[-1])), stop - start
+    lengths = stop - start
+    ends = lengths.cumsum(0)
+    total = int(ends[-1]) if ends.numel() else 0
+    return torch.arange(total) + torch.repeat_interleave(start - ends + lengths, lengths, output_size=total), lengths
+
+
+def _take(array: Tensor, rows: slice | Tensor) -> Tensor:
+    return array[rows] if isinstance(rows, slice) else array.index_select(0, rows)
+
+
+def _features(values: Tensor, dim: int | list[int] | None) -> Tensor:
+    """Continuous features as float, categorical ones as long; two-dimensional; always a copy, so that nobody writes to the mapped file."""
+    values = values.to(torch.float32 if isinstance(dim, int) else torch.int64, copy=True)
+    return values[:, None] if values.dim() == 1 else values
+
+
+def _sha256(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _why_unavailable(folder: Path) -> str:
+    try:
+        note = json.loads((folder / "unavailable.json").read_text())
+        tried = "".join(f"\n  {entry['source']}: {entry['error']}" for entry in note["tried"])
+        return f"dataset {note['dataset']!r} is not at hand: {note['reason']}{tried}\n{note['remedy']}"
+    except FileNotFoundError:
+        return f"{folder}: nothing is packed here yet; run: python -m stages.download {folder.name}"
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DatasetError(f"{folder}/unavailable.json: damaged ({error!r}); run: python -m stages.download {folder.name}") from error

@@ -1,0 +1,222 @@
+"""Where raw files come from: mirrors in order (a folder laid out like the raw folder, or a URL's beginning), then the official addresses.
+
+requests does the transfers: pooch (1.9) takes one address per file, starts a broken download over, and deletes what failed its checksum;
+this needs the contrary of all three. Every file is held against its pinned sha256 before it is put in place.
+"""
+
+import contextlib
+import hashlib
+import os
+import shutil
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from urllib.parse import quote, urlsplit
+
+from filelock import FileLock
+from tqdm import tqdm
+
+from stages.datasets.inspection import DatasetError
+from stages.datasets.spec import RemoteFile
+
+TIMEOUT = (5.0, 20.0)  # seconds to connect, and between two blocks of data
+PROBE_TIMEOUT = 2.0
+_CHUNK = 1 << 18
+
+
+class SourceError(DatasetError):
+    """A raw file could not be had. `tried`: every source with its error; the message names the command that helps."""
+
+    def __init__(self, message: str, tried: list[tuple[str, str]]):
+        super().__init__(message)
+        self.tried = tried
+
+
+class _Failed(Exception):
+    """One source did not deliver."""
+
+
+def mirrors_in_order(mirrors: Sequence[str] = ()) -> list[str]:
+    """`GT_DATA_MIRROR` (several separated by commas) first, then the ones given; each once."""
+    own = [m.strip() for m in os.environ.get("GT_DATA_MIRROR", "").split(",") if m.strip()]
+    return list(dict.fromkeys([*own, *map(str, mirrors)]))
+
+
+def fetch(file: RemoteFile, raw: Path, mirrors: Sequence[str] = (), say: Callable[[str], None] = lambda line: None) -> Path:
+    """Puts `file` at `raw`/path and returns that; a good file that is already there is kept. Safe for several processes.
+
+    Raises SourceError where no source delivers. A file with a wrong checksum is kept aside as NAME.rejected-XXXXXXXX.
+    """
+    target = raw / file.path
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{target}.lock"):
+        try:
+            return _fetch(file, target, mirrors_in_order(mirrors), say)
+        finally:
+            with contextlib.suppress(OSError):
+                os.unlink(f"{target}.lock")
+
+
+def _fetch(file: RemoteFile, target: Path, mirrors: list[str], say: Callable[[str], None]) -> Path:
+    tried = []
+    if target.exists():
+        wrong = _wrong(file, target)
+        if wrong is None:
+            return target
+        tried.append((str(target), f"{wrong}; set aside as {_reject(target, target).name}"))
+    for source in [*(_below(mirror, file.path) for mirror in mirrors), *file.urls]:
+        part = target.with_name(target.name + ".part")
+        try:
+            if _is_url(source):
+                _download(source, part, file.bytes)
+            else:
+                _copy(Path(source), part)
+            wrong = _wrong(file, part)
+            if wrong is not None:
+                raise _Failed(f"{wrong}; set aside as {_reject(part, target).name}")
+            os.replace(part, target)
+            say(f"{file.path}: {target.stat().st_size:,} bytes from {source}")
+            return target
+        except _Failed as error:
+            tried.append((source, str(error)))
+    listing = "".join(f"\n  {source}: {error}" for source, error in tried) or "\n  (no mirror is set, and the file has no address)"
+    if file.derived:
+        listing += f"\n  it is no original but derived from one: {file.derived}"
+    digest = f" (its sha256 must be {file.sha256})" if file.sha256 else ""
+    raise SourceError(
+        f"{file.path} cannot be had. Tried:{listing}\nPlace it by hand{digest}:\n  cp FILE {target}\n"
+        "or name a folder or URL that has it: GT_DATA_MIRROR=...",
+        tried,
+    )
+
+
+def reachable(file: RemoteFile, raw: Path, mirrors: Sequence[str] = ()) -> tuple[bool, str]:
+    """(is it likely that `fetch` succeeds?, where from or why not). Cheap: looks at files, and asks each host once per process."""
+    if (raw / file.path).exists():
+        return True, str(raw / file.path)
+    for source in [*(_below(mirror, file.path) for mirror in mirrors_in_order(mirrors)), *file.urls]:
+        if not _is_url(source):
+            if Path(source).is_file():
+                return True, source
+        elif _host_answers(urlsplit(source).scheme, urlsplit(source).netloc):
+            return True, source
+    return False, f"{file.path}: no mirror has it and no host answers"
+
+
+def sha256_of(path: Path) -> str:
+    """sha256 of a file, in hexadecimal."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _wrong(file: RemoteFile, path: Path) -> str | None:
+    size = path.stat().st_size
+    if file.bytes is not None and size != file.bytes:
+        return f"{size:,} bytes where {file.bytes:,} are expected"
+    found = sha256_of(path)
+    if file.sha256 is not None and found != file.sha256:
+        return f"its sha256 is {found}, not {file.sha256}"
+    return None
+
+
+def _reject(path: Path, target: Path) -> Path:
+    aside = target.with_name(f"{target.name}.rejected-{sha256_of(path)[:8]}")
+    os.replace(path, aside)
+    return aside
+
+
+def _copy(source: Path, part: Path) -> None:
+    if not source.is_file():
+        raise _Failed("no such file")
+    try:
+        shutil.copyfile(source, part)
+    except OSError as error:
+        raise _Failed(f"cannot be copied ({error.strerror})") from error
+
+
+def _download(url: str, part: Path, size: int | None) -> None:
+    """Continues `part` where an earlier attempt stopped; what had been fetched stays for the next attempt when this one breaks off."""
+    import requests
+
+    parts = urlsplit(url)
+    if not _host_answers(parts.scheme, parts.netloc):
+        raise _Failed(f"{parts.netloc} does not answer within {PROBE_TIMEOUT:g} s")
+    have = part.stat().st_size if part.exists() else 0
+    if size is not None and have >= size:
+        os.unlink(part)
+        have = 0
+    try:
+        headers = {"Range": f"bytes={have}-"} if have else {}
+        with requests.get(url, headers=headers | {"Accept-Encoding": "identity"}, stream=True, timeout=TIMEOUT) as answer:
+            if answer.status_code == 416:
+                os.unlink(part)
+                raise _Failed("the host does not continue this file; run the same command again to start over")
+            answer.raise_for_status()
+            if answer.status_code != 206:
+                have = 0
+            length = int(answer.headers.get("Content-Length", -1))
+            total = size or (have + length if length >= 0 else None)
+            with open(part, "ab" if have else "wb") as out, _bar(part.name.removesuffix(".part"), total, have) as bar:
+                for block in answer.iter_content(_CHUNK):
+                    have += len(block)
+                    if size is not None and have > size:
+                        raise _Failed(f"more than the {size:,} bytes that are expected")
+                    out.write(block)
+                    bar.update(len(block))
+    except (requests.RequestException, OSError, ValueError) as error:
+        raise _Failed(f"{type(error).__name__}: {_short(error)}" + _kept(part)) from error
+    if total is not None and have < total:
+        raise _Failed(f"broke off after {have:,} of {total:,} bytes" + _kept(part))
+
+
+def _kept(part: Path) -> str:
+    return f"; {part.stat().st_size:,} bytes kept, run the same command again to continue" if part.exists() and part.stat().st_size else ""
+
+
+def _bar(name: str, total: int | None, start: int):
+    """A progress bar on a terminal; elsewhere a plain line every ten seconds."""
+    terminal = sys.stderr.isatty()
+    return tqdm(
+        total=total,
+        initial=start,
+        desc=name,
+        unit="B",
+        unit_scale=True,
+        unit_divisor=1024,
+        leave=terminal,
+        mininterval=0.2 if terminal else 10,
+        delay=0 if terminal else 10,
+        bar_format=None if terminal else "{desc}: {n_fmt} of {total_fmt} after {elapsed}\n",
+    )
+
+
+def _short(error: BaseException) -> str:
+    return str(error).replace("\n", " ")[:200]
+
+
+def _below(mirror: str, path: str) -> str:
+    return f"{mirror.rstrip('/')}/{quote(path)}" if _is_url(mirror) else str(Path(mirror).expanduser() / path)
+
+
+def _is_url(source: str) -> bool:
+    return source.startswith(("http://", "https://"))
+
+
+@cache
+def _host_answers(scheme: str, host: str) -> bool:
+    """Asked once per process. In a thread of its own, because looking up a name knows no time limit."""
+    import requests
+
+    answered = threading.Event()
+
+    def ask() -> None:
+        with contextlib.suppress(requests.RequestException):
+            requests.head(f"{scheme}://{host}/", timeout=PROBE_TIMEOUT, allow_redirects=False)
+            answered.set()
+
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    asking.join(PROBE_TIMEOUT + 0.5)
+    return answered.is_set()

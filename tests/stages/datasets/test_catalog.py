@@ -1,0 +1,58 @@
+"""The catalog: complete entries, one per name, found without a central list."""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from stages.datasets import catalog as room
+from stages.datasets.catalog import UnknownDataset, catalog, get_spec
+from stages.datasets.spec import _files, file
+
+
+@pytest.mark.parametrize("name", catalog())
+def test_entries_say_what_a_user_must_know(name):
+    spec = get_spec(name)
+    assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name)
+    assert spec.task
+    assert spec.metric
+    assert spec.citation
+    assert spec.licence
+    assert len(spec.digest) == 64
+    for entry in spec.files:
+        assert entry.sha256 is None or re.fullmatch("[0-9a-f]{64}", entry.sha256)
+        assert not entry.path.endswith((".pkl", ".pickle", ".pt")) or entry.sha256, "a pickle without a pinned digest"
+        if entry.derived and not entry.path.endswith(("_plain.npz", "brec_v3.npy.xz")):
+            assert spec.derived, f"{entry.path} is derived and the dataset does not say so"
+    json.dumps(dict(spec.arguments))
+
+
+def test_an_unknown_name_gets_the_nearest():
+    with pytest.raises(UnknownDataset, match="did you mean 'tolokers'"):
+        get_spec("toloker")
+
+
+def test_the_digest_follows_files_and_arguments_and_not_the_words():
+    spec = get_spec("sbm-cluster")
+    assert replace(spec, arguments=dict(spec.arguments) | {"seed": 1}).digest != spec.digest
+    assert replace(spec, notes=("other",), citation="other").digest == spec.digest
+    other = get_spec("minesweeper")
+    assert replace(other, files=(replace(other.files[0], sha256="0" * 64),)).digest != other.digest
+
+
+def test_a_family_is_one_new_file(tmp_path, monkeypatch):
+    (tmp_path / "mine.py").write_text("DATASETS = []")
+    folder = Path(room.__file__).parent
+    assert {path.stem for path in folder.glob("*.py")} > {"webkb", "heterophilous", "synthetic"}
+    families = {spec.family for spec in catalog().values()}
+    assert {"webkb", "heterophilous", "synthetic"} <= families
+
+
+def test_checksums_are_those_of_the_files_at_hand(mirror):
+    manifest = {entry["file"]: entry for entry in json.loads((mirror / "MANIFEST.json").read_text()) if entry["file"]}
+    for path in _files():
+        if path in manifest:
+            assert file(path).sha256 == manifest[path]["sha256"]
+            assert file(path).bytes == manifest[path]["bytes"] == (mirror / path).stat().st_size

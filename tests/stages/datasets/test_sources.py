@@ -1,0 +1,192 @@
+"""Sources: order, checksums, resuming, several processes, and the message when nothing helps."""
+
+import hashlib
+import http.server
+import multiprocessing
+import threading
+from pathlib import Path
+
+import pytest
+
+from stages.datasets import sources
+from stages.datasets.sources import SourceError, fetch, mirrors_in_order, reachable
+from stages.datasets.spec import RemoteFile
+
+CONTENT = bytes(range(256)) * 4000
+SHA = hashlib.sha256(CONTENT).hexdigest()
+
+
+def remote(*urls: str, sha256: str = SHA, size: int | None = len(CONTENT)) -> RemoteFile:
+    return RemoteFile("a/b.bin", urls, sha256, size)
+
+
+@pytest.fixture(autouse=True)
+def _no_environment(monkeypatch):
+    monkeypatch.delenv("GT_DATA_MIRROR", raising=False)
+    for name in ("http_proxy", "HTTP_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    sources._host_answers.cache_clear()
+
+
+@pytest.fixture
+def mirror_folder(tmp_path):
+    (tmp_path / "mirror/a").mkdir(parents=True)
+    (tmp_path / "mirror/a/b.bin").write_bytes(CONTENT)
+    return tmp_path / "mirror"
+
+
+class Server:
+    """A host on this machine; `cut` bytes are sent before the connection breaks."""
+
+    def __init__(self):
+        self.requests: list[tuple[str, str, str | None]] = []
+        self.cut: int | None = None
+        self.content = CONTENT
+        self.ranges = True
+        outer = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def log_message(self, *arguments):
+                pass
+
+            def do_HEAD(self):
+                self.send_response(200)
+                self.end_headers()
+
+            def do_GET(self):
+                outer.requests.append((self.command, self.path, self.headers.get("Range")))
+                if not self.path.endswith("b.bin"):
+                    self.send_error(404)
+                    return
+                start = 0
+                if outer.ranges and self.headers.get("Range"):
+                    start = int(self.headers["Range"].removeprefix("bytes=").rstrip("-"))
+                    self.send_response(206)
+                else:
+                    self.send_response(200)
+                body = outer.content[start:]
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body[: outer.cut])
+
+        self.http = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.http.server_address[1]}"
+        threading.Thread(target=self.http.serve_forever, daemon=True).start()
+
+
+@pytest.fixture
+def server():
+    server = Server()
+    yield server
+    server.http.shutdown()
+    server.http.server_close()
+
+
+def test_mirrors_come_first_and_a_good_file_is_kept(tmp_path, mirror_folder, server):
+    said = []
+    path = fetch(remote(f"{server.url}/b.bin"), tmp_path / "raw", [str(tmp_path / "empty"), str(mirror_folder)], said.append)
+    assert path.read_bytes() == CONTENT
+    assert said == [f"a/b.bin: {len(CONTENT):,} bytes from {mirror_folder / 'a/b.bin'}"]
+    (mirror_folder / "a/b.bin").unlink()
+    fetch(remote(f"{server.url}/b.bin"), tmp_path / "raw", [str(mirror_folder)], said.append)
+    assert len(said) == 1
+    assert server.requests == []
+    assert sorted(p.name for p in (tmp_path / "raw/a").iterdir()) == ["b.bin"]
+
+
+def test_a_mirror_may_be_a_url_and_the_environment_comes_before_the_arguments(tmp_path, server, monkeypatch):
+    monkeypatch.setenv("GT_DATA_MIRROR", f"{tmp_path / 'none'}, {server.url}/data")
+    assert mirrors_in_order(["x"]) == [str(tmp_path / "none"), f"{server.url}/data", "x"]
+    assert fetch(remote(), tmp_path / "raw").read_bytes() == CONTENT
+    assert server.requests == [("GET", "/data/a/b.bin", None)]
+
+
+def test_a_broken_download_is_continued(tmp_path, server):
+    server.cut = 300_000
+    with pytest.raises(SourceError, match="run the same command again to continue"):
+        fetch(remote(f"{server.url}/b.bin"), tmp_path)
+    assert not (tmp_path / "a/b.bin").exists()
+    assert 0 < (tmp_path / "a/b.bin.part").stat().st_size <= 300_000
+    kept = (tmp_path / "a/b.bin.part").stat().st_size
+    server.cut = None
+    assert fetch(remote(f"{server.url}/b.bin"), tmp_path).read_bytes() == CONTENT
+    assert server.requests[-1][2] == f"bytes={kept}-"
+
+
+def test_a_host_that_cannot_continue_starts_over(tmp_path, server):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a/b.bin.part").write_bytes(b"x" * 100)
+    server.ranges = False
+    assert fetch(remote(f"{server.url}/b.bin"), tmp_path).read_bytes() == CONTENT
+
+
+def test_a_file_that_is_longer_than_published_is_not_read_to_its_end(tmp_path, server):
+    server.content = CONTENT * 50
+    with pytest.raises(SourceError, match="more than the"):
+        fetch(remote(f"{server.url}/b.bin"), tmp_path)
+    assert not (tmp_path / "a/b.bin").exists()
+
+
+def test_a_wrong_checksum_is_kept_aside_and_the_next_source_is_tried(tmp_path, mirror_folder, server):
+    bad = b"y" * len(CONTENT)
+    (mirror_folder / "a/b.bin").write_bytes(bad)
+    assert fetch(remote(f"{server.url}/b.bin"), tmp_path / "raw", [str(mirror_folder)]).read_bytes() == CONTENT
+    aside = tmp_path / f"raw/a/b.bin.rejected-{hashlib.sha256(bad).hexdigest()[:8]}"
+    assert aside.read_bytes() == bad
+    assert (mirror_folder / "a/b.bin").read_bytes() == bad
+
+
+def test_a_good_file_on_disk_is_untouched_whatever_the_sources_hold(tmp_path, mirror_folder):
+    fetch(remote(), tmp_path / "raw", [str(mirror_folder)])
+    (mirror_folder / "a/b.bin").write_bytes(b"bad")
+    assert fetch(remote(), tmp_path / "raw", [str(mirror_folder)]).read_bytes() == CONTENT
+    assert sorted(p.name for p in (tmp_path / "raw/a").iterdir()) == ["b.bin"]
+
+
+def test_a_truncated_file_on_disk_is_set_aside_and_fetched_again(tmp_path, mirror_folder):
+    (tmp_path / "raw/a").mkdir(parents=True)
+    (tmp_path / "raw/a/b.bin").write_bytes(CONTENT[:99])
+    assert fetch(remote(), tmp_path / "raw", [str(mirror_folder)]).read_bytes() == CONTENT
+    assert len(list((tmp_path / "raw/a").glob("b.bin.rejected-*"))) == 1
+
+
+def test_no_source_lists_all_and_names_the_command(tmp_path, server):
+    dead = "http://127.0.0.1:9/b.bin"
+    with pytest.raises(SourceError) as caught:
+        fetch(remote(f"{server.url}/absent", dead), tmp_path / "raw", [str(tmp_path / "mirror")])
+    text = str(caught.value)
+    for part in (str(tmp_path / "mirror/a/b.bin"), "no such file", f"{server.url}/absent", "404", dead, "does not answer", SHA):
+        assert part in text
+    assert f"\n  cp FILE {tmp_path / 'raw/a/b.bin'}\n" in text
+    assert [source for source, _ in caught.value.tried] == [str(tmp_path / "mirror/a/b.bin"), f"{server.url}/absent", dead]
+
+
+def test_reachable_is_cheap_and_right(tmp_path, mirror_folder, server):
+    assert reachable(remote(), tmp_path / "raw", [str(mirror_folder)]) == (True, str(mirror_folder / "a/b.bin"))
+    assert reachable(remote(f"{server.url}/b.bin"), tmp_path / "raw")[0]
+    assert not reachable(remote("http://127.0.0.1:9/b.bin"), tmp_path / "raw")[0]
+    assert server.requests == []  # HEAD only
+
+
+@pytest.mark.parametrize("path", ["../x", "/etc/x", "a/../../x", ""])
+def test_paths_stay_below_the_raw_folder(path):
+    with pytest.raises(ValueError, match="must stay below"):
+        RemoteFile(path)
+
+
+def _fetch_in_child(raw: Path, mirror: Path, results):
+    said = []
+    fetch(remote(), raw, [str(mirror)], said.append)
+    results.put(len(said))
+
+
+def test_two_processes_both_succeed_and_one_does_the_work(tmp_path, mirror_folder):
+    context = multiprocessing.get_context("fork")
+    results = context.Queue()
+    children = [context.Process(target=_fetch_in_child, args=(tmp_path / "raw", mirror_folder, results)) for _ in range(4)]
+    for child in children:
+        child.start()
+    for child in children:
+        child.join(20)
+    assert [child.exitcode for child in children] == [0] * 4
+    assert sorted(results.get() for _ in children) == [0, 0, 0, 1]

@@ -1,0 +1,105 @@
+"""The download stage as a user meets it."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from stages.datasets.packed import DatasetUnavailable, PackedDataset
+from stages.datasets.prepare import available
+from stages.download import app
+from tests.conftest import ROOT
+
+
+@pytest.fixture(autouse=True)
+def _offline(monkeypatch):
+    monkeypatch.delenv("GT_DATA_MIRROR", raising=False)
+    monkeypatch.setattr("stages.datasets.sources._host_answers", lambda scheme, host: False)
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: str, code: int = 0) -> str:
+        result = CliRunner().invoke(app, list(arguments))
+        assert result.exit_code == code, result.output + str(result.exception)
+        return result.output
+
+    return call
+
+
+def test_prepare_keep_verify_and_find_damage(run, tmp_path, mirror):
+    said = run("texas", "--mirror", str(mirror))
+    for part in ("texas: packed in", "325", "bytes from", "note: edges are directed"):
+        assert part in said
+    stamp = (tmp_path / "data/packed/texas/header.json").stat().st_mtime_ns
+    assert "texas: kept" in run("texas", "--mirror", str(mirror))
+    assert (tmp_path / "data/packed/texas/header.json").stat().st_mtime_ns == stamp
+    assert "everything on disk is as it should be" in run("--verify")
+
+    for path, line in (("raw/webkb/texas/out1_graph_edges.txt", "not the pinned"), ("packed/texas/data.safetensors", "prepare it again")):
+        content = (tmp_path / "data" / path).read_bytes()
+        (tmp_path / "data" / path).write_bytes(content[:-1] + b"#")
+        said = run("--verify", code=1)
+        assert line in said
+        assert path.rpartition("/")[2] in said
+        (tmp_path / "data" / path).write_bytes(content)
+    run("--verify")
+
+
+def test_what_cannot_be_had_is_a_row_and_comes_later(run, tmp_path, mirror):
+    said = run("texas")
+    assert "not run: data" in said
+    note = json.loads((tmp_path / "data/packed/texas/unavailable.json").read_text())
+    assert note["dataset"] == "texas"
+    assert note["tried"][0]["source"].startswith("https://raw.githubusercontent.com/")
+    assert "cp FILE data/raw/webkb/texas/out1_node_feature_label.txt" in note["remedy"]
+    with pytest.raises(DatasetUnavailable, match="cp FILE"):
+        PackedDataset.open("data/packed/texas")
+    run("texas", "--strict", code=1)
+    assert "not at hand" in run("--verify")
+    assert not available("texas", "data")[0]
+
+    assert available("texas", "data", [str(mirror)]) == (True, str(mirror / "webkb/texas/out1_node_feature_label.txt"))
+    run("texas", "--mirror", str(mirror))
+    assert sorted(p.name for p in (tmp_path / "data/packed/texas").iterdir()) == ["data.safetensors", "header.json"]
+    assert available("texas", "data") == (True, "packed in data/packed/texas")
+
+
+def test_list_and_plan(run, mirror):
+    said = run("--list")
+    for part in ("minesweeper", "roc-auc", "generated", "no"):
+        assert part in said
+    said = run("--plan", "texas", "chains", "roman-empire", "--mirror", str(mirror))
+    for part in ("fetches 12 of 12 files", "generates", "not at hand", "KiB"):
+        assert part in said
+    run("chains")
+    assert "already packed" in run("--plan", "chains")
+
+
+def test_wrong_names_and_no_names(run):
+    assert "did you mean 'texas'" in run("texsa", code=1)
+    assert "name a dataset" in run(code=1)
+
+
+def test_a_truncated_mirror_file_leaves_no_packed_folder(run, tmp_path, mirror):
+    (tmp_path / "m/heterophilous").mkdir(parents=True)
+    content = (mirror / "heterophilous/minesweeper.npz").read_bytes()
+    (tmp_path / "m/heterophilous/minesweeper.npz").write_bytes(content[:-100])
+    said = run("minesweeper", "--mirror", "m")
+    assert "are expected; set aside as" in said
+    assert [p.name for p in (tmp_path / "data/packed/minesweeper").iterdir()] == ["unavailable.json"]
+    assert not (tmp_path / "data/raw/heterophilous/minesweeper.npz").exists()
+
+
+def test_two_processes_prepare_once(tmp_path):
+    command = [sys.executable, "-m", "stages.download", "sbm-cluster", "--data-root", str(tmp_path)]
+    children = [subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    said = [child.communicate(timeout=120)[0] for child in children]
+    assert [child.returncode for child in children] == [0, 0]
+    assert sorted(["packed in" in text for text in said]) == [False, True]
+    assert sorted(["kept: it is already packed" in text for text in said]) == [False, True]
+    assert PackedDataset.open(tmp_path / "packed/sbm-cluster").num_graphs == 300
