@@ -111,9 +111,8 @@ class SelfAttention(nn.Module):
         b, length = group.num_graphs, group.length
         if group.gather is not None:
             tokens = tokens.index_select(0, group.gather)  # [b * L, .], padding repeats some row
-        parts = tokens.view(b, length, 3 if query is None else 2, self.num_heads, -1).permute(2, 0, 3, 1, 4)  # [b, H, L, d_h] each
-        q = parts[0] if query is None else query.view(b, 1, self.num_heads, -1).transpose(1, 2)  # [b, H, L or 1, d_h]
-        k, v = parts[-2], parts[-1]
+        *q, k, v = tokens.view(b, length, 3 if query is None else 2, self.num_heads, -1).permute(2, 0, 3, 1, 4).unbind()  # [b, H, L, d_h]
+        q = q[0] if query is None else query.view(b, 1, self.num_heads, -1).transpose(1, 2)  # [b, H, L or 1, d_h]
         if self.features is None:  # Eq. (5): the scale d_h^-1/2 is on q with its bias
             out = F.scaled_dot_product_attention(q, k, v, attn_mask=group.mask, dropout_p=self.attn_dropout if self.training else 0.0)
         else:
