@@ -90,8 +90,8 @@ def _dense(small: Iterable[Block], normalization: str, low: int, high: int):
     """Yields (graphs [G], values [G, low + high], vectors [G, n, low + high], put) of each block of equal sizes."""
 
     def solve(block: Block):
-        values, vectors = np.linalg.eigh(_matrix(block.adjacency(torch.float64), normalization).numpy())
-        return block, *_select(torch.from_numpy(values), torch.from_numpy(vectors), low, high)
+        values, vectors = torch.linalg.eigh(_matrix(block.adjacency(torch.float64), normalization))
+        return block, *_select(values, vectors, low, high)
 
     # LAPACK runs without the interpreter's lock, one small matrix after the other
     with ThreadPoolExecutor(torch.get_num_threads()) as pool:

@@ -4,6 +4,7 @@ M = D^-1 A with D the out-degrees, so M[i, j] is the chance to step from i to j.
 has a zero row in M (and keeps its 1 in the identity channel).
 """
 
+from collections.abc import Iterator
 from typing import Literal
 
 import torch
@@ -15,6 +16,8 @@ from gt_models.encodings.encoding import Encoding
 
 # above this side, a graph's powers are taken by its sparse matrix
 _SPARSE_SIZE = 512
+# batches above this have enough graphs of each size to need no padding
+_MANY_GRAPHS = 256
 
 
 def rrwp(
@@ -39,15 +42,15 @@ def rrwp(
         dtype: of the result; powers are taken in it.
     """
     channels = _widths(steps=steps, identity=identity, squaring=squaring, dual=dual, normalization=normalization)["rrwp"]
-    out = torch.zeros(int(batch.pair_ptr[-1]), channels, dtype=dtype, device=batch.ptr.device)
-    # On a GPU few large products win over many exact ones.
-    fill = 0.5 if batch.ptr.is_cuda else 0.85
-    for block in blocks(batch, fill, entries=2**24 // channels + 1):
+    out = torch.empty(int(batch.pair_ptr[-1]), channels, dtype=dtype, device=batch.ptr.device)
+    for block in _walk_blocks(batch, channels):
         adjacency = block.adjacency(dtype)  # (G, n, n)
-        parts = [torch.eye(block.n, dtype=dtype, device=out.device).expand_as(adjacency)[:, :, None]] if identity else []
-        for direction in (adjacency, adjacency.mT) if dual else (adjacency,):
-            parts.append(_powers(_transition(direction, normalization), steps, squaring))
-        values = torch.cat(parts, 2)  # (G, n, channels, n)
+        values = adjacency.new_empty(len(adjacency), block.n, channels, block.n)  # (g, i, channel, j)
+        if identity:
+            values[:, :, 0] = torch.eye(block.n, dtype=dtype, device=out.device)
+        for i, direction in enumerate((adjacency, adjacency.mT) if dual else (adjacency,)):
+            start = int(identity) + i * steps
+            _fill_powers(values[:, :, start : start + steps], _transition(direction, normalization), squaring)
         block.put_pairs(out, values.transpose(2, 3))
     return {"rrwp": out}
 
@@ -55,13 +58,22 @@ def rrwp(
 def rwse(batch: GraphBatch, *, steps: int, dtype: torch.dtype = torch.float32) -> dict[str, Tensor]:
     """{"rwse": [N, steps]}: chance to be back at the start after 1 .. K steps (Dwivedi et al. 2022, LSPE), the diagonals of M^1 .. M^K."""
     out = torch.zeros(batch.num_nodes, steps, dtype=dtype, device=batch.ptr.device)
-    for block in blocks(batch, 0.85, entries=2**24 // steps + 1):
+    for block in _walk_blocks(batch, steps):
         if block.n > _SPARSE_SIZE:
             block.put_nodes(out, _return_chances(block, steps, dtype))
         else:
-            powers = _powers(_transition(block.adjacency(dtype), "rw"), steps, squaring=False)  # (G, n, K, n)
-            block.put_nodes(out, powers.diagonal(dim1=1, dim2=3).mT)  # (G, n, K)
+            adjacency = block.adjacency(dtype)
+            values = adjacency.new_empty(len(adjacency), block.n, steps, block.n)
+            _fill_powers(values, _transition(adjacency, "rw"), squaring=False)
+            block.put_nodes(out, values.diagonal(dim1=1, dim2=3).mT)  # (G, n, K)
     return {"rwse": out}
+
+
+def _walk_blocks(batch: GraphBatch, channels: int) -> Iterator[Block]:
+    """On a GPU few large products win over many exact ones; on a CPU, blocks of a few megabytes."""
+    if batch.ptr.is_cuda:
+        return blocks(batch, 0.5, entries=2**26 // channels + 1)
+    return blocks(batch, 1.0 if batch.num_graphs > _MANY_GRAPHS else 0.8, entries=2**21 // channels + 1)
 
 
 def _transition(adjacency: Tensor, normalization: str) -> Tensor:
@@ -72,26 +84,26 @@ def _transition(adjacency: Tensor, normalization: str) -> Tensor:
     return adjacency / (out_degree * adjacency.sum(1, keepdim=True).clamp(min=1)).sqrt()
 
 
-def _powers(m: Tensor, steps: int, squaring: bool) -> Tensor:
-    """M^1 .. M^K (or M^1, M^2, M^4 ..) of [G, n, n] as [G, n, K, n]: entry (g, i, k, j)."""
-    n = m.size(1)
+def _fill_powers(out: Tensor, m: Tensor, squaring: bool) -> None:
+    """Writes M^1 .. M^K (or M^1, M^2, M^4 ..) of [G, n, n] into `out` [G, n, K, n], entry (g, i, k, j)."""
+    n, steps = m.size(1), out.size(2)
+    out[:, :, 0] = m
     if squaring:
-        powers = [m]
-        for _ in range(steps - 1):
-            powers.append(torch.bmm(powers[-1], powers[-1]))
-        return torch.stack(powers, 2)
-    if len(m) == 1 and n > _SPARSE_SIZE and int(m.count_nonzero()) * 16 < n * n:
-        sparse, powers = m[0].to_sparse_csr(), [m[0]]
-        for _ in range(steps - 1):
-            powers.append(sparse @ powers[-1])
-        return torch.stack(powers, 1)[None]
-    # M^c times [M^1 .. M^c] is [M^(c+1) .. M^2c]: log2 K wide products instead of K narrow ones
-    powers = m[:, :, None]  # (G, n, 1, n)
-    while (known := powers.size(2)) < steps:
-        more = min(known, steps - known)
-        wide = powers[:, :, :more].flatten(2)  # (G, n, more n)
-        powers = torch.cat([powers, torch.bmm(powers[:, :, -1], wide).view(len(m), n, more, n)], 2)
-    return powers
+        for k in range(1, steps):
+            m = torch.bmm(m, m)
+            out[:, :, k] = m
+    elif len(m) == 1 and n > _SPARSE_SIZE and int(m.count_nonzero()) * 16 < n * n:
+        sparse = m[0].to_sparse_csr()
+        for k in range(1, steps):
+            out[0, :, k] = sparse @ out[0, :, k - 1]
+    else:
+        # M^c times [M^1 .. M^c] is [M^(c+1) .. M^2c]: log2 K wide products instead of K narrow ones
+        known = 1
+        while known < steps:
+            more = min(known, steps - known)
+            product = torch.bmm(out[:, :, known - 1], out[:, :, :more].flatten(2))  # (G, n, more n)
+            out[:, :, known : known + more] = product.view(len(m), n, more, n)
+            known += more
 
 
 def _return_chances(block: Block, steps: int, dtype: torch.dtype, columns: int = 1024) -> Tensor:

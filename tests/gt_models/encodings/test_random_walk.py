@@ -1,0 +1,133 @@
+"""RRWP and RWSE against powers by hand, the official GRIT values, and a cycle computed on paper."""
+
+from math import comb
+
+import networkx as nx
+import pytest
+import torch
+
+from gt_models import GraphBatch
+from gt_models.encodings import compute, random_walk
+from tests.gt_models.checks import collate, random_graphs
+from tests.gt_models.encodings.graphs import dense, of_networkx
+
+
+def rrwp(batch, **arguments):
+    return compute("rrwp", batch, dtype=torch.float64, **arguments)["rrwp"]
+
+
+def by_loops(batch, exponents, identity=True, reverse=False):
+    """[n^2, channels] by one matrix power at a time."""
+    adjacency = dense(batch).T if reverse else dense(batch)
+    transition = torch.zeros_like(adjacency)
+    for i, row in enumerate(adjacency):
+        if row.sum() > 0:
+            transition[i] = row / row.sum()
+    powers = [torch.eye(len(adjacency), dtype=torch.float64)] if identity else []
+    powers += [torch.linalg.matrix_power(transition, e) for e in exponents]
+    return torch.stack(powers, -1).flatten(0, 1)
+
+
+@pytest.mark.parametrize("graph", ["g0", "g1"])
+def test_official_grit_values(parity, graph):
+    case = parity("grit_rrwp")
+    n, length = int(case[f"in.{graph}.n"]), int(case["meta.walk_length"])
+    batch = GraphBatch(torch.zeros(n, 1), case[f"in.{graph}.edge_index"], torch.tensor([0, n]))
+    values = rrwp(batch, steps=length - 1).view(n, n, length)
+    column, row = case[f"out.{graph}.rrwp_index"]
+    listed = torch.zeros(n, n, length, dtype=torch.float64)
+    listed[row, column] = case[f"out.{graph}.rrwp_val"]
+    torch.testing.assert_close(values, listed, rtol=0, atol=1e-14)
+    torch.testing.assert_close(values.diagonal().T, case[f"out.{graph}.rrwp"], rtol=0, atol=1e-14)
+
+
+def test_cycle_by_hand():
+    # k steps left or right on a long cycle: j - i = 2 r - k with r steps to the right, chance comb(k, r) / 2^k
+    n, steps = 11, 4
+    values = rrwp(of_networkx(nx.cycle_graph(n)), steps=steps).view(n, n, steps + 1)
+    for k in range(steps + 1):
+        for r in range(k + 1):
+            for i in range(n):
+                assert values[i, (i + 2 * r - k) % n, k] == pytest.approx(comb(k, r) / 2**k, abs=1e-15)
+    torch.testing.assert_close(values.sum(1), torch.ones(n, steps + 1, dtype=torch.float64))
+
+
+def test_complete_bipartite_by_hand():
+    values = rrwp(of_networkx(nx.complete_bipartite_graph(2, 3)), steps=3).view(5, 5, 4)
+    assert values[0, 0].tolist() == pytest.approx([1, 0, 1 / 2, 0])
+    assert values[0, 4].tolist() == pytest.approx([0, 1 / 3, 0, 1 / 3])
+    assert values[4, 0].tolist() == pytest.approx([0, 1 / 2, 0, 1 / 2])
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 7, 20])
+def test_a_batch_against_powers_one_by_one(steps):
+    graphs = random_graphs((5, 3, 7, 7, 1, 12, 5), density=0.3)
+    expected = torch.cat([by_loops(g, range(1, steps + 1)) for g in graphs])
+    torch.testing.assert_close(rrwp(collate(graphs), steps=steps), expected, rtol=0, atol=1e-13)
+
+
+def test_many_graphs_of_few_sizes_take_the_unpadded_way(monkeypatch):
+    graphs = random_graphs((5, 3, 7, 7, 1, 12, 5), density=0.3)
+    padded = rrwp(collate(graphs), steps=6)
+    monkeypatch.setattr(random_walk, "_MANY_GRAPHS", 0)
+    torch.testing.assert_close(rrwp(collate(graphs), steps=6), padded, rtol=0, atol=1e-14)
+
+
+def test_squaring_as_the_edge_transformer_does():
+    graphs = random_graphs((5, 8), density=0.4)
+    expected = torch.cat([by_loops(g, (1, 2, 4, 8), identity=False) for g in graphs])
+    torch.testing.assert_close(rrwp(collate(graphs), steps=4, identity=False, squaring=True), expected, rtol=0, atol=1e-13)
+
+
+def test_dual_direction_of_a_directed_graph():
+    graph = of_networkx(nx.gn_graph(9, seed=1))
+    values = rrwp(graph, steps=3, dual=True)
+    along, against = by_loops(graph, (1, 2, 3)), by_loops(graph, (1, 2, 3), identity=False, reverse=True)
+    torch.testing.assert_close(values, torch.cat([along, against], 1), rtol=0, atol=1e-14)
+    assert not torch.allclose(values[:, 1:4], values[:, 4:])
+
+
+def test_symmetric_normalisation():
+    graph = random_graphs((8,), density=0.5)[0]
+    adjacency = dense(graph)
+    scale = adjacency.sum(1).clamp(min=1) ** -0.5
+    matrix = scale[:, None] * adjacency * scale
+    values = rrwp(graph, steps=3, normalization="sym").view(8, 8, 4)
+    torch.testing.assert_close(values[..., 3], torch.linalg.matrix_power(matrix, 3), rtol=0, atol=1e-13)
+
+
+def test_isolated_nodes_have_zero_rows_but_in_the_identity():
+    graph = GraphBatch(torch.zeros(3, 1), torch.tensor([[0, 1], [1, 0]]), torch.tensor([0, 3]))
+    values = rrwp(graph, steps=4).view(3, 3, 5)
+    assert values[2, 2].tolist() == [1, 0, 0, 0, 0]
+    assert not values[2, :2].any()
+    assert not values[:2, 2].any()
+
+
+def test_a_repeated_edge_counts_once():
+    graph = of_networkx(nx.path_graph(5))
+    twice = GraphBatch(graph.x, torch.cat([graph.edge_index, graph.edge_index[:, :3]], 1), graph.ptr)
+    torch.testing.assert_close(rrwp(twice, steps=4), rrwp(graph, steps=4))
+
+
+def test_large_sparse_graphs_take_the_same_values(monkeypatch):
+    graph = of_networkx(nx.random_regular_graph(3, 60, seed=0))
+    expected, diagonal = rrwp(graph, steps=6), compute("rwse", graph, steps=6, dtype=torch.float64)["rwse"]
+    monkeypatch.setattr(random_walk, "_SPARSE_SIZE", 10)
+    torch.testing.assert_close(rrwp(graph, steps=6), expected, rtol=0, atol=1e-14)
+    both = collate([of_networkx(nx.cycle_graph(5)), graph])
+    found = compute("rwse", both, steps=6, dtype=torch.float64)["rwse"]
+    torch.testing.assert_close(found[5:], diagonal, rtol=0, atol=1e-14)
+
+
+def test_rwse_is_the_diagonal():
+    graphs = random_graphs((5, 3, 9, 1), density=0.4)
+    expected = torch.cat([by_loops(g, range(1, 6), identity=False).view(n, n, 5).diagonal().T for g, n in zip(graphs, (5, 3, 9, 1))])
+    torch.testing.assert_close(compute("rwse", collate(graphs), steps=5, dtype=torch.float64)["rwse"], expected, rtol=0, atol=1e-14)
+
+
+def test_float32_is_close_after_many_steps():
+    graph = random_graphs((30,), density=0.2)[0]
+    values = compute("rrwp", graph, steps=24)["rrwp"]
+    assert values.dtype == torch.float32
+    torch.testing.assert_close(values.double(), rrwp(graph, steps=24), rtol=0, atol=1e-6)
