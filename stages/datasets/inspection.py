@@ -42,6 +42,11 @@ def inspect(header: Any, arrays: Mapping[str, Tensor]) -> dict[str, Any]:
         statistics |= _target_statistics(header, arrays["y"])
     if "pair_ptr" in arrays:
         statistics["pairs"] = int(arrays["pair_ptr"][-1])
+    if "hyperedges" in arrays:
+        members = arrays["hyperedges"]
+        if members.dim() != 2 or (members.numel() and not 0 <= int(members.min()) <= int(members.max()) < nodes):
+            raise DatasetError(f"{header.name}: a hyperedge names a node that is not there")
+        statistics |= {"hyperedges": members.size(0), "hyperedges_distinct": members.unique(dim=0).size(0)}
     if header.num_splits:
         if "split" not in arrays or arrays["split"].size(0) != header.num_splits:
             raise DatasetError(f"{header.name}: the header promises {header.num_splits} splits")
@@ -74,8 +79,9 @@ def _check_rows(header, arrays, graphs: int, nodes: int, edges: int) -> None:
     for name, count in rows.items():
         if name in arrays and arrays[name].size(0) != count:
             raise DatasetError(f"{header.name}: array {name!r} has {arrays[name].size(0)} rows where {count} are expected")
-    per_split = {"node": nodes, "graph": graphs}.get(header.split_kind)
-    if "split" in arrays and per_split is not None and arrays["split"].size(1) != per_split:
+    hyperedges = arrays["hyperedges"].size(0) if "hyperedges" in arrays else 0
+    per_split = {"node": nodes, "graph": graphs, "hyperedge": hyperedges}[header.split_kind]
+    if "split" in arrays and arrays["split"].size(1) != per_split:
         raise DatasetError(f"{header.name}: splits cover {arrays['split'].size(1)} {header.split_kind}s of {per_split}")
 
 

@@ -42,6 +42,7 @@ class PackedHeader(BaseModel):
 
     Attributes:
         extras: further arrays by what their rows are; those of nodes, edges and graphs travel in `GraphBatch.extras`, tables do not.
+        row_normalise: continuous node features are divided by their row's sum when a batch is made (so that counts can be stored as bytes).
         derived: says how, where the data are not the original host's; every report must show it.
         statistics: measured on the packed arrays (`stages.datasets.inspection`).
         provenance: digest of the spec, sha256 of the raw files, generator arguments, licence, homepage, citation.
@@ -60,6 +61,7 @@ class PackedHeader(BaseModel):
     split_kind: Literal["node", "graph", "hyperedge"]
     num_splits: int
     extras: dict[str, Literal["node", "edge", "graph", "table"]] = {}
+    row_normalise: bool = False
     derived: str | None = None
     statistics: dict[str, Any] = {}
     provenance: dict[str, Any] = {}
@@ -141,11 +143,14 @@ class PackedDataset:
         if graphs.numel() > 1:
             edge_index += torch.repeat_interleave(ptr[:-1], degrees, output_size=edge_index.size(1))
         rows = {"node": nodes, "edge": edges, "graph": graphs}
+        x = _features(_take(self._arrays["x"], nodes), self.header.in_dim)
+        if self.header.row_normalise:
+            x /= x.sum(1, keepdim=True).clamp(min=1e-12)
         edge_attr = None
         if "edge_attr" in self._arrays:
             edge_attr = _features(_take(self._arrays["edge_attr"], edges), self.header.edge_dim)
         return GraphBatch(
-            x=_features(_take(self._arrays["x"], nodes), self.header.in_dim),
+            x=x,
             edge_index=edge_index,
             ptr=ptr,
             edge_attr=edge_attr,

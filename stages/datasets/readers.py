@@ -173,3 +173,19 @@ def _bounded(file: Iterable[str], path: Path, limit: int) -> Iterable[str]:
         if size > limit:
             raise DatasetError(f"{path}: unpacks to more than {limit:,} bytes")
         yield line
+
+
+def per_class_splits(labels: np.ndarray, val: int, test: int, seeds: Iterable[int]) -> np.ndarray:
+    """Codes [S, N]: `val` and `test` random nodes of each class, all others for training; one split per seed. Raises DatasetError."""
+    splits = []
+    for seed in seeds:
+        rng = np.random.default_rng(seed)
+        split = np.ones(len(labels), np.uint8)
+        for label in np.unique(labels):
+            members = np.flatnonzero(labels == label)
+            if len(members) <= val + test:
+                raise DatasetError(f"class {label} has {len(members)} nodes: too few for {val} validation and {test} test nodes")
+            chosen = rng.permutation(members)[: val + test]
+            split[chosen[:val]], split[chosen[val:]] = 2, 3
+        splits.append(split)
+    return np.stack(splits)
