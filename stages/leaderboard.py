@@ -18,7 +18,10 @@ from stages.recipe import Cell, RecipeError, load_grid
 from stages.report.table import absent, remarks_of, summarise, terminal_table, to_csv, to_json, to_markdown, with_verdict
 from stages.store import Store, StoreError
 
+app = typer.Typer(add_completion=False)
 
+
+@app.command()
 def leaderboard(
     suite: Annotated[str, typer.Argument(help="a suite of params.yaml")],
     params: Path = Path("params.yaml"),
@@ -67,7 +70,7 @@ def collect(cells: Sequence[Cell], results: Path, store: Store, margin_std: floa
                     mine.append(_checked_record(record))
             except StoreError as error:
                 problems.append(f"{error}: {again}")
-            except (ValueError, OSError) as error:
+            except (ValueError, TypeError, OSError) as error:
                 problems.append(f"{file}: {error}; delete the file and run {again}")
         found.append(result)
         records |= {r["digest"]: r for r in mine}
@@ -156,4 +159,4 @@ def _require(content: Any, keys: Sequence[str], what: str) -> None:
 
 
 if __name__ == "__main__":
-    typer.run(leaderboard)
+    app()

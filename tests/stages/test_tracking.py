@@ -78,7 +78,7 @@ def snapshot(uri: str) -> dict:
             "status": run.info.status,
             "params": run.data.params,
             "tags": tags,
-            "metrics": {k: [(s, repr(v)) for s, v in points] for k, points in mirror.history(run).items()},
+            "metrics": {k: sorted((s, repr(v)) for s, v in points) for k, points in mirror.history(run).items()},
             "last": {k: repr(v) for k, v in run.data.metrics.items()},
             "inputs": [(i.dataset.to_dictionary(), [(t.key, t.value) for t in i.tags]) for i in run.inputs.dataset_inputs],
             "artifacts": {p.name: p.read_bytes() for p in sorted(folder.glob("*"))},

@@ -1,0 +1,165 @@
+"""The leaderboard stage from files to files: every status, every kind of broken input, and the store rebuilt from records."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from stages.leaderboard import app
+from stages.report.mirror import Mirror
+from tests.stages.cells import make_record, make_result, without_data, write
+
+ROOT = Path(__file__).parent.parent.parent
+SUITE = "edge-transformer"
+CELLS = [f"{SUITE}/{d}/{m}" for d in ("cornell", "texas", "wisconsin") for m in ("gcn", "edge-transformer")]
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """Six cells: two went well, one lost a run, one is without data, one is reduced, one was never run."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    grid = {
+        "run": {"margin_std": 1.0},
+        "datasets": ["cornell", "texas", "wisconsin"],
+        "suites": [SUITE, "embedded"],
+        "cells": {
+            c.replace("/", "-"): {"cell": c, "dataset": c.split("/")[1], "model": c.split("/")[2], "settings": "recipes"} for c in CELLS
+        },
+    }
+    Path("params.yaml").write_text(yaml.safe_dump(grid, sort_keys=False))
+    runs = {
+        CELLS[0]: [make_record(CELLS[0], s, test=0.56 + 0.01 * s) for s in range(3)],
+        CELLS[1]: [make_record(CELLS[1], s, test=0.90 + 0.01 * s) for s in range(3)],
+        CELLS[2]: [make_record(CELLS[2], 0), make_record(CELLS[2], 1, "oom", epochs=0)],
+        CELLS[4]: [make_record(CELLS[4], s, test=0.69 + 0.01 * s) for s in range(3)],
+    }
+    results = [
+        make_result(CELLS[0], runs[CELLS[0]], "GCN"),
+        make_result(CELLS[1], runs[CELLS[1]]),
+        make_result(CELLS[2], runs[CELLS[2]], "GCN"),
+        without_data(CELLS[3]),
+        make_result(CELLS[4], runs[CELLS[4]], "GCN", reduced=("3 of 10 seeds",)),
+    ]
+    write(tmp_path, results, [r for records in runs.values() for r in records])
+    return tmp_path
+
+
+def run(*arguments: str):
+    return CliRunner().invoke(app, list(arguments))
+
+
+def rows() -> dict[str, dict]:
+    return {r["cell"]: r for r in json.loads(Path("reports", f"{SUITE}.json").read_text())["rows"]}
+
+
+def record_file(cell: str, number: int = 0) -> Path:
+    digest = json.loads(Path("results", f"{cell}.json").read_text())["runs"][number]
+    return Path("store", digest[:2], digest, "record.json")
+
+
+def test_every_cell_is_a_row_and_says_how_it_stands(project):
+    result = run(SUITE, "--no-mlflow")
+    assert result.exit_code == 0, result.output
+    found = rows()
+    assert list(found) == CELLS
+    assert [found[c]["status"] for c in CELLS] == ["ok", "ok", "ok 1/2 (1 oom)", "not run: data", "ok", "not run"]
+    verdicts = [found[c]["verdict"] for c in CELLS]
+    assert verdicts == ["inconclusive", "above (better)", "none: incomplete", "none: no result", "none: reduced", "none: no result"]
+    assert found[CELLS[0]]["difference"] == pytest.approx(0.57 - 0.562)
+    for text in ("57.00 ± 0.82", "56.20 ± 2.60", "not run: data", "1,234", "no source of texas answered", "3 of 10 seeds"):
+        assert text in result.output
+        assert text in Path("reports", f"{SUITE}.md").read_text()
+    assert len(Path("reports", f"{SUITE}.csv").read_text().splitlines()) == 7
+
+
+def test_equal_records_give_equal_files(project):
+    run(SUITE, "--no-mlflow")
+    before = {p.name: p.read_bytes() for p in Path("reports").iterdir()}
+    shutil.rmtree("reports")
+    run(SUITE, "--no-mlflow", "--no-print")
+    assert {p.name: p.read_bytes() for p in Path("reports").iterdir()} == before
+    assert set(before) == {f"{SUITE}.json", f"{SUITE}.csv", f"{SUITE}.md"}
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        (lambda p: p.write_text(p.read_text()[:100]), "not a record"),
+        (lambda p: p.unlink(), "is missing"),
+        (lambda p: p.write_text(json.dumps({"digest": p.parent.name, "deterministic": {}})), "lacks status"),
+        (lambda p: p.write_text(p.read_text().replace(p.parent.name, "0" * 64)), "not a record"),
+        (lambda p: p.write_text("[]"), "delete the file"),
+    ],
+)
+def test_a_broken_record_is_named_in_its_row_and_the_rest_goes_on(project, damage, says):
+    path = record_file(CELLS[0], 1)
+    damage(path)
+    result = run(SUITE, "--no-mlflow")
+    assert result.exit_code == 0, result.output
+    found = rows()
+    row = found[CELLS[0]]
+    assert (row["status"], row["verdict"], row["runs"]) == ("ok 2/3 (1 unreadable)", "none: incomplete", 2)
+    for text in (says, str(path), f"python -m stages.train {CELLS[0]}"):
+        assert text in row["reason"]
+    assert found[CELLS[1]]["verdict"] == "above (better)"
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"cell": "a/b/c"}', None])
+def test_a_broken_result_is_named_in_its_row(project, content):
+    path = Path("results", f"{CELLS[1]}.json")
+    if content is None:
+        content = Path("results", f"{CELLS[0]}.json").read_text()
+    path.write_text(content)
+    assert run(SUITE, "--no-mlflow").exit_code == 0
+    row = rows()[CELLS[1]]
+    assert row["status"] == "unreadable"
+    assert str(path) in row["reason"]
+    assert f"python -m stages.train {CELLS[1]}" in row["reason"]
+    assert rows()[CELLS[0]]["status"] == "ok"
+
+
+def test_an_unknown_suite_shows_the_nearest_and_writes_nothing(project, capsys):
+    result = run("edge-transfomer")
+    assert result.exit_code == 1
+    assert "no suite named 'edge-transfomer' (did you mean 'edge-transformer'?)" in result.stderr
+    assert not Path("reports").exists()
+
+
+def test_a_suite_without_cells_is_an_empty_table(project):
+    assert run("embedded", "--no-mlflow").exit_code == 0
+    assert json.loads(Path("reports", "embedded.json").read_text())["rows"] == []
+
+
+def test_reports_are_written_while_mlflow_is_down(project, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
+    result = run(SUITE)
+    assert result.exit_code == 0
+    assert result.stderr.count("warning: MLflow at http://127.0.0.1:9 was not completed") == 1
+    assert f"python -m stages.leaderboard {SUITE}" in result.stderr
+    assert len(rows()) == 6
+
+
+def test_the_tracking_store_is_made_where_there_is_none_and_holds_every_result(project):
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "stages.leaderboard", SUITE]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert "mlflow ui --backend-store-uri sqlite:///mlruns/mlflow.db" in done.stdout
+    assert done.stderr == ""
+    runs = Mirror(f"sqlite:///{project}/mlruns/mlflow.db", SUITE).runs.values()
+    statuses = {r.info.run_name: r.data.tags["gt.status"] for r in runs if r.data.tags["gt.kind"] == "cell"}
+    assert statuses == {
+        "cornell gcn": "ok",
+        "cornell edge-transformer": "ok",
+        "texas gcn": "ok 1/2 (1 oom)",
+        "texas edge-transformer": "not run: data",
+        "wisconsin gcn": "ok",
+    }
+    assert sum(r.data.tags["gt.kind"] == "run" for r in runs) == 11
+    assert all(Path(r.info.artifact_uri).is_relative_to(project / "mlruns" / "artifacts") for r in runs)
