@@ -51,7 +51,7 @@ class PPGT(nn.Module):
         target_marker: add a learnt vector to nodes where the node encoding "target" [N, 1] is 1 (Node2Subgraph).
         pooling: "sum", "mean" or "class-attention" (graph level). class_attention_layers: layers of the latter.
         pool_norm: batch norm after pooling. out_norm: batch norm without affine on the outputs (BREC).
-        head: "halving" widths, as the printed ZINC count has it, or "constant" as in the authors' implementation; head_layers linear layers.
+        head: "halving" widths, as the printed ZINC count has it, or "constant" as the authors' implementation; head_layers linear layers.
         stem_chunk: pairs at a time in the stem on a CPU, recomputed in backward; None computes and keeps all at once.
 
     Raises ValueError for num_heads that do not divide hidden_dim or a batch without nodes, MissingEncoding for "rrwp" absent or narrow.
@@ -188,7 +188,7 @@ class PPGT(nn.Module):
         # every layer's theta and phi are linear in the same p: one product for all of them
         weight = torch.cat([layer.attention.pair_linear.weight for layer in self.layers])  # [L G H, pair_dim], G = 1 or 2
         bias = torch.cat([layer.attention.pair_linear.bias for layer in self.layers])
-        # a gate puts attention outside the fused kernels: then weights are formed in place, save where autocast or a compiler rewrites the ops
+        # a gate puts attention outside the fused kernels: weights are formed in place, save where autocast or a compiler rewrites ops
         in_place = (
             self.form == "dense"
             and self.urpe != "none"

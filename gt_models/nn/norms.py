@@ -10,7 +10,8 @@ NORMS = ("adarms", "rms", "batch", "layer")
 class AdaRMSNorm(nn.Module):
     """Eq. 3: x / rms(x) * rms(alpha * x + beta), [..., dim] -> [..., dim].
 
-    alpha = 0, beta = 1 (as it starts) is RMSNorm, alpha = 1, beta = 0 the identity. One number per token scales it, so a token's direction stays and its length is as much of the old one as alpha and beta let through.
+    alpha = 0, beta = 1 (as it starts) is RMSNorm, alpha = 1, beta = 0 the identity. One number per token scales it, so a token's
+    direction stays and its length is as much of the old one as alpha and beta let through.
     """
 
     def __init__(self, dim: int, eps: float = 1e-6):

@@ -1,10 +1,11 @@
 """The stem of pair encodings with sinusoidal enhancement (PPGT, Sections 3.3 and 3.4, Eq. 8 to 10)."""
 
 import math
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
+from torch.autograd.function import once_differentiable
 
 from gt_models.nn.norms import make_norm
 
@@ -78,14 +79,45 @@ class PairStem(nn.Module):
     def forward(self, raw: Tensor, edge: Tensor | None = None, keep: Tensor | None = None) -> Tensor:
         if self.chunk is None or raw.is_cuda or raw.size(0) <= self.chunk or torch.compiler.is_compiling():
             return self.rows(raw, edge, keep)
-        outputs = []
-        for start in range(0, raw.size(0), self.chunk):
-            part = [None if t is None else t[start : start + self.chunk] for t in (raw, edge, keep)]
-            if torch.is_grad_enabled():
-                outputs.append(checkpoint(self.rows, *part, use_reentrant=False, preserve_rng_state=False))
-            else:
-                outputs.append(self.rows(*part))
-        return torch.cat(outputs)
+        return _InChunks.apply(self, raw, edge, keep, *self.parameters())
+
+
+class _InChunks(torch.autograd.Function):
+    """`PairStem.rows` chunk by chunk; keeps its inputs alone and runs each chunk again, with its backward, while it is in cache.
+
+    (What torch.utils.checkpoint does for each chunk, without its bookkeeping for each tensor, and with one gradient buffer.)
+    """
+
+    @staticmethod
+    def forward(ctx, stem: PairStem, raw: Tensor, edge: Tensor | None, keep: Tensor | None, *parameters: Tensor) -> Tensor:
+        ctx.stem, ctx.autocast = stem, (torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu"))
+        ctx.save_for_backward(raw, edge, keep, *parameters)
+        return torch.cat([stem.rows(*part) for part in _chunks((raw, edge, keep), stem.chunk)])
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, dy: Tensor):
+        raw, edge, keep, *parameters = ctx.saved_tensors
+        trained = [p for p in parameters if p.requires_grad]
+        totals, dedge = [torch.zeros_like(p) for p in trained], None if edge is None else torch.empty_like(edge)
+        enabled, dtype = ctx.autocast
+        for *part, dpart, place in _chunks((raw, edge, keep, dy, dedge), ctx.stem.chunk):
+            with torch.enable_grad(), torch.autocast("cpu", dtype=dtype, enabled=enabled):
+                part = [None if t is None else t.detach() for t in part]
+                wanted = list(trained)
+                if edge is not None:
+                    wanted.append(part[1].requires_grad_())
+                grads = torch.autograd.grad(ctx.stem.rows(*part), wanted, dpart)
+            if edge is not None:
+                place.copy_(grads[-1])
+            torch._foreach_add_(totals, list(grads[: len(totals)]))
+        total = iter(totals)
+        return None, None, dedge, None, *[next(total) if p.requires_grad else None for p in parameters]
+
+
+def _chunks(tensors: tuple[Tensor | None, ...], size: int) -> Iterator[list[Tensor | None]]:
+    for start in range(0, tensors[0].size(0), size):
+        yield [None if t is None else t[start : start + size] for t in tensors]
 
 
 def sinusoids(p: Tensor, num_frequencies: int) -> Tensor:
