@@ -237,7 +237,7 @@ class LocalLayer(nn.Module):
         a = a if self.skip is None else a + self.skip(x)
         a = a if self.batch_norm is None else self.batch_norm(a)
         # unstated: where Polynormer-r puts its ReLUs; on H and AV, as in the authors' code
-        h, a = (F.relu_(h), F.relu(a)) if self.relu else (h, a)
+        h, a = (F.relu_(h), F.relu_(a)) if self.relu else (h, a)
         a = self.dropout(a)
         b = self.beta(position)  # [d] or [N, d]
         if self.norm is None:
@@ -267,7 +267,7 @@ class GlobalLayer(nn.Module):
         y = y if self.norm is None else self.norm(y)
         x = y * (self.gate(x) + self.beta(position))
         x = x if output is None else output(x)
-        return self.dropout(F.relu(x) if self.relu else x)
+        return self.dropout(F.relu_(x) if self.relu else x)
 
 
 class Attention(nn.Module):

@@ -87,9 +87,9 @@ def attend(value: Tensor, att_source: Tensor, att_target: Tensor, pattern: Neigh
     """
     full = torch.float64 if value.dtype == torch.float64 else torch.float32
     with torch.autocast(value.device.type, enabled=False):
-        heads = torch.eye(pattern.num_heads, dtype=full, device=value.device)
         # both scores of all heads as one matrix product, with a block-diagonal [H * C, 2 * H]
-        weight = (torch.stack([att_source, att_target], 2).to(full)[..., None] * heads[:, None, None]).view(value.size(1), -1)
+        blocks = [torch.diag_embed(att.to(full).t()).transpose(0, 1).flatten(0, 1) for att in (att_source, att_target)]
+        weight = torch.cat(blocks, 1)
         out, *_ = _attend(
             value.to(full).contiguous(), weight, pattern.row, pattern.ptr, pattern.col, pattern.ptr_t, pattern.col_t, pattern.perm_t,
             negative_slope,
@@ -111,6 +111,18 @@ with warnings.catch_warnings():  # torch says once per process that compressed r
     torch.sparse_csr_tensor(torch.tensor([0, 0]), torch.tensor([], dtype=torch.long), torch.tensor([]), size=(1, 1))
 
 
+def _product(ptr: Tensor, col: Tensor, values: Tensor, dense: Tensor) -> Tensor:
+    """Sparse times dense, [R, R] @ [R, C], for dense [N, H * C] with N * H = R, and in that shape.
+
+    With `out` torch neither clears nor copies the result: twice as fast at C = 64.
+    """
+    out = torch.empty_like(dense)
+    rows = ptr.numel() - 1
+    shape = (rows, dense.numel() // max(rows, 1))
+    torch.addmm(out.view(shape), _matrix(ptr, col, values), dense.view(shape), beta=0, out=out.view(shape))
+    return out
+
+
 def _matrix(ptr: Tensor, col: Tensor, values: Tensor) -> Tensor:
     rows = ptr.numel() - 1
     return torch.sparse_csr_tensor(ptr, col, values, size=(rows, rows), check_invariants=False)
@@ -125,14 +137,12 @@ def _attend(
     source, target = (value @ weight).chunk(2, 1)  # [N, H] each
     score = source.flatten().index_select(0, col) + target.flatten().index_select(0, row)  # [E * H]
     positive = score > 0
-    score = torch.where(positive, score, negative_slope * score)
-    peak = score.new_full((rows,), -torch.inf).scatter_reduce_(0, row.long(), score, "amax")
+    score = torch.nn.functional.leaky_relu_(score, negative_slope)
+    peak = torch.segment_reduce(score, "max", offsets=ptr.long(), unsafe=True)
     score = score.sub_(peak.index_select(0, row)).exp_()
     total = score.new_zeros(rows).index_add_(0, row, score)
     alpha = score.div_(total.index_select(0, row))  # softmax over each node's incoming edges
-    heads = weight.size(1) // 2
-    out = _matrix(ptr, col, alpha) @ value.view(rows, value.size(1) // heads)
-    return out.view_as(value), alpha, positive
+    return _product(ptr, col, alpha, value), alpha, positive
 
 
 @_attend.register_fake
@@ -145,12 +155,12 @@ def _attend_backward(
     grad: Tensor, alpha: Tensor, positive: Tensor, value: Tensor, weight: Tensor, row: Tensor, ptr: Tensor, col: Tensor,
     ptr_t: Tensor, col_t: Tensor, perm_t: Tensor, negative_slope: float,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    rows, heads, shape = ptr.numel() - 1, weight.size(1) // 2, value.shape
-    grad, neighbour = (part.view(rows, shape[1] // heads) for part in (grad, value))  # [N * H, C]
-    grad_value = (_matrix(ptr_t, col_t, alpha.index_select(0, perm_t)) @ grad).view(shape)
+    rows, heads = ptr.numel() - 1, weight.size(1) // 2
+    grad_value = _product(ptr_t, col_t, alpha.index_select(0, perm_t), grad)
     # d loss / d alpha_e = <grad of its target, value of its source>, at the stored entries only
-    grad_alpha = torch.sparse.sampled_addmm(_matrix(ptr, col, torch.zeros_like(alpha)), grad, neighbour.t()).values()
-    grad_alpha = grad_alpha.mul_(alpha)
+    sampled = _matrix(ptr, col, torch.zeros_like(alpha))
+    grad, neighbour = (part.view(rows, value.size(1) // heads) for part in (grad, value))  # [N * H, C]
+    grad_alpha = torch.sparse.sampled_addmm(sampled, grad, neighbour.t(), out=sampled).values().mul_(alpha)
     mean = alpha.new_zeros(rows).index_add_(0, row, grad_alpha)
     grad_score = grad_alpha.addcmul_(alpha, mean.index_select(0, row), value=-1)  # softmax
     grad_score = torch.where(positive, grad_score, negative_slope * grad_score)
@@ -183,7 +193,7 @@ _attend.register_autograd(_attend_gradient, setup_context=_attend_context)
 
 @torch.library.custom_op("gt_models::weighted_sum", mutates_args=())
 def _weighted_sum(value: Tensor, weight: Tensor, ptr: Tensor, col: Tensor, ptr_t: Tensor, col_t: Tensor, perm_t: Tensor) -> Tensor:
-    return _matrix(ptr, col, weight) @ value
+    return _product(ptr, col, weight, value)
 
 
 @_weighted_sum.register_fake

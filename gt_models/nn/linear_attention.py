@@ -18,25 +18,45 @@ def linear_attention(query: Tensor, key: Tensor, value: Tensor, batch: GraphBatc
         full = torch.float64 if query.dtype == torch.float64 else torch.float32
         query, key, value = query.to(full), key.to(full), value.to(full)
         if batch.num_graphs == 1:
-            numerator, denominator = _one_graph(query, key, value)
-        elif batch.num_graphs * batch.max_nodes <= 4 * max(batch.num_nodes, 1):
-            numerator, denominator = _padded(query, key, value, batch)
-        else:  # sizes so unlike that padding would cost more than a loop
-            sizes = batch.sizes.tolist()
-            parts = [_one_graph(*part) for part in zip(query.split(sizes), key.split(sizes), value.split(sizes), strict=True)]
-            numerator, denominator = (torch.cat(part) for part in zip(*parts, strict=True))
-        return numerator / denominator
+            return _OneGraph.apply(query, key, value)
+        if batch.num_graphs * batch.max_nodes <= 4 * max(batch.num_nodes, 1):
+            return _padded(query, key, value, batch)
+        # sizes so unlike that padding would cost more than a loop
+        sizes = batch.sizes.tolist()
+        parts = zip(query.split(sizes), key.split(sizes), value.split(sizes), strict=True)
+        return torch.cat([_OneGraph.apply(*part) for part in parts])
 
 
-def _one_graph(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-    memory = torch.einsum("nch,ndh->hcd", key, value)  # sum over nodes, once: [H, C, C]
-    numerator = torch.einsum("nch,hcd->ndh", query, memory)  # [N, C, H]
-    return numerator, (query * key.sum(0)).sum(1, keepdim=True)  # [N, 1, H]
+class _OneGraph(torch.autograd.Function):
+    """One graph; [N, C, H] three times -> [N, C, H]. By hand because the division's own derivative takes as long as the attention."""
+
+    @staticmethod
+    def forward(ctx, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        q, k, v = (part.permute(2, 0, 1) for part in (query, key, value))  # [H, N, C]
+        memory, total = k.transpose(1, 2) @ v, k.sum(1, keepdim=True).transpose(1, 2)  # [H, C, C], [H, C, 1]: sums over nodes, once
+        scale = (q @ total).reciprocal_()  # [H, N, 1]
+        out = torch.empty_like(value)
+        torch.mul(q @ memory, scale, out=out.permute(2, 0, 1))  # [H, N, C]
+        ctx.save_for_backward(query, key, value, memory, total, scale, out)
+        return out
+
+    @staticmethod
+    def backward(ctx, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        query, key, value, memory, total, scale, out = ctx.saved_tensors
+        q, k, v, y, g = (part.permute(2, 0, 1) for part in (query, key, value, out, grad))
+        g = g * scale  # d loss / d numerator, [H, N, C]
+        d = -(g * y).sum(2, keepdim=True)  # d loss / d denominator, [H, N, 1]
+        grad_q = torch.baddbmm(d * total.transpose(1, 2), g, memory.transpose(1, 2))
+        grad_memory, grad_total = q.transpose(1, 2) @ g, q.transpose(1, 2) @ d
+        grad_k = torch.baddbmm(grad_total.transpose(1, 2), v, grad_memory.transpose(1, 2))
+        grad_v = k @ grad_memory
+        return tuple(part.permute(1, 2, 0) for part in (grad_q, grad_k, grad_v))
 
 
-def _padded(query: Tensor, key: Tensor, value: Tensor, batch: GraphBatch) -> tuple[Tensor, Tensor]:
+def _padded(query: Tensor, key: Tensor, value: Tensor, batch: GraphBatch) -> Tensor:
     query, key, value = (batch.to_dense(part) for part in (query, key, value))  # [B, n, C, H], zero at padding
     memory = torch.einsum("bnch,bndh->bhcd", key, value)  # padding adds nothing: its keys are zero
     numerator = torch.einsum("bnch,bhcd->bndh", query, memory)
     denominator = (query * key.sum(1, keepdim=True)).sum(2, keepdim=True)
-    return batch.from_dense(numerator), batch.from_dense(denominator)
+    # divide real nodes only: at padding both are zero
+    return batch.from_dense(numerator) / batch.from_dense(denominator)
