@@ -111,7 +111,9 @@ class SelfAttention(nn.Module):
         b, length = group.num_graphs, group.length
         if group.gather is not None:
             tokens = tokens.index_select(0, group.gather)  # [b * L, .], padding repeats some row
-        *q, k, v = tokens.view(b, length, 3 if query is None else 2, self.num_heads, -1).permute(2, 0, 3, 1, 4).unbind()  # [b, H, L, d_h]
+        # split by width and not by a view's dimension: backward is then one copy into the gradient of `tokens`
+        parts = [t.unflatten(-1, (self.num_heads, -1)) for t in tokens.split(tokens.size(1) // (3 if query is None else 2), -1)]
+        *q, k, v = [t.unflatten(0, (b, length)).transpose(1, 2) for t in parts]  # [b, H, L, d_h]
         q = q[0] if query is None else query.view(b, 1, self.num_heads, -1).transpose(1, 2)  # [b, H, L or 1, d_h]
         if self.features is None:  # Eq. (5): the scale d_h^-1/2 is on q with its bias
             out = F.scaled_dot_product_attention(q, k, v, attn_mask=group.mask, dropout_p=self.attn_dropout if self.training else 0.0)
@@ -163,12 +165,15 @@ class Packing:
 
     @classmethod
     @torch.compiler.disable
-    def of(cls, counts: Tensor, max_padding: float = 0.25) -> "Packing":
+    def of(cls, counts: Tensor, max_padding: float | None = None) -> "Packing":
         """The packing of graphs with `counts` tokens, long [B]; waits for the device once.
 
-        `max_padding`: a group takes graphs as long as each needs at most this share of padding.
+        `max_padding`: a group takes graphs as long as each needs at most this share of padding. None is no padding on the CPU where at most
+        32 lengths occur (copies cost more there than calls), else a quarter.
         """
         sizes = counts.tolist()
+        if max_padding is None:
+            max_padding = 0.0 if counts.device.type == "cpu" and len(set(sizes)) <= 32 else 0.25
         order = sorted(range(len(sizes)), key=lambda b: -sizes[b])
         device = counts.device
         rank = torch.empty(len(sizes), dtype=torch.long)
