@@ -49,6 +49,7 @@ def laplacian(
 
     Raises ArithmeticError where Lanczos does not converge.
     """
+    # unstated: how an odd k is halved; the lowest get one more
     low = {"lowest": k, "highest": 0, "both": k - k // 2}[which]
     work = batch if batch.ptr.device.type == "cpu" else batch.to("cpu")
     vectors = torch.zeros(work.num_nodes, k, dtype=dtype)
@@ -230,7 +231,6 @@ def _lanczos(adjacency, normalization: str, low: int, high: int) -> tuple[np.nda
     parts = []
     for count, end in ((low, "lowest"), (high, "highest")):
         if count:
-            # one more than wanted on each side of a cut through close eigenvalues would not change what is kept
             parts.append(_one_end(matrix.tocsc(), top, count, end))
     values, vectors = np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts], 1)
     residual = np.linalg.norm(matrix @ vectors - vectors * values, axis=0).max()

@@ -43,14 +43,18 @@ def rrwp(
     """
     channels = _widths(steps=steps, identity=identity, squaring=squaring, dual=dual, normalization=normalization)["rrwp"]
     out = torch.empty(int(batch.pair_ptr[-1]), channels, dtype=dtype, device=batch.ptr.device)
+    buffer, scratch = out.new_empty(0), out.new_empty(0)
     for block in _walk_blocks(batch, channels):
         adjacency = block.adjacency(dtype)  # (G, n, n)
-        values = adjacency.new_empty(len(adjacency), block.n, channels, block.n)  # (g, i, channel, j)
+        if buffer.numel() < adjacency.numel() * channels:
+            # one piece of memory for all blocks: fresh pages would cost as much as the products
+            buffer, scratch = (out.new_empty(adjacency.numel() * width) for width in (channels, steps))
+        values = buffer[: adjacency.numel() * channels].view(len(adjacency), block.n, channels, block.n)  # (g, i, channel, j)
         if identity:
             values[:, :, 0] = torch.eye(block.n, dtype=dtype, device=out.device)
         for i, direction in enumerate((adjacency, adjacency.mT) if dual else (adjacency,)):
             start = int(identity) + i * steps
-            _fill_powers(values[:, :, start : start + steps], _transition(direction, normalization), squaring)
+            _fill_powers(values[:, :, start : start + steps], _transition(direction, normalization), squaring, scratch)
         block.put_pairs(out, values.transpose(2, 3))
     return {"rrwp": out}
 
@@ -64,7 +68,7 @@ def rwse(batch: GraphBatch, *, steps: int, dtype: torch.dtype = torch.float32) -
         else:
             adjacency = block.adjacency(dtype)
             values = adjacency.new_empty(len(adjacency), block.n, steps, block.n)
-            _fill_powers(values, _transition(adjacency, "rw"), squaring=False)
+            _fill_powers(values, _transition(adjacency, "rw"), False, adjacency.new_empty(values.numel()))
             block.put_nodes(out, values.diagonal(dim1=1, dim2=3).mT)  # (G, n, K)
     return {"rwse": out}
 
@@ -73,7 +77,7 @@ def _walk_blocks(batch: GraphBatch, channels: int) -> Iterator[Block]:
     """On a GPU few large products win over many exact ones; on a CPU, blocks of a few megabytes."""
     if batch.ptr.is_cuda:
         return blocks(batch, 0.5, entries=2**26 // channels + 1)
-    return blocks(batch, 1.0 if batch.num_graphs > _MANY_GRAPHS else 0.8, entries=2**21 // channels + 1)
+    return blocks(batch, 1.0 if batch.num_graphs > _MANY_GRAPHS else 0.8, entries=2**19 // channels + 1)
 
 
 def _transition(adjacency: Tensor, normalization: str) -> Tensor:
@@ -84,8 +88,8 @@ def _transition(adjacency: Tensor, normalization: str) -> Tensor:
     return adjacency / (out_degree * adjacency.sum(1, keepdim=True).clamp(min=1)).sqrt()
 
 
-def _fill_powers(out: Tensor, m: Tensor, squaring: bool) -> None:
-    """Writes M^1 .. M^K (or M^1, M^2, M^4 ..) of [G, n, n] into `out` [G, n, K, n], entry (g, i, k, j)."""
+def _fill_powers(out: Tensor, m: Tensor, squaring: bool, scratch: Tensor) -> None:
+    """Writes M^1 .. M^K (or M^1, M^2, M^4 ..) of [G, n, n] into `out` [G, n, K, n], entry (g, i, k, j); `scratch` has as many entries."""
     n, steps = m.size(1), out.size(2)
     out[:, :, 0] = m
     if squaring:
@@ -101,7 +105,8 @@ def _fill_powers(out: Tensor, m: Tensor, squaring: bool) -> None:
         known = 1
         while known < steps:
             more = min(known, steps - known)
-            product = torch.bmm(out[:, :, known - 1], out[:, :, :more].flatten(2))  # (G, n, more n)
+            product = scratch[: m.numel() * more].view(len(m), n, more * n)  # (G, n, more n)
+            torch.bmm(out[:, :, known - 1], out[:, :, :more].flatten(2), out=product)
             out[:, :, known : known + more] = product.view(len(m), n, more, n)
             known += more
 

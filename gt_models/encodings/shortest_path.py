@@ -67,7 +67,7 @@ def _path_edges(batch: GraphBatch, distance: Tensor, path_length: int) -> Tensor
     sizes, start = batch.sizes, batch.pair_ptr
     graph_of_edge = batch.batch[batch.edge_index[0]]
     source, target = batch.local[batch.edge_index]
-    # last[i, j]: lowest edge (p, j) with distance(i, p) + 1 = distance(i, j)
+    # unstated: which of several shortest paths; last[i, j] is the lowest edge (p, j) with distance(i, p) + 1 = distance(i, j)
     none = batch.num_edges
     last = torch.full_like(distance, none)
     for first, end in _edge_chunks(sizes[graph_of_edge]):
