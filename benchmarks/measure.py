@@ -7,7 +7,7 @@ A benchmark script defines builders, functions of plain arguments that return (m
     floor = rates.floor_ms(flops=..., bytes=...)                                 # what arithmetic and memory traffic alone would take
     print_table("Edge Transformer", ["case", "ms", "MiB"], rows)
 
-A script begins with `sys.path.insert(0, str(Path(__file__).parent.parent))`, so that `python benchmarks/NAME.py` finds this file and gt_models.
+A script begins with `sys.path.insert(0, str(Path(__file__).parent.parent))`, so that `python benchmarks/NAME.py` finds this file.
 
 Every measurement uses the same number of threads and the same allocator setting (`KEEP_MEMORY`: glibc then keeps freed memory instead of
 returning it to the system after each large tensor, which alone changes a step by up to 2.6x). On a busy machine compare ratios, not

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
+from gt_models.nn.dropout import Dropout
 from gt_models.nn.features import FeatureEncoder
 from gt_models.nn.mlp import MLP, activation
 from gt_models.nn.pooling import pool
@@ -128,9 +129,9 @@ class EdgeTransformerLayer(nn.Module):
         self.attention = TriangularAttention(hidden_dim, num_heads, attn_dropout, implementation)
         self.attention_norm = nn.LayerNorm(hidden_dim) if post_norm else None
         # unstated: one hidden layer of width 2d, dropout after each step; from the authors' code
-        self.ffn = MLP([hidden_dim, 2 * hidden_dim, hidden_dim], activation, dropout)
+        self.ffn = FeedForward(hidden_dim, 2 * hidden_dim, activation, dropout)
         self.ffn_norm = nn.LayerNorm(hidden_dim) if post_norm else None
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.ffn_residual = ffn_residual
 
     def reset_parameters(self) -> None:
@@ -145,6 +146,22 @@ class EdgeTransformerLayer(nn.Module):
         update = self.dropout(self.ffn(x))  # [P, d]
         x = x + update if self.ffn_residual else update
         return x if self.ffn_norm is None else self.ffn_norm(x)
+
+
+class FeedForward(nn.Module):
+    """Linear, activation, dropout, Linear: [P, d] -> [P, d]."""
+
+    def __init__(self, hidden_dim: int, ffn_dim: int, act: str, dropout: float):
+        super().__init__()
+        self.hidden, self.out = nn.Linear(hidden_dim, ffn_dim), nn.Linear(ffn_dim, hidden_dim)
+        self.activation, self.dropout = activation(act), Dropout(dropout)
+
+    def reset_parameters(self) -> None:
+        self.hidden.reset_parameters()
+        self.out.reset_parameters()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.out(self.dropout(self.activation(self.hidden(x))))
 
 
 class PairTokens(nn.Module):

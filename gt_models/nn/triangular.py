@@ -41,56 +41,53 @@ class TriangularAttention(nn.Module):
         if implementation not in IMPLEMENTATIONS:
             raise ValueError(f"unknown implementation {implementation!r} of triangular attention; known: {', '.join(IMPLEMENTATIONS)}")
         self.num_heads, self.attn_dropout, self.implementation = num_heads, attn_dropout, implementation
-        self.query = nn.Linear(hidden_dim, hidden_dim, bias=False)
-        self.key = nn.Linear(hidden_dim, hidden_dim, bias=False)
-        self.value1 = nn.Linear(hidden_dim, hidden_dim, bias=False)
-        self.value2 = nn.Linear(hidden_dim, hidden_dim, bias=False)
+        # the first four of the five projections as one product: rows of the weight are W^Q, W^K, W^V1, W^V2
+        self.projections = nn.Linear(hidden_dim, 4 * hidden_dim, bias=False)
         # unstated: the output projection and the scale per head; W^O appears in the paper's proof alone, both are in the authors' code
         self.out = nn.Linear(hidden_dim, hidden_dim, bias=False)
 
     def reset_parameters(self) -> None:
-        for linear in (self.query, self.key, self.value1, self.value2, self.out):
-            linear.reset_parameters()
+        self.projections.reset_parameters()
+        self.out.reset_parameters()
 
     def forward(self, x: Tensor, batch: GraphBatch) -> Tensor:
-        heads = (x.size(0), self.num_heads, -1)
-        q, v1 = self.query(x).view(heads), self.value1(x).view(heads)  # [P, H, d_h]
-        k, v2 = _columns(self.key, x, self.num_heads), _columns(self.value2, x, self.num_heads)  # [P, H, d_h], pairs innermost in memory
+        projected = self.projections(x).view(x.size(0), 4, self.num_heads, x.size(1) // self.num_heads)  # [P, 4, H, d_h]
         dropout = self.attn_dropout if self.training else 0.0
-        o = triangular_attention(q, k, v1, v2, batch, dropout=dropout, implementation=self.implementation)
-        return self.out(o.flatten(1))
+        o = triangular_attention(projected, batch, dropout=dropout, implementation=self.implementation)  # [P, H, d_h]
+        return self.out(o.flatten(1))  # [P, d]
 
 
 def triangular_attention(
-    query: Tensor,
-    key: Tensor,
-    value1: Tensor,
-    value2: Tensor,
+    projected: Tensor,
     batch: GraphBatch,
     *,
     dropout: float = 0.0,
     fusion_norm: nn.Module | None = None,
     implementation: Implementation = "auto",
 ) -> Tensor:
-    """Eqs. 1 and 2 on flat pairs: four tensors [P, H, d_h] -> [P, H, d_h].
+    """Eqs. 1 and 2 on flat pairs: queries, keys, first and second values [P, 4, H, d_h] -> [P, H, d_h].
 
     `fusion_norm` is applied to every fused value V1_il * V2_lj before it is weighted (the BREC variant; not in the "fused" form).
-    Dropout draws its mask from one seed of torch's CPU generator; the same seed gives the same mask in all forms.
+    Dropout draws one seed from torch's CPU generator; the same seed gives the same mask in all forms.
     """
+    on_cpu = projected.device.type == "cpu"
     if implementation == "auto":
-        fused = query.device.type == "cpu" and query.dtype == torch.float32 and fusion_norm is None
-        implementation = "chunked"
-    seed = torch.randint(2**31 - 1, (1,)) if dropout > 0.0 else None
+        fits = on_cpu and projected.dtype != torch.float64 and fusion_norm is None
+        implementation = "fused" if fits else "chunked"
+    seed = torch.randint(2**31 - 1, (1,)) if dropout > 0.0 else torch.zeros(1, dtype=torch.long)
     if implementation == "fused":
-        raise ValueError("not yet")
-    rows = batch.pairs_to_dense(torch.arange(query.size(0), device=query.device)) if seed is not None else None  # [B, n, n]
-    q, k, v1, v2 = (batch.pairs_to_dense(t) for t in (query, key, value1, value2))  # [B, n, n, H, d_h]
+        if not on_cpu or fusion_norm is not None:
+            raise ValueError('the "fused" triangular attention runs on the CPU and without fusion_norm: choose "chunked"')
+        from gt_models.nn.triangular_cpu import triangular_forward
+
+        # half precision is widened: the kernel's time is arithmetic, not memory
+        wide = projected if projected.dtype == torch.float64 else projected.float()
+        return triangular_forward(wide, batch.sizes, seed, dropout)[0].to(projected.dtype)
+    rows = batch.pairs_to_dense(torch.arange(projected.size(0), device=projected.device)) if dropout > 0.0 else None  # [B, n, n]
+    q, k, v1, v2 = batch.pairs_to_dense(projected).unbind(3)  # [B, n, n, H, d_h]
     mask = batch.node_mask if batch.num_graphs > 1 else None
-    if implementation == "dense":
-        out = _attend(q, k, v1, v2, mask, rows, seed, dropout, fusion_norm)
-    else:
-        out = _chunked(q, k, v1, v2, mask, rows, seed, dropout, fusion_norm)
-    return batch.pairs_from_dense(out)
+    form = _attend if implementation == "dense" else _chunked
+    return batch.pairs_from_dense(form(q, k, v1, v2, mask, rows, seed, dropout, fusion_norm))
 
 
 def _attend(q, k, v1, v2, node_mask, rows, seed, dropout, fusion_norm) -> Tensor:
@@ -100,7 +97,7 @@ def _attend(q, k, v1, v2, node_mask, rows, seed, dropout, fusion_norm) -> Tensor
         # a large finite number, so that rows of padding stay free of NaN; their outputs are never read
         scores = scores.masked_fill(~node_mask[:, None, :, None, None], torch.finfo(scores.dtype).min / 4)
     weights = scores.softmax(2)
-    if seed is not None:
+    if dropout > 0.0:
         keep = dropout_mask(seed, rows, q.size(3), k.size(2), dropout)
         weights = weights * keep / (1.0 - dropout)
     fused = v1.unsqueeze(3) * v2.unsqueeze(1)  # Eq. 2: [B, i, l, j, H, d_h]
@@ -137,8 +134,3 @@ def _hash32(x: Tensor) -> Tensor:
     x = ((x ^ (x >> 16)) * 0x7FEB352D) & 0xFFFFFFFF
     x = ((x ^ (x >> 15)) * 0x846CA68B) & 0xFFFFFFFF
     return x ^ (x >> 16)
-
-
-def _columns(linear: nn.Linear, x: Tensor, num_heads: int) -> Tensor:
-    """linear(x) [P, H, d_h] with P innermost in memory: the product is made transposed, so that the kernel runs along j."""
-    return torch.mm(linear.weight, x.T).view(num_heads, -1, x.size(0)).permute(2, 0, 1)
