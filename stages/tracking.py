@@ -236,4 +236,5 @@ def _warn(uri: str, suite: str, reason: str) -> None:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the training; this process then notes that, and ends too
+    os.nice(5)  # training comes first where cores are few
     sys.exit(follow(sys.stdin))

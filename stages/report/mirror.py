@@ -129,7 +129,9 @@ class Mirror:
         experiment = self.client.get_experiment_by_name(suite)
         if experiment is None:
             try:
-                return self.client.create_experiment(suite, artifact_location=location)
+                # the tag opens the experiment in the UI's view for training, not the one for language models
+                tags = {"mlflow.experimentKind": "custom_model_development"}
+                return self.client.create_experiment(suite, artifact_location=location, tags=tags)
             except MlflowException:
                 # on a server another process may have been first
                 experiment = self.client.get_experiment_by_name(suite)
@@ -140,8 +142,8 @@ class Mirror:
         return experiment.experiment_id
 
     def _is_whole(self, run: Any, spec: Tracked, tags: Mapping[str, str]) -> bool:
-        """From what a search returns, without a request: it bears the seal, and nothing that can be seen contradicts it. What a hand changed
-        afterwards in the middle of a metric history, or among the artifacts, is not seen."""
+        """From what a search returns, without a request: it bears the seal, and nothing that can be seen contradicts it. What a hand
+        changed afterwards in the middle of a metric history, or among the artifacts, is not seen."""
         last = {k: max(points, key=lambda p: p[0])[1] for k, points in spec.metrics.items()}
         return (
             run.data.tags.get(SEAL) == spec.seal

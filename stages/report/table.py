@@ -49,6 +49,8 @@ def summarise(result: Mapping[str, Any], records: Sequence[Mapping[str, Any]], p
     published = _resolve(result, row["notes"])
     if published:
         row |= {f"published_{k}": getattr(published, k) for k in ("mean", "std", "runs", "printed", "source")}
+    if published and published.note:
+        row["notes"].append(f"the published number: {published.note}")
     row["unit"] = published.unit if published else "percent" if row["metric"] in PERCENT else "none"
     if good:
         row["values"] = [r["deterministic"]["test"] for r in good]
