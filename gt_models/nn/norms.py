@@ -79,7 +79,7 @@ class _AdaRMS(torch.autograd.Function):
         d = x.size(-1)
         g = (dy * x).sum(-1, keepdim=True)  # [..., 1]
         c = g / (d * s * t)  # [..., 1]
-        dx = torch.addcmul(dy * (t / s), x, alpha.square() * c - g * t / (d * s**3)).addcmul_(alpha * beta, c)
+        dx = (dy * (t / s)).addcmul_(x, g * t / (d * s**3), value=-1).addcmul_(torch.addcmul(alpha * beta, alpha.square(), x), c)
         rows, c = x.reshape(-1, d), c.reshape(1, -1)
         cx, cxx = (c @ rows).squeeze(0), (c @ rows.square()).squeeze(0)  # [d] each: sums over tokens as matrix products
         return dx, alpha * cxx + beta * cx, alpha * cx + beta * c.sum(), None

@@ -96,27 +96,30 @@ class GatedAttentionInPlace(torch.autograd.Function):
         if dropout > 0.0:
             kept = torch.rand_like(weights) >= dropout
             weights.mul_(kept).div_(1.0 - dropout)
-        ctx.save_for_backward(q, k, v, bias, gate, kept)
+        y = torch.matmul(weights, v)
+        ctx.save_for_backward(q, k, v, y, bias, gate, kept)
         ctx.scale, ctx.simplified_l2, ctx.dropout = scale, simplified_l2, dropout
-        return torch.matmul(weights, v)
+        return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dy: Tensor):
-        q, k, v, softmax, gate, kept = ctx.saved_tensors
+        q, k, v, y, softmax, gate, kept = ctx.saved_tensors
         weights = softmax * gate
         dweights = torch.matmul(dy, v.transpose(2, 3))  # [H, B, n, m]
-        if kept is not None:
-            weights.mul_(kept).div_(1.0 - ctx.dropout)
+        if kept is None:
+            dv = torch.matmul(weights.transpose(2, 3), dy)
+        else:
             dweights.mul_(kept).div_(1.0 - ctx.dropout)
-        dv = torch.matmul(weights.transpose(2, 3), dy)
-        dsoftmax = torch.mul(dweights, gate, out=weights)
+            dv = torch.matmul((weights * kept).div_(1.0 - ctx.dropout).transpose(2, 3), dy)
+        # softmax' = softmax (dsoftmax - r): with dsoftmax = dweights gate, softmax dsoftmax = weights dweights, whose row sum r is <dy, y>
+        r = (dy * y).sum(-1, keepdim=True)  # [H, B, n, 1]
         dgate = torch.mul(dweights, softmax, out=gate)
-        # sum_j dsoftmax softmax = sum_j dweights gate softmax = <dgate, gate>, and gate is gone: take it from dsoftmax
-        dsoftmax.sub_(torch.linalg.vecdot(dsoftmax, softmax)[..., None])
-        dlogits = torch.mul(dsoftmax, softmax, out=softmax)
+        dlogits = torch.addcmul(weights.mul_(dweights), softmax, r, value=-1, out=softmax)
         dq = torch.matmul(dlogits, k).mul_(ctx.scale)
-        dk = torch.matmul(dlogits.transpose(2, 3), q).mul_(ctx.scale)
-        if ctx.simplified_l2:  # d of -|k|^2 / (2 sqrt(d))
-            dk.addcmul_(k, dlogits.sum(2)[..., None], value=-(k.size(-1) ** -0.5))
+        if not ctx.simplified_l2:
+            return dq, torch.matmul(dlogits.transpose(2, 3), q).mul_(ctx.scale), dv, dlogits, dgate, None, None, None, None
+        # |k|^2 / (2 sqrt(d)) wants the column sums of dlogits: a column of ones beside q brings them along
+        sums = torch.matmul(dlogits.transpose(2, 3), torch.cat([q * ctx.scale, torch.ones_like(q[..., :1])], -1))  # [H, B, m, d + 1]
+        dk = torch.addcmul(sums[..., :-1], k, sums[..., -1:], value=-(k.size(-1) ** -0.5))
         return dq, dk, dv, dlogits, dgate, None, None, None, None
