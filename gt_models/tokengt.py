@@ -241,7 +241,8 @@ class TokenGT(nn.Module):
         """The packing, and the place of each token of `tuples` in it, long [M]. A graph's tokens: [graph], [null], nodes, (hyper)edges."""
         edge_graph = batch.batch[tuples[batch.num_nodes :, 0]]  # [E]
         edges = torch.zeros_like(batch.sizes).index_add_(0, edge_graph, torch.ones_like(edge_graph))  # [B]
-        packing = Packing.of(batch.sizes + edges + self.num_specials)
+        # under torch.compile one padded group: how many groups there are would be another graph to compile for each batch
+        packing = Packing.of(batch.sizes + edges + self.num_specials, 1.0 if torch.compiler.is_compiling() else None)
         order = edge_graph.argsort(stable=True)
         rank = torch.empty_like(order)  # of an edge among the edges of its graph
         rank[order] = torch.arange(order.numel(), device=order.device) - (edges.cumsum(0) - edges)[edge_graph[order]]

@@ -462,3 +462,18 @@ def test_stochastic_depth_drops_whole_graphs_and_rises():
     still = (layer.train()(x, packing) == x).all(1)
     for g in range(3):
         assert len(still[packing.graph == g].unique()) == 1
+
+
+def test_compiles_a_few_times_and_then_no_more():
+    torch._dynamo.reset()
+    model = build(num_layers=1, sign_flip=False)
+    compiled = torch.compile(model, backend="eager", dynamic=True)
+    graphs_compiled = []
+    for sizes in ((5, 3, 7), (6, 2, 9, 3), (4, 8), (3, 4, 5), (7, 7, 2)):
+        batch = checks.collate(graphs(sizes))
+        out = compiled(batch)
+        out.sum().backward()
+        torch.testing.assert_close(out, model(batch), rtol=1e-10, atol=1e-10)
+        graphs_compiled.append(torch._dynamo.utils.counters["stats"]["unique_graphs"])
+    assert graphs_compiled[-1] == graphs_compiled[2]
+    torch._dynamo.reset()
