@@ -48,7 +48,7 @@ class Store:
             return record
         except FileNotFoundError:
             return None
-        except (ValueError, KeyError, UnicodeDecodeError) as error:
+        except (ValueError, KeyError, TypeError, UnicodeDecodeError) as error:
             raise StoreError(f"{path}: not a record ({error}); delete the file and run the cell again") from None
 
     def settled(self, digest: str, *, time_limit: float | None, memory_limit: float | None) -> dict[str, Any] | None:

@@ -62,6 +62,9 @@ def test_a_damaged_record_names_its_file(tmp_path):
     path.write_text(path.read_text()[:20])
     with pytest.raises(StoreError, match="record.json: not a record .* delete the file"):
         store.get("ab12")
+    path.write_text("[]")
+    with pytest.raises(StoreError, match="not a record"):
+        store.get("ab12")
     path.write_text('{"digest": "other"}')
     with pytest.raises(StoreError, match="holds the record of other"):
         store.get("ab12")

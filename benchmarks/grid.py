@@ -1,0 +1,81 @@
+"""How long `dvc repro` takes over a grid of 400 cells that do nothing: the first time, and when nothing changed.
+
+    python benchmarks/grid.py [CELLS]
+
+Builds a project in a temporary folder with this repository's dvc.yaml and its state stage; the other stages are a stand-in `python` that only
+writes the files they owe. The no-op time is the bill for asking "is everything up to date?", to be paid on every call.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+DATASETS = ("chains", "sbm-cluster")
+STAND_IN = """#!/bin/sh
+case "$2" in
+stages.state) exec {python} "$@" ;;
+stages.download) mkdir -p data/packed/$3; echo 1 > data/packed/$3/header.json ;;
+stages.encode) mkdir -p data/encodings/$3/cells; for c in $(cat cells-of-$3); do echo 1 > data/encodings/$3/cells/$c.json; done ;;
+stages.train) mkdir -p results/$(dirname $3); echo 1 > results/$3.json ;;
+stages.leaderboard) mkdir -p reports; for k in json csv md; do echo 1 > reports/$3.$k; done ;;
+esac
+"""
+
+
+def build(folder: Path, count: int) -> None:
+    """A project of `count` cells in ten suites."""
+    suites = [f"suite-{i}" for i in range(10)]
+    lines = ["run: {}", "limits: {}", f"suites: [{', '.join(suites)}]", f"datasets: [{', '.join(DATASETS)}]", "searches: {}", "cells:"]
+    of = {name: [] for name in DATASETS}
+    for i in range(count):
+        suite, dataset, row = suites[i % 10], DATASETS[i % 2], f"row-{i}"
+        cell = f"{suite}/{dataset}/{row}"
+        lines.append(f"  {suite}-{dataset}-{row}: {{cell: {cell}, dataset: {dataset}, model: {row}, settings: recipes}}")
+        recipe = folder / "recipes" / f"{cell}.yaml"
+        recipe.parent.mkdir(parents=True, exist_ok=True)
+        recipe.write_text(f"model: {{name: mlp}}\noptimizer: {{lr: 0.1}}\nepochs: {i + 1}\nseeds: [0]\n")
+        of[dataset].append(f"{suite}-{dataset}-{row}")
+    (folder / "params.yaml").write_text("\n".join(lines) + "\n")
+    for name, cells in of.items():
+        (folder / f"cells-of-{name}").write_text("\n".join(cells))
+    shutil.copy(ROOT / "dvc.yaml", folder)
+    (folder / "published").mkdir()
+    (folder / "published" / "results.yaml").write_text("{}\n")
+    (folder / "bin").mkdir()
+    stand_in = folder / "bin" / "python"
+    stand_in.write_text(STAND_IN.format(python=sys.executable))
+    stand_in.chmod(0o755)
+    for command in (["git", "init", "-q"], [sys.executable, "-m", "dvc", "init", "-q"], [sys.executable, "-m", "dvc", "config", "core.analytics", "false"]):
+        subprocess.run(command, cwd=folder, check=True)
+
+
+def repro(folder: Path) -> float:
+    """Seconds of one `dvc repro`."""
+    environment = os.environ | {"PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+    start = time.perf_counter()
+    subprocess.run([sys.executable, "-m", "dvc", "repro", "-q"], cwd=folder, env=environment, check=True)
+    return time.perf_counter() - start
+
+
+def main() -> None:
+    count = int(sys.argv[1]) if len(sys.argv) > 1 else 400
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        build(folder, count)
+        first = repro(folder)
+        again = sorted(repro(folder) for _ in range(5))
+        environment = os.environ | {"PYTHONPATH": str(ROOT)}
+        start = time.perf_counter()
+        subprocess.run([sys.executable, "-m", "stages.state"], cwd=folder, env=environment, check=True)
+        state = time.perf_counter() - start
+    print(f"{count} cells: first dvc repro {first:.1f} s ({first / count:.2f} s a cell); no-op {again[2]:.2f} s (median of 5, {again[0]:.2f} to {again[-1]:.2f})")
+    print(f"of the no-op, the state stage takes {state:.2f} s")
+
+
+if __name__ == "__main__":
+    main()
