@@ -5,6 +5,7 @@ others attends: softmax over exactly the keys of the class (Eq. 12, 17), or a ke
 stored entries.
 """
 
+import math
 from collections.abc import Callable
 from itertools import groupby
 from typing import Any
@@ -17,7 +18,7 @@ from gt_models.nn.equivariant_linear import EquivariantLinear, class_sum
 from gt_models.nn.partitions import EquivalenceClass, Partition, distinct, equivalence_classes, set_partitions
 from gt_models.nn.performer import RandomFeatures
 from gt_models.nn.softmax_plan import masked_attention
-from gt_models.nn.tiles import Chunk, Tiling, from_tiles, to_tiles
+from gt_models.nn.tiles import Tiling, ratios_from_tiles, to_tiles, values_to_tiles
 from gt_models.nn.tuples import Support
 
 ATTENTIONS = ("softmax", "kernel", "ones")
@@ -69,13 +70,14 @@ class HigherOrderAttention(nn.Module):
         ]
         self.classes = sorted(classes, key=lambda c: (set_partitions(l).index(c.output_pattern), c.query_plan, c.key_plan))
         self.value_slots = sorted(self.classes, key=lambda c: (set_partitions(k).index(c.input_pattern), c.key_plan, c.query_plan))
-        # slots of each order: queries of the classes with so many output nodes, then keys; the lightweight classes ride along
+        # classes of one plan share their groups; queries and keys of order o are slots of one lightweight layer k -> o, plan after plan
+        self.query_plans, self.key_plans = _by(self.classes, lambda c: c.query_plan), _by(self.value_slots, lambda c: c.key_plan)
         orders = sorted({self._query_order(c) for c in self.classes} | {self._key_order(c) for c in self.classes} | {l})
-        self.queries = {o: [c for c in self.classes if self._query_order(c) == o] for o in orders}
-        self.keys = {o: [c for c in self.value_slots if self._key_order(c) == o] for o in orders}
+        self.queries = {o: [p for p in self.query_plans if self._query_order(p[0]) == o] for o in orders}
+        self.keys = {o: [p for p in self.key_plans if self._key_order(p[0]) == o] for o in orders}
         self.maps = nn.ModuleDict()
         for o in orders:
-            width = qk_dim * (len(self.queries[o]) + len(self.keys[o])) + hidden_dim * (o == l)
+            width = qk_dim * sum(map(len, self.queries[o] + self.keys[o])) + hidden_dim * (o == l)
             self.maps[str(o)] = EquivariantLinear(
                 k, o, hidden_dim, width, light=True, normalize=normalize, distinct_output=distinct_output and o == l
             )
@@ -96,19 +98,17 @@ class HigherOrderAttention(nn.Module):
         """values [rows of order k, hidden_dim]; `features`: the kernel's feature map."""
         if self.attention == "kernel" and features is None:
             raise ValueError("kernel attention needs its feature map: pass features=RandomFeatures(qk_dim // num_heads)")
-        slots = self._slots(values, support)
+        queries, keys, light_rows = self._slots(values, support)
         if self.attention == "kernel":
-            attended = self._kernel(values, slots, support, features)
+            attended = self._kernel(values, queries, keys, support, features)
         else:
-            attended = self._softmax(values, slots, support) if self.attention == "softmax" else self._ones(values, support)
-        out = []
-        light = self.maps[str(self.l)]
-        skip = self.qk_dim * (len(self.queries[self.l]) + len(self.keys[self.l]))
+            attended = self._softmax(values, queries, keys, support) if self.attention == "softmax" else self._ones(values, support)
+        out, light = [], self.maps[str(self.l)]
         for pattern in light.patterns:
-            if pattern == distinct(self.l) and "all" in slots:
-                part = slots["all"][:, skip:]
+            if pattern == distinct(self.l) and light_rows is not None:
+                part = light_rows
             else:
-                part = light.at_pattern(values, support, pattern, slice(skip, None))  # [r, hidden]
+                part = light.at_pattern(values, support, pattern, slice(light.out_dim - values.size(1), None))  # [r, hidden]
             mine = [s for s, c in enumerate(self.classes) if c.output_pattern == pattern]
             if mine:
                 joined = self.dropout(attended[pattern])  # [r, classes x v]
@@ -125,105 +125,95 @@ class HigherOrderAttention(nn.Module):
     def _key_order(self, c: EquivalenceClass) -> int:
         return len(c.input_pattern) if self.key_order == "unique" else len(c.free)
 
-    def _slots(self, values: Tensor, support: Support) -> dict:
-        """Queries and keys of each order at its tuples of distinct nodes: {("q" | "k", order): [r, slots, heads, head]}, and "all"."""
-        found, h, d = {}, self.num_heads, self.qk_dim // self.num_heads
+    def _slots(self, values: Tensor, support: Support) -> tuple[dict, dict, Tensor | None]:
+        """Queries and keys of each plan at the tuples of distinct nodes of its order, {plan: [r, classes, heads, head]}, and the lightweight
+        classes' part at the output tuples of distinct nodes."""
+        queries, keys, light_rows, head = {}, {}, None, self.qk_dim // self.num_heads
         for name, layer in self.maps.items():
             o = int(name)
-            num_q, num_k = len(self.queries[o]), len(self.keys[o])
-            if num_q + num_k == 0 or self.attention == "ones":
+            plans = [(queries, p) for p in self.queries[o]] + [(keys, p) for p in self.keys[o]]
+            if not plans or self.attention == "ones":
                 continue
-            rows = layer.at_pattern(values, support, distinct(o))  # [r, slots x qk (+ hidden)]
-            if o == self.l:
-                found["all"] = rows
-            found["q", o] = rows[:, : num_q * self.qk_dim].unflatten(1, (num_q, h, d))
-            found["k", o] = rows[:, num_q * self.qk_dim : (num_q + num_k) * self.qk_dim].unflatten(1, (num_k, h, d))
-        return found
+            widths = [len(p) * self.qk_dim for _, p in plans]
+            rows = layer.at_pattern(values, support, distinct(o))  # [r, classes x qk (+ hidden)]
+            parts = rows.split([*widths, rows.size(1) - sum(widths)], 1)
+            for (into, p), part in zip(plans, parts, strict=False):
+                into[tuple(p)] = part.unflatten(1, (len(p), self.num_heads, head))
+            light_rows = parts[-1] if o == self.l else light_rows
+        return queries, keys, light_rows
 
-    def _values(self, values: Tensor, support: Support) -> dict[tuple[Partition, bool], Tensor]:
-        """Values at the entries that classes sum over: {family: [r, slots, heads, head]}."""
-        found = {}
-        for family in self._families():
-            mine = [s for s, c in enumerate(self.value_slots) if self._family(c) == family]
-            part = slice(mine[0] * self.v_dim, (mine[-1] + 1) * self.v_dim)
-            rows = values if family[1] else values[support.sets[self.k].rows[family[0]]]
-            v = F.linear(rows, self.value.weight[part], self.value.bias[part])  # w^V of Eq. (10)
-            found[family] = v.unflatten(1, (len(mine), self.num_heads, self.v_dim // self.num_heads))
+    def _values(self, values: Tensor, support: Support) -> dict[tuple[EquivalenceClass, ...], Tensor]:
+        """Values of each plan at the entries that its classes sum over: {plan: [r, classes, heads, head]}."""
+        found, first = {}, 0
+        for plan in self.key_plans:
+            part = slice(first * self.v_dim, (first + len(plan)) * self.v_dim)
+            v = F.linear(values[self._key_rows(support, plan[0])], self.value.weight[part], self.value.bias[part])  # w^V of Eq. (10)
+            found[tuple(plan)] = v.unflatten(1, (len(plan), self.num_heads, self.v_dim // self.num_heads))
+            first += len(plan)
         return found
 
     def _wide(self, c: EquivalenceClass) -> bool:
         """Whether the class sums over the input tuples of every pattern."""
         return self.key_diagonal and self.attention == "kernel" and len(c.input_pattern) > 1 and bool(c.shared)
 
-    def _family(self, c: EquivalenceClass) -> tuple[Partition, bool]:
-        """Classes of one family sum over the same entries."""
-        return c.input_pattern, self._wide(c)
+    def _key_rows(self, support: Support, c: EquivalenceClass) -> slice:
+        """The entries that the class sums over."""
+        return slice(0, len(support.sets[c.k])) if self._wide(c) else support.sets[c.k].rows[c.input_pattern]
 
-    def _families(self) -> list[tuple[Partition, bool]]:
-        return list(dict.fromkeys(self._family(c) for c in self.value_slots))
-
-    def _kernel(self, values: Tensor, slots: dict, support: Support, features: RandomFeatures) -> dict[Partition, Tensor]:
+    def _kernel(self, values: Tensor, queries: dict, keys: dict, support: Support, features: RandomFeatures) -> dict[Partition, Tensor]:
         """Eq. (21) for all classes: sums of phi(K) V^T once per group, read by the queries of the group."""
-        v = {f: F.pad(x, (0, 1), value=1.0) for f, x in self._values(values, support).items()}  # a channel of ones sums to Z
-        phi_k = {o: self._key_features(slots["k", o], o, support, features) for o in self.keys if self.keys[o]}
-        phi_q = {o: features(slots["q", o], True) for o in self.queries if self.queries[o]}
         sums: dict[EquivalenceClass, Tensor] = {}
-        for family, entries in v.items():
-            mine = [c for c in self.value_slots if self._family(c) == family]
-            plans = _by(mine, lambda c: c.key_plan)
-            chunks = [Chunk(mine.index(cs[0]), len(cs), self._key_tiling(support, cs[0])) for cs in plans]
-            for cs, chunk, v_tiles in zip(plans, chunks, to_tiles(entries, chunks), strict=True):  # [classes, tiles, heads, length, v + 1]
-                o = self._key_order(cs[0])
-                source = self._key_source(support, cs[0])
-                (k_tiles,) = to_tiles(phi_k[o], [Chunk(self.keys[o].index(cs[0]), len(cs), chunk.tiling, source)])
-                total = chunk.tiling.per_group(k_tiles.transpose(-1, -2) @ v_tiles)  # [classes, groups, heads, features, v + 1]
-                sums |= {c: total[s] for s, c in enumerate(cs)}
-        attended = {}
+        top = _call_maximum(list(keys.values()), features) if self.key_stabilizer == "call" and features.kernel == "softmax" else None
+        for plan, v in self._values(values, support).items():
+            tiling = self._key_tiling(support, plan[0])
+            k = to_tiles(keys[plan], tiling, self._key_source(support, plan[0]))  # [classes, tiles, heads, length, head]
+            phi = self._key_features(k, tiling, support, plan[0], features, top)  # [classes, tiles, heads, length, features]
+            total = tiling.per_group(phi.transpose(-1, -2) @ values_to_tiles(v, tiling))  # [classes, groups, heads, features, v + 1]
+            sums |= dict(zip(plan, total.unbind(0), strict=True))
+        attended: dict[Partition, Tensor] = {}
         for pattern in dict.fromkeys(c.output_pattern for c in self.classes):
-            cs = [c for c in self.classes if c.output_pattern == pattern]
-            o = self._query_order(cs[0])
-            plans = _by(cs, lambda c: c.query_plan)
-            first = self.queries[o].index(cs[0])
-            source = self._query_source(support, cs[0])
-            chunks = [Chunk(self.queries[o].index(p[0]), len(p), self._query_tiling(support, p[0]), source) for p in plans]
-            tiles = []
-            for chunk, q_tiles, p in zip(chunks, to_tiles(phi_q[o], chunks), plans, strict=True):
-                read = torch.stack(
-                    [q_tiles[s] @ chunk.tiling.per_tile(sums[c]) for s, c in enumerate(p)]
-                )  # [classes, tiles, heads, length, v + 1]
-                z = read[..., -1:]
-                tiles.append(read[..., :-1] / torch.where(z == 0, 1.0, z))  # no keys: zero
-            chunks = [Chunk(c.first - first, c.count, c.tiling) for c in chunks]
-            attended[pattern] = from_tiles(tiles, chunks, len(cs)).flatten(1)  # [r, classes x v]
+            reads, tilings = [], []
+            for plan in (p for p in self.query_plans if p[0].output_pattern == pattern):
+                tiling = self._query_tiling(support, plan[0])
+                q = to_tiles(queries[tuple(plan)], tiling, self._query_source(support, plan[0]))
+                phi = feature_map(features, q, True)  # [classes, tiles, heads, length, features]
+                # the last channel is Z of Eq. (21): the keys' sum without values
+                reads += [one @ tiling.per_tile(sums[c]) for one, c in zip(phi.unbind(0), plan, strict=True)]  # [tiles, heads, length, v + 1]
+                tilings += [tiling] * len(plan)
+            attended[pattern] = ratios_from_tiles(reads, tilings).flatten(1)  # [r, classes x v]
         return attended
 
-    def _key_features(self, keys: Tensor, order: int, support: Support, features: RandomFeatures) -> Tensor:
+    def _key_features(
+        self, keys: Tensor, tiling: Tiling, support: Support, c: EquivalenceClass, features: RandomFeatures, top: Tensor | None
+    ) -> Tensor:
+        """phi of keys [classes, tiles, heads, length, head]; the softmax kernel's stabiliser is `top`, or one per graph, class and head."""
         if features.kernel != "softmax":
-            return features(keys, False)  # [r, slots, heads, features]
-        with torch.no_grad():
-            top = ((keys * keys.size(-1) ** -0.25) @ features.projection.to(keys.dtype).T).amax(-1)  # [r, slots, heads]
-            if self.key_stabilizer == "call":
-                top = top.amax().clamp(min=0.0) if top.numel() else top.new_zeros(())
-            else:
-                graph = support.sets[order].graph[support.sets[order].rows[distinct(order)]]
-                index = graph[:, None, None].expand_as(top)
-                top = top.new_zeros(support.num_graphs, *top.shape[1:]).scatter_reduce(0, index, top, "amax", include_self=False)[graph]
-            top = top[..., None]
-        return features(keys, False, stabilizer=top)
+            return feature_map(features, keys, False)
+        if top is None:
+            graph = support.cached(("tile graph", c, self._wide(c)), lambda: self._tile_graph(support, c, tiling))
+            with torch.no_grad():
+                here = _projected(keys, features).amax(-1).masked_fill(tiling.empty[:, None], -math.inf).amax(-1)  # [classes, tiles, heads]
+                most = here.new_full((here.size(0), support.num_graphs, here.size(2)), -math.inf)
+                most = most.scatter_reduce(1, graph[None, :, None].expand_as(here), here, "amax").index_select(1, graph)
+                top = most.masked_fill(most == -math.inf, 0.0)[..., None, None]
+        return feature_map(features, keys, False, top)
 
-    def _softmax(self, values: Tensor, slots: dict, support: Support) -> dict[Partition, Tensor]:
+    def _tile_graph(self, support: Support, c: EquivalenceClass, tiling: Tiling) -> Tensor:
+        """Graph of each tile."""
+        keys, queries, count = self._groups(support, c)
+        graph = keys.new_zeros(count)
+        graph[queries] = support.sets[c.l].graph[support.sets[c.l].rows[c.output_pattern]]
+        graph[keys] = support.sets[c.k].graph[self._key_rows(support, c)]
+        return tiling.per_tile(graph)
+
+    def _softmax(self, values: Tensor, queries: dict, keys: dict, support: Support) -> dict[Partition, Tensor]:
         """Eq. (17): for each class softmax over exactly its keys."""
         v, attended = self._values(values, support), {}
         for pattern in dict.fromkeys(c.output_pattern for c in self.classes):
             outputs = []
             for c in (c for c in self.classes if c.output_pattern == pattern):
-                o_q, o_k = self._query_order(c), self._key_order(c)
-                q = slots["q", o_q][:, self.queries[o_q].index(c)]  # [r_q, heads, head]
-                k = slots["k", o_k][:, self.keys[o_k].index(c)]
-                same = [s for s in self.value_slots if self._family(s) == self._family(c)]
-                x = v[self._family(c)][:, same.index(c)]
-                sources = (self._query_source(support, c), self._key_source(support, c))
-                outputs.append(masked_attention(q, k, x, *sources, support, c))  # [r, heads, head]
+                q, k, x = (_slot(slots, c) for slots in (queries, keys, v))  # [r, heads, head] each
+                outputs.append(masked_attention(q, k, x, self._query_source(support, c), self._key_source(support, c), support, c))
             attended[pattern] = torch.stack(outputs, 1).flatten(1)  # [r, classes x v]
         return attended
 
@@ -261,10 +251,8 @@ class HigherOrderAttention(nn.Module):
         blocks = tuple(range(len(c.input_pattern))) if self.key_order == "unique" else c.free
         if len(blocks) == c.k:
             return None
-        wide = self._wide(c)
-        rows = slice(0, len(support.sets[c.k])) if wide else support.sets[c.k].rows[c.input_pattern]
-        columns = [support.sets[c.k].index[rows, c.input_pattern[a][0]] for a in blocks]
-        return support.cached(("key source", c.k, c.input_pattern, blocks, wide), lambda: _rows_of_distinct(support, columns))
+        columns = [support.sets[c.k].index[self._key_rows(support, c), c.input_pattern[a][0]] for a in blocks]
+        return support.cached(("key source", c.k, c.input_pattern, blocks, self._wide(c)), lambda: _rows_of_distinct(support, columns))
 
     def _query_source(self, support: Support, c: EquivalenceClass) -> Tensor | None:
         """The same for queries."""
@@ -272,6 +260,29 @@ class HigherOrderAttention(nn.Module):
             return None
         columns = support.sets[c.l].nodes(c.output_pattern)
         return support.cached(("query source", c.l, c.output_pattern), lambda: _rows_of_distinct(support, columns))
+
+
+def feature_map(features: RandomFeatures, u: Tensor, is_query: bool, stabilizer: Tensor | None = None) -> Tensor:
+    """phi [..., features] of u [..., head]; the generalized kernel relu(c P u) + eps as max(c P u + eps, eps), which takes two passes less."""
+    if features.kernel == "softmax":
+        return features(u, is_query, stabilizer=stabilizer)
+    projection = features.projection.to(u.dtype) * u.size(-1) ** -0.25
+    shifted = F.linear(u, projection, projection.new_full((projection.size(0),), features.eps))
+    return F.threshold(shifted, features.eps, features.eps)
+
+
+def _projected(u: Tensor, features: RandomFeatures) -> Tensor:
+    return (u * u.size(-1) ** -0.25) @ features.projection.to(u.dtype).T
+
+
+def _call_maximum(keys: list[Tensor], features: RandomFeatures) -> Tensor:
+    """One stabiliser for all keys of a call, at least 0 (authors: padding takes part in the maximum)."""
+    with torch.no_grad():
+        return torch.stack([_projected(k, features).amax() for k in keys if k.numel()] or [features.projection.new_zeros(())]).amax().clamp(min=0.0)
+
+
+def _slot(slots: dict[tuple[EquivalenceClass, ...], Tensor], c: EquivalenceClass) -> Tensor:
+    return next(rows[:, plan.index(c)] for plan, rows in slots.items() if c in plan)
 
 
 def _by(classes: list[EquivalenceClass], key: Callable[[EquivalenceClass], Any]) -> list[list[EquivalenceClass]]:

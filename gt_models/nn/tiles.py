@@ -4,14 +4,14 @@ Groups are the nodes of a graph (their edges) or graphs (their nodes or edges). 
 directions, forward and backward, never a scatter with collisions: deterministic on CPU and CUDA.
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-_LENGTHS = (4, 8, 16, 32, 64, 128, 256)
+_LENGTHS = (4, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 128, 256)
 
 
 class Tiling:
@@ -83,72 +83,81 @@ class Tiling:
         return groups if self.tile_group is None else groups.index_select(0, self.tile_group)
 
 
-class Chunk(NamedTuple):
-    """Slots first..first+count-1 of [r, slots, heads, d] are laid out by `tiling`; `source`: the tensor's row of each of the tiling's rows."""
+def to_tiles(values: Tensor, tiling: Tiling, source: Tensor | None = None) -> Tensor:
+    """values [r, slots, heads, d] -> [slots, tiles, heads, length, d]; numbers of no meaning at empty places.
 
-    first: int
-    count: int
-    tiling: Tiling
-    source: Tensor | None = None
-
-
-def to_tiles(values: Tensor, chunks: list[Chunk]) -> tuple[Tensor, ...]:
-    """values [r, slots, heads, d] -> per chunk [count, tiles, heads, length, d], zero at empty places."""
-    return _ToTiles.apply(values, chunks)
+    `source`: row of `values` for each row of the tiling; None where they are the same.
+    """
+    return _ToTiles.apply(values, tiling, source, False)
 
 
-def from_tiles(tiles: list[Tensor], chunks: list[Chunk], num_slots: int) -> Tensor:
-    """Per chunk [count, tiles, heads, length, d] -> [r, slots, heads, d]; chunks together cover every slot once."""
-    return _FromTiles.apply(chunks, num_slots, *tiles)
+def values_to_tiles(values: Tensor, tiling: Tiling) -> Tensor:
+    """values [r, slots, heads, d] -> [slots, tiles, heads, length, d + 1]: zero at empty places, the last channel one at the others."""
+    return _ToTiles.apply(values, tiling, None, True)
+
+
+def ratios_from_tiles(tiles: list[Tensor], tilings: list[Tiling]) -> Tensor:
+    """Per slot [tiles, heads, length, d + 1] -> [r, slots, heads, d]: the first d channels over the last, zero where that is zero."""
+    return _RatiosFromTiles.apply(tilings, *tiles)
 
 
 class _ToTiles(Function):
     @staticmethod
-    def forward(ctx: Any, values: Tensor, chunks: list[Chunk]) -> tuple[Tensor, ...]:
-        ctx.chunks, ctx.shape = chunks, values.shape
-        return tuple(_gather(values, chunk) for chunk in chunks)
+    def forward(ctx: Any, values: Tensor, tiling: Tiling, source: Tensor | None, with_ones: bool) -> Tensor:
+        ctx.tiling, ctx.source, ctx.shape = tiling, source, values.shape
+        out = _gather(values, tiling, source, 0, values.size(1))  # [slots, tiles, heads, length, d]
+        if not with_ones:
+            return out
+        real = (~tiling.empty)[:, None, :, None].to(out.dtype)  # [tiles, 1, length, 1]
+        wide = out.new_empty(*out.shape[:-1], out.size(-1) + 1)
+        torch.mul(out, real, out=wide[..., :-1])
+        wide[..., -1:] = real
+        return wide
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         r, slots, heads, d = ctx.shape
-        out = grads[0].new_zeros(ctx.shape)
-        for grad, (first, count, tiling, source) in zip(grads, ctx.chunks, strict=True):
-            rows = _ungather(grad, tiling)  # [rows of the tiling, count, heads, d]
-            if source is None:
-                out[:, first : first + count] = rows
-            else:
-                summed = grad.new_zeros(r, count * heads * d).index_add_(0, source, rows.flatten(1))
-                out[:, first : first + count] = summed.view(r, count, heads, d)
-        return out, None
+        rows = _ungather(grad, ctx.tiling)[..., :d]  # [rows of the tiling, slots, heads, d]
+        if ctx.source is not None:
+            rows = rows.new_zeros(r, slots * heads * d).index_add_(0, ctx.source, rows.flatten(1)).view(ctx.shape)
+        return rows, None, None, None
 
 
-class _FromTiles(Function):
+class _RatiosFromTiles(Function):
     @staticmethod
-    def forward(ctx: Any, chunks: list[Chunk], num_slots: int, *tiles: Tensor) -> Tensor:
-        ctx.chunks = chunks
-        heads, d = tiles[0].size(2), tiles[0].size(4)
-        out = tiles[0].new_empty(chunks[0].tiling.num_rows, num_slots, heads, d)
-        for tile, (first, count, tiling, _) in zip(tiles, chunks, strict=True):
-            out[:, first : first + count] = _ungather(tile, tiling)
+    def forward(ctx: Any, tilings: list[Tiling], *tiles: Tensor) -> Tensor:
+        _, heads, _, d = tiles[0].shape
+        out = tiles[0].new_empty(tilings[0].num_rows, len(tiles), heads, d - 1)
+        below = tiles[0].new_empty(tilings[0].num_rows, len(tiles), heads, 1)
+        for s, (tile, tiling) in enumerate(zip(tiles, tilings, strict=True)):
+            rows = _ungather(tile[None], tiling)[:, 0]  # [r, heads, d + 1]
+            below[:, s] = rows[..., -1:].masked_fill(rows[..., -1:] == 0, 1.0)
+            torch.div(rows[..., :-1], below[:, s], out=out[:, s])
+        ctx.tilings = tilings
+        ctx.save_for_backward(out, below)
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        grad = grad.contiguous()
-        return None, None, *[_gather(grad, chunk) for chunk in ctx.chunks]
+        out, below = ctx.saved_tensors
+        wide = grad.new_empty(*out.shape[:-1], out.size(-1) + 1)
+        torch.div(grad, below, out=wide[..., :-1])
+        torch.mul((wide[..., :-1] * out).sum(-1, keepdim=True), -1.0, out=wide[..., -1:])
+        tiles = []
+        for s, tiling in enumerate(ctx.tilings):
+            tile = _gather(wide, tiling, None, s, 1)[0]
+            tiles.append(tile.masked_fill_(tiling.empty[:, None, :, None], 0.0))
+        return None, *tiles
 
 
-def _gather(values: Tensor, chunk: Chunk) -> Tensor:
+def _gather(values: Tensor, tiling: Tiling, source: Tensor | None, first: int, count: int) -> Tensor:
     r, slots, heads, d = values.shape
-    tiling = chunk.tiling
+    shape = (count, tiling.num_tiles, heads, tiling.length, d)
     if r == 0 or tiling.num_rows == 0:
-        return values.new_zeros(chunk.count, tiling.num_tiles, heads, tiling.length, d)
-    index = tiling.into(slots, chunk.first, chunk.count, heads, chunk.source)
-    out = values.reshape(r * slots * heads, d).index_select(0, index)
-    out = out.view(chunk.count, tiling.num_tiles, heads, tiling.length, d)
-    return out.masked_fill_(tiling.empty[:, None, :, None], 0.0)
+        return values.new_zeros(shape)
+    return values.reshape(r * slots * heads, d).index_select(0, tiling.into(slots, first, count, heads, source)).view(shape)
 
 
 def _ungather(tiles: Tensor, tiling: Tiling) -> Tensor:

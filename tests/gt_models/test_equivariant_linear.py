@@ -1,0 +1,214 @@
+"""Classes against brute force, equivariant layers against their definition, the authors' numbers, and permutations."""
+
+import math
+from itertools import product
+
+import pytest
+import torch
+
+from gt_models.batch import GraphBatch
+from gt_models.nn.equivariant_linear import EquivariantLinear, class_count
+from gt_models.nn.partitions import equivalence_classes, light_classes, set_partitions
+from gt_models.nn.tuples import Support
+from tests.gt_models.checks import collate, permute, random_graphs
+from tests.gt_models.reference import hot as reference
+
+ORDERS = [(k, l) for k in range(3) for l in range(3)] + [(1, 3)]
+
+
+def bell(n: int) -> int:
+    return 1 if n == 0 else sum(math.comb(n - 1, k) * bell(k) for k in range(n))
+
+
+def support_of(graph: GraphBatch, k: int, l: int, dense: bool = False) -> Support:
+    return Support.complete(graph, max(k, l, 2)) if dense or max(k, l) == 3 else Support.sparse(graph)
+
+
+@pytest.mark.parametrize("n", range(7))
+def test_partitions_are_all_and_each_once(n):
+    found = set_partitions(n)
+    assert len(found) == len(set(found)) == bell(n)
+    assert all(sorted(x for block in p for x in block) == list(range(n)) for p in found)
+
+
+@pytest.mark.parametrize(("k", "l"), ORDERS)
+def test_classes_partition_all_pairs_of_multi_indices(k, l):
+    """Bell(k + l) classes; every (i, j) over enough nodes is in exactly one, and each class is met."""
+    classes, n = equivalence_classes(k, l), max(k + l, 1)
+    assert len(classes) == bell(k + l)
+    met = {reference.pattern_of(multi) for multi in product(range(n), repeat=k + l)}
+    assert met == {c.blocks for c in classes}
+    for c in classes:  # input and output pattern, light and global, by their definitions
+        sides = [(any(p < k for p in b), any(p >= k for p in b)) for b in c.blocks]
+        assert c.is_light == all(out for inside, out in sides if inside)
+        assert c.is_global == (not any(i and o for i, o in sides) and any(i for i, _ in sides))
+
+
+def test_counts_that_the_paper_and_its_authors_state():
+    assert len(equivalence_classes(2, 2)) == 15
+    assert len(equivalence_classes(1, 2)) == 5
+    assert len(equivalence_classes(1, 1)) == 2
+    assert len(light_classes(2, 2)) == 5
+    assert len(equivalence_classes(1, 3, distinct_output=True)) == 4
+    assert [len([c for c in equivalence_classes(2, l) if c.is_global]) for l in (1, 2)] == [2, 4]
+
+
+@pytest.mark.parametrize("normalize", [False, True])
+@pytest.mark.parametrize("light", [False, True])
+@pytest.mark.parametrize("dense", [False, True])
+@pytest.mark.parametrize(("k", "l"), ORDERS)
+def test_layer_is_its_definition(k, l, dense, light, normalize):
+    graph = random_graphs(sizes=(4,), seed=k + 3 * l)[0]
+    support = support_of(graph, k, l, dense)
+    layer = EquivariantLinear(k, l, 3, 2, light, normalize).double()
+    torch.nn.init.normal_(layer.bias)
+    values = torch.randn(len(support.sets[k]), 3, dtype=torch.float64)
+    expected = reference.run_linear(layer, values, reference.tuples_of(support))
+    torch.testing.assert_close(layer(values, support), expected, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize(("k", "l"), ORDERS)
+def test_layer_is_equivariant(k, l):
+    graph, order = random_graphs(sizes=(5,))[0], torch.tensor([3, 0, 4, 1, 2])
+    place = torch.empty_like(order)
+    place[order] = torch.arange(5)
+    layer = EquivariantLinear(k, l, 3, 2).double()
+    before, after = support_of(graph, k, l), support_of(permute(graph, order), k, l)
+    values = torch.randn(len(before.sets[k]), 3, dtype=torch.float64)
+
+    def rows(o):  # row of `after` that each row of `before` moves to
+        names = {tuple(r): a for a, r in enumerate(after.sets[o].index.tolist())}
+        return torch.tensor([names[tuple(place[r].tolist())] for r in before.sets[o].index], dtype=torch.long)
+
+    moved = torch.empty_like(values)
+    moved[rows(k)] = values
+    torch.testing.assert_close(layer(moved, after)[rows(l)], layer(values, before), rtol=1e-10, atol=1e-10)
+
+
+def test_light_is_full_with_the_other_weights_zero():
+    support = Support.sparse(random_graphs(sizes=(6,))[0])
+    full, light = EquivariantLinear(2, 2, 3, 4).double(), EquivariantLinear(2, 2, 3, 4, light=True).double()
+    with torch.no_grad():
+        full.weight.zero_()
+        for a, c in enumerate(light.classes):
+            at = full.classes.index(c)
+            full.weight[at * 3 : at * 3 + 3] = light.weight[a * 3 : a * 3 + 3]
+    values = torch.randn(len(support.sets[2]), 3, dtype=torch.float64)
+    torch.testing.assert_close(full(values, support), light(values, support))
+
+
+def test_l_1_to_1_is_a_deepset_layer():
+    """Eq. (3)."""
+    support = Support(random_graphs(sizes=(6,))[0])
+    layer = EquivariantLinear(1, 1, 3, 4).double()
+    own, others = layer.weight.split(3)
+    x = torch.randn(6, 3, dtype=torch.float64)
+    expected = x @ own + (torch.ones(6, 6, dtype=torch.float64) - torch.eye(6, dtype=torch.float64)) @ x @ others + layer.bias
+    torch.testing.assert_close(layer(x, support), expected)
+
+
+def test_sparse_on_the_complete_graph_is_dense():
+    n = 5
+    pairs = (~torch.eye(n, dtype=torch.bool)).nonzero().T
+    graph = GraphBatch(torch.zeros(n, 1), pairs, torch.tensor([0, n]))
+    sparse, dense = Support.sparse(graph), Support.complete(graph, 2)
+    layer = EquivariantLinear(2, 2, 3, 2).double()
+    values = torch.randn(n * n, 3, dtype=torch.float64)
+    assert torch.equal(sparse.sets[2].index, dense.sets[2].index)
+    torch.testing.assert_close(layer(values, sparse), layer(values, dense))
+
+
+def test_counts_are_exact_on_a_batch():
+    batch = collate(random_graphs())
+    support = Support.sparse(batch)
+    tuples = reference.tuples_of(support)
+    graph = support.sets[2].graph.tolist()
+    for c in equivalence_classes(2, 2):
+        rows = support.sets[2].rows[c.output_pattern]
+        expected = [
+            sum(graph[a] == graph[b] and reference.exact_keys(i, tuples[2][b], c.blocks) for a, i in enumerate(tuples[2]))
+            for b in range(rows.start, rows.stop)
+        ]
+        assert class_count(support, c).tolist() == expected
+
+
+# the authors' block order, as partitions of (i1, i2, j1, j2)
+AUTHORS_2_TO_2 = [
+    [((0, 1, 2, 3),)],
+    [((0, 2), (1, 3))],
+    [((0, 3), (1, 2))],
+    [((0, 1, 2), (3,))],
+    [((0, 1, 3), (2,))],
+    [((0, 2, 3), (1,))],
+    [((0,), (1, 2, 3))],
+    [((0,), (1, 3), (2,))],
+    [((0, 2), (1,), (3,))],
+    [((0, 3), (1,), (2,))],
+    [((0,), (1, 2), (3,))],
+    [((0, 1), (2, 3))],
+    [((0,), (1,), (2, 3))],
+    [((0, 1), (2,), (3,))],
+    [((0,), (1,), (2,), (3,))],
+]
+AUTHORS = {
+    (2, 2): [b[0] for b in AUTHORS_2_TO_2],
+    (2, 1): [((0, 1, 2),), ((0, 2), (1,)), ((0,), (1, 2)), ((0, 1), (2,)), ((0,), (1,), (2,))],
+    (2, 0): [((0, 1),), ((0,), (1,))],
+}
+
+
+def parity_support(case) -> Support:
+    """The authors' padded batch of two graphs as one support; their entries come diagonal first."""
+    edges = []
+    for b, n in enumerate(case["in.n_nodes"].tolist()):
+        edges.append(case["in.indices"][b, n : int(case["in.n_entries"][b])].T + 6 * b)
+    n = int(case["in.n_nodes"].sum())
+    return Support.sparse(GraphBatch(torch.zeros(n, 1), torch.cat(edges, 1), torch.tensor([0, 6, 12])))
+
+
+def to_rows(case, name: str) -> torch.Tensor:
+    """[B, entries, d] in the order of `parity_support`'s rows."""
+    parts = [case[name][b, : int(case["in.n_entries"][b])] for b in range(2)]
+    nodes, order = [p[:6] for p in parts], []
+    for b in range(2):
+        index = case["in.indices"][b, 6 : int(case["in.n_entries"][b])]
+        order.append((index[:, 0] * 6 + index[:, 1]).argsort())
+    return torch.cat(nodes + [p[6:][o] for p, o in zip(parts, order, strict=True)])
+
+
+@pytest.mark.parametrize("name", ["2to2_default", "2to2_light", "2to1_default", "2to1_light", "2to0_default"])
+def test_parity_with_the_authors_linear_layers(parity, name):
+    case = parity(f"hot_linear_{name}")
+    k, l, light = int(name[0]), int(name[3]), name.endswith("light")
+    support, values = parity_support(case), to_rows(case, "in.values")
+    layer = EquivariantLinear(k, l, 8, 6, light, normalize=True).double()
+    blocks = case["w.weight.weight"].reshape(-1, 8, 6)
+    with torch.no_grad():
+        for a, c in enumerate(layer.classes):
+            layer.weight[a * 8 : a * 8 + 8] = blocks[AUTHORS[k, l].index(c.blocks)]
+        if l == 2:  # theirs: off the diagonal, then on it
+            layer.bias.copy_(torch.stack([case["w.bias.bias.1"], case["w.bias.bias.0"]]))
+        else:
+            layer.bias[0] = case["w.bias.bias.0"]
+    out = layer(values, support)
+    shape = {2: lambda x: to_rows({**case, "x": x}, "x"), 1: lambda x: x.flatten(0, 1), 0: lambda x: x}[l]
+    torch.testing.assert_close(out, shape(case["out.y"]), rtol=1e-10, atol=1e-10)
+    (out * shape(case["in.loss_weight"])).sum().backward()
+    for a, c in enumerate(layer.classes):
+        theirs = case["g.weight.weight"].reshape(-1, 8, 6)[AUTHORS[k, l].index(c.blocks)]
+        torch.testing.assert_close(layer.weight.grad[a * 8 : a * 8 + 8], theirs, rtol=1e-10, atol=1e-10)
+
+
+def test_self_loops_and_parallel_edges_are_entries_of_one_tensor():
+    edges = torch.tensor([[0, 1, 1, 0, 2], [1, 0, 0, 0, 2]])
+    support = Support.sparse(GraphBatch(torch.zeros(3, 1), edges, torch.tensor([0, 3])))
+    assert support.sets[2].index.tolist() == [[0, 0], [1, 1], [2, 2], [0, 1], [1, 0]]
+    assert support.edge_rows.tolist() == [3, 4, 4, 0, 2]
+
+
+def test_tuples_that_do_not_fit_an_integer_are_refused():
+    graph = GraphBatch(torch.zeros(5, 1), torch.zeros(2, 0, dtype=torch.long), torch.tensor([0, 5]))
+    support = Support(graph)
+    support.num_nodes = 2**22
+    with pytest.raises(ValueError, match="smaller batches"):
+        support._code([torch.zeros(1, dtype=torch.long)] * 3)
