@@ -1,0 +1,169 @@
+"""I2GNN + PPGT: subgraph encodings of edges, learnt end to end, as further pair encodings (PPGT, Section 5.1 [4] and Appendix A.2)."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from gt_models.batch import GraphBatch
+from gt_models.nn.pe_stem import stem_init
+from gt_models.ppgt import PPGT
+from gt_models.registry import register_model
+
+
+@register_model("i2gnn-ppgt", levels=("graph", "node"), cost="m^2 d + n^2 d", encodings=("rrwp",))
+class I2GNNPPGT(nn.Module):
+    """Every directed edge (i, j) gets a subgraph, whose nodes v carry the RRWP of (i, v) and (j, v); a GIN reads it to one vector for the
+    pair (i, j) of PPGT. Predicts [B, out_dim] (graph) or [N, out_dim] (node).
+
+    Args:
+        subgraph_hops: radius of a subgraph. subgraph: "edge" takes the nodes near either end (the paper's neighbourhood of the edge),
+            "source" those near the first end (the authors' implementation).
+        gin_layers: layers of the GIN, each as wide as the pair encodings.
+        The others: see `PPGT`; defaults are the paper's BREC setting (Table 10).
+
+    Memory grows with sum over edges of the subgraphs' edges, at most m^2 a graph: for small graphs.
+    """
+
+    def __init__(
+        self,
+        in_dim: int | Sequence[int],
+        out_dim: int,
+        level: Literal["graph", "node"] = "graph",
+        edge_dim: int | Sequence[int] | None = None,
+        hidden_dim: int = 96,
+        num_layers: int = 6,
+        num_heads: int = 16,
+        ffn_expansion: int = 2,
+        rrwp_dim: int = 33,
+        stem_dim: int = 192,
+        num_stem_ffn: int = 4,
+        stem_ffn_expansion: int = 2,
+        num_frequencies: int = 15,
+        scale_queries: bool = True,
+        urpe: Literal["linear", "one-plus", "none"] = "linear",
+        edge_vector: bool = False,
+        attn_dropout: float = 0.0,
+        drop_path: float = 0.0,
+        pooling: Literal["sum", "mean", "class-attention"] = "sum",
+        out_norm: bool = False,
+        head: Literal["halving", "constant"] = "halving",
+        head_layers: int = 3,
+        subgraph_hops: int = 4,
+        subgraph: Literal["edge", "source"] = "edge",
+        gin_layers: int = 6,
+    ):
+        super().__init__()
+        if subgraph not in ("edge", "source"):
+            raise ValueError(f"unknown subgraph {subgraph!r}; known: edge, source")
+        self.rrwp_dim, self.subgraph_hops, self.subgraph = rrwp_dim, subgraph_hops, subgraph
+        self.ppgt = PPGT(
+            in_dim,
+            out_dim,
+            level,
+            edge_dim,
+            hidden_dim,
+            num_layers,
+            num_heads,
+            ffn_expansion,
+            rrwp_dim,
+            stem_dim,
+            num_stem_ffn=num_stem_ffn,
+            stem_ffn_expansion=stem_ffn_expansion,
+            num_frequencies=num_frequencies,
+            scale_queries=scale_queries,
+            urpe=urpe,
+            edge_vector=edge_vector,
+            attn_dropout=attn_dropout,
+            drop_path=drop_path,
+            pooling=pooling,
+            out_norm=out_norm,
+            head=head,
+            head_layers=head_layers,
+        )
+        # unstated: width and pooling of the GIN; as wide as the pairs, sum, batch norm, bias-free linear, from the authors' implementation
+        self.node_linear = nn.Linear(2 * rrwp_dim, hidden_dim)
+        self.layers = nn.ModuleList([GINLayer(hidden_dim) for _ in range(gin_layers)])
+        self.norm = nn.BatchNorm1d(hidden_dim)
+        self.out = nn.Linear(hidden_dim, hidden_dim, bias=False)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        self.ppgt.reset_parameters()
+        self.norm.reset_parameters()
+        for layer in self.layers:
+            layer.reset_parameters()
+        stem_init(self.node_linear, 1.0)
+        stem_init(self.out, 1.0)
+
+    def forward(self, batch: GraphBatch) -> Tensor:
+        batch = GraphBatch.of(batch)
+        return self.forward_head(self.forward_features(batch), batch)
+
+    def forward_features(self, batch: GraphBatch) -> Tensor:
+        return self.ppgt.forward_features(batch, self.encode_subgraphs(batch))
+
+    def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
+        return self.ppgt.forward_head(features, batch)
+
+    def encode_subgraphs(self, batch: GraphBatch) -> Tensor:
+        """One vector per directed edge, [E, hidden_dim]; a self-loop has no subgraph and gets zeros."""
+        owner, node, source, target = edge_subgraphs(batch, self.subgraph_hops, self.subgraph == "source")
+        rrwp = batch.pairs_to_dense(batch.encoding("rrwp", self.rrwp_dim))  # [B, n, n, K]
+        graph, first, second = batch.edge_slots()
+        graph, first, second, local = graph[owner], first[owner], second[owner], batch.local[node]
+        seen = torch.cat([rrwp[graph, first, local], rrwp[graph, second, local]], 1)  # [S, 2 K], S nodes of all subgraphs
+        h = self.node_linear(seen.to(self.node_linear.weight.dtype))  # [S, d]
+        if h.size(0):
+            for layer in self.layers:
+                h = layer(h, source, target)
+        pooled = h.new_zeros(batch.num_edges, h.size(1)).index_add(0, owner, h)  # [E, d]
+        proper = (batch.edge_index[0] != batch.edge_index[1]).nonzero().squeeze(1)
+        if proper.numel() == 0:
+            return pooled
+        return torch.zeros_like(pooled).index_copy(0, proper, self.out(self.norm(pooled[proper])))
+
+
+class GINLayer(nn.Module):
+    """x + gelu(batch norm(MLP((1 + eps) x + sum of neighbours))), [S, dim] -> [S, dim]."""
+
+    def __init__(self, dim: int):
+        super().__init__()
+        self.eps = nn.Parameter(torch.zeros(()))
+        self.linear1, self.linear2, self.norm = nn.Linear(dim, dim), nn.Linear(dim, dim), nn.BatchNorm1d(dim)
+
+    def reset_parameters(self) -> None:
+        nn.init.zeros_(self.eps)
+        self.norm.reset_parameters()
+        stem_init(self.linear1, 0.0)
+        stem_init(self.linear2, 1.0)
+
+    def forward(self, x: Tensor, source: Tensor, target: Tensor) -> Tensor:
+        mixed = ((1.0 + self.eps) * x).index_add(0, target, x[source])  # [S, d]
+        # unstated: GELU after the norm, as everywhere in the model
+        return x + nn.functional.gelu(self.norm(self.linear2(nn.functional.gelu(self.linear1(mixed)))))
+
+
+def edge_subgraphs(batch: GraphBatch, hops: int, source_only: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Subgraphs around all directed edges but self-loops: nodes within `hops` of an end (of the first end), along edges.
+
+    Returns (owner, node, source, target): the edge that owns each subgraph node, its original node, long [S]; and the induced edges
+    as indices into those, long [M].
+    """
+    n, device = batch.max_nodes, batch.ptr.device
+    graph, first, second = batch.edge_slots()
+    near = torch.eye(n, dtype=torch.bool, device=device).expand(batch.num_graphs, n, n) & batch.node_mask[:, :, None]
+    adjacency = torch.zeros(batch.num_graphs, n, n, device=device).index_put_((graph, first, second), torch.ones((), device=device))
+    for _ in range(hops):
+        near = near | (torch.bmm(near.float(), adjacency) > 0)  # [B, n, n]: near[b, i, v]
+    inside = near[graph, first] if source_only else near[graph, first] | near[graph, second]  # [E, n]
+    inside = inside & (first != second)[:, None]
+    owner, local = inside.nonzero(as_tuple=True)  # [S]
+    position = torch.full(inside.shape, -1, dtype=torch.long, device=device)
+    position[owner, local] = torch.arange(owner.numel(), device=device)
+    # for each owner, the edges of its graph with both ends inside
+    own, other = (graph[:, None] == graph[None, :]).nonzero(as_tuple=True)
+    source, target = position[own, first[other]], position[own, second[other]]
+    both = (source >= 0) & (target >= 0)
+    return owner, batch.ptr[graph[owner]] + local, source[both], target[both]
