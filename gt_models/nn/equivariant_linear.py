@@ -1,4 +1,4 @@
-"""Equivariant linear layers L_{k->l} (Maron et al. 2019; Kim et al. 2021, Eq. 1, 2, 14, 15), full and lightweight, linear in stored entries."""
+"""Equivariant linear layers L_{k->l} (Maron et al. 2019; Kim et al. 2021, Eq. 1, 2, 14, 15), full and lightweight: linear in entries."""
 
 import torch
 from torch import Tensor, nn

@@ -126,7 +126,7 @@ class HigherOrderAttention(nn.Module):
         return len(c.input_pattern) if self.key_order == "unique" else len(c.free)
 
     def _slots(self, values: Tensor, support: Support) -> tuple[dict, dict, Tensor | None]:
-        """Queries and keys of each plan at the tuples of distinct nodes of its order, {plan: [r, classes, heads, head]}, and the lightweight
+        """Queries and keys of each plan at the tuples of distinct nodes of its order, {plan: [r, classes, heads, head]}, and the light
         classes' part at the output tuples of distinct nodes."""
         queries, keys, light_rows, head = {}, {}, None, self.qk_dim // self.num_heads
         for name, layer in self.maps.items():
@@ -163,11 +163,15 @@ class HigherOrderAttention(nn.Module):
     def _kernel(self, values: Tensor, queries: dict, keys: dict, support: Support, features: RandomFeatures) -> dict[Partition, Tensor]:
         """Eq. (21) for all classes: sums of phi(K) V^T once per group, read by the queries of the group."""
         sums: dict[EquivalenceClass, Tensor] = {}
-        top = _call_maximum(list(keys.values()), features) if self.key_stabilizer == "call" and features.kernel == "softmax" else None
+        top: dict[int, Tensor] = {}  # one call of the authors' feature map takes the keys of one order
+        if self.key_stabilizer == "call" and features.kernel == "softmax":
+            top = {o: _call_maximum([keys[tuple(p)] for p in plans], features) for o, plans in self.keys.items() if plans}
         for plan, v in self._values(values, support).items():
             tiling = self._key_tiling(support, plan[0])
             k = to_tiles(keys[plan], tiling, self._key_source(support, plan[0]))  # [classes, tiles, heads, length, head]
-            phi = self._key_features(k, tiling, support, plan[0], features, top)  # [classes, tiles, heads, length, features]
+            phi = self._key_features(
+                k, tiling, support, plan[0], features, top.get(self._key_order(plan[0]))
+            )  # [classes, tiles, heads, length, features]
             total = tiling.per_group(phi.transpose(-1, -2) @ values_to_tiles(v, tiling))  # [classes, groups, heads, features, v + 1]
             sums |= dict(zip(plan, total.unbind(0), strict=True))
         attended: dict[Partition, Tensor] = {}
@@ -178,7 +182,9 @@ class HigherOrderAttention(nn.Module):
                 q = to_tiles(queries[tuple(plan)], tiling, self._query_source(support, plan[0]))
                 phi = feature_map(features, q, True)  # [classes, tiles, heads, length, features]
                 # the last channel is Z of Eq. (21): the keys' sum without values
-                reads += [one @ tiling.per_tile(sums[c]) for one, c in zip(phi.unbind(0), plan, strict=True)]  # [tiles, heads, length, v + 1]
+                reads += [
+                    one @ tiling.per_tile(sums[c]) for one, c in zip(phi.unbind(0), plan, strict=True)
+                ]  # [tiles, heads, length, v + 1]
                 tilings += [tiling] * len(plan)
             attended[pattern] = ratios_from_tiles(reads, tilings).flatten(1)  # [r, classes x v]
         return attended
@@ -247,7 +253,7 @@ class HigherOrderAttention(nn.Module):
         return support.cached(("query tiling", c.l, c.query_plan, c.k if len(c.shared) > 1 else None), build)
 
     def _key_source(self, support: Support, c: EquivalenceClass) -> Tensor | None:
-        """For each entry that the class sums over, the row of its key among the tuples of distinct nodes of the key's order; None: itself."""
+        """For each entry that the class sums over, the row of its key among the distinct tuples of the key's order; None: itself."""
         blocks = tuple(range(len(c.input_pattern))) if self.key_order == "unique" else c.free
         if len(blocks) == c.k:
             return None
@@ -263,7 +269,7 @@ class HigherOrderAttention(nn.Module):
 
 
 def feature_map(features: RandomFeatures, u: Tensor, is_query: bool, stabilizer: Tensor | None = None) -> Tensor:
-    """phi [..., features] of u [..., head]; the generalized kernel relu(c P u) + eps as max(c P u + eps, eps), which takes two passes less."""
+    """phi [..., features] of u [..., head]; the generalized kernel relu(c P u) + eps as max(c P u + eps, eps): fewer passes."""
     if features.kernel == "softmax":
         return features(u, is_query, stabilizer=stabilizer)
     projection = features.projection.to(u.dtype) * u.size(-1) ** -0.25
@@ -276,9 +282,13 @@ def _projected(u: Tensor, features: RandomFeatures) -> Tensor:
 
 
 def _call_maximum(keys: list[Tensor], features: RandomFeatures) -> Tensor:
-    """One stabiliser for all keys of a call, at least 0 (authors: padding takes part in the maximum)."""
+    """One stabiliser for all keys of one order, at least 0 (authors: padding takes part in the maximum)."""
     with torch.no_grad():
-        return torch.stack([_projected(k, features).amax() for k in keys if k.numel()] or [features.projection.new_zeros(())]).amax().clamp(min=0.0)
+        return (
+            torch.stack([_projected(k, features).amax() for k in keys if k.numel()] or [features.projection.new_zeros(())])
+            .amax()
+            .clamp(min=0.0)
+        )
 
 
 def _slot(slots: dict[tuple[EquivalenceClass, ...], Tensor], c: EquivalenceClass) -> Tensor:

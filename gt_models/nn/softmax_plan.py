@@ -25,7 +25,7 @@ class Piece(NamedTuple):
 def masked_attention(
     q: Tensor, k: Tensor, v: Tensor, query_source: Tensor | None, key_source: Tensor | None, support: Support, c: EquivalenceClass
 ) -> Tensor:
-    """softmax_i(<q_j, k_i> / sqrt(head)) v_i over the keys i of class `c`: q [r_q', heads, d], k [r_k', heads, d], v [r_k, heads, d_v] -> [r, heads, d_v].
+    """softmax_i(<q_j, k_i> / sqrt(d)) v_i over the keys i of class `c`: q, k [rows, heads, d], v [r_k, heads, d_v] -> [r, heads, d_v].
 
     `query_source`, `key_source`: row of q for each query and of k for each key, None where they are the same. A query without keys gives 0.
     """

@@ -1,6 +1,7 @@
 """What stands after a higher-order encoder: its head, and the check of the hyperedges that it is asked about."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -21,8 +22,8 @@ class TensorHead(nn.Module):
         self.norm = nn.LayerNorm(in_dim)
         self.project = nn.Linear(in_dim, out_dim if hidden_dims is None else in_dim)
         dims = [] if hidden_dims is None else [in_dim, *hidden_dims, out_dim]
-        self.mlp = nn.ModuleList(nn.Linear(a, b) for a, b in zip(dims, dims[1:], strict=False))
-        self.on_diagonal = nn.ModuleList(nn.Linear(a, b) for a, b in zip(dims, dims[1:], strict=False)) if diagonal else None
+        self.mlp = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(dims))
+        self.on_diagonal = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(dims)) if diagonal else None
 
     def reset_parameters(self) -> None:
         for layer in (self.norm, self.project, *self.mlp, *(self.on_diagonal or ())):

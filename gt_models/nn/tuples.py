@@ -1,6 +1,6 @@
 """Supports of higher-order tensors: which tuples of nodes an order-0, 1, 2 or 3 tensor is stored on, and how tuples of two orders meet.
 
-Sparse form (Kim et al. 2021, Section 4.2): order 2 is stored on the diagonal (i, i) and on the edges. Dense form: on all pairs of one graph.
+Sparse form (Kim et al. 2021, Section 4.2): order 2 is stored on the diagonal (i, i) and on the edges. Dense form: on all pairs.
 Everything here is integer arithmetic on the batch, done once per batch by sorting, and shared by all layers.
 """
 
@@ -74,8 +74,8 @@ class Support:
 
     @classmethod
     def complete(cls, batch: GraphBatch, order: int) -> "Support":
-        """Orders 2..`order` on all tuples of nodes of one graph. `edge_rows` [E] as in `sparse`; `flat_rows[k]`: the row of each tuple in flat,
-        row-major order per graph."""
+        """Orders 2..`order` on all tuples of nodes of one graph. `edge_rows` [E] as in `sparse`; `flat_rows[k]`: the row of each tuple in
+        flat, row-major order per graph."""
         support = cls(batch)
         support.flat_rows = {}
         for k in range(2, order + 1):
@@ -125,7 +125,7 @@ class Support:
         return self.cached(("light", c), lambda: self._light_rows(c))
 
     def groups(self, c: EquivalenceClass, all_rows: bool = False) -> tuple[Tensor, Tensor, int]:
-        """Group of each key and of each query, and the number of groups: a query's keys share its nodes that the class shares, or its graph.
+        """Group of each key and of each query, and the number of groups: keys and queries of a group share nodes, or a graph.
 
         `all_rows`: keys are the input tuples of every pattern, grouped by position.
         """

@@ -1,4 +1,4 @@
-"""Higher-order Transformer, literally: every equation as loops over pairs of stored tuples and set partitions, float64 (Kim et al. 2021)."""
+"""Higher-order Transformer, literally: every equation as loops over pairs of stored tuples, float64 (Kim et al. 2021)."""
 
 import math
 

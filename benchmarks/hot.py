@@ -1,0 +1,136 @@
+"""HOT's training step against the plain reading of its equations, and its growth from 1k to 100k edges.
+
+    python benchmarks/hot.py [--quick]
+
+Case: 4 x Enc 2->2, then 2->0, generalized kernel, width 32, 4 heads, the authors' form (387,840 parameters), one random graph of mean degree
+10, loss the sum of outputs, the support (sorting, transposes) built anew in every step. Plain: the same layers, with Eq. (21) as one outer
+product per entry and Eq. (17) as one score per pair of entries. The authors' implementation took, with its own batch building beside it and
+on a machine of 160 GFLOP/s (shared/papers/MATH.md): 1k edges 361 ms and 722 MiB, 10k 4,382 and 2,810, 50k 38,234 and 12,173; softmax 1k
+1,732 and 1,540.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+import torch
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from benchmarks.measure import machine_rates, measure, measure_together, print_table, sparse_graph
+from gt_models.batch import GraphBatch
+from gt_models.nn.higher_order_attention import HigherOrderAttention, feature_map
+
+AUTHORS_MS = {("kernel", 1_000): 361, ("kernel", 10_000): 4_382, ("kernel", 50_000): 38_234, ("softmax", 1_000): 1_732}
+Builder = tuple[nn.Module, Callable[[], Tensor]]
+
+
+def ours(num_edges: int, attention: str) -> Builder:
+    from gt_models import create_model
+
+    batch = sparse_graph(num_edges)
+    model = create_model(
+        "hot", in_dim=16, out_dim=32, edge_dim=16, hidden_dim=32, num_layers=4, num_heads=4, attention=attention, kernel="generalized",
+        key_order="summed", key_diagonal=attention == "kernel", normalize_sums=True, activation="gelu", redraw_interval=None,
+    )  # fmt: skip
+    return model, lambda: model(GraphBatch(batch.x, batch.edge_index, batch.ptr, batch.edge_attr)).sum()
+
+
+def plain(num_edges: int, attention: str) -> Builder:
+    model, loss = ours(num_edges, attention)
+    for layer in model.layers:
+        layer.attention.__class__ = PlainAttention
+    return model, loss
+
+
+class PlainAttention(HigherOrderAttention):
+    """The same weights; each class on its own, as the equations are written."""
+
+    def _kernel(self, values, queries, keys, support, features):
+        v, attended = self._values(values, support), {}
+        for pattern in dict.fromkeys(c.output_pattern for c in self.classes):
+            outputs = []
+            for c in (c for c in self.classes if c.output_pattern == pattern):
+                q, k, x = self._slots_of(c, queries, keys, v, support)
+                key_group, query_group, groups = self._groups(support, c)
+                phi_q, phi_k = feature_map(features, q, True), feature_map(features, k, False)  # [r, heads, m]
+                outer = phi_k[..., None] * x[..., None, :]  # [r_k, heads, m, v]
+                sums = outer.new_zeros(groups, *outer.shape[1:]).index_add(0, key_group, outer)
+                total = phi_k.new_zeros(groups, *phi_k.shape[1:]).index_add(0, key_group, phi_k)
+                above = torch.einsum("rhm,rhmv->rhv", phi_q, sums[query_group])
+                below = torch.einsum("rhm,rhm->rh", phi_q, total[query_group])[..., None]
+                outputs.append(above / torch.where(below == 0, 1.0, below))
+            attended[pattern] = torch.stack(outputs, 1).flatten(1)
+        return attended
+
+    def _softmax(self, values, queries, keys, support):
+        v, attended = self._values(values, support), {}
+        for pattern in dict.fromkeys(c.output_pattern for c in self.classes):
+            outputs = []
+            for c in (c for c in self.classes if c.output_pattern == pattern):
+                q, k, x = self._slots_of(c, queries, keys, v, support)
+                key_group, query_group, _ = support.groups(c)
+                mask = query_group[:, None] == key_group  # [r_q, r_k]
+                for a in c.free:
+                    node = support.sets[c.k].nodes(c.input_pattern)[a]
+                    for other in support.sets[c.l].nodes(c.output_pattern):
+                        mask = mask & (other[:, None] != node)
+                scores = torch.einsum("qhd,khd->hqk", q, k) * q.size(-1) ** -0.5
+                weights = scores.masked_fill(~mask, -1e9).softmax(-1) * mask
+                outputs.append(torch.einsum("hqk,khv->qhv", weights, x))
+            attended[pattern] = torch.stack(outputs, 1).flatten(1)
+        return attended
+
+    def _slots_of(self, c, queries, keys, v, support):
+        q, k, x = (next(rows[:, p.index(c)] for p, rows in s.items() if c in p) for s in (queries, keys, v))
+        query_source, key_source = self._query_source(support, c), self._key_source(support, c)
+        return q if query_source is None else q[query_source], k if key_source is None else k[key_source], x
+
+
+def work(num_edges: int, attention: str) -> tuple[float, float]:
+    """Operations of the matrix products of one of our steps, and bytes that autograd keeps, written once and read once."""
+    model, loss = ours(num_edges, attention)
+    kept = {}
+
+    def pack(x: Tensor) -> Tensor:
+        kept[x.untyped_storage().data_ptr()] = x.untyped_storage().nbytes()
+        return x
+
+    with FlopCounterMode(display=False) as counter, torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
+        loss().backward()
+    del model
+    return float(counter.get_total_flops()), 2.0 * sum(kept.values())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--quick", action="store_true", help="small cases only")
+    quick = parser.parse_args().quick
+    cases = [("kernel", 1_000), ("softmax", 1_000), ("kernel", 10_000)] + ([] if quick else [("kernel", 50_000)])
+    rows = []
+    for attention, num_edges in cases:
+        rates = machine_rates()
+        fast, slow = measure_together(
+            ["benchmarks.hot:ours", "benchmarks.hot:plain"], rounds=1 if quick else 2, num_edges=num_edges, attention=attention
+        )  # fmt: skip
+        flops, moved = work(num_edges, attention)
+        # the authors' milliseconds, if only the machines' matrix-product rates differed
+        authors = AUTHORS_MS[attention, num_edges] * 160e9 / rates.flops
+        rows.append(
+            [f"{attention}, {num_edges:,}", fast.parameters, fast.ms, fast.peak_mib, slow.ms, slow.peak_mib, slow.ms / fast.ms]
+            + [rates.floor_ms(flops=flops), rates.floor_ms(bytes=moved), authors / fast.ms]
+        )  # fmt: skip
+    columns = ["case", "parameters", "ms", "MiB", "plain ms", "plain MiB", "faster", "floor, products", "floor, bytes", "than the authors'"]
+    print_table("HOT: one training step", columns, rows)
+    rows = []
+    for num_edges in (1_000, 3_000, 10_000) if quick else (1_000, 3_000, 10_000, 30_000, 100_000):
+        m = measure("benchmarks.hot:ours", num_edges=num_edges, attention="kernel", repeats=3)
+        rows.append([f"{num_edges:,}", m.ms, m.peak_mib, 1e3 * m.ms / num_edges, 1024 * m.peak_mib / num_edges])
+    print_table("HOT (S, phi): growth with edges", ["edges", "ms", "MiB", "us an edge", "KiB an edge"], rows)
+
+
+if __name__ == "__main__":
+    main()

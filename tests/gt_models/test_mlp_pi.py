@@ -1,0 +1,50 @@
+"""MLP_pi: its layers are tested in test_equivariant_linear.py; here the model, its size, and what every model must satisfy."""
+
+import pytest
+import torch
+
+from gt_models import create_model
+from gt_models.nn.tuples import Support
+from tests.gt_models import checks
+from tests.gt_models.reference import hot as reference
+
+
+@pytest.mark.parametrize("level", ["graph", "node"])
+@pytest.mark.parametrize("arguments", [{}, {"form": "dense", "normalize_sums": True}, {"global_classes": False, "edge_dim": None}])
+def test_sound(level, arguments):
+    arguments = {"edge_dim": 3, "hidden_dim": 6, "num_layers": 2} | arguments
+    checks.assert_sound(
+        lambda: create_model("mlp-pi", in_dim=4, out_dim=2, level=level, **arguments).double(), checks.random_graphs(), level
+    )
+
+
+def test_model_is_its_layers_one_after_the_other():
+    graph = checks.random_graphs(sizes=(5,))[0]
+    model = create_model("mlp-pi", in_dim=4, out_dim=2, edge_dim=3, hidden_dim=6, num_layers=2).double().eval()
+    support = Support.sparse(graph)
+    tuples, values = reference.tuples_of(support), model.input(graph, support, torch.float64)
+    for layer in model.layers:
+        values = reference.run_linear(layer, values, tuples).relu()
+    expected = model.head(reference.run_linear(model.readout, values, tuples))
+    torch.testing.assert_close(model(graph), expected, rtol=1e-10, atol=1e-10)
+
+
+def test_size_of_the_authors_model():
+    with torch.device("meta"):
+        model = create_model(
+            "mlp-pi",
+            in_dim=[512] * 9,
+            edge_dim=[512] * 3,
+            out_dim=1,
+            hidden_dim=256,
+            num_layers=8,
+            degree_embeddings=512,
+            normalize_sums=True,
+        )
+    assert round(sum(p.numel() for p in model.parameters()) / 1e6, 1) == 10.8
+
+
+@pytest.mark.parametrize(("arguments", "message"), [({"level": "pair"}, "graph, node"), ({"form": "coo"}, "sparse, dense")])
+def test_settings_that_cannot_be_say_what_can(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        create_model("mlp-pi", in_dim=4, out_dim=2, **arguments)
