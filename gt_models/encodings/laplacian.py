@@ -250,7 +250,7 @@ def _one_end(matrix, top: float, count: int, end: str) -> tuple[np.ndarray, np.n
     # The lowest of L are the highest of top I - L: no factorisation, which fills in on graphs without small separators.
     shifted = matrix if end == "highest" else top * sparse.eye_array(n) - matrix
     try:
-        values, vectors = eigsh(shifted, sought, which="LA", v0=start, ncv=min(n, 4 * sought + 20), maxiter=300)
+        values, vectors = eigsh(shifted, sought, which="LA", v0=start, ncv=min(n, 4 * sought + 20), maxiter=40)
         values = values if end == "highest" else top - values
     except ArpackNoConvergence:
         # close eigenvalues at the end: the graph is like a grid or a road map, where a factorisation is cheap
