@@ -18,6 +18,7 @@ from gt_models.nn.features import FeatureEncoder
 from gt_models.nn.gated_norm import gated_norm
 from gt_models.nn.graph_attention import GraphAttention, GraphConvolution
 from gt_models.nn.linear_attention import linear_attention
+from gt_models.nn.neighbourhood import Neighbourhood
 from gt_models.nn.pooling import pool
 from gt_models.registry import register_model
 
@@ -162,9 +163,10 @@ class Polynormer(nn.Module):
             x = self.in_dropout(x.to(self.head.weight.dtype))
         # unstated: the input layer; from the authors' code, without activation
         x = x if self.input is None else self.dropout(self.input(x))  # [N, d]
+        pattern = self.local_layers[0].local.pattern(batch) if self.has_local else None  # one for all layers
         total = None
         for layer in self.local_layers:
-            x = layer(x, batch, position)
+            x = layer(x, batch, pattern, position)
             total = x if total is None else total + x  # X_local: the sum of all layers' outputs (Section 3.3)
         x = x if total is None else total
         if self.phase == "local":
@@ -227,11 +229,11 @@ class LocalLayer(nn.Module):
             if hasattr(part, "reset_parameters"):
                 part.reset_parameters()
 
-    def forward(self, x: Tensor, batch: GraphBatch, position: Tensor | None) -> Tensor:
+    def forward(self, x: Tensor, batch: GraphBatch, pattern: Neighbourhood, position: Tensor | None) -> Tensor:
         x = x if self.pre_norm is None else self.pre_norm(x)
         h = self.gate(x)  # H, [N, d]
         value = self.local.linear(x)  # V, [N, d]
-        a = self.local.attend(value, batch)  # AV
+        a = self.local.attend(value, pattern)  # AV
         if self.parallel is not None:
             a = a + self.parallel(x, batch, value)  # equation 15
         a = a if self.skip is None else a + self.skip(x)

@@ -36,11 +36,15 @@ class GraphAttention(nn.Module):
             nn.init.xavier_uniform_(weight)
 
     def forward(self, x: Tensor, batch: GraphBatch) -> Tensor:
-        return self.attend(self.linear(x), batch)
+        return self.attend(self.linear(x), self.pattern(batch))
 
-    def attend(self, value: Tensor, batch: GraphBatch) -> Tensor:
+    def pattern(self, batch: GraphBatch) -> Neighbourhood:
+        """The edges in the form that `attend` reads: the same for every layer of one kind and head count."""
+        return neighbourhood(batch, self.num_heads)
+
+    def attend(self, value: Tensor, pattern: Neighbourhood) -> Tensor:
         """The sum over neighbours of projected nodes [N, out_dim]."""
-        return attend(value, self.att_source, self.att_target, neighbourhood(batch, self.num_heads), self.negative_slope)
+        return attend(value, self.att_source, self.att_target, pattern, self.negative_slope)
 
 
 class GraphConvolution(nn.Module):
@@ -66,11 +70,14 @@ class GraphConvolution(nn.Module):
             nn.init.zeros_(self.bias)
 
     def forward(self, x: Tensor, batch: GraphBatch) -> Tensor:
-        return self.attend(self.linear(x), batch)
+        return self.attend(self.linear(x), self.pattern(batch))
 
-    def attend(self, value: Tensor, batch: GraphBatch) -> Tensor:
+    def pattern(self, batch: GraphBatch) -> Neighbourhood:
+        """The edges in the form that `attend` reads: the same for every layer of one kind."""
+        return neighbourhood(batch, 1, self_loops=self.kind == "gcn")
+
+    def attend(self, value: Tensor, pattern: Neighbourhood) -> Tensor:
         """The sum over neighbours of projected nodes [N, out_dim]."""
-        pattern = neighbourhood(batch, 1, self_loops=self.kind == "gcn")
         if self.kind == "gcn":
             scale = pattern.in_degree.to(value.dtype).rsqrt()  # at least one each: the self-loop
             weight = scale[pattern.row] * scale[pattern.col]
@@ -119,7 +126,8 @@ def _product(ptr: Tensor, col: Tensor, values: Tensor, dense: Tensor) -> Tensor:
     out = torch.empty_like(dense)
     rows = ptr.numel() - 1
     shape = (rows, dense.numel() // max(rows, 1))
-    torch.addmm(out.view(shape), _matrix(ptr, col, values), dense.view(shape), beta=0, out=out.view(shape))
+    flat = out.view(shape)  # the same object twice, else torch copies it first
+    torch.addmm(flat, _matrix(ptr, col, values), dense.view(shape), beta=0, out=flat)
     return out
 
 

@@ -35,6 +35,7 @@ class Neighbourhood:
     out_degree: Tensor
 
 
+@torch.compiler.disable  # sorts by data and keeps the result: outside of compiled graphs
 def neighbourhood(batch: GraphBatch, num_heads: int = 1, self_loops: bool = True) -> Neighbourhood:
     """The pattern of `batch.edge_index`.
 

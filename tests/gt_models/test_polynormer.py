@@ -248,9 +248,12 @@ def test_torch_geometrics_polynormer_agrees_where_it_can():
 # -- what every model must satisfy ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("level", ["node", "graph"])
-@pytest.mark.parametrize("attention", ATTENTION)
-@pytest.mark.parametrize("variant", ["equation 17", "equation 7", "r", "v2", "random walk"])
+@pytest.mark.parametrize(
+    ("variant", "attention", "level"),
+    [(v, a, "node") for v in ("equation 17", "r") for a in ATTENTION]
+    + [(v, "local-to-global", "node") for v in ("equation 7", "v2", "random walk")]
+    + [("equation 17", a, "graph") for a in ("local-to-global", "local-and-global")],
+)
 def test_sound(variant, attention, level):
     checks.assert_sound(lambda: build(level, attention=attention, **VARIANTS[variant]), graphs(), level)
 
@@ -458,6 +461,19 @@ def test_bfloat16_autocast_is_near_float32():
         model.train()(graph).float().sum().backward()
     assert (out.float() - expected).abs().max() < 0.05 * expected.abs().max() + 0.05
     assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
+
+
+def test_compiles():
+    graph, model = graphs()[2], build(form="released", relu=True).eval()
+    compiled = torch.compile(model, backend="aot_eager")
+    out = compiled(graph)
+    torch.testing.assert_close(out, model(graph), rtol=1e-10, atol=1e-10)
+    out.sum().backward()
+    assert model.local_layers[0].local.att_source.grad.abs().max() > 0
+    # the layers are one graph: only sorting the edges stays outside
+    layer, x, pattern = model.local_layers[0], torch.randn(7, 8, dtype=torch.float64), model.local_layers[0].local.pattern(graph)
+    whole = torch.compile(layer, backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(whole(x, graph, pattern, None), layer(x, graph, pattern, None), rtol=1e-10, atol=1e-10)
 
 
 def test_state_is_stable_and_tensors_are_not_shared(tmp_path):
