@@ -135,6 +135,7 @@ class TokenGT(nn.Module):
         self.num_specials = graph_token + null_token
         self.embedding_norm = nn.LayerNorm(hidden_dim) if embedding_norm else None
         self.dropout = nn.Dropout(dropout)
+        # unstated: the width of the feed-forward layer; d as in the implementation (and 48.5M parameters as printed)
         self.layers = nn.ModuleList(
             EncoderLayer(
                 hidden_dim,
@@ -324,6 +325,7 @@ class TokenGT(nn.Module):
 
     def _add_edges_to_nodes(self, x: Tensor, batch: GraphBatch, places: Tensor) -> Tensor:
         """SEB: X_ii += sum over j != i of X_ij, [T, d]; a self-loop (i, i) is no edge here."""
+        # unstated: whether edges run to or from i where they have a direction; from i, as the indices are written
         source, target = batch.edge_index
         edges = x.index_select(0, places[batch.num_nodes :]) * (source != target).to(x.dtype)[:, None]  # [E, d]
         return x.index_add(0, places[source], edges)

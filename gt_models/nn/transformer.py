@@ -118,6 +118,8 @@ class SelfAttention(nn.Module):
         if self.features is None:  # Eq. (5): the scale d_h^-1/2 is on q with its bias
             out = F.scaled_dot_product_attention(q, k, v, attn_mask=group.mask, dropout_p=self.attn_dropout if self.training else 0.0)
         else:
+            # deviates: in the implementation padded keys take part in the keys' stabiliser, so that through eps a graph's output depends on
+            # the longest graph beside it; here only a graph's own tokens do
             out = performer_attention(q, k, v, self.features, group.mask)
         out = out.transpose(1, 2).reshape(b * q.size(2), -1)  # [b * L, d]
         return out if group.scatter is None or query is not None else out.index_select(0, group.scatter)  # [t, d]
