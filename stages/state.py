@@ -24,16 +24,17 @@ def write_state(grid: Grid, root: Path = ROOT, data: Path = Path("data")) -> Non
     from stages.datasets.catalog import get_spec
     from stages.datasets.encoded import request_digests
     from stages.download import available
+    from stages.encode import requests as encoding_requests
 
     wanted: dict[Path, object] = {}
     specs = {name: get_spec(name) for name in grid.datasets}
-    requests: dict[str, dict] = {name: {} for name in grid.datasets}
+    requests: dict[str, dict[str, list]] = {name: {} for name in grid.datasets}
     for cell in grid.cells.values():
         recipe = load_recipe(cell.recipe_path)
         code = code_digest(run_modules(recipe.model.name, specs[cell.dataset].task))
         limits = grid.limits[cell.suite].model_dump() if cell.suite in grid.limits else {}
         wanted[root / "cells" / f"{cell.cell}.json"] = {"code": code, "limits": limits}
-        requests[cell.dataset][cell.key] = recipe.encodings
+        requests[cell.dataset][cell.key] = encoding_requests(recipe)
     for name, spec in specs.items():
         can_be_had, _ = available(name, data, grid.run.mirrors)
         wanted[root / "datasets" / f"{name}.json"] = {"spec": spec.digest, "available": can_be_had}
@@ -71,9 +72,11 @@ def _replace(root: Path, wanted: dict[Path, object]) -> None:
 
 
 def main() -> int:
+    from gt_models.encodings import EncodingError
+
     try:
         write_state(load_grid())
-    except (RecipeError, KeyError) as error:
+    except (RecipeError, EncodingError, KeyError) as error:
         print(f"error: {error.args[0]}", file=sys.stderr)
         return 1
     return 0

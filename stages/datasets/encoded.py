@@ -135,10 +135,10 @@ def encode(packed: PackedDataset, folder: str | Path, name: str, arguments: dict
         return path
 
 
-def request_digests(requests: dict[str, dict[str, dict[str, Any]]]) -> dict[str, dict[str, str]]:
-    """{cell: {encoding key: digest of its code and arguments}} of {cell: {encoding name: arguments}}. Raises EncodingError."""
+def request_digests(requests: dict[str, list[tuple[str, dict[str, Any]]]]) -> dict[str, dict[str, str]]:
+    """{cell: {encoding key: digest of its code and arguments}} of {cell: [(encoding name, arguments)]}. Raises EncodingError."""
     return {
-        cell: {find_encoding(n).key(a): algorithm_digest(n, a) for n, a in sorted(wanted.items())}
+        cell: {find_encoding(n).key(a): algorithm_digest(n, a) for n, a in wanted}
         for cell, wanted in sorted(requests.items())
     }
 

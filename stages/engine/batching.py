@@ -103,7 +103,8 @@ class Loader:
             yield ids
 
     def _load(self, graphs: Tensor) -> GraphBatch:
-        return self.encoded.attach(self.packed.batch(graphs), graphs).to(self.device, self.dtype)
+        batch = self.packed.batch(graphs).to(self.device)  # first, so that encodings made on the fly are made on the device
+        return self.encoded.attach(batch, graphs).to(self.device, self.dtype)
 
     def _parts(self, rng: torch.Generator) -> Iterator[tuple[GraphBatch, Tensor]]:
         """Random partition of the nodes; every part is the induced subgraph, and trains on its own training nodes."""

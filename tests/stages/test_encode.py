@@ -282,8 +282,8 @@ def test_unknown_dataset_names_the_nearest(packed, tmp_path, capsys):
 
 
 def test_request_digests_depend_on_arguments_alone():
-    digests = request_digests({"s/d/a": {"rrwp": {"steps": 3}}, "s/d/b": {"rrwp": {"steps": 3, "identity": True}}, "s/d/c": {}})
-    assert digests["s/d/a"] == digests["s/d/b"]
-    assert digests["s/d/c"] == {}
+    digests = request_digests({"s-d-a": [("rrwp", {"steps": 3})], "s-d-b": [("rrwp", {"steps": 3, "identity": True})], "s-d-c": []})
+    assert digests["s-d-a"] == digests["s-d-b"]
+    assert digests["s-d-c"] == {}
     with pytest.raises(EncodingError, match="did you mean 'rrwp'"):
-        request_digests({"s/d/a": {"rrw": {}}})
+        request_digests({"s-d-a": [("rrw", {})]})
