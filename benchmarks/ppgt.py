@@ -126,7 +126,7 @@ def main() -> None:
     torch.testing.assert_close(one(batch), two(batch), rtol=1e-3, atol=1e-4)
     rates, flops = machine_rates(), floor_flops(batch)
     names = ["plain", "ours", "stored_stem", "sparse"]
-    results = measure_together([f"benchmarks.ppgt:{name}" for name in names], rounds=2)
+    results = measure_together([f"benchmarks.ppgt:{name}" for name in names], rounds=1)
     floor = rates.floor_ms(flops=flops)
     first = results[0]
     rows = []
