@@ -17,7 +17,7 @@ from gt_models.batch import GraphBatch
 
 Implementation = Literal["auto", "dense", "chunked", "fused"]
 IMPLEMENTATIONS = ("auto", "dense", "chunked", "fused")
-_CHUNK_VALUES = {"cpu": 2**20, "cuda": 2**27}  # values of the largest intermediate of one chunk, by kind of device
+_CHUNK_VALUES = {"cpu": 2**22, "cuda": 2**27}  # values of the largest intermediate of one chunk, by kind of device
 
 
 class TriangularAttention(nn.Module):
@@ -103,18 +103,24 @@ def _attend(q, k, v1, v2, node_mask, rows, seed, dropout, fusion_norm) -> Tensor
     fused = v1.unsqueeze(3) * v2.unsqueeze(1)  # Eq. 2: [B, i, l, j, H, d_h]
     if fusion_norm is not None:
         fused = fusion_norm(fused)
-    return torch.einsum("biljh,biljhc->bijhc", weights, fused)  # Eq. 1
+    return (weights.unsqueeze(-1) * fused).sum(2)  # Eq. 1
 
 
 def _chunked(q, k, v1, v2, node_mask, rows, seed, dropout, fusion_norm) -> Tensor:
-    """A few rows i at a time; each chunk keeps its inputs only and is computed again in the backward pass."""
-    step = max(1, _CHUNK_VALUES.get(q.device.type, 2**24) // max(1, q[:, 0].numel() * q.size(1)))
-    out = []
-    for start in range(0, max(1, q.size(1)), step):
-        part = slice(start, start + step)
-        arguments = (q[:, part], k, v1[:, part], v2, node_mask, None if rows is None else rows[:, part], seed, dropout, fusion_norm)
-        out.append(checkpoint(_attend, *arguments, use_reentrant=False, preserve_rng_state=False))
-    return torch.cat(out, 1)
+    """A few graphs, or a few rows i of one, at a time; each chunk keeps its inputs only and is computed again in the backward pass."""
+    num_graphs, n = q.shape[:2]
+    allowed = _CHUNK_VALUES.get(q.device.type, 2**24)
+    per_row = max(1, q[:1, :1].numel() * n)  # values [1, 1, l, j, H, d_h]
+    graph_step, row_step = max(1, allowed // max(1, per_row * n)), max(1, allowed // per_row)
+    graphs = []
+    for g in [slice(i, i + graph_step) for i in range(0, num_graphs, graph_step)]:
+        chunks = []
+        for part in [slice(i, i + row_step) for i in range(0, n, row_step)]:
+            mask, numbers = None if node_mask is None else node_mask[g], None if rows is None else rows[g, part]
+            arguments = (q[g, part], k[g], v1[g, part], v2[g], mask, numbers, seed, dropout, fusion_norm)
+            chunks.append(checkpoint(_attend, *arguments, use_reentrant=False, preserve_rng_state=False))
+        graphs.append(torch.cat(chunks, 1) if chunks else q[g])
+    return torch.cat(graphs) if graphs else q
 
 
 def dropout_mask(seed: Tensor, rows: Tensor, num_heads: int, num_columns: int, rate: float) -> Tensor:
