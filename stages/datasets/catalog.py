@@ -4,12 +4,12 @@ import difflib
 import importlib
 import pkgutil
 from functools import cache
-from pathlib import Path
 
+import stages.datasets
 from stages.datasets.inspection import DatasetError
 from stages.datasets.spec import DatasetSpec
 
-_ROOMS = {"catalog", "packed", "sources", "spec", "inspection", "prepare", "encoded", "readers", "archives"}
+_ROOMS = {"catalog", "packed", "sources", "spec", "inspection", "prepare", "encoded", "readers", "archives", "custom"}
 
 
 class UnknownDataset(DatasetError, KeyError):
@@ -22,7 +22,7 @@ class UnknownDataset(DatasetError, KeyError):
 def catalog() -> dict[str, DatasetSpec]:
     """Name -> spec, sorted. Raises DatasetError where two families claim one name."""
     specs: dict[str, DatasetSpec] = {}
-    for module in pkgutil.iter_modules([str(Path(__file__).parent)]):
+    for module in pkgutil.iter_modules(stages.datasets.__path__):
         if module.name in _ROOMS:
             continue
         for spec in getattr(importlib.import_module(f"stages.datasets.{module.name}"), "DATASETS", ()):

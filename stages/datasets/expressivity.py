@@ -161,7 +161,7 @@ DATASETS = [
         homepage="https://github.com/GraphPKU/BREC",
         citation="Wang and Zhang, An Empirical Study of Realized GNN Expressiveness, ICML 2024",
         notes=(
-            "the first half is 400 pairs x 64 relabellings, sides interleaved; the second half the reliability controls, 64 of one graph a pair",
+            "first half: 400 pairs x 64 relabellings, sides interleaved; second half: the reliability controls, 64 of one graph a pair",
             "made from the per-category files by the published seeded procedure; its sha256 is the one published for the official file",
         ),
     ),

@@ -61,8 +61,8 @@ def prepare_basis(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) ->
 
 
 def reseeded_barabasi_albert(nodes: int, attached: int, seed: int) -> np.ndarray:
-    """Edges [2, E] in both directions. The first `attached` nodes are joined to a permutation of themselves; each later one draws `attached`
-    ends, with replacement, from all ends so far and its own. The stream restarts from `seed` at each draw: without that the paper's
+    """Edges [2, E] in both directions. The first `attached` nodes are joined to a permutation of themselves; each later one draws
+    `attached` ends, with replacement, from all ends so far and its own. The stream restarts from `seed` at each draw: without that the paper's
     mean of 47.8 edges does not come out.
     """
     stream = np.random.RandomState(seed)
@@ -76,7 +76,7 @@ def reseeded_barabasi_albert(nodes: int, attached: int, seed: int) -> np.ndarray
 
 
 def prepare_er(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
-    """One Erdos-Renyi graph: 2.5 n distinct pairs, both directions; random features and classes: there is nothing to learn, only to time."""
+    """One Erdos-Renyi graph: 2.5 n distinct pairs, both directions; random features and classes, to be timed and not learnt."""
     a, rng = spec.arguments, np.random.default_rng(spec.arguments["seed"])
     n, wanted = a["nodes"], a["nodes"] * a["mean_degree"] // 2
     drawn = rng.integers(0, n, (2, wanted + wanted // 10))

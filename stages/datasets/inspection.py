@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -105,31 +106,39 @@ def _check_features(name: str, array: str, values: Tensor, dim: int | list[int] 
                     )
 
 
-def _edge_statistics(name: str, arrays) -> dict[str, Any]:
-    """Counts over blocks of whole graphs of about CHUNK edges."""
-    node_ptr, edge_ptr, sizes = arrays["node_ptr"], arrays["edge_ptr"], arrays["node_ptr"].diff()
-    loops = undirected = 0
+def _edge_statistics(name: str, arrays: Mapping[str, Tensor]) -> dict[str, Any]:
+    """Counts over blocks of whole graphs of about CHUNK edges. In numpy, whose sort is many times faster than torch.unique."""
+    node_ptr, edge_ptr = arrays["node_ptr"].numpy(), arrays["edge_ptr"].numpy()
+    loops = undirected = start = 0
     symmetric = True
-    start, graphs = 0, sizes.numel()
+    graphs = len(node_ptr) - 1
     while start < graphs:
-        stop = int(torch.searchsorted(edge_ptr, edge_ptr[start] + CHUNK, right=True)) - 1
+        stop = int(np.searchsorted(edge_ptr, edge_ptr[start] + CHUNK, side="right")) - 1
         stop = min(max(stop, start + 1), graphs)
         span = slice(int(edge_ptr[start]), int(edge_ptr[stop]))
-        source, target = arrays["source"][span].long(), arrays["target"][span].long()
-        graph = torch.repeat_interleave(torch.arange(start, stop), edge_ptr[start : stop + 1].diff())
-        if source.numel() and (int(torch.minimum(source, target).min()) < 0 or bool((torch.maximum(source, target) >= sizes[graph]).any())):
+        source, target = (arrays[key][span].numpy().astype(np.int64) for key in ("source", "target"))
+        counts = np.diff(edge_ptr[start : stop + 1])
+        size, offset = np.repeat(np.diff(node_ptr[start : stop + 1]), counts), np.repeat(node_ptr[start:stop] - node_ptr[start], counts)
+        if source.size and (min(source.min(), target.min()) < 0 or (np.maximum(source, target) >= size).any()):
             raise DatasetError(f"{name}: an edge names a node that its graph does not have (graphs {start}..{stop - 1})")
-        offset = node_ptr[graph] - node_ptr[start]
         source, target = source + offset, target + offset
         width = int(node_ptr[stop] - node_ptr[start])
-        loops += int((source == target).sum())
-        forward = (source * width + target).unique()
-        symmetric = symmetric and torch.equal(forward, (target * width + source).unique())
-        proper = source != target
-        low, high = torch.minimum(source, target)[proper], torch.maximum(source, target)[proper]
-        undirected += (low * width + high).unique().numel()
+        loop = source == target
+        loops += int(loop.sum())
+        forward, backward = _distinct(source * width + target), _distinct(target * width + source)
+        same = np.array_equal(forward, backward)
+        symmetric = symmetric and same
+        if same:
+            undirected += (len(forward) - len(_distinct(source[loop]))) // 2
+        else:
+            undirected += len(_distinct((np.minimum(source, target) * width + np.maximum(source, target))[~loop]))
         start = stop
     return {"edges_undirected": undirected, "self_loops": loops, "symmetric": symmetric}
+
+
+def _distinct(keys: np.ndarray) -> np.ndarray:
+    keys = np.sort(keys)
+    return keys[np.concatenate([[True], keys[1:] != keys[:-1]])] if len(keys) else keys
 
 
 def _target_statistics(header, y: Tensor) -> dict[str, Any]:

@@ -1,0 +1,181 @@
+"""Your own data, as a user would bring it: CSV files, an npz file, a torch_geometric dataset; and what it says to mistakes."""
+
+import re
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch_geometric.data import Data
+from torch_geometric.datasets import FakeDataset
+
+import stages.datasets
+from stages.datasets.custom import custom_dataset
+from stages.datasets.inspection import DatasetError
+from stages.datasets.packed import PackedDataset
+from tests.conftest import ROOT
+from tests.stages.datasets.checks import assert_sound
+
+NODES = "graph,charge,mass\n0,0.5,12\n0,-0.5,16\n1,0,12\n1,0,12\n1,1,14\n"
+EDGES = "graph,source,target,kind\n0,0,1,2\n0,1,0,2\n1,0,2,0\n1,2,0,0\n"
+GRAPHS = "y,split\n1.5,train\n-2.5,test\n"
+
+
+def packed(spec, folder) -> PackedDataset:
+    spec.prepare(spec, {}, folder)
+    return PackedDataset.open(folder)
+
+
+def write(folder, **files):
+    folder.mkdir(exist_ok=True)
+    for name, text in files.items():
+        (folder / f"{name}.csv").write_text(text)
+    return folder
+
+
+def test_a_folder_of_csv_files(tmp_path):
+    folder = write(tmp_path / "mine", nodes=NODES, edges=EDGES, graphs=GRAPHS)
+    dataset = packed(custom_dataset("mine", folder, task="graph-regression", metric="mae"), tmp_path / "out")
+    header = dataset.header
+    assert (header.in_dim, header.edge_dim, header.out_dim, header.level) == (2, [3], 1, "graph")
+    batch = dataset.batch(torch.tensor([1]))
+    assert batch.x.tolist() == [[0, 12], [0, 12], [1, 14]]
+    assert batch.edge_index.tolist() == [[0, 2], [2, 0]]
+    assert batch.edge_attr.tolist() == [[0], [0]]
+    assert batch.y.tolist() == [-2.5]
+    assert dataset.split("train", 0).tolist() == [0]
+    assert dataset.split("test", 0).tolist() == [1]
+
+
+def test_one_graph_with_classes_and_random_splits(tmp_path):
+    nodes = "y,colour\n" + "".join(f"{i % 3},{i % 5}\n" for i in range(50))
+    folder = write(tmp_path / "mine", nodes=nodes, edges="source,target\n0,1\n1,0\n")
+    spec = custom_dataset("mine", folder, task="node-classification", metric="accuracy", split=(0.6, 0.2, 0.2), num_splits=3)
+    dataset = packed(spec, tmp_path / "out")
+    assert_sound(dataset)
+    assert (dataset.header.in_dim, dataset.header.out_dim, dataset.header.split_kind) == ([5], 3, "node")
+    assert [dataset.split(part, 2).numel() for part in ("train", "val", "test")] == [30, 10, 10]
+    assert not torch.equal(dataset.split("test", 0), dataset.split("test", 1))
+    before = spec.digest
+    write(folder, edges="source,target\n0,2\n2,0\n")
+    assert (
+        custom_dataset("mine", folder, task="node-classification", metric="accuracy", split=(0.6, 0.2, 0.2), num_splits=3).digest != before
+    )
+
+
+def test_an_npz_file(tmp_path):
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(30, 4)), rng.integers(0, 2, (10, 3)).astype(np.float32)
+    np.savez(tmp_path / "a.npz", x=x, y=y, num_nodes=[3] * 10, num_edges=[2] * 10, edge_index=np.tile([[0, 1], [1, 0]], 10))
+    dataset = packed(custom_dataset("mine", tmp_path / "a.npz", task="graph-multilabel", metric="ap"), tmp_path / "out")
+    assert_sound(dataset)
+    assert (dataset.header.out_dim, dataset.header.statistics["train"]) == (3, 8)
+    np.testing.assert_allclose(dataset.batch(torch.arange(10)).x, x, atol=1e-6)
+
+
+def test_any_torch_geometric_dataset(tmp_path):
+    graphs = FakeDataset(num_graphs=12, avg_num_nodes=9, num_channels=5, edge_dim=2, num_classes=4, task="graph")
+    spec = custom_dataset("mine", lambda: graphs, task="graph-classification", metric="accuracy", split=(0.5, 0.25, 0.25))
+    dataset = packed(spec, tmp_path / "out")
+    assert_sound(dataset)
+    for index in (0, 5, 11):
+        batch, data = dataset.batch(torch.tensor([index])), graphs[index]
+        torch.testing.assert_close(batch.x, data.x)
+        assert torch.equal(batch.edge_index, data.edge_index)
+        torch.testing.assert_close(batch.edge_attr, data.edge_attr.reshape(len(data.edge_attr), -1))
+        assert batch.y.item() == data.y.item()
+
+
+def test_masks_are_splits(tmp_path):
+    parts = torch.randint(0, 3, (20, 4))
+    data = Data(x=torch.randn(20, 3), edge_index=torch.randint(0, 20, (2, 30)), y=torch.arange(20) % 2)
+    data.train_mask, data.val_mask, data.test_mask = parts == 0, parts == 1, parts == 2
+    dataset = packed(custom_dataset("mine", lambda: [data], task="node-classification", metric="accuracy"), tmp_path / "out")
+    assert dataset.header.num_splits == 4
+    assert dataset.split("val", 3).tolist() == (parts[:, 3] == 1).nonzero().squeeze(1).tolist()
+    data.val_mask = parts <= 1
+    with pytest.raises(DatasetError, match="two parts"):
+        packed(custom_dataset("mine", lambda: [data], task="node-classification", metric="accuracy"), tmp_path / "out2")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"nodes": NODES.replace("16", "heavy")}, r"nodes.csv: column mass: could not convert"),
+        ({"edges": EDGES.replace("0,0,1,2", "0,0,1")}, r"edges.csv: line 2 has 3 columns where 4"),
+        ({"edges": EDGES.replace("0,1,0,2", "0,7,0,2")}, "names a node that its graph does not have"),
+        ({"edges": EDGES.replace("1,2,0,0", "2,2,0,0")}, "must number the 2 graphs from 0"),
+        ({"nodes": NODES.replace("1,1,14", "0,1,14")}, "must stand together"),
+        ({"graphs": GRAPHS.replace("test", "tset")}, "unknown split 'tset'"),
+        ({"graphs": "name\n1\n2\n"}, "no column y"),
+        ({"edges": "a,b\n1,2\n"}, "needs the columns source and target"),
+        ({"graphs": None}, "graphs.csv: cannot be read"),
+    ],
+)
+def test_mistakes_are_named(change, message, tmp_path):
+    files = {"nodes": NODES, "edges": EDGES, "graphs": GRAPHS} | change
+    folder = write(tmp_path / "mine", **{name: text for name, text in files.items() if text is not None})
+    with pytest.raises(DatasetError, match=message):
+        packed(custom_dataset("mine", folder, task="graph-regression", metric="mae"), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_wrong_tasks_shares_and_places(tmp_path):
+    folder = write(tmp_path / "mine", nodes=NODES, edges=EDGES, graphs="y\n1.5\n2\n")
+    with pytest.raises(DatasetError, match="needs whole numbers"):
+        packed(custom_dataset("mine", folder, task="graph-classification", metric="accuracy"), tmp_path / "out")
+    with pytest.raises(DatasetError, match="must add up to 1"):
+        packed(custom_dataset("mine", folder, task="graph-regression", metric="mae", split=(0.8, 0.1, 0.2)), tmp_path / "out")
+    with pytest.raises(DatasetError, match="neither a folder"):
+        packed(custom_dataset("mine", tmp_path / "nowhere", task="graph-regression", metric="mae"), tmp_path / "out")
+
+
+def test_the_page_works_as_written_and_is_short(tmp_path, monkeypatch):
+    """The first Python block of docs/add_a_dataset.md, put where it says, is found by the catalog and prepared by name."""
+    from stages.datasets import catalog as room
+    from stages.datasets.prepare import prepare
+
+    block = re.search(r"```python\n(.*?)```", (ROOT / "docs/add_a_dataset.md").read_text(), re.DOTALL)[1]
+    assert len(block.splitlines()) <= 30
+    name = re.search(r'custom_dataset\(\s*"([a-z0-9-]+)"', block)[1]
+    place = tmp_path / "family/mine_for_a_test.py"  # a second folder of families, so that this test writes nothing into the project
+    place.parent.mkdir()
+    monkeypatch.setattr(stages.datasets, "__path__", [*stages.datasets.__path__, str(place.parent)])
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "my_molecules", nodes=NODES, edges=EDGES, graphs=GRAPHS)
+    try:
+        place.write_text(textwrap.dedent(block))
+        room.catalog.cache_clear()
+        result = prepare(name, tmp_path / "data")
+        assert result.state == "packed"
+        assert prepare(name, tmp_path / "data").state == "kept"
+    finally:
+        sys.modules.pop("stages.datasets.mine_for_a_test", None)
+        room.catalog.cache_clear()
+
+
+@settings(max_examples=80, deadline=None)
+@given(data=st.data())
+def test_mutated_csv_and_npz_give_data_or_a_clean_error(tmp_path_factory, data):
+    folder = tmp_path_factory.mktemp("fuzz")
+    write(folder / "mine", nodes=NODES, edges=EDGES, graphs=GRAPHS)
+    np.savez(folder / "a.npz", x=np.eye(4), y=np.arange(4), edge_index=np.array([[0, 1], [1, 0]]))
+    path = data.draw(st.sampled_from([folder / "a.npz", *sorted((folder / "mine").iterdir())]))
+    content = bytearray(path.read_bytes())
+    for _ in range(data.draw(st.integers(1, 4))):
+        where = data.draw(st.integers(0, len(content)))
+        if data.draw(st.booleans()):
+            content[where : where + 1] = data.draw(st.binary(max_size=3))
+        else:
+            del content[where : where + data.draw(st.integers(1, 30))]
+    path.write_bytes(content)
+    npz = path.suffix == ".npz"
+    task = {"task": "node-classification", "metric": "accuracy"} if npz else {"task": "graph-regression", "metric": "mae"}
+    try:
+        dataset = packed(custom_dataset("mine", path if npz else folder / "mine", **task), folder / "out")
+        dataset.verify()
+    except DatasetError:
+        assert not (folder / "out").exists()
