@@ -62,8 +62,8 @@ def prepare_basis(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) ->
 
 def reseeded_barabasi_albert(nodes: int, attached: int, seed: int) -> np.ndarray:
     """Edges [2, E] in both directions. The first `attached` nodes are joined to a permutation of themselves; each later one draws
-    `attached` ends, with replacement, from all ends so far and its own. The stream restarts from `seed` at each draw: without that the paper's
-    mean of 47.8 edges does not come out.
+    `attached` ends, with replacement, from all ends so far and its own. The stream restarts from `seed` at each draw: without that
+    the paper's mean of 47.8 edges does not come out.
     """
     stream = np.random.RandomState(seed)
     beginning = stream.get_state()

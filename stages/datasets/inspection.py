@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-CHUNK = 1 << 22  # rows looked at together: bounds the memory of an inspection
+CHUNK = 1 << 18  # rows looked at together: bounds the memory of an inspection, and fits a cache
 
 
 class DatasetError(ValueError):
