@@ -32,19 +32,19 @@ class _OneGraph(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        q, k, v = (part.permute(2, 0, 1) for part in (query, key, value))  # [H, N, C]
+        # heads first, once: as they come, with the head last, each product below would copy them head by head
+        k, v = (part.permute(2, 0, 1).contiguous() for part in (key, value))  # [H, N, C]
+        q = k if query.data_ptr() == key.data_ptr() else query.permute(2, 0, 1).contiguous()
         memory, total = k.transpose(1, 2) @ v, k.sum(1, keepdim=True).transpose(1, 2)  # [H, C, C], [H, C, 1]: sums over nodes, once
         scale = (q @ total).reciprocal_()  # [H, N, 1]
-        out = torch.empty_like(value)
-        torch.mul(q @ memory, scale, out=out.permute(2, 0, 1))  # [H, N, C]
-        ctx.save_for_backward(query, key, value, memory, total, scale, out)
-        return out
+        y = (q @ memory).mul_(scale)  # [H, N, C]
+        ctx.save_for_backward(q, k, v, memory, total, scale, y)
+        return y.permute(1, 2, 0)
 
     @staticmethod
     def backward(ctx, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        query, key, value, memory, total, scale, out = ctx.saved_tensors
-        q, k, v, y, g = (part.permute(2, 0, 1) for part in (query, key, value, out, grad))
-        g = g * scale  # d loss / d numerator, [H, N, C]
+        q, k, v, memory, total, scale, y = ctx.saved_tensors
+        g = grad.permute(2, 0, 1).contiguous() * scale  # d loss / d numerator, [H, N, C]
         d = -(g * y).sum(2, keepdim=True)  # d loss / d denominator, [H, N, 1]
         grad_q = torch.baddbmm(d * total.transpose(1, 2), g, memory.transpose(1, 2))
         grad_memory, grad_total = q.transpose(1, 2) @ g, q.transpose(1, 2) @ d
