@@ -235,6 +235,7 @@ class LocalLayer(nn.Module):
         value = self.local.linear(x)  # V, [N, d]
         a = self.local.attend(value, pattern)  # AV
         if self.parallel is not None:
+            # unstated: norm, sum over layers and output of equation 15's variant; as in the local module. One V serves both attentions
             a = a + self.parallel(x, batch, value)  # equation 15
         a = a if self.skip is None else a + self.skip(x)
         a = a if self.batch_norm is None else self.batch_norm(a)
