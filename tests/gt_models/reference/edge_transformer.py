@@ -67,7 +67,7 @@ def tokens(features: Tensor, edges: dict[tuple[int, int], Tensor], rrwp: Tensor 
     rows = []
     for i in range(n):
         for j in range(n):
-            width = next(iter(edges.values())).numel() if edges else w["edge_token"].numel()
+            width = w["pair_encoder.bias"].numel() - (0 if rrwp is None else w["rrwp_encoder.0.3.bias"].numel())
             e = edges.get((i, j), torch.zeros(width, dtype=features.dtype))
             if i == j and not authors:
                 e = e + w["diagonal_token"]
@@ -107,8 +107,8 @@ def set2set(x: Tensor, w: dict[str, Tensor], steps: int) -> Tensor:
         keep, forget, fresh, show = gates.view(4, d)
         c = torch.sigmoid(forget) * c + torch.sigmoid(keep) * torch.tanh(fresh)
         h = torch.sigmoid(show) * torch.tanh(c)
-        weights = torch.stack([(node @ h).exp() for node in x])
-        q = torch.cat([h, sum(weight * node for weight, node in zip(weights, x, strict=True)) / weights.sum()])
+        weights = torch.stack([node @ h for node in x]).softmax(0)
+        q = torch.cat([h, sum(weight * node for weight, node in zip(weights, x, strict=True))])
     return q
 
 

@@ -1,0 +1,338 @@
+"""Edge Transformer against its equations, the authors' numbers and counts, and what its theorem says it can and cannot tell apart."""
+
+import itertools
+
+import networkx as nx
+import pytest
+import torch
+from torch import nn
+from torch_geometric.data import Batch, Data
+from torch_geometric.nn.aggr import Set2Set
+
+from gt_models import create_model
+from gt_models.batch import GraphBatch, MissingEncoding
+from gt_models.edge_transformer import EdgeTransformerLayer, GraphPooling
+from tests.gt_models import checks, oracles
+from tests.gt_models.reference import edge_transformer as reference
+
+AUTHORS = {"ffn_residual": True, "post_norm": True, "tokens": "authors", "readout": "authors"}
+RRWP = {"rrwp_dim": 3, "rrwp_hidden_dim": 4}
+VARIANTS = {"paper": {}, "authors": AUTHORS, "paper, rrwp": RRWP, "authors, rrwp": AUTHORS | RRWP}
+
+
+def build(level="graph", **arguments):
+    settings = {"in_dim": 4, "out_dim": 3, "level": level, "edge_dim": 3, "hidden_dim": 8, "num_layers": 2, "num_heads": 2}
+    return create_model("edge-transformer", **settings | arguments).double()
+
+
+def redraw(model: nn.Module) -> nn.Module:
+    """Weights at which every bias, norm and statistic matters."""
+    with torch.no_grad():
+        for tensor in itertools.chain(model.parameters(), model.buffers()):
+            if tensor.is_floating_point():
+                tensor.add_(0.3 * torch.rand_like(tensor))
+    return model
+
+
+def graphs(sizes=(5, 3, 6)) -> list[GraphBatch]:
+    return checks.random_graphs(sizes, pair_encodings=(("rrwp", 3),))
+
+
+def literal(model: nn.Module, graph: GraphBatch, level: str, arguments: dict, act) -> torch.Tensor:
+    """The whole model for one graph, by the reference's equations."""
+    w, n = model.state_dict(), graph.num_nodes
+    authors = "tokens" in arguments
+    features = reference.linear(graph.x, w, "tokens.node_encoder.linear")
+    if graph.edge_attr is not None and "tokens.edge_encoder.linear.weight" in w:
+        values = reference.linear(graph.edge_attr, w, "tokens.edge_encoder.linear")
+    else:
+        values = [w["tokens.edge_token"]] * graph.num_edges
+    edges = {(int(a), int(b)): value for (a, b), value in zip(graph.edge_index.T, values, strict=True)}
+    rrwp = graph.encodings["rrwp"].view(n, n, -1) if "rrwp_dim" in arguments else None
+    x = reference.tokens(features, edges, rrwp, reference.part(w, "tokens."), act, authors)
+    for i in range(len(model.layers)):
+        x = reference.layer(x, reference.part(w, f"layers.{i}."), 2, act, authors)
+    x = x.flatten(0, 1) if level == "pair" else reference.readout(x, reference.part(w, "readout."), act, authors)
+    if level == "graph":
+        how = arguments.get("pooling", "sum")
+        x = {"sum": lambda: x.sum(0), "mean": lambda: x.mean(0), "set2set": lambda: reference.set2set(x, reference.part(w, "pooling."), 6)}[
+            how
+        ]()
+        x = x[None]
+    for i in (0, 3):
+        x = act(reference.linear(x, w, f"head.{i}"))
+    return reference.linear(x, w, "head.6")
+
+
+@pytest.mark.parametrize("level", ["graph", "node", "pair"])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_equals_the_equations(variant, level):
+    model = redraw(build(level, **VARIANTS[variant])).eval()
+    for graph in graphs((4, 2)):
+        torch.testing.assert_close(model(graph), literal(model, graph, level, VARIANTS[variant], reference.gelu), rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("arguments", [{"pooling": "mean"}, {"pooling": "set2set"}, {"edge_dim": None}, AUTHORS | {"edge_dim": None}])
+def test_options_equal_the_equations(arguments):
+    model = redraw(build(activation="relu", **arguments)).eval()
+    graph = graphs((4,))[0]
+    torch.testing.assert_close(model(graph), literal(model, graph, "graph", arguments, reference.relu), rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("level", ["graph", "node", "pair"])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_sound(variant, level):
+    checks.assert_sound(lambda: build(level, **VARIANTS[variant]), graphs(), level, ("rrwp",))
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"pooling": "mean"}, {"pooling": "set2set"}, {"implementation": "fused"}, {"implementation": "dense"}]
+)
+def test_sound_options(arguments):
+    checks.assert_sound(lambda: build(**arguments), graphs(), "graph", ("rrwp",))
+
+
+def test_layer_parity(parity):
+    case = parity("et_layer")
+    names = {
+        "norm": "norm", "ffn.hidden": "ffn.mlp.0", "ffn.out": "ffn.mlp.3", "ffn_norm": "ffn.norm", "attention_norm": "ffn.norm_aggregate",
+    }  # fmt: skip
+    layer = EdgeTransformerLayer(8, int(case["meta.heads"]), ffn_residual=True, post_norm=True).double()
+
+    def weights(prefix: str) -> dict:
+        found = {f"{ours}.{kind}": case[f"{prefix}.{theirs}.{kind}"] for ours, theirs in names.items() for kind in ("weight", "bias")}
+        linears = [case[f"{prefix}.attention.linears.{i}.weight"] for i in range(5)]
+        return found | {"attention.projections.weight": torch.cat(linears[:4]), "attention.out.weight": linears[4]}
+
+    layer.load_state_dict(weights("w"))
+    real = case["in.node_mask"]
+    pairs = real[:, :, None] & real[:, None, :]
+    out = layer(case["in.x"][pairs], checks.collate(checks.random_graphs(real.sum(1).tolist())))
+    torch.testing.assert_close(out, case["out.y"][pairs], rtol=1e-12, atol=1e-12)
+    (out * case["in.loss_weight"][pairs]).sum().backward()
+    grads = dict(layer.named_parameters())
+    for name, expected in weights("g").items():
+        torch.testing.assert_close(grads[name].grad, expected, rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize(("num_layers", "expected"), [(10, 420_737), (6, 270_977)])
+def test_parameter_counts_of_the_zinc_settings(num_layers, expected):
+    model = create_model(
+        "edge-transformer",
+        in_dim=[28],
+        out_dim=1,
+        level="graph",
+        edge_dim=[4],
+        hidden_dim=64,
+        num_layers=num_layers,
+        num_heads=8,
+        **AUTHORS,
+    )
+    assert sum(p.numel() for p in model.parameters()) == expected
+
+
+def test_set2set_is_torch_geometrics():
+    batch, x = checks.collate(graphs()), torch.randn(14, 4, dtype=torch.float64)
+    ours, theirs = GraphPooling(4, "set2set").double(), Set2Set(4, processing_steps=6).double()
+    theirs.lstm.load_state_dict({f"{name}_l0": value for name, value in ours.lstm.state_dict().items()})
+    torch.testing.assert_close(ours(x, batch), theirs(x, batch.batch), rtol=1e-10, atol=1e-10)
+
+
+def test_dropout_acts_in_training_only():
+    model, batch = build(dropout=0.5), checks.collate(graphs())
+    assert not torch.equal(model(batch), model(batch))
+    model.eval()
+    assert torch.equal(model(batch), model(batch))
+
+
+def test_reset_parameters_draws_everything_again():
+    model = build(**AUTHORS, rrwp_dim=3, rrwp_hidden_dim=4, edge_dim=None, pooling="set2set")
+    before = {name: value.clone() for name, value in model.named_parameters()}
+    model.reset_parameters()
+    assert [n for n, v in model.named_parameters() if v.dim() > 1 and torch.equal(v, before[n])] == []
+
+
+def test_state_dict_travels_through_safetensors(tmp_path):
+    from safetensors.torch import load_file, save_file
+
+    model, other, batch = build(**AUTHORS).eval(), build(**AUTHORS).eval(), checks.collate(graphs())
+    save_file(model.state_dict(), tmp_path / "model.safetensors")
+    other.load_state_dict(load_file(tmp_path / "model.safetensors"))
+    assert torch.equal(model(batch), other(batch))
+
+
+# -- expressivity --------------------------------------------------------------------------------------------------------------------
+
+
+def embeddings(model: nn.Module, pair) -> torch.Tensor:
+    model.eval()
+    return torch.cat([model(oracles.to_batch(graph)) for graph in pair])
+
+
+def model_for_structure(**arguments) -> nn.Module:
+    return build(in_dim=1, edge_dim=None, hidden_dim=16, num_layers=3, **arguments)
+
+
+def tells_apart(model: nn.Module, pair) -> bool:
+    first, second = embeddings(model, pair)
+    gap, scale = float((first - second).abs().max()), float(first.abs().max())
+    assert not 1e-11 < gap / scale < 1e-7, f"neither equal nor different: {gap} of {scale}"
+    return gap / scale >= 1e-7
+
+
+@pytest.mark.parametrize("arguments", [{}, {"ffn_residual": True, "post_norm": True}])
+def test_separates_what_2_fwl_separates(arguments):
+    pairs = [oracles.twins(), (oracles.skip_cycle(11, 2), oracles.skip_cycle(11, 3)), oracles.rook_and_shrikhande()]
+    for pair in pairs:
+        assert not oracles.separates(oracles.one_wl(pair))
+        assert tells_apart(model_for_structure(**arguments), pair) == oracles.separates(oracles.two_fwl(pair))
+
+
+def test_separates_all_skips_of_csl():
+    skips = [oracles.skip_cycle(41, skip) for skip in (2, 3, 4, 5, 6, 9, 11, 12, 13, 16)]
+    model = build(in_dim=1, edge_dim=None, hidden_dim=16, num_layers=4, implementation="fused")
+    with torch.no_grad():  # sharper attention than a new model's, which all but averages
+        for layer in model.layers:
+            layer.attention.projections.weight.mul_(3)
+            layer.attention.out.weight.mul_(3)
+    out = embeddings(model, skips)
+    gaps = torch.stack([(out[a] - out[b]).abs().max() for a, b in itertools.combinations(range(10), 2)])
+    assert gaps.min() / out.abs().max() > 1e-9
+
+
+def test_agrees_with_2_fwl_on_all_pairs_of_small_graphs():
+    small = [oracles.from_networkx(g) for g in nx.graph_atlas_g() if g.number_of_nodes() == 5]
+    out = embeddings(model_for_structure(), small)
+    gaps = torch.stack([(out[a] - out[b]).abs().max() for a, b in itertools.combinations(range(len(small)), 2)])
+    assert gaps.min() / out.abs().max() > 1e-7  # 2-FWL separates them all: tests/gt_models/test_oracles.py
+
+
+def test_does_not_separate_sr25(mirror):
+    regular = [oracles.from_networkx(g) for g in nx.read_graph6(mirror / "sr25" / "sr251256.g6")]
+    assert len(regular) == 15
+    assert not oracles.separates(oracles.two_fwl(regular[:2]))
+    for model in (
+        model_for_structure(implementation="fused"),
+        create_model("edge-transformer-brec", output_norm=False, num_layers=2).double(),
+    ):
+        out = embeddings(model, regular)
+        assert (out - out[0]).abs().max() / out.abs().max() < 1e-9
+
+
+# -- the BREC variant ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_brec_equals_the_equations(shared):
+    model = redraw(create_model("edge-transformer-brec", hidden_dim=8, num_layers=2, num_heads=2, shared_weights=shared).double()).eval()
+    model.output_norm = None
+    for graph in graphs((4, 3)):
+        adjacency = 2 * torch.eye(graph.num_nodes, dtype=torch.float64)
+        adjacency[graph.edge_index[0], graph.edge_index[1]] = 1.0
+        expected = reference.brec(adjacency, model.state_dict(), 2, 2, shared)
+        torch.testing.assert_close(model(graph)[0], expected, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_brec_sound(shared):
+    def model() -> nn.Module:
+        return redraw(create_model("edge-transformer-brec", hidden_dim=8, num_layers=2, num_heads=2, shared_weights=shared).double())
+
+    checks.assert_deterministic(model, checks.collate(graphs()))
+    checks.assert_batch_equals_singles(model(), graphs())
+    checks.assert_equivariant(model(), graphs()[0], "graph", ("rrwp",))
+    # a bias added to both keys of a softmax, or to all entries before a batch norm, has no gradient
+    constant = tuple(f"readouts.{i}.bias" for i in range(2))
+    checks.assert_gradients_reach(model(), checks.collate(graphs((5, 3, 6, 4))), except_for=constant)
+
+
+def test_brec_separates_twins_and_has_the_released_size():
+    model = create_model("edge-transformer-brec").double()
+    model.output_norm = None
+    assert tells_apart(model, oracles.twins())
+    # first layer 1 -> 32: Linear 64, head norm 16, Linear 33 x 32 + 32, norm 64; four layers 32 -> 32; five readouts 64 x 16 + 16
+    assert sum(p.numel() for p in model.parameters()) == (64 + 16 + 1088 + 64) + 4 * (1056 + 16 + 2080 + 64) + 5 * 1040
+
+
+# -- unusual and bad input -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("variant", ["paper", "authors"])
+def test_empty_graph_one_node_isolated_nodes_disconnected(variant):
+    def graph(n: int, pairs: list[tuple[int, int]]) -> GraphBatch:
+        edge_index = torch.tensor(pairs, dtype=torch.long).reshape(-1, 2).T
+        return GraphBatch(
+            torch.randn(n, 4, dtype=torch.float64), edge_index, torch.tensor([0, n]), torch.randn(len(pairs), 3, dtype=torch.float64)
+        )
+
+    unusual = [graph(0, []), graph(1, []), graph(3, []), graph(5, [(0, 1), (1, 0), (3, 4), (4, 3)]), graph(2, [(0, 1)])]
+    for level, rows in (("graph", 5), ("node", 11), ("pair", 39)):
+        model = build(level, **VARIANTS[variant])
+        assert model(checks.collate(unusual)).shape == (rows, 3)
+        checks.assert_batch_equals_singles(model, unusual)
+        assert model(checks.collate(unusual)).isfinite().all()
+    assert build("node")(graph(0, [])).shape == (0, 3)
+
+
+def test_self_loops_and_duplicate_edges():
+    x, attr = torch.randn(3, 4, dtype=torch.float64), torch.randn(3, 3, dtype=torch.float64)
+    plain = GraphBatch(x, torch.tensor([[0, 1], [1, 0]]), torch.tensor([0, 3]), attr[:2])
+    model = build("pair").eval()
+    # a self-loop's feature is read, on its own diagonal pair
+    loop = GraphBatch(x, torch.tensor([[0, 1, 2], [1, 0, 2]]), torch.tensor([0, 3]), attr)
+    tokens = model.tokens(loop) - model.tokens(plain)
+    assert tokens.abs().amax(1).nonzero().flatten().tolist() == [8]
+    # features of parallel edges add up
+    twice = GraphBatch(x, torch.tensor([[0, 1, 0], [1, 0, 1]]), torch.tensor([0, 3]), attr)
+    encoded = model.tokens.edge_encoder(attr)
+    merged = GraphBatch(x, plain.edge_index, plain.ptr, attr[:2])
+    model.tokens.edge_encoder.forward = lambda a: encoded[: len(a)] if len(a) == 3 else torch.stack([encoded[0] + encoded[2], encoded[1]])
+    torch.testing.assert_close(model(twice), model(merged))
+    # without features a pair is an edge or not, however often it is listed
+    bare = build("pair", edge_dim=None).eval()
+    assert torch.equal(bare(twice), bare(plain))
+    assert not torch.equal(bare(loop), bare(plain))
+
+
+def test_torch_geometric_data_and_batch():
+    graph = graphs((4,))[0]
+    data = Data(x=graph.x, edge_index=graph.edge_index, edge_attr=graph.edge_attr, rrwp=graph.encodings["rrwp"])
+    model = build(rrwp_dim=3, rrwp_hidden_dim=4).eval()
+    torch.testing.assert_close(model(data), model(graph))
+    torch.testing.assert_close(model(Batch.from_data_list([data, data])), model(graph).repeat(2, 1))
+
+
+def test_categorical_features():
+    graph = graphs((4,))[0]
+    graph = GraphBatch(torch.randint(0, 5, (4, 2)), graph.edge_index, graph.ptr, torch.randint(0, 3, (graph.num_edges, 1)))
+    assert build("node", in_dim=[5, 5], edge_dim=[3])(graph).shape == (4, 3)
+
+
+def test_bad_arguments_and_input():
+    with pytest.raises(ValueError, match="does not split into 3 heads"):
+        build(num_heads=3)
+    with pytest.raises(ValueError, match="cannot predict at level 'hyperedge'"):
+        build("hyperedge")
+    with pytest.raises(ValueError, match="known: paper, authors"):
+        build(tokens="ours")
+    with pytest.raises(ValueError, match="known: paper, authors"):
+        build(readout="ours")
+    with pytest.raises(ValueError, match="known: sum, mean, set2set"):
+        build(pooling="max")
+    with pytest.raises(ValueError, match="must lie between"):
+        build(rrwp_dim=3, rrwp_hidden_dim=8)
+    with pytest.raises(ValueError, match="unknown activation"):
+        build(activation="gelo")
+    graph = graphs((4,))[0]
+    with pytest.raises(MissingEncoding, match="3 channels and the model was built for 5: compute it wider"):
+        build(rrwp_dim=5, rrwp_hidden_dim=4)(graph)
+    with pytest.raises(MissingEncoding, match="needs the encoding 'rrwp'"):
+        build(rrwp_dim=3, rrwp_hidden_dim=4)(checks.random_graphs((4,))[0])
+    with pytest.raises(ValueError, match="no edge_attr"):
+        build()(GraphBatch(graph.x, graph.edge_index, graph.ptr))
+    with pytest.raises(ValueError, match="leave empty graphs out"):
+        create_model("edge-transformer-brec")(GraphBatch(torch.ones(0, 1), torch.zeros(2, 0, dtype=torch.long), torch.tensor([0, 0])))
+    with pytest.raises(ValueError, match="does not split into 3 heads"):
+        create_model("edge-transformer-brec", num_heads=3)
+    with pytest.raises(ValueError, match="no norm on fused values"):
+        create_model("edge-transformer-brec", implementation="fused")
