@@ -218,7 +218,7 @@ class Cell(Strict):
 
 
 class Limits(Strict):
-    """Cuts of a suite for limited time. Whatever is cut is shown as `reduced`, never as a full cell."""
+    """Cuts of a suite or a cell for limited time. Whatever is cut is shown as `reduced`, never as a full cell."""
 
     seeds: Positive | None = None
     trials: Positive | None = None
@@ -263,10 +263,14 @@ class Grid(Strict):
             raise ValueError(
                 f"searches must list exactly the cells with settings: tuned; they differ in {sorted(tuned ^ set(self.searches))}"
             )
-        for suite in self.limits:
-            if suite not in self.suites:
-                raise ValueError(f"limits: unknown suite {suite!r}{nearest(suite, self.suites)}")
+        for name in self.limits:
+            if name not in self.suites and name not in self.cells:
+                raise ValueError(f"limits: no suite or cell {name!r}{nearest(name, [*self.suites, *self.cells])}")
         return self
+
+    def limits_of(self, cell: Cell) -> Limits:
+        """What is cut of `cell`: its own limits if it has any, else its suite's."""
+        return self.limits.get(cell.key) or self.limits.get(cell.suite) or Limits()
 
     def suite(self, name: str) -> list[Cell]:
         """The cells of one suite in order of declaration. Raises RecipeError with the nearest suite name."""

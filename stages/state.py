@@ -2,7 +2,7 @@
 
 state/datasets/<dataset>.json             what decides its packed bytes, and whether it can be had now
 state/encodings/<dataset>.json            which encodings some recipe asks for, and the code that computes them
-state/cells/<suite>/<dataset>/<model>.json   code that decides the cell's numbers, and the limits of its suite
+state/cells/<suite>/<dataset>/<model>.json   code that decides the cell's numbers, and what is cut of it
 """
 
 import json
@@ -32,7 +32,7 @@ def write_state(grid: Grid, root: Path = ROOT, data: Path = Path("data")) -> Non
     for cell in grid.cells.values():
         recipe = load_recipe(cell.recipe_path)
         code = code_digest(run_modules(recipe.model.name, specs[cell.dataset].task))
-        limits = grid.limits[cell.suite].model_dump() if cell.suite in grid.limits else {}
+        limits = grid.limits_of(cell).model_dump(exclude_none=True)
         wanted[root / "cells" / f"{cell.cell}.json"] = {"code": code, "limits": limits}
         requests[cell.dataset][cell.key] = encoding_requests(recipe)
     for name, spec in specs.items():

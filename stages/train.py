@@ -13,10 +13,8 @@ from stages.recipe import Cell, Grid, Recipe, RecipeError, load_grid, load_recip
 
 
 def limited(recipe: Recipe, grid: Grid, cell: Cell) -> tuple[Recipe, list[str]]:
-    """The recipe under the limits of its suite in params.yaml, and what was cut."""
-    limits, cuts = grid.limits.get(cell.suite), list(recipe.reduced)
-    if limits is None:
-        return recipe, cuts
+    """The recipe under the limits of its cell or suite in params.yaml, and what was cut."""
+    limits, cuts = grid.limits_of(cell), list(recipe.reduced)
     if limits.seeds is not None and limits.seeds < len(recipe.seeds):
         cuts.append(f"{limits.seeds} of {len(recipe.seeds)} seeds")
         recipe = recipe.model_copy(update={"seeds": recipe.seeds[: limits.seeds]})

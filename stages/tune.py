@@ -43,8 +43,7 @@ def tune_cell(
         print(f"{cell.cell}: no search: data. {error}", flush=True)
         _write_outs(recipe, cell, [], tuned)
         return recipe
-    limit = grid.limits[cell.suite].trials if cell.suite in grid.limits else None
-    trials = min(recipe.search.trials, limit or recipe.search.trials)
+    trials = min(recipe.search.trials, grid.limits_of(cell).trials or recipe.search.trials)
     folder = studies / cell.cell
     folder.mkdir(parents=True, exist_ok=True)
     with FileLock(folder / "lock"):
