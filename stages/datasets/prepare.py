@@ -50,6 +50,10 @@ def prepare(name: str, data_root: str | Path = "data", mirrors: Sequence[str] = 
         try:
             if missing:
                 raise SourceError(f"this needs the package {', '.join(missing)}: pip install {' '.join(missing)}", [])
+            _refuse_unpinned_pickles(spec, root)
+            for file in spec.files:
+                if not (file.sha256 or file.md5):
+                    say(f"{file.path}: no checksum of it is published; only its statistics will be checked")
             files = {file.path: fetch(file, root / "raw", mirrors, say) for file in spec.files}
         except SourceError as error:
             return _unavailable(spec, folder, error, time.monotonic() - start)
@@ -87,6 +91,10 @@ def available(name: str, data_root: str | Path = "data", mirrors: Sequence[str] 
         return False, f"needs the package {', '.join(missing)}"
     if not spec.files:
         return True, "generated"
+    try:
+        _refuse_unpinned_pickles(spec, root)
+    except SourceError as error:
+        return False, str(error).partition(" Tried:")[0]
     answers = [reachable(file, root / "raw", mirrors) for file in spec.files]
     missing = [why for found, why in answers if not found]
     return (False, missing[0]) if missing else (True, answers[0][1])
@@ -113,6 +121,17 @@ def verify(data_root: str | Path = "data", say: Say = lambda line: None) -> list
         except DatasetError as error:
             wrong.append(str(error))
     return list(dict.fromkeys(wrong))
+
+
+def _refuse_unpinned_pickles(spec: DatasetSpec, root: Path) -> None:
+    for file in spec.files:
+        if file.pickled and not (file.sha256 or file.md5):
+            raise SourceError(
+                f"{file.path} holds pickles, and no digest of it is pinned: it is not read. Tried:\n  (nothing: {file.note})\n"
+                f"Fetch it from a place you trust ({', '.join(file.urls) or spec.homepage}), then\n  cp FILE {root / 'raw' / file.path}\n"
+                "and write what `sha256sum FILE` prints into its entry in stages/datasets/files.json",
+                [(url, "not tried: no digest is pinned") for url in file.urls],
+            )
 
 
 def _unavailable(spec: DatasetSpec, folder: Path, error: SourceError, seconds: float) -> Prepared:

@@ -20,7 +20,7 @@ _DAMAGED += (SyntaxError, zipfile.BadZipFile, zlib.error, tokenize.TokenError)
 MAX_BYTES = 16 << 30
 
 
-def read_npz(path: Path, keys: Sequence[str] | None = None, max_bytes: int = MAX_BYTES) -> dict[str, np.ndarray]:
+def read_npz(path: Path | io.BytesIO, keys: Sequence[str] | None = None, max_bytes: int = MAX_BYTES) -> dict[str, np.ndarray]:
     """Arrays of an npz file by name, all of them or `keys`. Raises DatasetError for a pickled, absent, damaged or oversized one."""
     try:
         with zipfile.ZipFile(path) as archive:

@@ -107,8 +107,12 @@ def reachable(file: RemoteFile, raw: Path, mirrors: Sequence[str] = ()) -> tuple
 
 def sha256_of(path: Path) -> str:
     """sha256 of a file, in hexadecimal."""
+    return _digest(path, "sha256")
+
+
+def _digest(path: Path, algorithm: str) -> str:
     with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        return hashlib.file_digest(file, algorithm).hexdigest()
 
 
 def _wrong(file: RemoteFile, path: Path) -> str | None:
@@ -118,6 +122,8 @@ def _wrong(file: RemoteFile, path: Path) -> str | None:
     found = sha256_of(path)
     if file.sha256 is not None and found != file.sha256:
         return f"its sha256 is {found}, not {file.sha256}"
+    if file.sha256 is None and file.md5 is not None and _digest(path, "md5") != file.md5:
+        return f"its md5 is not {file.md5}"
     return None
 
 

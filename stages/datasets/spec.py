@@ -23,6 +23,8 @@ class RemoteFile:
         urls: where it can be had, the official host first; empty for a file that only a mirror has.
         sha256: pinned digest; None where none is published: then the file is never unpickled, and the digest found is shown and recorded.
         bytes: its size, or None.
+        md5: the digest its host publishes, where that is not sha256.
+        pickled: holds pickles: without a pinned digest it is refused.
         derived: how it was made, where it is not the original host's file.
     """
 
@@ -33,6 +35,8 @@ class RemoteFile:
     licence: str | None = None
     note: str | None = None
     derived: str | None = None
+    md5: str | None = None
+    pickled: bool = False
 
     def __post_init__(self):
         parts = PurePosixPath(self.path).parts
@@ -77,7 +81,7 @@ class DatasetSpec:
             "name": self.name,
             "task": self.task,
             "metric": self.metric,
-            "files": [[f.path, f.sha256] for f in self.files],
+            "files": [[f.path, f.sha256 or f.md5] for f in self.files],
             "arguments": dict(self.arguments),
             "code": code_digest([self.prepare.__module__]) if self.prepare.__module__.startswith("stages.") else "custom",
         }
@@ -99,7 +103,7 @@ class DatasetSpec:
             notes=[*self.notes, *notes],
             provenance={
                 "spec": self.digest,
-                "files": {f.path: f.sha256 for f in self.files},
+                "files": {f.path: f.sha256 or f.md5 for f in self.files},
                 "arguments": dict(self.arguments),
                 "licence": self.licence,
                 "homepage": self.homepage,
@@ -112,8 +116,8 @@ class DatasetSpec:
 def file(path: str) -> RemoteFile:
     """The raw file of this path with its checksum and addresses (files.json). Raises KeyError for an unknown path."""
     entry = _files()[path]
-    known = ("sha256", "bytes", "licence", "note", "derived")
-    return RemoteFile(path, tuple(entry["urls"]), **{key: entry.get(key) for key in known})
+    known = ("sha256", "bytes", "licence", "note", "derived", "md5")
+    return RemoteFile(path, tuple(entry["urls"]), pickled=entry.get("pickled", False), **{key: entry.get(key) for key in known})
 
 
 def files(*paths: str) -> tuple[RemoteFile, ...]:

@@ -1,0 +1,170 @@
+"""Tensor files on miniatures of the official formats, and the unpickler that reads nothing but data."""
+
+import contextlib
+import io
+import os
+import pickle
+import zipfile
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stages.datasets.catalog import get_spec
+from stages.datasets.inspection import DatasetError
+from stages.datasets.packed import PackedDataset
+from stages.datasets.pickles import load_pickle, load_torch
+from stages.datasets.prepare import available, prepare
+from tests.stages.datasets.checks import assert_sound
+
+
+def edges(n, m=12):
+    pairs = torch.randint(0, n, (2, m))
+    return torch.unique(torch.cat([pairs, pairs.flip(0)], 1)[:, torch.cat([pairs[0] != pairs[1]] * 2)], dim=1)
+
+
+def saved(value) -> bytes:
+    stream = io.BytesIO()
+    torch.save(value, stream)
+    return stream.getvalue()
+
+
+def run(name, folder, member, content) -> PackedDataset:
+    with zipfile.ZipFile(folder / "file.zip", "w") as archive:
+        archive.writestr(member, content)
+    spec = get_spec(name)
+    spec.prepare(spec, {spec.files[0].path: folder / "file.zip"}, folder / "out")
+    dataset = PackedDataset.open(folder / "out")
+    assert_sound(dataset)
+    return dataset
+
+
+@pytest.mark.parametrize(("name", "signals", "classes"), [("pattern", 3, 2), ("cluster", 7, 6)])
+def test_sbm(name, signals, classes, tmp_path):
+    def graph(n):
+        x = torch.nn.functional.one_hot(torch.randint(0, signals, (n,)), signals).float()
+        return {"x": x, "edge_index": edges(n), "y": torch.randint(0, classes, (n,))}
+
+    parts = [[graph(n) for n in sizes] for sizes in ((5, 9, 7), (4,), (6, 8))]
+    dataset = run(name, tmp_path, f"{name.upper()}_v2.pt", saved(parts))
+    assert [dataset.split(part, 0).tolist() for part in ("train", "val", "test")] == [[0, 1, 2], [3], [4, 5]]
+    batch, data = dataset.batch(torch.tensor([4])), parts[2][0]
+    assert torch.equal(batch.x[:, 0], data["x"].argmax(1))
+    assert torch.equal(batch.y, data["y"])
+    assert torch.equal(batch.edge_index, data["edge_index"])
+    assert (dataset.header.metric, dataset.header.in_dim) == ("balanced-accuracy", [signals])
+
+
+@pytest.mark.parametrize(("name", "colours"), [("mnist", 1), ("cifar10", 3)])
+def test_superpixels(name, colours, tmp_path):
+    def graph(n):
+        e = torch.randint(0, n, (2, 8 * n))  # k nearest neighbours: directed
+        return {
+            "x": torch.rand(n, colours),
+            "pos": torch.rand(n, 2),
+            "edge_index": e,
+            "edge_attr": torch.rand(8 * n),
+            "y": torch.randint(0, 10, (1,)),
+        }
+
+    parts = [[graph(n) for n in (9, 12)], [graph(10)], [graph(11)]]
+    dataset = run(name, tmp_path, f"{name.upper()}_v2.pt", saved(parts))
+    batch, data = dataset.batch(torch.tensor([1])), parts[0][1]
+    torch.testing.assert_close(batch.x, torch.cat([data["x"], data["pos"]], 1))
+    torch.testing.assert_close(batch.edge_attr[:, 0], data["edge_attr"])
+    assert batch.y.item() == data["y"].item()
+
+
+def test_voc(tmp_path):
+    def graph(n):
+        e = edges(n)
+        return torch.rand(n, 14, dtype=torch.float64), torch.rand(e.size(1), 2), e, torch.randint(0, 21, (n,)).tolist()
+
+    parts = {part: [graph(n) for n in sizes] for part, sizes in (("train", (8, 9)), ("val", (7,)), ("test", (6, 5)))}
+    with zipfile.ZipFile(tmp_path / "file.zip", "w") as archive:
+        for part, graphs in parts.items():
+            archive.writestr(f"voc_superpixels_edge_wt_region_boundary/{part}.pickle", pickle.dumps(graphs))
+    spec = get_spec("pascalvoc-sp")
+    spec.prepare(spec, {spec.files[0].path: tmp_path / "file.zip"}, tmp_path / "out")
+    dataset = PackedDataset.open(tmp_path / "out")
+    assert_sound(dataset)
+    batch, data = dataset.batch(torch.tensor([3])), parts["test"][0]
+    torch.testing.assert_close(batch.x, data[0].float())
+    torch.testing.assert_close(batch.edge_attr, data[1])
+    assert batch.y.tolist() == data[3]
+
+
+def test_qm9_is_standardised_with_its_training_part(tmp_path):
+    def graph(n):
+        e = edges(n)
+        return {
+            "x": torch.rand(n, 11),
+            "edge_index": e,
+            "edge_attr": torch.rand(e.size(1), 4),
+            "y": 3 + 2 * torch.randn(1, 19),
+            "name": "gdb",
+            "idx": n,
+        }
+
+    graphs = [graph(int(n)) for n in torch.randint(2, 9, (40,))]
+    dataset = run("qm9", tmp_path, "qm9_v3.pt", saved(graphs))
+    train, y = dataset.split("train", 0), dataset.array("y")
+    assert [dataset.split(part, 0).numel() for part in ("train", "val", "test")] == [32, 4, 4]
+    torch.testing.assert_close(y[train].mean(0), torch.zeros(12), atol=1e-5, rtol=0)
+    torch.testing.assert_close(y[train].std(0), torch.ones(12), atol=1e-5, rtol=0)
+    raw = torch.cat([g["y"][:, :12] for g in graphs])
+    torch.testing.assert_close(y * dataset.array("target_deviation") + dataset.array("target_mean"), raw, atol=1e-4, rtol=1e-4)
+
+
+def test_unpinned_pickles_are_refused_before_anything_is_fetched(tmp_path, monkeypatch):
+    monkeypatch.setenv("GT_DATA_MIRROR", str(tmp_path))
+    (tmp_path / "pyg").mkdir()
+    (tmp_path / "pyg/MNIST_v2.zip").write_bytes(b"anything")
+    result = prepare("mnist", tmp_path / "data")
+    assert result.state == "unavailable"
+    assert "no digest of it is pinned" in result.reason
+    assert "sha256sum" in result.reason
+    assert not (tmp_path / "data/raw").exists()
+    assert available("mnist", tmp_path / "data") == (
+        False,
+        "pyg/MNIST_v2.zip holds pickles, and no digest of it is pinned: it is not read.",
+    )
+
+
+class Evil:
+    def __reduce__(self):
+        return os.system, ("touch evil",)
+
+
+def test_nothing_is_executed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DatasetError, match=r"posix.system|nt.system"):
+        load_pickle(pickle.dumps({"train": Evil()}), "x")
+    with pytest.raises(DatasetError, match="not a readable file of tensors"):
+        load_torch(saved([Evil()]), "x")
+    smuggled = pickle.dumps(torch.zeros(3)).replace(b"_rebuild_tensor_v2", b"_rebuild_parameter")
+    with pytest.raises(DatasetError):
+        load_pickle(smuggled, "x")
+    assert not (tmp_path / "evil").exists()
+
+
+def test_the_official_split_file_is_read(mirror):
+    splits = load_pickle((mirror / "peptides_func/splits_random_stratified_peptide.pickle").read_bytes(), "split")
+    assert {part: len(ids) for part, ids in splits.items()} == {"train": 10873, "val": 2331, "test": 2331}
+    with np.load(mirror / "peptides_func/peptides_func_ogb_graphs.npz") as raw:
+        np.testing.assert_array_equal(splits["test"], raw["test_idx"])
+
+
+@settings(max_examples=120, deadline=None)
+@given(data=st.data())
+def test_mutated_pickles_end_in_data_or_a_clean_error(data):
+    value = {"a": np.arange(4), "b": [torch.ones(2), "text", 1.5]}
+    content = bytearray(data.draw(st.sampled_from([pickle.dumps(value), pickle.dumps(value, 2), saved(value["b"])])))
+    for _ in range(data.draw(st.integers(1, 3))):
+        where = data.draw(st.integers(0, len(content) - 1))
+        content[where] = data.draw(st.integers(0, 255))
+    for load in (load_pickle, load_torch):
+        with contextlib.suppress(DatasetError):
+            load(bytes(content), "x")
