@@ -1,9 +1,9 @@
 """HOT's training step against the plain reading of its equations, and its growth from 1k to 100k edges.
 
-    python benchmarks/hot.py [--quick]
+    python benchmarks/hot.py [--quick] [--threads 2]
 
-Case: 4 x Enc 2->2, then 2->0, generalized kernel, width 32, 4 heads, the authors' form (387,840 parameters), one random graph of mean degree
-10, loss the sum of outputs, the support (sorting, transposes) built anew in every step. Plain: the same layers, with Eq. (21) as one outer
+Case: 4 x Enc 2->2, then 2->0, generalized kernel, width 32, 4 heads, the authors' form (387,840 parameters), one random graph of mean
+degree 10, loss the sum of outputs, the support (sorting, transposes) built anew in every step. Plain: the same layers, with Eq. (21) as one outer
 product per entry and Eq. (17) as one score per pair of entries. The authors' implementation took, with its own batch building beside it and
 on a machine of 160 GFLOP/s (shared/papers/MATH.md): 1k edges 361 ms and 722 MiB, 10k 4,382 and 2,810, 50k 38,234 and 12,173; softmax 1k
 1,732 and 1,540.
@@ -20,9 +20,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks.measure import machine_rates, measure, measure_together, print_table, sparse_graph
+from benchmarks.measure import NUM_THREADS, machine_rates, measure, measure_together, print_table, sparse_graph
 from gt_models.batch import GraphBatch
-from gt_models.nn.higher_order_attention import HigherOrderAttention, feature_map
+from gt_models.nn.higher_order_attention import HigherOrderAttention
 
 AUTHORS_MS = {("kernel", 1_000): 361, ("kernel", 10_000): 4_382, ("kernel", 50_000): 38_234, ("softmax", 1_000): 1_732}
 Builder = tuple[nn.Module, Callable[[], Tensor]]
@@ -56,7 +56,7 @@ class PlainAttention(HigherOrderAttention):
             for c in (c for c in self.classes if c.output_pattern == pattern):
                 q, k, x = self._slots_of(c, queries, keys, v, support)
                 key_group, query_group, groups = self._groups(support, c)
-                phi_q, phi_k = feature_map(features, q, True), feature_map(features, k, False)  # [r, heads, m]
+                phi_q, phi_k = features(q, True), features(k, False)  # [r, heads, m]
                 outer = phi_k[..., None] * x[..., None, :]  # [r_k, heads, m, v]
                 sums = outer.new_zeros(groups, *outer.shape[1:]).index_add(0, key_group, outer)
                 total = phi_k.new_zeros(groups, *phi_k.shape[1:]).index_add(0, key_group, phi_k)
@@ -108,26 +108,35 @@ def work(num_edges: int, attention: str) -> tuple[float, float]:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true", help="small cases only")
-    quick = parser.parse_args().quick
+    parser.add_argument("--threads", type=int, default=NUM_THREADS, help="1 on a busy machine")
+    arguments = parser.parse_args()
+    quick, threads = arguments.quick, arguments.threads
     cases = [("kernel", 1_000), ("softmax", 1_000), ("kernel", 10_000)] + ([] if quick else [("kernel", 50_000)])
     rows = []
     for attention, num_edges in cases:
-        rates = machine_rates()
-        fast, slow = measure_together(
-            ["benchmarks.hot:ours", "benchmarks.hot:plain"], rounds=1 if quick else 2, num_edges=num_edges, attention=attention
-        )  # fmt: skip
+        rates = machine_rates(threads)
+        builders, rounds = ["benchmarks.hot:ours", "benchmarks.hot:plain"], 1 if quick else 2
+        fast, slow = measure_together(builders, rounds=rounds, num_edges=num_edges, attention=attention, threads=threads)
         flops, moved = work(num_edges, attention)
-        # the authors' milliseconds, if only the machines' matrix-product rates differed
-        authors = AUTHORS_MS[attention, num_edges] * 160e9 / rates.flops
-        rows.append(
-            [f"{attention}, {num_edges:,}", fast.parameters, fast.ms, fast.peak_mib, slow.ms, slow.peak_mib, slow.ms / fast.ms]
-            + [rates.floor_ms(flops=flops), rates.floor_ms(bytes=moved), authors / fast.ms]
-        )  # fmt: skip
-    columns = ["case", "parameters", "ms", "MiB", "plain ms", "plain MiB", "faster", "floor, products", "floor, bytes", "than the authors'"]
+        case, floors = f"{attention}, {num_edges:,}", (rates.floor_ms(flops=flops), rates.floor_ms(bytes=moved))
+        ratio = AUTHORS_MS[attention, num_edges] / fast.ms
+        rows.append([case, fast.parameters, fast.ms, fast.peak_mib, slow.ms, slow.peak_mib, slow.ms / fast.ms, *floors, ratio])
+    columns = [
+        "case",
+        "parameters",
+        "ms",
+        "MiB",
+        "plain ms",
+        "plain MiB",
+        "faster",
+        "floor, products",
+        "floor, bytes",
+        "authors there / ours here",
+    ]
     print_table("HOT: one training step", columns, rows)
     rows = []
     for num_edges in (1_000, 3_000, 10_000) if quick else (1_000, 3_000, 10_000, 30_000, 100_000):
-        m = measure("benchmarks.hot:ours", num_edges=num_edges, attention="kernel", repeats=3)
+        m = measure("benchmarks.hot:ours", num_edges=num_edges, attention="kernel", repeats=3, threads=threads)
         rows.append([f"{num_edges:,}", m.ms, m.peak_mib, 1e3 * m.ms / num_edges, 1024 * m.peak_mib / num_edges])
     print_table("HOT (S, phi): growth with edges", ["edges", "ms", "MiB", "us an edge", "KiB an edge"], rows)
 

@@ -81,7 +81,7 @@ def take_light(values: Tensor, support: Support, c: EquivalenceClass) -> Tensor:
     rows, missing = support.light_rows(c)
     if isinstance(rows, slice):
         return values[rows]
-    taken = values.index_select(0, rows)
+    taken = support.take(values, rows, c.k, c)
     return taken if missing is None else taken.masked_fill(missing, 0.0)
 
 

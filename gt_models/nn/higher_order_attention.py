@@ -15,10 +15,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gt_models.nn.equivariant_linear import EquivariantLinear, class_sum
+from gt_models.nn.kernel_attention import key_sums, query_reads
 from gt_models.nn.partitions import EquivalenceClass, Partition, distinct, equivalence_classes, set_partitions
 from gt_models.nn.performer import RandomFeatures
 from gt_models.nn.softmax_plan import masked_attention
-from gt_models.nn.tiles import Tiling, ratios_from_tiles, to_tiles, values_to_tiles
+from gt_models.nn.tiles import Tiling, from_tiles, to_tiles, values_to_tiles
 from gt_models.nn.tuples import Support
 
 ATTENTIONS = ("softmax", "kernel", "ones")
@@ -95,12 +96,14 @@ class HigherOrderAttention(nn.Module):
                 nn.init.zeros_(layer.bias)
 
     def forward(self, values: Tensor, support: Support, features: RandomFeatures | None = None) -> Tensor:
-        """values [rows of order k, hidden_dim]; `features`: the kernel's feature map."""
+        """values [rows of order k, hidden_dim]; `features`: the kernel's feature map. Kernel sums run in float32 under autocast."""
         if self.attention == "kernel" and features is None:
             raise ValueError("kernel attention needs its feature map: pass features=RandomFeatures(qk_dim // num_heads)")
         queries, keys, light_rows = self._slots(values, support)
         if self.attention == "kernel":
-            attended = self._kernel(values, queries, keys, support, features)
+            with torch.autocast(values.device.type, enabled=False):
+                queries, keys = ({p: _full(x) for p, x in slots.items()} for slots in (queries, keys))
+                attended = self._kernel(_full(values), queries, keys, support, features)
         else:
             attended = self._softmax(values, queries, keys, support) if self.attention == "softmax" else self._ones(values, support)
         out, light = [], self.maps[str(self.l)]
@@ -169,40 +172,33 @@ class HigherOrderAttention(nn.Module):
         for plan, v in self._values(values, support).items():
             tiling = self._key_tiling(support, plan[0])
             k = to_tiles(keys[plan], tiling, self._key_source(support, plan[0]))  # [classes, tiles, heads, length, head]
-            phi = self._key_features(
-                k, tiling, support, plan[0], features, top.get(self._key_order(plan[0]))
-            )  # [classes, tiles, heads, length, features]
-            total = tiling.per_group(phi.transpose(-1, -2) @ values_to_tiles(v, tiling))  # [classes, groups, heads, features, v + 1]
+            stabilizer = self._key_stabilizer(k, tiling, support, plan[0], features, top.get(self._key_order(plan[0])))
+            # the values' last channel is one, so the sums' last channel adds up to Z
+            total = key_sums(k, values_to_tiles(v, tiling), tiling, features, stabilizer)  # [classes, groups, heads, features, v + 1]
             sums |= dict(zip(plan, total.unbind(0), strict=True))
         attended: dict[Partition, Tensor] = {}
         for pattern in dict.fromkeys(c.output_pattern for c in self.classes):
-            reads, tilings = [], []
+            rows = []
             for plan in (p for p in self.query_plans if p[0].output_pattern == pattern):
                 tiling = self._query_tiling(support, plan[0])
-                q = to_tiles(queries[tuple(plan)], tiling, self._query_source(support, plan[0]))
-                phi = feature_map(features, q, True)  # [classes, tiles, heads, length, features]
-                # the last channel is Z of Eq. (21): the keys' sum without values
-                reads += [
-                    one @ tiling.per_tile(sums[c]) for one, c in zip(phi.unbind(0), plan, strict=True)
-                ]  # [tiles, heads, length, v + 1]
-                tilings += [tiling] * len(plan)
-            attended[pattern] = ratios_from_tiles(reads, tilings).flatten(1)  # [r, classes x v]
+                q = to_tiles(queries[tuple(plan)], tiling, self._query_source(support, plan[0]))  # [classes, tiles, heads, length, head]
+                read = query_reads(q, torch.stack([sums[c] for c in plan]), tiling, features)  # [classes, tiles, heads, length, v]
+                rows.append(from_tiles(read, tiling).flatten(1))
+            attended[pattern] = torch.cat(rows, 1)  # [r, classes x v]
         return attended
 
-    def _key_features(
+    def _key_stabilizer(
         self, keys: Tensor, tiling: Tiling, support: Support, c: EquivalenceClass, features: RandomFeatures, top: Tensor | None
-    ) -> Tensor:
-        """phi of keys [classes, tiles, heads, length, head]; the softmax kernel's stabiliser is `top`, or one per graph, class and head."""
-        if features.kernel != "softmax":
-            return feature_map(features, keys, False)
-        if top is None:
-            graph = support.cached(("tile graph", c, self._wide(c)), lambda: self._tile_graph(support, c, tiling))
-            with torch.no_grad():
-                here = _projected(keys, features).amax(-1).masked_fill(tiling.empty[:, None], -math.inf).amax(-1)  # [classes, tiles, heads]
-                most = here.new_full((here.size(0), support.num_graphs, here.size(2)), -math.inf)
-                most = most.scatter_reduce(1, graph[None, :, None].expand_as(here), here, "amax").index_select(1, graph)
-                top = most.masked_fill(most == -math.inf, 0.0)[..., None, None]
-        return feature_map(features, keys, False, top)
+    ) -> Tensor | None:
+        """The softmax kernel's: `top`, or the maximum per graph, class and head of keys [classes, tiles, heads, length, head]."""
+        if features.kernel != "softmax" or top is not None:
+            return top
+        graph = support.cached(("tile graph", c, self._wide(c)), lambda: self._tile_graph(support, c, tiling))
+        with torch.no_grad():
+            here = _projected(keys, features).amax(-1).masked_fill(tiling.empty[:, None], -math.inf).amax(-1)  # [classes, tiles, heads]
+            most = here.new_full((here.size(0), support.num_graphs, here.size(2)), -math.inf)
+            most = most.scatter_reduce(1, graph[None, :, None].expand_as(here), here, "amax").index_select(1, graph)
+            return most.masked_fill(most == -math.inf, 0.0)[..., None, None]
 
     def _tile_graph(self, support: Support, c: EquivalenceClass, tiling: Tiling) -> Tensor:
         """Graph of each tile."""
@@ -268,13 +264,9 @@ class HigherOrderAttention(nn.Module):
         return support.cached(("query source", c.l, c.output_pattern), lambda: _rows_of_distinct(support, columns))
 
 
-def feature_map(features: RandomFeatures, u: Tensor, is_query: bool, stabilizer: Tensor | None = None) -> Tensor:
-    """phi [..., features] of u [..., head]; the generalized kernel relu(c P u) + eps as max(c P u + eps, eps): fewer passes."""
-    if features.kernel == "softmax":
-        return features(u, is_query, stabilizer=stabilizer)
-    projection = features.projection.to(u.dtype) * u.size(-1) ** -0.25
-    shifted = F.linear(u, projection, projection.new_full((projection.size(0),), features.eps))
-    return F.threshold(shifted, features.eps, features.eps)
+def _full(x: Tensor) -> Tensor:
+    """Half precision to single: random features and long sums need its mantissa."""
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
 def _projected(u: Tensor, features: RandomFeatures) -> Tensor:

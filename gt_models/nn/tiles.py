@@ -51,12 +51,12 @@ class Tiling:
         self.place[order] = first_tile[sorted_group] * length + rank
         self._cache: dict[Any, Any] = {}
 
-    def into(self, slots: int, first: int, count: int, heads: int, source: Tensor | None) -> Tensor:
+    def into(self, slots: int, heads: int, source: Tensor | None) -> Tensor:
         """Where in [rows x slots x heads] the entries of [count, tiles, heads, length] come from [count x tiles x heads x length]."""
-        key = (slots, first, count, heads, None if source is None else id(source))
+        key = (slots, heads, None if source is None else id(source))
         if key not in self._cache:
             rows = self.rows if source is None else source[self.rows]
-            slot = torch.arange(first, first + count, device=rows.device)[:, None, None, None]
+            slot = torch.arange(slots, device=rows.device)[:, None, None, None]
             head = torch.arange(heads, device=rows.device)[:, None]
             # the source is kept beside its index, so that no other tensor can come to have its id
             self._cache[key] = (((rows[:, None, :] * slots + slot) * heads + head).flatten(), source)
@@ -72,11 +72,11 @@ class Tiling:
             self._cache[key] = (((slot * self.num_tiles + tile) * heads + head) * self.length + offset).flatten()
         return self._cache[key]
 
-    def per_group(self, tiles: Tensor) -> Tensor:
-        """Sums of tiles: [s, tiles, ...] -> [s, groups, ...]."""
-        if self.tile_group is None:
-            return tiles
-        return tiles.new_zeros(tiles.size(0), self.num_groups, *tiles.shape[2:]).index_add(1, self.tile_group, tiles)
+    def real(self, like: Tensor) -> Tensor:
+        """One at places with a row, zero at empty ones: [tiles, 1, length, 1]."""
+        if like.dtype not in self._cache:
+            self._cache[like.dtype] = (~self.empty)[:, None, :, None].to(like.dtype)
+        return self._cache[like.dtype]
 
     def per_tile(self, groups: Tensor) -> Tensor:
         """[groups, ...] -> [tiles, ...]."""
@@ -96,19 +96,19 @@ def values_to_tiles(values: Tensor, tiling: Tiling) -> Tensor:
     return _ToTiles.apply(values, tiling, None, True)
 
 
-def ratios_from_tiles(tiles: list[Tensor], tilings: list[Tiling]) -> Tensor:
-    """Per slot [tiles, heads, length, d + 1] -> [r, slots, heads, d]: the first d channels over the last, zero where that is zero."""
-    return _RatiosFromTiles.apply(tilings, *tiles)
+def from_tiles(tiles: Tensor, tiling: Tiling) -> Tensor:
+    """[slots, tiles, heads, length, d] -> [r, slots, heads, d]; what is at empty places is left out, and gets no gradient."""
+    return _FromTiles.apply(tiles, tiling)
 
 
 class _ToTiles(Function):
     @staticmethod
     def forward(ctx: Any, values: Tensor, tiling: Tiling, source: Tensor | None, with_ones: bool) -> Tensor:
         ctx.tiling, ctx.source, ctx.shape = tiling, source, values.shape
-        out = _gather(values, tiling, source, 0, values.size(1))  # [slots, tiles, heads, length, d]
+        out = _gather(values, tiling, source)  # [slots, tiles, heads, length, d]
         if not with_ones:
             return out
-        real = (~tiling.empty)[:, None, :, None].to(out.dtype)  # [tiles, 1, length, 1]
+        real = tiling.real(out)  # [tiles, 1, length, 1]
         wide = out.new_empty(*out.shape[:-1], out.size(-1) + 1)
         torch.mul(out, real, out=wide[..., :-1])
         wide[..., -1:] = real
@@ -124,40 +124,25 @@ class _ToTiles(Function):
         return rows, None, None, None
 
 
-class _RatiosFromTiles(Function):
+class _FromTiles(Function):
     @staticmethod
-    def forward(ctx: Any, tilings: list[Tiling], *tiles: Tensor) -> Tensor:
-        _, heads, _, d = tiles[0].shape
-        out = tiles[0].new_empty(tilings[0].num_rows, len(tiles), heads, d - 1)
-        below = tiles[0].new_empty(tilings[0].num_rows, len(tiles), heads, 1)
-        for s, (tile, tiling) in enumerate(zip(tiles, tilings, strict=True)):
-            rows = _ungather(tile[None], tiling)[:, 0]  # [r, heads, d + 1]
-            below[:, s] = rows[..., -1:].masked_fill(rows[..., -1:] == 0, 1.0)
-            torch.div(rows[..., :-1], below[:, s], out=out[:, s])
-        ctx.tilings = tilings
-        ctx.save_for_backward(out, below)
-        return out
+    def forward(ctx: Any, tiles: Tensor, tiling: Tiling) -> Tensor:
+        ctx.tiling = tiling
+        return _ungather(tiles, tiling)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        out, below = ctx.saved_tensors
-        wide = grad.new_empty(*out.shape[:-1], out.size(-1) + 1)
-        torch.div(grad, below, out=wide[..., :-1])
-        torch.mul((wide[..., :-1] * out).sum(-1, keepdim=True), -1.0, out=wide[..., -1:])
-        tiles = []
-        for s, tiling in enumerate(ctx.tilings):
-            tile = _gather(wide, tiling, None, s, 1)[0]
-            tiles.append(tile.masked_fill_(tiling.empty[:, None, :, None], 0.0))
-        return None, *tiles
+        tiling = ctx.tiling
+        return _gather(grad, tiling, None).mul_(tiling.real(grad)), None
 
 
-def _gather(values: Tensor, tiling: Tiling, source: Tensor | None, first: int, count: int) -> Tensor:
+def _gather(values: Tensor, tiling: Tiling, source: Tensor | None) -> Tensor:
     r, slots, heads, d = values.shape
-    shape = (count, tiling.num_tiles, heads, tiling.length, d)
+    shape = (slots, tiling.num_tiles, heads, tiling.length, d)
     if r == 0 or tiling.num_rows == 0:
         return values.new_zeros(shape)
-    return values.reshape(r * slots * heads, d).index_select(0, tiling.into(slots, first, count, heads, source)).view(shape)
+    return values.reshape(r * slots * heads, d).index_select(0, tiling.into(slots, heads, source)).view(shape)
 
 
 def _ungather(tiles: Tensor, tiling: Tiling) -> Tensor:

@@ -4,11 +4,14 @@ Sparse form (Kim et al. 2021, Section 4.2): order 2 is stored on the diagonal (i
 Everything here is integer arithmetic on the batch, done once per batch by sorting, and shared by all layers.
 """
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
 
 from gt_models.batch import GraphBatch
 from gt_models.nn.partitions import EquivalenceClass, Partition, distinct, set_partitions
@@ -102,6 +105,17 @@ class Support:
         self.sets[index.size(1)] = TupleSet(index, self.graph_of_node[index[:, 0]], {distinct(index.size(1)): slice(0, index.size(0))})
         return self
 
+    def take(self, values: Tensor, rows: Tensor, order: int, key: Any) -> Tensor:
+        """values[rows] of an order's rows; `key` names `rows`. Its gradient is a sum over sorted rows: the same bits each time."""
+        if not values.requires_grad or values.dtype not in (torch.float32, torch.float64):
+            return values.index_select(0, rows)
+
+        def transpose() -> tuple[Tensor, Tensor]:
+            counts = torch.bincount(rows, minlength=len(self.sets[order]))
+            return torch.cat([counts.new_zeros(1), counts.cumsum(0)]), torch.argsort(rows, stable=True)
+
+        return _Take.apply(values, rows, *self.cached(("transpose", key), transpose))
+
     def cached(self, key: Any, build: Callable[[], Any]) -> Any:
         if key not in self._cache:
             self._cache[key] = build()
@@ -172,6 +186,24 @@ class Support:
         for column in columns[1:]:
             code = code * self.num_nodes + column
         return code
+
+
+class _Take(Function):
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, rows: Tensor, ptr: Tensor, by_row: Tensor) -> Tensor:
+        ctx.save_for_backward(ptr, by_row)
+        return values.index_select(0, rows)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        ptr, by_row = ctx.saved_tensors
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta", UserWarning)
+            matrix = torch.sparse_csr_tensor(
+                ptr, by_row, grad.new_ones(by_row.numel()), (ptr.numel() - 1, grad.size(0)), check_invariants=False
+            )
+        return matrix @ grad, None, None, None
 
 
 def _has_pattern(index: Tensor, pattern: Partition) -> Tensor:
