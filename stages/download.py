@@ -19,6 +19,7 @@ from stages.datasets.prepare import Prepared, available, prepare, valid, verify
 from stages.datasets.sources import _is_url, mirrors_in_order
 from stages.datasets.spec import DatasetSpec
 from stages.files import WriteError
+from stages.recipe import RecipeError, load_grid
 
 __all__ = ["app", "available", "prepare"]
 
@@ -55,8 +56,8 @@ def main(
     ] = False,
 ) -> None:
     """Prepare datasets, or tell about them."""
-    mirrors = mirror or _mirrors_of_params()
     try:
+        mirrors = mirror or _mirrors_of_params()
         if check:
             raise typer.Exit(_verify(data_root))
         if show:
@@ -72,7 +73,7 @@ def main(
             result = prepare(name, data_root, mirrors, console.print)
             report(result)
             failed |= result.state == "unavailable"
-    except (DatasetError, WriteError) as error:
+    except (DatasetError, WriteError, RecipeError) as error:
         console.print(f"[red]error[/red]: {_plain(error)}")
         raise typer.Exit(1) from None
     if failed and strict:
@@ -168,14 +169,10 @@ def _expand(names: Sequence[str]) -> list[str]:
 
 
 def _cells() -> list:
-    from stages.recipe import load_grid
-
     return list(load_grid().cells.values()) if Path("params.yaml").exists() else []
 
 
 def _mirrors_of_params() -> list[str]:
-    from stages.recipe import load_grid
-
     return list(load_grid().run.mirrors) if Path("params.yaml").exists() else []
 
 

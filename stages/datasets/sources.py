@@ -51,12 +51,11 @@ def fetch(file: RemoteFile, raw: Path, mirrors: Sequence[str] = (), say: Callabl
     """
     target = raw / file.path
     target.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(f"{target}.lock"):
-        try:
-            return _fetch(file, target, mirrors_in_order(mirrors), say)
-        finally:
-            with contextlib.suppress(OSError):
-                os.unlink(f"{target}.lock")
+    # beside raw/, and never deleted: a lock file that goes away while another process waits for it guards nothing
+    lock = raw.parent / ".locks" / hashlib.sha256(file.path.encode()).hexdigest()[:16]
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(lock):
+        return _fetch(file, target, mirrors_in_order(mirrors), say)
 
 
 def _fetch(file: RemoteFile, target: Path, mirrors: list[str], say: Callable[[str], None]) -> Path:

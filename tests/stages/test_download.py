@@ -80,6 +80,19 @@ def test_list_and_plan(run, mirror):
     assert "already packed" in run("--plan", "chains")
 
 
+def test_params_give_the_mirrors_and_the_suites(run, tmp_path, mirror):
+    cells = "x-texas-mlp: {cell: x/texas/mlp, dataset: texas, model: mlp, settings: recipes}\n  x-chains-mlp: {cell: x/chains/mlp, dataset: chains, model: mlp, settings: recipes}"
+    params = f"run: {{mirrors: [{mirror}]}}\ndatasets: [texas, chains]\nsuites: [x]\ncells:\n  {cells}\n"
+    (tmp_path / "params.yaml").write_text(params)
+    said = run("--plan", "x")
+    for part in ("texas", "chains", "generates", f"{mirror}", "fetches 12"):
+        assert part in said
+    assert "tolokers" not in said
+    assert "texas: packed" in run("texas")
+    (tmp_path / "params.yaml").write_text(params.replace("mirrors", "mirror"))
+    assert "mirrors" in run("chains", code=1)
+
+
 def test_wrong_names_and_no_names(run):
     assert "did you mean 'texas'" in run("texsa", code=1)
     assert "name a dataset" in run(code=1)

@@ -56,3 +56,8 @@ def test_checksums_are_those_of_the_files_at_hand(mirror):
         if path in manifest:
             assert file(path).sha256 == manifest[path]["sha256"]
             assert file(path).bytes == manifest[path]["bytes"] == (mirror / path).stat().st_size
+
+
+def test_the_page_names_every_dataset():
+    page = (Path(room.__file__).parents[2] / "docs/datasets.md").read_text()
+    assert [name for name in catalog() if f"| `{name}`" not in page] == []
