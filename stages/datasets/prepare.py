@@ -1,7 +1,6 @@
 """From a name to a packed dataset on disk: fetch, pack, hold the statistics against the published ones, put in place; or say why not."""
 
 import importlib.util
-import json
 import shutil
 import tempfile
 import time
@@ -49,7 +48,7 @@ def prepare(name: str, data_root: str | Path = "data", mirrors: Sequence[str] = 
         missing = [module for module in spec.needs if importlib.util.find_spec(module) is None]
         try:
             if missing:
-                raise SourceError(f"this needs the package {', '.join(missing)}: pip install {' '.join(missing)}", [])
+                raise SourceError(f"this needs the package {', '.join(missing)}", [], f"pip install {' '.join(missing)}")
             _refuse_unpinned_pickles(spec, root)
             for file in spec.files:
                 if not (file.sha256 or file.md5):
@@ -94,7 +93,7 @@ def available(name: str, data_root: str | Path = "data", mirrors: Sequence[str] 
     try:
         _refuse_unpinned_pickles(spec, root)
     except SourceError as error:
-        return False, str(error).partition(" Tried:")[0]
+        return False, error.reason
     answers = [reachable(file, root / "raw", mirrors) for file in spec.files]
     missing = [why for found, why in answers if not found]
     return (False, missing[0]) if missing else (True, answers[0][1])
@@ -127,27 +126,18 @@ def _refuse_unpinned_pickles(spec: DatasetSpec, root: Path) -> None:
     for file in spec.files:
         if file.pickled and not (file.sha256 or file.md5):
             raise SourceError(
-                f"{file.path} holds pickles, and no digest of it is pinned: it is not read. Tried:\n  (nothing: {file.note})\n"
+                f"{file.path} holds pickles, and no digest of it is pinned: it is not read",
+                [(url, "not tried: no digest is pinned") for url in file.urls],
                 f"Fetch it from a place you trust ({', '.join(file.urls) or spec.homepage}), then\n  cp FILE {root / 'raw' / file.path}\n"
                 "and write what `sha256sum FILE` prints into its entry in stages/datasets/files.json",
-                [(url, "not tried: no digest is pinned") for url in file.urls],
             )
 
 
 def _unavailable(spec: DatasetSpec, folder: Path, error: SourceError, seconds: float) -> Prepared:
-    reason = str(error).splitlines()[0].removesuffix(" Tried:")
-    note = {
-        "dataset": spec.name,
-        "reason": reason,
-        "tried": [{"source": source, "error": text} for source, text in error.tried],
-        "remedy": "\n".join(line for line in str(error).splitlines() if not line.startswith("  ") or line.startswith("  cp "))
-        .removeprefix(str(error).splitlines()[0])
-        .strip()
-        or reason,
-    }
     if (folder / "header.json").exists():
         raise DatasetError(
             f"{folder} holds an older version of {spec.name!r}, which stays as it is; the present one cannot be made: {error}"
         ) from error
-    write_json(folder / "unavailable.json", note)
-    return Prepared("unavailable", folder, reason=json.dumps(note, indent=1) and str(error), seconds=seconds)
+    tried = [{"source": source, "error": text} for source, text in error.tried]
+    write_json(folder / "unavailable.json", {"dataset": spec.name, "reason": error.reason, "tried": tried, "remedy": error.remedy})
+    return Prepared("unavailable", folder, reason=str(error), seconds=seconds)

@@ -27,11 +27,12 @@ _CHUNK = 1 << 18
 
 
 class SourceError(DatasetError):
-    """A raw file could not be had. `tried`: every source with its error; the message names the command that helps."""
+    """A raw file could not be had: `reason`, `tried` (every source with its error), `remedy` (the command that helps)."""
 
-    def __init__(self, message: str, tried: list[tuple[str, str]]):
-        super().__init__(message)
-        self.tried = tried
+    def __init__(self, reason: str, tried: list[tuple[str, str]], remedy: str):
+        listing = "".join(f"\n  {source}: {error}" for source, error in tried)
+        super().__init__(f"{reason}.{' Tried:' if tried else ''}{listing}\n{remedy}")
+        self.reason, self.tried, self.remedy = reason, tried, remedy
 
 
 class _Failed(Exception):
@@ -80,14 +81,12 @@ def _fetch(file: RemoteFile, target: Path, mirrors: list[str], say: Callable[[st
             return target
         except _Failed as error:
             tried.append((source, str(error)))
-    listing = "".join(f"\n  {source}: {error}" for source, error in tried) or "\n  (no mirror is set, and the file has no address)"
-    if file.derived:
-        listing += f"\n  it is no original but derived from one: {file.derived}"
     digest = f" (its sha256 must be {file.sha256})" if file.sha256 else ""
+    made = f"\nIt is no original but derived: {file.derived}" if file.derived else ""
     raise SourceError(
-        f"{file.path} cannot be had. Tried:{listing}\nPlace it by hand{digest}:\n  cp FILE {target}\n"
-        "or name a folder or URL that has it: GT_DATA_MIRROR=...",
+        f"{file.path} cannot be had",
         tried,
+        f"Place it by hand{digest}:\n  cp FILE {target}\nor name a folder or URL that has it: GT_DATA_MIRROR=...{made}",
     )
 
 

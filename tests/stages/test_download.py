@@ -81,8 +81,8 @@ def test_list_and_plan(run, mirror):
 
 
 def test_params_give_the_mirrors_and_the_suites(run, tmp_path, mirror):
-    cells = "x-texas-mlp: {cell: x/texas/mlp, dataset: texas, model: mlp, settings: recipes}\n  x-chains-mlp: {cell: x/chains/mlp, dataset: chains, model: mlp, settings: recipes}"
-    params = f"run: {{mirrors: [{mirror}]}}\ndatasets: [texas, chains]\nsuites: [x]\ncells:\n  {cells}\n"
+    cells = "\n".join(f"  x-{d}-mlp: {{cell: x/{d}/mlp, dataset: {d}, model: mlp, settings: recipes}}" for d in ("texas", "chains"))
+    params = f"run: {{mirrors: [{mirror}]}}\ndatasets: [texas, chains]\nsuites: [x]\ncells:\n{cells}\n"
     (tmp_path / "params.yaml").write_text(params)
     said = run("--plan", "x")
     for part in ("texas", "chains", "generates", f"{mirror}", "fetches 12"):
