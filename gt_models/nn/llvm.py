@@ -53,16 +53,13 @@ def vector_bytes() -> int:
 
 
 def in_threads(part: Callable[[int], None], num_threads: int) -> None:
-    """part(0), part(1), ... side by side."""
-    if num_threads == 1:
-        part(0)
-    else:
-        list(_pool(os.getpid(), num_threads).map(part, range(num_threads)))
+    """part(0), part(1), ... side by side, on threads that take numbers too small for the type as zero (at a hundredth of the cost)."""
+    list(_pool(os.getpid(), num_threads).map(part, range(num_threads)))
 
 
 @cache
 def _pool(process: int, num_threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(num_threads, thread_name_prefix="kernel")
+    return ThreadPoolExecutor(num_threads, "kernel", initializer=lambda: torch.set_flush_denormal(True))
 
 
 class Emitter:

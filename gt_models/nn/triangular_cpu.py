@@ -9,7 +9,7 @@ one writer: the result does not depend on the number of threads. Graphs of a bat
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, lru_cache
 
 import torch
 from torch import Tensor
@@ -20,8 +20,8 @@ from gt_models.nn.llvm import Emitter, Library, in_threads
 _GROUP = 4  # tiles of columns j that share one gathering of queries, forward
 _ROWS = 8  # rows i at a time, forward
 _STEPS = 64  # middle nodes l between two corrections of the running softmax, forward
-_PATHS = 16  # middle nodes l per task, backward
-_BACKWARD_ROWS = 16  # rows i at a time, backward
+_PATHS = 32  # middle nodes l per task, backward
+_BACKWARD_ROWS = 8  # rows i at a time, backward
 _ACCUMULATORS = 16  # vectors kept in registers at a time
 
 
@@ -36,7 +36,7 @@ def triangular_forward(x: Tensor, sizes: Tensor, seed: Tensor, dropout: float) -
     num_pairs, _, num_heads, head_dim = x.shape
     out, stats = x.new_empty(num_pairs, num_heads, head_dim), x.new_empty(2, num_heads, num_pairs)
     kernel = _kernel(x.dtype, head_dim, dropout > 0.0)
-    tasks = _tasks(sizes, num_heads, kernel.lanes * _GROUP)
+    tasks = _tasks(sizes, num_heads, kernel.lanes * _GROUP, kernel.lanes)
     largest = int(sizes.max()) if sizes.numel() else 0
     scratch = largest * (2 * _GROUP * head_dim * kernel.lanes + 2 * _ROWS * kernel.padded) + kernel.lanes * _ROWS * (_STEPS + 4 + head_dim)
     numbers = (num_heads, num_pairs, int(seed), int(dropout * 2**32))
@@ -53,12 +53,15 @@ def triangular_backward(grad: Tensor, x: Tensor, out: Tensor, stats: Tensor, siz
     inner = torch.bmm(grad.view(-1, 1, head_dim), out.view(-1, head_dim, 1)).view(num_pairs, num_heads).T.contiguous()  # [H, P]
     dx = torch.empty_like(x)
     kernel = _kernel(x.dtype, head_dim, dropout > 0.0)
-    tasks = _tasks(sizes, num_heads, _PATHS)
     largest, lanes, padded = int(sizes.max()) if sizes.numel() else 0, kernel.lanes, kernel.padded
-    scratch = _BACKWARD_ROWS * lanes * (head_dim + padded + 5)
-    scratch += _PATHS * (lanes * (4 * head_dim + 2 * padded) + 4 * largest * padded)
-    numbers = (num_heads, num_pairs, int(seed), int(dropout * 2**32))
-    kernel.run("backward", tasks, [x, grad, stats, inner, dx], numbers, [head_dim**-0.5, 1 / (1 - dropout)], scratch)
+    tasks = _tasks(sizes, num_heads, _PATHS, lanes)
+    scratch = _BACKWARD_ROWS * lanes * 5 + _PATHS * (lanes * (4 * head_dim + 2 * padded) + 4 * largest * padded)
+    numbers, reals = (num_heads, num_pairs, int(seed), int(dropout * 2**32)), [head_dim**-0.5, 1 / (1 - dropout)]
+    # every l reads all of the gradient: packed once, as vectors along j and as rows
+    num_tiles = int((sizes * ((sizes + lanes - 1) // lanes)).sum()) * num_heads
+    vectors, rows = x.new_empty(num_tiles, head_dim, lanes), x.new_empty(num_tiles, lanes, padded)
+    kernel.run("pack", tasks, [grad, vectors, rows], numbers, reals, 0)
+    kernel.run("backward", tasks, [x, vectors, rows, stats, inner, dx], numbers, reals, scratch)
     return dx
 
 
@@ -86,40 +89,48 @@ def _differentiate(ctx, grad, _):
 triangular_forward.register_autograd(_differentiate, setup_context=_save)
 
 
-def _tasks(sizes: Tensor, num_heads: int, width: int) -> Tensor:
-    """(first pair, nodes, head, first index, last index) of every piece of work, long [T, 5]: `width` indices of a head of a graph each."""
-    sizes = sizes.cpu()
-    first_pair = torch.cat([sizes.new_zeros(1), (sizes**2).cumsum(0)[:-1]])
+def _tasks(sizes: Tensor, num_heads: int, width: int, lanes: int) -> tuple[Tensor, list[int]]:
+    """Every piece of work and, for each thread, where its share of them ends: see `_plan`."""
+    return _plan(tuple(sizes.tolist()), num_heads, width, lanes, torch.get_num_threads())
+
+
+@lru_cache(64)
+def _plan(graph_sizes: tuple[int, ...], num_heads: int, width: int, lanes: int, num_threads: int) -> tuple[Tensor, list[int]]:
+    """Pieces of work, `width` indices of one head of one graph each, as long [T, 6]: first pair, nodes, head, first and last index, and
+    the head's place in an array of tiles, n ceil(n / lanes) per graph and head; and the bounds of shares of equal cost."""
+    sizes = torch.tensor(graph_sizes, dtype=torch.long)
+    tiles = sizes * ((sizes + lanes - 1) // lanes)
+    first_pair, first_tile = ((values.cumsum(0) - values) for values in (sizes**2, tiles * num_heads))
     pieces = (sizes + width - 1) // width * num_heads  # per graph
     graph = torch.repeat_interleave(torch.arange(sizes.numel()), pieces)
     number = torch.arange(graph.numel()) - (pieces.cumsum(0) - pieces)[graph]
-    n = sizes[graph]
-    start = number // num_heads * width
-    return torch.stack([first_pair[graph], n, number % num_heads, start, torch.minimum(start + width, n)], 1).contiguous()
+    n, head, start = sizes[graph], number % num_heads, number // num_heads * width
+    stop = torch.minimum(start + width, n)
+    tasks = torch.stack([first_pair[graph], n, head, start, stop, first_tile[graph] + head * tiles[graph]], 1).contiguous()
+    num_threads = max(1, min(num_threads, len(tasks)))
+    cost = ((stop - start) * n**2).double().cumsum(0)
+    shares = cost[-1:] * torch.arange(1, num_threads) / num_threads
+    return tasks, [0, *torch.searchsorted(cost, shares).tolist(), len(tasks)]
 
 
 class _Kernel:
-    """Forward and backward functions for one type and head width."""
+    """The functions for one type and head width."""
 
     def __init__(self, dtype: torch.dtype, head_dim: int, dropout: bool):
-        emitters = [_Forward(dtype, head_dim, dropout), _Backward(dtype, head_dim, dropout)]
+        emitters = [kind(dtype, head_dim, dropout) for kind in (_Forward, _Pack, _Backward)]
         self.dtype, self.lanes, self.padded = dtype, emitters[0].lanes, emitters[0].padded
         self.library = Library(emitters)
 
-    def run(self, name: str, tasks: Tensor, tensors: list[Tensor], numbers: tuple[int, ...], reals: list[float], scratch: int) -> None:
-        num_threads = max(1, min(torch.get_num_threads(), tasks.size(0)))
-        work = torch.empty(num_threads, scratch + 64 // self.dtype.itemsize, dtype=self.dtype)
-        # pieces of equal work: a task costs about (its width) n^2
-        cost = ((tasks[:, 4] - tasks[:, 3]) * tasks[:, 1] ** 2).double().cumsum(0)
-        bounds = torch.searchsorted(cost, cost[-1:] * torch.arange(1, num_threads) / num_threads).tolist() if tasks.size(0) else []
-        bounds = [0, *bounds, tasks.size(0)]
+    def run(self, name: str, plan: tuple, tensors: list[Tensor], numbers: tuple[int, ...], reals: list[float], scratch: int) -> None:
+        tasks, bounds = plan
+        work = torch.empty(len(bounds) - 1, scratch + 64 // self.dtype.itemsize, dtype=self.dtype)
         pointers = [t.data_ptr() for t in tensors]
 
         def part(t: int) -> None:
             aligned = -(-work[t].data_ptr() // 64) * 64
             self.library[name](tasks.data_ptr(), bounds[t], bounds[t + 1], *pointers, *numbers, *reals, aligned)
 
-        in_threads(part, num_threads)
+        in_threads(part, len(bounds) - 1)
 
 
 @cache
@@ -128,14 +139,24 @@ def _kernel(dtype: torch.dtype, head_dim: int, dropout: bool) -> _Kernel:
 
 
 class _Triangular(Emitter):
-    """What both functions do: heads of rows into vectors along j and back, and the dropping of weights."""
+    """What the functions share: heads of rows into vectors along j and back, and the dropping of weights."""
+
+    tensors: tuple[str, ...]
 
     def __init__(self, dtype: torch.dtype, head_dim: int, dropout: bool):
         super().__init__(dtype)
         self.head_dim, self.dropout = head_dim, dropout
         # the head's channels in pieces that fit a vector: (first channel, lanes)
         self.blocks = [(c, min(self.lanes, 1 << (head_dim - c - 1).bit_length())) for c in range(0, head_dim, self.lanes)]
+        self.starts = [sum(lanes for _, lanes in self.blocks[:k]) for k in range(len(self.blocks))]  # the same with padding
         self.padded = sum(lanes for _, lanes in self.blocks)
+
+    @property
+    def arguments(self) -> list[tuple[str, str]]:
+        numbers = [("i64", name) for name in ("num_heads", "num_pairs", "seed", "threshold")]
+        reals = [(self.real, name) for name in ("scale", "keep_scale")]
+        pointers = [("ptr", name) for name in self.tensors]
+        return [("ptr", "tasks"), ("i64", "begin"), ("i64", "end"), *pointers, *numbers, *reals, ("ptr", "work")]
 
     def row_piece(self, pointer: str, block: tuple[int, int]) -> str:
         """Channels of one block of a row; zeros beyond the head."""
@@ -174,6 +195,15 @@ class _Triangular(Emitter):
             channels += self.transpose([self.widen(r, block[1]) for r in rows], self.lanes)[:real]
         return pieces, channels
 
+    def pack(self, base, stride, j0, n, index, vectors, rows) -> None:
+        """Rows j0.. of memory into entry `index` of an array of vectors and of an array of rows."""
+        pieces, channels = self.read_rows(base, stride, j0, n)
+        for c, vector in enumerate(channels):
+            self.store(vector, self.tile(vectors, (index, self.head_dim), (c, 1)), aligned=True)
+        for (_, lanes), start, block in zip(self.blocks, self.starts, pieces, strict=True):
+            for k, row in enumerate(block):
+                self.store(row, self.at(rows, (index, self.lanes * self.padded), k * self.padded + start), lanes)
+
     def dropped(self, value: str, pair: str, first: str) -> str:
         """`value` along j from `first` on, of the row `pair` = (i, l): zero where the hash falls below the rate, else scaled up."""
         narrow = "i32"
@@ -191,13 +221,10 @@ class _Triangular(Emitter):
         return self.op(f"select <{self.lanes} x i1> {keep}, {self.vec()} {scaled}, {self.vec()} zeroinitializer")
 
     def read_task(self, t: str) -> tuple[str, ...]:
-        pointer = self.at("%tasks", (t, 5), kind="i64")
-        values = tuple(self.scalar(self.at(pointer, i, kind="i64"), "i64") for i in range(5))
+        pointer = self.at("%tasks", (t, 6), kind="i64")
+        values = tuple(self.scalar(self.at(pointer, i, kind="i64"), "i64") for i in range(6))
         self.head = values[2]
         return values
-
-
-_COMMON = [("i64", "num_heads"), ("i64", "num_pairs"), ("i64", "seed"), ("i64", "threshold")]
 
 
 class _Forward(_Triangular):
@@ -205,11 +232,7 @@ class _Forward(_Triangular):
 
     name = "forward"
 
-    @property
-    def arguments(self) -> list[tuple[str, str]]:
-        reals = [(self.real, "scale"), (self.real, "keep_scale")]
-        pointers = [("ptr", name) for name in ("x", "out", "stats")]
-        return [("ptr", "tasks"), ("i64", "begin"), ("i64", "end"), *pointers, *_COMMON, *reals, ("ptr", "work")]
+    tensors = ("x", "out", "stats")
 
     def body(self) -> None:
         d, w = self.head_dim, self.lanes
@@ -224,7 +247,7 @@ class _Forward(_Triangular):
         self.sums = self.tile(self.correction, (_ROWS, 1))  # row, channel
         keys = self.tile(self.sums, (_ROWS, d))  # tile of j, l, channel
         with self.loop("%begin", "%end") as t:
-            p0, n, head, j_start, j_stop = self.read_task(t)
+            p0, n, head, j_start, j_stop, _ = self.read_task(t)
             column, tile_size = self.integer("mul", head, d), self.affine((n, d))
             values = self.tile(keys, (tile_size, _GROUP))  # tile of j, l, channel
             self.queries = self.tile(values, (tile_size, _GROUP))  # rows of channels, one per l and row
@@ -324,25 +347,35 @@ class _Forward(_Triangular):
             self.write_rows(out, self.at("%out", (row, width), column), width, j0, n)
 
 
+class _Pack(_Triangular):
+    """A task: the gradient of some rows i of one head of one graph, tile of j by tile and row by row."""
+
+    name = "pack"
+    tensors = ("grad", "grads", "grad_rows")
+
+    def body(self) -> None:
+        width = self.integer("mul", "%num_heads", self.head_dim)
+        with self.loop("%begin", "%end") as t:
+            p0, n, head, i0, i1, tile = self.read_task(t)
+            with self.loop(0, n, self.lanes) as j0, self.loop(i0, i1) as i:
+                place = self.affine(tile, (self.op(f"sdiv i64 {j0}, {self.lanes}"), n), i)
+                row = self.at("%grad", (self.affine(p0, (i, n)), width), (head, self.head_dim))
+                self.pack(row, width, j0, n, place, "%grads", "%grad_rows")
+
+
 class _Backward(_Triangular):
     """A task: one head of one graph, a group of middle nodes l; all gradients of pairs (i, l) and (l, j) are its own."""
 
     name = "backward"
 
-    @property
-    def arguments(self) -> list[tuple[str, str]]:
-        reals = [(self.real, "scale"), (self.real, "keep_scale")]
-        pointers = [("ptr", name) for name in ("x", "grad", "stats", "inner", "dx")]
-        return [("ptr", "tasks"), ("i64", "begin"), ("i64", "end"), *pointers, *_COMMON, *reals, ("ptr", "work")]
+    tensors = ("x", "grads", "grad_rows", "stats", "inner", "dx")
 
     def body(self) -> None:
         d, w, padded, rows = self.head_dim, self.lanes, self.padded, _BACKWARD_ROWS
-        self.starts = [sum(lanes for _, lanes in self.blocks[:k]) for k in range(len(self.blocks))]
         width = self.integer("mul", "%num_heads", d)
         stride = self.integer("mul", width, 4)
         # arrays of vectors along j: one per ...
-        self.grads = "%work"  # row, channel
-        self.largest = self.tile(self.grads, (rows, d))  # row
+        self.largest = "%work"  # row
         self.inverse = self.tile(self.largest, (rows, 1))  # row
         self.inner = self.tile(self.inverse, (rows, 1))  # row
         self.weights = self.tile(self.inner, (rows, 1))  # row
@@ -352,12 +385,11 @@ class _Backward(_Triangular):
         self.dkeys = self.tile(self.values, (_PATHS, d))  # l, channel
         self.dvalues = self.tile(self.dkeys, (_PATHS, d))  # l, channel
         # arrays of rows of channels: one per ...
-        self.grad_rows = self.tile(self.dvalues, (_PATHS, d))  # row, j
-        self.key_rows = self.at(self.grad_rows, rows * w * padded)  # l, j
+        self.key_rows = self.tile(self.dvalues, (_PATHS, d))  # l, j
         self.value_rows = self.at(self.key_rows, _PATHS * w * padded)  # l, j
         self.queries = self.at(self.value_rows, _PATHS * w * padded)  # l, i
         with self.loop("%begin", "%end") as t:
-            p0, n, head, l0, l1 = self.read_task(t)
+            p0, n, head, l0, l1, tile = self.read_task(t)
             column, paths, size = self.integer("mul", head, d), self.integer("sub", l1, l0), self.integer("mul", n, padded)
             self.firsts = self.at(self.queries, (size, _PATHS))  # l, i
             self.dqueries = self.at(self.firsts, (size, _PATHS))  # l, i
@@ -373,14 +405,16 @@ class _Backward(_Triangular):
             with self.loop(0, n, w) as j0:
                 with self.loop(0, paths) as l:
                     base = self.at("%x", (self.affine(p0, (self.integer("add", l0, l), n)), stride), column)
-                    self._pack(self.at(base, width), stride, j0, n, l, self.keys, self.key_rows)
-                    self._pack(self.at(base, (width, 3)), stride, j0, n, l, self.values, self.value_rows)
+                    self.pack(self.at(base, width), stride, j0, n, l, self.keys, self.key_rows)
+                    self.pack(self.at(base, (width, 3)), stride, j0, n, l, self.values, self.value_rows)
                     for c in range(d):
                         self.store("zeroinitializer", self.tile(self.dkeys, (l, d), (c, 1)), aligned=True)
                         self.store("zeroinitializer", self.tile(self.dvalues, (l, d), (c, 1)), aligned=True)
                 with self.loop(0, n, rows) as i0:
                     count = self.minimum(rows, self.integer("sub", n, i0))
-                    self._pack_gradients(p0, n, i0, count, j0, width, column)
+                    self._read_stats(p0, n, i0, count, j0)
+                    first = self.affine(tile, (self.op(f"sdiv i64 {j0}, {w}"), n), i0)  # tile of (i0, j0)
+                    self.grads, self.grad_rows = self.tile("%grads", (first, d)), self.at("%grad_rows", (first, w * padded))
                     with self.loop(0, paths) as l:
                         pair = self.affine(p0, (i0, n), l0, l)  # (i0, l)
                         offset = self.affine((l, size), (i0, padded))
@@ -399,22 +433,10 @@ class _Backward(_Triangular):
                         mask = self.first_lanes(min(lanes, d - channel), lanes)
                         self.masked_store(value, self.at(base, (width, which), channel), mask, lanes)
 
-    def _pack(self, base, stride, j0, n, index, vectors, rows) -> None:
-        """Rows j0.. of memory into entry `index` of an array of vectors and of an array of rows."""
-        pieces, channels = self.read_rows(base, stride, j0, n)
-        for c, vector in enumerate(channels):
-            self.store(vector, self.tile(vectors, (index, self.head_dim), (c, 1)), aligned=True)
-        for (_, lanes), start, block in zip(self.blocks, self.starts, pieces, strict=True):
-            for k, row in enumerate(block):
-                self.store(row, self.at(rows, (index, self.lanes * self.padded), k * self.padded + start), lanes)
-
-    def _pack_gradients(self, p0, n, i0, count, j0, width, column) -> None:
-        w = self.lanes
-        mask = self.first_lanes(self.integer("sub", n, j0), w)
+    def _read_stats(self, p0, n, i0, count, j0) -> None:
+        mask = self.first_lanes(self.integer("sub", n, j0), self.lanes)
         with self.loop(0, count) as r:
-            row = self.affine(p0, (self.integer("add", i0, r), n))
-            self._pack(self.at("%grad", (row, width), column), width, j0, n, r, self.grads, self.grad_rows)
-            place = self.affine((self.head, "%num_pairs"), row, j0)
+            place = self.affine((self.head, "%num_pairs"), p0, (self.integer("add", i0, r), n), j0)
             second = self.affine(place, ("%num_heads", "%num_pairs"))
             # lanes beyond n get inverse sum 0, so weight 0: they add nothing to any sum over j
             for array, source, other in (
@@ -422,7 +444,7 @@ class _Backward(_Triangular):
                 (self.inverse, self.at("%stats", second), "zeroinitializer"),
                 (self.inner, self.at("%inner", place), "zeroinitializer"),
             ):
-                self.store(self.masked_load(source, mask, w, other), self.tile(array, (r, 1)), aligned=True)
+                self.store(self.masked_load(source, mask, self.lanes, other), self.tile(array, (r, 1)), aligned=True)
 
     def _path(self, l, count, pair, n, j0, queries, firsts, dqueries, dfirsts) -> None:
         """All that one l adds, for `count` rows i and one tile of columns j."""
