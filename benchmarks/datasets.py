@@ -52,7 +52,8 @@ def blocks(count: int) -> Iterator[dict[str, np.ndarray]]:
 
 def packed(count: int, folder: Path) -> tuple[float, float, int]:
     """(seconds to prepare, seconds of an epoch, bytes on disk) of this project's storage."""
-    from stages.datasets.packed import PackedDataset, PackedHeader, PackedWriter, plan_batches
+    from stages.datasets.packed import PackedDataset, PackedHeader, PackedWriter
+    from stages.engine.batching import plan_batches
 
     facts = {"name": "molecules", "task": "graph-regression", "metric": "mae", "level": "graph", "split_kind": "graph", "num_splits": 0}
     header = PackedHeader(**facts, in_dim=[21], edge_dim=[4], out_dim=1)

@@ -22,7 +22,9 @@ def list_cells(suite: str = typer.Argument(None, help="only this suite")) -> Non
     for cell in grid.suite(suite) if suite else grid.cells.values():
         path = Path("results", f"{cell.cell}.json")
         result = json.loads(path.read_text()) if path.exists() else {"status": "not run", "runs": []}
-        table.add_row(cell.cell, str(cell.settings_path), f"{len(result['runs'])}/{len(load_recipe(cell.recipe_path).seeds)}", result["status"])
+        table.add_row(
+            cell.cell, str(cell.settings_path), f"{len(result['runs'])}/{len(load_recipe(cell.recipe_path).seeds)}", result["status"]
+        )
     Console(width=None if sys.stdout.isatty() else 160).print(table)
 
 
@@ -72,7 +74,9 @@ def doctor() -> None:
             check_model(recipe, cell.recipe_path)
             check_fit(recipe, get_spec(cell.dataset).level, cell.dataset, cell.recipe_path)
             if (recipe.search is None) == (cell.settings == "tuned"):
-                problems.append(f"params.yaml: cell {cell.key}: `settings: tuned` goes with a `search:` section in {cell.recipe_path}, and only with it")
+                problems.append(
+                    f"params.yaml: cell {cell.key}: `settings: tuned` goes with a `search:` section in {cell.recipe_path}, and only with it"
+                )
         except (RecipeError, KeyError) as error:
             problems.append(str(error.args[0]))
     store, count = Store(), 0

@@ -41,17 +41,18 @@ class ModelSection(BaseModel):
 
 
 class BatchSection(Strict):
-    """Exactly one: `graphs` per step, at most `nodes` per step (inductive data), or random node `parts` per epoch (one large graph).
-    Nothing: the whole graph of a transductive dataset, or every training graph, is one step."""
+    """`graphs` per step, at most `nodes` per step, or both (many graphs; `bucket` puts graphs of like size together, which saves padding), or
+    random node `parts` per epoch (one large graph). Nothing: the whole graph of a transductive dataset, or every training graph, is one step."""
 
     graphs: Positive | None = None
     nodes: Positive | None = None
     parts: Positive | None = None
+    bucket: bool = False
 
     @model_validator(mode="after")
     def _one(self):
-        if sum(v is not None for v in (self.graphs, self.nodes, self.parts)) > 1:
-            raise ValueError("give only one of graphs, nodes, parts")
+        if self.parts and (self.graphs or self.nodes or self.bucket):
+            raise ValueError("parts are for one large graph: give no graphs, nodes or bucket beside them")
         return self
 
 
@@ -174,7 +175,10 @@ class Recipe(Strict):
     def decisive(self) -> dict[str, Any]:
         """What decides a run's numbers besides seed, data and code. Empty values are left out, so that a new optional key changes no old digest."""
         described = {"seeds", "search", "published", "reduced", "origin"}
-        return _without_empty(self.model_dump(mode="json", exclude=described))
+        content = self.model_dump(mode="json", exclude=described)
+        # an empty value given to a constructor may override a default: these stay as they are
+        as_given = {key: content.pop(key) for key in ("model", "encodings")}
+        return _without_empty(content) | as_given
 
     def with_values(self, values: dict[str, Any]) -> "Recipe":
         """A copy with dotted keys set, for example {"model.dropout": 0.2}. Raises RecipeError for a key that does not exist."""

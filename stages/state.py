@@ -22,12 +22,12 @@ ROOT = Path("state")
 def write_state(grid: Grid, root: Path = ROOT, data: Path = Path("data")) -> None:
     """Writes all state files under `root`; files of what is no longer in the grid are removed."""
     from stages.datasets.catalog import get_spec
-    from stages.datasets.encoded import request_digests
     from stages.download import available
     from stages.encode import requests as encoding_requests
 
     wanted: dict[Path, object] = {}
     specs = {name: get_spec(name) for name in grid.datasets}
+    encoding_code = code_digest(["gt_models.encodings", "stages.datasets.encoded"])
     requests: dict[str, dict[str, list]] = {name: {} for name in grid.datasets}
     for cell in grid.cells.values():
         recipe = load_recipe(cell.recipe_path)
@@ -38,11 +38,16 @@ def write_state(grid: Grid, root: Path = ROOT, data: Path = Path("data")) -> Non
     for name, spec in specs.items():
         can_be_had, _ = available(name, data, grid.run.mirrors)
         wanted[root / "datasets" / f"{name}.json"] = {"spec": spec.digest, "available": can_be_had}
-        wanted[root / "encodings" / f"{name}.json"] = request_digests(requests[name])
+        wanted[root / "encodings" / f"{name}.json"] = {"code": encoding_code, "requests": requests[name]}
     report_code, store = code_digest(["stages.leaderboard"]), _tracking_store()
     for suite in grid.suites:
         cells = [cell.cell for cell in grid.suite(suite)]
-        wanted[root / "suites" / f"{suite}.json"] = {"cells": cells, "code": report_code, "margin_std": grid.run.margin_std, "tracking": store}
+        wanted[root / "suites" / f"{suite}.json"] = {
+            "cells": cells,
+            "code": report_code,
+            "margin_std": grid.run.margin_std,
+            "tracking": store,
+        }
     _replace(root, wanted)
 
 
@@ -72,11 +77,9 @@ def _replace(root: Path, wanted: dict[Path, object]) -> None:
 
 
 def main() -> int:
-    from gt_models.encodings import EncodingError
-
     try:
         write_state(load_grid())
-    except (RecipeError, EncodingError, KeyError) as error:
+    except (RecipeError, KeyError) as error:
         print(f"error: {error.args[0]}", file=sys.stderr)
         return 1
     return 0

@@ -135,14 +135,6 @@ def encode(packed: PackedDataset, folder: str | Path, name: str, arguments: dict
         return path
 
 
-def request_digests(requests: dict[str, list[tuple[str, dict[str, Any]]]]) -> dict[str, dict[str, str]]:
-    """{cell: {encoding key: digest of its code and arguments}} of {cell: [(encoding name, arguments)]}. Raises EncodingError."""
-    return {
-        cell: {find_encoding(n).key(a): algorithm_digest(n, a) for n, a in wanted}
-        for cell, wanted in sorted(requests.items())
-    }
-
-
 def algorithm_digest(name: str, arguments: dict[str, Any]) -> str:
     """sha256 of what decides an encoding besides the data: its code and its complete arguments."""
     encoding = find_encoding(name)

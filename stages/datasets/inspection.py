@@ -1,11 +1,14 @@
 """What packed arrays must satisfy, and the statistics that are held against the published ones."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from torch import Tensor
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 CHUNK = 1 << 18  # rows looked at together: bounds the memory of an inspection, and fits a cache
 
@@ -53,7 +56,7 @@ def inspect(header: Any, arrays: Mapping[str, Tensor]) -> dict[str, Any]:
             raise DatasetError(f"{header.name}: the header promises {header.num_splits} splits")
         if arrays["split"].numel() and not 0 <= int(arrays["split"].min()) <= int(arrays["split"].max()) <= 3:
             raise DatasetError(f"{header.name}: split codes must be 0 (none), 1 (train), 2 (val) or 3 (test)")
-        counts = torch.bincount(arrays["split"][0].long(), minlength=4).tolist()
+        counts = arrays["split"][0].long().bincount(minlength=4).tolist()
         statistics |= {"splits": header.num_splits, "train": counts[1], "val": counts[2], "test": counts[3]}
     return statistics
 
@@ -142,13 +145,13 @@ def _distinct(keys: np.ndarray) -> np.ndarray:
 
 
 def _target_statistics(header, y: Tensor) -> dict[str, Any]:
-    if y.dtype not in (torch.int64, torch.float32):
+    if str(y.dtype) not in ("torch.int64", "torch.float32"):
         raise DatasetError(f"{header.name}: targets must be int64 (classes) or float32, not {y.dtype}")
     classes = header.task.endswith("-classification")
     if classes:
         if y.is_floating_point():
             raise DatasetError(f"{header.name}: classes must be integers, not {y.dtype}")
-        counts = torch.bincount(y[y >= 0].flatten(), minlength=header.out_dim)
+        counts = y[y >= 0].flatten().bincount(minlength=header.out_dim)
         if (y.numel() and int(y.min()) < -1) or counts.numel() > header.out_dim:
             raise DatasetError(
                 f"{header.name}: labels lie in {int(y.min())}..{int(y.max())}; the header says {header.out_dim} classes (-1: none)"

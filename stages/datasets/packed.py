@@ -7,6 +7,8 @@ data/packed/NAME/data.safetensors holds the concatenated arrays of all graphs, w
     pair_ptr [B + 1], pair_source, pair_target [P]   the positive ordered pairs of a set-to-graph dataset
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 import os
@@ -15,17 +17,19 @@ import tempfile
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import torch
 from pydantic import BaseModel, ConfigDict, ValidationError
 from safetensors import SafetensorError, safe_open
-from torch import LongTensor, Tensor
 
-from gt_models.batch import GraphBatch
 from stages.datasets.inspection import DatasetError, inspect
 from stages.files import WriteError, write_json
+
+if TYPE_CHECKING:  # the catalog is read by stages that have no use for torch, which takes seconds to import
+    from torch import LongTensor, Tensor
+
+    from gt_models.batch import GraphBatch
 
 FORMAT = 1
 PARTS = {"train": 1, "val": 2, "test": 3}
@@ -87,7 +91,7 @@ class PackedDataset:
         self.num_edges = int(arrays["edge_ptr"][-1])
 
     @classmethod
-    def open(cls, folder: str | Path) -> "PackedDataset":
+    def open(cls, folder: str | Path) -> PackedDataset:
         """Raises DatasetUnavailable where the folder says so or holds nothing, DatasetError where its files are damaged."""
         folder = Path(folder)
         if not (folder / "header.json").exists():
@@ -133,6 +137,10 @@ class PackedDataset:
 
     def batch(self, graphs: Tensor) -> GraphBatch:
         """The graphs of these ids, in this order, as one GraphBatch; ids may repeat. Successive ids are read as slices."""
+        import torch
+
+        from gt_models.batch import GraphBatch
+
         if graphs.numel() and not 0 <= int(graphs.min()) <= int(graphs.max()) < self.num_graphs:
             raise IndexError(f"graph ids must lie in 0..{self.num_graphs - 1}; got {int(graphs.min())}..{int(graphs.max())}")
         ids, views = graphs.numpy().astype(np.int64), self._views
@@ -184,47 +192,6 @@ class PackedDataset:
             )
 
 
-def plan_batches(
-    sizes: Tensor,
-    *,
-    batch_size: int | None = None,
-    node_budget: int | None = None,
-    bucket: bool = False,
-    generator: torch.Generator | None = None,
-) -> list[LongTensor]:
-    """Which graphs go together: lists of positions into `sizes`, each position once.
-
-    Args:
-        sizes: nodes per graph, long [B].
-        batch_size: at most so many graphs per batch.
-        node_budget: at most so many nodes per batch, padding counted when `bucket` (graphs x largest); a larger graph goes alone.
-        bucket: graphs of like size together, which saves padding; with a generator ties and the order of batches are random.
-        generator: shuffles; None keeps the order (sorted by size when `bucket`).
-    """
-    if batch_size is None and node_budget is None:
-        raise ValueError("plan_batches needs batch_size, node_budget or both")
-    if (batch_size is not None and batch_size < 1) or (node_budget is not None and node_budget < 1):
-        raise ValueError(f"batch_size and node_budget must be at least 1; got {batch_size} and {node_budget}")
-    count = sizes.numel()
-    order = torch.randperm(count, generator=generator) if generator is not None else torch.arange(count)
-    if bucket:
-        order = order[sizes[order].argsort(stable=True)]
-    if node_budget is None:
-        batches = list(order.split(batch_size)) if count else []
-    else:
-        cuts, start, largest, total = [], 0, 0, 0
-        for i, size in enumerate(sizes[order].tolist()):
-            largest, total = max(largest, size), total + size
-            cost = largest * (i - start + 1) if bucket else total
-            if i > start and (cost > node_budget or i - start == batch_size):
-                cuts.append(i)
-                start, largest, total = i, size, size
-        batches = list(order.tensor_split(cuts)) if count else []
-    if bucket and generator is not None:
-        batches = [batches[i] for i in torch.randperm(len(batches), generator=generator).tolist()]
-    return batches
-
-
 class PackedWriter:
     """Writes a dataset block by block in bounded memory; the folder appears, complete, at `finish` and not before.
 
@@ -236,7 +203,7 @@ class PackedWriter:
         self._written: dict[str, tuple[str, tuple[int, ...], int]] = {}  # dtype, shape of a row, rows
         self._counts: dict[str, list[np.ndarray]] = {"node": [], "edge": [], "pair": []}
 
-    def __enter__(self) -> "PackedWriter":
+    def __enter__(self) -> PackedWriter:
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         self._temporary = Path(tempfile.mkdtemp(dir=self.folder.parent, prefix=f".{self.folder.name}."))
         return self
@@ -380,6 +347,8 @@ def _rows(ptr: np.ndarray, graphs: np.ndarray) -> tuple[slice | np.ndarray, np.n
 def _features(values: np.ndarray, dim: int | list[int] | None) -> Tensor:
     """Continuous features as float, categorical ones as long; two-dimensional; always a copy, so that nobody writes to the mapped file."""
     values = values.astype(np.float32 if isinstance(dim, int) else np.int64)
+    import torch
+
     return torch.from_numpy(values[:, None] if values.ndim == 1 else values)
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from stages.datasets.inspection import DatasetError
 
@@ -31,6 +30,8 @@ def load_pickle(content: bytes, where: Any) -> Any:
 
 def load_torch(content: bytes | Path, where: Any) -> Any:
     """A file of torch.save that holds tensors, arrays and plain containers. Raises DatasetError for anything else."""
+    import torch
+
     source = io.BytesIO(content) if isinstance(content, bytes) else str(content)
     try:
         with torch.serialization.safe_globals(
@@ -52,6 +53,12 @@ class _Unpickler(pickle.Unpickler):
         return _KNOWN[module, name]
 
 
+def _rebuild_tensor(*arguments: Any) -> Any:
+    from torch._utils import _rebuild_tensor_v2
+
+    return _rebuild_tensor_v2(*arguments)
+
+
 def _dtypes() -> list[type]:
     return [type(np.dtype(name)) for name in ("int8", "uint8", "int16", "int32", "int64", "float32", "float64", "bool")]
 
@@ -60,7 +67,7 @@ _KNOWN = {
     ("collections", "OrderedDict"): collections.OrderedDict,
     ("numpy", "ndarray"): np.ndarray,
     ("numpy", "dtype"): np.dtype,
-    ("torch._utils", "_rebuild_tensor_v2"): torch._utils._rebuild_tensor_v2,
+    ("torch._utils", "_rebuild_tensor_v2"): lambda *arguments: _rebuild_tensor(*arguments),
     ("torch.storage", "_load_from_bytes"): lambda content: load_torch(content, "a tensor's storage"),
     ("__builtin__", "bytes"): lambda: b"",  # an empty array in an old protocol
     ("builtins", "bytes"): lambda: b"",

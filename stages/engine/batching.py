@@ -15,6 +15,47 @@ def seed_of(*parts: Any) -> int:
     return int.from_bytes(hashlib.sha256(repr(parts).encode()).digest()[:8], "big") >> 1
 
 
+def plan_batches(
+    sizes: Tensor,
+    *,
+    batch_size: int | None = None,
+    node_budget: int | None = None,
+    bucket: bool = False,
+    generator: torch.Generator | None = None,
+) -> list[Tensor]:
+    """Which graphs go together: lists of positions into `sizes`, each position once.
+
+    Args:
+        sizes: nodes per graph, long [B].
+        batch_size: at most so many graphs per batch.
+        node_budget: at most so many nodes per batch, padding counted when `bucket` (graphs x largest); a larger graph goes alone.
+        bucket: graphs of like size together, which saves padding; with a generator ties and the order of batches are random.
+        generator: shuffles; None keeps the order (sorted by size when `bucket`).
+    """
+    if batch_size is None and node_budget is None:
+        raise ValueError("plan_batches needs batch_size, node_budget or both")
+    if (batch_size is not None and batch_size < 1) or (node_budget is not None and node_budget < 1):
+        raise ValueError(f"batch_size and node_budget must be at least 1; got {batch_size} and {node_budget}")
+    count = sizes.numel()
+    order = torch.randperm(count, generator=generator) if generator is not None else torch.arange(count)
+    if bucket:
+        order = order[sizes[order].argsort(stable=True)]
+    if node_budget is None:
+        batches = list(order.split(batch_size)) if count else []
+    else:
+        cuts, start, largest, total = [], 0, 0, 0
+        for i, size in enumerate(sizes[order].tolist()):
+            largest, total = max(largest, size), total + size
+            cost = largest * (i - start + 1) if bucket else total
+            if i > start and (cost > node_budget or i - start == batch_size):
+                cuts.append(i)
+                start, largest, total = i, size, size
+        batches = list(order.tensor_split(cuts)) if count else []
+    if bucket and generator is not None:
+        batches = [batches[i] for i in torch.randperm(len(batches), generator=generator).tolist()]
+    return batches
+
+
 class Loader:
     """Batches of one split of a packed dataset.
 
@@ -50,8 +91,7 @@ class Loader:
             for batch in self._evaluation_batches("train"):
                 yield batch, None
         else:
-            ids = self.ids["train"]
-            for graphs in self._plan(ids[torch.randperm(len(ids), generator=rng)]):
+            for graphs in self._plan(self.ids["train"], rng):
                 yield self._load(graphs), None
 
     def evaluation(self, part: str) -> Iterator[tuple[GraphBatch, Tensor | None]]:
@@ -69,7 +109,7 @@ class Loader:
             return self.section.parts or 1
         if self.section.graphs:
             return -(-len(self.ids["train"]) // self.section.graphs)
-        return sum(1 for _ in self._plan(self.ids["train"]))
+        return len(self._plan(self.ids["train"]))
 
     @property
     def whole(self) -> GraphBatch:
@@ -87,20 +127,14 @@ class Loader:
             for graphs in self._plan(ids):
                 yield self._load(graphs)
 
-    def _plan(self, ids: Tensor) -> Iterator[Tensor]:
-        """`ids` in order, cut into batches by count or by node budget."""
-        if self.section.graphs:
-            yield from ids.split(self.section.graphs)
-        elif self.section.nodes:
-            start, total = 0, 0
-            for i, size in enumerate(self.packed.sizes[ids].tolist()):
-                if i > start and total + size > self.section.nodes:
-                    yield ids[start:i]
-                    start, total = i, 0
-                total += size
-            yield ids[start:]
-        else:
-            yield ids
+    def _plan(self, ids: Tensor, generator: torch.Generator | None = None) -> list[Tensor]:
+        """`ids` cut into batches by count or by node budget; without a generator in their order."""
+        section = self.section
+        if not (section.graphs or section.nodes):
+            return [ids]
+        sizes = self.packed.sizes[ids]
+        plans = plan_batches(sizes, batch_size=section.graphs, node_budget=section.nodes, bucket=section.bucket, generator=generator)
+        return [ids[plan] for plan in plans]
 
     def _load(self, graphs: Tensor) -> GraphBatch:
         batch = self.packed.batch(graphs).to(self.device)  # first, so that encodings made on the fly are made on the device

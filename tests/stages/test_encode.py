@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from gt_models.encodings import ENCODINGS, EncodingError, compute
 from stages import encode as stage
 from stages.datasets import encoded
-from stages.datasets.encoded import EncodedDataset, encode, request_digests
+from stages.datasets.encoded import EncodedDataset, encode
 from stages.datasets.inspection import DatasetError
 from stages.datasets.packed import PackedDataset, PackedHeader, pack
 from stages.recipe import load_grid
@@ -279,11 +279,3 @@ def test_unknown_dataset_names_the_nearest(packed, tmp_path, capsys):
     make_grid(tmp_path, {"a": "{}"})
     assert stage.main(["tyni", "--params", str(tmp_path / "params.yaml")]) == 1
     assert "no dataset 'tyni' in params.yaml (did you mean 'tiny'?)" in capsys.readouterr().err
-
-
-def test_request_digests_depend_on_arguments_alone():
-    digests = request_digests({"s-d-a": [("rrwp", {"steps": 3})], "s-d-b": [("rrwp", {"steps": 3, "identity": True})], "s-d-c": []})
-    assert digests["s-d-a"] == digests["s-d-b"]
-    assert digests["s-d-c"] == {}
-    with pytest.raises(EncodingError, match="did you mean 'rrwp'"):
-        request_digests({"s-d-a": [("rrw", {})]})

@@ -24,7 +24,7 @@ def write(tmp_path, content, name="recipe.yaml"):
         ({"epochs": 0}, ["epochs"]),
         ({"epochs": None}, ["epochs or phases"]),
         ({"seeds": [1, 1]}, ["seeds", "repeat"]),
-        ({"batch": {"graphs": 2, "nodes": 3}}, ["batch", "only one"]),
+        ({"batch": {"graphs": 2, "parts": 3}}, ["batch", "one large graph"]),
         ({"search": {"trials": 2, "space": {}}}, ["search.space"]),
         ({"search": {"trials": 2, "space": {"model.dropout": {"low": 1, "high": 0}}}}, ["low < high"]),
         ({"schedule": {"name": "cosin"}}, ["schedule.name", "cosine"]),
@@ -89,6 +89,8 @@ def test_digest_content_ignores_how_a_default_is_written():
     assert Recipe(**RECIPE, origin={"a": "b"}, reduced=["c"]).decisive() == plain.decisive()
     assert Recipe(**{**RECIPE, "seeds": [5]}).decisive() == plain.decisive()
     assert Recipe(**{**RECIPE, "epochs": 7}).decisive() != plain.decisive()
+    given = [Recipe(**{**RECIPE, "model": {"name": "mlp", **extra}}).decisive() for extra in ({}, {"a": None}, {"a": False}, {"a": []})]
+    assert all(one != other for i, one in enumerate(given) for other in given[:i])
 
 
 def test_dotted_values():
@@ -112,11 +114,18 @@ GRID = {
         ({"run": {"threads": "many"}}, ["run.threads", "integer"]),
         ({"cels": {}}, ["cels", "did you mean 'cells'"]),
         (
-            {"cells": {"small-web-mlp": {"cell": "small/web/mlp", "dataset": "web", "model": "mlp", "settings": "recipes", "setings": "tuned"}}},
+            {
+                "cells": {
+                    "small-web-mlp": {"cell": "small/web/mlp", "dataset": "web", "model": "mlp", "settings": "recipes", "setings": "tuned"}
+                }
+            },
             ["setings", "settings"],
         ),
         ({"cells": {"x": {"cell": "small/web/mlp", "dataset": "web", "model": "mlp", "settings": "recipes"}}}, ["cell x", "disagree"]),
-        ({"cells": {"small-wed-mlp": {"cell": "small/wed/mlp", "dataset": "wed", "model": "mlp", "settings": "recipes"}}}, ["wed", "did you mean 'web'"]),
+        (
+            {"cells": {"small-wed-mlp": {"cell": "small/wed/mlp", "dataset": "wed", "model": "mlp", "settings": "recipes"}}},
+            ["wed", "did you mean 'web'"],
+        ),
         ({"limits": {"smal": {"seeds": 1}}}, ["smal", "did you mean 'small'"]),
         ({"searches": GRID["cells"]}, ["searches", "small-web-mlp"]),
     ],

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stages.datasets.inspection import DatasetError, compare
-from stages.datasets.packed import DatasetUnavailable, PackedDataset, PackedHeader, PackedWriter, compact, pack, plan_batches
+from stages.datasets.packed import DatasetUnavailable, PackedDataset, PackedHeader, PackedWriter, compact, pack
+from stages.engine.batching import plan_batches
 from stages.files import WriteError
 
 HEADER = PackedHeader(

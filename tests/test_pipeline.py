@@ -1,0 +1,121 @@
+"""The whole chain under DVC on a small grid: what runs, what does not run again, and what a missing dataset does."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+
+pytest.importorskip("dvc")
+CELLS = ("embedded-chains-mlp", "embedded-chains-gcn", "edge-transformer-cornell-gcn")
+LIMITS = "limits: {embedded: {seeds: 1, epochs: 1}, edge-transformer: {seeds: 1, trials: 2, epochs: 2}}"
+
+
+class Project:
+    """A copy of the repository in an empty folder, its grid cut to three cells."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        for name in ("gt_models", "stages", "recipes", "published", ".dvc"):
+            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "tmp", "cache", "config.local"))
+        for name in ("dvc.yaml", ".dvcignore"):
+            shutil.copy(ROOT / name, folder)
+        params = (ROOT / "params.yaml").read_text()
+        params = re.sub(r"^limits: .*", LIMITS, params, flags=re.M)
+        params = re.sub(r"^datasets: .*", "datasets: [chains, cornell]", params, flags=re.M)
+        params = re.sub(r"^suites: .*", "suites: [embedded, edge-transformer]", params, flags=re.M)
+        lines = [line for line in params.splitlines() if "{cell:" not in line or line.split(":")[0].strip() in CELLS]
+        (folder / "params.yaml").write_text("\n".join(lines) + "\n")
+        subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
+        (folder / "nothing").mkdir()
+        self.mirror = folder / "nothing"
+
+    def repro(self, *arguments: str) -> list[str]:
+        """Runs `dvc repro` and returns the names of the stages that it ran, the always-run one aside."""
+        binaries = str(Path(sys.executable).parent)
+        environment = os.environ | {
+            "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}",
+            "GT_DATA_MIRROR": str(self.mirror),
+            "PYTHONPATH": str(self.folder),
+        }
+        environment.pop("MLFLOW_TRACKING_URI", None)
+        done = subprocess.run(
+            [sys.executable, "-m", "dvc", "repro", *arguments],
+            cwd=self.folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return [name for name in re.findall(r"^Running stage '([^']+)'", done.stdout, flags=re.M) if name != "state"]
+
+    def rows(self, suite: str) -> dict[str, dict]:
+        return {row["cell"]: row for row in json.loads((self.folder / "reports" / f"{suite}.json").read_text())["rows"]}
+
+    def edit(self, file: str, old: str, new: str) -> None:
+        path = self.folder / file
+        text = path.read_text()
+        assert old in text, f"{file} does not hold {old!r}"
+        path.write_text(text.replace(old, new, 1))
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    return Project(tmp_path_factory.mktemp("project"))
+
+
+def test_one_suite_runs_exactly_its_cells_and_only_once(project):
+    ran = project.repro("leaderboard@embedded")
+    assert set(ran) == {
+        "download@chains",
+        "encode@chains",
+        "train@embedded-chains-mlp",
+        "train@embedded-chains-gcn",
+        "leaderboard@embedded",
+    }
+    assert {row["status"] for row in project.rows("embedded").values()} == {"ok"}
+    assert project.repro("leaderboard@embedded") == []
+
+
+def test_a_comment_runs_nothing_and_a_model_only_its_cells(project):
+    project.edit("gt_models/baselines/mlp.py", "def reset_parameters", "# a comment\n    def reset_parameters")
+    project.edit("stages/engine/loop.py", "def _train_epoch", "# another\n    def _train_epoch")
+    assert project.repro("leaderboard@embedded") == []
+    project.edit("gt_models/baselines/mlp.py", "def reset_parameters", "unused = 1\n\n    def reset_parameters")
+    assert project.repro("leaderboard@embedded") == ["train@embedded-chains-mlp", "leaderboard@embedded"]
+
+
+def test_an_encoding_for_one_cell_runs_no_other(project):
+    recipe = "recipes/embedded/chains/gcn.yaml"
+    project.edit(recipe, "num_layers: 4", "num_layers: 4, laplacian_dim: 2")
+    project.edit(recipe, "batch:", "encodings: {laplacian: {k: 2}}\nbatch:")
+    assert project.repro("leaderboard@embedded") == ["encode@chains", "train@embedded-chains-gcn", "leaderboard@embedded"]
+
+
+def test_a_deleted_tracking_store_is_filled_again_from_the_records(project):
+    shutil.rmtree(project.folder / "mlruns")
+    assert project.repro("leaderboard@embedded") == ["leaderboard@embedded"]
+    assert (project.folder / "mlruns" / "mlflow.db").exists()
+
+
+def test_missing_data_is_a_row_and_is_picked_up_later(project, mirror):
+    cell = "edge-transformer/cornell/gcn"
+    project.repro()
+    row = project.rows("edge-transformer")[cell]
+    assert row["status"] == "not run: data"
+    assert project.repro() == []
+    project.mirror = mirror
+    ran = project.repro()
+    assert ran == [
+        "download@cornell", "encode@cornell", "tune@edge-transformer-cornell-gcn", "train@edge-transformer-cornell-gcn", "leaderboard@edge-transformer",
+    ]  # fmt: skip
+    assert project.rows("edge-transformer")[cell]["status"].startswith("ok")
+    project.mirror = project.folder / "nothing"
+    assert project.repro() == []
