@@ -79,9 +79,11 @@ def assert_gradients_reach(model: nn.Module, batch: GraphBatch, except_for: tupl
     out = model(batch)
     (out * torch.randn_like(out)).sum().backward()
     for name, parameter in model.named_parameters():
-        if name.startswith(except_for) if except_for else False:
+        if except_for and name.startswith(except_for):
             continue
-        assert parameter.grad is not None and parameter.grad.isfinite().all() and parameter.grad.abs().max() > 0, f"no gradient reaches {name}"
+        assert parameter.grad is not None, f"no gradient reaches {name}"
+        assert parameter.grad.isfinite().all(), f"the gradient of {name} is not finite"
+        assert parameter.grad.abs().max() > 0, f"the gradient of {name} is zero"
 
 
 def assert_deterministic(build: Callable[[], nn.Module], batch: GraphBatch) -> None:
