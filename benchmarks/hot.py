@@ -3,10 +3,10 @@
     python benchmarks/hot.py [--quick] [--threads 2]
 
 Case: 4 x Enc 2->2, then 2->0, generalized kernel, width 32, 4 heads, the authors' form (387,840 parameters), one random graph of mean
-degree 10, loss the sum of outputs, the support (sorting, transposes) built anew in every step. Plain: the same layers, with Eq. (21) as one outer
-product per entry and Eq. (17) as one score per pair of entries. The authors' implementation took, with its own batch building beside it and
-on a machine of 160 GFLOP/s (shared/papers/MATH.md): 1k edges 361 ms and 722 MiB, 10k 4,382 and 2,810, 50k 38,234 and 12,173; softmax 1k
-1,732 and 1,540.
+degree 10, loss the sum of outputs, the support (sorting, transposes) built anew in every step. Plain: the same layers, with Eq. (21) as
+one outer product per entry and Eq. (17) as one score per pair of entries. The authors' implementation took, with its own batch building
+beside it, on two threads of a machine of 160 GFLOP/s (shared/papers/MATH.md): 1k edges 361 ms and 722 MiB, 10k 4,382 and 2,810, 50k 38,234
+and 12,173; softmax 1k 1,732 and 1,540.
 """
 
 import argparse

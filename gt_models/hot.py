@@ -7,6 +7,7 @@ dense (D) or sparse (S) support, softmax or kernel (phi) attention; (S, phi) is 
 from collections.abc import Sequence
 from typing import Literal
 
+import torch
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
@@ -150,6 +151,7 @@ class HigherOrderTransformer(nn.Module):
     def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
         return self.head(features, GraphBatch.of(batch))
 
+    @torch.compiler.disable  # integer look-ups decide its shapes: nothing to compile
     def support(self, batch: GraphBatch) -> Support:
         """The tuples that this model's tensors live on; all layers share what is looked up in it."""
         if self.level == "pair" or (self.k == 2 and self.form == "dense"):

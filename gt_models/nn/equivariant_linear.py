@@ -50,6 +50,7 @@ class EquivariantLinear(nn.Module):
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 
+    @torch.compiler.disable  # integer look-ups of the support: little to compile
     def forward(self, values: Tensor, support: Support) -> Tensor:
         """values [rows of order k, in_dim] -> [rows of order l, out_dim]."""
         parts = [self.at_pattern(values, support, p) for p in self.patterns]

@@ -64,6 +64,7 @@ class HigherOrderAttention(nn.Module):
         super().__init__()
         check_attention(qk_dim, v_dim, num_heads, attention, key_order, key_diagonal, key_stabilizer)
         self.k, self.l, self.num_heads, self.qk_dim, self.v_dim = k, l, num_heads, qk_dim, v_dim
+        # deviates: Eq. (21) for l = 0. One query per graph makes softmax linear already, and the authors' implementation keeps it
         self.attention = "softmax" if l == 0 and attention == "kernel" else attention
         self.key_order, self.key_diagonal, self.key_stabilizer = key_order, key_diagonal, key_stabilizer
         classes = [
@@ -95,6 +96,7 @@ class HigherOrderAttention(nn.Module):
                 nn.init.xavier_normal_(layer.weight)
                 nn.init.zeros_(layer.bias)
 
+    @torch.compiler.disable  # integer look-ups of the support: little to compile
     def forward(self, values: Tensor, support: Support, features: RandomFeatures | None = None) -> Tensor:
         """values [rows of order k, hidden_dim]; `features`: the kernel's feature map. Kernel sums run in float32 under autocast."""
         if self.attention == "kernel" and features is None:

@@ -138,4 +138,5 @@ def light_classes(k: int, l: int, distinct_output: bool = False) -> tuple[Equiva
     Where there is none (an input of order k > 0, an output of order 0) all classes are kept: Proposition 2 asks for a nonempty subset.
     """
     classes = equivalence_classes(k, l, distinct_output)
+    # unstated: lightweight layers to order 0 (queries of the readout). All classes, as the authors' implementation
     return tuple(c for c in classes if c.is_light) or classes

@@ -56,6 +56,7 @@ class TensorInput(nn.Module):
             if part is not None:
                 part.reset_parameters()
 
+    @torch.compiler.disable  # integer look-ups of the support: nothing to compile
     def forward(self, batch: GraphBatch, support: Support, dtype: torch.dtype) -> Tensor:
         """Raises ValueError where features do not have the width that the model was built for."""
         x = self._checked(batch.x, self.node_width, "node") if self.node is None else self.node(batch.x)
@@ -70,6 +71,7 @@ class TensorInput(nn.Module):
         values = x.new_zeros(len(support.sets[2]), self.width)
         values = values.index_copy(0, torch.arange(x.size(0), device=x.device), at_node)
         at_edge = torch.cat([edges.new_zeros(edges.size(0), self.node_width), edges], 1)
+        # unstated: parallel edges and self-loops. One entry each, features added up; a tensor has one A_ij
         return values.index_add(0, support.edge_rows, at_edge)  # [rows of order 2, width]
 
     def _edges(self, batch: GraphBatch) -> Tensor:

@@ -143,6 +143,8 @@ class Support:
 
         `all_rows`: keys are the input tuples of every pattern, grouped by position.
         """
+        # unstated: Eq. (21) takes the union of keys over all queries. Read per shared node, as the authors' implementation does: with one union
+        # for the whole graph no class would pass a message along an edge, which Theorem 2 needs
         source, target = self.sets[c.k], self.sets[c.l]
         rows = slice(0, len(source)) if all_rows else source.rows[c.input_pattern]
         if not c.shared:
