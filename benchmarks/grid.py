@@ -50,7 +50,11 @@ def build(folder: Path, count: int) -> None:
     stand_in = folder / "bin" / "python"
     stand_in.write_text(STAND_IN.format(python=sys.executable))
     stand_in.chmod(0o755)
-    for command in (["git", "init", "-q"], [sys.executable, "-m", "dvc", "init", "-q"], [sys.executable, "-m", "dvc", "config", "core.analytics", "false"]):
+    for command in (
+        ["git", "init", "-q"],
+        [sys.executable, "-m", "dvc", "init", "-q"],
+        [sys.executable, "-m", "dvc", "config", "core.analytics", "false"],
+    ):
         subprocess.run(command, cwd=folder, check=True)
 
 
@@ -73,7 +77,9 @@ def main() -> None:
         start = time.perf_counter()
         subprocess.run([sys.executable, "-m", "stages.state"], cwd=folder, env=environment, check=True)
         state = time.perf_counter() - start
-    print(f"{count} cells: first dvc repro {first:.1f} s ({first / count:.2f} s a cell); no-op {again[2]:.2f} s (median of 5, {again[0]:.2f} to {again[-1]:.2f})")
+    print(
+        f"{count} cells: first dvc repro {first:.1f} s ({first / count:.2f} s a cell); no-op {again[2]:.2f} s (median of 5, {again[0]:.2f} to {again[-1]:.2f})"
+    )
     print(f"of the no-op, the state stage takes {state:.2f} s")
 
 

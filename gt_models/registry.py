@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 LEVELS = ("graph", "node", "edge", "pair", "hyperedge", "attention")
 _PACKAGES = ("gt_models", "gt_models.baselines")
 _NOT_MODELS = {"batch", "registry"}
-_INFOS: dict[str, "ModelInfo"] = {}
+_INFOS: dict[str, ModelInfo] = {}
 
 
 @dataclass(frozen=True)

@@ -77,6 +77,23 @@ def search_summary(cell: Cell, tuned: Path = TUNED) -> dict[str, Any] | None:
     return {"trials": len(rows), "states": states, "best_validation": max(values) if rows[0]["direction"] == "max" else min(values)}
 
 
+class KernelLock:
+    """Optuna's journal lock on the kernel's file lock. Its own locks are links that a killed process leaves behind, and then every later
+    process waits for them."""
+
+    def __init__(self, path: Path):
+        from filelock import FileLock
+
+        self._lock = FileLock(path)
+
+    def acquire(self) -> bool:
+        self._lock.acquire()
+        return True
+
+    def release(self) -> None:
+        self._lock.release()
+
+
 def _search(recipe: Recipe, cell: Cell, grid: Grid, trials: int, folder: Path, data: Path, store_root: Path) -> Any:
     import optuna
     from optuna.storages.journal import JournalFileBackend
@@ -104,6 +121,7 @@ def _search(recipe: Recipe, cell: Cell, grid: Grid, trials: int, folder: Path, d
         "recipe": recipe.decisive(),
         "space": space,
         "seeds": search.seeds,
+        "sampler": [search.sampler, search.sampler_seed, search.pruner],
         "data": first.packed.digest,
         "encodings": first.encoded.digest,
         "code": first.code,
@@ -111,7 +129,9 @@ def _search(recipe: Recipe, cell: Cell, grid: Grid, trials: int, folder: Path, d
     direction = first.task.direction
     study = optuna.create_study(
         study_name=digest_of(identity),
-        storage=optuna.storages.JournalStorage(JournalFileBackend(str(folder / "journal.log"))),
+        storage=optuna.storages.JournalStorage(
+            JournalFileBackend(str(folder / "journal.log"), lock_obj=KernelLock(folder / "journal.lock"))
+        ),
         direction="maximize" if direction == "max" else "minimize",
         pruner=optuna.pruners.MedianPruner(n_startup_trials=4, n_warmup_steps=search.warmup_epochs)
         if search.pruner == "median"
@@ -272,14 +292,15 @@ def _plots(base: Path, study: Any) -> None:
     import matplotlib.pyplot as plt
     import optuna
 
-    complete = 0 if study is None else sum(t.state.name == "COMPLETE" for t in study.trials)
-    varied = study is not None and any(len({repr(t.params.get(k)) for t in study.trials}) > 1 for k in study.trials[0].params)
-    for name, needed in (("history", 1), ("importance", 2)):
+    complete = [] if study is None else [t for t in study.trials if t.state.name == "COMPLETE"]
+    # importance is a share of the variance: undefined while nothing varies
+    varied = len({t.value for t in complete}) > 1 and any(len({repr(t.params[k]) for t in complete}) > 1 for k in complete[0].params)
+    for name, possible in (("history", bool(complete)), ("importance", varied)):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            if complete < needed or (name == "importance" and not varied):
+            if not possible:
                 figure, axes = plt.subplots()
-                axes.text(0.5, 0.5, f"{complete} complete trials: too few for {name}", ha="center")
+                axes.text(0.5, 0.5, f"{len(complete)} complete trials, too alike for {name}", ha="center")
                 axes.set_axis_off()
             else:
                 from optuna.visualization import matplotlib as plots

@@ -7,9 +7,10 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.nn import GCNConv
 
-from gt_models.baselines.mlp import check_level, hidden_activation
 from gt_models.batch import GraphBatch
 from gt_models.nn.features import FeatureEncoder
+from gt_models.nn.mlp import activation as hidden_activation
+from gt_models.nn.node_wise import check_level
 from gt_models.nn.pooling import pool
 from gt_models.registry import register_model
 

@@ -8,7 +8,8 @@ from torch import Tensor, nn
 from gt_models.batch import GraphBatch
 from gt_models.nn.features import FeatureEncoder
 from gt_models.nn.mlp import MLP, activation
-from gt_models.nn.pooling import POOLINGS, pool
+from gt_models.nn.node_wise import check_level
+from gt_models.nn.pooling import pool
 from gt_models.registry import register_model
 
 
@@ -70,13 +71,3 @@ class MLPBaseline(nn.Module):
 
 
 hidden_activation = activation  # the constructor's argument shadows the function
-
-
-def check_level(name: str, level: str, pooling: str, num_layers: int) -> None:
-    """Raises ValueError for a level, a pooling or a depth that a node-wise baseline does not have."""
-    if level not in ("node", "graph"):
-        raise ValueError(f"{name} cannot predict at level {level!r}; it predicts: node, graph")
-    if pooling not in POOLINGS:
-        raise ValueError(f"unknown pooling {pooling!r}; known: {', '.join(POOLINGS)}")
-    if num_layers < 1:
-        raise ValueError(f"{name} needs at least one layer, not {num_layers}")

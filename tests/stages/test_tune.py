@@ -91,6 +91,19 @@ def test_a_killed_search_queues_its_trial_again_and_ends_as_if_it_had_not_been_k
     assert [(r["value"], r["model.dropout"], r["optimizer.lr"]) for r in trials()][:1] == finished[:1]
 
 
+def test_a_process_killed_while_it_writes_the_journal_blocks_nobody(project):
+    from stages.tune import KernelLock
+
+    holds = "import sys, time; from pathlib import Path; from stages.tune import KernelLock; KernelLock(Path('journal.lock')).acquire(); print(1, flush=True); time.sleep(60)"
+    process = subprocess.Popen([sys.executable, "-c", holds], env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE)
+    process.stdout.readline()
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    lock = KernelLock(Path("journal.lock"))
+    assert lock.acquire()
+    lock.release()
+
+
 def test_hopeless_trials_are_pruned(project):
     space = {"optimizer.lr": {"choices": [0.05, 1e-9]}, "model.hidden_dim": {"choices": [8, 9, 10, 11, 12, 13]}}
     project.recipe(search={"trials": 20, "sampler": "grid", "space": space, "warmup_epochs": 2, "seeds": [0]}, epochs=12)
@@ -116,6 +129,13 @@ def test_a_space_that_contradicts_the_recipe(project, space, words):
         tune()
     for word in ["small/web/mlp.yaml", *words]:
         assert word in str(error.value)
+
+
+def test_trials_that_all_end_alike_are_no_error(project):
+    project.recipe(search={"trials": 3, "space": {"model.dropout": {"choices": [0.1, 0.2, 0.3]}}}, optimizer={"name": "sgd", "lr": 1e-12})
+    tune()
+    assert len({r["value"] for r in trials()}) == 1
+    assert Path("tuned/small/web/mlp.importance.png").stat().st_size > 1000
 
 
 def test_limits_cut_trials_and_say_so(project):
