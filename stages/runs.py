@@ -17,12 +17,20 @@ from stages.engine.batching import Loader
 from stages.engine.checkpoint import Checkpoint
 from stages.engine.loop import Outcome, Run
 from stages.fingerprint import code_digest, run_modules
-from stages.measure import Clock, PeakMemory, choose_device, environment, memory_limit_mib, now
+from stages.measure import Clock, PeakMemory, bound_memory, choose_device, environment, keep_allocations, memory_limit_mib, now
 from stages.recipe import Recipe, RecipeError, RunSettings, check_fit, check_model, digest_of
 from stages.store import SCHEMA, Store, run_digest
 from stages.tasks import create_task
 
 DATA, STORE, RESULTS = Path("data"), Path("store"), Path("results")
+
+
+def prepare_process(settings: RunSettings) -> str:
+    """Sets threads, allocator and the bound on memory for the whole process; returns what the allocator is set to, for the records."""
+    allocator = keep_allocations()
+    torch.set_num_threads(settings.threads)
+    bound_memory(choose_device(settings.device))
+    return allocator
 
 
 @dataclass

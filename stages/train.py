@@ -6,6 +6,7 @@ Writes results/suite/dataset/model.json, which names the records. A dataset that
 """
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -54,15 +55,14 @@ def train_cell(
         print(f"{cell.cell}: not run: data. {error}", flush=True)
         return result
 
-    from stages.measure import bound_memory, choose_device, keep_allocations
-    from stages.runs import Experiment
+    from stages.runs import Experiment, prepare_process
 
-    allocator = keep_allocations()
-    _set_threads(grid.run.threads)
-    bound_memory(choose_device(grid.run.device))
+    allocator = prepare_process(grid.run)
     experiment = Experiment(recipe, str(cell.settings_path), cell.dataset, grid.run, Store(store_root), data, allocator)
     result |= {"metric": experiment.task.metric, "direction": experiment.task.direction}
     header = experiment.header
+    if header.derived:
+        result["reduced"] = [*cuts, f"derived data: {header.derived}"]
     described = {
         "name": header.name,
         "digest": experiment.packed.digest,
@@ -102,27 +102,23 @@ def _search_summary(cell: Cell) -> dict[str, Any] | None:
     return search_summary(cell) if cell.settings == "tuned" else None
 
 
-def _set_threads(threads: int) -> None:
-    import torch
-
-    torch.set_num_threads(threads)
-
-
-def main() -> int:
+def cell_stage(description: str, stage: Callable[[Cell, Grid], Any]) -> int:
+    """The command line of a stage that takes one cell: what a user can mend ends in one message and status 1, a bug in its traceback."""
     if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
-        print(__doc__)
+        print(description)
         return 2
+    from stages.datasets.inspection import DatasetError
     from stages.files import WriteError
     from stages.store import StoreError
 
     try:
         grid = load_grid()
-        train_cell(grid.find(sys.argv[1]), grid)
-    except (RecipeError, StoreError, WriteError) as error:
+        stage(grid.find(sys.argv[1]), grid)
+    except (RecipeError, StoreError, WriteError, DatasetError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(cell_stage(__doc__, train_cell))

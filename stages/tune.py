@@ -16,8 +16,8 @@ from typing import Any
 
 import yaml
 
-from stages.recipe import Cell, Choice, Grid, Range, Recipe, RecipeError, digest_of, load_grid, load_recipe
-from stages.train import limited
+from stages.recipe import Cell, Choice, Grid, Range, Recipe, RecipeError, digest_of, load_recipe
+from stages.train import cell_stage, limited
 
 TUNED, STUDIES = Path("tuned"), Path("studies")
 
@@ -99,16 +99,12 @@ def _search(recipe: Recipe, cell: Cell, grid: Grid, trials: int, folder: Path, d
     from optuna.storages.journal import JournalFileBackend
     from optuna.trial import TrialState
 
-    from stages.measure import bound_memory, choose_device, keep_allocations
     from stages.progress import Progress
-    from stages.runs import Experiment
+    from stages.runs import Experiment, prepare_process
     from stages.store import Store
-    from stages.train import _set_threads
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    allocator = keep_allocations()
-    _set_threads(grid.run.threads)
-    bound_memory(choose_device(grid.run.device))
+    allocator = prepare_process(grid.run)
     search, store = recipe.search, Store(store_root)
 
     def experiment(values: dict[str, Any]) -> Experiment:
@@ -314,21 +310,5 @@ def _plots(base: Path, study: Any) -> None:
             plt.close(figure)
 
 
-def main() -> int:
-    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
-        print(__doc__)
-        return 2
-    from stages.files import WriteError
-    from stages.store import StoreError
-
-    try:
-        grid = load_grid()
-        tune_cell(grid.find(sys.argv[1]), grid)
-    except (RecipeError, StoreError, WriteError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(cell_stage(__doc__, tune_cell))

@@ -13,6 +13,8 @@ import pytest
 from tests.conftest import ROOT
 
 pytest.importorskip("dvc")
+# one project, changed step by step: these tests run in order, in one process
+pytestmark = pytest.mark.xdist_group("pipeline")
 CELLS = ("embedded-chains-mlp", "embedded-chains-gcn", "edge-transformer-cornell-gcn")
 LIMITS = "limits: {embedded: {seeds: 1, epochs: 1}, edge-transformer: {seeds: 1, trials: 2, epochs: 2}}"
 
