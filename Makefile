@@ -12,7 +12,7 @@ reproduce: $(READY) ## the whole chain of one suite: make reproduce SUITE=edge-t
 	@$(RUN) python -m stages.cli show $(SUITE)
 
 test: $(READY) ## the whole test suite
-	@$(RUN) python -m pytest -n 2 --dist loadgroup
+	@$(RUN) python -m pytest -n 2 --dist worksteal
 
 lint: $(READY)
 	@$(RUN) ruff check . && $(RUN) ruff format --check . && $(RUN) mypy
