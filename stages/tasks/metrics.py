@@ -76,11 +76,6 @@ METRICS: dict[str, tuple[Callable[[Tensor, Tensor], float], str]] = {
 }
 
 
-def better(value: float, best: float | None, direction: str) -> bool:
-    """Whether `value` is strictly better than `best`: of equal epochs the first is kept."""
-    return best is None or (value > best if direction == "max" else value < best)
-
-
 def detached(tensors: list[Tensor]) -> Tensor:
     """Outputs of several batches as one tensor on the CPU."""
     return torch.cat(
