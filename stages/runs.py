@@ -61,7 +61,7 @@ class Experiment:
         check_fit(self.recipe, self.header.level, self.dataset, self.path)
         self.encoded = EncodedDataset(self.packed, self.data / "encodings" / self.dataset, self.recipe.encodings)
         try:
-            self.task = create_task(self.header.task, self.header.metric, self.recipe.loss)
+            self.task = create_task(self.header.task, self.header.metric, self.recipe.loss, self.header.also)
         except KeyError as error:
             raise RecipeError(f"{self.path}: dataset {self.dataset!r}: {error.args[0]}") from None
         self.device = choose_device(self.settings.device)
@@ -119,7 +119,7 @@ class Experiment:
         except ValueError as error:
             raise RecipeError(f"{self.path}: {error}") from error
         checkpoint = Checkpoint(self.store.folder(digest) / "checkpoint.safetensors", self.settings.checkpoint_seconds)
-        run = Run(
+        run = (self.task.runner or Run)(
             self.recipe, self.task, loader, self.build,
             seed=seed, meter=clock, checkpoint=checkpoint, time_limit=self.time_limit, on_epoch=on_epoch,
         )  # fmt: skip

@@ -45,6 +45,7 @@ class PackedHeader(BaseModel):
     """What a dataset is, in JSON. `in_dim`, `edge_dim` and `out_dim` have the meaning of the models' constructor arguments.
 
     Attributes:
+        also: metrics that are reported beside `metric` and decide nothing.
         extras: further arrays by what their rows are; those of nodes, edges and graphs travel in `GraphBatch.extras`, tables do not.
         row_normalise: continuous node features are divided by their row's sum when a batch is made (so that counts can be stored as bytes).
         derived: says how, where the data are not the original host's; every report must show it.
@@ -64,6 +65,7 @@ class PackedHeader(BaseModel):
     out_dim: int
     split_kind: Literal["node", "graph", "hyperedge"]
     num_splits: int
+    also: list[str] = []
     extras: dict[str, Literal["node", "edge", "graph", "table"]] = {}
     row_normalise: bool = False
     derived: str | None = None
@@ -77,7 +79,8 @@ class PackedHeader(BaseModel):
     @property
     def digest(self) -> str:
         """sha256 over the arrays and what decides how they are read; notes, statistics and provenance do not count."""
-        decisive = self.model_dump(exclude={"statistics", "provenance", "notes", "derived"})
+        described = {"statistics", "provenance", "notes", "derived"}
+        decisive = self.model_dump(exclude=described if self.also else described | {"also"})
         return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
 

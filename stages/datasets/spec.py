@@ -50,6 +50,7 @@ class DatasetSpec:
 
     Attributes:
         prepare: prepare(spec, files by path, folder) packs the dataset into `folder`; runs no network code.
+        also: metrics that are reported beside `metric` and decide nothing.
         expected: published statistics, held against the measured ones after every preparation.
         arguments: what `prepare` needs beyond the files (seeds, sizes, names); part of the digest.
         derived: says how, where the data are not the original host's; shown in every report.
@@ -73,6 +74,7 @@ class DatasetSpec:
     level: str = "graph"
     split_kind: str = "graph"
     needs: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()
 
     @cached_property
     def digest(self) -> str:
@@ -83,6 +85,7 @@ class DatasetSpec:
             "metric": self.metric,
             "files": [[f.path, f.sha256 or f.md5] for f in self.files],
             "arguments": dict(self.arguments),
+            **({"also": self.also} if self.also else {}),
             "code": code_digest([self.prepare.__module__]) if self.prepare.__module__.startswith("stages.") else "custom",
         }
         return hashlib.sha256(json.dumps(decisive, sort_keys=True, default=str).encode()).hexdigest()
@@ -93,6 +96,7 @@ class DatasetSpec:
             name=self.name,
             task=self.task,
             metric=self.metric,
+            also=list(self.also),
             level=self.level,
             in_dim=in_dim,
             edge_dim=edge_dim,

@@ -163,11 +163,10 @@ class Run:
             raise Diverged(f"the training loss is {mean} in epoch {self.epoch + 1}")
         return first_lr, mean
 
-    def _predict(self, batch: Any, rows: Tensor | None) -> tuple[Tensor, Tensor]:
+    def _predict(self, batch: Any, rows: Tensor | None) -> tuple[Tensor, Any]:
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.recipe.precision == "bf16"):
-            output = self.model(batch)
-        output = output.float() if output.dtype == torch.bfloat16 else output
-        return (output, batch.y) if rows is None else (output[rows], batch.y[rows])
+            output, target = self.task.predict(self.model, batch, rows)
+        return (output.float() if output.dtype == torch.bfloat16 else output), target
 
     @torch.no_grad()
     def _evaluate(self, part: str) -> dict[str, float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,6 @@ def task_module(name: str) -> str:
     return f"stages.tasks.{file}"
 
 
-def create_task(name: str, metric: str, loss: str | None = None) -> Task:
-    """The task `name` evaluated by `metric`, trained with `loss` (None: the task's own)."""
-    return importlib.import_module(task_module(name)).TASK(metric, loss)
+def create_task(name: str, metric: str, loss: str | None = None, also: Sequence[str] = ()) -> Task:
+    """The task `name` evaluated by `metric` and, for the report alone, by the metrics `also`; trained with `loss` (None: the task's own)."""
+    return importlib.import_module(task_module(name)).TASK(metric, loss, also)

@@ -37,9 +37,12 @@ def average_precision(output: Tensor, target: Tensor) -> float:
 
 def macro_f1(output: Tensor, target: Tensor) -> float:
     """Mean of the F1 scores of the classes."""
-    from sklearn.metrics import f1_score
+    return _f1(output, target, "macro")
 
-    return float(f1_score(target.view(-1).cpu().numpy(), output.argmax(-1).cpu().numpy(), average="macro", zero_division=0))
+
+def micro_f1(output: Tensor, target: Tensor) -> float:
+    """F1 score over the decisions of all classes together; with one class per row it is the accuracy."""
+    return _f1(output, target, "micro")
 
 
 def mean_absolute_error(output: Tensor, target: Tensor) -> float:
@@ -50,6 +53,12 @@ def mean_absolute_error(output: Tensor, target: Tensor) -> float:
 def mean_squared_error(output: Tensor, target: Tensor) -> float:
     """Mean of (output - target)^2 over all entries."""
     return (output.double() - target.view_as(output).double()).square().mean().item()
+
+
+def _f1(output: Tensor, target: Tensor, average: str) -> float:
+    from sklearn.metrics import f1_score
+
+    return float(f1_score(target.view(-1).cpu().numpy(), output.argmax(-1).cpu().numpy(), average=average, zero_division=0))
 
 
 def _mean_over_labels(score: Callable, output: Tensor, target: Tensor) -> float:
@@ -71,6 +80,7 @@ METRICS: dict[str, tuple[Callable[[Tensor, Tensor], float], str]] = {
     "roc-auc": (roc_auc, "max"),
     "ap": (average_precision, "max"),
     "f1-macro": (macro_f1, "max"),
+    "f1-micro": (micro_f1, "max"),
     "mae": (mean_absolute_error, "min"),
     "mse": (mean_squared_error, "min"),
 }

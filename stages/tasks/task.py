@@ -1,10 +1,12 @@
 """What the training loop asks of a task: a loss on a batch, and a metric on a whole split."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
+from gt_models.batch import GraphBatch
 from stages.tasks.metrics import METRICS, detached
 
 
@@ -37,19 +39,30 @@ class Task:
     Args:
         metric: name in `METRICS`; its direction decides which epoch is best.
         loss: name in `LOSSES`, None for the task's own.
+        also: names of metrics that are reported beside it and decide nothing.
     """
 
     default_loss = "cross-entropy"
+    # a class with the face of stages.engine.loop.Run, where the protocol is not "train, choose on validation, test"
+    runner: type | None = None
 
-    def __init__(self, metric: str, loss: str | None = None):
-        if metric not in METRICS:
-            raise KeyError(f"no metric named {metric!r}; known: {', '.join(METRICS)}")
-        self.metric = metric
-        self.score, self.direction = METRICS[metric]
+    def __init__(self, metric: str, loss: str | None = None, also: Sequence[str] = ()):
+        for name in (metric, *also):
+            if name not in METRICS:
+                raise KeyError(f"no metric named {name!r}; known: {', '.join(METRICS)}")
+        self.metric, self.also = metric, tuple(also)
+        self.direction = METRICS[metric][1]
         self.loss_name = loss or self.default_loss
         self.loss = LOSSES[self.loss_name]
 
-    def evaluate(self, outputs: list[Tensor], targets: list[Tensor]) -> dict[str, float]:
-        """{"loss", metric name} of a split from the outputs and targets of its batches."""
+    def predict(self, model: nn.Module, batch: GraphBatch, rows: Tensor | None) -> tuple[Tensor, Any]:
+        """(output, target) of what counts in a batch, for `loss` and `evaluate`; `rows` are the outputs that count (None: all of them).
+        A target has a len(): how much the batch weighs in the mean training loss of the epoch."""
+        output = model(batch)
+        return (output, batch.y) if rows is None else (output[rows], batch.y[rows])
+
+    def evaluate(self, outputs: list[Tensor], targets: list[Any]) -> dict[str, float]:
+        """{"loss", the metric, the further metrics} of a split from the outputs and targets of its batches."""
         output, target = detached(outputs), detached(targets)
-        return {"loss": float(self.loss(output, target)), self.metric: self.score(output, target)}
+        scores = {name: METRICS[name][0](output, target) for name in (self.metric, *self.also)}
+        return {"loss": float(self.loss(output, target)), **scores}
