@@ -17,6 +17,8 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, field_validator, model_validator
 
 Positive = Annotated[int, Field(gt=0)]
+# how an origin begins: printed in the paper, set by its authors' scripts, stated nowhere, found by search, other than published, ours
+ORIGINS = ("printed", "authors", "unstated", "tuned", "deviates", "chosen")
 # in_dim and the like come from the dataset, never from a recipe
 DATA_ARGUMENTS = ("in_dim", "edge_dim", "out_dim", "level")
 
@@ -68,7 +70,8 @@ class OptimizerSection(Strict):
 
 class ScheduleSection(Strict):
     """Learning rate over time as a multiple of `lr`: linear warm-up from `start_factor`, then constant, cosine or linear to `final_factor`;
-    or plateau: times `factor` after `patience` epochs without a better validation value."""
+    or plateau: times `factor` after `patience` epochs without a better validation value. `total`: where the schedule ends, in its unit, if
+    that is not where training does; the rate stays at its last value from there."""
 
     name: Literal["constant", "cosine", "linear", "plateau"] = "constant"
     unit: Literal["epoch", "step"] = "epoch"
@@ -77,6 +80,13 @@ class ScheduleSection(Strict):
     final_factor: float = Field(0.0, ge=0)
     factor: float = Field(0.5, gt=0, lt=1)
     patience: Positive = 10
+    total: Positive | None = None
+
+    @model_validator(mode="after")
+    def _after_warmup(self):
+        if self.total is not None and self.total <= self.warmup:
+            raise ValueError("schedule.total must come after the warm-up")
+        return self
 
 
 class Phase(Strict):
@@ -119,18 +129,48 @@ class SearchSection(Strict):
     warmup_epochs: int = 10
 
 
+class StartSection(Strict):
+    """Fine-tuning: a run begins from the best weights of the run of `cell` (suite/dataset/row) with the same seed. `load`: "all" parameters,
+    or "common": those that both models have by name and shape; the others begin as they are drawn. Optimiser and schedule begin anew."""
+
+    cell: str = Field(pattern=r"^[^/\s]+/[^/\s]+/[^/\s]+$")
+    load: Literal["all", "common"] = "all"
+
+
+class AlsoPrinted(Strict):
+    """Another table where the same run's number stands; what is not named here is as in `published`."""
+
+    table: str
+    method: str | None = None
+    metric: str | None = None
+
+
 class PublishedRef(Strict):
-    """Where the published number stands in published/results.yaml; the dataset is the cell's unless named here."""
+    """Where the published number stands in published/results.yaml; the dataset is the cell's unless named here. `split`: which one was
+    printed, where it is not the test split or there are several. `also`: further tables that print the same run."""
 
     paper: str
     table: str
     method: str
     dataset: str | None = None
     metric: str | None = None
+    split: str | None = None
+    also: list[AlsoPrinted] = []
+
+    def references(self, dataset: str) -> list[dict[str, str | None]]:
+        """Every printed place as the keys of published/results.yaml; metric and split None: whichever is printed there."""
+        main = {"paper": self.paper, "table": self.table, "method": self.method, "dataset": self.dataset or dataset}
+        places = [main | {"metric": self.metric, "split": self.split}]
+        return places + [main | {"table": a.table, "method": a.method or self.method, "metric": a.metric, "split": None} for a in self.also]
 
 
 class Recipe(Strict):
-    """Every hyperparameter of one model on one dataset."""
+    """Every hyperparameter of one model on one dataset.
+
+    `eval_every`, `eval_after`: validation in every so many epochs, from after this one; and in the last. `eval_device`: where validation and
+    test run, for a graph that does not fit into the training device whole. `targets`: regression targets standardised per column with the
+    statistics of the training part ("train") or of all parts ("all": a leak, for protocols that were run so); nothing: as packed.
+    `start`: fine-tuning. `parameters`: the count that the paper prints for this row; decides nothing."""
 
     model: ModelSection
     encodings: dict[str, dict[str, Any]] = {}
@@ -141,11 +181,16 @@ class Recipe(Strict):
     epochs: Positive | None = None
     phases: list[Phase] = []
     eval_every: Positive = 1
+    eval_after: Positive | None = None
+    eval_device: Literal["cpu"] | None = None
     patience: Positive | None = None
+    targets: Literal["train", "all"] | None = None
+    start: StartSection | None = None
     precision: Literal["float32", "bf16", "float64"] = "float32"
     seeds: list[int] = Field(min_length=1)
     split: Literal["seed"] | int = "seed"
     published: PublishedRef | None = None
+    parameters: Positive | None = None
     reduced: list[str] = []
     search: SearchSection | None = None
     origin: dict[str, str] = {}
@@ -168,13 +213,19 @@ class Recipe(Strict):
             raise ValueError("give either epochs or phases")
         return self
 
+    def given_values(self) -> list[str]:
+        """Dotted keys of the values that the recipe gives and that decide its numbers: what has an origin."""
+        content = self.model_dump(mode="json", exclude_unset=True, exclude={"published", "parameters", "reduced", "origin"})
+        content["model"].pop("name")
+        return [key for key, _ in _flat(content) if not key.startswith("search.space.")] + ["search.space"] * ("search" in content)
+
     @property
     def total_epochs(self) -> int:
         return self.epochs or sum(p.epochs for p in self.phases)
 
     def decisive(self) -> dict[str, Any]:
         """What decides a run's numbers besides seed, data and code. Empty values are left out, so that a new optional key changes no old digest."""
-        described = {"seeds", "search", "published", "reduced", "origin"}
+        described = {"seeds", "search", "published", "parameters", "reduced", "origin"}
         content = self.model_dump(mode="json", exclude=described)
         # an empty value given to a constructor may override a default: these stay as they are
         as_given = {key: content.pop(key) for key in ("model", "encodings")}
@@ -292,7 +343,36 @@ class Grid(Strict):
 
 def load_recipe(path: str | Path) -> Recipe:
     """Reads and checks a recipe (all but the model's arguments: see `check_model`). Raises RecipeError."""
-    return _validated(Recipe, _read(path), str(path))
+    recipe = _validated(Recipe, _read(path), str(path))
+    check_origins(recipe, path)
+    return recipe
+
+
+def check_origins(recipe: Recipe, path: str | Path = "recipe", complete: bool = False) -> None:
+    """Raises RecipeError for an origin of nothing, of an unknown kind, or that is a second one for all it covers; `complete`: also for a
+    value without one. An origin of `model` is that of every `model.x` which has none of its own; `all` is that of every value."""
+    values = recipe.given_values()
+    covers = {key: {v for v in values if key == "all" or v == key or v.startswith(f"{key}.")} for key in recipe.origin}
+    for key, text in recipe.origin.items():
+        where = f"{path}: origin.{key}"
+        if not covers[key]:
+            known = sorted({v for value in values for v in _ancestors(value)})
+            raise RecipeError(f"{where}: the recipe gives no value {key!r}{nearest(key, known)}")
+        if not text.startswith(ORIGINS):
+            raise RecipeError(f"{where}: an origin begins with one of {', '.join(ORIGINS)}; given: {text!r}")
+        # what a search found stands beside what it began from
+        narrower = [other for other in covers if covers[other] < covers[key] and not recipe.origin[other].startswith("tuned")]
+        if narrower and covers[key] == set().union(*(covers[other] for other in narrower)):
+            raise RecipeError(f"{where}: a second origin for {', '.join(sorted(narrower))}; keep one of them")
+    if complete:
+        without = sorted(set(values) - set().union(*covers.values()))
+        if without:
+            raise RecipeError(f"{path}: no origin for {', '.join(without)}")
+
+
+def _ancestors(key: str) -> list[str]:
+    parts = key.split(".")
+    return [".".join(parts[: i + 1]) for i in range(len(parts))]
 
 
 def load_grid(path: str | Path = "params.yaml") -> Grid:
@@ -336,6 +416,14 @@ def check_fit(recipe: Recipe, level: str, dataset: str, path: str | Path = "reci
         if not set(encoding.arrays) & set(info.encodings):
             usable = [e.name for e in ENCODINGS.values() if set(e.arrays) & set(info.encodings)]
             raise RecipeError(f"{path}: encodings.{name}: model {info.name!r} does not use it; it can use: {', '.join(usable) or 'none'}")
+
+
+def _flat(content: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    """Dotted keys and values of nested mappings; an empty mapping is a value."""
+    pairs: list[tuple[str, Any]] = []
+    for key, value in content.items():
+        pairs += _flat(value, f"{prefix}{key}.") if isinstance(value, dict) and value else [(f"{prefix}{key}", value)]
+    return pairs
 
 
 def _without_empty(value: Any) -> Any:

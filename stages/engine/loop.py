@@ -111,7 +111,8 @@ class Run:
             with self.meter.timing("train"):
                 lr, loss = self._train_epoch()
             values = {"epoch": self.epoch + 1, "lr": lr, "train_loss": loss, "val_loss": None, "val": None}
-            if (self.epoch + 1) % self.recipe.eval_every == 0 or self.epoch + 1 == total:
+            due = (self.epoch + 1) % self.recipe.eval_every == 0 and self.epoch >= (self.recipe.eval_after or 0)
+            if due or self.epoch + 1 == total:
                 with self.meter.timing("eval"):
                     scores = self._evaluate("val")
                 values |= {"val_loss": scores["loss"], "val": scores[self.task.metric]}
@@ -129,7 +130,7 @@ class Run:
             ):
                 self._save()
                 raise TimedOut(f"{self.epoch} of {total} epochs took longer than the limit of {self.time_limit:.0f} s")
-            if patience and self.epoch - self.outcome.best_epoch >= patience:
+            if patience and self.outcome.best_epoch and self.epoch - self.outcome.best_epoch >= patience:
                 break
 
     def _train_epoch(self) -> tuple[float, float]:

@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from stages.recipe import Recipe, RecipeError, check_fit, check_model, load_grid, load_recipe
+from stages.recipe import Recipe, RecipeError, check_fit, check_model, check_origins, load_grid, load_recipe
 from tests.stages.conftest import RECIPE
 
 
@@ -91,6 +91,49 @@ def test_digest_content_ignores_how_a_default_is_written():
     assert Recipe(**{**RECIPE, "epochs": 7}).decisive() != plain.decisive()
     given = [Recipe(**{**RECIPE, "model": {"name": "mlp", **extra}}).decisive() for extra in ({}, {"a": None}, {"a": False}, {"a": []})]
     assert all(one != other for i, one in enumerate(given) for other in given[:i])
+
+
+ORIGIN = {"model": "authors: a script", "optimizer.lr": "printed: Table 4"}
+
+
+@pytest.mark.parametrize(
+    ("origin", "words"),
+    [
+        ({"optimizer.rl": "printed: Table 4"}, ["origin.optimizer.rl", "did you mean 'optimizer.lr'"]),
+        ({"optimizer.lr": "Table 4"}, ["origin.optimizer.lr", "printed, authors", "Table 4"]),
+        (
+            {"optimizer.lr": "printed: Table 4", "optimizer.name": "printed: Table 4", "optimizer": "authors: a script"},
+            ["origin.optimizer", "second origin for optimizer.lr, optimizer.name"],
+        ),
+        ({"model": "authors: a script", "all": "unstated: ours"}, None),
+        ({"optimizer.name": "authors: a script", "optimizer": "authors: a script", "optimizer.lr": "tuned: 3 trials"}, None),
+    ],
+)
+def test_origins(tmp_path, origin, words):
+    path = write(tmp_path, {**RECIPE, "origin": origin})
+    if words is None:
+        assert load_recipe(path).origin == origin
+        return
+    with pytest.raises(RecipeError) as error:
+        load_recipe(path)
+    for word in [str(path), *words]:
+        assert word in str(error.value)
+
+
+def test_every_deciding_value_has_an_origin():
+    recipe = Recipe(**RECIPE, origin={key: "chosen: for tests" for key in RECIPE if key not in ("seeds", "published")})
+    with pytest.raises(RecipeError, match="no origin for seeds$"):
+        check_origins(recipe, complete=True)
+    check_origins(recipe.model_copy(update={"origin": {"all": "chosen: for tests"}}), complete=True)
+
+
+def test_new_optional_keys_change_no_digest_of_old_recipes():
+    plain = Recipe(**RECIPE)
+    assert not {"eval_after", "eval_device", "targets", "start", "parameters"} & plain.decisive().keys()
+    assert Recipe(**RECIPE, parameters=7).decisive() == plain.decisive()
+    assert "total" not in plain.decisive()["schedule"]
+    for change in ({"eval_after": 1}, {"targets": "all"}, {"start": {"cell": "a/b/c"}}, {"schedule": {"total": 3}}):
+        assert Recipe(**RECIPE | change).decisive() != plain.decisive()
 
 
 def test_dotted_values():

@@ -125,6 +125,13 @@ def test_eval_every_and_patience(tmp_path):
     assert len(still.curves["val"]) < 50
 
 
+def test_validation_can_begin_late(tmp_path):
+    outcome = make(tmp_path, eval_every=2, eval_after=3, epochs=7).train()
+    assert [e for e, v in zip(outcome.curves["epoch"], outcome.curves["val"], strict=True) if v is not None] == [4, 6, 7]
+    # patience waits for the first validation
+    assert len(make(tmp_path, eval_after=5, patience=3, epochs=7).train().curves["epoch"]) == 7
+
+
 def test_phases_are_told_to_the_model_and_the_best_is_reloaded(tmp_path):
     nets = []
 

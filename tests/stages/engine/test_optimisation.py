@@ -31,3 +31,9 @@ def test_plateau_halves_after_patience_without_a_better_value():
     # best at epoch 2; epochs 3 and 4 are waited for, 5 is the one too many
     assert values == [1, 1, 1, 1, 1, 0.5, 0.5, 0.5]
     assert factors(8, [0.5, 0.4, 0.3, 0.2, 0.1, 0.0, 0.0], "min", name="plateau", patience=2) == [1.0] * 8
+
+
+def test_a_schedule_may_end_before_training_does():
+    section = ScheduleSection(name="linear", final_factor=0.25, total=4)
+    values = [lr_factor(section, i, 8, [], "max") for i in range(8)]
+    assert values == [1.0, 0.8125, 0.625, 0.4375, 0.25, 0.25, 0.25, 0.25]
