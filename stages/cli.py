@@ -3,12 +3,15 @@
 import json
 import sys
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
 from stages.recipe import RecipeError, check_fit, check_model, load_grid, load_recipe
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__, pretty_exceptions_enable=False)
+Names = Annotated[list[str] | None, typer.Argument(help="suites and cells (suite/dataset/row); all where none is named")]
+Records = Annotated[Path, typer.Option(help="folder of shipped records")]
 
 
 @app.command("list")
@@ -89,6 +92,87 @@ def doctor() -> None:
     for problem in problems:
         print(problem)
     print(f"{len(grid.cells)} cells, {count} records, {len(problems)} problems")
+    if problems:
+        raise typer.Exit(1)
+
+
+@app.command()
+def board(
+    suite: str,
+    write: Annotated[Path | None, typer.Option(help="write SUITE.json, .csv and .md into this folder")] = None,
+    records: Records = Path("records"),
+) -> None:
+    """The leaderboard of a suite from the shipped records alone: nothing is computed, and a stale row says what changed since."""
+    from rich.console import Console
+
+    from stages.leaderboard import write_reports
+    from stages.records import board as rows_of
+    from stages.report.table import remarks_of, terminal_table
+
+    grid = load_grid()
+    rows = rows_of(suite, grid, records)
+    Console(width=None if sys.stdout.isatty() else 180).print(terminal_table(suite, rows))
+    for remark in (r for row in rows for r in remarks_of(row)):
+        print(f"  {remark}")
+    print(f"from {records / suite} alone; nothing was computed")
+    if write:
+        print(f"written: {', '.join(map(str, write_reports(suite, rows, write, grid.run.margin_std)))}")
+
+
+store_app = typer.Typer(no_args_is_help=True, help="Records that travel: what was run here or elsewhere, as files of the repository.")
+app.add_typer(store_app, name="store")
+
+
+@store_app.command("export")
+def store_export(
+    names: Names = None,
+    records: Records = Path("records"),
+    replace: Annotated[bool, typer.Option(help="let a reduced cell take the place of a full one")] = False,
+) -> None:
+    """Writes the records of cells to records/<suite>/<dataset>/<row>.json.gz."""
+    from stages.records import chosen_cells, export_cell
+
+    written, without = 0, []
+    for cell in chosen_cells(load_grid(), names or []):
+        path = export_cell(cell, records, replace=replace)
+        if path is None:
+            without.append(cell.cell)
+        else:
+            written += 1
+            print(f"{path}: {path.stat().st_size:,} bytes")
+    print(
+        f"{written} cells exported; {len(without)} without a run{': ' + ', '.join(without[:5]) if without else ''}{' ...' if without[5:] else ''}"
+    )
+
+
+@store_app.command("import")
+def store_import(names: Names = None, records: Records = Path("records")) -> None:
+    """Puts shipped records into the store; a record that contradicts the store's own stops it before anything is written."""
+    from stages.records import import_records, shipped_cells
+
+    shipped = list(shipped_cells(load_grid(), names or [], records))
+    new, there = import_records(shipped, root=records)
+    print(f"{len(shipped)} cells: {new} records imported, {there} there already")
+
+
+@store_app.command("verify")
+def store_verify(names: Names = None, records: Records = Path("records")) -> None:
+    """Checks every shipped and every stored record again, and says which shipped cells are stale; exits 1 where a record is unsound."""
+    from stages.records import shipped_cells, standing
+    from stages.records import verify as verify_records
+
+    grid = load_grid()
+    shipped = list(shipped_cells(grid, names or [], records))
+    problems = verify_records(shipped, root=records)
+    for problem in problems:
+        print(problem)
+    stale = 0
+    for one in shipped if not problems else ():
+        state = standing(one, grid)
+        stale += bool(state.stale)
+        reduced = f"; reduced: {', '.join(one.result['reduced'])}" if one.result["reduced"] else ""
+        print(f"{one.cell}: {len(one.records)} runs on {one.records[0]['measured']['device']}; {state.text}{reduced}")
+    print(f"{len(shipped)} shipped cells, {stale} stale, {len(problems)} problems")
     if problems:
         raise typer.Exit(1)
 

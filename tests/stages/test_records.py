@@ -1,0 +1,291 @@
+"""Records that travel: out of one store and into another, checked on the way, and held against the present tree."""
+
+import gzip
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from stages import cli, records
+from stages.datasets.catalog import catalog
+from stages.datasets.spec import DatasetSpec
+from stages.recipe import RecipeError, load_grid
+from stages.records import (
+    Conflict,
+    board,
+    chosen_cells,
+    export_cell,
+    import_records,
+    problems_of,
+    read,
+    record_problems,
+    shipped_cells,
+    standing,
+    verify,
+)
+from stages.store import Store, StoreError
+from stages.train import train_cell
+
+CELL = "small/web/mlp"
+
+
+@pytest.fixture
+def trained(project, monkeypatch):
+    """The project with its one cell trained; `web` is a dataset of the catalog, packed from its present spec."""
+    spec = DatasetSpec(name="web", family="test", task="node-classification", metric="accuracy", prepare=print, level="node")
+    monkeypatch.setitem(catalog(), "web", spec)
+    header = Path("data/packed/web/header.json")
+    header.write_text(json.dumps(json.loads(header.read_text()) | {"provenance": {"spec": spec.digest}}))
+    project.recipe()
+    train()
+    return project
+
+
+def train():
+    grid = load_grid()
+    return train_cell(grid.find(CELL), grid)
+
+
+def export(**options) -> Path:
+    return export_cell(load_grid().find(CELL), **options)
+
+
+def rewrite(path: Path, change) -> None:
+    content = json.loads(gzip.decompress(path.read_bytes()))
+    change(content)
+    path.write_bytes(gzip.compress(json.dumps(content).encode()))
+
+
+def run(*arguments: str):
+    return CliRunner().invoke(cli.app, list(arguments))
+
+
+def test_there_and_back_gives_equal_records_and_equal_bytes(trained):
+    path = export()
+    first = path.read_bytes()
+    stored = {p: p.read_text() for p in Path("store").rglob("record.json")}
+    assert len(stored) == 2
+    shutil.rmtree("store")
+    assert import_records(list(shipped_cells(load_grid()))) == (2, 0)
+    assert {p: json.loads(p.read_text()) for p in Path("store").rglob("record.json")} == {p: json.loads(t) for p, t in stored.items()}
+    assert import_records(list(shipped_cells(load_grid()))) == (0, 2)
+    path.unlink()
+    assert export().read_bytes() == first
+    # a cell whose records were imported is not trained again
+    shutil.rmtree("results")
+    before = {p: p.stat().st_mtime_ns for p in Path("store").rglob("record.json")}
+    assert train()["status"] == "ok"
+    assert {p: p.stat().st_mtime_ns for p in Path("store").rglob("record.json")} == before
+
+
+def test_a_record_of_another_machine_is_there_already_and_one_that_contradicts_stops_everything(trained):
+    path = export()
+    digest = json.loads(Path("results", f"{CELL}.json").read_text())["runs"][1]
+    file = Store().folder(digest) / "record.json"
+    elsewhere = json.loads(file.read_text())
+    elsewhere["measured"]["device"] = "another"
+    file.write_text(json.dumps(elsewhere))
+    assert import_records([read(path)]) == (0, 2)
+    assert json.loads(file.read_text())["measured"]["device"] == "another"
+    elsewhere["deterministic"]["test"] = 0.125
+    file.write_text(json.dumps(elsewhere))
+    other = next(p for p in Path("store").rglob("record.json") if p != file)
+    other.unlink()
+    with pytest.raises(Conflict, match=r"differ in test\nNothing is imported\. Keep one"):
+        import_records([read(path)])
+    assert not other.exists()
+
+
+def _break(change):
+    def applied(content):
+        change(content["records"][0])
+
+    return applied
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (_break(lambda r: r["deterministic"].update(seed=7)), "its contents give the digest"),
+        (_break(lambda r: r["deterministic"]["recipe"]["optimizer"].update(lr=1.0)), "its recipe does not have the digest"),
+        (_break(lambda r: r["deterministic"]["digests"].pop("code")), "lacks the digest of code"),
+        (_break(lambda r: r["deterministic"].pop("test_metrics")), "lacks test_metrics"),
+        (_break(lambda r: r["deterministic"].update(test=None)), "ok without a test value"),
+        (_break(lambda r: r["deterministic"].update(status="fine")), "unknown status 'fine'"),
+        (_break(lambda r: r["deterministic"]["epochs"]["val"].pop()), "its curves have 5, 6 epochs"),
+        (_break(lambda r: r["measured"].pop("device")), "lacks device"),
+        (_break(lambda r: r.update(schema=9)), "schema 9, this code reads 1"),
+        (lambda c: c["records"].reverse(), "are not the runs that its result names"),
+        (lambda c: (c["records"].append(c["records"][0]), c["result"]["runs"].append(c["result"]["runs"][0])), "seed 0 stands twice"),
+        (lambda c: c["result"].update(cell="small/many/mlp"), "is the file of small/many/mlp"),
+        (lambda c: c["result"].pop("reduced"), "lacks reduced"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_named_and_nothing_of_it_is_imported(trained, change, says):
+    path = export()
+    rewrite(path, change)
+    assert says in "\n".join(problems_of(read(path)))
+    shutil.rmtree("store")
+    with pytest.raises(StoreError, match="nothing is imported"):
+        import_records([read(path)])
+    assert not list(Path("store").rglob("record.json"))
+    shown = run("store", "verify")
+    assert shown.exit_code == 1
+    assert says in shown.output
+
+
+@pytest.mark.parametrize("content", [b"", b"no gzip", gzip.compress(b"{"), gzip.compress(b'{"schema": 4}')])
+def test_a_file_that_is_no_export(trained, content):
+    path = export()
+    path.write_bytes(content)
+    with pytest.raises(StoreError, match=f"{path}: not an export"):
+        read(path)
+
+
+def test_the_same_run_told_in_two_ways(trained):
+    one = read(export())
+    other = json.loads(json.dumps(one.records[0]))
+    other["deterministic"]["val"] = 0.123
+    second = records.Shipped(Path("records/small/web/twin.json.gz"), one.result | {"cell": "small/web/twin"}, [other, one.records[1]])
+    assert verify([one]) == []
+    assert "hold different records of one run (they differ in val)" in verify([one, second])[0]
+
+
+def test_a_search_trial_in_the_store_is_a_sound_record(project):
+    from stages.tune import tune_cell
+
+    project.recipe(search={"trials": 2, "space": {"model.dropout": {"choices": [0.0, 0.5]}}})
+    grid = load_grid()
+    tune_cell(grid.find(CELL), grid)
+    found = project.records()
+    assert found
+    assert [record_problems(r) for r in found] == [[]] * len(found)
+    assert verify([]) == []
+
+
+def test_a_reduced_cell_does_not_take_the_place_of_a_full_one(trained):
+    path = export()
+    full = path.read_bytes()
+    trained.recipe(limits={"small": {"epochs": 2, "seeds": 1}})
+    train()
+    with pytest.raises(StoreError, match="2 runs at full settings.*reduced"):
+        export()
+    assert path.read_bytes() == full
+    export(replace=True)
+    # fewer epochs is what the cell says of itself; the recipe is still the one that stands in the tree
+    shipped = read(path)
+    assert shipped.result["reduced"] == ["1 of 2 seeds", "2 of 6 epochs"]
+    trained.recipe()
+    assert standing(shipped, load_grid()).stale == []
+
+
+def test_what_changed_since_makes_a_cell_stale(trained, monkeypatch):
+    shipped = read(export())
+    grid = load_grid()
+    assert standing(shipped, grid).text == "as the present tree computes it"
+    # without data: the digests of what they were made from
+    shutil.move("data", "elsewhere")
+    assert standing(shipped, grid).text == "as the present tree computes it"
+    nowhere = records.Shipped(shipped.path, shipped.result, shipped.records, {})
+    assert standing(nowhere, grid).text == "cannot be told: data (not at hand)"
+    shutil.move("elsewhere", "data")
+    with monkeypatch.context() as patched:
+        patched.setattr("stages.fingerprint.code_digest", lambda modules: "0" * 64)
+        assert standing(shipped, grid).stale == ["code"]
+    trained.recipe(epochs=7)
+    assert standing(shipped, load_grid()).stale == ["recipe"]
+    trained.recipe(seeds=[0, 1, 2])
+    assert standing(shipped, load_grid()).stale == ["recipe"]
+    trained.recipe()
+    header = Path("data/packed/web/header.json")
+    header.write_text(json.dumps(json.loads(header.read_text()) | {"data_sha256": "f" * 64}))
+    assert standing(shipped, load_grid()).stale == ["data"]
+    header.write_text(json.dumps(json.loads(header.read_text()) | {"provenance": {"spec": "older"}}))
+    assert standing(nowhere, load_grid()).text == "cannot be told: data (made by other code)"
+
+
+def test_encodings_are_compared_without_data_by_their_algorithm(trained, monkeypatch):
+    from stages.encode import encode_dataset
+
+    trained.recipe(model={"name": "tokengt", "hidden_dim": 8, "num_layers": 1, "num_heads": 2}, encodings={"laplacian": {"k": 16}}, epochs=1)
+    grid = load_grid()
+    encode_dataset("web", grid)
+    train()
+    shipped = read(export())
+    shutil.rmtree("data")
+    assert standing(shipped, grid).text == "as the present tree computes it"
+    monkeypatch.setattr("stages.datasets.encoded.code_digest", lambda modules: "0" * 64)
+    assert standing(shipped, grid).text == "cannot be told: encodings (not at hand)"
+
+
+def test_a_searched_cell_is_held_against_its_search_space(project, monkeypatch):
+    from stages.tune import tune_cell
+
+    spec = DatasetSpec(name="web", family="test", task="node-classification", metric="accuracy", prepare=print, level="node")
+    monkeypatch.setitem(catalog(), "web", spec)
+    search = {"trials": 2, "space": {"model.dropout": {"choices": [0.0, 0.5]}}}
+    project.recipe(search=search)
+    grid = load_grid()
+    tune_cell(grid.find(CELL), grid)
+    train()
+    shipped = read(export())
+    assert "recipe" not in standing(shipped, grid).stale
+    project.recipe(search={**search, "space": {"model.dropout": {"choices": [0.3]}}})
+    assert "recipe" in standing(shipped, load_grid()).stale
+    project.recipe(search=search, epochs=9)
+    assert "recipe" in standing(shipped, load_grid()).stale
+
+
+def test_a_fresh_clone_shows_its_records_without_computing(trained, monkeypatch):
+    export()
+    for folder in ("store", "results", "data"):
+        shutil.rmtree(folder)
+    row = board("small", load_grid())[0]
+    assert (row["status"], row["runs"], row["device"]) == ("ok", 2, "cpu")
+    assert "as the present tree computes it" in row["notes"][-1]
+    trained.recipe(epochs=8)
+    trained.recipe(row="other")
+    shown = run("board", "small", "--write", "out")
+    assert shown.exit_code == 0, shown.output
+    for text in ("ok, stale: recipe", "no shipped record", "nothing was computed"):
+        assert text in shown.output
+    assert "stale: recipe" in Path("out/small.md").read_text()
+    assert not Path("store").exists()
+
+
+def test_the_command_line(trained):
+    shown = run("store", "export", "small")
+    assert shown.exit_code == 0, shown.output
+    assert "1 cells exported; 0 without a run" in shown.output
+    shutil.rmtree("store")
+    assert "2 records imported, 0 there already" in run("store", "import").output
+    shown = run("store", "verify", CELL)
+    assert shown.exit_code == 0, shown.output
+    assert "2 runs on cpu; as the present tree computes it" in shown.output
+
+
+def test_names_of_suites_and_cells():
+    from tests.conftest import ROOT
+
+    grid = load_grid(ROOT / "params.yaml")
+    assert chosen_cells(grid, []) == list(grid.cells.values())
+    assert chosen_cells(grid, ["embedded", "embedded/chains/mlp"]) == grid.suite("embedded")
+    with pytest.raises(RecipeError, match="did you mean 'embedded'"):
+        chosen_cells(grid, ["embeded"])
+    with pytest.raises(RecipeError, match="did you mean 'embedded/chains/mlp'"):
+        chosen_cells(grid, ["embedded/chains/mpl"])
+
+
+def test_a_missing_record_is_named(trained):
+    next(Path("store").rglob("record.json")).unlink()
+    with pytest.raises(StoreError, match=r"is missing; `python -m stages.train small/web/mlp`"):
+        export()
+
+
+def test_every_shipped_record_is_sound():
+    from tests.conftest import ROOT
+
+    found = [read(path) for path in sorted((ROOT / "records").glob("*/*/*.json.gz"))]
+    assert [line for one in found for line in problems_of(one, ROOT / "records")] == []
