@@ -175,7 +175,7 @@ class Recipe(Strict):
     model: ModelSection
     encodings: dict[str, dict[str, Any]] = {}
     batch: BatchSection = BatchSection()
-    loss: Literal["cross-entropy", "weighted-cross-entropy", "l1", "mse", "bce"] | None = None
+    loss: Literal["cross-entropy", "weighted-cross-entropy", "l1", "mse", "bce", "bce-one-hot"] | None = None
     optimizer: OptimizerSection
     schedule: ScheduleSection = ScheduleSection()
     epochs: Positive | None = None

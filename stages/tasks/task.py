@@ -30,6 +30,10 @@ LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "l1": lambda output, target: F.l1_loss(output, target.view_as(output).to(output.dtype)),
     "mse": lambda output, target: F.mse_loss(output, target.view_as(output).to(output.dtype)),
     "bce": _binary_cross_entropy,
+    # every class against the rest (Polynormer's code on questions)
+    "bce-one-hot": lambda output, target: F.binary_cross_entropy_with_logits(
+        output, F.one_hot(target.view(-1), output.size(1)).to(output.dtype)
+    ),
 }
 
 
