@@ -7,11 +7,12 @@ graph are flat, [sum n_b^2, C], row-major within a graph; `to_dense` and `pairs_
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from gt_models.nn.cached import cached_property
 
 _GRAPH_KEYS = {"x", "edge_index", "edge_attr", "y", "batch", "ptr", "num_nodes"}
 
@@ -42,6 +43,11 @@ class GraphBatch:
     y: Tensor | None = None
     encodings: dict[str, Tensor] = field(default_factory=dict)
     extras: dict[str, Tensor] = field(default_factory=dict)
+
+    def __post_init__(self):
+        # read off now where no device has to be waited for, so that no forward does and torch.compile sees numbers; `to` hands them on
+        if self.ptr.device.type == "cpu" and not torch.compiler.is_compiling():
+            self.max_nodes, self.num_pairs  # noqa: B018
 
     @classmethod
     def of(cls, data: Any) -> GraphBatch:
@@ -93,8 +99,13 @@ class GraphBatch:
 
     @cached_property
     def max_nodes(self) -> int:
-        """Nodes of the largest graph (waits for the device once)."""
+        """Nodes of the largest graph (waits for the device once, unless the batch was made on the CPU)."""
         return int(self.sizes.max()) if self.num_graphs else 0
+
+    @cached_property
+    def num_pairs(self) -> int:
+        """Ordered pairs of nodes of one graph, sum n_b^2 (waits for the device once, unless the batch was made on the CPU)."""
+        return int(self.sizes.square().sum())
 
     @cached_property
     def local(self) -> Tensor:
@@ -118,8 +129,8 @@ class GraphBatch:
 
     @cached_property
     def pair_nodes(self) -> tuple[Tensor, Tensor]:
-        """First and second node of every ordered pair, long [sum n_b^2] each (waits for the device once)."""
-        sizes, num_pairs = self.sizes[self.batch], int(self.pair_ptr[-1])
+        """First and second node of every ordered pair, long [sum n_b^2] each."""
+        sizes, num_pairs = self.sizes[self.batch], self.num_pairs
         first = torch.repeat_interleave(torch.arange(self.num_nodes, device=sizes.device), sizes, output_size=num_pairs)
         start = self.pair_ptr[self.batch] + self.local * sizes  # slot of the pair (i, first node), [N]
         second = torch.arange(num_pairs, device=sizes.device) - start[first] + self.ptr[self.batch[first]]
@@ -137,7 +148,8 @@ class GraphBatch:
 
     @cached_property
     def _pair_slots(self) -> Tensor:
-        return self.pair_mask.flatten().nonzero().squeeze(1)
+        first, second = self.pair_nodes
+        return (self.batch * self.max_nodes + self.local)[first] * self.max_nodes + self.local[second]
 
     def pairs_to_dense(self, values: Tensor) -> Tensor:
         """Flat pairs [sum n_b^2, C] -> padded [B, n_max, n_max, C], zero at padding."""
@@ -177,8 +189,9 @@ class GraphBatch:
             return value.to(device, dtype if value.is_floating_point() else None, non_blocking=non_blocking)
 
         moved = replace(self, **{f.name: move(getattr(self, f.name)) for f in fields(self)})
-        if "max_nodes" in self.__dict__:
-            moved.__dict__["max_nodes"] = self.max_nodes
+        for name in ("max_nodes", "num_pairs"):
+            if name in self.__dict__:
+                moved.__dict__[name] = self.__dict__[name]
         return moved
 
 

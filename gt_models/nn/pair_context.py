@@ -1,13 +1,12 @@
 """Which pairs of nodes attend, and how per-pair and per-node values are laid out for it, padded or listed; built once a forward."""
 
-from functools import cached_property
-
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from gt_models.batch import GraphBatch
+from gt_models.nn.cached import cached_property
 from gt_models.nn.sl2_attention import MASKED
 
 
@@ -35,14 +34,15 @@ class PairContext:
         else:
             self._flat = None
             row_length = sizes[batch.batch]
-            self.query = torch.repeat_interleave(torch.arange(batch.num_nodes, device=sizes.device), row_length)  # [P]
+            nodes = torch.arange(batch.num_nodes, device=sizes.device)
+            self.query = torch.repeat_interleave(nodes, row_length, output_size=batch.num_pairs)  # [P]
             self.key = torch.arange(self.query.numel(), device=sizes.device) - (self._row_start - batch.ptr[batch.batch])[self.query]
             self.edge_rows = self._row_start[batch.edge_index[0]] + batch.local[batch.edge_index[1]]  # [E]
 
     @cached_property
     def num_complete(self) -> int:
-        """Ordered pairs in all, sum n^2 (waits for the device once where only edges attend)."""
-        return int(self.batch.pair_ptr[-1]) if self.edges_only else self.query.numel()
+        """Ordered pairs in all, sum n^2."""
+        return self.batch.num_pairs
 
     @cached_property
     def diagonal(self) -> Tensor:

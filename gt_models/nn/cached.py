@@ -1,0 +1,24 @@
+"""Attributes computed once, in a form that torch.compile can follow."""
+
+from collections.abc import Callable
+from typing import Any
+
+
+class cached_property:
+    """functools.cached_property without its lock (which Python 3.11 takes and torch.compile cannot trace): not for use by several threads.
+
+    The value becomes a plain attribute of the object, where it is found before this is asked again.
+    """
+
+    def __init__(self, function: Callable[[Any], Any]):
+        self.function, self.__doc__ = function, function.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        if instance is None:
+            return self
+        value = self.function(instance)
+        setattr(instance, self.name, value)
+        return value

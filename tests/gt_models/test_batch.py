@@ -1,0 +1,98 @@
+"""GraphBatch: its layouts against loops, what it reads off at once, and what travels with it."""
+
+import pytest
+import torch
+from torch_geometric.data import Batch, Data
+
+from gt_models.batch import GraphBatch, MissingEncoding
+from gt_models.nn.cached import cached_property
+from tests.gt_models.checks import collate, random_graphs
+
+
+@pytest.fixture
+def batch() -> GraphBatch:
+    return collate(random_graphs((3, 1, 4), pair_encodings=(("rrwp", 2),)))
+
+
+def test_layout_of_nodes_and_pairs(batch):
+    nodes = [(b, i) for b, n in enumerate((3, 1, 4)) for i in range(n)]
+    assert list(zip(batch.batch.tolist(), batch.local.tolist(), strict=True)) == nodes
+    start = (0, 3, 4)
+    pairs = [(start[b] + i, start[b] + j) for b, n in enumerate((3, 1, 4)) for i in range(n) for j in range(n)]
+    assert list(zip(*(side.tolist() for side in batch.pair_nodes), strict=True)) == pairs
+    assert batch.pair_ptr.tolist() == [0, 9, 10, 26]
+    assert (batch.max_nodes, batch.num_pairs) == (4, 26)
+
+
+def test_padded_forms(batch):
+    values, flat = batch.encodings["rrwp"], 0
+    dense = batch.pairs_to_dense(values)
+    for b, n in enumerate((3, 1, 4)):
+        for i in range(n):
+            for j in range(n):
+                assert torch.equal(dense[b, i, j], values[flat])
+                flat += 1
+    assert dense.abs().sum() == values.abs().sum()
+    assert torch.equal(batch.pairs_from_dense(dense), values)
+    assert torch.equal(batch.to_dense(batch.x)[2, :4], batch.x[4:])
+    assert torch.equal(batch.from_dense(batch.to_dense(batch.x)), batch.x)
+    assert torch.equal(dense.ne(0).all(-1), batch.pair_mask)
+
+
+def test_no_graph_and_empty_graphs():
+    empty = GraphBatch(torch.ones(0, 2), torch.zeros(2, 0, dtype=torch.long), torch.tensor([0]))
+    assert (empty.num_graphs, empty.max_nodes, empty.num_pairs) == (0, 0, 0)
+    some = GraphBatch(torch.ones(2, 2), torch.zeros(2, 0, dtype=torch.long), torch.tensor([0, 0, 2, 2]))
+    assert some.batch.tolist() == [1, 1]
+    assert [side.tolist() for side in some.pair_nodes] == [[0, 0, 1, 1], [0, 1, 0, 1]]
+    assert some.pairs_to_dense(torch.ones(4, 1)).sum((1, 2, 3)).tolist() == [0, 4, 0]
+
+
+def test_numbers_are_read_off_once_and_travel(batch):
+    assert {"max_nodes", "num_pairs"} <= batch.__dict__.keys()
+    meta = batch.to("meta")  # a device of which nothing can be read
+    assert (meta.max_nodes, meta.num_pairs) == (4, 26)
+    assert meta.pair_nodes[0].shape == (26,)
+    assert batch.to("cpu", torch.float32).x.dtype == torch.float32
+
+
+def test_cached_property_asks_once():
+    class Thing:
+        calls = 0
+
+        @cached_property
+        def value(self) -> int:
+            """A number."""
+            self.calls += 1
+            return self.calls
+
+    thing = Thing()
+    assert (thing.value, thing.value, Thing().value) == (1, 1, 1)
+    assert Thing.value.__doc__ == "A number."
+
+
+def test_reads_torch_geometric():
+    one = Data(
+        x=torch.arange(3), edge_index=torch.tensor([[0, 1], [1, 2]]), edge_attr=torch.tensor([5, 6]), y=torch.ones(1), rwse=torch.ones(3, 2)
+    )
+    for data in (one, Batch.from_data_list([one, one])):
+        read, count = GraphBatch.of(data), data.num_nodes // 3
+        assert read.x.shape == (3 * count, 1)
+        assert read.edge_attr.shape == (2 * count, 1)
+        assert read.sizes.tolist() == [3] * count
+        assert read.encodings["rwse"].shape == (3 * count, 2)
+    bare = Data(x=torch.ones(3, 1), edge_index=one.edge_index, batch=torch.tensor([0, 1, 1]))
+    assert GraphBatch.of(bare).sizes.tolist() == [1, 2]
+    assert GraphBatch.of(read) is read
+
+
+def test_bad_input(batch):
+    with pytest.raises(ValueError, match=r"set data\.x"):
+        GraphBatch.of(Data(edge_index=torch.zeros(2, 0, dtype=torch.long)))
+    with pytest.raises(ValueError, match="names node 7"):
+        GraphBatch.of(Data(x=torch.ones(3, 1), edge_index=torch.tensor([[0], [7]])))
+    with pytest.raises(MissingEncoding, match="the batch has: rrwp"):
+        batch.encoding("rwse")
+    with pytest.raises(MissingEncoding, match="compute it wider"):
+        batch.encoding("rrwp", 3)
+    assert batch.encoding("rrwp", 1).shape == (26, 1)
