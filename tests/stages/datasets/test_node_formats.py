@@ -45,7 +45,7 @@ def ogb_zip(path, spec, nodes=50, **changes):
     return members
 
 
-@pytest.mark.parametrize("name", ["ogbn-arxiv", "ogbn-products"])
+@pytest.mark.parametrize("name", ["ogbn-arxiv", "ogbn-arxiv-undirected", "ogbn-products"])
 def test_ogb(name, tmp_path):
     spec = get_spec(name)
     members = ogb_zip(tmp_path / "a.zip", spec)
