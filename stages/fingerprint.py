@@ -8,6 +8,7 @@ import hashlib
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from gt_models.registry import model_module
 from stages.tasks import task_module
@@ -23,7 +24,7 @@ def code_digest(modules: Iterable[str], root: Path = ROOT) -> str:
     """
     digest = hashlib.sha256()
     for name in sorted(closure(modules, root)):
-        digest.update(f"{name} {_module_digest(_path(name, root))}\n".encode())
+        digest.update(f"{name} {_read(_path(name, root)).digest}\n".encode())
     return digest.hexdigest()
 
 
@@ -43,7 +44,7 @@ def closure(modules: Iterable[str], root: Path = ROOT) -> set[str]:
         name = todo.pop()
         if name not in seen:
             seen.add(name)
-            todo += _imports(name, _path(name, root), root)
+            todo += _imports(name, root)
     return seen
 
 
@@ -55,34 +56,42 @@ def _path(name: str, root: Path) -> Path | None:
     return None
 
 
-def _imports(name: str, path: Path, root: Path) -> list[str]:
+def _imports(name: str, root: Path) -> list[str]:
+    """Project modules that module `name` imports."""
+    path = _path(name, root)
+    package = (name if path.name == "__init__.py" else name.rpartition(".")[0]).split(".")
     found = []
-    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-    for node in ast.walk(_parse(path)):
-        if isinstance(node, ast.Import):
-            found += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            base = node.module or ""
-            if node.level:
-                parent = package.split(".")
-                base = ".".join([*parent[: len(parent) - node.level + 1], *([node.module] if node.module else [])])
+    for level, base, names in _read(path).imports:
+        if level:
+            base = ".".join([*package[: len(package) - level + 1], *([base] if base else [])])
+        if base.split(".")[0] in PACKAGES:
             # `from package import module` names a module; `from module import thing` names the module itself
-            found += [f"{base}.{a.name}" if _path(f"{base}.{a.name}", root) else base for a in node.names]
-    return [f for f in found if f.split(".")[0] in PACKAGES and _path(f, root)]
+            found += [f"{base}.{n}" if _path(f"{base}.{n}", root) else base for n in names] or [base]
+    return [f for f in found if _path(f, root)]
+
+
+class _Source(NamedTuple):
+    """What counts of a file: its `digest`, and its `imports` as (relative level, module, imported names)."""
+
+    digest: str
+    imports: list[tuple[int, str, tuple[str, ...]]]
+
+
+def _read(path: Path) -> _Source:
+    stat = path.stat()
+    return _read_version(path, stat.st_mtime_ns, stat.st_size)
 
 
 @cache
-def _parse_cached(path: Path, stamp: tuple[int, int]) -> ast.Module:
-    return ast.parse(path.read_text())
-
-
-def _parse(path: Path) -> ast.Module:
-    stat = path.stat()
-    return _parse_cached(path, (stat.st_mtime_ns, stat.st_size))
-
-
-def _module_digest(path: Path) -> str:
-    return hashlib.sha256(_dump(_parse(path)).encode()).hexdigest()
+def _read_version(path: Path, _mtime: int, _size: int) -> _Source:
+    tree = ast.parse(path.read_text())
+    imports = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            imports += [(0, alias.name, ()) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            imports.append((node.level, node.module or "", tuple(alias.name for alias in node.names)))
+    return _Source(hashlib.sha256(_dump(tree).encode()).hexdigest(), imports)
 
 
 def _dump(node) -> str:
