@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 Positive = Annotated[int, Field(gt=0)]
 # how an origin begins: printed in the paper, set by its authors' scripts, stated nowhere, found by search, other than published, ours
 ORIGINS = ("printed", "authors", "unstated", "tuned", "deviates", "chosen")
+BREC_PAIRS = 400
 # in_dim and the like come from the dataset, never from a recipe
 DATA_ARGUMENTS = ("in_dim", "edge_dim", "out_dim", "level")
 
@@ -44,17 +45,19 @@ class ModelSection(BaseModel):
 
 class BatchSection(Strict):
     """`graphs` per step, at most `nodes` per step, or both (many graphs; `bucket` puts graphs of like size together, which saves padding), or
-    random node `parts` per epoch (one large graph). Nothing: the whole graph of a transductive dataset, or every training graph, is one step."""
+    random node `parts` per epoch (one large graph), or known `hyperedges` per step. Nothing: the whole graph of a transductive dataset, or
+    every training graph, is one step."""
 
     graphs: Positive | None = None
     nodes: Positive | None = None
     parts: Positive | None = None
+    hyperedges: Positive | None = None
     bucket: bool = False
 
     @model_validator(mode="after")
     def _one(self):
-        if self.parts and (self.graphs or self.nodes or self.bucket):
-            raise ValueError("parts are for one large graph: give no graphs, nodes or bucket beside them")
+        if (self.parts or self.hyperedges) and (self.graphs or self.nodes or self.bucket or (self.parts and self.hyperedges)):
+            raise ValueError("parts and hyperedges are for one large graph: give one of them, and no graphs, nodes or bucket beside it")
         return self
 
 
@@ -143,6 +146,7 @@ class AlsoPrinted(Strict):
     table: str
     method: str | None = None
     metric: str | None = None
+    dataset: str | None = None
 
 
 class PublishedRef(Strict):
@@ -161,21 +165,65 @@ class PublishedRef(Strict):
         """Every printed place as the keys of published/results.yaml; metric and split None: whichever is printed there."""
         main = {"paper": self.paper, "table": self.table, "method": self.method, "dataset": self.dataset or dataset}
         places = [main | {"metric": self.metric, "split": self.split}]
-        return places + [main | {"table": a.table, "method": a.method or self.method, "metric": a.metric, "split": None} for a in self.also]
+        others = [a.model_dump(exclude_none=True, exclude={"metric"}) | {"metric": a.metric, "split": None} for a in self.also]
+        return places + [main | other for other in others]
+
+
+class BrecSection(Strict):
+    """The BREC protocol where it is not that of the reference implementation. `epochs`, `batch`, `optimizer` and `schedule` are those of one pair.
+
+    `select: last` tests the weights after a pair's last epoch, `select: best` those of its lowest training loss (nothing validates here).
+    `stop_below`: a pair's training ends after an epoch whose mean loss is below this; 0: never. `margin`: of the cosine embedding loss.
+    `threshold`: of T^2. `pairs`: which of the 400 pairs, as half-open ranges of their numbers; nothing: all."""
+
+    stop_below: float = Field(0.2, ge=0)
+    margin: float = 0.0
+    threshold: float = Field(72.34, gt=0)
+    pairs: list[tuple[int, int]] = []
+
+    @model_validator(mode="after")
+    def _ranges(self):
+        numbers = [n for start, stop in self.pairs for n in range(start, stop)]
+        if any(not 0 <= start < stop <= BREC_PAIRS for start, stop in self.pairs) or len(set(numbers)) < len(numbers):
+            raise ValueError(f"pairs are ranges [first, one past the last] within 0..{BREC_PAIRS} that share none")
+        return self
+
+    def numbers(self) -> list[int]:
+        """The pairs asked for, ascending."""
+        return sorted(n for start, stop in self.pairs or [(0, BREC_PAIRS)] for n in range(start, stop))
+
+    def only(self, count: int) -> "BrecSection":
+        """With `count` of the pairs, spread evenly."""
+        numbers = self.numbers()
+        chosen = [numbers[i * len(numbers) // count] for i in range(count)]
+        return self.model_copy(update={"pairs": [(n, n + 1) for n in chosen]})
+
+
+class RankingSection(Strict):
+    """Ranking of configurations (TpuGraphs). `configurations`: drawn per graph and step. `segment`: nodes at most through which gradients
+    flow in a step, in one piece of successive nodes; nothing: all. `evaluated`: configurations of a graph at most on validation and test,
+    spread evenly over its list; nothing: all."""
+
+    configurations: int = Field(16, ge=2)
+    segment: Positive | None = None
+    evaluated: int | None = Field(None, ge=2)
 
 
 class Recipe(Strict):
     """Every hyperparameter of one model on one dataset.
 
     `eval_every`, `eval_after`: validation in every so many epochs, from after this one; and in the last. `eval_device`: where validation and
-    test run, for a graph that does not fit into the training device whole. `targets`: regression targets standardised per column with the
+    test run, for a graph that does not fit into the training device whole. `select`: the epoch that is tested, the best on validation or the
+    last one (then validation decides nothing). `targets`: regression targets standardised per column with the
     statistics of the training part ("train") or of all parts ("all": a leak, for protocols that were run so); nothing: as packed.
-    `start`: fine-tuning. `parameters`: the count that the paper prints for this row; decides nothing."""
+    `start`: fine-tuning. `brec`, `ranking`: what those tasks ask for besides. `parameters`: the count that the paper prints for this row; decides nothing."""
 
     model: ModelSection
     encodings: dict[str, dict[str, Any]] = {}
     batch: BatchSection = BatchSection()
-    loss: Literal["cross-entropy", "weighted-cross-entropy", "l1", "mse", "bce", "bce-one-hot"] | None = None
+    loss: (
+        Literal["cross-entropy", "weighted-cross-entropy", "l1", "mse", "bce", "bce-one-hot", "bce-f1", "list-mle", "pairwise-hinge"] | None
+    ) = None
     optimizer: OptimizerSection
     schedule: ScheduleSection = ScheduleSection()
     epochs: Positive | None = None
@@ -183,9 +231,12 @@ class Recipe(Strict):
     eval_every: Positive = 1
     eval_after: Positive | None = None
     eval_device: Literal["cpu"] | None = None
+    select: Literal["best", "last"] = "best"
     patience: Positive | None = None
     targets: Literal["train", "all"] | None = None
     start: StartSection | None = None
+    brec: BrecSection | None = None
+    ranking: RankingSection | None = None
     precision: Literal["float32", "bf16", "float64"] = "float32"
     seeds: list[int] = Field(min_length=1)
     split: Literal["seed"] | int = "seed"
@@ -211,6 +262,8 @@ class Recipe(Strict):
     def _length(self):
         if (self.epochs is None) == (not self.phases):
             raise ValueError("give either epochs or phases")
+        if self.select == "last" and (self.patience or any(phase.reload_best for phase in self.phases)):
+            raise ValueError("select: last knows no best epoch: give no patience and no reload_best beside it")
         return self
 
     def given_values(self) -> list[str]:
@@ -223,10 +276,15 @@ class Recipe(Strict):
     def total_epochs(self) -> int:
         return self.epochs or sum(p.epochs for p in self.phases)
 
+    @property
+    def reports(self) -> int:
+        """How often a run reports where it stands: after every epoch, or after every pair of BREC."""
+        return len(self.brec.numbers()) if self.brec else self.total_epochs
+
     def decisive(self) -> dict[str, Any]:
         """What decides a run's numbers besides seed, data and code. Empty values are left out, so that a new optional key changes no old digest."""
         described = {"seeds", "search", "published", "parameters", "reduced", "origin"}
-        content = self.model_dump(mode="json", exclude=described)
+        content = self.model_dump(mode="json", exclude=described | ({"select"} if self.select == "best" else set()))
         # an empty value given to a constructor may override a default: these stay as they are
         as_given = {key: content.pop(key) for key in ("model", "encodings")}
         return _without_empty(content) | as_given
@@ -243,7 +301,9 @@ class Recipe(Strict):
         return _validated(Recipe, content, "the search space")
 
     def split_of(self, seed: int, num_splits: int) -> int:
-        """Index of the split that `seed` trains on. Raises RecipeError when the dataset has no such split."""
+        """Index of the split that `seed` trains on, 0 where the dataset has none. Raises RecipeError when it has no such split."""
+        if num_splits == 0:
+            return 0
         index = seed % num_splits if self.split == "seed" else self.split
         if not 0 <= index < num_splits:
             raise RecipeError(f"split {index} asked for, but the dataset has {num_splits}")
@@ -273,11 +333,12 @@ class Cell(Strict):
 
 
 class Limits(Strict):
-    """Cuts of a suite or a cell for limited time. Whatever is cut is shown as `reduced`, never as a full cell."""
+    """Cuts of a suite or a cell for limited time (`pairs`: of BREC). Whatever is cut is shown as `reduced`, never as a full cell."""
 
     seeds: Positive | None = None
     trials: Positive | None = None
     epochs: Positive | None = None
+    pairs: Positive | None = None
 
 
 class RunSettings(Strict):

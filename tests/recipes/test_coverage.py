@@ -1,0 +1,37 @@
+"""Every number that the papers print for their own methods has a recipe, or a written reason why not."""
+
+from stages.report.published import METRIC_NAMES
+from tests.recipes.shipped import PATHS, dataset, matches, published, recipe, results
+
+
+def places():
+    for path in PATHS:
+        reference = recipe(path).published
+        for place in reference.references(dataset(path)) if reference else ():
+            yield place | {"metric": METRIC_NAMES.get(place["metric"], place["metric"])}
+
+
+def own():
+    return [entry for entry in results() if entry["own"]]
+
+
+def test_every_own_number_has_a_recipe_or_a_reason():
+    known = [*places(), *published("without_recipe.yaml")]
+    without = [e for e in own() if not any(matches(e, place) for place in known)]
+    listing = "\n".join(f"{e['paper']}, {e['table']}: {e['method']} on {e['dataset']} ({e['metric']}, {e['split']})" for e in without)
+    assert not without, f"{len(without)} printed numbers have neither a recipe nor a reason in published/without_recipe.yaml:\n{listing}"
+
+
+def test_a_reason_is_about_numbers_that_have_no_recipe():
+    recipes = list(places())
+    for reason in published("without_recipe.yaml"):
+        about = [e for e in own() if matches(e, reason)]
+        assert about and reason["reason"].strip(), f"{reason} is about no printed number"
+        covered = [e for e in about if any(matches(e, place) for place in recipes)]
+        assert not covered, f"{reason} gives a reason for numbers that have a recipe: {covered[0]}"
+
+
+def test_a_flag_is_about_a_printed_number():
+    for flag in published("flags.yaml"):
+        assert [e for e in results() if matches(e, flag)], f"{flag} is about no printed number"
+        assert flag["flag"].strip()
