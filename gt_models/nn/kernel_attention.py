@@ -48,6 +48,8 @@ class _KeySums(Function):
 
     @staticmethod
     @once_differentiable
+    @torch.autocast("cpu", enabled=False)  # backward may be called inside autocast
+    @torch.autocast("cuda", enabled=False)
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         keys, values, projection, stabilizer = ctx.saved_tensors
         grad_keys, grad_values = torch.empty_like(keys), torch.empty_like(values)
@@ -73,6 +75,8 @@ class _QueryReads(Function):
 
     @staticmethod
     @once_differentiable
+    @torch.autocast("cpu", enabled=False)  # backward may be called inside autocast
+    @torch.autocast("cuda", enabled=False)
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         queries, sums, out, projection = ctx.saved_tensors
         grad_queries, grad_sums = torch.empty_like(queries), torch.zeros_like(sums)

@@ -1,0 +1,114 @@
+"""Every registered model under torch.compile and under bfloat16 autocast."""
+
+import inspect
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from gt_models import create_model, list_models, model_info
+from gt_models.batch import GraphBatch
+from tests.gt_models.checks import collate, random_graphs
+
+# small, and nothing is drawn: what a constructor does not have is left out
+SMALL = {
+    "in_dim": 4,
+    "out_dim": 2,
+    "edge_dim": 3,
+    "hidden_dim": 8,
+    "num_layers": 1,
+    "num_local_layers": 1,
+    "num_global_layers": 1,
+    "gin_layers": 1,
+    "num_stem_ffn": 1,
+    "num_heads": 2,
+    "head_dim": 4,
+    "stem_dim": 8,
+    "rrwp_hidden_dim": 4,
+    "set_dims": (8, 8),
+    "pair_dims": (8,),
+    "rrwp_dim": 3,
+    "rwse_dim": 3,
+    "laplacian_dim": 3,
+    "node_id_dim": 3,
+    "path_length": 2,
+    "sign_flip": False,
+    "dropout": 0.0,
+    "redraw_interval": None,
+}
+OWN = {"tokengt-attention": {"in_dim": 0, "out_dim": 15, "num_heads": 15, "node_identifiers": "laplacian"}}
+
+
+def build(name: str) -> nn.Module:
+    known = inspect.signature(model_info(name).cls).parameters
+    arguments = {key: value for key, value in SMALL.items() if key in known} | OWN.get(name, {})
+    torch.manual_seed(0)
+    return create_model(name, level=model_info(name).levels[0], **arguments)
+
+
+def batch(sizes: tuple[int, ...] = (5, 3, 4)) -> GraphBatch:
+    encodings = {
+        "pair_encodings": (("rrwp", 3),),
+        "node_encodings": (("laplacian_eigenvectors", 3), ("second_eigenvector", 1), ("rwse", 3)),
+    }
+    graphs = collate(random_graphs(sizes, dtype=torch.float32, **encodings))
+    rng = torch.Generator().manual_seed(0)
+    graphs.encodings["laplacian_eigenvalues"] = torch.rand(len(sizes), 3, generator=rng)
+    graphs.encodings["shortest_path_distance"] = torch.randint(-1, 5, (graphs.num_pairs, 1), generator=rng)
+    graphs.encodings["shortest_path_edges"] = torch.randint(-1, graphs.num_edges, (graphs.num_pairs, 2), generator=rng)
+    return graphs
+
+
+def step(function, model: nn.Module, data: GraphBatch, forward: bool = False, backward: bool = False) -> tuple[Tensor, dict[str, Tensor]]:
+    """Output and gradients of one training step, `forward` and `backward` under autocast."""
+    torch.manual_seed(1)
+    with torch.autocast("cpu", torch.bfloat16, enabled=forward):
+        out = function(data)
+    loss = (out.float() * torch.arange(out.numel()).view_as(out).cos()).sum()
+    with torch.autocast("cpu", torch.bfloat16, enabled=backward):
+        loss.backward()
+    return out.detach().float(), {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+
+
+@pytest.fixture(autouse=True)
+def _forget():
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+@pytest.mark.parametrize("name", list_models())
+def test_compiled_is_eager(name):
+    model, other = build(name), build(name)
+    expected, expected_grads = step(model, model, batch())
+    out, grads = step(torch.compile(other, backend="aot_eager"), other, batch())
+    torch.testing.assert_close(out, expected, rtol=1e-4, atol=1e-5)
+    assert grads.keys() == expected_grads.keys()
+    for key, grad in grads.items():
+        torch.testing.assert_close(grad, expected_grads[key], rtol=1e-4, atol=1e-5, msg=lambda m, key=key: f"{key}: {m}")
+
+
+@pytest.mark.parametrize("name", ["edge-transformer"])
+def test_one_graph_for_all_sizes(name):
+    """No break, and once sizes are known to vary, no further compilation."""
+    model, graphs = build(name), []
+    compiled = torch.compile(model, backend="eager", fullgraph=True)
+    torch._dynamo.utils.counters.clear()
+    for sizes in ((5, 3, 4), (4, 6), (2, 7, 3, 5), (9, 3)):
+        data = batch(sizes)
+        torch.testing.assert_close(compiled(data), model(data))
+        graphs.append(torch._dynamo.utils.counters["stats"]["unique_graphs"])
+    assert graphs == [1, 2, 2, 2]
+
+
+@pytest.mark.parametrize("backward", [False, True])  # the training loop has it outside; some have it inside
+@pytest.mark.parametrize("name", list_models())
+def test_bfloat16_autocast_is_near_float32(name, backward):
+    model, other = build(name), build(name)
+    expected, expected_grads = step(model, model, batch())
+    out, grads = step(other, other, batch(), forward=True, backward=backward)
+    assert (out - expected).norm() < 0.05 * expected.norm()
+    assert grads.keys() == expected_grads.keys()
+    assert not [key for key, grad in grads.items() if not grad.isfinite().all()]
+    near = torch.cat([(grads[key] - expected_grads[key]).flatten() for key in grads]).norm()
+    assert near < 0.2 * torch.cat([grad.flatten() for grad in expected_grads.values()]).norm()
