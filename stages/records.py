@@ -317,7 +317,7 @@ def _recipe_changed(shipped: Shipped, recipe: Recipe, grid: Grid, cell: Cell) ->
     from stages.train import limited
 
     result, ran = shipped.result, shipped.records[0]["deterministic"]["recipe"]
-    cuts = [re.fullmatch(r"(\d+) of \d+ (epochs|seeds)", line) for line in result["reduced"]]
+    cuts = [re.fullmatch(r"(\d+) of \d+ (epochs|seeds|pairs)", line) for line in result["reduced"]]
     cut = {m[2]: int(m[1]) for m in cuts if m}
     limits = {cell.key: Limits(**cut)} if cut else {}
     if recipe.search is not None:

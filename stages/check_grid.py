@@ -1,0 +1,230 @@
+"""Check of the grid: every cell, with its real model at its real width, takes two optimisation steps and one evaluation.
+
+    python -m stages.check_grid [SUITE or suite/dataset/row ...] [--workers 2]
+
+The data are miniatures (stages/datasets/miniature.py), so nothing is downloaded and nothing kept; everything between recipe and record is what
+a real run uses. Exits 1 with a table of what failed. Recipes that params.yaml does not list yet are checked too.
+"""
+
+import argparse
+import contextlib
+import io
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from stages.recipe import Cell, Grid, Recipe, RecipeError, RunSettings, load_grid, load_recipe
+
+STEPS = 2
+SECONDS = 300  # a cell that takes longer than this on its miniature is broken, or belongs on another one
+
+
+@dataclass(frozen=True)
+class Checked:
+    """One cell's outcome; `error` is None where all went well."""
+
+    cell: str
+    seconds: float
+    parameters: int | None = None
+    error: str | None = None
+    note: str | None = None
+
+
+def cells_of(names: Sequence[str], grid: Grid, root: Path = Path()) -> list[Cell]:
+    """The named cells, or all; recipes without an entry in params.yaml included. Raises RecipeError with the nearest name."""
+    from stages.records import chosen_cells
+
+    cells = {cell.key: cell for cell in grid.cells.values()}
+    for path in sorted((root / "recipes").glob("*/*/*.yaml")):
+        suite, dataset, row = path.parts[-3], path.parts[-2], path.stem
+        key = f"{suite}-{dataset}-{row}"
+        if key not in cells:
+            cells[key] = Cell(key=key, cell=f"{suite}/{dataset}/{row}", dataset=dataset, model=row, settings="recipes")
+    suites = list(dict.fromkeys([*grid.suites, *(cell.suite for cell in cells.values())]))
+    return chosen_cells(grid.model_copy(update={"cells": cells, "suites": suites}), names)
+
+
+def shortened(recipe: Recipe) -> Recipe:
+    """The recipe with two epochs, or one for each of its phases where there are more, and one validation; one seed."""
+    changes: dict[str, Any] = {"seeds": recipe.seeds[:1], "patience": None, "search": None}
+    if recipe.phases:
+        each = max(1, STEPS // len(recipe.phases))
+        changes["phases"] = [phase.model_copy(update={"epochs": each}) for phase in recipe.phases]
+        total = each * len(recipe.phases)
+    else:
+        total = changes["epochs"] = min(STEPS, recipe.total_epochs)
+    # where a phase begins from the best weights so far, there must have been some
+    changes["eval_every"] = 1 if any(phase.reload_best for phase in recipe.phases) else total
+    if recipe.eval_after is not None:
+        changes["eval_after"] = None
+    if recipe.brec is not None:
+        changes["brec"] = recipe.brec.model_copy(update={"pairs": []})
+    return recipe.model_copy(update=changes)
+
+
+def check_cell(cell: Cell, data: Path) -> Checked:
+    """Runs the cell on the miniature that lies in `data`. What a recipe can get wrong, and a bug, becomes the error."""
+    start = time.perf_counter()
+    said = io.StringIO()
+    try:
+        with _alarm(SECONDS), contextlib.redirect_stdout(said), tempfile.TemporaryDirectory(prefix="gt-check-") as store:
+            record, note = _run(cell, data, Path(store))
+        run = record["deterministic"]
+        error = None if run["status"] == "ok" else f"{run['status']}: {run['error']}"
+        return Checked(cell.cell, time.perf_counter() - start, run["parameters"], error, note)
+    except Exception as error:  # whatever breaks a cell must not hide the others
+        return Checked(cell.cell, time.perf_counter() - start, error=_explain(error))
+
+
+def _run(cell: Cell, data: Path, store: Path) -> tuple[dict[str, Any], str | None]:
+    from stages.datasets.encoded import encode
+    from stages.datasets.packed import PackedDataset
+    from stages.encode import requests
+    from stages.runs import Experiment
+    from stages.store import Store
+    from stages.tune import check_space
+
+    recipe = load_recipe(cell.recipe_path)
+    if recipe.search is not None:
+        check_space(recipe, cell)
+    packed = PackedDataset.open(data / "packed" / cell.dataset)
+    for name, arguments in requests(recipe.model_copy(update={"search": None})):
+        encode(packed, data / "encodings" / cell.dataset, name, arguments)
+    settings = RunSettings(device="cpu", threads=1, checkpoint_seconds=1e9, tracking=False)
+    experiment = Experiment(shortened(recipe), str(cell.recipe_path), cell.dataset, settings, Store(store), data)
+    record, _ = experiment.run(recipe.seeds[0])
+    count = record["deterministic"]["parameters"]
+    note = f"{count:,} parameters, {recipe.parameters:,} printed" if recipe.parameters not in (None, count) else None
+    return record, note
+
+
+def _explain(error: BaseException) -> str:
+    """A user's mistake in its own words; a bug with where it happened."""
+    from stages.datasets.inspection import DatasetError
+
+    if isinstance(error, RecipeError | DatasetError | TimeoutError):
+        return str(error)
+    trace, frame = error.__traceback__, None
+    while trace is not None:
+        frame = trace if Path(trace.tb_frame.f_code.co_filename).is_relative_to(Path(__file__).parent.parent) else frame
+        trace = trace.tb_next
+    where = f" ({Path(frame.tb_frame.f_code.co_filename).name}:{frame.tb_lineno})" if frame else ""
+    return f"{type(error).__name__}{where}: {error}"
+
+
+@contextlib.contextmanager
+def _alarm(seconds: int) -> Iterator[None]:
+    def ring(*_: Any) -> None:
+        raise TimeoutError(f"not done after {seconds} s on a miniature")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _begin() -> None:
+    """In a worker: one thread, and freed memory kept."""
+    import warnings
+
+    import torch
+
+    from stages.measure import keep_allocations
+
+    warnings.simplefilter("ignore")  # of metrics, about classes that twelve graphs do not have
+    keep_allocations()
+    torch.set_num_threads(1)
+
+
+def check(cells: Sequence[Cell], workers: int = 2, say=print) -> list[Checked]:
+    """Checks all cells in `workers` processes; `say` is told each outcome. A worker that dies fails its cell, and the rest goes on."""
+    from stages.datasets.catalog import get_spec
+    from stages.datasets.inspection import DatasetError
+    from stages.datasets.miniature import miniature
+
+    data = Path(tempfile.mkdtemp(prefix="gt-grid-"))
+    done: dict[str, Checked] = {}
+
+    def note(outcome: Checked) -> None:
+        done[outcome.cell] = outcome
+        say(f"[{len(done)}/{len(cells)}] {outcome.cell}: {outcome.error or 'ok'} ({outcome.seconds:.1f} s)")
+
+    try:
+        unknown: dict[str, str] = {}
+        for dataset in dict.fromkeys(cell.dataset for cell in cells):
+            try:
+                miniature(get_spec(dataset), data / "packed" / dataset)
+            except DatasetError as error:
+                unknown[dataset] = str(error)
+        for cell in cells:
+            if cell.dataset in unknown:
+                note(Checked(cell.cell, 0.0, error=unknown[cell.dataset]))
+        todo = [cell for cell in cells if cell.cell not in done]
+        alone: list[Cell] = []
+        try:
+            with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_begin) as pool:
+                for future in as_completed([pool.submit(check_cell, cell, data) for cell in todo]):
+                    note(future.result())
+        except BrokenProcessPool:
+            # it is not told whose worker died: each of those left gets a process of its own
+            alone = [cell for cell in todo if cell.cell not in done]
+        for cell in alone:
+            with ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=_begin) as pool:
+                try:
+                    note(pool.submit(check_cell, cell, data).result())
+                except BrokenProcessPool:
+                    note(Checked(cell.cell, 0.0, error="its process was killed: too little memory for this model on this machine"))
+    finally:
+        shutil.rmtree(data)
+    return [done[cell.cell] for cell in cells]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m stages.check_grid", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="suites and cells; all where none is named")
+    parser.add_argument("--workers", type=int, default=2, help="processes of one thread each")
+    arguments = parser.parse_args(argv)
+    # spawned workers look for modules where this process does
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).parent.parent), os.environ.get("PYTHONPATH")]))
+    start = time.perf_counter()
+    try:
+        outcomes = check(cells_of(arguments.names, load_grid()), arguments.workers, lambda line: print(line, flush=True))
+    except RecipeError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    report(outcomes, time.perf_counter() - start)
+    return int(any(outcome.error for outcome in outcomes))
+
+
+def report(outcomes: Sequence[Checked], seconds: float) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(width=None if sys.stdout.isatty() else 180)
+    failed = [outcome for outcome in outcomes if outcome.error]
+    for outcome in (o for o in outcomes if o.note):
+        print(f"{outcome.cell}: {outcome.note}")
+    if failed:
+        table = Table("cell", "what is wrong", title="Failures", title_justify="left")
+        for outcome in failed:
+            table.add_row(outcome.cell, outcome.error.replace("[", r"\["))
+        console.print(table)
+    slowest = ", ".join(f"{o.cell} {o.seconds:.0f} s" for o in sorted(outcomes, key=lambda o: -o.seconds)[:3])
+    print(f"{len(outcomes)} cells in {seconds:.0f} s, {len(failed)} failures; slowest: {slowest}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,230 @@
+"""Miniatures: a few tiny graphs with random features, dressed as a dataset of the catalog, for where the real data are not at hand.
+
+    python -m stages.datasets.miniature FOLDER      measures the packed datasets in FOLDER (data/packed) and updates shapes.json
+
+A model cannot tell a miniature from the dataset: level, task, metric, widths and vocabularies, targets and splits are the same. What the spec
+does not say before preparation stands in shapes.json, measured on the packed data, or as published where they were never at hand.
+"""
+
+import json
+import sys
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stages.datasets.inspection import DatasetError
+from stages.datasets.packed import PackedDataset, PackedHeader, pack
+from stages.datasets.spec import DatasetSpec
+from stages.files import write_bytes
+
+SHAPES = Path(__file__).parent / "shapes.json"
+# sizes of a miniature
+GRAPHS, SMALLEST, LARGEST, NODES, HYPEREDGES, PAIRS, RELABELLINGS = 12, 5, 9, 42, 48, 2, 32
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a dataset's header and arrays look like.
+
+    `targets`: columns of floating-point targets, 0 for a single number without columns, None for classes or no targets stored. `graphs`, `nodes`, `edges` (as stored, one per
+    direction), `max_nodes`, `bytes`: of the whole dataset, None where neither measured nor published. `source`: where all that comes from.
+    """
+
+    in_dim: int | list[int]
+    out_dim: int
+    edge_dim: int | list[int] | None = None
+    num_splits: int = 1
+    extras: dict[str, str] = field(default_factory=dict)
+    row_normalise: bool = False
+    targets: int | None = None
+    graphs: int | None = None
+    nodes: int | None = None
+    edges: int | None = None
+    max_nodes: int | None = None
+    train: int | None = None
+    val: int | None = None
+    test: int | None = None
+    bytes: int | None = None
+    source: str = "measured"
+
+
+def measure(packed: PackedDataset) -> Shape:
+    """The shape of a packed dataset."""
+    header, counted = packed.header, packed.header.statistics
+    y = packed.array("y") if "targets" in counted else None
+    return Shape(
+        **{k: getattr(header, k) for k in ("in_dim", "out_dim", "edge_dim", "num_splits", "row_normalise")},
+        extras=dict(header.extras),
+        targets=None if y is None or not y.is_floating_point() else 0 if y.dim() == 1 else y.size(1),
+        graphs=packed.num_graphs,
+        nodes=packed.num_nodes,
+        edges=packed.num_edges,
+        max_nodes=int(packed.sizes.max()),
+        **{part: counted.get(part) for part in ("train", "val", "test")},
+        bytes=header.data_bytes,
+    )
+
+
+@cache
+def shapes() -> dict[str, Shape]:
+    return {name: Shape(**entry) for name, entry in json.loads(SHAPES.read_text()).items()}
+
+
+def shape_of(spec: DatasetSpec, data: Path = Path("data")) -> Shape:
+    """From shapes.json, else from what is packed, else from the spec where it tells enough. Raises DatasetError where none does."""
+    if spec.name in shapes():
+        return shapes()[spec.name]
+    folder, told = data / "packed" / spec.name, {**spec.arguments, **spec.expected}
+    if (folder / "header.json").exists():
+        return measure(PackedDataset.open(folder))
+    if spec.task.endswith("-classification") and isinstance(told.get("features"), int) and isinstance(told.get("classes"), int):
+        splits = told.get("splits", 1)
+        counts = {k: told.get(k) for k in ("graphs", "nodes", "edges", "train", "val", "test")}
+        return Shape(told["features"], told["classes"], num_splits=splits, source="the dataset's spec", **counts)
+    raise DatasetError(
+        f"dataset {spec.name!r}: its widths are not known before it is prepared; run `python -m stages.download {spec.name}`, and for a dataset "
+        "of this repository then `python -m stages.datasets.miniature data/packed`, which notes them in stages/datasets/shapes.json"
+    )
+
+
+def miniature(spec: DatasetSpec, folder: Path, data: Path = Path("data"), seed: int = 0) -> PackedHeader:
+    """Packs a miniature of `spec` into `folder`. Raises DatasetError where its widths are not known."""
+    shape, rng = shape_of(spec, data), np.random.default_rng(seed)
+    sizes = _sizes(spec, rng)
+    edges = [_edges(n, rng) if shape.edges != 0 else np.zeros((2, 0), np.int64) for n in sizes]
+    arrays: dict[str, Any] = {
+        "num_nodes": sizes,
+        "num_edges": [e.shape[1] for e in edges],
+        "edge_index": np.concatenate(edges, axis=1),
+        "x": _features(shape.in_dim, int(sizes.sum()), rng, shape.row_normalise),
+    }
+    if shape.edge_dim is not None:
+        arrays["edge_attr"] = _features(shape.edge_dim, arrays["edge_index"].shape[1], rng)
+    arrays |= _targets(spec, shape, sizes, rng)
+    arrays |= _extras(spec, shape, sizes, arrays, rng)
+    if shape.num_splits:
+        rows = {"node": sizes.sum(), "graph": len(sizes), "hyperedge": len(arrays.get("hyperedges", ()))}[spec.split_kind]
+        arrays["split"] = (np.arange(rows)[None] + np.arange(shape.num_splits)[:, None]) % 3 + 1
+    header = spec.header(
+        in_dim=shape.in_dim, out_dim=shape.out_dim, edge_dim=shape.edge_dim, num_splits=shape.num_splits, row_normalise=shape.row_normalise,
+        extras=shape.extras, notes=("a miniature with random features, not the dataset",),
+    )  # fmt: skip
+    return pack(folder, header.model_copy(update={"derived": "a miniature with random features"}), arrays)
+
+
+def _sizes(spec: DatasetSpec, rng: np.random.Generator) -> np.ndarray:
+    if spec.split_kind in ("node", "hyperedge"):
+        return np.array([NODES])
+    if spec.task == "brec":  # the two halves of the file: pairs, then controls, each pair with all its relabellings, sides interleaved
+        return np.repeat(rng.integers(SMALLEST, LARGEST + 1, 2 * PAIRS), 2 * RELABELLINGS)
+    return rng.integers(SMALLEST, LARGEST + 1, GRAPHS)
+
+
+def _edges(n: int, rng: np.random.Generator) -> np.ndarray:
+    """A ring with a few chords, both directions."""
+    ring = np.stack([np.arange(n), (np.arange(n) + 1) % n])
+    chords = rng.integers(0, n, (2, n // 2))
+    both = np.concatenate([ring, ring[::-1], chords, chords[::-1]], axis=1)
+    both = both[:, both[0] != both[1]]
+    return np.stack(np.divmod(np.unique(both[0] * n + both[1]), n))
+
+
+def _features(dim: int | list[int], rows: int, rng: np.random.Generator, counts: bool = False) -> np.ndarray:
+    if isinstance(dim, int):
+        return rng.integers(0, 4, (rows, dim)).astype(np.uint8) if counts else rng.standard_normal((rows, dim), np.float32)
+    return np.stack([rng.integers(0, vocabulary, rows) for vocabulary in dim], axis=1)
+
+
+def _targets(spec: DatasetSpec, shape: Shape, sizes: np.ndarray, rng: np.random.Generator) -> dict[str, Any]:
+    """In threes by part, so that every part of every split holds the same classes."""
+    rows = int(sizes.sum()) if spec.level == "node" else len(sizes)
+    turn = np.arange(rows) // 3
+    if spec.task.endswith("-classification"):
+        return {"y": turn % shape.out_dim}
+    if spec.task.endswith("-multilabel"):
+        return {"y": ((turn[:, None] + np.arange(shape.targets or shape.out_dim)) % 2).astype(np.float32)}
+    if spec.task == "set-to-graph":
+        pairs = [_edges(n, rng) for n in sizes]
+        return {"num_pairs": [p.shape[1] for p in pairs], "pair_index": np.concatenate(pairs, axis=1)}
+    if spec.task in ("brec", "isomorphism"):
+        return {"y": np.arange(rows) % shape.out_dim}
+    if shape.targets is None:
+        return {}
+    return {"y": rng.standard_normal((rows, shape.targets) if shape.targets else rows, np.float32)}
+
+
+def _extras(spec: DatasetSpec, shape: Shape, sizes: np.ndarray, arrays: dict[str, Any], rng: np.random.Generator) -> dict[str, Any]:
+    """The further arrays of the families that have any."""
+    made: dict[str, Any] = {}
+    place = np.arange(len(sizes))
+    half = max(1, len(sizes) // 2)
+    for name in shape.extras:
+        if name == "target_mean":
+            made[name] = np.zeros(shape.out_dim, np.float32)
+        elif name == "target_deviation":
+            made[name] = np.ones(shape.out_dim, np.float32)
+        elif name in ("hyperedges", "type_sizes"):
+            types = len(np.atleast_1d(shape.in_dim)) if isinstance(shape.in_dim, int) else shape.in_dim[0]
+            each = NODES // types
+            made["type_sizes"] = np.full(types, each)
+            made["hyperedges"] = np.stack([rng.integers(t * each, (t + 1) * each, HYPEREDGES) for t in range(types)], axis=1)
+            arrays["x"] = np.repeat(np.arange(types), each)[:, None]
+        elif name == "pair":
+            made[name] = place % half // (2 * RELABELLINGS)
+        elif name == "side":
+            made[name] = place % 2
+        elif name == "control":
+            made[name] = (place >= half).astype(np.uint8)
+        elif name == "category":
+            made[name] = place % half // (2 * RELABELLINGS)
+        elif name == "flavour":
+            made[name] = np.array([5, 4, 0])[place // 3 % 3]
+        elif name in _CONFIGURED:
+            made |= _configurations(shape, sizes, rng)
+        else:
+            raise DatasetError(f"dataset {spec.name!r}: stages/datasets/miniature.py does not know how to make its array {name!r}")
+    return made
+
+
+_CONFIGURED = ("config_runtime", "config_feat", "config_node", "opcode", "config_count", "config_nodes")
+
+
+def _configurations(shape: Shape, sizes: np.ndarray, rng: np.random.Generator) -> dict[str, Any]:
+    """Four configurations of each graph; with layouts, of its first two nodes (18 features), else of the graph (24)."""
+    layout, each, nodes = "config_node" in shape.extras, 4, 2
+    made = {
+        "opcode": rng.integers(0, 120, int(sizes.sum())),
+        "config_count": np.full(len(sizes), each),
+        "config_nodes": np.full(len(sizes), nodes if layout else 0),
+        "config_runtime": rng.permutation(each * len(sizes)).astype(np.float32) + 1,
+        "config_feat": rng.standard_normal((each * len(sizes) * (nodes if layout else 1), 18 if layout else 24), np.float32),
+    }
+    return made | ({"config_node": np.tile(np.arange(nodes), len(sizes))} if layout else {})
+
+
+def write_shapes(folder: Path) -> list[str]:
+    """Measures every dataset of the catalog that is packed in `folder` and writes shapes.json; returns their names."""
+    from stages.datasets.catalog import catalog
+
+    found = {}
+    for name in catalog():
+        if (folder / name / "header.json").exists():
+            found[name] = measure(PackedDataset.open(folder / name))
+    merged = {**(shapes() if SHAPES.exists() else {}), **found}
+    default = asdict(Shape(0, 0))
+    known = {
+        name: {k: v for k, v in asdict(shape).items() if k in ("in_dim", "out_dim", "source") or v != default[k]}
+        for name, shape in sorted(merged.items())
+    }
+    lines = [f"{json.dumps(name)}: {json.dumps(entry)}" for name, entry in known.items()]
+    write_bytes(SHAPES, ("{\n" + ",\n".join(lines) + "\n}\n").encode())
+    return list(found)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    print(f"measured: {', '.join(write_shapes(Path(sys.argv[1])))}")
