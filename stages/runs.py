@@ -114,15 +114,17 @@ class Experiment:
     def _compute(self, seed: int, digest: str, test: bool, on_epoch: Callable[[int, dict], None] | None) -> dict[str, Any]:
         clock, memory = Clock(), PeakMemory(self.device)
         dtype = torch.float64 if self.recipe.precision == "float64" else torch.float32
+        checkpoint = Checkpoint(self.store.folder(digest) / "checkpoint.safetensors", self.settings.checkpoint_seconds)
         try:
-            loader = Loader(self.packed, self.encoded, self.split_of(seed), self.recipe.batch, seed, self.device, dtype)
+            loader = (self.task.loader or Loader)(
+                self.packed, self.encoded, self.split_of(seed), self.recipe.batch, seed, self.device, dtype
+            )
+            run = (self.task.runner or Run)(
+                self.recipe, self.task, loader, self.build,
+                seed=seed, meter=clock, checkpoint=checkpoint, time_limit=self.time_limit, on_epoch=on_epoch,
+            )  # fmt: skip
         except ValueError as error:
             raise RecipeError(f"{self.path}: {error}") from error
-        checkpoint = Checkpoint(self.store.folder(digest) / "checkpoint.safetensors", self.settings.checkpoint_seconds)
-        run = (self.task.runner or Run)(
-            self.recipe, self.task, loader, self.build,
-            seed=seed, meter=clock, checkpoint=checkpoint, time_limit=self.time_limit, on_epoch=on_epoch,
-        )  # fmt: skip
         memory.start()
         try:
             outcome = run.train(test)

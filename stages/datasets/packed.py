@@ -59,7 +59,7 @@ class PackedHeader(BaseModel):
     name: str
     task: str
     metric: str
-    level: Literal["graph", "node", "edge", "pair", "hyperedge"]
+    level: Literal["graph", "node", "edge", "pair", "hyperedge", "attention"]
     in_dim: int | list[int]
     edge_dim: int | list[int] | None = None
     out_dim: int

@@ -75,6 +75,7 @@ DATASETS = [
         family="synthetic",
         task="node-classification",
         metric="accuracy",
+        also=("f1-micro", "f1-macro"),
         level="node",
         prepare=prepare_chains,
         # unstated: numbers of chains, the validation set (as the training set), undirected edges, the class as the first node's

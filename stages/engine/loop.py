@@ -1,4 +1,5 @@
-"""One run: train, keep the best epoch on validation, test once there. Explicit, resumable bit for bit, and blind to which model it trains.
+"""One run: train, keep the best epoch on validation (or the last, where the recipe says so), test once there. Explicit, resumable bit for
+bit, and blind to which model it trains.
 
 Randomness is drawn from streams named by (seed, epoch), so a run that continues from a checkpoint draws what it would have drawn.
 """
@@ -180,7 +181,7 @@ class Run:
 
     def _keep_best(self, value: float | None) -> None:
         best, direction = self.outcome.val, self.task.direction
-        if value is not None and (best is None or (value > best if direction == "max" else value < best)):
+        if value is not None and (best is None or self.recipe.select == "last" or (value > best if direction == "max" else value < best)):
             self.outcome.val, self.outcome.best_epoch = value, self.epoch
             self.best = {"model": {k: v.detach().clone() for k, v in self.model.state_dict().items()}}
             if any(phase.reload_best for phase in self.phases):

@@ -1,6 +1,6 @@
 """What the training loop asks of a task: a loss on a batch, and a metric on a whole split."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch.nn.functional as F
@@ -41,23 +41,30 @@ class Task:
     """One target per row of the output. A task with a protocol of its own overrides what differs.
 
     Args:
-        metric: name in `METRICS`; its direction decides which epoch is best.
-        loss: name in `LOSSES`, None for the task's own.
+        metric: name in `directions`; its direction decides which epoch is best.
+        loss: name in `losses`, None for the task's own.
         also: names of metrics that are reported beside it and decide nothing.
     """
 
     default_loss = "cross-entropy"
+    losses: Mapping[str, Callable[..., Tensor]] = LOSSES
+    # metrics that this task knows, and which values of each are better
+    directions: Mapping[str, str] = {name: direction for name, (_, direction) in METRICS.items()}
+    # a class with the face of stages.engine.batching.Loader, where a batch is not a choice of graphs or nodes
+    loader: type | None = None
     # a class with the face of stages.engine.loop.Run, where the protocol is not "train, choose on validation, test"
     runner: type | None = None
 
     def __init__(self, metric: str, loss: str | None = None, also: Sequence[str] = ()):
         for name in (metric, *also):
-            if name not in METRICS:
-                raise KeyError(f"no metric named {name!r}; known: {', '.join(METRICS)}")
+            if name not in self.directions:
+                raise KeyError(f"no metric named {name!r}; known: {', '.join(self.directions)}")
         self.metric, self.also = metric, tuple(also)
-        self.direction = METRICS[metric][1]
+        self.direction = self.directions[metric]
         self.loss_name = loss or self.default_loss
-        self.loss = LOSSES[self.loss_name]
+        if self.loss_name not in self.losses:
+            raise KeyError(f"loss {self.loss_name!r} is not one of this task's: {', '.join(self.losses)}")
+        self.loss = self.losses[self.loss_name]
 
     def predict(self, model: nn.Module, batch: GraphBatch, rows: Tensor | None) -> tuple[Tensor, Any]:
         """(output, target) of what counts in a batch, for `loss` and `evaluate`; `rows` are the outputs that count (None: all of them).

@@ -1,0 +1,39 @@
+"""Attention heads that learn the 15 equivariant basis tensors (Kim et al. 2022, Section 5.1): the distance of each to its own."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from gt_models.batch import GraphBatch
+from stages.tasks.task import Task
+
+
+class BasisApproximation(Task):
+    """The model gives attention [B, 15, T, 1 + T] and, by `model.targets(batch)`, what it should be.
+
+    "squared-error" is the paper's L2: squared differences summed over rows and columns, [null] included, and averaged over graphs and the
+    15 bases. A row of the table has the mean and the deviation of it over runs, each with graphs of its own.
+    """
+
+    # unstated: what ± is taken over. Runs: the authors seed data and model alike, and keep one folder per seed (see the dataset's splits)
+    default_loss = "squared-error"
+    losses: Mapping[str, Callable[..., Tensor]] = {"squared-error": lambda errors, target: errors.mean()}
+    directions: Mapping[str, str] = {"squared-error": "min"}
+
+    def predict(self, model: nn.Module, batch: GraphBatch, rows: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Squared errors [B, 15]: what a matrix of attention has to say here, at a ten-thousandth of its size. The target is that of errors, 0."""
+        attention = model(batch)
+        errors = (attention.float() if attention.dtype == torch.bfloat16 else attention) - model.targets(batch)
+        errors = errors.square().sum((-2, -1))  # [B, 15]
+        return errors, torch.zeros_like(errors)
+
+    def evaluate(self, outputs: list[Tensor], targets: list[Any]) -> dict[str, float]:
+        """The mean over graphs and bases, and each basis' own mean as "squared-error/0" to "squared-error/14"."""
+        errors = torch.cat([output.detach().double().cpu() for output in outputs])
+        mean = errors.mean().item()
+        return {"loss": mean, "squared-error": mean} | {f"squared-error/{i}": e for i, e in enumerate(errors.mean(0).tolist())}
+
+
+TASK = BasisApproximation
