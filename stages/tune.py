@@ -36,7 +36,7 @@ def tune_cell(
     # epochs are cut in trials as in runs; how many seeds a cell trains with does not concern its search
     shortened, _ = limited(recipe, grid, cell)
     base = recipe.model_copy(update={"epochs": shortened.epochs, "phases": shortened.phases})
-    _check_space(base, cell)
+    check_space(base, cell)
     try:
         PackedDataset.open(data / "packed" / cell.dataset)
     except DatasetUnavailable as error:
@@ -204,7 +204,7 @@ def _run_trial(study: Any, trial: Any, experiment: Any, seeds: list[int], direct
     progress.finish_trial(f"validation {sum(finished) / len(finished):.4f}", trial.params)
 
 
-def _check_space(recipe: Recipe, cell: Cell) -> None:
+def check_space(recipe: Recipe, cell: Cell) -> None:
     """Every key of the space must be a key of the recipe, and every choice a value that the recipe accepts."""
     from stages.recipe import check_model
 
