@@ -5,7 +5,7 @@ VENV ?= .venv
 READY := $(VENV)/.ready
 RUN := PATH="$(abspath $(VENV))/bin:$$PATH"
 
-.PHONY: reproduce test lint bench ui clean
+.PHONY: reproduce test lint bench check-grid ui clean
 
 reproduce: $(READY) ## the whole chain of one suite: make reproduce SUITE=edge-transformer
 	@$(RUN) dvc repro leaderboard@$(SUITE)
@@ -19,6 +19,9 @@ lint: $(READY)
 
 bench: $(READY) ## speed and memory of everything in benchmarks/
 	@for script in benchmarks/*.py; do case $$script in */measure.py) ;; *) echo "== $$script"; $(RUN) python $$script || exit 1;; esac; done
+
+check-grid: $(READY) ## two steps of every cell on a miniature of its dataset: make check-grid CELLS="polynormer hot/chains/hot"
+	@$(RUN) python -m stages.check_grid $(CELLS)
 
 ui: $(READY) ## the tracking store in a browser: http://127.0.0.1:5000
 	@$(RUN) mlflow ui --backend-store-uri $${MLFLOW_TRACKING_URI:-sqlite:///mlruns/mlflow.db}
