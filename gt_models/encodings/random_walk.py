@@ -8,12 +8,14 @@ import warnings
 from collections.abc import Iterator
 from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from gt_models.batch import GraphBatch
 from gt_models.encodings.blocks import Block, blocks
 from gt_models.encodings.encoding import Encoding
+from gt_models.encodings.walk_kernel import write_powers
 
 # above this side, a graph's powers are taken by its sparse matrix
 _SPARSE_SIZE = 512
@@ -43,21 +45,35 @@ def rrwp(
         dtype: of the result; powers are taken in it.
     """
     channels = _widths(steps=steps, identity=identity, squaring=squaring, dual=dual, normalization=normalization)["rrwp"]
-    out = torch.empty(int(batch.pair_ptr[-1]), channels, dtype=dtype, device=batch.ptr.device)
+    shape, device = (int(batch.pair_ptr[-1]), channels), batch.ptr.device
+    if device.type == "cpu" and not squaring and dtype in (torch.float32, torch.float64):
+        # numpy asks the system for large pages: first touching 45 MB page by page took four times as long as computing them
+        out = torch.from_numpy(np.empty(shape, np.float32 if dtype == torch.float32 else np.float64))
+        write_powers(out, batch, 0, steps, identity, False, normalization)
+        if dual:
+            write_powers(out, batch, int(identity) + steps, steps, False, True, normalization)
+    else:
+        out = torch.empty(shape, dtype=dtype, device=device)
+        _write_products(out, batch, steps, identity, squaring, dual, normalization)
+    return {"rrwp": out}
+
+
+def _write_products(out: Tensor, batch: GraphBatch, steps: int, identity: bool, squaring: bool, dual: bool, normalization: str) -> None:
+    """The same by products of dense matrices: for GPUs and for squaring."""
+    channels = out.size(1)
     buffer, scratch = out.new_empty(0), out.new_empty(0)
     for block in _walk_blocks(batch, channels):
-        adjacency = block.adjacency(dtype)  # (G, n, n)
+        adjacency = block.adjacency(out.dtype)  # (G, n, n)
         if buffer.numel() < adjacency.numel() * channels:
             # one piece of memory for all blocks: fresh pages would cost as much as the products
             buffer, scratch = (out.new_empty(adjacency.numel() * width) for width in (channels, steps))
         values = buffer[: adjacency.numel() * channels].view(len(adjacency), block.n, channels, block.n)  # (g, i, channel, j)
         if identity:
-            values[:, :, 0] = torch.eye(block.n, dtype=dtype, device=out.device)
+            values[:, :, 0] = torch.eye(block.n, dtype=out.dtype, device=out.device)
         for i, direction in enumerate((adjacency, adjacency.mT) if dual else (adjacency,)):
             start = int(identity) + i * steps
             _fill_powers(values[:, :, start : start + steps], _transition(direction, normalization), squaring, scratch)
         block.put_pairs(out, values.transpose(2, 3))
-    return {"rrwp": out}
 
 
 def rwse(batch: GraphBatch, *, steps: int, dtype: torch.dtype = torch.float32) -> dict[str, Tensor]:

@@ -66,11 +66,56 @@ def test_a_batch_against_powers_one_by_one(steps):
     torch.testing.assert_close(rrwp(collate(graphs), steps=steps), expected, rtol=0, atol=1e-13)
 
 
-def test_many_graphs_of_few_sizes_take_the_unpadded_way(monkeypatch):
-    graphs = random_graphs((5, 3, 7, 7, 1, 12, 5), density=0.3)
-    padded = rrwp(collate(graphs), steps=6)
-    monkeypatch.setattr(random_walk, "_MANY_GRAPHS", 0)
-    torch.testing.assert_close(rrwp(collate(graphs), steps=6), padded, rtol=0, atol=1e-14)
+@pytest.mark.parametrize("many", [0, 256])
+@pytest.mark.parametrize("dual", [False, True])
+@pytest.mark.parametrize("normalization", ["rw", "sym"])
+def test_dense_products_as_on_a_gpu_give_the_same(monkeypatch, many, dual, normalization):
+    monkeypatch.setattr(random_walk, "_MANY_GRAPHS", many)  # with and without padding
+    batch = collate([of_networkx(nx.gnp_random_graph(n, 0.3, seed=n, directed=True)) for n in (5, 3, 7, 7, 1, 12, 5)])
+    expected = rrwp(batch, steps=6, dual=dual, normalization=normalization)
+    found = torch.empty_like(expected)
+    random_walk._write_products(found, batch, 6, True, False, dual, normalization)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("n", [15, 16, 17, 40])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_graphs_wider_than_a_vector(n, dtype):
+    graphs = random_graphs((n, 3, n), density=0.2)
+    expected = torch.cat([by_loops(g, range(1, 10)) for g in graphs])
+    found = compute("rrwp", collate(graphs), steps=9, dtype=dtype)["rrwp"]
+    assert found.dtype == dtype
+    torch.testing.assert_close(found.double(), expected, rtol=0, atol=1e-13 if dtype == torch.float64 else 1e-6)
+
+
+def test_the_number_of_threads_changes_nothing():
+    batch = collate(random_graphs((30, 8, 41, 0, 25, 60), density=0.2))
+    threads = torch.get_num_threads()
+    try:
+        found = []
+        for count in (1, 2, 3):
+            torch.set_num_threads(count)
+            found.append(compute("rrwp", batch, steps=12)["rrwp"])
+    finally:
+        torch.set_num_threads(threads)
+    assert torch.equal(found[0], found[1])
+    assert torch.equal(found[0], found[2])
+
+
+def test_no_graph_and_empty_graphs():
+    nothing = torch.zeros(2, 0, dtype=torch.long)
+    for ptr in ([0], [0, 0], [0, 0, 1]):
+        values = rrwp(GraphBatch(torch.zeros(ptr[-1], 1), nothing, torch.tensor(ptr)), steps=3)
+        assert values.shape == (ptr[-1], 4)
+        assert values[:, 0].tolist() == [1.0] * ptr[-1]
+        assert not values[:, 1:].any()
+
+
+def test_edges_may_stand_in_any_order():
+    batch = collate(random_graphs((6, 9, 4), density=0.4))
+    order = torch.randperm(batch.num_edges, generator=torch.Generator().manual_seed(0))
+    mixed = GraphBatch(batch.x, batch.edge_index[:, order], batch.ptr)
+    assert torch.equal(rrwp(mixed, steps=5), rrwp(batch, steps=5))
 
 
 def test_squaring_as_the_edge_transformer_does():
@@ -114,7 +159,9 @@ def test_large_sparse_graphs_take_the_same_values(monkeypatch):
     graph = of_networkx(nx.random_regular_graph(3, 60, seed=0))
     expected, diagonal = rrwp(graph, steps=6), compute("rwse", graph, steps=6, dtype=torch.float64)["rwse"]
     monkeypatch.setattr(random_walk, "_SPARSE_SIZE", 10)
-    torch.testing.assert_close(rrwp(graph, steps=6), expected, rtol=0, atol=1e-14)
+    found = torch.empty_like(expected)
+    random_walk._write_products(found, graph, 6, True, False, False, "rw")
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-14)
     both = collate([of_networkx(nx.cycle_graph(5)), graph])
     found = compute("rwse", both, steps=6, dtype=torch.float64)["rwse"]
     torch.testing.assert_close(found[5:], diagonal, rtol=0, atol=1e-14)
