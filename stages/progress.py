@@ -45,7 +45,9 @@ class Progress:
         result = record["deterministic"]
         line = f"{self.title} {self.run}: {result['status']}"
         if result["test"] is not None:
-            line += f", {result['metric']} test {result['test']:.4f} val {result['val']:.4f} at epoch {result['best_epoch']}"
+            line += f", {result['metric']} test {result['test']:.4f}"
+            if result["val"] is not None:  # a protocol may have no validation
+                line += f" val {result['val']:.4f} at epoch {result['best_epoch']}"
         elif result["error"]:
             line += f", {result['error']}"
         self._finish(line + (f" ({record['measured']['seconds']:.1f} s)" if computed else " (from the store)"))

@@ -27,6 +27,9 @@ def limited(recipe: Recipe, grid: Grid, cell: Cell) -> tuple[Recipe, list[str]]:
             recipe = recipe.model_copy(update={"phases": phases})
         else:
             recipe = recipe.model_copy(update={"epochs": limits.epochs})
+    if limits.pairs is not None and recipe.brec and limits.pairs < len(recipe.brec.numbers()):
+        cuts.append(f"{limits.pairs} of {len(recipe.brec.numbers())} pairs")
+        recipe = recipe.model_copy(update={"brec": recipe.brec.only(limits.pairs)})
     return recipe, cuts
 
 
@@ -72,9 +75,9 @@ def train_cell(
     }
     live = Live(cell, result["recipe"], described, result["published"]) if grid.run.tracking else None
     records = []
-    with Progress(cell.cell, len(recipe.seeds) * recipe.total_epochs) as progress:
+    with Progress(cell.cell, len(recipe.seeds) * recipe.reports) as progress:
         for number, seed in enumerate(recipe.seeds):
-            progress.start_run(f"seed {seed} ({number + 1}/{len(recipe.seeds)})", recipe.total_epochs)
+            progress.start_run(f"seed {seed} ({number + 1}/{len(recipe.seeds)})", recipe.reports)
 
             def on_epoch(epoch: int, values: dict[str, float]) -> None:
                 progress.epoch(epoch, values)

@@ -69,12 +69,15 @@ class Loader:
     def __init__(self, packed: Any, encoded: Any, split: int, section: Any, seed: int, device: torch.device, dtype: torch.dtype):
         self.packed, self.encoded, self.section, self.seed, self.device, self.dtype = packed, encoded, section, seed, device, dtype
         self.by_node = packed.header.split_kind == "node"
-        self.ids = {part: packed.split(part, split) for part in ("train", "val", "test")}
+        # a dataset without splits is read by its task's own runner, through `load`
+        self.ids = {part: packed.split(part, split) for part in ("train", "val", "test")} if packed.header.num_splits else {}
         for part, ids in self.ids.items():
             if not len(ids):
                 raise ValueError(f"dataset {packed.header.name!r}: the {part} part of split {split} is empty")
         if self.by_node and (section.graphs or section.nodes):
             raise ValueError("batch.graphs and batch.nodes are for datasets of many graphs; one large graph takes batch.parts or nothing")
+        if section.hyperedges and packed.header.split_kind != "hyperedge":
+            raise ValueError(f"batch.hyperedges is for datasets of hyperedges; {packed.header.name!r} is split by {packed.header.split_kind}")
         if not self.by_node and section.parts:
             raise ValueError("batch.parts is for one large graph; this dataset has many: use batch.graphs or batch.nodes")
         self._whole: GraphBatch | None = None
@@ -92,7 +95,7 @@ class Loader:
                 yield batch, None
         else:
             for graphs in self._plan(self.ids["train"], rng):
-                yield self._load(graphs), None
+                yield self.load(graphs), None
 
     def evaluation(self, part: str) -> Iterator[tuple[GraphBatch, Tensor | None]]:
         """Batches of "train", "val" or "test" in fixed order."""
@@ -114,18 +117,18 @@ class Loader:
     @property
     def whole(self) -> GraphBatch:
         if self._whole is None:
-            self._whole = self._load(torch.arange(self.packed.num_graphs))
+            self._whole = self.load(torch.arange(self.packed.num_graphs))
         return self._whole
 
     def _evaluation_batches(self, part: str) -> Iterator[GraphBatch]:
         ids = self.ids[part]
         if self.packed.sizes[ids].sum() <= 200_000:  # small enough to stay on the device between epochs
             if part not in self._fixed:
-                self._fixed[part] = [self._load(graphs) for graphs in self._plan(ids)]
+                self._fixed[part] = [self.load(graphs) for graphs in self._plan(ids)]
             yield from self._fixed[part]
         else:
             for graphs in self._plan(ids):
-                yield self._load(graphs)
+                yield self.load(graphs)
 
     def _plan(self, ids: Tensor, generator: torch.Generator | None = None) -> list[Tensor]:
         """`ids` cut into batches by count or by node budget; without a generator in their order."""
@@ -136,7 +139,8 @@ class Loader:
         plans = plan_batches(sizes, batch_size=section.graphs, node_budget=section.nodes, bucket=section.bucket, generator=generator)
         return [ids[plan] for plan in plans]
 
-    def _load(self, graphs: Tensor) -> GraphBatch:
+    def load(self, graphs: Tensor) -> GraphBatch:
+        """The graphs of these ids with their encodings, on the device."""
         batch = self.packed.batch(graphs).to(self.device)  # first, so that encodings made on the fly are made on the device
         return self.encoded.attach(batch, graphs).to(self.device, self.dtype)
 
