@@ -1,0 +1,68 @@
+"""Graph attention network (Velickovic et al. 2018) and GATv2 (Brody et al. 2022) on torch_geometric's layers."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from torch_geometric.nn import GATConv, GATv2Conv
+
+from gt_models.nn.node_wise import NodeWise
+from gt_models.registry import register_model
+
+
+@register_model("gat", levels=("node", "graph"), cost="m d + n d^2", encodings=("rrwp", "laplacian_eigenvectors"))
+class GAT(NodeWise):
+    """Node [N, out_dim] or graph [B, out_dim]. Heads side by side in every layer, hidden_dim / num_heads channels each.
+
+    Args:
+        in_dim, out_dim, level, edge_dim, hidden_dim, num_layers, dropout, activation, normalisation, residual, pooling, rrwp_dim, laplacian_dim:
+            see `NodeWise`.
+        num_heads: must divide `hidden_dim`.
+        version: "v1" (GAT) or "v2" (GATv2).
+        attn_dropout: on attention weights.
+        self_loops: each node attends to itself too (with edge features: the mean of those of its incoming edges).
+    """
+
+    def __init__(
+        self,
+        in_dim: int | Sequence[int],
+        out_dim: int,
+        level: Literal["node", "graph"],
+        edge_dim: int | Sequence[int] | None = None,
+        hidden_dim: int = 64,
+        num_layers: int = 2,
+        num_heads: int = 1,
+        version: Literal["v1", "v2"] = "v1",
+        attn_dropout: float = 0.0,
+        self_loops: bool = True,
+        dropout: float = 0.0,
+        activation: str = "relu",
+        normalisation: Literal["none", "batch", "layer"] = "none",
+        residual: bool = False,
+        pooling: Literal["sum", "mean", "max"] = "mean",
+        rrwp_dim: int = 0,
+        laplacian_dim: int = 0,
+    ):
+        if num_heads < 1 or hidden_dim % num_heads:
+            raise ValueError(f"hidden_dim {hidden_dim} does not split into {num_heads} heads: choose a multiple of num_heads")
+        if version not in ("v1", "v2"):
+            raise ValueError(f"unknown version {version!r}; known: v1, v2")
+        layer, edge_width = GATConv if version == "v1" else GATv2Conv, None if edge_dim is None else hidden_dim
+        # unstated: heads of the last layer; side by side as in the others, since a Linear follows (the paper averages them in its place)
+        shape = (hidden_dim, hidden_dim // num_heads, num_heads)
+        super().__init__(
+            "gat",
+            lambda: layer(*shape, dropout=attn_dropout, add_self_loops=self_loops, edge_dim=edge_width),
+            in_dim,
+            out_dim,
+            level,
+            edge_dim,
+            hidden_dim,
+            num_layers,
+            dropout,
+            activation,
+            normalisation,
+            residual,
+            pooling,
+            rrwp_dim,
+            laplacian_dim,
+        )
