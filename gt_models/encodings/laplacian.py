@@ -8,13 +8,13 @@ first of several); the basis of a repeated eigenvalue's eigenspace is built by p
 the longest remaining projection (the first of several). For eigenvalue 0 of the normalised form that gives one vector per component.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Literal
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
 from gt_models.encodings.blocks import Block, blocks
@@ -89,15 +89,12 @@ def _local_edges(block: Block) -> np.ndarray:
 
 def _dense(small: Iterable[Block], normalization: str, low: int, high: int):
     """Yields (graphs [G], values [G, low + high], vectors [G, n, low + high], put) of each block of equal sizes."""
-
-    def solve(block: Block):
-        values, vectors = torch.linalg.eigh(_matrix(block.adjacency(torch.float64), normalization))
-        return block, *_select(values, vectors, low, high)
-
+    small = list(small)
     # LAPACK runs without the interpreter's lock, one small matrix after the other
     with ThreadPoolExecutor(torch.get_num_threads()) as pool:
-        for block, values, vectors in pool.map(solve, small):
-            yield block.graphs, values, vectors, block.put_nodes
+        solved = list(pool.map(lambda block: torch.linalg.eigh(_matrix(block.adjacency(torch.float64), normalization)), small))
+    for block, (values, vectors) in zip(small, _select(solved, low, high), strict=True):
+        yield block.graphs, values, vectors, block.put_nodes
 
 
 def _matrix(adjacency: Tensor, normalization: str) -> Tensor:
@@ -110,18 +107,22 @@ def _matrix(adjacency: Tensor, normalization: str) -> Tensor:
     return torch.eye(adjacency.size(1), dtype=adjacency.dtype) - scale[:, :, None] * adjacency * scale[:, None]
 
 
-def _select(values: Tensor, vectors: Tensor, low: int, high: int) -> tuple[Tensor, Tensor]:
-    """All m ascending eigenpairs [G, m], [G, n, m] -> those wanted, [G, low + high], [G, n, low + high], made unique."""
-    count = values.size(1)
-    first, last = min(low, count), min(high, max(count - low, 0))
-    columns = torch.cat([torch.arange(first), torch.arange(count - 1, count - 1 - last, -1)])
-    vectors = _fix_bases(values, vectors, first, last)
-    out_values = values.new_zeros(len(values), low + high)
-    out_vectors = vectors.new_zeros(len(values), vectors.size(1), low + high)
-    places = torch.cat([torch.arange(first), torch.arange(low, low + last)])
-    out_values[:, places] = values[:, columns]
-    out_vectors[:, :, places] = _fix_signs(vectors[:, :, columns])
-    return out_values, out_vectors
+def _select(solved: Sequence[tuple[Tensor, Tensor]], low: int, high: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """All m ascending eigenpairs [G, m], [G, n, m] -> those wanted, [G, low + high], [G, n, low + high], made unique.
+
+    Writes into `solved`.
+    """
+    _fix_bases(solved, low, high)
+    for values, vectors in solved:
+        count = values.size(1)
+        first, last = _ends(count, low, high)
+        columns = torch.cat([torch.arange(first), torch.arange(count - 1, count - 1 - last, -1)])
+        out_values = values.new_zeros(len(values), low + high)
+        out_vectors = vectors.new_zeros(len(values), vectors.size(1), low + high)
+        places = torch.cat([torch.arange(first), torch.arange(low, low + last)])
+        out_values[:, places] = values[:, columns]
+        out_vectors[:, :, places] = _fix_signs(vectors[:, :, columns])
+        yield out_values, out_vectors
 
 
 def _fix_signs(vectors: Tensor) -> Tensor:
@@ -134,11 +135,33 @@ def _first_largest(magnitudes: Tensor, dim: int) -> Tensor:
     return (magnitudes >= largest * (1 - _SAME_MAGNITUDE)).to(torch.uint8).argmax(dim)
 
 
-def _fix_bases(values: Tensor, vectors: Tensor, first: int, last: int) -> Tensor:
-    """Replaces the basis of every eigenspace of dimension > 1 that reaches into the `first` or the `last` columns."""
+def _ends(count: int, low: int, high: int) -> tuple[int, int]:
+    """How many of `count` eigenpairs are taken at either end; none is taken twice."""
+    return min(low, count), min(high, max(count - low, 0))
+
+
+def _fix_bases(solved: Sequence[tuple[Tensor, Tensor]], low: int, high: int) -> None:
+    """Replaces, in eigenpairs [G, m], [G, n, m], the basis of every eigenspace of dimension > 1 that reaches into the wanted columns.
+
+    Eigenspaces of one dimension and of like n, padded by rows of zeros, are done together.
+    """
+    groups: dict[tuple[int, int], list[tuple[Tensor, Tensor, Tensor]]] = {}
+    for values, vectors in solved:
+        for dimension, rows, columns in _eigenspaces(values, *_ends(values.size(1), low, high)):
+            groups.setdefault((dimension, vectors.size(1).bit_length()), []).append((vectors, rows, columns))
+    for group in groups.values():
+        spaces = [vectors[rows, :, columns].mT for vectors, rows, columns in group]  # (S, n, dimension) each
+        n = max(space.size(1) for space in spaces)
+        bases = _projected_basis(torch.cat([nn.functional.pad(space, (0, 0, 0, n - space.size(1))) for space in spaces]))
+        for (vectors, rows, columns), basis in zip(group, bases.split([len(space) for space in spaces]), strict=True):
+            vectors[rows, :, columns] = basis[:, : vectors.size(1)].mT
+
+
+def _eigenspaces(values: Tensor, first: int, last: int) -> Iterator[tuple[int, Tensor, Tensor]]:
+    """Of ascending values [G, m], by dimension d > 1: (d, graphs [S, 1], columns [S, d]) that reach into the `first` or `last` columns."""
     num, count = values.shape
     if count < 2:
-        return vectors
+        return
     scale = values.abs().amax(1, keepdim=True).clamp(min=1)
     new = torch.ones(num, count, dtype=torch.bool)
     new[:, 1:] = values.diff(dim=1) > _SAME_EIGENVALUE * scale
@@ -146,14 +169,9 @@ def _fix_bases(values: Tensor, vectors: Tensor, first: int, last: int) -> Tensor
     length = torch.cat([start[1:], start.new_tensor([num * count])]) - start
     graph, column = start // count, start % count
     wanted = (length > 1) & ((column < first) | (column + length > count - last))
-    vectors = vectors.clone() if bool(wanted.any()) else vectors
     for dimension in length[wanted].unique().tolist():
         chosen = wanted & (length == dimension)
-        rows = graph[chosen][:, None]
-        columns = column[chosen][:, None] + torch.arange(dimension)  # (S, dimension)
-        # (S, dimension, n) -> (S, n, dimension)
-        vectors[rows, :, columns] = _projected_basis(vectors[rows, :, columns].mT).mT
-    return vectors
+        yield dimension, graph[chosen][:, None], column[chosen][:, None] + torch.arange(dimension)
 
 
 def _projected_basis(space: Tensor) -> Tensor:
@@ -258,8 +276,7 @@ def _one_end(matrix, top: float, count: int, end: str) -> tuple[np.ndarray, np.n
         values, vectors = eigsh(matrix, sought, sigma=sigma, which="LM", v0=start, ncv=min(n, 4 * sought + 20))
     order = np.argsort(values)
     values, vectors = torch.from_numpy(values[order])[None], torch.from_numpy(vectors[:, order])[None]
-    first, last = (count, 0) if end == "lowest" else (0, count)
-    vectors = _fix_bases(values, vectors, first, last)
+    _fix_bases([(values, vectors)], *((count, 0) if end == "lowest" else (0, count)))
     cut = slice(0, count) if end == "lowest" else slice(values.size(1) - count, None)
     return values[0, cut].numpy(), vectors[0, :, cut].numpy()
 
