@@ -14,7 +14,7 @@ from tests.conftest import ROOT, SHARED
 
 pytest.importorskip("dvc")
 MIRROR = Path(os.environ.get("GT_DATA_MIRROR", SHARED / "data")).absolute()
-CELLS = ("embedded-chains-mlp", "embedded-chains-gcn", "edge-transformer-cornell-gcn")
+CELLS = ("embedded/chains/mlp", "embedded/chains/gcn", "edge-transformer/cornell/gcn")
 LIMITS = "limits: {embedded: {seeds: 1, epochs: 1}, edge-transformer: {seeds: 1, trials: 2, epochs: 2}}"
 
 
@@ -23,19 +23,22 @@ class Project:
 
     def __init__(self, folder: Path):
         self.folder = folder
-        for name in ("gt_models", "stages", "recipes", "published", ".dvc"):
+        for name in ("gt_models", "stages", "published", ".dvc"):
             shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "tmp", "cache", "config.local"))
         for name in ("dvc.yaml", ".dvcignore"):
             shutil.copy(ROOT / name, folder)
-        params = (ROOT / "params.yaml").read_text()
-        params = re.sub(r"^limits: .*", LIMITS, params, flags=re.M)
-        params = re.sub(r"^datasets: .*", "datasets: [chains, cornell]", params, flags=re.M)
-        params = re.sub(r"^suites: .*", "suites: [embedded, edge-transformer]", params, flags=re.M)
-        lines = [line for line in params.splitlines() if "{cell:" not in line or line.split(":")[0].strip() in CELLS]
-        (folder / "params.yaml").write_text("\n".join(lines) + "\n")
+        (folder / "params.yaml").write_text(re.sub(r"^limits: .*", LIMITS, (ROOT / "params.yaml").read_text(), flags=re.M))
+        self.add(*CELLS)
         subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
         (folder / "nothing").mkdir()
         self.mirror = folder / "nothing"
+
+    def add(self, *cells: str) -> None:
+        """Puts cells of the repository into the grid."""
+        for cell in cells:
+            (self.folder / "recipes" / cell).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / "recipes" / f"{cell}.yaml", self.folder / "recipes" / f"{cell}.yaml")
+        subprocess.run([sys.executable, "-m", "stages.grid"], cwd=self.folder, check=True, capture_output=True)
 
     def repro(self, *arguments: str) -> list[str]:
         """Runs `dvc repro` and returns the names of the stages that it ran, the always-run one aside."""
@@ -60,6 +63,9 @@ class Project:
     def rows(self, suite: str) -> dict[str, dict]:
         return {row["cell"]: row for row in json.loads((self.folder / "reports" / f"{suite}.json").read_text())["rows"]}
 
+    def records(self) -> set[str]:
+        return {path.parent.name for path in (self.folder / "store").glob("??/*/record.json")}
+
     def edit(self, file: str, old: str, new: str) -> None:
         path = self.folder / file
         text = path.read_text()
@@ -73,6 +79,7 @@ def test_what_runs_and_what_does_not_run_again(tmp_path):
     one_suite_runs_exactly_its_cells_and_only_once(project)
     a_comment_runs_nothing_and_a_model_only_its_cells(project)
     an_encoding_for_one_cell_runs_no_other(project)
+    a_seed_runs_that_seed_and_a_cell_only_itself(project)
     a_deleted_tracking_store_is_filled_again_from_the_records(project)
     missing_data_is_a_row_and_is_picked_up_later(project)
 
@@ -103,6 +110,24 @@ def an_encoding_for_one_cell_runs_no_other(project: Project) -> None:
     project.edit(recipe, "num_layers: 4", "num_layers: 4, laplacian_dim: 2")
     project.edit(recipe, "batch:", "encodings: {laplacian: {k: 2}}\nbatch:")
     assert project.repro("leaderboard@embedded") == ["encode@chains", "train@embedded-chains-gcn", "leaderboard@embedded"]
+
+
+def a_seed_runs_that_seed_and_a_cell_only_itself(project: Project) -> None:
+    project.edit("params.yaml", "embedded: {seeds: 1", "embedded: {seeds: 2")
+    before = project.records()
+    assert set(project.repro("leaderboard@embedded")) == {
+        "train@embedded-chains-mlp",
+        "train@embedded-chains-gcn",
+        "leaderboard@embedded",
+    }
+    assert before < project.records()
+    assert len(project.records() - before) == 2
+    project.add("embedded/chains/edge-transformer")
+    before = project.records()
+    ran = set(project.repro("leaderboard@embedded"))
+    assert ran - {"encode@chains"} == {"train@embedded-chains-edge-transformer", "leaderboard@embedded"}
+    assert before < project.records()
+    assert len(project.records() - before) == 2
 
 
 def a_deleted_tracking_store_is_filled_again_from_the_records(project: Project) -> None:

@@ -1,0 +1,71 @@
+"""The grid from the recipes: every recipe of recipes/<suite>/<dataset>/<row>.yaml is a cell. Writes datasets, suites, cells and searches of
+params.yaml, which dvc.yaml reads; what stands above them (run-wide settings, limits) stays as it is.
+
+    python -m stages.grid            write
+    python -m stages.grid --check    only say what would change; status 1 if anything
+"""
+
+import re
+import sys
+from pathlib import Path
+
+from stages.files import write_bytes
+from stages.recipe import RecipeError, load_grid, load_recipe
+
+MARK = "# Below: written by `python -m stages.grid` from the files under recipes/."
+FIRST = "embedded"  # the suite that needs nothing from outside leads the list
+
+
+def render(params: str, recipes: Path) -> str:
+    """The text `params` of params.yaml with the grid of `recipes` below the mark. Raises RecipeError for a file that is no recipe or lies in
+    the wrong place, or where the mark is missing."""
+    head, mark, _ = params.partition(MARK)
+    if not mark:
+        raise RecipeError(f"params.yaml: the line {MARK!r} is missing; the grid is written below it")
+    cells, searches, datasets, suites = [], [], {}, {}
+    for path in sorted(recipes.rglob("*.yaml"), key=lambda p: (p.relative_to(recipes).parts[0] != FIRST, p)):
+        parts = path.relative_to(recipes).with_suffix("").parts
+        if len(parts) != 3 or not all(re.fullmatch(r"[a-z0-9][a-z0-9.-]*", part) for part in parts):
+            raise RecipeError(f"{path}: a recipe is recipes/<suite>/<dataset>/<row>.yaml, each in lower case, digits and dashes")
+        suite, dataset, row = parts
+        suites[suite] = datasets[dataset] = None
+        settings = "tuned" if load_recipe(path).search else "recipes"
+        line = f"  {'-'.join(parts)}: {{cell: {'/'.join(parts)}, dataset: {dataset}, model: {row}, settings: {settings}}}"
+        cells.append(line)
+        searches += [line] if settings == "tuned" else []
+    lines = [MARK, "", _names("suites", suites), "", _names("datasets", datasets), ""]
+    lines += ["cells: # suite-dataset-row", *cells, "", "searches: # the cells whose recipe has a search", *searches]
+    if not searches:
+        lines[-1] = "searches: {}"
+    return head + "\n".join(lines) + "\n"
+
+
+def _names(key: str, names: dict[str, None]) -> str:
+    return "\n".join([f"{key}:", *(f"  - {name}" for name in names)])
+
+
+def main(arguments: list[str]) -> int:
+    path = Path("params.yaml")
+    if arguments not in ([], ["--check"]):
+        print(__doc__)
+        return 2
+    try:
+        before = path.read_text()
+        after = render(before, Path("recipes"))
+        if arguments:
+            print(f"{path} agrees with recipes/" if before == after else f"{path} differs from recipes/: run `python -m stages.grid`")
+            return int(before != after)
+        if before != after:
+            write_bytes(path, after.encode())
+        grid = load_grid(path)
+        print(
+            f"{path}: {len(grid.cells)} cells, {len(grid.searches)} with a search, {len(grid.suites)} suites, {len(grid.datasets)} datasets"
+        )
+    except (RecipeError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,40 @@
+"""The grid in params.yaml is the one of the recipes."""
+
+import pytest
+import yaml
+
+from stages.grid import MARK, render
+from stages.recipe import RecipeError, load_grid
+from tests.conftest import ROOT
+
+
+def write(path, content):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(yaml.safe_dump(content))
+
+
+def test_the_grid_is_that_of_the_recipes():
+    params = (ROOT / "params.yaml").read_text()
+    assert render(params, ROOT / "recipes") == params, "run `python -m stages.grid`"
+    grid = load_grid(ROOT / "params.yaml")
+    assert set(grid.suites) == {c.suite for c in grid.cells.values()}
+
+
+def test_the_grid_from_a_folder_of_recipes(tmp_path):
+    recipe = {"model": {"name": "mlp"}, "optimizer": {"lr": 0.1}, "epochs": 1, "seeds": [0]}
+    for place in ("b/web/mlp", "embedded/web/mlp"):
+        write(tmp_path / "recipes" / f"{place}.yaml", recipe)
+    write(tmp_path / "recipes/b/web/gcn.yaml", recipe | {"search": {"trials": 2, "space": {"model.dropout": {"choices": [0, 0.5]}}}})
+    text = render("limits: {}\n" + MARK + "\nold: 1\n", tmp_path / "recipes")
+    assert text.startswith("limits: {}\n" + MARK)
+    assert "old" not in text
+    (tmp_path / "params.yaml").write_text(text)
+    grid = load_grid(tmp_path / "params.yaml")
+    assert (grid.suites, grid.datasets) == (["embedded", "b"], ["web"])
+    assert list(grid.cells) == ["embedded-web-mlp", "b-web-gcn", "b-web-mlp"]
+    assert list(grid.searches) == ["b-web-gcn"]
+    with pytest.raises(RecipeError, match="the line .* is missing"):
+        render("limits: {}\n", tmp_path / "recipes")
+    (tmp_path / "recipes/stray.yaml").write_text("a: 1\n")
+    with pytest.raises(RecipeError, match=r"stray.yaml: a recipe is recipes/<suite>/<dataset>/<row>.yaml"):
+        render(MARK, tmp_path / "recipes")
