@@ -7,6 +7,7 @@ stored entries.
 
 import math
 from collections.abc import Callable
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -101,13 +102,20 @@ class HigherOrderAttention(nn.Module):
         """values [rows of order k, hidden_dim]; `features`: the kernel's feature map. Kernel sums run in float32 under autocast."""
         if self.attention == "kernel" and features is None:
             raise ValueError("kernel attention needs its feature map: pass features=RandomFeatures(qk_dim // num_heads)")
-        queries, keys, light_rows = self._slots(values, support)
+        rows = {} if self.attention == "ones" else self._rows(values, support)
         if self.attention == "kernel":
             with torch.autocast(values.device.type, enabled=False):
-                queries, keys = ({p: _full(x) for p, x in slots.items()} for slots in (queries, keys))
-                attended = self._kernel(_full(values), queries, keys, support, features)
+                rows = {o: _full(x) for o, x in rows.items()}
+                if self._compiles(values, support, features):
+                    attended, light_rows = self._compiled(_full(values), rows, support, features)
+                else:
+                    queries, keys, light_rows = self._slots(rows)
+                    attended = self._kernel(_full(values), queries, keys, support, features)
+        elif self.attention == "softmax":
+            queries, keys, light_rows = self._slots(rows)
+            attended = self._softmax(values, queries, keys, support)
         else:
-            attended = self._softmax(values, queries, keys, support) if self.attention == "softmax" else self._ones(values, support)
+            attended, light_rows = self._ones(values, support), None
         out, light = [], self.maps[str(self.l)]
         for pattern in light.patterns:
             if pattern == distinct(self.l) and light_rows is not None:
@@ -130,18 +138,19 @@ class HigherOrderAttention(nn.Module):
     def _key_order(self, c: EquivalenceClass) -> int:
         return len(c.input_pattern) if self.key_order == "unique" else len(c.free)
 
-    def _slots(self, values: Tensor, support: Support) -> tuple[dict, dict, Tensor | None]:
-        """Queries and keys of each plan at the tuples of distinct nodes of its order, {plan: [r, classes, heads, head]}, and the light
-        classes' part at the output tuples of distinct nodes."""
+    def _rows(self, values: Tensor, support: Support) -> dict[int, Tensor]:
+        """Queries, then keys, of all plans of an order at its tuples of distinct nodes, and last, for order l, the light classes' part at
+        the output tuples of distinct nodes: {order: [r, classes x qk (+ hidden)]}."""
+        used = {o: layer for o, layer in ((int(name), layer) for name, layer in self.maps.items()) if self.queries[o] or self.keys[o]}
+        return {o: layer.at_pattern(values, support, distinct(o)) for o, layer in used.items()}
+
+    def _slots(self, rows: dict[int, Tensor]) -> tuple[dict, dict, Tensor | None]:
+        """`rows` cut into queries and keys of each plan, {plan: [r, classes, heads, head]}, and the light part."""
         queries, keys, light_rows, head = {}, {}, None, self.qk_dim // self.num_heads
-        for name, layer in self.maps.items():
-            o = int(name)
+        for o, values in rows.items():
             plans = [(queries, p) for p in self.queries[o]] + [(keys, p) for p in self.keys[o]]
-            if not plans or self.attention == "ones":
-                continue
             widths = [len(p) * self.qk_dim for _, p in plans]
-            rows = layer.at_pattern(values, support, distinct(o))  # [r, classes x qk (+ hidden)]
-            parts = rows.split([*widths, rows.size(1) - sum(widths)], 1)
+            parts = values.split([*widths, values.size(1) - sum(widths)], 1)
             for (into, p), part in zip(plans, parts, strict=False):
                 into[tuple(p)] = part.unflatten(1, (len(p), self.num_heads, head))
             light_rows = parts[-1] if o == self.l else light_rows
@@ -164,6 +173,55 @@ class HigherOrderAttention(nn.Module):
     def _key_rows(self, support: Support, c: EquivalenceClass) -> slice:
         """The entries that the class sums over."""
         return slice(0, len(support.sets[c.k])) if self._wide(c) else support.sets[c.k].rows[c.input_pattern]
+
+    def _compiles(self, values: Tensor, support: Support, features: RandomFeatures) -> bool:
+        """Whether `kernel_attention_cpu` has these features, and each tuple of distinct nodes is one query."""
+        if values.device.type != "cpu" or features.kernel != "relu":
+            return False
+        return len(self.classes) > 0 and all(self._query_source(support, p[0]) is None for p in self.query_plans)
+
+    def _compiled(
+        self, values: Tensor, rows: dict[int, Tensor], support: Support, features: RandomFeatures
+    ) -> tuple[dict[Partition, Tensor], Tensor | None]:
+        """`_kernel` as one compiled pass, and the light part of the rows."""
+        from gt_models.nn.kernel_attention_cpu import Grouping, Heads, Layer, Plan, Slot, attend
+
+        def grouping(c: EquivalenceClass) -> Grouping:
+            return Grouping(*self._groups(support, c), self._key_source(support, c), bool(c.shared))
+
+        def entries_of_keys(c: EquivalenceClass, source: Tensor, num_rows: int) -> tuple[Tensor, Tensor]:
+            counts = torch.bincount(source, minlength=num_rows)
+            return torch.cat([counts.new_zeros(1), counts.cumsum(0)]), torch.argsort(source, stable=True)
+
+        orders, query_columns, key_columns, rest = list(rows), {}, {}, None
+        for o in orders:
+            column = 0
+            for columns, found in ((query_columns, self.queries[o]), (key_columns, self.keys[o])):
+                for c in (c for p in found for c in p):
+                    columns[c], column = (orders.index(o), column), column + self.qk_dim
+            rest = (orders.index(o), rows[o].size(1) - column) if o == self.l else rest
+        plans, places = [], {}
+        for number, plan in enumerate(self.key_plans):
+            source, (tensor, column) = self._key_source(support, plan[0]), key_columns[plan[0]]
+            if source is not None:
+                build = partial(entries_of_keys, plan[0], source, rows[orders[tensor]].size(0))
+                source = support.cached(("entries of keys", plan[0], self._wide(plan[0])), build)
+            plans.append(Plan(tensor, column, len(plan), source))
+            places |= {c: (number, place) for place, c in enumerate(plan)}
+        patterns = list(dict.fromkeys(c.output_pattern for c in self.classes))
+        mine = [[c for c in self.classes if c.output_pattern == p] for p in patterns]
+        slots, shapes = [], []
+        for number, classes in enumerate(mine):
+            at = support.sets[self.l].rows[patterns[number]]
+            shapes.append((at.stop - at.start, len(classes) * self.v_dim))
+            for place, c in enumerate(classes):
+                groups = support.cached(("grouping", c, self._wide(c), self.key_order), partial(grouping, c))
+                slots.append(Slot(groups, *places[c], query_columns[c], (number, place * self.v_dim)))
+        heads = Heads(self.num_heads, self.qk_dim // self.num_heads, self.v_dim // self.num_heads)
+        layer = Layer(heads, plans, slots, shapes, rest, features.eps)
+        projection = features.projection.to(values.dtype) * heads.width**-0.25
+        out, light = attend(layer, list(rows.values()), [v.flatten(1) for v in self._values(values, support).values()], projection)
+        return dict(zip(patterns, out, strict=True)), light
 
     def _kernel(self, values: Tensor, queries: dict, keys: dict, support: Support, features: RandomFeatures) -> dict[Partition, Tensor]:
         """Eq. (21) for all classes: sums of phi(K) V^T once per group, read by the queries of the group."""

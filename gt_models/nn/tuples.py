@@ -199,13 +199,17 @@ class _Take(Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        ptr, by_row = ctx.saved_tensors
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta", UserWarning)
-            matrix = torch.sparse_csr_tensor(
-                ptr, by_row, grad.new_ones(by_row.numel()), (ptr.numel() - 1, grad.size(0)), check_invariants=False
-            )
-        return matrix @ grad, None, None, None
+        return segment_sum(grad, *ctx.saved_tensors), None, None, None
+
+
+def segment_sum(values: Tensor, ptr: Tensor, order: Tensor) -> Tensor:
+    """Row i is the sum of values[order[ptr[i] : ptr[i + 1]]]: [r, d] -> [len(ptr) - 1, d]."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta", UserWarning)
+        matrix = torch.sparse_csr_tensor(
+            ptr, order, values.new_ones(order.numel()), (ptr.numel() - 1, values.size(0)), check_invariants=False
+        )
+    return matrix @ values
 
 
 def _has_pattern(index: Tensor, pattern: Partition) -> Tensor:
