@@ -3,8 +3,12 @@
 from collections.abc import Sequence
 from typing import Literal
 
+import torch
+from torch import Tensor
 from torch_geometric.nn import GATConv, GATv2Conv
+from torch_geometric.utils import add_self_loops, remove_self_loops
 
+from gt_models.batch import GraphBatch
 from gt_models.nn.node_wise import NodeWise
 from gt_models.registry import register_model
 
@@ -51,7 +55,7 @@ class GAT(NodeWise):
         shape = (hidden_dim, hidden_dim // num_heads, num_heads)
         super().__init__(
             "gat",
-            lambda: layer(*shape, dropout=attn_dropout, add_self_loops=self_loops, edge_dim=edge_width),
+            lambda: layer(*shape, dropout=attn_dropout, add_self_loops=False, edge_dim=edge_width),
             in_dim,
             out_dim,
             level,
@@ -66,3 +70,16 @@ class GAT(NodeWise):
             rrwp_dim,
             laplacian_dim,
         )
+        self.self_loops = self_loops
+
+    def edges(self, batch: GraphBatch) -> tuple[Tensor, ...]:
+        edges = super().edges(batch)
+        return _with_self_loops(batch.num_nodes, *edges) if self.self_loops else edges
+
+
+@torch.compiler.disable  # how many self-loops there are is in the data
+def _with_self_loops(num_nodes: int, edge_index: Tensor, features: Tensor | None = None) -> tuple[Tensor, ...]:
+    """As torch_geometric's layer does it in every call: self-loops that are there go, each node gets one."""
+    edge_index, features = remove_self_loops(edge_index, features)
+    edge_index, features = add_self_loops(edge_index, features, "mean", num_nodes)
+    return (edge_index,) if features is None else (edge_index, features)

@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 from typing import Literal
 
+from torch import Tensor
 from torch_geometric.nn import GCNConv
 
-from gt_models.nn.node_wise import NodeWise
+from gt_models.batch import GraphBatch
+from gt_models.nn.node_wise import NodeWise, normalised_edges
 from gt_models.registry import register_model
 
 
@@ -35,7 +37,7 @@ class GCN(NodeWise):
     ):
         super().__init__(
             "gcn",
-            lambda: GCNConv(hidden_dim, hidden_dim),
+            lambda: GCNConv(hidden_dim, hidden_dim, normalize=False),
             in_dim,
             out_dim,
             level,
@@ -50,3 +52,6 @@ class GCN(NodeWise):
             rrwp_dim,
             laplacian_dim,
         )
+
+    def edges(self, batch: GraphBatch) -> tuple[Tensor, ...]:
+        return normalised_edges(batch, self.head.weight.dtype)

@@ -6,7 +6,8 @@ from typing import Literal
 from torch import Tensor
 from torch_geometric.nn import GCN2Conv
 
-from gt_models.nn.node_wise import NodeWise
+from gt_models.batch import GraphBatch
+from gt_models.nn.node_wise import NodeWise, normalised_edges
 from gt_models.registry import register_model
 
 
@@ -43,7 +44,7 @@ class GCNII(NodeWise):
         layers = iter(range(1, num_layers + 1))
         super().__init__(
             "gcnii",
-            lambda: GCN2Conv(hidden_dim, alpha, theta, next(layers), shared_weights),
+            lambda: GCN2Conv(hidden_dim, alpha, theta, next(layers), shared_weights, normalize=False),
             in_dim,
             out_dim,
             level,
@@ -61,3 +62,6 @@ class GCNII(NodeWise):
 
     def convolve(self, index: int, x: Tensor, first: Tensor, edges: tuple[Tensor, ...]) -> Tensor:
         return self.convs[index](x, first, *edges)
+
+    def edges(self, batch: GraphBatch) -> tuple[Tensor, ...]:
+        return normalised_edges(batch, self.head.weight.dtype)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
+from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 from gt_models.batch import GraphBatch
 from gt_models.nn.features import FeatureEncoder
@@ -17,7 +18,7 @@ class NodeWise(nn.Module):
     """Feature encoder, `num_layers` x [convolution, normalisation, activation, dropout, (residual)], (pooling,) Linear.
 
     Node [N, out_dim] or graph [B, out_dim]. What a layer of message passing is, `convolution()` says, which makes one of torch_geometric's;
-    it is called with (x, edge_index), and the encoded edge features where `edge_dim` is given.
+    it is called with x and what `edges()` gives.
 
     Args:
         name: of the model, for errors.
@@ -80,15 +81,18 @@ class NodeWise(nn.Module):
                 module.reset_parameters()
 
     def convolve(self, index: int, x: Tensor, first: Tensor, edges: tuple[Tensor, ...]) -> Tensor:
-        """Convolution `index`: [N, d] -> [N, d]. `first`: the input of layer 0; `edges`: edge_index, and encoded features if there are."""
+        """Convolution `index`: [N, d] -> [N, d]; `first` is the input of layer 0."""
         return self.convs[index](x, *edges)
+
+    def edges(self, batch: GraphBatch) -> tuple[Tensor, ...]:
+        """edge_index, and encoded features [E, d] where `edge_dim` was given; the same for all layers."""
+        return (batch.edge_index,) if self.edge_encoder is None else (batch.edge_index, encode_edges(self.edge_encoder, batch))
 
     def forward_features(self, batch: GraphBatch) -> Tensor:
         x = self.encoder(batch.x)  # [N, d]
         if self.encoding_encoder is not None:
             x = x + self.encoding_encoder(self._encodings(batch).to(self.encoding_encoder.weight.dtype))
-        edges = (batch.edge_index,) if self.edge_encoder is None else (batch.edge_index, encode_edges(self.edge_encoder, batch))
-        states = [x]
+        states, edges = [x], self.edges(batch)
         for i, norm in enumerate(self.norms):
             update = self.dropout(self.activation(norm(self.convolve(i, x, states[0], edges))))  # [N, d]
             x = x + update if self.residual else update
@@ -126,6 +130,12 @@ def laplacian_eigenvectors(batch: GraphBatch, width: int, flip: bool) -> Tensor:
         return vectors
     signs = torch.randint(0, 2, (batch.num_graphs, width), device=vectors.device) * 2 - 1
     return vectors * signs[batch.batch]
+
+
+@torch.compiler.disable  # how many self-loops there are is in the data
+def normalised_edges(batch: GraphBatch, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """D^-1/2 (A + I) D^-1/2 as (edge_index [2, E'], weights [E']), once for all layers; a self-loop that is there is kept."""
+    return gcn_norm(batch.edge_index, None, batch.num_nodes, add_self_loops=True, dtype=dtype)
 
 
 def encode_edges(encoder: FeatureEncoder, batch: GraphBatch) -> Tensor:
