@@ -11,12 +11,12 @@ import torch
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
+from gt_models.nn.cooccurrence import node_input
 from gt_models.nn.equivariant_linear import EquivariantLinear
 from gt_models.nn.higher_order_attention import HigherOrderAttention, check_attention
 from gt_models.nn.mlp import activation as make_activation
 from gt_models.nn.performer import RandomFeatures
 from gt_models.nn.tensor_head import TensorHead, hyperedge_index
-from gt_models.nn.tensor_input import TensorInput
 from gt_models.nn.tuples import Support
 from gt_models.registry import register_model
 
@@ -47,8 +47,11 @@ class HigherOrderTransformer(nn.Module):
         global_classes: False is the ablation "w/o global".
         head_dims: None: LN and Linear to `out_dim`; else LN, Linear(d, d) and an MLP of these hidden widths with ReLU.
         head_diagonal: pairs: each layer of that MLP adds a second linear on the diagonal.
+        head_dropout: after each ReLU of that MLP.
         hyperedge_order: nodes of a hyperedge.
         edge_columns, degree_embeddings: see `TensorInput`.
+        node_encoder: "features" takes or embeds node features; "cooccurrence" encodes how often nodes are in one known hyperedge, see
+            `CooccurrenceInput` (input order 1).
 
     Raises:
         ValueError: heads that do not divide a width, unknown settings, features or hyperedges that do not fit.
@@ -87,6 +90,8 @@ class HigherOrderTransformer(nn.Module):
         hyperedge_order: int = 3,
         edge_columns: Literal["sum", "mean"] = "sum",
         degree_embeddings: int = 0,
+        head_dropout: float = 0.0,
+        node_encoder: Literal["features", "cooccurrence"] = "features",
     ):
         super().__init__()
         if level not in ("graph", "node", "pair", "hyperedge"):
@@ -104,7 +109,7 @@ class HigherOrderTransformer(nn.Module):
             raise ValueError("hyperedges of two nodes need input_order=1 (their pairs are not the graph's edges)")
         # a last layer 2 -> 2 for pairs needs its input on all pairs too
         self.form = "dense" if level == "pair" else form
-        self.input = TensorInput(self.k, in_dim, edge_dim, hidden_dim, edge_columns, degree_embeddings)
+        self.input = node_input(node_encoder, self.k, in_dim, edge_dim, hidden_dim, edge_columns, degree_embeddings)
         self.input_map = EquivariantLinear(self.k, self.k, self.input.width, hidden_dim, light=True)
         self.input_dropout = nn.Dropout(input_dropout)
         # one map for all layers, as the authors do (unstated in the paper)
@@ -124,7 +129,7 @@ class HigherOrderTransformer(nn.Module):
             qk_dim, v_dim = (readout_dim or qk_dim, readout_dim or v_dim)
             num_heads = readout_heads or num_heads
         self.layers.append(layer(self.l, qk_dim, v_dim, num_heads, level == "hyperedge"))
-        self.head = TensorHead(hidden_dim, out_dim, head_dims, head_diagonal and level == "pair")
+        self.head = TensorHead(hidden_dim, out_dim, head_dims, head_diagonal and level == "pair", head_dropout)
 
     def reset_parameters(self) -> None:
         for part in (self.input, self.input_map, self.features, *self.layers, self.head):

@@ -2,16 +2,17 @@
 L_{1->2} (pairs) or L_{1->3} (hyperedges), and an MLP on the result."""
 
 from collections.abc import Sequence
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
+from gt_models.nn.cooccurrence import node_input
 from gt_models.nn.equivariant_linear import EquivariantLinear
 from gt_models.nn.mlp import MLP
 from gt_models.nn.tensor_head import hyperedge_index
-from gt_models.nn.tensor_input import TensorInput
 from gt_models.nn.tuples import Support
 from gt_models.registry import register_model
 
@@ -25,12 +26,17 @@ class SetToGraph(nn.Module):
         out_dim: width of the output.
         level: "pair" (all pairs of a graph) or "hyperedge" (`batch.extras["hyperedge_index"]`, long [H, hyperedge_order]).
         plus: False (S2G): a tuple gets its nodes' vectors side by side. True (S2G+): L_{1->l} in full.
-        set_dims: widths of the layers on the set.
+        set_dims: widths of the layers on the set; none: tuples are made of the input.
         pair_dims: hidden widths of the MLP on tuples.
         normalize_sums: layers average over a class' entries where Eq. 1 sums (authors: True).
         unit_norm: each node's vector is divided by its length after each layer on the set (authors, Delaunay).
         dropout: in the MLP on tuples.
         hyperedge_order: nodes of a hyperedge.
+        broadcast_activation: ReLU and dropout between the broadcast and the MLP (authors, hyperedges).
+        node_encoder: as in `HigherOrderTransformer`; `node_dim` is the width of its result, None the first of `set_dims`.
+
+    Raises:
+        ValueError: an unknown level or node encoder, no width to embed nodes to.
     """
 
     def __init__(
@@ -45,22 +51,26 @@ class SetToGraph(nn.Module):
         unit_norm: bool = False,
         dropout: float = 0.0,
         hyperedge_order: int = 3,
+        broadcast_activation: bool = False,
+        node_encoder: Literal["features", "cooccurrence"] = "features",
+        node_dim: int | None = None,
     ):
         super().__init__()
         if level not in ("pair", "hyperedge"):
             raise ValueError(f"unknown level {level!r}; known: pair, hyperedge")
-        if not set_dims:
-            raise ValueError("set_dims is empty: give at least one width")
+        if not set_dims and node_dim is None:
+            raise ValueError("set_dims is empty: give at least one width, or node_dim")
         self.level, self.order, self.unit_norm = level, 2 if level == "pair" else hyperedge_order, unit_norm
-        self.input = TensorInput(1, in_dim, None, set_dims[0])
+        self.input = node_input(node_encoder, 1, in_dim, None, set_dims[0] if node_dim is None else node_dim)
         widths = [self.input.width, *set_dims]
         self.layers = nn.ModuleList(EquivariantLinear(1, 1, a, b, normalize=normalize_sums) for a, b in zip(widths, set_dims, strict=False))
-        broadcast = self.order * set_dims[-1]
+        broadcast = self.order * widths[-1]
         self.broadcast = None
         if plus:
-            broadcast = set_dims[-1]
+            broadcast = widths[-1]
             distinct = level == "hyperedge"
             self.broadcast = EquivariantLinear(1, self.order, broadcast, broadcast, normalize=normalize_sums, distinct_output=distinct)
+        self.broadcast_dropout = nn.Dropout(dropout) if broadcast_activation else None
         self.head = MLP([broadcast, *pair_dims, out_dim], "relu", dropout)
 
     def reset_parameters(self) -> None:
@@ -89,7 +99,8 @@ class SetToGraph(nn.Module):
             values = torch.cat(
                 [x.index_select(0, nodes) for nodes in support.sets[self.order].index.unbind(1)], 1
             )  # [tuples, order x width]
-        return values.index_select(0, support.flat_rows[2]) if pairs else values
+        values = values.index_select(0, support.flat_rows[2]) if pairs else values
+        return values if self.broadcast_dropout is None else self.broadcast_dropout(values.relu())
 
     def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
         return self.head(features)

@@ -15,15 +15,17 @@ class TensorHead(nn.Module):
     Args:
         hidden_dims: None: LN, Linear. Else LN, Linear(d, d), then Linears through these widths with ReLU between.
         diagonal: each of the latter adds a second Linear on the diagonal of flat pairs (authors, on Delaunay sets).
+        dropout: after each ReLU.
     """
 
-    def __init__(self, in_dim: int, out_dim: int, hidden_dims: Sequence[int] | None = None, diagonal: bool = False):
+    def __init__(self, in_dim: int, out_dim: int, hidden_dims: Sequence[int] | None = None, diagonal: bool = False, dropout: float = 0.0):
         super().__init__()
         self.norm = nn.LayerNorm(in_dim)
         self.project = nn.Linear(in_dim, out_dim if hidden_dims is None else in_dim)
         dims = [] if hidden_dims is None else [in_dim, *hidden_dims, out_dim]
         self.mlp = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(dims))
         self.on_diagonal = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(dims)) if diagonal else None
+        self.dropout = nn.Dropout(dropout)
 
     def reset_parameters(self) -> None:
         for layer in (self.norm, self.project, *self.mlp, *(self.on_diagonal or ())):
@@ -36,7 +38,7 @@ class TensorHead(nn.Module):
             if self.on_diagonal is not None:
                 place = batch.pair_ptr[batch.batch] + batch.local * (batch.sizes[batch.batch] + 1)
                 out = out.index_add(0, place, self.on_diagonal[depth](values.index_select(0, place)))
-            values = out.relu() if depth < len(self.mlp) - 1 else out
+            values = self.dropout(out.relu()) if depth < len(self.mlp) - 1 else out
         return values
 
 

@@ -1,7 +1,8 @@
 """gps, movielens, drug: 3-uniform hyperedges over nodes of three types (Hyper-SAGNN, Zhang et al. 2020), as HOT, Section 5, uses them.
 
-One graph without edges; `hyperedges` [H, 3] holds global node ids, `type_sizes` [3] the nodes per type (ids ascend by type). Negatives and
-node features are the task's matter: they are drawn and computed from the training hyperedges.
+One graph without edges; `hyperedges` [H, 3] holds global node ids, `type_sizes` [3] the nodes per type (ids ascend by type). A node has a
+categorical column per type: 0 in those of other types, 1 + its number in its own. Negatives and further features are the task's matter:
+they are drawn and computed from the training hyperedges.
 """
 
 from collections.abc import Mapping
@@ -32,13 +33,16 @@ def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
     held_out = np.random.default_rng(spec.arguments["seed"]).random(len(distinct)) < 0.1
     sound = np.where(is_train, np.where(held_out[which], 2, 1), np.where(in_train[which], 0, 3))
     released = np.where(is_train, 1, 3)
+    kind = np.repeat(np.arange(len(sizes)), sizes)
+    x = np.zeros((len(kind), len(sizes)), np.int64)
+    x[np.arange(len(kind)), kind] = 1 + np.arange(len(kind)) - offsets[kind]
     pack(
         folder,
-        spec.header(in_dim=[len(sizes)], out_dim=1, num_splits=2, extras={"hyperedges": "table", "type_sizes": "table"}),
+        spec.header(in_dim=(sizes + 1).tolist(), out_dim=1, num_splits=2, extras={"hyperedges": "table", "type_sizes": "table"}),
         {
             "num_nodes": [sizes.sum()],
             "num_edges": [0],
-            "x": np.repeat(np.arange(len(sizes)), sizes)[:, None],
+            "x": x,
             "edge_index": np.zeros((2, 0), np.int64),
             "hyperedges": members,
             "type_sizes": sizes,
@@ -60,7 +64,8 @@ def _spec(name: str, folder: str, sizes: list[int], train: int, test: int, notes
         name=name,
         family="hyperedges",
         task="hyperedge-prediction",
-        metric="roc-auc",
+        metric="auc",
+        also=("aupr",),
         level="hyperedge",
         split_kind="hyperedge",
         prepare=prepare,

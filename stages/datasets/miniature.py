@@ -21,6 +21,7 @@ from stages.datasets.spec import DatasetSpec
 from stages.files import write_bytes
 
 SHAPES = Path(__file__).parent / "shapes.json"
+LARGEST_GRAPH = 100_000
 # sizes of a miniature
 GRAPHS, SMALLEST, LARGEST, NODES, HYPEREDGES, PAIRS, RELABELLINGS = 12, 5, 9, 42, 48, 2, 32
 
@@ -90,11 +91,21 @@ def shape_of(spec: DatasetSpec, data: Path = Path("data")) -> Shape:
     )
 
 
-def miniature(spec: DatasetSpec, folder: Path, data: Path = Path("data"), seed: int = 0) -> PackedHeader:
-    """Packs a miniature of `spec` into `folder`. Raises DatasetError where its widths are not known."""
+def miniature(spec: DatasetSpec, folder: Path, data: Path = Path("data"), seed: int = 0, life_size: int | None = None) -> PackedHeader:
+    """Packs a miniature of `spec` into `folder`; with `life_size`, that many graphs as large as the dataset's are on average, for measuring
+    time and memory (one graph of at most LARGEST_GRAPH nodes where the dataset is one). Raises DatasetError where widths, or then sizes, are
+    not known."""
     shape, rng = shape_of(spec, data), np.random.default_rng(seed)
-    sizes = _sizes(spec, rng)
-    edges = [_edges(n, rng) if shape.edges != 0 else np.zeros((2, 0), np.int64) for n in sizes]
+    if life_size is None:
+        sizes, degree = _sizes(spec, rng), None
+    else:
+        if shape.nodes is None or shape.graphs is None or shape.edges is None:
+            raise DatasetError(f"dataset {spec.name!r}: the sizes of its graphs are not known before it is at hand")
+        mean, degree = shape.nodes / shape.graphs, shape.edges / shape.nodes
+        spread = 0.3 if shape.graphs > 1 else 0.0
+        count = min(life_size, shape.graphs)
+        sizes = np.clip(np.rint(rng.uniform(1 - spread, 1 + spread, count) * mean), 2, LARGEST_GRAPH).astype(np.int64)
+    edges = [_edges(n, rng, degree) if shape.edges != 0 else np.zeros((2, 0), np.int64) for n in sizes]
     arrays: dict[str, Any] = {
         "num_nodes": sizes,
         "num_edges": [e.shape[1] for e in edges],
@@ -123,10 +134,10 @@ def _sizes(spec: DatasetSpec, rng: np.random.Generator) -> np.ndarray:
     return rng.integers(SMALLEST, LARGEST + 1, GRAPHS)
 
 
-def _edges(n: int, rng: np.random.Generator) -> np.ndarray:
-    """A ring with a few chords, both directions."""
+def _edges(n: int, rng: np.random.Generator, degree: float | None = None) -> np.ndarray:
+    """A ring with chords, both directions; about `degree` edges a node (nothing: a few chords)."""
     ring = np.stack([np.arange(n), (np.arange(n) + 1) % n])
-    chords = rng.integers(0, n, (2, n // 2))
+    chords = rng.integers(0, n, (2, n // 2 if degree is None else max(0, round(n * (degree / 2 - 1)))))
     both = np.concatenate([ring, ring[::-1], chords, chords[::-1]], axis=1)
     both = both[:, both[0] != both[1]]
     return np.stack(np.divmod(np.unique(both[0] * n + both[1]), n))
@@ -167,11 +178,15 @@ def _extras(spec: DatasetSpec, shape: Shape, sizes: np.ndarray, arrays: dict[str
         elif name == "target_deviation":
             made[name] = np.ones(shape.out_dim, np.float32)
         elif name in ("hyperedges", "type_sizes"):
-            types = len(np.atleast_1d(shape.in_dim)) if isinstance(shape.in_dim, int) else shape.in_dim[0]
-            each = NODES // types
+            types = len(shape.in_dim)
+            each = int(sizes.sum()) // types
             made["type_sizes"] = np.full(types, each)
             made["hyperedges"] = np.stack([rng.integers(t * each, (t + 1) * each, HYPEREDGES) for t in range(types)], axis=1)
-            arrays["x"] = np.repeat(np.arange(types), each)[:, None]
+            made["type_sizes"][-1] += int(sizes.sum()) - types * each
+            kind = np.repeat(np.arange(types), made["type_sizes"])
+            arrays["x"] = np.zeros((len(kind), types), np.int64)  # a column per type: 1 + the node's number within its own
+            numbers = (np.arange(len(kind)) - kind * each) % (np.array(shape.in_dim)[kind] - 1)
+            arrays["x"][np.arange(len(kind)), kind] = 1 + numbers
         elif name == "pair":
             made[name] = place % half // (2 * RELABELLINGS)
         elif name == "side":

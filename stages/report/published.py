@@ -13,9 +13,21 @@ from typing import Any
 
 import yaml
 
+from stages.report.brec import PUBLISHED as BREC
+
 RESULTS = Path(__file__).parent.parent.parent / "published" / "results.yaml"
 # our metric name -> the name in results.yaml, where they differ
-METRIC_NAMES = {"balanced-accuracy": "weighted-accuracy", "f1-macro": "macro-f1", "f1-micro": "micro-f1"}
+METRIC_NAMES = {
+    "balanced-accuracy": "weighted-accuracy",
+    "f1-macro": "macro-f1",
+    "f1-micro": "micro-f1",
+    "partition-f1": "f1",
+    "squared-error": "l2",
+}
+
+# printed metric -> the part of a record's measurements that it is held beside, and the factor to the printed unit; never judged
+MEASURED = {"seconds-per-epoch": ("train_seconds_per_epoch", 1.0), "gpu-memory-gb": ("peak_memory_mib", 2**20 / 1e9)}
+FLAGS = RESULTS.with_name("flags.yaml")
 
 
 class PublishedError(LookupError):
@@ -25,7 +37,8 @@ class PublishedError(LookupError):
 @dataclass(frozen=True)
 class Published:
     """One printed cell. `mean`, `std` in raw units, None where the paper prints none (`oom`: it prints OOM instead of a number); `runs` is
-    the number behind `std`, None where not said; `rounding`: half a unit of the mean's last printed digit, in raw units."""
+    the number behind `std`, None where not said; `rounding`: half a unit of the mean's last printed digit, in raw units; `flags`: what is
+    wrong with how it was made (published/flags.yaml)."""
 
     paper: str
     table: str
@@ -43,6 +56,25 @@ class Published:
     oom: bool
     own: bool
     note: str | None
+    flags: tuple[str, ...] = ()
+
+    @property
+    def measured(self) -> bool:
+        """A cost on the authors' machine: shown beside ours, never judged."""
+        return self.metric in MEASURED
+
+    def ours(self, record: Mapping[str, Any]) -> float | None:
+        """What the run of `record` has for this number, in raw units; None where it did not measure that."""
+        if self.measured:
+            key, factor = MEASURED[self.metric]
+            return record["measured"][key] * factor
+        scores = record["deterministic"]["test_metrics"] or {}
+        return next((scores[name] for name in self._names() if name in scores), None)
+
+    def _names(self) -> list[str]:
+        """What records may call this number."""
+        pairs = [name for name, place in BREC.items() if place == (self.dataset, self.metric)]
+        return pairs or [*(name for name, theirs in METRIC_NAMES.items() if theirs == self.metric), self.metric]
 
     @property
     def source(self) -> str:
@@ -102,6 +134,37 @@ def resolve(reference: Mapping[str, Any] | None, dataset: str, metric: str | Non
     )
 
 
+def further(reference: Mapping[str, Any] | None, dataset: str, metric: str | None) -> list[Published]:
+    """Every other printed cell of a reference: further metrics of the same place, and the places under `also`, in the order of the file.
+
+    Raises PublishedError for a place where nothing is printed.
+    """
+    if reference is None:
+        return []
+    main = resolve(reference, dataset, metric)
+    place = {k: reference[k] for k in ("paper", "table", "method")} | {"dataset": reference.get("dataset") or dataset, "split": main.split}
+    found = [] if reference.get("metric") else _at(place)
+    for also in reference.get("also") or ():
+        other = _at(place | {k: v for k, v in also.items() if v is not None} | ({} if main.split == "test" else {"split": None}))
+        if not other:
+            raise PublishedError(f"{RESULTS.name} prints nothing at {also} of {reference['paper']}, {reference['table']}")
+        found += other
+    return [entry for entry in dict.fromkeys(found) if entry != main]
+
+
+def _at(place: Mapping[str, str | None]) -> list[Published]:
+    wanted = {k: v for k, v in place.items() if v is not None}
+    wanted["paper"] = wanted["paper"].replace("-", "_")
+    if "metric" in wanted:
+        wanted["metric"] = METRIC_NAMES.get(wanted["metric"], wanted["metric"])
+    return [_published(e) for e in _entries(RESULTS) if all(e[k] == v for k, v in wanted.items())]
+
+
+@lru_cache(maxsize=1)
+def _flags() -> list[dict[str, str]]:
+    return yaml.load(FLAGS.read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader)) or []
+
+
 @lru_cache(maxsize=2)
 def _entries(path: Path) -> list[dict[str, Any]]:
     # 300 KB: 0.1 s with libyaml, 1.5 s without
@@ -122,6 +185,7 @@ def _published(entry: dict[str, Any]) -> Published:
         # a count is printed exactly; a whole number of anything else was rounded
         rounding=0.0 if entry["metric"] == "pairs-distinguished" else 0.5 * 10**-digits * scale,
         note=entry.get("note"),
+        flags=tuple(f["flag"] for f in _flags() if all(entry[k] == v for k, v in f.items() if k != "flag")),
     )
 
 

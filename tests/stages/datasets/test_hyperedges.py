@@ -19,7 +19,11 @@ def distinct(dataset, part, index):
 def test_real_files(name, tmp_path, mirror):
     dataset = prepared(name, tmp_path, mirror)
     members, sizes = dataset.array("hyperedges"), dataset.array("type_sizes").long()
-    types = dataset.batch(torch.tensor([0])).x[:, 0]
+    x = dataset.batch(torch.tensor([0])).x
+    types = (x > 0).long().argmax(1)
+    assert dataset.header.in_dim == (sizes + 1).tolist()
+    assert torch.equal(x.sum(1), torch.cat([torch.arange(1, n + 1) for n in sizes.tolist()]))  # numbered within the type
+    assert torch.equal((x > 0).sum(1), torch.ones(len(x), dtype=torch.long))
     assert torch.bincount(types).tolist() == sizes.tolist()
     for column in range(3):
         assert (types[members[:, column].long()] == column).all()
