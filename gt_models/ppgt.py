@@ -23,7 +23,7 @@ from gt_models.nn.sl2_attention import GatedAttentionInPlace, dense_attention, s
 from gt_models.registry import register_model
 
 
-@register_model("ppgt", levels=("graph", "node"), cost="n^2 d", encodings=("rrwp",))
+@register_model("ppgt", levels=("graph", "node"), cost="n^2 d", encodings=("rrwp", "position", "target"))
 class PPGT(nn.Module):
     """Plain graph transformer with sL2 attention, AdaRMSNorm and a pair stem. Predicts [B, out_dim] (graph) or [N, out_dim] (node).
 

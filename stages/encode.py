@@ -60,8 +60,11 @@ def encode_dataset(dataset: str, grid: Grid, data: Path = Path("data"), recipes:
 
 
 def requests(recipe: Recipe) -> list[tuple[str, dict[str, Any]]]:
-    """(encoding, arguments) that runs of the recipe may need: more than one of a name where its search tries several arguments."""
-    found = []
+    """(encoding, arguments) that runs of the recipe may need: more than one of a name where its search tries several arguments; none where
+    they are those of subgraphs, which are made on the fly."""
+    found: list[tuple[str, dict[str, Any]]] = []
+    if recipe.subgraphs:
+        return found
     for name, arguments in recipe.encodings.items():
         prefix = f"encodings.{name}."
         space = {k.removeprefix(prefix): c for k, c in recipe.search.space.items() if k.startswith(prefix)} if recipe.search else {}

@@ -28,9 +28,10 @@ def code_digest(modules: Iterable[str], root: Path = ROOT) -> str:
     return digest.hexdigest()
 
 
-def run_modules(model: str, task: str) -> list[str]:
-    """Modules whose code, with what they import, decides the numbers of a run of `model` on a dataset with `task`."""
-    return [model_module(model), task_module(task), "stages.engine.loop"]
+def run_modules(model: str, task: str, subgraphs: bool = False) -> list[str]:
+    """Modules whose code, with what they import, decides the numbers of a run of `model` on a dataset with `task`; `subgraphs`: whether
+    it reads the dataset by Node2Subgraph."""
+    return [model_module(model), task_module(task), "stages.engine.loop", *(["stages.engine.subgraphs"] if subgraphs else [])]
 
 
 def closure(modules: Iterable[str], root: Path = ROOT) -> set[str]:

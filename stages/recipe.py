@@ -169,6 +169,14 @@ class PublishedRef(Strict):
         return places + [main | other for other in others]
 
 
+class SubgraphsSection(Strict):
+    """Node2Subgraph (PPGT, Appendix B.4): one large graph as one small graph per node, of at most `max_nodes` nodes up to `hops` hops away.
+    A node's subgraph is drawn once per run; encodings are those of the subgraphs, made on the fly; the model predicts per graph."""
+
+    hops: int = Field(ge=0)
+    max_nodes: Positive
+
+
 class BrecSection(Strict):
     """The BREC protocol where it is not that of the reference implementation. `epochs`, `batch`, `optimizer` and `schedule` are those of one pair.
 
@@ -220,6 +228,7 @@ class Recipe(Strict):
 
     model: ModelSection
     encodings: dict[str, dict[str, Any]] = {}
+    subgraphs: SubgraphsSection | None = None
     batch: BatchSection = BatchSection()
     loss: (
         Literal["cross-entropy", "weighted-cross-entropy", "l1", "mse", "bce", "bce-one-hot", "bce-f1", "list-mle", "pairwise-hinge"] | None
@@ -264,6 +273,8 @@ class Recipe(Strict):
             raise ValueError("give either epochs or phases")
         if self.select == "last" and (self.patience or any(phase.reload_best for phase in self.phases)):
             raise ValueError("select: last knows no best epoch: give no patience and no reload_best beside it")
+        if self.subgraphs and not self.batch.graphs:
+            raise ValueError("subgraphs are many graphs: give batch.graphs, how many make a step")
         return self
 
     def given_values(self) -> list[str]:
@@ -275,6 +286,10 @@ class Recipe(Strict):
     @property
     def total_epochs(self) -> int:
         return self.epochs or sum(p.epochs for p in self.phases)
+
+    def level_of(self, level: str) -> str:
+        """What the model predicts for on a dataset of this level: a subgraph's graph stands for its node."""
+        return "graph" if self.subgraphs and level == "node" else level
 
     @property
     def reports(self) -> int:
@@ -463,6 +478,9 @@ def check_fit(recipe: Recipe, level: str, dataset: str, path: str | Path = "reci
     from gt_models.registry import list_models, model_info
 
     info = model_info(recipe.model.name)
+    if recipe.subgraphs and level != "node":
+        raise RecipeError(f"{path}: subgraphs are for datasets with a target per node; {dataset!r} has one per {level}")
+    level = recipe.level_of(level)
     if level not in info.levels:
         others = [m for m in list_models() if level in model_info(m).levels]
         raise RecipeError(

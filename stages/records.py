@@ -299,7 +299,8 @@ def standing(shipped: Shipped, grid: Grid, data: Path = Path("data")) -> Standin
     if _recipe_changed(shipped, recipe, grid, cell):
         stale.append("recipe")
     try:
-        code = code_digest(run_modules(runs[0]["recipe"]["model"]["name"], spec.task))
+        ran = runs[0]["recipe"]
+        code = code_digest(run_modules(ran["model"]["name"], spec.task, "subgraphs" in ran))
     except (KeyError, ModuleNotFoundError):
         code = None
     if {r["digests"]["code"] for r in runs} != {code}:

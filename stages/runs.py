@@ -16,6 +16,7 @@ from gt_models.registry import create_model, model_info
 from stages.engine.batching import Loader
 from stages.engine.checkpoint import Checkpoint
 from stages.engine.loop import Outcome, Run
+from stages.engine.subgraphs import SubgraphLoader
 from stages.fingerprint import code_digest, run_modules
 from stages.measure import Clock, PeakMemory, bound_memory, choose_device, environment, keep_allocations, memory_limit_mib, now
 from stages.recipe import Recipe, RecipeError, RunSettings, check_fit, check_model, digest_of
@@ -59,7 +60,9 @@ class Experiment:
         self.packed = PackedDataset.open(self.data / "packed" / self.dataset)
         self.header = self.packed.header
         check_fit(self.recipe, self.header.level, self.dataset, self.path)
-        self.encoded = EncodedDataset(self.packed, self.data / "encodings" / self.dataset, self.recipe.encodings)
+        # encodings of subgraphs are made with them
+        stored = {} if self.recipe.subgraphs else self.recipe.encodings
+        self.encoded = EncodedDataset(self.packed, self.data / "encodings" / self.dataset, stored)
         try:
             self.task = create_task(self.header.task, self.header.metric, self.recipe.loss, self.header.also)
         except KeyError as error:
@@ -69,11 +72,11 @@ class Experiment:
 
     @cached_property
     def code(self) -> str:
-        return code_digest(run_modules(self.recipe.model.name, self.header.task))
+        return code_digest(run_modules(self.recipe.model.name, self.header.task, self.recipe.subgraphs is not None))
 
     def build(self) -> nn.Module:
         """The freshly initialised model for this dataset. Raises RecipeError where the constructor refuses the recipe's values."""
-        given = {"in_dim": self.header.in_dim, "out_dim": self.header.out_dim, "level": self.header.level}
+        given = {"in_dim": self.header.in_dim, "out_dim": self.header.out_dim, "level": self.recipe.level_of(self.header.level)}
         if "edge_dim" in inspect.signature(model_info(self.recipe.model.name).cls).parameters:
             given["edge_dim"] = self.header.edge_dim
         try:
@@ -116,9 +119,11 @@ class Experiment:
         dtype = torch.float64 if self.recipe.precision == "float64" else torch.float32
         checkpoint = Checkpoint(self.store.folder(digest) / "checkpoint.safetensors", self.settings.checkpoint_seconds)
         try:
-            loader = (self.task.loader or Loader)(
-                self.packed, self.encoded, self.split_of(seed), self.recipe.batch, seed, self.device, dtype
-            )
+            data = (self.packed, self.encoded, self.split_of(seed), self.recipe.batch, seed, self.device, dtype)
+            if self.recipe.subgraphs:
+                loader = SubgraphLoader(*data, subgraphs=self.recipe.subgraphs, encodings=self.recipe.encodings)
+            else:
+                loader = (self.task.loader or Loader)(*data)
             run = (self.task.runner or Run)(
                 self.recipe, self.task, loader, self.build,
                 seed=seed, meter=clock, checkpoint=checkpoint, time_limit=self.time_limit, on_epoch=on_epoch,

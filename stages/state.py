@@ -28,12 +28,12 @@ def write_state(grid: Grid, root: Path = ROOT, data: Path = Path("data")) -> Non
 
     wanted: dict[Path, object] = {}
     specs = {name: get_spec(name) for name in grid.datasets}
-    run_code = cache(lambda model, task: code_digest(run_modules(model, task)))
+    run_code = cache(lambda model, task, subgraphs: code_digest(run_modules(model, task, subgraphs)))
     encoding_code = code_digest(["gt_models.encodings", "stages.datasets.encoded"])
     requests: dict[str, dict[str, list]] = {name: {} for name in grid.datasets}
     for cell in grid.cells.values():
         recipe = load_recipe(cell.recipe_path)
-        code = run_code(recipe.model.name, specs[cell.dataset].task)
+        code = run_code(recipe.model.name, specs[cell.dataset].task, recipe.subgraphs is not None)
         limits = grid.limits_of(cell).model_dump(exclude_none=True)
         wanted[root / "cells" / f"{cell.cell}.json"] = {"code": code, "limits": limits}
         requests[cell.dataset][cell.key] = encoding_requests(recipe)

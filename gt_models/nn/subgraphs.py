@@ -7,62 +7,81 @@ from torch import Tensor
 from gt_models.batch import GraphBatch
 
 
-def node_to_subgraphs(graph: GraphBatch, targets: Tensor, num_hops: int, max_nodes: int, seed: int = 0) -> GraphBatch:
-    """One induced subgraph around each target: its nodes up to `num_hops` hops, at most `max_nodes` of them.
+class Subgraphs:
+    """One induced subgraph around any node: its nodes up to `num_hops` hops, at most `max_nodes` of them.
 
     Breadth first, edges taken in both directions. The first hop that would pass `max_nodes` is not taken whole: nodes of that frontier
     are drawn at random until the subgraph has `max_nodes`. Edges keep their direction and features. A target's draw depends on `seed` and
     the target alone, not on which targets are asked together.
 
     Args:
-        graph: one graph (a batch counts as one disconnected graph). targets: long [T].
-        num_hops: K >= 0. max_nodes: M >= 1.
+        graph: one graph (a batch counts as one disconnected graph).
+        num_hops: K >= 0. max_nodes: M >= 1. seed: of the draws.
+        keep: remember each subgraph that was asked for (about 12 bytes a node and an edge), for many epochs over the same targets.
 
-    Returns: GraphBatch of T graphs, the target first in each. Per-node encodings come along; encodings["target"] [N, 1] marks the targets,
-        extras["nodes"] [N] names the original nodes. Per-pair encodings (RRWP) are to be computed on the result. A `y` per node becomes
-        the targets' own [T, ...].
-
-    Raises ValueError for a target outside the graph, num_hops < 0 or max_nodes < 1.
+    Raises ValueError for num_hops < 0 or max_nodes < 1.
     """
-    n = graph.num_nodes
-    if num_hops < 0 or max_nodes < 1:
-        raise ValueError(f"num_hops={num_hops} must be at least 0 and max_nodes={max_nodes} at least 1")
-    if targets.numel() and not 0 <= int(targets.min()) <= int(targets.max()) < n:
-        raise ValueError(f"targets name node {int(targets.max())} (min {int(targets.min())}) of a graph with {n} nodes")
-    source, target = graph.edge_index.cpu().numpy()
-    both = _Neighbours(np.concatenate([source, target]), np.concatenate([target, source]), n)
-    outgoing = _Neighbours(source, target, n)
-    place = np.full(n, -1, dtype=np.int64)  # local index within the subgraph at hand, -1 outside
-    members, sources, ends, edges, ptr = [], [], [], [], [0]
-    for centre in targets.tolist():
-        nodes = _breadth_first(both, centre, num_hops, max_nodes, place, seed)
-        place[nodes] = np.arange(nodes.size)
-        end, edge, owner = outgoing.of(nodes)
-        inside = place[end] >= 0
-        sources.append(owner[inside] + ptr[-1])
-        ends.append(place[end[inside]] + ptr[-1])
-        edges.append(edge[inside])
-        members.append(nodes)
-        ptr.append(ptr[-1] + nodes.size)
-        place[nodes] = -1
-    device = graph.x.device
-    chosen, edge_ids = (torch.from_numpy(_join(parts)).to(device) for parts in (members, edges))
-    encodings = {k: v[chosen] for k, v in graph.encodings.items() if v.size(0) == n}
-    encodings["target"] = torch.zeros(chosen.numel(), 1, device=device).index_fill_(
-        0, torch.tensor(ptr[:-1], dtype=torch.long, device=device), 1.0
-    )
-    y = graph.y
-    if y is not None and y.dim() and y.size(0) == n:
-        y = y[targets]
-    return GraphBatch(
-        graph.x[chosen],
-        torch.from_numpy(np.stack([_join(sources), _join(ends)])).to(device),
-        torch.tensor(ptr, device=device),
-        None if graph.edge_attr is None else graph.edge_attr[edge_ids],
-        y,
-        encodings,
-        {"nodes": chosen},
-    )
+
+    def __init__(self, graph: GraphBatch, num_hops: int, max_nodes: int, seed: int = 0, keep: bool = True):
+        if num_hops < 0 or max_nodes < 1:
+            raise ValueError(f"num_hops={num_hops} must be at least 0 and max_nodes={max_nodes} at least 1")
+        self.graph, self.num_hops, self.max_nodes, self.seed, self.keep = graph, num_hops, max_nodes, seed, keep
+        n, (source, target) = graph.num_nodes, graph.edge_index.cpu().numpy()
+        self._both = _Neighbours(np.concatenate([source, target]), np.concatenate([target, source]), n)
+        self._outgoing = _Neighbours(source, target, n)
+        self._place = np.full(n, -1, dtype=np.int64)  # local index within the subgraph at hand, -1 outside
+        self._kept: dict[int, tuple[np.ndarray, ...]] = {}
+
+    def around(self, targets: Tensor) -> GraphBatch:
+        """GraphBatch of a graph for each of `targets` (long [T]), the target first in each.
+
+        Per-node encodings come along; encodings["target"] [N, 1] marks the targets, extras["nodes"] [N] names the original nodes. Per-pair
+        encodings (RRWP) are to be computed on the result. A `y` per node becomes the targets' own [T, ...].
+
+        Raises ValueError for a target outside the graph.
+        """
+        graph, n = self.graph, self.graph.num_nodes
+        if targets.numel() and not 0 <= int(targets.min()) <= int(targets.max()) < n:
+            raise ValueError(f"targets name node {int(targets.max())} (min {int(targets.min())}) of a graph with {n} nodes")
+        pieces = [self._piece(centre) for centre in targets.tolist()]
+        ptr = np.concatenate([[0], np.cumsum([piece[0].size for piece in pieces], dtype=np.int64)])
+        device = graph.x.device
+        chosen, edge_ids = (torch.from_numpy(_join([piece[i] for piece in pieces])).to(device) for i in (0, 3))
+        ends = [_join([piece[i] + start for piece, start in zip(pieces, ptr, strict=False)]) for i in (1, 2)]
+        encodings = {k: v[chosen] for k, v in graph.encodings.items() if v.size(0) == n}
+        encodings["target"] = torch.zeros(chosen.numel(), 1, device=device).index_fill_(0, torch.from_numpy(ptr[:-1]).to(device), 1.0)
+        y = graph.y
+        if y is not None and y.dim() and y.size(0) == n:
+            y = y[targets.to(y.device)]
+        return GraphBatch(
+            graph.x[chosen],
+            torch.from_numpy(np.stack(ends)).to(device),
+            torch.from_numpy(ptr).to(device),
+            None if graph.edge_attr is None else graph.edge_attr[edge_ids],
+            y,
+            encodings,
+            {"nodes": chosen},
+        )
+
+    def _piece(self, centre: int) -> tuple[np.ndarray, ...]:
+        """(nodes, sources and ends within them, ids) of a target's subgraph and its edges."""
+        if centre in self._kept:
+            return self._kept[centre]
+        nodes = _breadth_first(self._both, centre, self.num_hops, self.max_nodes, self._place, self.seed)
+        self._place[nodes] = np.arange(nodes.size)
+        end, edge, owner = self._outgoing.of(nodes)
+        end = self._place[end]
+        inside = end >= 0
+        self._place[nodes] = -1
+        piece = tuple(part.astype(np.int32) for part in (nodes, owner[inside], end[inside], edge[inside]))
+        if self.keep:
+            self._kept[centre] = piece
+        return piece
+
+
+def node_to_subgraphs(graph: GraphBatch, targets: Tensor, num_hops: int, max_nodes: int, seed: int = 0) -> GraphBatch:
+    """`Subgraphs(graph, ...).around(targets)`, for targets that are asked for once."""
+    return Subgraphs(graph, num_hops, max_nodes, seed, keep=False).around(targets)
 
 
 class _Neighbours:

@@ -46,11 +46,11 @@ def folder_of(packed):
 
 def default_arguments(name):
     names = ENCODINGS[name].parameters
-    return ({"steps": 4} if "steps" in names else {}) | ({"k": 4} if "k" in names else {})
+    return {key: value for key, value in {"steps": 4, "k": 4, "count": 1}.items() if key in names}
 
 
 @pytest.mark.parametrize("limit", [encoded.STORE_LIMIT, 1])
-@pytest.mark.parametrize("name", sorted(ENCODINGS))
+@pytest.mark.parametrize("name", sorted(set(ENCODINGS) - {"rrwp-bonds"}))  # which needs bonds
 def test_attach_gives_what_computing_the_graphs_gives(packed, name, limit, monkeypatch):
     monkeypatch.setattr(encoded, "_PAIRS_PER_BATCH", 60)
     arguments = default_arguments(name)
