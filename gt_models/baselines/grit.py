@@ -1,0 +1,222 @@
+"""GRIT (Ma et al. 2023, "Graph Inductive Biases in Transformers without Message Passing"; its attention: PPGT, Appendix D.1, Eq. 12).
+
+Nodes and all ordered pairs of a graph have states; random-walk probabilities (RRWP) start both, attention updates both.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from gt_models.batch import GraphBatch
+from gt_models.nn.features import FeatureEncoder
+from gt_models.nn.halving_head import HalvingHead
+from gt_models.nn.mlp import activation as hidden_activation
+from gt_models.nn.node_wise import check_level, encode_edges, return_probabilities
+from gt_models.nn.pooling import pool
+from gt_models.registry import register_model
+
+
+@register_model("grit", levels=("graph", "node"), cost="n^2 d^2", encodings=("rrwp",))
+class GRIT(nn.Module):
+    """Predicts [B, out_dim] (graph) or [N, out_dim] (node).
+
+    Args:
+        in_dim, edge_dim: node and edge features (see `FeatureEncoder`); `edge_dim` None where edges carry nothing.
+        out_dim: width of the prediction.
+        level: "graph" or "node".
+        hidden_dim, num_layers, num_heads: width d of nodes and of pairs; `num_heads` must divide it. Feed-forward layers are 2 d wide.
+        rrwp_dim: channels of the encoding "rrwp", the identity counted: I, M, .., M^(rrwp_dim - 1).
+        dropout: on what attention gives to nodes and to pairs, and in the feed-forward layers.
+        attn_dropout: on attention weights.
+        clamp: attention logits are cut to [-clamp, clamp]; None: not.
+        norm: "batch" (over all nodes, over all pairs) or "layer", after each residual.
+        degree_scaler: whether what attention gives is mixed with its product with log(1 + degree).
+        pooling: "sum" or "mean" or "max", at graph level.
+        head_layers, head_activation: hidden layers of the head, each half as wide as the one before.
+        build_unused: build the last layer's update of pairs, which nothing reads (for the implementation's parameter counts only).
+
+    Raises:
+        ValueError: for heads that do not divide the width and other impossible choices.
+        MissingEncoding: in forward, where "rrwp" is absent or too narrow.
+    """
+
+    def __init__(
+        self,
+        in_dim: int | Sequence[int],
+        out_dim: int,
+        level: Literal["graph", "node"] = "graph",
+        edge_dim: int | Sequence[int] | None = None,
+        hidden_dim: int = 64,
+        num_layers: int = 10,
+        num_heads: int = 8,
+        rrwp_dim: int = 21,
+        dropout: float = 0.0,
+        attn_dropout: float = 0.0,
+        clamp: float | None = 5.0,
+        norm: Literal["batch", "layer"] = "batch",
+        degree_scaler: bool = True,
+        pooling: Literal["sum", "mean", "max"] = "sum",
+        head_layers: int = 2,
+        head_activation: str = "relu",
+        build_unused: bool = False,
+    ):
+        super().__init__()
+        check_level("grit", level, pooling, num_layers)
+        if norm not in ("batch", "layer"):
+            raise ValueError(f"unknown norm {norm!r}; known: batch, layer")
+        if rrwp_dim < 1:
+            raise ValueError(f"rrwp_dim {rrwp_dim}: pairs start from RRWP alone, give at least one channel")
+        self.level, self.pooling, self.rrwp_dim = level, pooling, rrwp_dim
+        self.node_encoder = FeatureEncoder(in_dim, hidden_dim)
+        self.edge_encoder = None if edge_dim is None else FeatureEncoder(edge_dim, hidden_dim)
+        self.node_rrwp = nn.Linear(rrwp_dim, hidden_dim, bias=False)
+        self.pair_rrwp = nn.Linear(rrwp_dim, hidden_dim, bias=False)
+        self.layers = nn.ModuleList(
+            GRITLayer(hidden_dim, num_heads, dropout, attn_dropout, clamp, norm, degree_scaler, build_unused or i < num_layers - 1)
+            for i in range(num_layers)
+        )
+        self.head = HalvingHead(hidden_dim, out_dim, head_layers, head_activation)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        for module in (self.node_encoder, self.edge_encoder, *self.layers, self.head):
+            if module is not None:
+                module.reset_parameters()
+        for linear in (self.node_rrwp, self.pair_rrwp):
+            nn.init.xavier_uniform_(linear.weight)
+
+    def forward(self, batch: GraphBatch) -> Tensor:
+        batch = GraphBatch.of(batch)
+        return self.forward_head(self.forward_features(batch), batch)
+
+    def forward_features(self, batch: GraphBatch) -> Tensor:
+        """Nodes after the last layer, [N, d]."""
+        x, pairs = self.encode(batch)
+        ones = x.new_ones(batch.num_edges, dtype=self.pair_rrwp.weight.dtype)
+        # unstated: which degree, and a repeated edge's part in it; edges that leave, as the random walk goes, each as often as it is stored
+        log_degree = ones.new_zeros(batch.num_nodes).index_add(0, batch.edge_index[0], ones).log1p()[:, None]  # [N, 1]
+        for layer in self.layers:
+            x, pairs = layer(x, pairs, log_degree, batch)
+        return x
+
+    def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
+        return self.head(pool(features, batch, self.pooling) if self.level == "graph" else features)
+
+    def encode(self, batch: GraphBatch) -> tuple[Tensor, Tensor]:
+        """First states of nodes [N, d] and of pairs [sum n_b^2, d]; pair (i, j): i the query, j the key, an edge runs from key to query."""
+        dtype = self.pair_rrwp.weight.dtype
+        x = self.node_encoder(batch.x) + self.node_rrwp(return_probabilities(batch, self.rrwp_dim).to(dtype))  # [N, d]
+        pairs = self.pair_rrwp(batch.encoding("rrwp", self.rrwp_dim).to(dtype))  # [P, d]
+        if self.edge_encoder is not None:
+            graph, source, target = batch.edge_slots()
+            slots = batch.pair_ptr[graph] + target * batch.sizes[graph] + source  # [E]
+            pairs = pairs.index_add(0, slots, encode_edges(self.edge_encoder, batch).to(pairs.dtype))
+        return x, pairs
+
+
+class GRITLayer(nn.Module):
+    """Attention and feed-forward, each with residual and norm; pairs take part in attention and are updated by it.
+
+    `update_pairs` False: the pairs' way out is not built, and `forward` gives None for them.
+    """
+
+    def __init__(
+        self,
+        hidden_dim: int,
+        num_heads: int,
+        dropout: float,
+        attn_dropout: float,
+        clamp: float | None,
+        norm: str,
+        degree_scaler: bool,
+        update_pairs: bool,
+    ):
+        super().__init__()
+        kind = nn.BatchNorm1d if norm == "batch" else nn.LayerNorm
+        self.attention = GRITAttention(hidden_dim, num_heads, attn_dropout, clamp)
+        self.degree_scale = nn.Parameter(torch.empty(2, hidden_dim)) if degree_scaler else None
+        self.node_out = nn.Linear(hidden_dim, hidden_dim)
+        self.pair_out = nn.Linear(hidden_dim, hidden_dim) if update_pairs else None
+        self.attn_norm, self.ffn_norm = kind(hidden_dim), kind(hidden_dim)
+        self.pair_norm = kind(hidden_dim) if update_pairs else None
+        self.ffn_in, self.ffn_out = nn.Linear(hidden_dim, 2 * hidden_dim), nn.Linear(2 * hidden_dim, hidden_dim)
+        self.activation, self.dropout = hidden_activation("relu"), nn.Dropout(dropout)
+
+    def reset_parameters(self) -> None:
+        for module in self.children():
+            if hasattr(module, "reset_parameters"):
+                module.reset_parameters()
+        if self.degree_scale is not None:
+            nn.init.normal_(self.degree_scale, std=(self.degree_scale.size(1) + 1) ** -0.5)  # Xavier normal of [1, d, 2], see attention
+
+    def forward(self, x: Tensor, pairs: Tensor, log_degree: Tensor, batch: GraphBatch) -> tuple[Tensor, Tensor | None]:
+        h, e = self.attention(x, pairs, batch)  # [N, d], [P, d]
+        # unstated: where dropout falls; here and in the feed-forward layer, as in the implementation
+        h = self.dropout(h)
+        if self.degree_scale is not None:
+            h = h * (self.degree_scale[0] + log_degree * self.degree_scale[1])
+        x = self.attn_norm(x + self.node_out(h))  # [N, d]
+        x = self.ffn_norm(x + self.ffn_out(self.dropout(self.activation(self.ffn_in(x)))))  # [N, d]
+        if self.pair_out is None:
+            return x, None
+        return x, self.pair_norm(pairs + self.pair_out(self.dropout(e)))  # [P, d]
+
+
+class GRITAttention(nn.Module):
+    """PPGT, Eq. 12, per head: e = relu(rho((q_i + k_j) * Ew) + Eb), a_ij = softmax_j <w, e>, o_i = sum_j a_ij (v_j + W e_ij).
+
+    rho is the signed square root.
+    """
+
+    def __init__(self, hidden_dim: int, num_heads: int, attn_dropout: float, clamp: float | None):
+        super().__init__()
+        if num_heads < 1 or hidden_dim % num_heads:
+            raise ValueError(f"hidden_dim {hidden_dim} does not split into {num_heads} heads: choose a multiple of num_heads")
+        self.num_heads, self.head_dim, self.clamp = num_heads, hidden_dim // num_heads, clamp
+        self.query = nn.Linear(hidden_dim, hidden_dim)
+        self.key = nn.Linear(hidden_dim, hidden_dim, bias=False)
+        self.value = nn.Linear(hidden_dim, hidden_dim, bias=False)
+        self.pair = nn.Linear(hidden_dim, 2 * hidden_dim)  # per head: Ew, then Eb
+        self.logit = nn.Parameter(torch.empty(num_heads, self.head_dim))
+        self.pair_value = nn.Parameter(torch.empty(num_heads, self.head_dim, self.head_dim))
+        self.dropout = nn.Dropout(attn_dropout)
+
+    def reset_parameters(self) -> None:
+        # unstated: initialisation; Xavier normal as in the implementation, fans of the two tensors as it lays them out
+        for linear in (self.query, self.key, self.value, self.pair):
+            linear.reset_parameters()
+            nn.init.xavier_normal_(linear.weight)
+        heads, width = self.num_heads, self.head_dim
+        nn.init.normal_(self.logit, std=(2 / (heads + width)) ** 0.5)  # [d_h, H, 1]
+        nn.init.normal_(self.pair_value, std=(2 / (width * (heads + width))) ** 0.5)  # [d_h, H, d_h]
+
+    def forward(self, x: Tensor, pairs: Tensor, batch: GraphBatch) -> tuple[Tensor, Tensor]:
+        """Nodes [N, d] and pairs [P, d] -> what nodes receive [N, d], and e [P, d]."""
+        first, second = batch.pair_nodes  # queries, keys
+        ew, eb = self.pair(pairs).view(-1, self.num_heads, 2, self.head_dim).unbind(2)  # [P, H, d_h] each
+        q, k, v = (linear(x).view(-1, self.num_heads, self.head_dim) for linear in (self.query, self.key, self.value))  # [N, H, d_h]
+        # deviates: PPGT's Eq. 12 prints the root of the sum with Eb; GRIT's own code and numbers have Eb outside of it
+        e = torch.relu(signed_sqrt((q.index_select(0, first) + k.index_select(0, second)) * ew) + eb)  # [P, H, d_h]
+        logits = (e * self.logit).sum(-1)  # [P, H]
+        if self.clamp is not None:
+            logits = logits.clamp(-self.clamp, self.clamp)
+        weights = self.dropout(_softmax_over_keys(logits, first, batch.num_nodes))[..., None]  # [P, H, 1]
+        received = torch.cat([v.index_select(0, second), e], 2) * weights  # [P, H, 2 d_h]
+        total = torch.zeros_like(received[:1]).expand(x.size(0), -1, -1).index_add(0, first, received)  # [N, H, 2 d_h]
+        o, row = total.split(self.head_dim, 2)
+        return (o + torch.einsum("nhc,hcd->nhd", row, self.pair_value)).flatten(1), e.flatten(1)
+
+
+def signed_sqrt(x: Tensor) -> Tensor:
+    """sqrt(relu(x)) - sqrt(relu(-x)); its gradient at zero is taken as zero, as that of the relus is."""
+    return x.abs().clamp(min=torch.finfo(x.dtype).tiny).sqrt() * x.sign()
+
+
+def _softmax_over_keys(logits: Tensor, query: Tensor, num_nodes: int) -> Tensor:
+    """Softmax of [P, H] over the pairs of each query."""
+    index = query[:, None].expand_as(logits)
+    largest = logits.new_zeros(num_nodes, logits.size(1)).scatter_reduce(0, index, logits.detach(), "amax", include_self=False)
+    weights = (logits - largest.index_select(0, query)).exp()
+    return weights / weights.new_zeros(num_nodes, logits.size(1)).index_add(0, query, weights).index_select(0, query)

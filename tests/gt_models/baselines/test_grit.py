@@ -1,0 +1,208 @@
+"""GRIT: its equations, the authors' numbers, the printed parameter count."""
+
+import pytest
+import torch
+from torch import nn
+
+from gt_models import create_model
+from gt_models.baselines.grit import GRITLayer, signed_sqrt
+from gt_models.batch import GraphBatch, MissingEncoding
+from gt_models.encodings import compute
+from tests.gt_models import checks
+from tests.gt_models.reference import grit as reference
+
+ZINC = {"in_dim": [21], "out_dim": 1, "edge_dim": [4]}
+
+
+def graphs(sizes=(5, 3, 6)) -> list[GraphBatch]:
+    return checks.random_graphs(sizes, pair_encodings=(("rrwp", 4),))
+
+
+def build(level: str = "graph", **arguments) -> nn.Module:
+    small = {"in_dim": 4, "out_dim": 2, "edge_dim": 3, "hidden_dim": 8, "num_layers": 2, "num_heads": 2, "rrwp_dim": 4}
+    return create_model("grit", **small | {"level": level} | arguments).double()
+
+
+def redraw(module: nn.Module) -> None:
+    """All parameters and running statistics matter."""
+    for name, value in [*module.named_parameters(), *module.named_buffers()]:
+        if value.is_floating_point():
+            nn.init.normal_(value, 1.0 if "var" in name else 0.0, 0.1 if "var" in name else 0.5)
+
+
+@pytest.mark.parametrize("level", ["graph", "node"])
+@pytest.mark.parametrize("arguments", [{}, {"degree_scaler": False, "clamp": None, "edge_dim": None, "head_layers": 0, "num_layers": 1}])
+def test_sound_with_layer_norm(arguments, level):
+    checks.assert_sound(lambda: build(level, norm="layer", **arguments), graphs(), level, ("rrwp",))
+
+
+@pytest.mark.parametrize("level", ["graph", "node"])
+def test_sound_with_batch_norm(level):
+    """Without the gradients of what a batch norm takes away again: constants before it."""
+    checks.assert_deterministic(lambda: build(level), checks.collate(graphs()))
+    dead = tuple(f"layers.{i}.{name}.bias" for i in range(2) for name in ("node_out", "pair_out", "ffn_out"))
+    checks.assert_gradients_reach(build(level), checks.collate(graphs()), except_for=dead)
+    model = build(level)
+    model(checks.collate(graphs()))  # running statistics of their own
+    checks.assert_batch_equals_singles(model, graphs())
+    for graph in graphs():
+        checks.assert_equivariant(model, graph, level, ("rrwp",))
+
+
+@pytest.mark.parametrize("clamp", [0.1, 5.0, None])
+def test_layer_is_its_equations(clamp):
+    layer = GRITLayer(8, 2, 0.0, 0.0, clamp, "batch", True, True).double().eval()
+    redraw(layer)
+    graph = graphs((4,))[0]
+    x, pairs, log_degree = (torch.randn(*shape, dtype=torch.float64) for shape in ((4, 8), (16, 8), (4, 1)))
+    out, out_pairs = layer(x, pairs, log_degree, graph)
+    expected, expected_pairs = reference.layer(layer.state_dict(), x, pairs.view(4, 4, 8), log_degree[:, 0], 2, clamp)
+    torch.testing.assert_close(out, expected, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(out_pairs, expected_pairs.flatten(0, 1), rtol=1e-10, atol=1e-10)
+
+
+def test_model_is_its_equations():
+    graph, model = graphs((4,))[0], build("node", build_unused=True).eval()
+    redraw(model)
+    w = model.state_dict()
+    rrwp = graph.encodings["rrwp"].view(4, 4, 4)
+    x = graph.x @ w["node_encoder.linear.weight"].T + w["node_encoder.linear.bias"] + rrwp[range(4), range(4)] @ w["node_rrwp.weight"].T
+    pairs = rrwp @ w["pair_rrwp.weight"].T
+    for (source, target), features in zip(graph.edge_index.T, graph.edge_attr, strict=True):
+        pairs[target, source] += w["edge_encoder.linear.weight"] @ features + w["edge_encoder.linear.bias"]
+    degree = torch.tensor([int((graph.edge_index[0] == i).sum()) for i in range(4)], dtype=torch.float64)
+    for layer in model.layers:
+        x, pairs = reference.layer(layer.state_dict(), x, pairs, (degree + 1).log(), 2, 5.0)
+    x = torch.relu(x @ w["head.0.weight"].T + w["head.0.bias"])
+    x = torch.relu(x @ w["head.3.weight"].T + w["head.3.bias"])
+    torch.testing.assert_close(model(graph), x @ w["head.6.weight"].T + w["head.6.bias"], rtol=1e-10, atol=1e-10)
+
+
+def test_encoding_is_the_authors(parity):
+    case = parity("grit_rrwp")
+    for name in ("g0", "g1"):
+        n, edges = int(case[f"in.{name}.n"]), case[f"in.{name}.edge_index"]
+        graph = GraphBatch(torch.ones(n, 1, dtype=torch.float64), edges, torch.tensor([0, n]))
+        rrwp = compute("rrwp", graph, steps=int(case["meta.walk_length"]) - 1, dtype=torch.float64)["rrwp"].view(n, n, -1)
+        key, query = case[f"out.{name}.rrwp_index"]
+        torch.testing.assert_close(rrwp[query, key], case[f"out.{name}.rrwp_val"], rtol=1e-10, atol=1e-10)
+        torch.testing.assert_close(rrwp[range(n), range(n)], case[f"out.{name}.rrwp"], rtol=1e-10, atol=1e-10)
+        degree = torch.bincount(edges[0], minlength=n).double()
+        torch.testing.assert_close(degree.log1p(), case[f"out.{name}.log_deg"], rtol=1e-10, atol=1e-10)
+
+
+def from_authors(name: str, value: torch.Tensor) -> dict[str, torch.Tensor]:
+    """A weight of theirs under this library's name, in its layout."""
+    if name.startswith("layers."):
+        _, i, rest = name.split(".", 2)
+        head = {
+            "attention.Aw": ("attention.logit", (1, 0)),
+            "attention.VeRow": ("attention.pair_value", (1, 0, 2)),
+            "deg_coef": ("degree_scale", (1, 0)),
+        }
+        if rest in head:
+            new, order = head[rest]
+            value = value.squeeze(-1) if rest == "attention.Aw" else value.squeeze(0) if rest == "deg_coef" else value
+            return {f"layers.{i}.{new}": value.permute(order).contiguous()}
+        for old, new in {
+            "attention.Q": "attention.query", "attention.K": "attention.key", "attention.V": "attention.value", "attention.E": "attention.pair",
+            "O_h": "node_out", "O_e": "pair_out", "batch_norm1_h": "attn_norm", "batch_norm1_e": "pair_norm", "batch_norm2_h": "ffn_norm",
+            "FFN_h_layer1": "ffn_in", "FFN_h_layer2": "ffn_out",
+        }.items():  # fmt: skip
+            if rest.startswith(old + "."):
+                return {f"layers.{i}.{new}{rest.removeprefix(old)}": value}
+    names = {
+        "node_emb": "node_encoder.embedding",
+        "edge_emb": "edge_encoder.embedding",
+        "rrwp_abs.fc": "node_rrwp",
+        "rrwp_rel.fc": "pair_rrwp",
+    }
+    old, _, end = name.rpartition(".")
+    return {f"{names[old]}.{end}": value} if old in names else {}
+
+
+def test_equals_the_authors(parity):
+    case = parity("grit_layers")
+    weights = {k: v for name, value in case.items() if name.startswith("w.") for k, v in from_authors(name[2:], value).items()}
+    vocabulary = [len(weights[f"{kind}_encoder.embedding.weight"]) for kind in ("node", "edge")]
+    model = build("node", in_dim=vocabulary[:1], edge_dim=vocabulary[1:], rrwp_dim=5, build_unused=True).eval()
+    missing, unexpected = model.load_state_dict(weights, strict=False)
+    assert not unexpected
+    assert all(name.startswith("head.") for name in missing)
+    batch = case["in.batch"]
+    ptr = torch.cat([batch.new_zeros(1), batch.bincount().cumsum(0)])
+    graph = GraphBatch(case["in.x"][:, None], case["in.edge_index"], ptr, case["in.edge_attr"][:, None])
+    slots = {pair: i for i, pair in enumerate(zip(*(side.tolist() for side in graph.pair_nodes), strict=True))}
+
+    def flat(index: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+        """Their rows of (key, query) in our order of (query, key)."""
+        out = values.new_zeros(len(slots), values.size(1))
+        out[[slots[q, k] for k, q in index.T.tolist()]] = values
+        return out
+
+    graph.encodings["rrwp"] = flat(case["in.rrwp_index"], case["in.rrwp_val"])
+    x, pairs = model.encode(graph)
+    torch.testing.assert_close(x, case["out.x_enc"], rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(pairs, flat(case["out.pair_index"], case["out.pair_enc"]), rtol=1e-10, atol=1e-10)
+    for i, layer in enumerate(model.layers):
+        x, pairs = layer(x, pairs, case["in.log_deg"][:, None], graph)
+        torch.testing.assert_close(x, case[f"out.x_layer{i}"], rtol=1e-10, atol=1e-10)
+        torch.testing.assert_close(pairs, flat(case["out.pair_index"], case[f"out.pair_layer{i}"]), rtol=1e-10, atol=1e-10)
+    features = model.forward_features(graph)
+    torch.testing.assert_close(features, x, rtol=1e-10, atol=1e-10)
+    loss = (features * case["in.loss_weight"]).sum()
+    torch.testing.assert_close(loss, case["out.loss"], rtol=1e-10, atol=1e-10)
+    loss.backward()
+    grads = {k: v for name, value in case.items() if name.startswith("g.") for k, v in from_authors(name[2:], value).items()}
+    own = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+    assert own.keys() == grads.keys()
+    for name, grad in grads.items():
+        torch.testing.assert_close(own[name], grad, rtol=1e-9, atol=1e-10)
+
+
+def test_parameter_count():
+    """473,473 is printed for ZINC (10 layers, width 64, 8 heads, K = 21); the last layer's unread update of pairs is 4,288 of them."""
+    assert sum(p.numel() for p in create_model("grit", **ZINC, build_unused=True).parameters()) == 473_473
+    assert sum(p.numel() for p in create_model("grit", **ZINC).parameters()) == 473_473 - 4_288
+
+
+def test_signed_sqrt():
+    x = torch.tensor([-4.0, 0.0, 9.0, 1e-30], dtype=torch.float64, requires_grad=True)
+    y = signed_sqrt(x)
+    y.sum().backward()
+    torch.testing.assert_close(y.detach(), torch.tensor([-2.0, 0.0, 3.0, 1e-15], dtype=torch.float64))
+    torch.testing.assert_close(x.grad, torch.tensor([0.25, 0.0, 1 / 6, 5e14], dtype=torch.float64))
+
+
+def test_dropout_and_unusual_graphs():
+    def graph(n: int, pairs: list[tuple[int, int]]) -> GraphBatch:
+        edges = torch.tensor(pairs, dtype=torch.long).reshape(-1, 2).T
+        attr = torch.randn(len(pairs), 3, dtype=torch.float64)
+        return GraphBatch(
+            torch.randn(n, 4, dtype=torch.float64), edges, torch.tensor([0, n]), attr, encodings={"rrwp": torch.rand(n * n, 4).double()}
+        )
+
+    unusual = [graph(0, []), graph(1, []), graph(3, []), graph(4, [(0, 0), (0, 1), (2, 3), (2, 3)])]
+    model = build("node")
+    assert model(checks.collate(unusual)).isfinite().all()
+    checks.assert_batch_equals_singles(model, unusual)
+    for arguments in ({"dropout": 0.5}, {"attn_dropout": 0.5}):
+        model = build(norm="layer", head_layers=0, **arguments)
+        assert not torch.equal(model(graphs()[0]), model(graphs()[0]))
+        model.eval()
+        assert torch.equal(model(graphs()[0]), model(graphs()[0]))
+
+
+def test_bad_arguments_and_input():
+    with pytest.raises(ValueError, match="does not split into 3 heads"):
+        build(num_heads=3)
+    with pytest.raises(ValueError, match="known: batch, layer"):
+        build(norm="group")
+    with pytest.raises(ValueError, match="at least one channel"):
+        build(rrwp_dim=0)
+    with pytest.raises(ValueError, match="cannot halve 4 times"):
+        build(head_layers=4)
+    with pytest.raises(MissingEncoding, match="compute it wider"):
+        build(rrwp_dim=5)(graphs()[0])
+    with pytest.raises(ValueError, match="cannot predict at level 'pair'"):
+        build("pair")
