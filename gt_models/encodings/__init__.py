@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from gt_models.batch import GraphBatch
-from gt_models.encodings.bonds import RRWP_BONDS
 from gt_models.encodings.columns import POSITION
 from gt_models.encodings.counts import DEGREE, ORDER
 from gt_models.encodings.encoding import Encoding, EncodingError, nearest
@@ -20,7 +19,7 @@ from gt_models.encodings.shortest_path import SHORTEST_PATH
 
 __all__ = ["ENCODINGS", "Encoding", "EncodingError", "compute", "find_encoding"]
 
-_WALKS, _RANDOM, _COUNTS = (RRWP, RRWP_BONDS, RWSE), (ORTHOGONAL, NEAR_ORTHOGONAL, RANDOM), (DEGREE, ORDER)
+_WALKS, _RANDOM, _COUNTS = (RRWP, RWSE), (ORTHOGONAL, NEAR_ORTHOGONAL, RANDOM), (DEGREE, ORDER)
 ENCODINGS: dict[str, Encoding] = {e.name: e for e in (LAPLACIAN, SECOND_EIGENVECTOR, *_WALKS, SHORTEST_PATH, *_RANDOM, *_COUNTS, POSITION)}
 
 

@@ -50,7 +50,7 @@ def default_arguments(name):
 
 
 @pytest.mark.parametrize("limit", [encoded.STORE_LIMIT, 1])
-@pytest.mark.parametrize("name", sorted(set(ENCODINGS) - {"rrwp-bonds"}))  # which needs bonds
+@pytest.mark.parametrize("name", sorted(ENCODINGS))
 def test_attach_gives_what_computing_the_graphs_gives(packed, name, limit, monkeypatch):
     monkeypatch.setattr(encoded, "_PAIRS_PER_BATCH", 60)
     arguments = default_arguments(name)

@@ -4,7 +4,6 @@ import networkx as nx
 import pytest
 import torch
 
-from gt_models.batch import GraphBatch
 from gt_models.encodings import ENCODINGS, EncodingError, compute, shortest_path
 from tests.gt_models.checks import collate, random_graphs
 from tests.gt_models.encodings.graphs import of_networkx
@@ -99,7 +98,6 @@ def test_counts():
 MINIMAL = {
     "laplacian": {"k": 3},
     "rrwp": {"steps": 3},
-    "rrwp-bonds": {"steps": 3},
     "position": {"count": 1},
     "rwse": {"steps": 3},
     "orthogonal": {"k": 3},
@@ -112,26 +110,13 @@ MINIMAL = {
 def test_what_an_encoding_states_is_what_it_returns(name):
     batch = collate(random_graphs((4, 2, 6), density=0.5))
     encoding, arguments = ENCODINGS[name], MINIMAL.get(name, {})
-    batch.x, batch.extras["bond"] = torch.randn(12, 3), torch.arange(batch.num_edges) % 2 == 0
+    batch.x = torch.randn(12, 3)
     out = compute(name, batch, **arguments)
     rows = {"node": 12, "pair": 16 + 4 + 36, "edge": batch.num_edges, "graph": 3}
     widths = encoding.widths(**encoding.arguments(arguments))
     assert {k: tuple(v.shape) for k, v in out.items()} == {k: (rows[level], widths[k]) for k, level in encoding.arrays.items()}
     assert encoding.num_bytes(arguments, batch.sizes, batch.num_edges) == sum(4 * v.numel() for v in out.values())
     assert encoding.__class__.key(encoding, arguments) == encoding.key(encoding.arguments(arguments))
-
-
-def test_walks_along_bonds_only():
-    complete = torch.tensor([[i, j] for i in range(4) for j in range(4) if i != j]).T
-    bonds = torch.tensor([[0, 1], [1, 0], [1, 2], [2, 1]])
-    bond = torch.tensor([any(edge == b.tolist() for b in bonds) for edge in complete.T.tolist()])
-    ptr = torch.tensor([0, 4])
-    path = GraphBatch(torch.zeros(4, 1), bonds.T.contiguous(), ptr)
-    marked = GraphBatch(torch.zeros(4, 1), complete, ptr, extras={"bond": bond})
-    expected = compute("rrwp", path, steps=3, identity=False, squaring=True)["rrwp"]
-    torch.testing.assert_close(compute("rrwp-bonds", marked, steps=3, identity=False, squaring=True)["rrwp"], expected)
-    with pytest.raises(EncodingError, match="extras\\['bond'\\]"):
-        compute("rrwp-bonds", path, steps=3)
 
 
 def test_positions_are_columns_of_the_features():
