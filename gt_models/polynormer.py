@@ -20,6 +20,7 @@ from gt_models.nn.graph_attention import GraphAttention, GraphConvolution
 from gt_models.nn.linear_attention import linear_attention
 from gt_models.nn.neighbourhood import Neighbourhood
 from gt_models.nn.pooling import pool
+from gt_models.nn.projections import project
 from gt_models.registry import register_model
 
 PHASES = ("local", "global")
@@ -231,23 +232,29 @@ class LocalLayer(nn.Module):
 
     def forward(self, x: Tensor, batch: GraphBatch, pattern: Neighbourhood, position: Tensor | None) -> Tensor:
         x = x if self.pre_norm is None else self.pre_norm(x)
-        h = self.gate(x)  # H, [N, d]
-        value = self.local.linear(x)  # V, [N, d]
+        maps = [self.gate, self.local.linear] if self.skip is None else [self.gate, self.local.linear, self.skip]
+        h, value, *skip = project(x, [m.weight for m in maps], [None] * len(maps))  # H without its bias, V, [N, d]
+        skip, skip_bias = (None, None) if self.skip is None else (skip[0], self.skip.bias)
         a = self.local.attend(value, pattern)  # AV
         if self.parallel is not None:
             # unstated: norm, sum over layers and output of equation 15's variant; as in the local module. One V serves both attentions
             a = a + self.parallel(x, batch, value)  # equation 15
-        a = a if self.skip is None else a + self.skip(x)
-        a = a if self.batch_norm is None else self.batch_norm(a)
-        # unstated: where Polynormer-r puts its ReLUs; on H and AV, as in the authors' code
-        h, a = (F.relu_(h), F.relu_(a)) if self.relu else (h, a)
-        a = self.dropout(a)
+        if self.batch_norm is not None:
+            a, skip, skip_bias = self.batch_norm(a if skip is None else a + (skip + skip_bias)), None, None
         b = self.beta(position)  # [d] or [N, d]
+        # unstated: where Polynormer-r puts its ReLUs; on H and AV, as in the authors' code
+        if self.norm is not None and b.dim() == 1:
+            return gated_norm(
+                h, a, b, self.norm.weight, self.norm.bias, self.norm.eps, h_bias=self.gate.bias, skip=skip, skip_bias=skip_bias,
+                relu=self.relu, dropout=self.dropout.rate if self.training else 0.0,
+            )  # fmt: skip
+        h = h + self.gate.bias
+        a = a if skip is None else a + (skip + skip_bias)
+        h, a = (F.relu(h), F.relu(a)) if self.relu else (h, a)
+        a = self.dropout(a)
         if self.norm is None:
             return a * (h + b)  # equation 7
-        if b.dim() == 2:
-            return (1 - b) * self.norm(h * a) + b * a  # equation 17
-        return gated_norm(h, a, b, self.norm.weight, self.norm.bias, self.norm.eps)
+        return (1 - b) * self.norm(h * a) + b * a  # equation 17
 
 
 class GlobalLayer(nn.Module):
@@ -266,11 +273,33 @@ class GlobalLayer(nn.Module):
                 part.reset_parameters()
 
     def forward(self, x: Tensor, batch: GraphBatch, position: Tensor | None, output: nn.Linear | None) -> Tensor:
-        y = self.attention(x, batch)  # WV of equation 6, [N, d]
-        y = y if self.norm is None else self.norm(y)
-        x = y * (self.gate(x) + self.beta(position))
-        x = x if output is None else output(x)
+        heads, query, key, value = self.attention.num_heads, self.attention.query, self.attention.key, self.attention.value
+        # rows of weights change places, so that each head's channels come side by side: [N, d] never has to
+        maps = [m for m in (self.gate, value, key, query) if m is not None]
+        h, v, k, *q = project(x, [head_first(m.weight, 0, heads) for m in maps], [head_first(m.bias, 0, heads) for m in maps])
+        k = torch.sigmoid(k)
+        q = torch.sigmoid(q[0]) if q else k
+        q, k, v = (t.unflatten(1, (heads, -1)).transpose(1, 2) for t in (q, k, v))  # [N, C, H]
+        y = linear_attention(q, k, v, batch).transpose(1, 2).flatten(1)  # WV of equation 6, [N, d], head first
+        if self.norm is not None:
+            y = F.layer_norm(
+                y, y.shape[1:], *(head_first(t, 0, heads).to(y.dtype) for t in (self.norm.weight, self.norm.bias)), self.norm.eps
+            )
+        x = y * (h + head_first(self.beta(position), -1, heads))
+        if output is None:
+            x = x.unflatten(1, (heads, -1)).transpose(1, 2).flatten(1)  # head last
+        else:
+            x = F.linear(x, head_first(output.weight, 1, heads), output.bias)
         return self.dropout(F.relu_(x) if self.relu else x)
+
+
+def head_first(t: Tensor, dim: int, num_heads: int) -> Tensor:
+    """Dimension `dim`, d channels c * H + h, in the order h * C + c."""
+    return (
+        t
+        if num_heads == 1
+        else t.unflatten(dim, (-1, num_heads)).transpose(dim % t.dim(), dim % t.dim() + 1).flatten(dim % t.dim(), dim % t.dim() + 1)
+    )
 
 
 class Attention(nn.Module):
