@@ -26,7 +26,8 @@ def test_a_reason_is_about_numbers_that_have_no_recipe():
     recipes = list(places())
     for reason in published("without_recipe.yaml"):
         about = [e for e in own() if matches(e, reason)]
-        assert about and reason["reason"].strip(), f"{reason} is about no printed number"
+        assert about, f"{reason} is about no printed number"
+        assert reason["reason"].strip()
         covered = [e for e in about if any(matches(e, place) for place in recipes)]
         assert not covered, f"{reason} gives a reason for numbers that have a recipe: {covered[0]}"
 
