@@ -15,7 +15,7 @@ import typer
 
 from stages.files import WriteError, write_bytes
 from stages.recipe import Cell, RecipeError, load_grid
-from stages.report.table import absent, remarks_of, summarise, terminal_table, to_csv, to_json, to_markdown, with_verdict
+from stages.report.table import absent, remarks_of, rows_of, terminal_table, to_csv, to_json, to_markdown
 from stages.store import Store, StoreError
 
 app = typer.Typer(add_completion=False)
@@ -74,7 +74,7 @@ def collect(cells: Sequence[Cell], results: Path, store: Store, margin_std: floa
                 problems.append(f"{file}: {error}; delete the file and run {again}")
         found.append(result)
         records |= {r["digest"]: r for r in mine}
-        rows.append(with_verdict(summarise(result, mine, problems), result, margin_std))
+        rows += rows_of(result, mine, problems, margin_std)
     return rows, found, records
 
 
@@ -89,7 +89,7 @@ def show(suite: str, rows: Sequence[dict[str, Any]], files: Sequence[Path]) -> N
 
     console = Console(width=None if sys.stdout.isatty() else 180)
     console.print(terminal_table(suite, rows))
-    for remark in (r for row in rows for r in remarks_of(row)):
+    for remark in dict.fromkeys(r for row in rows for r in remarks_of(row)):
         print(f"  {remark}")
     print(f"written: {', '.join(map(str, files))}")
 

@@ -145,7 +145,9 @@ def further(reference: Mapping[str, Any] | None, dataset: str, metric: str | Non
     place = {k: reference[k] for k in ("paper", "table", "method")} | {"dataset": reference.get("dataset") or dataset, "split": main.split}
     found = [] if reference.get("metric") else _at(place)
     for also in reference.get("also") or ():
-        other = _at(place | {k: v for k, v in also.items() if v is not None} | ({} if main.split == "test" else {"split": None}))
+        other = _at(place | {k: v for k, v in also.items() if v is not None} | {"split": None})
+        if len({entry.split for entry in other}) > 1:
+            other = [entry for entry in other if entry.split == main.split]
         if not other:
             raise PublishedError(f"{RESULTS.name} prints nothing at {also} of {reference['paper']}, {reference['table']}")
         found += other

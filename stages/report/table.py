@@ -12,12 +12,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from stages.report.published import Published, PublishedError, resolve
+from stages.report.published import Published, PublishedError, further, resolve
 from stages.report.verdict import ALPHA, STD_DDOF, judge
 
 COLUMNS = (
     "cell", "dataset", "model", "status", "reason", "metric", "direction", "unit", "mean", "std", "std_ddof", "runs", "seeds",
-    "published_mean", "published_std", "published_runs", "published_printed", "published_source", "difference", "verdict", "margin",
+    "published_mean", "published_std", "published_runs", "published_printed", "published_source", "flags", "difference", "verdict", "margin",
     "p_difference", "p_equivalence", "reduced", "notes", "parameters", "seconds_per_epoch", "peak_memory_mib", "device",
     "values", "digests",
 )  # fmt: skip
@@ -25,14 +25,42 @@ COLUMNS = (
 PERCENT = {"accuracy", "balanced-accuracy", "roc-auc", "f1-macro", "f1-micro", "ordered-pair-accuracy"}
 
 
-def summarise(result: Mapping[str, Any], records: Sequence[Mapping[str, Any]], problems: Sequence[str] = ()) -> dict[str, Any]:
+def rows_of(
+    result: Mapping[str, Any], records: Sequence[Mapping[str, Any]], problems: Sequence[str] = (), margin_std: float = 1.0
+) -> list[dict[str, Any]]:
+    """The rows of one cell with their verdicts: its metric first, then one for every further number that the paper prints of these runs."""
+    rows = [with_verdict(summarise(result, records, problems), result, margin_std)]
+    try:
+        others = further(result.get("published"), result["dataset"], result.get("metric"))
+    except PublishedError as error:
+        if str(error) not in " ".join(rows[0]["notes"]):
+            rows[0]["notes"].append(f"published number not found: {error}")
+        others = []
+    for printed in others:
+        row = summarise(result, records, problems, printed)
+        if row["values"] or not row["runs"]:
+            rows.append(with_verdict(row, result, margin_std, printed))
+    return rows
+
+
+def summarise(
+    result: Mapping[str, Any],
+    records: Sequence[Mapping[str, Any]],
+    problems: Sequence[str] = (),
+    printed: Published | None = None,
+) -> dict[str, Any]:
     """One row, all but its verdict: the records of one cell in figures.
 
     `mean` and `std` (population, `std_ddof` 0) are over the runs that ended well, `runs` counts them, `seeds` counts those asked for;
-    seconds and memory are the median and the maximum over the runs. `problems`: what could not be read, added to the reason.
+    seconds and memory are the median and the maximum over the runs. `problems`: what could not be read, added to the reason. `printed`: a
+    further published number that the row is about, instead of the cell's own.
     """
     row: dict[str, Any] = dict.fromkeys(COLUMNS)
     row |= {k: result.get(k) for k in ("cell", "dataset", "model", "metric", "direction")}
+    if printed:
+        row |= {"metric": printed.metric, "direction": printed.direction}
+        if printed.dataset != result["dataset"]:
+            row["metric"] += f" ({printed.dataset})"
     good = [r for r in records if r["deterministic"]["status"] == "ok"]
     seeds = len(result.get("seeds") or ())
     failures = Counter(r["deterministic"]["status"] for r in records if r["deterministic"]["status"] != "ok")
@@ -41,19 +69,23 @@ def summarise(result: Mapping[str, Any], records: Sequence[Mapping[str, Any]], p
     row |= {
         "reduced": list(result.get("reduced") or ()),
         "notes": [],
+        "flags": [],
         "values": [],
         "std_ddof": STD_DDOF,
         "digests": [r["digest"] for r in records],
     }
     row["reason"] = "; ".join([*reasons, *problems]) or None
-    published = _resolve(result, row["notes"])
+    published = printed or _resolve(result, row["notes"])
     if published:
+        row["flags"] = list(published.flags)
         row |= {f"published_{k}": getattr(published, k) for k in ("mean", "std", "runs", "printed", "source")}
     if published and published.note:
         row["notes"].append(f"the published number: {published.note}")
     row["unit"] = published.unit if published else "percent" if row["metric"] in PERCENT else "none"
     if good:
-        row["values"] = [r["deterministic"]["test"] for r in good]
+        row["values"] = [r["deterministic"]["test"] for r in good] if printed is None else [printed.ours(r) for r in good]
+        row["values"] = [] if None in row["values"] else row["values"]
+    if row["values"]:
         # unstated: most papers do not say which deviation they print; the population one, as in the scripts behind the WebKB rows
         row |= {"mean": statistics.fmean(row["values"]), "std": statistics.pstdev(row["values"])}
         if row["published_mean"] is not None:
@@ -68,16 +100,19 @@ def summarise(result: Mapping[str, Any], records: Sequence[Mapping[str, Any]], p
     return row
 
 
-def with_verdict(row: dict[str, Any], result: Mapping[str, Any], margin_std: float) -> dict[str, Any]:
-    """The row with its verdict (see stages/report/verdict.py). An unfinished or `reduced` cell gets none, whatever its numbers."""
+def with_verdict(row: dict[str, Any], result: Mapping[str, Any], margin_std: float, printed: Published | None = None) -> dict[str, Any]:
+    """The row with its verdict (see stages/report/verdict.py). An unfinished or `reduced` cell gets none, whatever its numbers; neither does
+    a cost, which is one of the authors' machine."""
     if not row["status"].startswith("ok"):
         return row | {"verdict": "none: no result"}
     if row["runs"] < row["seeds"]:
         return row | {"verdict": "none: incomplete"}
     if row["reduced"]:
         return row | {"verdict": "none: reduced"}
+    if printed and printed.measured:
+        return row | {"verdict": "none: another machine"}
     notes = list(row["notes"])
-    verdict = judge(row["mean"], row["std"], row["runs"], _resolve(result, []), margin_std)
+    verdict = judge(row["mean"], row["std"], row["runs"], printed or _resolve(result, []), margin_std)
     return row | {
         "verdict": verdict.word, "margin": verdict.margin, "p_difference": verdict.p_difference, "p_equivalence": verdict.p_equivalence,
         "notes": notes + list(verdict.assumptions),
@@ -137,6 +172,7 @@ def cells(row: dict[str, Any]) -> list[str]:
     theirs = _number(row["published_mean"], row) + (f" ± {_number(row['published_std'], row)}" if row["published_std"] is not None else "")
     if row["published_mean"] is None and row["published_printed"]:
         theirs = row["published_printed"]
+    theirs += " !" if row["flags"] else ""
     sign = "+" if row["difference"] is not None and row["difference"] > 0 else ""
     status = row["status"] + (", reduced" if row["reduced"] else "")
     return [
@@ -151,7 +187,7 @@ def cells(row: dict[str, Any]) -> list[str]:
 
 def to_markdown(suite: str, rows: Sequence[dict[str, Any]], margin_std: float) -> str:
     lines = [f"# Leaderboard: {suite}", "", _line(SHOWN), _line(["---"] * len(SHOWN)), *(_line(cells(row)) for row in rows), ""]
-    remarks = [remark for row in rows for remark in remarks_of(row)]
+    remarks = list(dict.fromkeys(remark for row in rows for remark in remarks_of(row)))
     if remarks:
         lines += ["## Remarks", "", *(f"- {remark}" for remark in remarks), ""]
     lines += ["## How to read it", "", *EXPLANATION.format(margin_std=margin_std, alpha=ALPHA).strip().splitlines()]
@@ -166,6 +202,7 @@ def remarks_of(row: dict[str, Any]) -> list[str]:
         remarks.append(f"{name}: reduced, not the published setting: {', '.join(row['reduced'])}")
     if row["published_source"]:
         remarks.append(f"{name}: published {row['published_printed']} ({row['published_source']})")
+    remarks += [f"{name}: ! how the published number was made: {flag}" for flag in row["flags"]]
     return remarks + [f"{name}: {note}" for note in row["notes"]]
 
 
@@ -185,7 +222,8 @@ def terminal_table(suite: str, rows: Sequence[dict[str, Any]]):
 EXPLANATION = """
 - One row is one cell: a model on a dataset with one recipe. mean ± std: test metric, mean and population standard deviation (ddof 0)
   over the runs that ended well; runs: how many of those asked for. The epoch is chosen on validation. ↑ larger is better, ↓ smaller is.
-- published: the paper's own number in the same unit; difference: ours minus published.
+- published: the paper's own number in the same unit; difference: ours minus published. *!*: something is wrong with how it was made, see
+  the remarks. A cell has a row for every number that its paper prints of these runs; a cost is shown beside the authors', never judged.
 - verdict, at level {alpha}: *within*: two one-sided Welch tests show that the difference is smaller than the margin; *above* or *below*:
   not so, and Welch's test shows a difference; *inconclusive*: neither is shown, which is not a reproduction. The margin is
   {margin_std:g} times the published standard deviation (ours, where none is printed), at least half a unit of the last printed digit.

@@ -83,10 +83,14 @@ def tracked_cell(result: Mapping[str, Any], records: Sequence[Mapping[str, Any]]
         "published_mean": row["published_mean"], "published_std": row["published_std"], "difference": row["difference"],
         "parameters": row["parameters"], "train_seconds_per_epoch": row["seconds_per_epoch"], "peak_memory_mib": row["peak_memory_mib"],
     }  # fmt: skip
+    scores = [r["test_metrics"] or {} for r in runs if r["status"] == "ok"]
+    for name in sorted({n for found in scores for n in found if n != row["metric"]}):
+        values = [found[name] for found in scores if found.get(name) is not None]
+        figures[f"test_{_key(name)}_mean"] = math.fsum(values) / len(values) if values else None
     tags = {
         **cell_tags(result), "gt.status": row["status"], "gt.reason": row["reason"], "gt.reduced": ", ".join(row["reduced"]) or None,
         "gt.metric": row["metric"], "gt.direction": row["direction"], "gt.published": row["published_source"],
-        "gt.published.printed": row["published_printed"], "gt.notes": "; ".join(row["notes"]) or None, "gt.device": row["device"],
+        "gt.published.printed": row["published_printed"], "gt.notes": "; ".join(row["notes"]) or None, "gt.flags": "; ".join(row["flags"]) or None, "gt.device": row["device"],
         "gt.commit": ", ".join(sorted({r["measured"]["environment"].get("commit") or "unknown" for r in records})) or None,
     }  # fmt: skip
     for name in ("recipe", "data", "encodings", "code"):

@@ -11,7 +11,7 @@ from scipy import stats
 
 from stages.report.figures import learning_curves
 from stages.report.published import RESULTS, PublishedError, lookup, resolve
-from stages.report.table import COLUMNS, cells, remarks_of, summarise, to_csv, to_json, to_markdown, with_verdict
+from stages.report.table import COLUMNS, cells, remarks_of, rows_of, summarise, to_csv, to_json, to_markdown, with_verdict
 from stages.report.verdict import judge
 from tests.stages.cells import make_record, make_result, without_data
 
@@ -135,7 +135,8 @@ def test_a_row_in_figures():
     assert row["difference"] == pytest.approx(-0.007)
     assert (row["parameters"], row["seconds_per_epoch"], row["peak_memory_mib"], row["device"]) == (1234, 1.25, 402.0, "cpu")
     shown = cells(with_verdict(row, make_result(ET, runs), 1.0))
-    assert shown[2:7] == ["accuracy ↑ %", "65.00 ± 4.08", "3/3", "65.70 ± 4.90", "-0.70"]
+    assert shown[2:7] == ["accuracy ↑ %", "65.00 ± 4.08", "3/3", "65.70 ± 4.90 !", "-0.70"]
+    assert any("two incompatible protocols" in flag or "split" in flag for flag in row["flags"])
 
 
 def test_an_incomplete_a_reduced_and_a_failed_cell_get_no_verdict():
@@ -191,3 +192,38 @@ def test_curves_are_drawn_the_same_each_time_also_for_a_run_that_failed():
     assert picture.startswith(b"\x89PNG")
     assert picture == learning_curves("a cell", json.loads(json.dumps(runs)))
     assert picture != learning_curves("a cell", runs[:2])
+
+
+def test_a_row_for_every_number_that_is_printed_of_the_same_runs():
+    cell = "hot/chains/hot"
+    runs = [make_record(cell, seed) for seed in range(3)]
+    for run in runs:
+        run["deterministic"]["test_metrics"] |= {"f1-micro": 0.5, "f1-macro": 0.25}
+    result = make_result(cell, runs) | {"published": {"paper": "hot", "table": "Table 1", "method": "Ours (S)", "metric": None}}
+    result["published"] |= {"also": [{"table": "Table 1", "metric": "f1-macro"}], "metric": "f1-micro"}
+    main, macro = rows_of(result, runs)
+    assert (main["metric"], main["published_mean"]) == ("accuracy", lookup("hot", "Table 1", "Ours (S)", "chains", "f1-micro").mean)
+    assert (macro["metric"], macro["mean"], macro["values"]) == ("macro-f1", 0.25, [0.25] * 3)
+    assert macro["published_mean"] == lookup("hot", "Table 1", "Ours (S)", "chains", "macro-f1").mean
+    assert macro["verdict"] == "below (worse)"
+
+
+def test_a_cost_is_shown_and_never_judged():
+    cell = "ppgt/peptides-struct/ppgt"
+    runs = [make_record(cell, seed) for seed in range(4)]
+    result = make_result(cell, runs) | {"metric": "mae", "direction": "min"}
+    result["published"] = {"paper": "ppgt", "table": "Table 3", "method": "PPGT", "also": [{"table": "Table 15"}]}
+    rows = {row["metric"]: row for row in rows_of(result, runs)}
+    assert set(rows) == {"mae", "gpu-memory-gb", "seconds-per-epoch"}
+    assert rows["seconds-per-epoch"]["mean"] == pytest.approx(np.mean([0.25, 1.25, 2.25, 3.25]))
+    assert rows["gpu-memory-gb"]["mean"] == pytest.approx(np.mean([400, 401, 402, 403]) * 2**20 / 1e9)
+    assert {rows[m]["verdict"] for m in ("gpu-memory-gb", "seconds-per-epoch")} == {"none: another machine"}
+
+
+def test_a_place_where_nothing_is_printed_is_said_and_costs_no_row():
+    runs = records()
+    result = make_result(ET, runs)
+    result["published"] = result["published"] | {"also": [{"table": "Table 99"}]}
+    (row,) = rows_of(result, runs)
+    assert any("prints nothing at {'table': 'Table 99'}" in note for note in row["notes"])
+    assert row["mean"] == pytest.approx(0.65)
