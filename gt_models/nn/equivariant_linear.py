@@ -60,30 +60,21 @@ class EquivariantLinear(nn.Module):
         """The output's `columns` at its tuples of one pattern: [r, width]."""
         first = next(a for a, c in enumerate(self.classes) if c.output_pattern == pattern)
         classes = [c for c in self.classes if c.output_pattern == pattern]
-        inputs = [self._aggregate(values, support, c) for c in classes]  # [r, in] each
+        light = tuple(c for c in classes if c.is_light)  # these stand first
+        inputs = [support.take(values, light)] if light else []
+        inputs += [self._sum(values, support, c) for c in classes[len(light) :]]
         joined = inputs[0] if len(inputs) == 1 else torch.cat(inputs, 1)  # [r, classes x in]
         weight = self.weight[first * self.in_dim : (first + len(classes)) * self.in_dim, columns]
         if self.bias is None:
             return joined @ weight
         return torch.addmm(self.bias[self.patterns.index(pattern), columns], joined, weight)  # Eq. (15)
 
-    def _aggregate(self, values: Tensor, support: Support, c: EquivalenceClass) -> Tensor:
-        if c.is_light:
-            return take_light(values, support, c)
+    def _sum(self, values: Tensor, support: Support, c: EquivalenceClass) -> Tensor:
         total = class_sum(values, support, c)
         return total / class_count(support, c).clamp(min=1).to(total.dtype)[:, None] if self.normalize else total
 
     def extra_repr(self) -> str:
         return f"{self.k} -> {self.l}, {self.in_dim} -> {self.out_dim}, {len(self.classes)} classes, normalize={self.normalize}"
-
-
-def take_light(values: Tensor, support: Support, c: EquivalenceClass) -> Tensor:
-    """The one input entry of each output tuple of a class without sum: [r, d]; 0 where it is not stored."""
-    rows, missing = support.light_rows(c)
-    if isinstance(rows, slice):
-        return values[rows]
-    taken = support.take(values, rows, c.k, c)
-    return taken if missing is None else taken.masked_fill(missing, 0.0)
 
 
 def class_sum(values: Tensor, support: Support, c: EquivalenceClass) -> Tensor:
@@ -93,7 +84,7 @@ def class_sum(values: Tensor, support: Support, c: EquivalenceClass) -> Tensor:
     classes): linear in stored entries, where the definition is quadratic.
     """
     if c.is_light:
-        return take_light(values, support, c)
+        return support.take(values, (c,))
     key_group, query_group, num_groups = support.cached(("groups", c), lambda: support.groups(c))
     keys = values[support.sets[c.k].rows[c.input_pattern]]  # [r_k, d]
     sums = keys.new_zeros(num_groups, keys.size(1)).index_add(0, key_group, keys)  # [groups, d]

@@ -474,13 +474,21 @@ class _Backward(_Attention):
     def _read_gradient(self, grad: str) -> None:
         """Of above / Z: grad / Z for what is above, -<grad, above / Z> / Z for Z."""
         inverse, inner = self.inverse(), self.variable(self.vec(), self.constant(0.0))
-        with self.loop(0, self.value_blocks) as b:
+
+        def scaled(b: str) -> str:
             d = self.masked_load(self.tile(grad, (b, 1)), self.lanes_of(b, self.value), self.lanes, "zeroinitializer")
             d, out = self.mul(d, inverse), self.mul(self.load(self.tile(self.read, (b, 1)), aligned=True), inverse)
             self.put(inner, self.fma(d, out, self.get(inner)))
-            self.store(d, self.tile(self.vector, (b, 1)), aligned=True)
+            return d
+
+        last = self.value_blocks - 1
+        with self.loop(0, last) as b:
+            self.store(scaled(b), self.tile(self.vector, (b, 1)), aligned=True)
+        d = scaled(str(last))
         name = f"llvm.vector.reduce.fadd.v{self.lanes}f{8 * self.size}"
         self.declared.add(f"declare {self.real} @{name}({self.real}, {self.vec()})")
         total = self.op(f"call reassoc {self.real} @{name}({self.real} -0.0, {self.vec()} {self.get(inner)})")
-        negative = self.op(f"fneg {self.real} {total}")
-        self.lines.append(f"  store {self.real} {negative}, ptr {self.at(self.vector, self.value)}")
+        total = self.op(f"fneg {self.real} {total}")
+        # put in its place before the store: a vector read over two stores waits for both
+        d = self.op(f"insertelement {self.vec()} {d}, {self.real} {total}, i64 {self.value - last * self.lanes}")
+        self.store(d, self.tile(self.vector, (last, 1)), aligned=True)

@@ -105,16 +105,31 @@ class Support:
         self.sets[index.size(1)] = TupleSet(index, self.graph_of_node[index[:, 0]], {distinct(index.size(1)): slice(0, index.size(0))})
         return self
 
-    def take(self, values: Tensor, rows: Tensor, order: int, key: Any) -> Tensor:
-        """values[rows] of an order's rows; `key` names `rows`. Its gradient is a sum over sorted rows: the same bits each time."""
-        if not values.requires_grad or values.dtype not in (torch.float32, torch.float64):
-            return values.index_select(0, rows)
+    def take(self, values: Tensor, classes: tuple[EquivalenceClass, ...]) -> Tensor:
+        """For classes without sum and of one output pattern: the one input entry of each of its tuples, side by side [r, classes x d]; 0
+        where it is not stored. The gradient is a sum over sorted rows: the same bits each time."""
+        if len(classes) == 1 and isinstance(only := self.light_rows(classes[0]), slice):
+            return values[only]
+        rows, missing, ptr, order = self.cached(("take", classes), lambda: self._taking(classes))
+        if values.requires_grad and values.dtype in (torch.float32, torch.float64):
+            taken = _Take.apply(values, rows, missing, ptr, order)
+        else:
+            taken = values.index_select(0, rows)
+            taken = taken if missing is None else taken.index_fill(0, missing, 0.0)
+        return taken.view(-1, len(classes) * values.size(1))
 
-        def transpose() -> tuple[Tensor, Tensor]:
-            counts = torch.bincount(rows, minlength=len(self.sets[order]))
-            return torch.cat([counts.new_zeros(1), counts.cumsum(0)]), torch.argsort(rows, stable=True)
-
-        return _Take.apply(values, rows, *self.cached(("transpose", key), transpose))
+    def _taking(self, classes: tuple[EquivalenceClass, ...]) -> tuple[Tensor, Tensor | None, Tensor, Tensor]:
+        """Input row of each output tuple and class, [r x classes]; which of them are missing; and the output places that use each input
+        row, as (ptr, order)."""
+        columns, count = [], len(self.sets[classes[0].k])
+        for c in classes:
+            rows = self.light_rows(c)
+            columns.append(torch.arange(rows.start, rows.stop, device=self.device) if isinstance(rows, slice) else rows)
+        rows = torch.stack(columns, 1).flatten()
+        missing, order = (rows < 0).nonzero().squeeze(1), torch.argsort(rows, stable=True)[int((rows < 0).sum()) :]
+        counts = torch.bincount(rows[order], minlength=count)
+        ptr = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+        return rows.clamp(min=0), missing if missing.numel() else None, ptr, order
 
     def cached(self, key: Any, build: Callable[[], Any]) -> Any:
         if key not in self._cache:
@@ -134,8 +149,8 @@ class Support:
         # the rows of an order-2 diagonal are the nodes, and the sparse set's codes leave them out
         return torch.where(columns[0] == columns[1], columns[0], found) if order == 2 else found
 
-    def light_rows(self, c: EquivalenceClass) -> tuple[Tensor | slice, Tensor | None]:
-        """For a class without sum: the input row of each output tuple of the class' pattern, and where it is missing (None: nowhere)."""
+    def light_rows(self, c: EquivalenceClass) -> Tensor | slice:
+        """For a class without sum: the input row of each output tuple of the class' pattern; -1 where it is not stored."""
         return self.cached(("light", c), lambda: self._light_rows(c))
 
     def groups(self, c: EquivalenceClass, all_rows: bool = False) -> tuple[Tensor, Tensor, int]:
@@ -156,20 +171,18 @@ class Support:
         codes, place = torch.unique(torch.cat([self._code(keys), self._code(queries)]), return_inverse=True)
         return place[: keys[0].numel()], place[keys[0].numel() :], codes.numel()
 
-    def _light_rows(self, c: EquivalenceClass) -> tuple[Tensor | slice, Tensor | None]:
+    def _light_rows(self, c: EquivalenceClass) -> Tensor | slice:
         source, target = self.sets[c.k], self.sets[c.l]
         if c.k == 0:
-            return target.graph[target.rows[c.output_pattern]], None
+            return target.graph[target.rows[c.output_pattern]]
         if c.k == c.l and c.blocks == tuple((a, a + c.k) for a in range(c.k)):
-            return source.rows[c.input_pattern], None  # i = j, all entries distinct: the rows themselves, also where tuples repeat
+            return source.rows[c.input_pattern]  # i = j, all entries distinct: the rows themselves, also where tuples repeat
         nodes, block_of = target.nodes(c.output_pattern), dict(c.shared)
         columns = [torch.empty(0)] * c.k
         for a, block in enumerate(c.input_pattern):
             for position in block:
                 columns[position] = nodes[block_of[a]]
-        rows = self.lookup(c.k, columns)
-        missing = rows < 0
-        return (rows.clamp(min=0), missing[:, None]) if bool(missing.any()) else (rows, None)
+        return self.lookup(c.k, columns)
 
     def _sorted_set(self, index: Tensor, counts: dict[Partition, int]) -> TupleSet:
         rows, start = {}, 0
@@ -192,14 +205,15 @@ class Support:
 
 class _Take(Function):
     @staticmethod
-    def forward(ctx: Any, values: Tensor, rows: Tensor, ptr: Tensor, by_row: Tensor) -> Tensor:
-        ctx.save_for_backward(ptr, by_row)
-        return values.index_select(0, rows)
+    def forward(ctx: Any, values: Tensor, rows: Tensor, missing: Tensor | None, ptr: Tensor, order: Tensor) -> Tensor:
+        ctx.save_for_backward(ptr, order)
+        taken = values.index_select(0, rows)
+        return taken if missing is None else taken.index_fill_(0, missing, 0.0)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        return segment_sum(grad, *ctx.saved_tensors), None, None, None
+        return segment_sum(grad, *ctx.saved_tensors), None, None, None, None
 
 
 def segment_sum(values: Tensor, ptr: Tensor, order: Tensor) -> Tensor:
