@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
 from gt_models.nn.features import FeatureEncoder
-from gt_models.nn.halving_head import HalvingHead
 from gt_models.nn.mlp import activation as hidden_activation
+from gt_models.nn.mlp_head import MLPHead
 from gt_models.nn.node_wise import check_level, encode_edges, return_probabilities
 from gt_models.nn.pooling import pool
 from gt_models.registry import register_model
@@ -34,7 +34,7 @@ class GRIT(nn.Module):
         norm: "batch" (over all nodes, over all pairs) or "layer", after each residual.
         degree_scaler: whether what attention gives is mixed with its product with log(1 + degree).
         pooling: "sum" or "mean" or "max", at graph level.
-        head_layers, head_activation: hidden layers of the head, each half as wide as the one before.
+        head, head_layers, head_activation: hidden layers of the head, each half as wide as the one before, or all of width d.
         build_unused: build the last layer's update of pairs, which nothing reads (for the implementation's parameter counts only).
 
     Raises:
@@ -58,6 +58,7 @@ class GRIT(nn.Module):
         norm: Literal["batch", "layer"] = "batch",
         degree_scaler: bool = True,
         pooling: Literal["sum", "mean", "max"] = "sum",
+        head: Literal["halving", "constant"] = "halving",
         head_layers: int = 2,
         head_activation: str = "relu",
         build_unused: bool = False,
@@ -77,7 +78,7 @@ class GRIT(nn.Module):
             GRITLayer(hidden_dim, num_heads, dropout, attn_dropout, clamp, norm, degree_scaler, build_unused or i < num_layers - 1)
             for i in range(num_layers)
         )
-        self.head = HalvingHead(hidden_dim, out_dim, head_layers, head_activation)
+        self.head = MLPHead(hidden_dim, out_dim, head, head_layers, head_activation)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
