@@ -133,8 +133,9 @@ class SearchSection(Strict):
 
 
 class StartSection(Strict):
-    """Fine-tuning: a run begins from the best weights of the run of `cell` (suite/dataset/row) with the same seed. `load`: "all" parameters,
-    or "common": those that both models have by name and shape; the others begin as they are drawn. Optimiser and schedule begin anew."""
+    """Fine-tuning: a run begins from the best weights of the run of `cell` (suite/dataset/row) with the same seed; that cell's recipe says
+    `keep_weights: true`. `load`: "all": the two models have the same weights; "common": those that both have by name and shape are taken,
+    the others begin as they are drawn. Optimiser and schedule begin anew."""
 
     cell: str = Field(pattern=r"^[^/\s]+/[^/\s]+/[^/\s]+$")
     load: Literal["all", "common"] = "all"
@@ -146,6 +147,7 @@ class AlsoPrinted(Strict):
     table: str
     method: str | None = None
     metric: str | None = None
+    split: str | None = None
     dataset: str | None = None
 
 
@@ -165,7 +167,7 @@ class PublishedRef(Strict):
         """Every printed place as the keys of published/results.yaml; metric and split None: whichever is printed there."""
         main = {"paper": self.paper, "table": self.table, "method": self.method, "dataset": self.dataset or dataset}
         places = [main | {"metric": self.metric, "split": self.split}]
-        others = [a.model_dump(exclude_none=True, exclude={"metric"}) | {"metric": a.metric, "split": None} for a in self.also]
+        others = [a.model_dump(exclude_none=True) | {"metric": a.metric, "split": a.split} for a in self.also]
         return places + [main | other for other in others]
 
 
@@ -224,7 +226,7 @@ class Recipe(Strict):
     test run, for a graph that does not fit into the training device whole. `select`: the epoch that is tested, the best on validation or the
     last one (then validation decides nothing). `targets`: regression targets standardised per column with the
     statistics of the training part ("train") or of all parts ("all": a leak, for protocols that were run so); nothing: as packed.
-    `start`: fine-tuning. `brec`, `ranking`: what those tasks ask for besides. `parameters`: the count that the paper prints for this row; decides nothing."""
+    `start`: fine-tuning; `keep_weights`: best weights stay in the store beside the record, for cells that start from them. `brec`, `ranking`: what those tasks ask for besides. `parameters`: the count that the paper prints for this row; decides nothing."""
 
     model: ModelSection
     encodings: dict[str, dict[str, Any]] = {}
@@ -244,6 +246,7 @@ class Recipe(Strict):
     patience: Positive | None = None
     targets: Literal["train", "all"] | None = None
     start: StartSection | None = None
+    keep_weights: bool = False
     brec: BrecSection | None = None
     ranking: RankingSection | None = None
     precision: Literal["float32", "bf16", "float64"] = "float32"
@@ -273,13 +276,15 @@ class Recipe(Strict):
             raise ValueError("give either epochs or phases")
         if self.select == "last" and (self.patience or any(phase.reload_best for phase in self.phases)):
             raise ValueError("select: last knows no best epoch: give no patience and no reload_best beside it")
+        if self.search and self.start:
+            raise ValueError("a search cannot start from another cell's weights: search that cell, and start from it without a search")
         if self.subgraphs and not self.batch.graphs:
             raise ValueError("subgraphs are many graphs: give batch.graphs, how many make a step")
         return self
 
     def given_values(self) -> list[str]:
         """Dotted keys of the values that the recipe gives and that decide its numbers: what has an origin."""
-        content = self.model_dump(mode="json", exclude_unset=True, exclude={"published", "parameters", "reduced", "origin"})
+        content = self.model_dump(mode="json", exclude_unset=True, exclude={"published", "parameters", "keep_weights", "reduced", "origin"})
         content["model"].pop("name")
         return [key for key, _ in _flat(content) if not key.startswith("search.space.")] + ["search.space"] * ("search" in content)
 
@@ -298,7 +303,7 @@ class Recipe(Strict):
 
     def decisive(self) -> dict[str, Any]:
         """What decides a run's numbers besides seed, data and code. Empty values are left out, so that a new optional key changes no old digest."""
-        described = {"seeds", "search", "published", "parameters", "reduced", "origin"}
+        described = {"seeds", "search", "published", "parameters", "keep_weights", "reduced", "origin"}
         content = self.model_dump(mode="json", exclude=described | ({"select"} if self.select == "best" else set()))
         # an empty value given to a constructor may override a default: these stay as they are
         as_given = {key: content.pop(key) for key in ("model", "encodings")}
@@ -326,13 +331,15 @@ class Recipe(Strict):
 
 
 class Cell(Strict):
-    """One (suite, dataset, model) of the grid. `settings`: `recipes`, or `tuned` where the recipe has a search (see dvc.yaml)."""
+    """One (suite, dataset, model) of the grid. `settings`: `recipes`, or `tuned` where the recipe has a search (see dvc.yaml). `after`: the
+    cell whose weights this one starts from."""
 
     key: str
     cell: str
     dataset: str
     model: str
     settings: Literal["recipes", "tuned"]
+    after: str | None = None
 
     @property
     def suite(self) -> str:
@@ -369,7 +376,8 @@ class RunSettings(Strict):
 
 
 class Grid(Strict):
-    """params.yaml: datasets, cells, suites and run-wide settings."""
+    """params.yaml: datasets, cells, suites and run-wide settings. `cells` are all of them; in the file those that start from another one
+    stand apart, under `finetunes`, because their stage depends on it."""
 
     run: RunSettings = RunSettings()
     limits: dict[str, Limits] = {}
@@ -377,6 +385,17 @@ class Grid(Strict):
     suites: list[str]
     cells: dict[str, Cell]
     searches: dict[str, Cell] = {}
+    finetunes: dict[str, Cell] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _all_cells(cls, content):
+        if isinstance(content, dict) and isinstance(content.get("cells"), dict) and isinstance(content.get("finetunes"), dict):
+            twice = sorted(content["cells"].keys() & content["finetunes"].keys())
+            if twice:
+                raise ValueError(f"cell {twice[0]} stands under cells and under finetunes")
+            content = content | {"cells": content["cells"] | content["finetunes"]}
+        return content
 
     @model_validator(mode="after")
     def _consistent(self):
@@ -389,6 +408,12 @@ class Grid(Strict):
             for kind, name, known in (("dataset", dataset, self.datasets), ("suite", suite, self.suites)):
                 if name not in known:
                     raise ValueError(f"cell {cell.key}: {kind} {name!r} is not listed under {kind}s{nearest(name, known)}")
+        names = [c.cell for c in self.cells.values()]
+        for cell in self.cells.values():
+            if (cell.after is not None) != (cell.key in self.finetunes):
+                raise ValueError(f"cell {cell.key}: finetunes are exactly the cells with `after`, the cell that they start from")
+            if cell.after is not None and (cell.after not in names or cell.after == cell.cell):
+                raise ValueError(f"cell {cell.key}: after {cell.after!r} is no other cell{nearest(cell.after, names)}")
         tuned = {k for k, c in self.cells.items() if c.settings == "tuned"}
         if tuned != set(self.searches):
             raise ValueError(
@@ -454,7 +479,7 @@ def _ancestors(key: str) -> list[str]:
 def load_grid(path: str | Path = "params.yaml") -> Grid:
     """Reads and checks params.yaml. Raises RecipeError."""
     content = _read(path)
-    for section in ("cells", "searches"):
+    for section in ("cells", "searches", "finetunes"):
         if isinstance(content.get(section), dict):
             content[section] = {k: {"key": k, **v} if isinstance(v, dict) else v for k, v in content[section].items()}
     return _validated(Grid, content, str(path))

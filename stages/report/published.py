@@ -68,13 +68,21 @@ class Published:
         if self.measured:
             key, factor = MEASURED[self.metric]
             return record["measured"][key] * factor
+        if self.split == "train":
+            # printed for the training set is what training itself saw in its last epoch (TokenGT's basis approximation)
+            return record["deterministic"]["epochs"]["train_loss"][-1]
         scores = record["deterministic"]["test_metrics"] or {}
         return next((scores[name] for name in self._names() if name in scores), None)
+
+    @property
+    def part(self) -> str:
+        """What records call this number where the printed dataset is a part of the test set (jets of one flavour)."""
+        return f"{self.metric}@{self.dataset}"
 
     def _names(self) -> list[str]:
         """What records may call this number."""
         pairs = [name for name, place in BREC.items() if place == (self.dataset, self.metric)]
-        return pairs or [*(name for name, theirs in METRIC_NAMES.items() if theirs == self.metric), self.metric]
+        return pairs or [self.part, *(name for name, theirs in METRIC_NAMES.items() if theirs == self.metric), self.metric]
 
     @property
     def source(self) -> str:
@@ -145,7 +153,7 @@ def further(reference: Mapping[str, Any] | None, dataset: str, metric: str | Non
     place = {k: reference[k] for k in ("paper", "table", "method")} | {"dataset": reference.get("dataset") or dataset, "split": main.split}
     found = [] if reference.get("metric") else _at(place)
     for also in reference.get("also") or ():
-        other = _at(place | {k: v for k, v in also.items() if v is not None} | {"split": None})
+        other = _at(place | {k: v for k, v in also.items() if v is not None} | {"split": also.get("split")})
         if len({entry.split for entry in other}) > 1:
             other = [entry for entry in other if entry.split == main.split]
         if not other:

@@ -83,7 +83,10 @@ def summarise(
         row["notes"].append(f"the published number: {published.note}")
     row["unit"] = published.unit if published else "percent" if row["metric"] in PERCENT else "none"
     if good:
-        row["values"] = [r["deterministic"]["test"] for r in good] if printed is None else [printed.ours(r) for r in good]
+        # the printed dataset may be a part of the test set
+        part = published is not None and all(published.part in (r["deterministic"]["test_metrics"] or {}) for r in good)
+        row["values"] = [r["deterministic"]["test"] if printed is None and not part else published.ours(r) for r in good]
+        row["metric"] = f"{published.metric} ({published.dataset})" if part else row["metric"]
         row["values"] = [] if None in row["values"] else row["values"]
     if row["values"]:
         # unstated: most papers do not say which deviation they print; the population one, as in the scripts behind the WebKB rows

@@ -227,3 +227,38 @@ def test_a_place_where_nothing_is_printed_is_said_and_costs_no_row():
     (row,) = rows_of(result, runs)
     assert any("prints nothing at {'table': 'Table 99'}" in note for note in row["notes"])
     assert row["mean"] == pytest.approx(0.65)
+
+
+def test_a_printed_dataset_may_be_a_part_of_the_test_set():
+    records = [make_record("hot/jets/hot-dense", seed) for seed in range(2)]
+    for record in records:
+        record["deterministic"] |= {"metric": "partition-f1", "test": 0.9}
+        parts = {f"{metric}@jets-{flavour}": 0.6 for metric in ("f1", "rand-index", "adjusted-rand-index") for flavour in "bcl"}
+        record["deterministic"]["test_metrics"] = {"partition-f1": 0.9, "rand-index": 0.8, **parts, "f1@jets-b": 0.667}
+    also = [{"table": "Table 3", "dataset": f"jets-{flavour}"} for flavour in "cl"]
+    result = make_result("hot/jets/hot-dense", records) | {"metric": "partition-f1"}
+    result["published"] = {"paper": "hot", "table": "Table 3", "method": "Ours (D)", "dataset": "jets-b", "also": also}
+    rows = rows_of(result, records, margin_std=1.0)
+    assert len(rows) == 9
+    assert (rows[0]["metric"], rows[0]["mean"], rows[0]["published_mean"]) == ("f1 (jets-b)", pytest.approx(0.667), 0.667)
+    assert all(row["mean"] == pytest.approx(0.6) for row in rows[1:])
+    assert {row["metric"] for row in rows} == {f"{m} (jets-{f})" for m in ("f1", "rand-index", "adjusted-rand-index") for f in "bcl"}
+
+
+def test_a_number_printed_for_the_training_set_is_the_last_training_loss():
+    records = [make_record("tokengt/ba-equivariant-basis-dense/orf", seed) for seed in range(2)]
+    for record in records:
+        record["deterministic"] |= {
+            "metric": "squared-error",
+            "direction": "min",
+            "test_metrics": {"squared-error": record["deterministic"]["test"]},
+        }
+    table = "table:equivariant_basis_approximation_std"
+    result = make_result("tokengt/ba-equivariant-basis-dense/orf", records) | {"metric": "squared-error", "direction": "min"}
+    result["published"] = {
+        "paper": "tokengt", "table": table, "method": "node id. = ORF, type id. = yes", "split": "test", "also": [{"table": table, "split": "train"}],
+    }  # fmt: skip
+    test, train = rows_of(result, records, margin_std=1.0)
+    assert (test["published_mean"], test["mean"]) == (0.009, pytest.approx(0.65))
+    assert train["published_mean"] == 0.080
+    assert train["mean"] == pytest.approx(np.mean([r["deterministic"]["epochs"]["train_loss"][-1] for r in records]))
