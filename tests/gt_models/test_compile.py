@@ -31,6 +31,7 @@ SMALL = {
     "rwse_dim": 3,
     "laplacian_dim": 3,
     "node_id_dim": 3,
+    "pe_dim": 2,
     "path_length": 2,
     "sign_flip": False,
     "dropout": 0.0,
