@@ -187,8 +187,10 @@ def _extras(spec: DatasetSpec, shape: Shape, sizes: np.ndarray, arrays: dict[str
             arrays["x"] = np.zeros((len(kind), types), np.int64)  # a column per type: 1 + the node's number within its own
             numbers = (np.arange(len(kind)) - kind * each) % (np.array(shape.in_dim)[kind] - 1)
             arrays["x"][np.arange(len(kind)), kind] = 1 + numbers
-        elif name == "pair":
-            made[name] = place % half // (2 * RELABELLINGS)
+        elif name == "bond":
+            made[name] = (np.arange(arrays["edge_index"].shape[1]) % 3 < 2).astype(np.uint8)
+        elif name == "pair":  # one of the basic pairs and one of the CFI pairs, which some recipes run alone
+            made[name] = np.array([0, 300])[place % half // (2 * RELABELLINGS)]
         elif name == "side":
             made[name] = place % 2
         elif name == "control":
