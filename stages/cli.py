@@ -119,6 +119,32 @@ def board(
         print(f"written: {', '.join(map(str, write_reports(suite, rows, write, grid.run.margin_std)))}")
 
 
+@app.command()
+def forecast(
+    names: Names = None,
+    seconds: Annotated[float, typer.Option(help="spent on timed steps of each phase of a cell")] = 3.0,
+    report: Annotated[bool, typer.Option(help="as Markdown, with the median error over cells that were run here")] = False,
+) -> None:
+    """Hours, memory and disk of cells on this device, from a few steps of each; beside what they took, where they were run here."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from stages.forecast import COLUMNS, markdown, row, summary
+    from stages.forecast import forecast as forecast_cells
+    from stages.records import chosen_cells
+
+    grid = load_grid()
+    found = forecast_cells(chosen_cells(grid, names or []), grid, budget=seconds, say=lambda line: print(line, file=sys.stderr, flush=True))
+    if report:
+        print(markdown(found), end="")
+        return
+    table = Table(*COLUMNS, title="Forecast on this device")
+    for one in found:
+        table.add_row(*row(one))
+    Console(width=None if sys.stdout.isatty() else 180).print(table)
+    print(summary(found))
+
+
 store_app = typer.Typer(no_args_is_help=True, help="Records that travel: what was run here or elsewhere, as files of the repository.")
 app.add_typer(store_app, name="store")
 

@@ -41,7 +41,7 @@ def tune_cell(
         PackedDataset.open(data / "packed" / cell.dataset)
     except DatasetUnavailable as error:
         print(f"{cell.cell}: no search: data. {error}", flush=True)
-        _write_outs(recipe, cell, [], tuned)
+        _write_outs(recipe.model_copy(update={"origin": _origins(recipe)}), cell, [], tuned)
         return recipe
     trials = min(recipe.search.trials, grid.limits_of(cell).trials or recipe.search.trials)
     folder = studies / cell.cell
@@ -55,10 +55,15 @@ def tune_cell(
             )
         note = f"tuned: trial {best.number} of {trials}, mean best validation {best.value:.4f} over seeds {recipe.search.seeds}"
         cut = [f"{trials} of {recipe.search.trials} search trials"] if trials < recipe.search.trials else []
-        described = {"origin": recipe.origin | dict.fromkeys(best.params, note), "reduced": [*recipe.reduced, *cut]}
+        described = {"origin": _origins(recipe) | dict.fromkeys(best.params, note), "reduced": [*recipe.reduced, *cut]}
         chosen = recipe.with_values(best.params).model_copy(update=described)
         _write_outs(chosen, cell, [t for t in study.trials if t.state.is_finished()], tuned, study)
     return chosen
+
+
+def _origins(recipe: Recipe) -> dict[str, str]:
+    """The origins of what is left of a recipe without its search section."""
+    return {key: text for key, text in recipe.origin.items() if key.split(".")[0] != "search"}
 
 
 def search_summary(cell: Cell, tuned: Path = TUNED) -> dict[str, Any] | None:

@@ -1,0 +1,189 @@
+"""Forecasts: the arithmetic from measured stretches to hours, both bases, and what a cell took beside it."""
+
+import contextlib
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from stages import cli
+from stages import forecast as room
+from stages.datasets.catalog import catalog
+from stages.datasets.spec import DatasetSpec
+from stages.forecast import Forecast, actual, forecast_cell, markdown, median_error, row, totals
+from stages.recipe import load_grid
+from stages.train import train_cell
+
+CELL = "small/web/mlp"
+
+
+@pytest.fixture
+def grid(project, monkeypatch):
+    for name, task, metric, level, kind in (
+        ("web", "node-classification", "accuracy", "node", "node"),
+        ("many", "graph-regression", "mae", "graph", "graph"),
+    ):
+        spec = DatasetSpec(name=name, family="test", task=task, metric=metric, prepare=print, level=level, split_kind=kind)
+        monkeypatch.setitem(catalog(), name, spec)
+    return project
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Every stretch of training takes 2 s, of evaluation 0.5 s; the first ones, which warm up, 100 s."""
+
+    @contextlib.contextmanager
+    def timing(self, what):
+        yield
+        self.stretches[what].append({"train": 2.0, "eval": 0.5, "test": 7.0}[what] if self.stretches[what] else 100.0)
+
+    monkeypatch.setattr(room.Stopwatch, "timing", timing)
+
+
+def seconds(cell: str = CELL, **options) -> Forecast:
+    loaded = load_grid()
+    found = forecast_cell(loaded.find(cell), loaded, **options)
+    assert found.problem is None, found.problem
+    return found
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"epochs": 30}, 30 * 2 + 30 * 0.5 + 0.5),
+        ({"epochs": 30, "eval_every": 4}, 30 * 2 + 8 * 0.5 + 0.5),
+        ({"epochs": 30, "eval_every": 4, "eval_after": 12}, 30 * 2 + 5 * 0.5 + 0.5),
+        ({"epochs": 30, "patience": 1}, 30 * 2 + 30 * 0.5 + 0.5),
+        ({"epochs": 30, "limits": {"small": {"epochs": 10}}}, 10 * 2 + 10 * 0.5 + 0.5),
+        ({"batch": {"parts": 5}, "epochs": 3}, 3 * 2 + 3 * 0.5 + 0.5),
+    ],
+)
+def test_epochs_and_evaluations_are_counted(grid, clock, changes, expected):
+    grid.recipe(**changes)
+    found = seconds()
+    assert found.seconds == pytest.approx(expected)
+    assert (found.basis, found.seeds) == ("real data", 2)
+    assert found.total_seconds == pytest.approx(2 * expected)
+    assert found.memory_mib > 100
+    assert found.disk["data/web"] == Path("data/packed/web/data.safetensors").stat().st_size
+
+
+def test_phases_are_timed_apart(grid, monkeypatch):
+    lengths = {"local": 3.0, "global": 5.0}
+
+    class Watch(room.Stopwatch):
+        @contextlib.contextmanager
+        def timing(self, what):
+            yield
+            half = "local" if len(self.stretches["train"]) < 2 else "global"
+            self.stretches[what].append(lengths[half] if what == "train" else 0.0)
+
+    monkeypatch.setattr(room, "Stopwatch", Watch)
+    monkeypatch.setattr(room.statistics, "fmean", lambda values: 1e9)  # no second measurement
+    phases = [{"name": "local", "epochs": 10}, {"name": "global", "epochs": 100}]
+    model = {"name": "polynormer", "hidden_dim": 8, "num_local_layers": 1, "num_global_layers": 1, "num_heads": 2}
+    grid.recipe(model=model, epochs=None, phases=phases)
+    assert seconds().seconds == pytest.approx(10 * 3 + 100 * 5)
+
+
+def test_an_epoch_that_is_not_timed_to_its_end_is_counted_in_batches(grid, clock):
+    grid.recipe(dataset="many", batch={"graphs": 2}, epochs=10)
+    # 10 training graphs in 5 batches and as many in validation, three of each taken
+    found = seconds("small/many/mlp", budget=-1.0)
+    assert found.seconds == pytest.approx(5 / 3 * (10 * 2 + 10 * 0.5 + 0.5))
+
+
+def test_a_search_is_counted_apart(grid, clock):
+    grid.recipe(epochs=10, search={"trials": 7, "seeds": [0, 1], "space": {"model.dropout": {"choices": [0.0, 0.5]}}})
+    found = seconds()
+    assert found.search_seconds == pytest.approx(7 * 2 * found.seconds)
+    assert found.total_seconds == pytest.approx(16 * found.seconds)
+
+
+@pytest.mark.parametrize("dataset", ["questions", "peptides-struct"])
+def test_without_data_graphs_of_the_published_size_stand_for_it(grid, clock, dataset, monkeypatch):
+    """One large graph (cut and scaled), and many of which some hundred stand for all."""
+    monkeypatch.setattr("stages.datasets.miniature.LARGEST_GRAPH", 1000)
+    batch = {} if dataset == "questions" else {"graphs": 128}
+    grid.recipe(epochs=10, batch=batch, model={"name": "mlp", "hidden_dim": 8, "num_layers": 1})
+    spec = catalog()[dataset]
+    loaded = load_grid()
+    cell = loaded.find(CELL).model_copy(update={"dataset": dataset})
+    found = forecast_cell(cell, loaded, data=Path("nothing"))
+    assert found.problem is None
+    assert found.basis == room.LIKE
+    nodes = spec.expected["nodes"]
+    once = 10 * 2 + 11 * 0.5
+    if dataset == "questions":
+        assert found.seconds == pytest.approx(once * nodes / 1000)
+    else:  # as many times as all graphs have more nodes than the 256 that stand for them
+        assert found.seconds == pytest.approx(once * 15535 / 256, rel=0.1)
+    assert not Path("nothing").exists()
+
+
+def test_what_cannot_be_forecast_says_why(grid):
+    grid.recipe()
+    loaded = load_grid()
+    cell = loaded.find(CELL)
+    assert "sizes of its graphs" in forecast_cell(cell.model_copy(update={"dataset": "alchemy"}), loaded, data=Path("nothing")).problem
+    assert "no dataset named" in forecast_cell(cell.model_copy(update={"dataset": "wbe"}), loaded).problem
+    grid.recipe(optimizer={"name": "sgd", "lr": 1e30})
+    assert "diverged" in forecast_cell(cell, loaded).problem
+
+
+def test_encodings_that_are_not_there_are_computed_beside_the_data(grid, clock):
+    model = {"name": "tokengt", "hidden_dim": 8, "num_layers": 1, "num_heads": 2}
+    grid.recipe(dataset="many", model=model, encodings={"laplacian": {"k": 16}}, batch={"graphs": 5})
+    before = sorted(Path("data").rglob("*"))
+    found = seconds("small/many/mlp")
+    assert sorted(Path("data").rglob("*")) == before
+    assert any(name.startswith("encodings/many/laplacian") for name in found.disk)
+    assert found.encode_seconds > 0
+
+
+def test_beside_what_it_took_on_this_device_with_this_recipe(grid):
+    grid.recipe()
+    loaded = load_grid()
+    cell = loaded.find(CELL)
+    assert actual(cell, loaded) == {}
+    train_cell(cell, loaded)
+    took = actual(cell, loaded)
+    assert took["actual_seconds"] > 0
+    elsewhere = loaded.model_copy(update={"run": loaded.run.model_copy(update={"threads": 7})})
+    assert actual(cell, elsewhere) == {}
+    grid.recipe(epochs=7)
+    assert actual(cell, load_grid()) == {}
+
+
+def test_totals_errors_and_the_report():
+    one = Forecast("a/b/c", "real data", 10.0, 3, 0.0, 5.0, 100.0, {"data/b": 1000, "store/a/b/c": 10}, actual_seconds=8.0)
+    two = Forecast("a/b/d", "real data", 4000.0, 1, 60.0, 0.0, 300.0, {"data/b": 1000, "store/a/b/d": 20}, actual_seconds=5000.0)
+    none = Forecast("a/b/e", problem="why\nnot")
+    assert totals([one, two, none]) == {"seconds": 30 + 5 + 4060, "memory_mib": 300.0, "bytes": 1030}
+    assert median_error([one, two, none]) == pytest.approx((0.25 + 0.2) / 2)
+    assert median_error([none]) is None
+    assert row(one)[-1] == "+25%"
+    assert "no forecast: why not" in row(none)[1]
+    text = markdown([one, two, none])
+    assert "2 of 3 cells" in text
+    assert "median error over 2 cells that were run here: 22%" in text
+
+
+def test_the_command_line(grid):
+    grid.recipe(epochs=2)
+    result = CliRunner().invoke(cli.app, ["forecast", "smal"])
+    assert "did you mean 'small'" in str(result.exception)
+
+
+def test_a_real_cell_in_a_process_of_its_own(monkeypatch):
+    """On random graphs, whatever is on disk, and faster than anyone would train it."""
+    from tests.conftest import ROOT
+
+    monkeypatch.chdir(ROOT)
+    grid = load_grid()
+    said = []
+    found = room.forecast([grid.find("embedded/chains/mlp")], grid, data=Path("nothing"), budget=0.05, say=said.append)
+    assert found[0].problem is None
+    assert found[0].seconds > 0
+    assert json.dumps(said).count("embedded/chains/mlp") == 1
