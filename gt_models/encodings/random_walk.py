@@ -14,7 +14,7 @@ from torch import Tensor
 
 from gt_models.batch import GraphBatch
 from gt_models.encodings.blocks import Block, blocks
-from gt_models.encodings.encoding import Encoding
+from gt_models.encodings.encoding import Encoding, EncodingError
 from gt_models.encodings.walk_kernel import write_powers
 
 # above this side, a graph's powers are taken by its sparse matrix
@@ -31,6 +31,7 @@ def rrwp(
     squaring: bool = False,
     dual: bool = False,
     normalization: Literal["rw", "sym"] = "rw",
+    edges: Literal["all", "bonds"] = "all",
     dtype: torch.dtype = torch.float32,
 ) -> dict[str, Tensor]:
     """{"rrwp": [sum n_b^2, channels]}, row i n_b + j of graph b holding the pair (i, j).
@@ -42,9 +43,13 @@ def rrwp(
         squaring: powers M^1, M^2, M^4, M^8 .. instead, as the Edge Transformer's authors compute them (their form: identity False).
         dual: after the K powers along the edges, K against them (M of the reversed graph): for directed graphs.
         normalization: "rw" D^-1 A; "sym" D_out^-1/2 A D_in^-1/2 (what PPGT's authors use on PCQM4Mv2).
+        edges: which edges are walked along: all, or where graphs were completed those that `extras["bond"]` marks (qm9).
         dtype: of the result; powers are taken in it.
+
+    Raises EncodingError where bonds are asked for and not marked.
     """
-    channels = _widths(steps=steps, identity=identity, squaring=squaring, dual=dual, normalization=normalization)["rrwp"]
+    batch = batch if edges == "all" else _along_bonds(batch)
+    channels = int(identity) + steps * (1 + dual)
     shape, device = (int(batch.pair_ptr[-1]), channels), batch.ptr.device
     if device.type == "cpu" and not squaring and dtype in (torch.float32, torch.float64):
         # numpy asks the system for large pages: first touching 45 MB page by page took four times as long as computing them
@@ -56,6 +61,13 @@ def rrwp(
         out = torch.empty(shape, dtype=dtype, device=device)
         _write_products(out, batch, steps, identity, squaring, dual, normalization)
     return {"rrwp": out}
+
+
+def _along_bonds(batch: GraphBatch) -> GraphBatch:
+    if "bond" not in batch.extras:
+        raise EncodingError("rrwp: edges 'bonds' is for graphs whose extras mark the edges that are bonds (\"bond\"); these do not")
+    bonds = batch.extras["bond"].bool()
+    return GraphBatch(batch.x, batch.edge_index[:, bonds], batch.ptr)
 
 
 def _write_products(out: Tensor, batch: GraphBatch, steps: int, identity: bool, squaring: bool, dual: bool, normalization: str) -> None:
@@ -155,7 +167,7 @@ def _compressed(matrix: Tensor) -> Tensor:
         return matrix.to_sparse_csr()
 
 
-def _widths(steps: int, identity: bool, squaring: bool, dual: bool, normalization: str) -> dict[str, int]:
+def _widths(steps: int, identity: bool, squaring: bool, dual: bool, normalization: str, edges: str) -> dict[str, int]:
     return {"rrwp": int(identity) + steps * (1 + dual)}
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from stages.datasets.archives import Limits, decompress
 from stages.datasets.inspection import DatasetError
 from stages.datasets.packed import PackedWriter, pack
-from stages.datasets.readers import ids_to_split, parse_graph6, read_npy, read_npz
+from stages.datasets.readers import ids_to_split, parse_graph6, read_index_lines, read_npy, read_npz
 from stages.datasets.spec import DatasetSpec, files
 
 BREC_PAIRS, RELABELLINGS = 400, 32
@@ -26,7 +26,7 @@ BREC_CATEGORIES = {
 
 def prepare_csl(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
     data = read_npz(paths["csl/csl_plain.npz"], ("edge_index", "num_nodes", "num_edges", "y"))
-    folds = [_index_lines(paths[f"csl/CSL_{part}.index"]) for part in ("train", "val", "test")]
+    folds = [read_index_lines(paths[f"csl/CSL_{part}.index"]) for part in ("train", "val", "test")]
     count = len(data["y"])
     split = np.stack([ids_to_split(count, *ids) for ids in zip(*folds, strict=True)])  # [5, 150]
     pack(
@@ -84,13 +84,6 @@ def _append_graph6(writer: PackedWriter, lines, where) -> None:
         edge_index=np.concatenate(edges, axis=1).astype(np.int16),
         x=np.zeros((sizes.sum(), 1), np.uint8),
     )
-
-
-def _index_lines(path: Path) -> list[np.ndarray]:
-    try:
-        return [np.array([int(i) for i in line.split(",")]) for line in path.read_text().split()]
-    except ValueError as error:
-        raise DatasetError(f"{path}: {error}") from error
 
 
 def _exp(name: str, nodes: int, edges: int) -> DatasetSpec:

@@ -3,6 +3,9 @@
 One dataset; `flavour` [B] (5, 4 or 0) tells the three apart when results are averaged.
 """
 
+import lzma
+import struct
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -27,6 +30,9 @@ SCALE = {
     "jet_phi": (-0.0023569583, 1.8164033),
     "jet_M": (9.437994, 6.765137),
 }
+# what uproot lets through from damaged files, besides its own errors
+_DAMAGED = (OSError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RuntimeError, AssertionError, MemoryError)
+_DAMAGED += (EOFError, struct.error, zlib.error, lzma.LZMAError)
 VERTEX, FLAVOUR = "trk_vtx_index", "jet_flav"
 
 
@@ -71,13 +77,19 @@ def _pairs(vertex: np.ndarray) -> np.ndarray:
 
 
 def _read(path: Path) -> dict[str, np.ndarray]:
+    """The branches of the TTree `tree` that are used. Raises DatasetError for anything else."""
     import uproot
 
+    wanted = [*TRACK, *JET, VERTEX, FLAVOUR]
     try:
         with uproot.open(path) as root:
-            return root["tree"].arrays([*TRACK, *JET, VERTEX, FLAVOUR], library="np")
-    except (OSError, KeyError, ValueError, uproot.exceptions.KeyInFileError) as error:
-        raise DatasetError(f"{path}: not a readable ROOT file of jets ({type(error).__name__}: {error})") from error
+            found = root["tree"].arrays(wanted, library="np")
+    except (*_DAMAGED, uproot.exceptions.KeyInFileError, uproot.deserialization.DeserializationError) as error:
+        raise DatasetError(f"{path}: not a readable ROOT file of jets ({type(error).__name__}: {str(error)[:200]})") from error
+    missing = [name for name in wanted if name not in found]
+    if missing:
+        raise DatasetError(f"{path}: not a readable ROOT file of jets: no branch named {', '.join(missing)}")
+    return {name: found[name] for name in wanted}
 
 
 DATASETS = [

@@ -166,6 +166,18 @@ def ids_to_split(count: int, train: np.ndarray, val: np.ndarray, test: np.ndarra
     return split
 
 
+def read_index_lines(path: Path, max_bytes: int = MAX_BYTES) -> list[np.ndarray]:
+    """Comma-separated ids, one array per line. Raises DatasetError."""
+    try:
+        with open(path, encoding="ascii") as file:
+            lines = [np.array([int(i) for i in line.split(",")]) for line in _bounded(file, path, max_bytes) if line.strip()]
+    except (OSError, ValueError) as error:
+        raise DatasetError(f"{path}: not lines of numbers ({error})") from error
+    if not lines:
+        raise DatasetError(f"{path}: empty")
+    return lines
+
+
 def _bounded(file: Iterable[str], path: Path, limit: int) -> Iterable[str]:
     size = 0
     for line in file:

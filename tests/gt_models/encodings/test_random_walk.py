@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from gt_models import GraphBatch
-from gt_models.encodings import compute, random_walk
+from gt_models.encodings import EncodingError, compute, random_walk
 from tests.gt_models.checks import collate, random_graphs
 from tests.gt_models.encodings.graphs import dense, of_networkx
 
@@ -178,3 +178,15 @@ def test_float32_is_close_after_many_steps():
     values = compute("rrwp", graph, steps=24)["rrwp"]
     assert values.dtype == torch.float32
     torch.testing.assert_close(values.double(), rrwp(graph, steps=24), rtol=0, atol=1e-6)
+
+
+def test_walks_along_the_bonds_of_a_completed_graph():
+    molecules = random_graphs((6, 9, 4), density=0.3)
+    whole = collate([of_networkx(nx.complete_graph(g.num_nodes)) for g in molecules])
+    bonds = collate(molecules)
+    pairs = {tuple(edge) for edge in bonds.edge_index.T.tolist()}
+    whole.extras["bond"] = torch.tensor([tuple(edge) in pairs for edge in whole.edge_index.T.tolist()]).to(torch.uint8)
+    assert torch.equal(rrwp(whole, steps=5, edges="bonds"), rrwp(bonds, steps=5))
+    assert not torch.allclose(rrwp(whole, steps=5), rrwp(bonds, steps=5))
+    with pytest.raises(EncodingError, match="mark the edges that are bonds"):
+        rrwp(bonds, steps=5, edges="bonds")

@@ -18,6 +18,7 @@ SMALL = {
     "ba-equivariant-basis-dense": {"seeds": [12]},
     "er-scaling-1000": {},
     "random-graphs": {"sizes": [6, 25, 102], "graphs": 2},
+    "random-graphs-large": {"graphs": 1, "sizes": [9268]},
     "sbm-pattern": {"patterns": 2, "train": 8, "val": 4, "test": 4},
 }
 # sha256 of data.safetensors; a change here is a change of every number made with these data
@@ -28,6 +29,7 @@ PINNED = {
     "ba-equivariant-basis-dense": "d44017ae8a2ed3115b603e3c022c1a0c2ecf3d3eff349def24a15df361c97629",
     "er-scaling-1000": "b5b49749873ce1f634d0d918b8480a55600148be6af3f93bdd40faa808b4f908",
     "random-graphs": "91fe6fce66e9b005852ad4946af8bc16f272352324d14d5e673d029abdb75550",
+    "random-graphs-large": "dd1143991232d401d03db352acddac666b0b21a037b3b0eeb22a6e0f5eee5bb1",
     "sbm-pattern": "4ac3b78366259eead49e19acad635c3a343140e10c317323401f4944ab69f59c",
 }
 

@@ -221,12 +221,26 @@ def jet_tree(sizes, seed=0):
     return tree | {jets.VERTEX: ragged(lambda n: rng.integers(0, 3, n)), jets.FLAVOUR: rng.choice([0, 4, 5], len(sizes))}
 
 
-def test_jets(tmp_path, monkeypatch):
+def write_root(path, tree):
+    """A ROOT file with a TTree `tree`: branches of tracks are ragged, branches of jets flat."""
+    import awkward
+    import uproot
+
+    ragged = {name: awkward.Array([np.asarray(values) for values in tree[name]]) for name in (*jets.TRACK, jets.VERTEX)}
+    flat = {name: np.asarray(tree[name]) for name in (*jets.JET, jets.FLAVOUR)}
+    kinds = {name: f"var * {values[0].to_numpy().dtype}" for name, values in ragged.items()}
+    with uproot.recreate(path) as file:
+        file.mktree("tree", kinds | {name: values.dtype for name, values in flat.items()}).extend(ragged | flat)
+
+
+def test_jets(tmp_path):
+    pytest.importorskip("uproot", reason="pip install .[jets]")
     trees = {"training": jet_tree([3, 1, 5, 2]), "valid": jet_tree([4], 1), "test": jet_tree([6, 2], 2)}
     spec = get_spec("jets")
-    monkeypatch.setattr(jets, "_read", lambda path: trees[path.name])
+    for name, tree in trees.items():
+        write_root(tmp_path / f"{name}.root", tree)
     names = dict(zip([file.path for file in spec.files], trees))
-    spec.prepare(spec, {path: tmp_path / name for path, name in names.items()}, tmp_path / "out")
+    spec.prepare(spec, {path: tmp_path / f"{name}.root" for path, name in names.items()}, tmp_path / "out")
     dataset = PackedDataset.open(tmp_path / "out")
     assert_sound(dataset)
     assert dataset.sizes.tolist() == [3, 5, 2, 4, 6, 2]  # a jet of one track is left out
@@ -240,6 +254,34 @@ def test_jets(tmp_path, monkeypatch):
     np.testing.assert_allclose(batch.x[:, 6], (trees["training"]["jet_pt"][2] - 75.95093) / 49.134453, atol=1e-5)
     with pytest.raises(DatasetError, match="not the tree of jets"):
         jets.jets({jets.VERTEX: trees["test"][jets.VERTEX]}, "x")
+
+
+def test_damaged_root_files_are_clean_errors(tmp_path):
+    uproot = pytest.importorskip("uproot", reason="pip install .[jets]")
+    write_root(tmp_path / "whole.root", jet_tree([3, 1, 5, 2]))
+    whole = (tmp_path / "whole.root").read_bytes()
+    expected = jets.jets(jets._read(tmp_path / "whole.root"), "x")
+    rng, path = np.random.default_rng(0), tmp_path / "damaged.root"
+    refused = 0
+    for trial in range(60):
+        content = bytearray(whole)
+        if trial % 3 == 0:
+            content = content[: rng.integers(len(content))]
+        else:
+            for place in rng.integers(0, len(content), 1 + trial % 7):
+                content[place] = rng.integers(256)
+        path.write_bytes(content)
+        try:
+            found = jets.jets(jets._read(path), "x")
+        except DatasetError:
+            refused += 1
+            continue
+        assert found.keys() == expected.keys()
+    assert refused > 15
+    with uproot.recreate(path) as file:
+        file.mktree("other", {"jet_pt": np.float32}).extend({"jet_pt": np.zeros(3, np.float32)})
+    with pytest.raises(DatasetError, match="not a readable ROOT file of jets"):
+        jets._read(path)
 
 
 def test_jets_without_uproot_say_so(tmp_path, monkeypatch):

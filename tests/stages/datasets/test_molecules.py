@@ -1,11 +1,18 @@
 """Molecules: published totals, ogb's feature sizes, and bonds in both directions."""
 
+import pickle
+import zipfile
+
 import numpy as np
 import pytest
 import torch
 
+from stages.datasets.catalog import get_spec
+from stages.datasets.inspection import DatasetError
 from stages.datasets.molecules import OGB_ATOM, OGB_BOND
-from tests.stages.datasets.checks import prepared
+from stages.datasets.packed import PackedDataset
+from stages.datasets.prepare import prepare
+from tests.stages.datasets.checks import assert_sound, prepared
 
 
 def test_feature_sizes_are_those_of_ogb():
@@ -26,6 +33,77 @@ def test_zinc_says_that_it_is_reconstructed(tmp_path, mirror):
         np.testing.assert_array_equal(last.y, raw["y"])
         np.testing.assert_array_equal(last.x[:, 0], raw["x"])
         np.testing.assert_array_equal(last.edge_attr[:, 0], raw["edge_attr"])
+
+
+def molecule(n, rng):
+    bonds = np.triu(rng.integers(0, 4, (n, n)), 1)
+    return {
+        "num_atom": n,
+        "atom_type": torch.from_numpy(rng.integers(0, 21, n)),
+        "bond_type": torch.from_numpy(bonds + bonds.T),
+        "logP_SA_cycle_normalized": torch.tensor([float(rng.normal())]),
+    }
+
+
+def zinc_files(folder, chosen, edit=lambda molecules: molecules):
+    """The official archive and index files in small: pickled lists of tensors, of which one line of ids names some."""
+    rng = np.random.default_rng(0)
+    written = {}
+    with zipfile.ZipFile(folder / "molecules.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        for part, ids in chosen.items():
+            written[part] = [molecule(int(n), rng) for n in rng.integers(2, 9, 7)]
+            archive.writestr(f"molecules/{part}.pickle", pickle.dumps(edit(written[part])))
+            (folder / f"{part}.index").write_text(",".join(map(str, ids)) + "\n")
+    names = ("molecules.zip", "train.index", "val.index", "test.index")
+    return written, {f"zinc12k/{name}": folder / name for name in names}
+
+
+def test_zinc_from_the_official_archive(tmp_path):
+    chosen = {"train": [4, 0, 6, 5], "val": [2, 3], "test": [1, 6]}
+    written, paths = zinc_files(tmp_path, chosen)
+    spec = get_spec("zinc")
+    spec.prepare(spec, paths, tmp_path / "out")
+    dataset = PackedDataset.open(tmp_path / "out")
+    assert_sound(dataset)
+    assert [dataset.split(part, 0).tolist() for part in ("train", "val", "test")] == [[0, 1, 2, 3], [4, 5], [6, 7]]
+    expected = [written[part][i] for part, ids in chosen.items() for i in ids]
+    for index, one in enumerate(expected):
+        batch = dataset.batch(torch.tensor([index]))
+        assert torch.equal(batch.x[:, 0], one["atom_type"])
+        assert torch.equal(batch.edge_index, one["bond_type"].nonzero().T)
+        assert torch.equal(batch.edge_attr[:, 0], one["bond_type"][tuple(batch.edge_index)])
+        assert batch.y.item() == one["logP_SA_cycle_normalized"].item()
+    assert (dataset.header.in_dim, dataset.header.edge_dim) == ([21], [4])
+
+
+class Foreign:
+    """What atom_dict.pickle beside the molecules is: an object of somebody's own class."""
+
+
+@pytest.mark.parametrize(
+    ("edit", "chosen", "message"),
+    [
+        (lambda m: {"molecules": m}, [0], "not a list of molecules"),
+        (lambda m: m, [7], "not a list of molecules that train.index fits"),
+        (lambda m: m, [1, 1], "not a list of molecules that train.index fits"),
+        (lambda m: [{"atom_type": m[0]["atom_type"]}] * 3, [0], "not a molecule"),
+        (lambda m: [m[0] | {"bond_type": torch.zeros(1, 1)}] * 3, [0], "bonds"),
+        (lambda m: [Foreign()], [0], "names tests.stages.datasets.test_molecules.Foreign"),
+    ],
+)
+def test_other_contents_of_zinc_are_clean_errors(edit, chosen, message, tmp_path):
+    _, paths = zinc_files(tmp_path, {"train": chosen, "val": [0], "test": [0]}, edit)
+    spec = get_spec("zinc")
+    with pytest.raises(DatasetError, match=message):
+        spec.prepare(spec, paths, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_zinc_is_refused_until_its_digest_is_pinned(tmp_path):
+    result = prepare("zinc", tmp_path)
+    assert result.state == "unavailable"
+    assert "zinc12k/molecules.zip holds pickles, and no digest of it is pinned" in result.reason
+    assert not (tmp_path / "raw").exists()
 
 
 @pytest.mark.parametrize("name", ["pcqm4mv2-2k", "qm9-1k", "peptides-func"])

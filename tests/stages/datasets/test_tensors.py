@@ -12,6 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gt_models.encodings import compute
 from stages.datasets.catalog import get_spec
 from stages.datasets.inspection import DatasetError
 from stages.datasets.packed import PackedDataset
@@ -102,7 +103,8 @@ def test_qm9_is_standardised_with_its_training_part(tmp_path):
         return {
             "x": torch.rand(n, 11),
             "edge_index": e,
-            "edge_attr": torch.rand(e.size(1), 4),
+            "edge_attr": torch.nn.functional.one_hot(torch.randint(4, (e.size(1),)), 4).float(),
+            "pos": torch.randn(n, 3),
             "y": 3 + 2 * torch.randn(1, 19),
             "name": "gdb",
             "idx": n,
@@ -116,6 +118,17 @@ def test_qm9_is_standardised_with_its_training_part(tmp_path):
     torch.testing.assert_close(y[train].std(0), torch.ones(12), atol=1e-5, rtol=0)
     raw = torch.cat([g["y"][:, :12] for g in graphs])
     torch.testing.assert_close(y * dataset.array("target_deviation") + dataset.array("target_mean"), raw, atol=1e-4, rtol=1e-4)
+    # graphs are complete, row by row; bonds keep their channels, every pair has its distance
+    batch, data = dataset.batch(torch.tensor([5])), graphs[5]
+    n, (i, j) = len(data["x"]), batch.edge_index
+    assert torch.equal(batch.edge_index, (1 - torch.eye(n)).nonzero().T)
+    channels, bonds = torch.zeros(n, n, 4), torch.zeros(n, n, dtype=torch.uint8)
+    channels[tuple(data["edge_index"])], bonds[tuple(data["edge_index"])] = data["edge_attr"], 1
+    assert torch.equal(batch.edge_attr[:, :4], channels[i, j])
+    assert torch.equal(batch.extras["bond"], bonds[i, j])
+    torch.testing.assert_close(batch.edge_attr[:, 4], (data["pos"][i] - data["pos"][j]).norm(dim=1))
+    walks = compute("rrwp", batch, steps=2, edges="bonds")["rrwp"].view(n, n, 3)
+    assert torch.equal(walks[:, :, 1] > 0, bonds.bool())
 
 
 def test_unpinned_pickles_are_refused_before_anything_is_fetched(tmp_path, monkeypatch):
