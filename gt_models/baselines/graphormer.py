@@ -1,0 +1,186 @@
+"""Graphormer (Ying et al. 2021, "Do Transformers Really Perform Badly for Graph Representation?"): softmax attention over nodes with
+centrality (Eq. 5), spatial (Eq. 6) and edge encodings (Eq. 7) and a graph token."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from gt_models.batch import GraphBatch
+from gt_models.nn.features import FeatureEncoder
+from gt_models.nn.node_wise import check_level, encode_edges
+from gt_models.nn.padded_attention import PaddedAttention
+from gt_models.registry import register_model
+
+
+@register_model("graphormer", levels=("graph", "node"), cost="n^2 d", encodings=("shortest_path_distance", "shortest_path_edges"))
+class Graphormer(nn.Module):
+    """Predicts [B, out_dim] (graph, from the graph token) or [N, out_dim] (node).
+
+    Args:
+        in_dim, edge_dim: node and edge features (see `FeatureEncoder`); `edge_dim` None: no edge encoding.
+        out_dim: width of the prediction.
+        level: "graph" or "node".
+        hidden_dim, num_layers, num_heads, ffn_dim: width d, which `num_heads` must divide; `ffn_dim` None is d.
+        max_distance: distances of the encoding "shortest-path" have a bias each up to here, longer ones the last one's; pairs without a path
+            have their own. The encoding must not be cut below it.
+        path_length: edges of a shortest path that the edge encoding reads (`path_length` of the encoding "shortest-path", or fewer).
+        max_degree: in- and out-degrees have an embedding each up to here, higher ones the last one's.
+        dropout: on the input, after attention and after the feed-forward layer.
+        attn_dropout, activation_dropout: on attention weights; after the GELU.
+        norm: "post", LN(x + branch(x)) (the implementation's default), or "pre", x + branch(LN(x)) (paper, Eqs. 8 and 9).
+        embedding_norm: layer norm before the first layer (implementation).
+        final_norm: layer norm after the last layer (for "pre").
+        build_unused: build what the implementation has and never reads: a pooler, and edge-path weights up to 128 edges
+            (for its parameter counts only).
+
+    Raises:
+        ValueError: for heads that do not divide the width and other impossible choices.
+        MissingEncoding: in forward, where an encoding is absent or too narrow.
+    """
+
+    def __init__(
+        self,
+        in_dim: int | Sequence[int],
+        out_dim: int,
+        level: Literal["graph", "node"] = "graph",
+        edge_dim: int | Sequence[int] | None = None,
+        hidden_dim: int = 80,
+        num_layers: int = 12,
+        num_heads: int = 8,
+        ffn_dim: int | None = None,
+        max_distance: int = 20,
+        path_length: int = 5,
+        max_degree: int = 64,
+        dropout: float = 0.0,
+        attn_dropout: float = 0.0,
+        activation_dropout: float = 0.0,
+        norm: Literal["post", "pre"] = "post",
+        embedding_norm: bool = True,
+        final_norm: bool = False,
+        build_unused: bool = False,
+    ):
+        super().__init__()
+        check_level("graphormer", level, "sum", num_layers)
+        if norm not in ("post", "pre"):
+            raise ValueError(f"unknown norm {norm!r}; known: post, pre")
+        if min(max_distance, path_length, max_degree) < 1:
+            raise ValueError(f"max_distance {max_distance}, path_length {path_length}, max_degree {max_degree}: give at least 1 each")
+        self.level, self.num_heads = level, num_heads
+        self.max_distance, self.path_length, self.max_degree = max_distance, path_length, max_degree
+        self.node_encoder = FeatureEncoder(in_dim, hidden_dim)
+        self.in_degree, self.out_degree = (nn.Embedding(max_degree + 1, hidden_dim) for _ in range(2))
+        self.graph_token = nn.Parameter(torch.empty(hidden_dim))
+        self.distance_bias = nn.Embedding(max_distance + 2, num_heads)  # the last row: no path
+        self.token_bias = nn.Parameter(torch.empty(num_heads))
+        # unstated: d_E of Eq. 7; one channel a head, which an H x H matrix for each place on the path mixes, as in the implementation
+        self.edge_encoder = None if edge_dim is None else FeatureEncoder(edge_dim, num_heads)
+        places = 128 if build_unused else path_length
+        self.path_weight = None if edge_dim is None else nn.Parameter(torch.empty(places, num_heads, num_heads))
+        self.embedding_norm = nn.LayerNorm(hidden_dim) if embedding_norm else None
+        self.dropout = nn.Dropout(dropout)
+        self.layers = nn.ModuleList(
+            GraphormerLayer(hidden_dim, num_heads, ffn_dim or hidden_dim, dropout, attn_dropout, activation_dropout, norm == "pre")
+            for _ in range(num_layers)
+        )
+        self.final_norm = nn.LayerNorm(hidden_dim) if final_norm else None
+        # unstated: the head; Linear, GELU, LN, Linear without bias, one scalar bias, as in the implementation
+        self.head_in, self.head_norm = nn.Linear(hidden_dim, hidden_dim), nn.LayerNorm(hidden_dim)
+        self.head_out, self.head_bias = nn.Linear(hidden_dim, out_dim, bias=False), nn.Parameter(torch.zeros(1))
+        self.unused = nn.Linear(hidden_dim, hidden_dim) if build_unused else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Normal(0, 0.02) matrices, embeddings and tokens, zero biases, norms at one."""
+        # unstated: initialisation; the implementation's for linear maps and embeddings
+        for module in self.modules():
+            if isinstance(module, nn.Linear | nn.Embedding):
+                nn.init.normal_(module.weight, std=0.02)
+                if isinstance(module, nn.Linear) and module.bias is not None:
+                    nn.init.zeros_(module.bias)
+            elif isinstance(module, nn.LayerNorm):
+                module.reset_parameters()
+        nn.init.zeros_(self.head_bias)
+        for parameter in (self.graph_token, self.token_bias, self.path_weight):
+            if parameter is not None:
+                nn.init.normal_(parameter, std=0.02)
+
+    def forward(self, batch: GraphBatch) -> Tensor:
+        batch = GraphBatch.of(batch)
+        return self.forward_head(self.forward_features(batch), batch)
+
+    def forward_features(self, batch: GraphBatch) -> Tensor:
+        """Graph tokens [B, d] or nodes [N, d] after the last layer."""
+        nodes = self.node_encoder(batch.x)  # [N, d]
+        for ends, table in zip(batch.edge_index, (self.out_degree, self.in_degree), strict=True):
+            degree = torch.zeros_like(batch.batch).index_add(0, ends, torch.ones_like(ends))
+            nodes = nodes + table(degree.clamp(max=self.max_degree))  # Eq. 5
+        token = self.graph_token.to(nodes.dtype).expand(batch.num_graphs, 1, -1)
+        x = torch.cat([token, batch.to_dense(nodes)], 1)  # [B, 1 + n, d]
+        x = self.dropout(x if self.embedding_norm is None else self.embedding_norm(x))
+        bias = self.bias(batch).to(x.dtype)
+        for layer in self.layers:
+            x = layer(x, bias)
+        x = x[:, 0] if self.level == "graph" else batch.from_dense(x[:, 1:])
+        return x if self.final_norm is None else self.final_norm(x)
+
+    def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
+        return self.head_out(self.head_norm(F.gelu(self.head_in(features)))) + self.head_bias
+
+    def bias(self, batch: GraphBatch) -> Tensor:
+        """Bias of attention from token i to token j, [B, H, 1 + n, 1 + n]; a large negative number where j is padding.
+
+        The implementation also adds, twice, a bias of the data's own, which is zero for all pairs.
+        """
+        pairs = self.pair_bias(batch)  # [P, H]
+        bias = F.pad(batch.pairs_to_dense(pairs).permute(0, 3, 1, 2), (1, 0, 1, 0))  # [B, H, 1 + n, 1 + n]
+        at_token = bias.new_zeros(1 + batch.max_nodes)
+        at_token[0] = 1.0
+        near_token = torch.maximum(at_token[:, None], at_token[None])  # either end is the graph token
+        bias = bias + self.token_bias[:, None, None] * near_token
+        padding = F.pad(~batch.node_mask, (1, 0), value=False)  # [B, 1 + n]
+        return bias.masked_fill(padding[:, None, None], torch.finfo(bias.dtype).min / 4)
+
+    def pair_bias(self, batch: GraphBatch) -> Tensor:
+        """b of Eq. 6 plus c of Eq. 7 for all ordered pairs, [sum n_b^2, H]."""
+        distance = batch.encoding("shortest_path_distance", 1)[:, 0]  # [P], -1 without a path
+        bias = self.distance_bias(torch.where(distance < 0, self.max_distance + 1, distance.clamp(max=self.max_distance)))
+        if self.edge_encoder is None:
+            return bias
+        path = batch.encoding("shortest_path_edges", self.path_length)  # [P, K], -1 beyond the end
+        # one row of zeros, which -1 finds
+        edges = F.pad(encode_edges(self.edge_encoder, batch), (0, 0, 0, 1))  # [E + 1, H]
+        if isinstance(self.edge_encoder.in_dim, tuple):
+            edges = edges / len(self.edge_encoder.in_dim)  # unstated: several columns; their mean, as in the implementation
+        # each edge through the weights of each place: E K products instead of P K
+        placed = torch.einsum("eh,khg->keg", edges, self.path_weight[: self.path_length].to(edges.dtype))  # [K, E + 1, H]
+        steps = torch.arange(self.path_length, device=path.device) * edges.size(0)
+        read = F.embedding_bag(torch.where(path < 0, edges.size(0) - 1, path) + steps, placed.flatten(0, 1), mode="sum")  # [P, H]
+        # deviates: Eq. 7 divides by the length of the path; where only its first K edges are read, by K (implementation)
+        return bias + read / distance.clamp(1, self.path_length)[:, None].to(read.dtype)
+
+
+class GraphormerLayer(nn.Module):
+    """Attention with bias, then a feed-forward layer, norms before (Eqs. 8 and 9) or after: [B, T, d] -> [B, T, d]."""
+
+    def __init__(
+        self, hidden_dim: int, num_heads: int, ffn_dim: int, dropout: float, attn_dropout: float, activation_dropout: float, pre_norm: bool
+    ):
+        super().__init__()
+        self.pre_norm = pre_norm
+        self.attention = PaddedAttention(hidden_dim, num_heads, attn_dropout)
+        self.attn_norm, self.ffn_norm = nn.LayerNorm(hidden_dim), nn.LayerNorm(hidden_dim)
+        self.ffn_in, self.ffn_out = nn.Linear(hidden_dim, ffn_dim), nn.Linear(ffn_dim, hidden_dim)
+        self.dropout, self.activation_dropout = nn.Dropout(dropout), nn.Dropout(activation_dropout)
+
+    def forward(self, x: Tensor, bias: Tensor) -> Tensor:
+        if self.pre_norm:
+            x = x + self.dropout(self.attention(self.attn_norm(x), bias))
+            return x + self._feed_forward(self.ffn_norm(x))
+        x = self.attn_norm(x + self.dropout(self.attention(x, bias)))
+        return self.ffn_norm(x + self._feed_forward(x))
+
+    def _feed_forward(self, x: Tensor) -> Tensor:
+        return self.dropout(self.ffn_out(self.activation_dropout(F.gelu(self.ffn_in(x)))))

@@ -1,0 +1,156 @@
+"""Graphormer: its equations, the parameter count, and what it can tell apart."""
+
+from dataclasses import replace
+
+import networkx as nx
+import pytest
+import torch
+from torch import nn
+
+from gt_models import create_model
+from gt_models.batch import GraphBatch, MissingEncoding
+from gt_models.encodings import compute
+from tests.gt_models import checks
+from tests.gt_models.reference import graphormer as reference
+
+
+def encoded(graph: GraphBatch, **arguments) -> GraphBatch:
+    graph.encodings = compute("shortest-path", graph, **{"path_length": 3} | arguments)
+    return graph
+
+
+def of(edges: list[tuple[int, int]], n: int, seed: int = 0) -> GraphBatch:
+    """Both directions of `edges`, random features."""
+    rng = torch.Generator().manual_seed(seed)
+    both = torch.tensor([*edges, *((b, a) for a, b in edges)], dtype=torch.long).reshape(-1, 2).T
+    attr = torch.randn(both.size(1), 3, generator=rng, dtype=torch.float64)
+    return encoded(GraphBatch(torch.randn(n, 4, generator=rng, dtype=torch.float64), both, torch.tensor([0, n]), attr))
+
+
+def trees(sizes=(6, 1, 4)) -> list[GraphBatch]:
+    """Trees, where a shortest path is the only one and so does not depend on the order of edges."""
+    return [of([((i * 5 + 1) % i if i > 1 else 0, i) for i in range(1, n)], n, seed=n) for n in sizes]
+
+
+def collate(graphs: list[GraphBatch], **arguments) -> GraphBatch:
+    return encoded(checks.collate([replace(graph, encodings={}) for graph in graphs]), **arguments)
+
+
+def build(level: str = "graph", **arguments) -> nn.Module:
+    small = {"in_dim": 4, "out_dim": 2, "edge_dim": 3, "hidden_dim": 8, "num_layers": 2, "num_heads": 2, "max_distance": 3, "max_degree": 3}
+    model = create_model("graphormer", **small | {"level": level, "path_length": 2} | arguments).double()
+    for parameter in model.parameters():  # all of them matter
+        nn.init.normal_(parameter, std=0.5)
+    return model
+
+
+VARIANTS = [{}, {"norm": "pre", "final_norm": True, "ffn_dim": 16}, {"edge_dim": None}, {"embedding_norm": False, "path_length": 1}]
+
+
+@pytest.mark.parametrize("level", ["graph", "node"])
+@pytest.mark.parametrize("arguments", VARIANTS)
+def test_sound(arguments, level):
+    checks.assert_deterministic(lambda: build(level, **arguments), collate(trees()))
+    model = build(level, **arguments)
+    model.train()
+    out = model(collate([*trees(), of([(0, 1), (1, 2), (3, 4)], 5)]))
+    (out * torch.randn_like(out)).sum().backward()
+    assert not [name for name, p in model.named_parameters() if p.grad is None or not p.grad.isfinite().all() or p.grad.abs().max() == 0]
+    model.eval()
+    alone = torch.cat([model(tree) for tree in trees()])
+    torch.testing.assert_close(model(collate(trees())), alone, rtol=1e-10, atol=1e-10)
+    for tree in trees():
+        order = torch.randperm(tree.num_nodes)
+        moved = checks.permute(tree, order, ("shortest_path_distance", "shortest_path_edges"))
+        expected = model(tree)[order] if level == "node" else model(tree)
+        torch.testing.assert_close(model(encoded(moved)), expected, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("edges", "arguments"), [(True, {}), (False, {}), (True, {"norm": "pre"}), (True, {"path_length": 3, "max_distance": 2})]
+)
+def test_is_its_equations(edges, arguments):
+    """A cycle of five with a tail, and a node of its own; distances by networkx."""
+    graph = of([(0, 1), (1, 2), (2, 3), (3, 4), (4, 0), (4, 5)], 7)
+    for level in ("graph", "node"):
+        model = build(level, edge_dim=3 if edges else None, **arguments).eval()
+        w, pairs = model.state_dict(), graph.edge_index.T.tolist()
+        search = nx.DiGraph(pairs)
+        search.add_nodes_from(range(7))
+        hops = dict(nx.all_pairs_shortest_path_length(search))
+        distance = [[hops[i].get(j, -1) for j in range(7)] for i in range(7)]
+        stored = graph.encodings["shortest_path_edges"].view(7, 7, 3)
+        paths = {(i, j): [e for e in stored[i, j].tolist() if e >= 0] for i in range(7) for j in range(7)}
+        for (i, j), path in paths.items():  # the encoding's paths are paths
+            assert len(path) == max(0, min(3, distance[i][j]))
+            assert all(pairs[a][1] == pairs[b][0] for a, b in zip(path, path[1:], strict=False))
+            assert not path or pairs[path[0]][0] == i
+        features = graph.edge_attr @ w["edge_encoder.linear.weight"].T + w["edge_encoder.linear.bias"] if edges else None
+        bias = reference.bias(w, 7, distance, paths, features, model.path_length)
+        torch.testing.assert_close(model.bias(graph)[0].permute(1, 2, 0), bias, rtol=1e-10, atol=1e-10)
+        nodes = graph.x @ w["node_encoder.linear.weight"].T + w["node_encoder.linear.bias"]
+        x = reference.model(w, nodes, graph.edge_index, bias, 2, 2, arguments.get("norm") == "pre")
+        expected = reference.head(w, x[:1] if level == "graph" else x[1:])
+        torch.testing.assert_close(model(graph), expected, rtol=1e-10, atol=1e-10)
+
+
+def test_parameter_count():
+    """631,393: Graphormer-slim, 12 layers, width 80. The implementation's tables have a row for padding each (and 512 types of atom, 1,536 of
+    edge, 512 degrees, 512 distances); its pooler and the weights of 123 places on a path that are not read count too."""
+    slim = {"in_dim": [513], "out_dim": 1, "edge_dim": [1537], "max_distance": 510, "max_degree": 511}
+    assert sum(p.numel() for p in create_model("graphormer", **slim, build_unused=True).parameters()) == 631_393
+    assert sum(p.numel() for p in create_model("graphormer", **slim).parameters()) == 631_393 - 6_480 - 123 * 64
+
+
+def test_separates_by_distances():
+    """Two triangles are not a cycle of six: equal to 1-WL, different in distances (the paper's Section 3.4 and Figure 2)."""
+    two = of([(0, 1), (1, 2), (2, 0), (3, 4), (4, 5), (5, 3)], 6)
+    six = of([(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (5, 0)], 6)
+    model = build(edge_dim=None).eval()
+    two.x, six.x = torch.ones(6, 4).double(), torch.ones(6, 4).double()
+    assert (model(two) - model(six)).abs().max() > 1e-6
+
+
+def test_categorical_edges_are_averaged():
+    graph = of([(0, 1), (1, 2)], 3)
+    graph.edge_attr = torch.tensor([[1, 0], [2, 1], [0, 1], [1, 1]])
+    model = build(edge_dim=[3, 2])
+    table = model.edge_encoder.embedding.weight
+    features = torch.stack([(table[a] + table[3 + b]) / 2 for a, b in graph.edge_attr.tolist()])
+    stored = graph.encodings["shortest_path_edges"].view(3, 3, 3)
+    first, second = stored[0, 2, :2].tolist()
+    expected = model.distance_bias.weight[2] + (features[first] @ model.path_weight[0] + features[second] @ model.path_weight[1]) / 2
+    torch.testing.assert_close(model.pair_bias(graph).view(3, 3, 2)[0, 2], expected)
+
+
+def test_unusual_graphs_and_dropout():
+    unusual = [of([], 0), of([], 1), of([], 3), of([(0, 0), (0, 1), (2, 3), (2, 3)], 4)]
+    for level, rows in (("node", 8), ("graph", 4)):
+        model = build(level).eval()
+        alone = torch.cat([model(graph) for graph in unusual])
+        assert alone.shape == (rows, 2)
+        torch.testing.assert_close(model(collate(unusual)), alone)
+        model.train()(collate(unusual)).sum().backward()
+        assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
+    for name in ("dropout", "attn_dropout", "activation_dropout"):
+        model = build(**{name: 0.5})
+        assert not torch.equal(model(trees()[0]), model(trees()[0]))
+
+
+def test_bad_arguments_and_input():
+    with pytest.raises(ValueError, match="does not split into 3 heads"):
+        build(num_heads=3)
+    with pytest.raises(ValueError, match="known: post, pre"):
+        build(norm="layer")
+    with pytest.raises(ValueError, match="give at least 1 each"):
+        build(path_length=0)
+    with pytest.raises(ValueError, match="cannot predict at level 'edge'"):
+        build("edge")
+    with pytest.raises(MissingEncoding, match="compute it wider"):
+        build(path_length=4)(trees()[0])
+    with pytest.raises(MissingEncoding, match="needs the encoding 'shortest_path_distance'"):
+        build()(checks.random_graphs((4,))[0])
+    graph = trees()[0]
+    graph.edge_attr = None
+    with pytest.raises(ValueError, match="the batch has no edge_attr"):
+        build()(graph)
