@@ -67,6 +67,8 @@ def shortened(recipe: Recipe) -> Recipe:
     changes["eval_every"] = 1 if any(phase.reload_best for phase in recipe.phases) else total
     if recipe.eval_after is not None:
         changes["eval_after"] = None
+    if recipe.start is not None:  # the cell that it starts from was not run here
+        changes["start"] = None
     if recipe.brec is not None:
         changes["brec"] = recipe.brec.model_copy(update={"pairs": []})
     return recipe.model_copy(update=changes)

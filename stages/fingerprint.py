@@ -15,6 +15,8 @@ from stages.tasks import task_module
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("gt_models", "stages")
+# keys of a recipe that bring code of their own
+PROTOCOLS = {"subgraphs": "stages.engine.subgraphs", "targets": "stages.engine.targets", "start": "stages.engine.weights"}
 
 
 def code_digest(modules: Iterable[str], root: Path = ROOT) -> str:
@@ -28,10 +30,15 @@ def code_digest(modules: Iterable[str], root: Path = ROOT) -> str:
     return digest.hexdigest()
 
 
-def run_modules(model: str, task: str, subgraphs: bool = False) -> list[str]:
-    """Modules whose code, with what they import, decides the numbers of a run of `model` on a dataset with `task`; `subgraphs`: whether
-    it reads the dataset by Node2Subgraph."""
-    return [model_module(model), task_module(task), "stages.engine.loop", *(["stages.engine.subgraphs"] if subgraphs else [])]
+def run_modules(model: str, task: str, protocol: Iterable[str] = ()) -> list[str]:
+    """Modules whose code, with what they import, decides the numbers of a run of `model` on a dataset with `task`. `protocol`: keys of the
+    recipe, some of which bring code of their own (see `PROTOCOLS`)."""
+    return [
+        model_module(model),
+        task_module(task),
+        "stages.engine.loop",
+        *(PROTOCOLS[key] for key in sorted(PROTOCOLS.keys() & set(protocol))),
+    ]
 
 
 def closure(modules: Iterable[str], root: Path = ROOT) -> set[str]:

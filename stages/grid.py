@@ -1,5 +1,5 @@
-"""The grid from the recipes: every recipe of recipes/<suite>/<dataset>/<row>.yaml is a cell. Writes datasets, suites, cells and searches of
-params.yaml, which dvc.yaml reads; what stands above them (run-wide settings, limits) stays as it is.
+"""The grid from the recipes: every recipe of recipes/<suite>/<dataset>/<row>.yaml is a cell. Writes datasets, suites, cells, finetunes and
+searches of params.yaml, which dvc.yaml reads; what stands above them (run-wide settings, limits) stays as it is.
 
     python -m stages.grid            write
     python -m stages.grid --check    only say what would change; status 1 if anything
@@ -22,21 +22,25 @@ def render(params: str, recipes: Path) -> str:
     head, mark, _ = params.partition(MARK)
     if not mark:
         raise RecipeError(f"params.yaml: the line {MARK!r} is missing; the grid is written below it")
-    cells, searches, datasets, suites = [], [], {}, {}
+    cells, searches, finetunes, datasets, suites = [], [], [], {}, {}
     for path in sorted(recipes.rglob("*.yaml"), key=lambda p: (p.relative_to(recipes).parts[0] != FIRST, p)):
         parts = path.relative_to(recipes).with_suffix("").parts
         if len(parts) != 3 or not all(re.fullmatch(r"[a-z0-9][a-z0-9.-]*", part) for part in parts):
             raise RecipeError(f"{path}: a recipe is recipes/<suite>/<dataset>/<row>.yaml, each in lower case, digits and dashes")
         suite, dataset, row = parts
         suites[suite] = datasets[dataset] = None
-        settings = "tuned" if load_recipe(path).search else "recipes"
-        line = f"  {'-'.join(parts)}: {{cell: {'/'.join(parts)}, dataset: {dataset}, model: {row}, settings: {settings}}}"
-        cells.append(line)
+        recipe = load_recipe(path)
+        settings = "tuned" if recipe.search else "recipes"
+        after = f", after: {recipe.start.cell}" if recipe.start else ""
+        line = f"  {'-'.join(parts)}: {{cell: {'/'.join(parts)}, dataset: {dataset}, model: {row}, settings: {settings}{after}}}"
+        (finetunes if after else cells).append(line)
         searches += [line] if settings == "tuned" else []
     lines = [MARK, "", _names("suites", suites), "", _names("datasets", datasets), ""]
-    lines += ["cells: # suite-dataset-row", *cells, "", "searches: # the cells whose recipe has a search", *searches]
-    if not searches:
-        lines[-1] = "searches: {}"
+    lines += ["cells: # suite-dataset-row", *cells, ""]
+    lines += (
+        ["finetunes: # the cells that start from the weights of another one, `after` it", *finetunes] if finetunes else ["finetunes: {}"]
+    )
+    lines += ["", "searches: # the cells whose recipe has a search", *searches] if searches else ["", "searches: {}"]
     return head + "\n".join(lines) + "\n"
 
 

@@ -46,12 +46,16 @@ class ModelSection(BaseModel):
 class BatchSection(Strict):
     """`graphs` per step, at most `nodes` per step, or both (many graphs; `bucket` puts graphs of like size together, which saves padding), or
     random node `parts` per epoch (one large graph), or known `hyperedges` per step. Nothing: the whole graph of a transductive dataset, or
-    every training graph, is one step."""
+    every training graph, is one step. Where configurations of graphs are ranked: `configurations` drawn per graph and step, `segment` nodes of
+    a graph at most through which gradients flow in a step, `evaluated` configurations of a graph at most on validation and test."""
 
     graphs: Positive | None = None
     nodes: Positive | None = None
     parts: Positive | None = None
     hyperedges: Positive | None = None
+    configurations: Positive | None = None
+    segment: Positive | None = None
+    evaluated: Positive | None = None
     bucket: bool = False
 
     @model_validator(mode="after")
@@ -209,16 +213,6 @@ class BrecSection(Strict):
         return self.model_copy(update={"pairs": [(n, n + 1) for n in chosen]})
 
 
-class RankingSection(Strict):
-    """Ranking of configurations (TpuGraphs). `configurations`: drawn per graph and step. `segment`: nodes at most through which gradients
-    flow in a step, in one piece of successive nodes; nothing: all. `evaluated`: configurations of a graph at most on validation and test,
-    spread evenly over its list; nothing: all."""
-
-    configurations: int = Field(16, ge=2)
-    segment: Positive | None = None
-    evaluated: int | None = Field(None, ge=2)
-
-
 class Recipe(Strict):
     """Every hyperparameter of one model on one dataset.
 
@@ -226,7 +220,7 @@ class Recipe(Strict):
     test run, for a graph that does not fit into the training device whole. `select`: the epoch that is tested, the best on validation or the
     last one (then validation decides nothing). `targets`: regression targets standardised per column with the
     statistics of the training part ("train") or of all parts ("all": a leak, for protocols that were run so); nothing: as packed.
-    `start`: fine-tuning; `keep_weights`: best weights stay in the store beside the record, for cells that start from them. `brec`, `ranking`: what those tasks ask for besides. `parameters`: the count that the paper prints for this row; decides nothing."""
+    `start`: fine-tuning; `keep_weights`: best weights stay in the store beside the record, for cells that start from them. `brec`: what that task asks for besides. `parameters`: the count that the paper prints for this row; decides nothing."""
 
     model: ModelSection
     encodings: dict[str, dict[str, Any]] = {}
@@ -248,7 +242,6 @@ class Recipe(Strict):
     start: StartSection | None = None
     keep_weights: bool = False
     brec: BrecSection | None = None
-    ranking: RankingSection | None = None
     precision: Literal["float32", "bf16", "float64"] = "float32"
     seeds: list[int] = Field(min_length=1)
     split: Literal["seed"] | int = "seed"
@@ -280,6 +273,8 @@ class Recipe(Strict):
             raise ValueError("a search cannot start from another cell's weights: search that cell, and start from it without a search")
         if self.subgraphs and not self.batch.graphs:
             raise ValueError("subgraphs are many graphs: give batch.graphs, how many make a step")
+        if self.subgraphs and self.eval_device:
+            raise ValueError("eval_device is for a large graph that is evaluated whole: give none beside subgraphs")
         return self
 
     def given_values(self) -> list[str]:

@@ -300,7 +300,7 @@ def standing(shipped: Shipped, grid: Grid, data: Path = Path("data")) -> Standin
         stale.append("recipe")
     try:
         ran = runs[0]["recipe"]
-        code = code_digest(run_modules(ran["model"]["name"], spec.task, "subgraphs" in ran))
+        code = code_digest(run_modules(ran["model"]["name"], spec.task, ran))
     except (KeyError, ModuleNotFoundError):
         code = None
     if {r["digests"]["code"] for r in runs} != {code}:

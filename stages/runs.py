@@ -13,10 +13,12 @@ from torch import nn
 
 from gt_models.batch import MissingEncoding
 from gt_models.registry import create_model, model_info
+from stages.engine import weights
 from stages.engine.batching import Loader
 from stages.engine.checkpoint import Checkpoint
 from stages.engine.loop import Outcome, Run
 from stages.engine.subgraphs import SubgraphLoader
+from stages.engine.targets import StandardisedTargets
 from stages.fingerprint import code_digest, run_modules
 from stages.measure import Clock, PeakMemory, bound_memory, choose_device, environment, keep_allocations, memory_limit_mib, now
 from stages.recipe import Recipe, RecipeError, RunSettings, check_fit, check_model, digest_of
@@ -42,6 +44,7 @@ class Experiment:
         recipe: checked; path: its file, for messages.
         data: folder with packed/ and encodings/.
         settings: run-wide settings (device, limits), which change no number.
+        source: the cell that the recipe's `start:` names; without it such a recipe has no digest and cannot run.
     """
 
     recipe: Recipe
@@ -51,6 +54,7 @@ class Experiment:
     store: Store
     data: Path = DATA
     allocator: str = "system default"
+    source: "Experiment | None" = None
 
     def __post_init__(self):
         from stages.datasets.encoded import EncodedDataset
@@ -72,11 +76,11 @@ class Experiment:
 
     @cached_property
     def code(self) -> str:
-        return code_digest(run_modules(self.recipe.model.name, self.header.task, self.recipe.subgraphs is not None))
+        return code_digest(run_modules(self.recipe.model.name, self.header.task, self.recipe.decisive()))
 
     def build(self) -> nn.Module:
         """The freshly initialised model for this dataset. Raises RecipeError where the constructor refuses the recipe's values."""
-        given = {"in_dim": self.header.in_dim, "out_dim": self.header.out_dim, "level": self.recipe.level_of(self.header.level)}
+        given = {"in_dim": self.task.in_dim(self.header), "out_dim": self.header.out_dim, "level": self.recipe.level_of(self.header.level)}
         if "edge_dim" in inspect.signature(model_info(self.recipe.model.name).cls).parameters:
             given["edge_dim"] = self.header.edge_dim
         try:
@@ -87,8 +91,19 @@ class Experiment:
     def split_of(self, seed: int) -> int:
         return self.recipe.split_of(seed, self.header.num_splits)
 
+    def decisive(self, seed: int) -> dict[str, Any]:
+        """`Recipe.decisive`, with the run that it starts from in place of that run's cell."""
+        content = self.recipe.decisive()
+        if self.recipe.start:
+            if self.source is None:
+                raise RecipeError(
+                    f"{self.path}: start: {self.recipe.start.cell} is not at hand here; run the cell by `python -m stages.train`"
+                )
+            content["start"] = {"load": self.recipe.start.load, "run": self.source.digest(seed)}
+        return content
+
     def digest(self, seed: int, test: bool = True) -> str:
-        return run_digest(self.recipe.decisive(), seed, self.split_of(seed), self.packed.digest, self.encoded.digest, self.code, test)
+        return run_digest(self.decisive(seed), seed, self.split_of(seed), self.packed.digest, self.encoded.digest, self.code, test)
 
     def run(
         self,
@@ -100,12 +115,11 @@ class Experiment:
     ) -> tuple[dict[str, Any], bool]:
         """(record, whether it was computed now): the stored record where there is a settled one, else the run is computed and stored."""
         digest = self.digest(seed, test)
-        limits = {"time_limit": self.time_limit, "memory_limit": memory_limit_mib(self.device)}
-        record = self.store.settled(digest, **limits)
+        record = self._settled(digest)
         if record:
             return record, False
         with self.store.lock(digest):
-            record = self.store.settled(digest, **limits)
+            record = self._settled(digest)
             if record:
                 return record, False
             if on_start:
@@ -114,18 +128,52 @@ class Experiment:
             self.store.put(record)
         return record, True
 
+    def _settled(self, digest: str) -> dict[str, Any] | None:
+        record = self.store.settled(digest, time_limit=self.time_limit, memory_limit=memory_limit_mib(self.device))
+        kept = (self.store.folder(digest) / weights.FILE).exists()
+        # a record whose weights are gone, or were never kept, is of no use to what starts from them
+        lost = record and self.recipe.keep_weights and record["deterministic"]["status"] == "ok" and not kept
+        return None if lost else record
+
+    def _started(self, seed: int) -> Callable[[], nn.Module]:
+        """`build`, or where the recipe starts from another cell: build and load its weights. Raises RecipeError where they are not there."""
+        start = self.recipe.start
+        if start is None:
+            return self.build
+        digest = self.source.digest(seed)
+        record = self.store.get(digest)
+        status = record["deterministic"]["status"] if record else "not run"
+        folder = self.store.folder(digest)
+        if status != "ok" or not (folder / weights.FILE).exists():
+            reason = f"its run with seed {seed} is {status}" if status != "ok" else f"its run with seed {seed} kept no weights"
+            raise RecipeError(
+                f"{self.path}: start: {start.cell}: {reason}; its recipe needs seed {seed} and keep_weights: true, and "
+                f"`python -m stages.train {start.cell}` comes first"
+            )
+
+        def build() -> nn.Module:
+            model = self.build()
+            try:
+                weights.load_weights(model, folder, start.load)
+            except ValueError as error:
+                raise RecipeError(f"{self.path}: start: {start.cell}: {error}") from None
+            return model
+
+        return build
+
     def _compute(self, seed: int, digest: str, test: bool, on_epoch: Callable[[int, dict], None] | None) -> dict[str, Any]:
         clock, memory = Clock(), PeakMemory(self.device)
         dtype = torch.float64 if self.recipe.precision == "float64" else torch.float32
         checkpoint = Checkpoint(self.store.folder(digest) / "checkpoint.safetensors", self.settings.checkpoint_seconds)
         try:
-            data = (self.packed, self.encoded, self.split_of(seed), self.recipe.batch, seed, self.device, dtype)
+            packed = StandardisedTargets(self.packed, self.recipe.targets, self.split_of(seed)) if self.recipe.targets else self.packed
+            data = (packed, self.encoded, self.split_of(seed), self.recipe.batch, seed, self.device, dtype)
             if self.recipe.subgraphs:
                 loader = SubgraphLoader(*data, subgraphs=self.recipe.subgraphs, encodings=self.recipe.encodings)
             else:
                 loader = (self.task.loader or Loader)(*data)
             run = (self.task.runner or Run)(
-                self.recipe, self.task, loader, self.build,
+                self.recipe, self.task, loader, self._started(seed),
                 seed=seed, meter=clock, checkpoint=checkpoint, time_limit=self.time_limit, on_epoch=on_epoch,
             )  # fmt: skip
         except ValueError as error:
@@ -135,6 +183,8 @@ class Experiment:
             outcome = run.train(test)
         except MissingEncoding as error:
             raise RecipeError(f"{self.path}: {error}") from error
+        if self.recipe.keep_weights and outcome.status == "ok":
+            weights.save_weights(self.store.folder(digest), run.best["model"])
         with contextlib.suppress(RuntimeError):
             if self.device.type == "cuda":
                 torch.cuda.empty_cache()
@@ -142,7 +192,7 @@ class Experiment:
 
     def record(self, outcome: Outcome, seed: int, digest: str, clock: Clock, memory: PeakMemory) -> dict[str, Any]:
         """The record of a finished run: what is the same everywhere, and what was measured here."""
-        recipe, epochs = self.recipe.decisive(), max(1, len(outcome.curves["epoch"]))
+        recipe, epochs = self.decisive(seed), max(1, len(outcome.curves["epoch"]))
         evaluated = max(1, sum(v is not None for v in outcome.curves["val"]))
         return {
             "schema": SCHEMA,

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 
 from stages.files import write_bytes
-from stages.fingerprint import code_digest, run_modules
+from stages.fingerprint import PROTOCOLS, code_digest, run_modules
 from stages.recipe import Grid, RecipeError, load_grid, load_recipe
 
 ROOT = Path("state")
@@ -28,12 +28,12 @@ def write_state(grid: Grid, root: Path = ROOT, data: Path = Path("data")) -> Non
 
     wanted: dict[Path, object] = {}
     specs = {name: get_spec(name) for name in grid.datasets}
-    run_code = cache(lambda model, task, subgraphs: code_digest(run_modules(model, task, subgraphs)))
+    run_code = cache(lambda model, task, protocol: code_digest(run_modules(model, task, protocol)))
     encoding_code = code_digest(["gt_models.encodings", "stages.datasets.encoded"])
     requests: dict[str, dict[str, list]] = {name: {} for name in grid.datasets}
     for cell in grid.cells.values():
         recipe = load_recipe(cell.recipe_path)
-        code = run_code(recipe.model.name, specs[cell.dataset].task, recipe.subgraphs is not None)
+        code = run_code(recipe.model.name, specs[cell.dataset].task, frozenset(PROTOCOLS.keys() & recipe.decisive().keys()))
         limits = grid.limits_of(cell).model_dump(exclude_none=True)
         wanted[root / "cells" / f"{cell.cell}.json"] = {"code": code, "limits": limits}
         requests[cell.dataset][cell.key] = encoding_requests(recipe)

@@ -61,7 +61,15 @@ def train_cell(
     from stages.runs import Experiment, prepare_process
 
     allocator = prepare_process(grid.run)
-    experiment = Experiment(recipe, str(cell.settings_path), cell.dataset, grid.run, Store(store_root), data, allocator)
+
+    def experiment_of(cell: Cell, recipe: Recipe) -> Experiment:
+        source = None
+        if recipe.start:
+            before = grid.find(recipe.start.cell)
+            source = experiment_of(before, limited(load_recipe(before.settings_path), grid, before)[0])
+        return Experiment(recipe, str(cell.settings_path), cell.dataset, grid.run, Store(store_root), data, allocator, source)
+
+    experiment = experiment_of(cell, recipe)
     result |= {"metric": experiment.task.metric, "direction": experiment.task.direction}
     header = experiment.header
     if header.derived:

@@ -1,5 +1,6 @@
 """A dataset and one of its splits as batches on a device: (batch, rows), where `rows` are the outputs that count (None: all of them)."""
 
+import copy
 import hashlib
 from collections.abc import Iterator
 from typing import Any
@@ -77,11 +78,19 @@ class Loader:
         if self.by_node and (section.graphs or section.nodes):
             raise ValueError("batch.graphs and batch.nodes are for datasets of many graphs; one large graph takes batch.parts or nothing")
         if section.hyperedges and packed.header.split_kind != "hyperedge":
-            raise ValueError(f"batch.hyperedges is for datasets of hyperedges; {packed.header.name!r} is split by {packed.header.split_kind}")
+            raise ValueError(
+                f"batch.hyperedges is for datasets of hyperedges; {packed.header.name!r} is split by {packed.header.split_kind}"
+            )
         if not self.by_node and section.parts:
             raise ValueError("batch.parts is for one large graph; this dataset has many: use batch.graphs or batch.nodes")
         self._whole: GraphBatch | None = None
         self._fixed: dict[str, list[GraphBatch]] = {}
+
+    def on(self, device: torch.device) -> "Loader":
+        """The same batches on another device."""
+        other = copy.copy(self)
+        other.device, other._whole, other._fixed = device, None, {}
+        return other
 
     def training(self, epoch: int) -> Iterator[tuple[GraphBatch, Tensor | None]]:
         """Batches of training epoch `epoch` in random order."""

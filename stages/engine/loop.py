@@ -72,6 +72,8 @@ class Run:
         self.recipe, self.task, self.loader, self.build = recipe, task, loader, build
         self.seed, self.meter, self.checkpoint, self.time_limit, self.on_epoch = seed, meter, checkpoint, time_limit, on_epoch
         self.device = loader.device
+        # where a graph is too large for the training device as a whole, the model goes to it to be evaluated
+        self.evaluated = loader.on(torch.device(recipe.eval_device)) if recipe.eval_device else loader
         self.outcome = Outcome()
         self.phases = list(recipe.phases)
         # where each phase ends, in epochs
@@ -166,15 +168,17 @@ class Run:
         return first_lr, mean
 
     def _predict(self, batch: Any, rows: Tensor | None) -> tuple[Tensor, Any]:
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.recipe.precision == "bf16"):
+        device = self.device if self.model.training else self.evaluated.device
+        with torch.autocast(device.type, torch.bfloat16, enabled=self.recipe.precision == "bf16"):
             output, target = self.task.predict(self.model, batch, rows)
         return (output.float() if output.dtype == torch.bfloat16 else output), target
 
     @torch.no_grad()
     def _evaluate(self, part: str) -> dict[str, float]:
-        self.model.eval()
+        self.model.to(self.evaluated.device).eval()
         torch.manual_seed(seed_of("evaluate", self.seed, self.epoch))
-        outputs, targets = zip(*(self._predict(batch, rows) for batch, rows in self.loader.evaluation(part)), strict=True)
+        outputs, targets = zip(*(self._predict(batch, rows) for batch, rows in self.evaluated.evaluation(part)), strict=True)
+        self.model.to(self.device)
         if not all(bool(o.isfinite().all()) for o in outputs):
             raise Diverged(f"outputs on {part} are not finite in epoch {self.epoch + 1}")
         return self.task.evaluate(list(outputs), list(targets))

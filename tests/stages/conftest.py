@@ -65,13 +65,15 @@ def project(tmp_path, monkeypatch):
         path.write_text(yaml.safe_dump({k: v for k, v in content.items() if v is not None}, sort_keys=False))
         cell = {"cell": f"{suite}/{dataset}/{row}", "dataset": dataset, "model": row}
         cell["settings"] = "tuned" if "search" in changes else "recipes"
+        cell |= {"after": changes["start"]["cell"]} if "start" in changes else {}
         cells[f"{suite}-{dataset}-{row}"] = cell
         grid = {
             "run": {"threads": 1, "checkpoint_seconds": 0, "tracking": False, **(run or {})},
             "limits": limits or {},
             "datasets": ["web", "many"],
             "suites": ["small"],
-            "cells": cells,
+            "cells": {k: v for k, v in cells.items() if "after" not in v},
+            "finetunes": {k: v for k, v in cells.items() if "after" in v},
             "searches": {k: v for k, v in cells.items() if v["settings"] == "tuned"},
         }
         (tmp_path / "params.yaml").write_text(yaml.safe_dump(grid))

@@ -33,6 +33,17 @@ def test_the_grid_from_a_folder_of_recipes(tmp_path):
     assert (grid.suites, grid.datasets) == (["embedded", "b"], ["web"])
     assert list(grid.cells) == ["embedded-web-mlp", "b-web-gcn", "b-web-mlp"]
     assert list(grid.searches) == ["b-web-gcn"]
+    assert not grid.finetunes
+    write(tmp_path / "recipes/b/web/fine.yaml", recipe | {"start": {"cell": "b/web/mlp"}})
+    (tmp_path / "params.yaml").write_text(render(text, tmp_path / "recipes"))
+    grid = load_grid(tmp_path / "params.yaml")
+    assert list(grid.finetunes) == ["b-web-fine"]
+    assert grid.find("b/web/fine").after == "b/web/mlp"
+    assert grid.find("b/web/mlp").after is None
+    write(tmp_path / "recipes/b/web/fine.yaml", recipe | {"start": {"cell": "b/web/mpl"}})
+    (tmp_path / "params.yaml").write_text(render(text, tmp_path / "recipes"))
+    with pytest.raises(RecipeError, match=r"after 'b/web/mpl' is no other cell \(did you mean 'b/web/mlp'\?\)"):
+        load_grid(tmp_path / "params.yaml")
     with pytest.raises(RecipeError, match="the line .* is missing"):
         render("limits: {}\n", tmp_path / "recipes")
     (tmp_path / "recipes/stray.yaml").write_text("a: 1\n")

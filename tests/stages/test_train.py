@@ -13,6 +13,7 @@ import pytest
 from stages.recipe import RecipeError, load_grid
 from stages.train import train_cell
 from tests.conftest import ROOT
+from tests.stages.conftest import RECIPE
 
 CELL = "small/web/mlp"
 
@@ -176,3 +177,55 @@ def test_a_diverged_run_is_a_result(project):
     assert result["status"] == "diverged"
     assert "epoch" in result["reason"]
     assert all(r["deterministic"]["status"] == "diverged" for r in project.records())
+
+
+def fine_tune(project, source=None, **changes):
+    """The cell small/web/fine that starts from small/web/mlp."""
+    project.recipe(**{"keep_weights": True, "epochs": 3, "seeds": [0]} | (source or {}))
+    project.recipe(row="fine", **{"start": {"cell": CELL}, "epochs": 2, "seeds": [0]} | changes)
+
+
+def test_fine_tuning_begins_from_the_best_weights_of_the_same_seed(project):
+    still = {"name": "sgd", "lr": 1e-12}
+    fine_tune(project, optimizer=still)
+    with pytest.raises(RecipeError, match=r"start: small/web/mlp: its run with seed 0 is not run; .*stages.train small/web/mlp"):
+        train("small/web/fine")
+    first = train()
+    assert (Path("store") / first["runs"][0][:2] / first["runs"][0] / "weights.safetensors").exists()
+    fine = train("small/web/fine")
+    records = {r["digest"]: r["deterministic"] for r in project.records()}
+    source, tuned = records[first["runs"][0]], records[fine["runs"][0]]
+    # nothing is learnt at this rate: the fine-tuned model is the source's best
+    assert tuned["val"] == source["val"]
+    assert tuned["test"] == source["test"]
+    assert tuned["recipe"]["start"] == {"load": "all", "run": first["runs"][0]}
+    # another source is another run
+    fine_tune(project, {"epochs": 4}, optimizer=still)
+    train()
+    assert train("small/web/fine")["runs"] != fine["runs"]
+
+
+def test_weights_that_were_not_kept_are_made_again(project):
+    fine_tune(project, {"keep_weights": False})
+    before = train()
+    with pytest.raises(RecipeError, match="kept no weights; its recipe needs .* keep_weights: true"):
+        train("small/web/fine")
+    fine_tune(project)
+    assert train()["runs"] == before["runs"]  # keeping weights decides no number
+    assert train("small/web/fine")["status"] == "ok"
+
+
+def test_a_model_that_cannot_start_from_the_other(project):
+    wide = {**RECIPE["model"], "hidden_dim": 16}
+    fine_tune(project, model=wide)
+    train()
+    with pytest.raises(RecipeError, match="start: small/web/mlp: the model and the one it starts from differ in encoder"):
+        train("small/web/fine")
+    fine_tune(project, model=wide, start={"cell": CELL, "load": "common"})
+    assert train("small/web/fine")["status"] == "ok"  # with the last bias of the other
+    fine_tune(project, seeds=[7])
+    with pytest.raises(RecipeError, match="its run with seed 7 is not run"):
+        train("small/web/fine")
+    fine_tune(project, start={"cell": "small/web/mpl"})
+    with pytest.raises(RecipeError, match="after 'small/web/mpl' is no other cell .did you mean 'small/web/mlp'"):
+        train("small/web/fine")

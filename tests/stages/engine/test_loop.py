@@ -132,6 +132,16 @@ def test_validation_can_begin_late(tmp_path):
     assert len(make(tmp_path, eval_after=5, patience=3, epochs=7).train().curves["epoch"]) == 7
 
 
+def test_evaluation_on_another_device_changes_no_number(tmp_path):
+    here, there = make(tmp_path), make(tmp_path, eval_device="cpu")
+    assert there.evaluated is not there.loader
+    assert curves(here.train()) == curves(there.train())
+    assert next(there.model.parameters()).device == there.device
+    elsewhere = there.loader.on(torch.device("meta"))
+    assert elsewhere.whole.x.device.type == "meta"
+    assert there.loader.whole.x.device.type == "cpu"
+
+
 def test_phases_are_told_to_the_model_and_the_best_is_reloaded(tmp_path):
     nets = []
 
