@@ -156,14 +156,23 @@ class HigherOrderAttention(nn.Module):
             light_rows = parts[-1] if o == self.l else light_rows
         return queries, keys, light_rows
 
+    def _value_rows(self, values: Tensor, support: Support) -> list[tuple[list, Tensor]]:
+        """Values of all plans that sum over the same entries, at these: [(plans, [r, classes x v])]."""
+        found, first = [], 0
+        for _, group in groupby(self.key_plans, lambda plan: self._key_rows(support, plan[0])):
+            plans = list(group)
+            part = slice(first * self.v_dim, (first + sum(map(len, plans))) * self.v_dim)
+            v = F.linear(values[self._key_rows(support, plans[0][0])], self.value.weight[part], self.value.bias[part])  # w^V of Eq. (10)
+            found.append((plans, v))
+            first += sum(map(len, plans))
+        return found
+
     def _values(self, values: Tensor, support: Support) -> dict[tuple[EquivalenceClass, ...], Tensor]:
         """Values of each plan at the entries that its classes sum over: {plan: [r, classes, heads, head]}."""
-        found, first = {}, 0
-        for plan in self.key_plans:
-            part = slice(first * self.v_dim, (first + len(plan)) * self.v_dim)
-            v = F.linear(values[self._key_rows(support, plan[0])], self.value.weight[part], self.value.bias[part])  # w^V of Eq. (10)
-            found[tuple(plan)] = v.unflatten(1, (len(plan), self.num_heads, self.v_dim // self.num_heads))
-            first += len(plan)
+        found, head = {}, self.v_dim // self.num_heads
+        for plans, v in self._value_rows(values, support):
+            for plan, part in zip(plans, v.split([len(p) * self.v_dim for p in plans], 1), strict=True):
+                found[tuple(plan)] = part.unflatten(1, (len(plan), self.num_heads, head))
         return found
 
     def _wide(self, c: EquivalenceClass) -> bool:
@@ -189,7 +198,7 @@ class HigherOrderAttention(nn.Module):
         def grouping(c: EquivalenceClass) -> Grouping:
             return Grouping(*self._groups(support, c), self._key_source(support, c), bool(c.shared))
 
-        def entries_of_keys(c: EquivalenceClass, source: Tensor, num_rows: int) -> tuple[Tensor, Tensor]:
+        def entries_of_keys(source: Tensor, num_rows: int) -> tuple[Tensor, Tensor]:
             counts = torch.bincount(source, minlength=num_rows)
             return torch.cat([counts.new_zeros(1), counts.cumsum(0)]), torch.argsort(source, stable=True)
 
@@ -200,14 +209,17 @@ class HigherOrderAttention(nn.Module):
                 for c in (c for p in found for c in p):
                     columns[c], column = (orders.index(o), column), column + self.qk_dim
             rest = (orders.index(o), rows[o].size(1) - column) if o == self.l else rest
-        plans, places = [], {}
-        for number, plan in enumerate(self.key_plans):
-            source, (tensor, column) = self._key_source(support, plan[0]), key_columns[plan[0]]
-            if source is not None:
-                build = partial(entries_of_keys, plan[0], source, rows[orders[tensor]].size(0))
-                source = support.cached(("entries of keys", plan[0], self._wide(plan[0])), build)
-            plans.append(Plan(tensor, column, len(plan), source))
-            places |= {c: (number, place) for place, c in enumerate(plan)}
+        plans, places, of_values = [], {}, self._value_rows(values, support)
+        for tensor, (found, _) in enumerate(of_values):
+            column = 0
+            for plan in found:
+                source, key = self._key_source(support, plan[0]), key_columns[plan[0]]
+                if source is not None:
+                    build = partial(entries_of_keys, source, rows[orders[key[0]]].size(0))
+                    source = support.cached(("entries of keys", plan[0], self._wide(plan[0]), self.key_order), build)
+                places |= {c: (len(plans), place) for place, c in enumerate(plan)}
+                plans.append(Plan(key, (tensor, column), len(plan), source))
+                column += len(plan) * self.v_dim
         patterns = list(dict.fromkeys(c.output_pattern for c in self.classes))
         mine = [[c for c in self.classes if c.output_pattern == p] for p in patterns]
         slots, shapes = [], []
@@ -220,7 +232,7 @@ class HigherOrderAttention(nn.Module):
         heads = Heads(self.num_heads, self.qk_dim // self.num_heads, self.v_dim // self.num_heads)
         layer = Layer(heads, plans, slots, shapes, rest, features.eps)
         projection = features.projection.to(values.dtype) * heads.width**-0.25
-        out, light = attend(layer, list(rows.values()), [v.flatten(1) for v in self._values(values, support).values()], projection)
+        out, light = attend(layer, list(rows.values()), [v for _, v in of_values], projection)
         return dict(zip(patterns, out, strict=True)), light
 
     def _kernel(self, values: Tensor, queries: dict, keys: dict, support: Support, features: RandomFeatures) -> dict[Partition, Tensor]:

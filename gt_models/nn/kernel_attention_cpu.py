@@ -58,11 +58,11 @@ class Grouping:
 
 
 class Plan(NamedTuple):
-    """Classes that sum over the same entries: number of the tensor of their keys and their first column in it, how many they are, and
-    where many entries share a key, the entries of each key as (ptr, order)."""
+    """Classes that sum over the same entries: (number of the tensor, first column) of their keys and of their values, how many they are,
+    and where many entries share a key, the entries of each key as (ptr, order)."""
 
-    rows: int
-    column: int
+    key: tuple[int, int]
+    value: tuple[int, int]
     count: int
     shared: tuple[Tensor, Tensor] | None
 
@@ -95,22 +95,22 @@ def attend(layer: Layer, rows: Sequence[Tensor], values: Sequence[Tensor], proje
 
     Args:
         rows: queries and keys [r, width] of each order; a row's queries of one class are in one group.
-        values: [r, classes x width] of each plan.
+        values: [r, classes x width] of the plans that sum over the same rows.
         projection: [features, width of a head], the kernel's scale in it. float32 or float64, all on the CPU.
     """
-    *out, rest = _Attend.apply(layer, projection.clone(), *rows, *values)
+    *out, rest = _Attend.apply(layer, len(rows), projection.clone(), *rows, *values)
     return out, None if layer.rest is None else rest
 
 
 class _Attend(Function):
     @staticmethod
-    def forward(ctx: Any, layer: Layer, projection: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
+    def forward(ctx: Any, layer: Layer, num_rows: int, projection: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
         tensors = tuple(t.contiguous() for t in tensors)
         out = [projection.new_empty(shape) for shape in layer.shapes]
-        kernel, run = _prepare(layer, projection, tensors)
+        kernel, run = _prepare(layer, projection)
         sums, first, second = [], [], []
         for slot in layer.slots:
-            g, where = slot.grouping, kernel.places(layer, slot, tensors, out)
+            g, where = slot.grouping, kernel.places(layer, slot, tensors[:num_rows], tensors[num_rows:], out)
             if g.local:
                 first.append(kernel.task(g, "both", where, sums=True, queries=True))
                 sums.append(None)
@@ -120,11 +120,11 @@ class _Attend(Function):
         run("forward", first)
         for i, slot in enumerate(layer.slots):
             if sums[i] is not None:
-                g, where = slot.grouping, kernel.places(layer, slot, tensors, out)
+                g, where = slot.grouping, kernel.places(layer, slot, tensors[:num_rows], tensors[num_rows:], out)
                 sums[i] = _add_up(sums[i], g.key_group, g.num_groups)
                 second.append(kernel.task(g, "queries", where, at=(sums[i], g.query_group), queries=True))
         run("forward", second)
-        ctx.layer, ctx.sums = layer, sums
+        ctx.layer, ctx.num_rows, ctx.sums = layer, num_rows, sums
         ctx.save_for_backward(projection, *tensors)
         rest = projection.new_empty(0) if layer.rest is None else tensors[layer.rest[0]][:, -layer.rest[1] :].clone()
         return *out, rest
@@ -136,15 +136,14 @@ class _Attend(Function):
         layer, width = ctx.layer, ctx.layer.heads.count * ctx.layer.heads.width
         grads = [g.contiguous() for g in grads]
         into = [torch.empty_like(t) for t in tensors]  # queries, keys and the rest fill every column of a row
-        values = len(tensors) - len(layer.plans)
+        rows, values = tensors[: ctx.num_rows], tensors[ctx.num_rows :]
+        drows, dvalues = into[: ctx.num_rows], into[ctx.num_rows :]
         # gradients of shared keys stand by entry first
-        shared = {
-            p: projection.new_empty(tensors[values + p].size(0), plan.count * width) for p, plan in enumerate(layer.plans) if plan.shared
-        }
-        kernel, run = _prepare(layer, projection, tensors)
+        shared = {p.key: projection.new_empty(values[p.value[0]].size(0), p.count * width) for p in layer.plans if p.shared is not None}
+        kernel, run = _prepare(layer, projection)
         first, second, kept = [], [], []
         for slot, total in zip(layer.slots, ctx.sums, strict=True):
-            g, where = slot.grouping, kernel.places(layer, slot, tensors, grads, into, shared.get(slot.plan))
+            g, where = slot.grouping, kernel.places(layer, slot, rows, values, grads, drows, dvalues, shared.get(layer.plans[slot.plan].key))
             if g.local:
                 first.append(kernel.task(g, "both", where, sums=True, queries=True, keys=True))
             else:
@@ -155,12 +154,12 @@ class _Attend(Function):
         for (slot, where, _), total in zip(kept, totals, strict=True):
             second.append(kernel.task(slot.grouping, "keys", where, to=(total, slot.grouping.key_group), keys=True))
         run("backward", second)
-        for p, by_entry in shared.items():
-            plan = layer.plans[p]
-            into[plan.rows][:, plan.column : plan.column + plan.count * width] = segment_sum(by_entry, *plan.shared)
+        for plan in (p for p in layer.plans if p.shared is not None):
+            tensor, column = plan.key
+            drows[tensor][:, column : column + plan.count * width] = segment_sum(shared[plan.key], *plan.shared)
         if layer.rest is not None:
-            into[layer.rest[0]][:, -layer.rest[1] :] = grads[-1]
-        return None, None, *into
+            drows[layer.rest[0]][:, -layer.rest[1] :] = grads[-1]
+        return None, None, None, *into
 
 
 def _units(group: Tensor, num_groups: int, local: bool) -> tuple[Tensor, Tensor, Tensor]:
@@ -178,7 +177,7 @@ def _add_up(pieces: Tensor, group: Tensor, num_groups: int) -> Tensor:
     return pieces.new_zeros(num_groups, *pieces.shape[1:]).index_add_(0, group, pieces)
 
 
-def _prepare(layer: Layer, projection: Tensor, tensors: Sequence[Tensor]) -> tuple["_Kernel", Any]:
+def _prepare(layer: Layer, projection: Tensor) -> tuple["_Kernel", Any]:
     kernel = _kernel(projection.dtype, layer.heads.width, layer.heads.value, projection.size(0))
     constants = kernel.constants(projection, layer.eps)
     return kernel, lambda name, tasks: kernel.run(name, tasks, layer.heads.count, constants)
@@ -208,20 +207,15 @@ class _Kernel:
         added[:m], ones[e.value] = eps, 1.0
         return [by_channel, padded, added, ones]
 
-    def places(self, layer: Layer, slot: Slot, tensors, out, into=None, shared=None) -> list[int]:
+    def places(self, layer: Layer, slot: Slot, rows, values, out, drows=None, dvalues=None, shared=None) -> list[int]:
         """Address and step of each array that the class reads and writes."""
         heads, plan = layer.heads, layer.plans[slot.plan]
-        values = len(tensors) - len(layer.plans) + slot.plan
-        key, value = plan.column + slot.place * heads.count * heads.width, slot.place * heads.count * heads.value
-        found = [
-            (tensors[slot.query[0]], slot.query[1]),
-            (tensors[plan.rows], key),
-            (tensors[values], value),
-            (out[slot.out[0]], slot.out[1]),
-        ]
-        if into is not None:
-            own = (into[plan.rows], key) if shared is None else (shared, slot.place * heads.count * heads.width)
-            found += [own, (into[values], value), (into[slot.query[0]], slot.query[1])]
+        key, value = slot.place * heads.count * heads.width, slot.place * heads.count * heads.value
+        arrays = [(rows, slot.query, 0), (rows, plan.key, key), (values, plan.value, value), (out, slot.out, 0)]
+        if drows is not None:
+            arrays.append((drows, plan.key, key) if shared is None else ([shared], (0, 0), key))
+            arrays += [(dvalues, plan.value, value), (drows, slot.query, 0)]
+        found = [(tensors[number], first + more) for tensors, (number, first), more in arrays]
         return [number for t, column in found for number in (t.data_ptr() + column * t.element_size(), t.size(1))]
 
     def task(self, g: Grouping, of: str, where: list[int], at=None, to=None, sums=False, queries=False, keys=False) -> list[int]:
@@ -283,12 +277,25 @@ class _Attention(Emitter):
             self.told = {name: self.scalar(self.at(line, i, kind="i64"), "i64") for i, name in enumerate(_FIELDS)}
             begin = self.number("bounds", "%thread")
             end = self.number("bounds", self.integer("add", "%thread", 1))
-            with self.loop(begin, end) as unit, self.loop(0, "%num_heads") as head:
-                self.head = head
-                self.unit(unit, lambda: self.matrix("sums", unit, head, local), lambda: self.matrix("dsums", unit, head, local_gradient))
+            with self.loop(begin, end) as unit:
+                # the rows of a unit lie far apart: fetched while the unit before is worked on
+                self.prefetch(self.minimum(self.integer("add", unit, 1), self.integer("sub", end, 1)))
+                with self.loop(0, "%num_heads") as head:
+                    self.head = head
+                    self.unit(
+                        unit, lambda: self.matrix("sums", unit, head, local), lambda: self.matrix("dsums", unit, head, local_gradient)
+                    )
 
     def unit(self, unit: str, sums, dsums) -> None:
         raise TypeError(f"{type(self).__name__} does not say what is done with a unit")
+
+    def fetch(self, name: str, index: str, width: int) -> None:
+        """Asks for all heads of a row."""
+        function = "llvm.prefetch.p0"
+        self.declared.add(f"declare void @{function}(ptr, i32, i32, i32)")
+        first = self.at(self.pointer(name), (index, self.told[name + "_step"]))
+        with self.loop(0, self.integer("mul", "%num_heads", width), 64 // self.size) as c:
+            self.lines.append(f"  call void @{function}(ptr {self.at(first, c)}, i32 0, i32 3, i32 1)")
 
     # -- what the table tells
 
@@ -425,6 +432,15 @@ class _Forward(_Attention):
 
     name = "forward"
 
+    def prefetch(self, unit: str) -> None:
+        with self.loop(0, self.told["do_sums"]), self.rows(unit, "key_ptr") as e:
+            self.fetch("key", self.number("key_row", e), self.width)
+            self.fetch("value", self.number("entry", e), self.value)
+        with self.loop(0, self.told["do_queries"]), self.rows(unit, "query_ptr") as r:
+            row = self.number("query_row", r)
+            self.fetch("query", row, self.width)
+            self.fetch("out", row, self.value)
+
     def unit(self, unit: str, sums, dsums) -> None:
         matrix = sums()
         with self.loop(0, self.told["do_sums"]):
@@ -443,6 +459,19 @@ class _Backward(_Attention):
     """The sums once more; gradients of each unit's queries and by its sums; from these the gradients of its keys and values."""
 
     name = "backward"
+
+    def prefetch(self, unit: str) -> None:
+        with self.loop(0, self.told["do_keys"]), self.rows(unit, "key_ptr") as e:
+            entry = self.number("entry", e)
+            self.fetch("key", self.number("key_row", e), self.width)
+            self.fetch("value", entry, self.value)
+            self.fetch("dkey", entry, self.width)
+            self.fetch("dvalue", entry, self.value)
+        with self.loop(0, self.told["do_queries"]), self.rows(unit, "query_ptr") as r:
+            row = self.number("query_row", r)
+            self.fetch("query", row, self.width)
+            self.fetch("out", row, self.value)
+            self.fetch("dquery", row, self.width)
 
     def unit(self, unit: str, sums, dsums) -> None:
         matrix, gradient = sums(), dsums()
