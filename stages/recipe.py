@@ -359,7 +359,7 @@ class Limits(Strict):
 
 
 class RunSettings(Strict):
-    """Run-wide settings that change no number of a finished run."""
+    """Run-wide settings that change no number of a finished run. `study_storage`: URL of the database of searches, nothing for journal files."""
 
     device: str = "auto"
     threads: Positive = 2
@@ -368,14 +368,17 @@ class RunSettings(Strict):
     checkpoint_seconds: float = Field(60.0, ge=0)
     tracking: bool = True
     margin_std: float = Field(1.0, gt=0)
+    study_storage: str | None = None
 
 
 class Grid(Strict):
     """params.yaml: datasets, cells, suites and run-wide settings. `cells` are all of them; in the file those that start from another one
-    stand apart, under `finetunes`, because their stage depends on it."""
+    stand apart, under `finetunes`, because their stage depends on it. `fair_search`: suite -> trials of each of its searches, whatever their
+    recipes say, over spaces of one size."""
 
     run: RunSettings = RunSettings()
     limits: dict[str, Limits] = {}
+    fair_search: dict[str, Positive] = {}
     datasets: list[str]
     suites: list[str]
     cells: dict[str, Cell]
@@ -417,6 +420,9 @@ class Grid(Strict):
         for name in self.limits:
             if name not in self.suites and name not in self.cells:
                 raise ValueError(f"limits: no suite or cell {name!r}{nearest(name, [*self.suites, *self.cells])}")
+        for name in self.fair_search:
+            if name not in self.suites:
+                raise ValueError(f"fair_search: no suite {name!r}{nearest(name, self.suites)}")
         return self
 
     def limits_of(self, cell: Cell) -> Limits:

@@ -16,6 +16,7 @@ from gt_models.registry import create_model, model_info
 from stages.engine import weights
 from stages.engine.batching import Loader
 from stages.engine.checkpoint import Checkpoint
+from stages.engine.failures import failure
 from stages.engine.loop import Outcome, Run
 from stages.engine.subgraphs import SubgraphLoader
 from stages.engine.targets import StandardisedTargets
@@ -142,16 +143,17 @@ class Experiment:
             return self.build
         digest = self.source.digest(seed)
         record = self.store.get(digest)
-        status = record["deterministic"]["status"] if record else "not run"
+        status = record["deterministic"]["status"] if record else None
         folder = self.store.folder(digest)
-        if status != "ok" or not (folder / weights.FILE).exists():
-            reason = f"its run with seed {seed} is {status}" if status != "ok" else f"its run with seed {seed} kept no weights"
+        if status is None or (status == "ok" and not (folder / weights.FILE).exists()):
             raise RecipeError(
-                f"{self.path}: start: {start.cell}: {reason}; its recipe needs seed {seed} and keep_weights: true, and "
-                f"`python -m stages.train {start.cell}` comes first"
+                f"{self.path}: start: {start.cell}: its run with seed {seed} {'kept no weights' if status else 'is not run'}; its recipe "
+                f"needs seed {seed} and keep_weights: true, and `python -m stages.train {start.cell}` comes first"
             )
 
         def build() -> nn.Module:
+            if status != "ok":  # then this run has no better end
+                raise failure(status, f"the run that it starts from ({start.cell}, seed {seed}): {record['deterministic']['error']}")
             model = self.build()
             try:
                 weights.load_weights(model, folder, start.load)

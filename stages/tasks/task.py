@@ -66,6 +66,10 @@ class Task:
             raise KeyError(f"loss {self.loss_name!r} is not one of this task's: {', '.join(self.losses)}")
         self.loss = self.losses[self.loss_name]
 
+    def in_dim(self, header: Any) -> Any:
+        """`in_dim` of the model: that of the packed features, unless the task adds to them."""
+        return header.in_dim
+
     def predict(self, model: nn.Module, batch: GraphBatch, rows: Tensor | None) -> tuple[Tensor, Any]:
         """(output, target) of what counts in a batch, for `loss` and `evaluate`; `rows` are the outputs that count (None: all of them).
         A target has a len(): how much the batch weighs in the mean training loss of the epoch."""
