@@ -21,6 +21,12 @@ class OutOfMemory(RunFailure):
     status = "oom"
 
 
+def failure(status: str, message: str) -> RunFailure:
+    """The failure whose records have this status."""
+    kind = next(kind for kind in (Diverged, TimedOut, OutOfMemory, RunFailure) if kind.status == status)
+    return kind(message)
+
+
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether `error` says that the device or the machine has no memory left."""
     return isinstance(error, MemoryError | torch.OutOfMemoryError) or (

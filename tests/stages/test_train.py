@@ -229,3 +229,11 @@ def test_a_model_that_cannot_start_from_the_other(project):
     fine_tune(project, start={"cell": "small/web/mpl"})
     with pytest.raises(RecipeError, match="after 'small/web/mpl' is no other cell .did you mean 'small/web/mlp'"):
         train("small/web/fine")
+
+
+def test_what_starts_from_a_failed_run_fails_with_it_and_the_grid_goes_on(project):
+    fine_tune(project, {"optimizer": {"name": "sgd", "lr": 1e30}, "epochs": 9})
+    assert train()["status"] == "diverged"
+    fine = train("small/web/fine")
+    assert fine["status"] == "diverged"
+    assert "starts from (small/web/mlp, seed 0): the training loss is" in fine["reason"]
