@@ -4,9 +4,11 @@
 """
 
 import sys
+import textwrap
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -14,6 +16,7 @@ from rich.table import Table
 
 from stages.datasets.catalog import catalog, get_spec
 from stages.datasets.inspection import DatasetError
+from stages.datasets.miniature import shapes
 from stages.datasets.packed import PackedHeader
 from stages.datasets.prepare import Prepared, available, prepare, valid, verify
 from stages.datasets.sources import _is_url, mirrors_in_order
@@ -61,12 +64,12 @@ def main(
         if check:
             raise typer.Exit(_verify(data_root))
         if show:
-            console.print(listing(data_root))
+            show_rows(*listing(data_root))
             return
         if not datasets:
             raise DatasetError("name a dataset, or use --list, --plan or --verify")
         if plan:
-            console.print(planning(_expand(datasets), data_root, mirrors))
+            show_rows(*planning(_expand(datasets), data_root, mirrors))
             return
         failed = False
         for name in datasets:
@@ -108,47 +111,79 @@ def statistics_table(spec: DatasetSpec, header: PackedHeader) -> Table:
     return table
 
 
-def listing(data_root: Path) -> Table:
-    """All datasets with what is known before they are prepared; measured numbers where they are on disk."""
-    table = Table("name", "task", "metric", "graphs", "nodes", "edges", "size", "licence", "source", "on disk")
+def listing(data_root: Path) -> tuple[list[str], list[list[str]]]:
+    """Columns and rows: all datasets with what is known before they are prepared; measured numbers where they are on disk."""
+    columns = ["name", "task", "metric", "graphs", "nodes", "edges", "size", "licence", "source", "on disk"]
+    rows = []
     for name, spec in catalog().items():
-        header = valid(spec, data_root / "packed" / name)
-        numbers = header.statistics if header else spec.expected
-        size = header.data_bytes if header else sum(file.bytes or 0 for file in spec.files)
+        folder = data_root / "packed" / name
+        header = valid(spec, folder)
+        numbers = header.statistics if header else _known(spec)
+        packed = header.data_bytes if header else numbers.get("bytes")
         source = "generated" if not spec.files else spec.homepage or spec.files[0].path
-        here = "yes" if header else "other version" if (data_root / "packed" / name / "header.json").exists() else "no"
-        cells = [
-            _number(numbers.get(key, 1 if key == "graphs" and spec.split_kind == "node" else "")) for key in ("graphs", "nodes", "edges")
-        ]
+        here = "yes" if header else "other version" if (folder / "header.json").exists() else "no"
+        counts = [_number(numbers.get(key, "")) for key in ("graphs", "nodes", "edges")]
         label = name + (" (derived)" if spec.derived else "")
-        table.add_row(label, spec.task, spec.metric, *cells, _size(size) if size else "", _plain(spec.licence), source, here)
-    return table
+        rows.append([label, spec.task, spec.metric, *counts, _size(packed) if packed else "", spec.licence, source, here])
+    return columns, rows
 
 
-def planning(names: Sequence[str], data_root: Path, mirrors: Sequence[str]) -> Table:
-    """What preparing `names` would do."""
-    table = Table("dataset", "does", "from", "to fetch", "on disk after", title=f"into {data_root}", title_justify="left")
-    fetch_total = disk_total = 0
+def planning(names: Sequence[str], data_root: Path, mirrors: Sequence[str]) -> tuple[list[str], list[list[str]]]:
+    """Columns and rows: what preparing `names` would do; the last row is the total."""
+    rows, fetch_total, disk_total, complete = [], 0, 0, True
     for name in names:
         spec = get_spec(name)
         header = valid(spec, data_root / "packed" / name)
         missing = [file for file in spec.files if not (data_root / "raw" / file.path).exists()]
         raw = sum(file.bytes or 0 for file in spec.files)
+        packed = header.data_bytes if header else _known(spec).get("bytes")
+        known = packed is not None and all(file.bytes for file in spec.files)
+        after = f"{'' if known else 'more than '}{_size(raw + (packed or 0))}"
         if header:
-            table.add_row(name, "nothing", "already packed", _size(0), _size(raw + header.data_bytes))
-            disk_total += raw + header.data_bytes
+            rows.append([name, "nothing", "already packed", _size(0), after])
+            disk_total += raw + packed
             continue
         found, where = available(name, data_root, mirrors)
+        if not found:
+            rows.append([name, "not at hand", where, "", ""])
+            continue
         amount = sum(file.bytes or 0 for file in missing)
-        unknown = "" if all(file.bytes for file in missing) else " or more (a size is not published)"
-        does = "generates" if not spec.files else f"fetches {len(missing)} of {len(spec.files)} files" if found else "not at hand"
-        origin = where if not found or not spec.files else f"{_origin(where)} ({len(spec.files)} files)"
-        table.add_row(name, does, _plain(origin), _size(amount) + unknown, f"{_size(raw)} raw, and the packed form")
-        if found:
-            fetch_total, disk_total = fetch_total + amount, disk_total + raw
-    table.add_section()
-    table.add_row("total", "", ", ".join(mirrors_in_order(mirrors)), _size(fetch_total), _size(disk_total) + " raw and packed where known")
-    return table
+        if spec.files:
+            does, origin = f"fetches {len(missing)} of {len(spec.files)} files", f"{_origin(where)} ({len(spec.files)} files)"
+            fetched = _size(amount) if all(file.bytes for file in missing) else f"more than {_size(amount)}"
+        else:
+            does, origin, fetched = "generates", "", _size(0)
+        rows.append([name, does, origin, fetched, after])
+        fetch_total, disk_total, complete = fetch_total + amount, disk_total + raw + (packed or 0), complete and known
+    more = "" if complete else "more than "
+    rows.append(["total", "", ", ".join(mirrors_in_order(mirrors)), _size(fetch_total), more + _size(disk_total)])
+    return ["dataset", "work", "from", "to fetch", "on disk after (raw and packed)"], rows
+
+
+def show_rows(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table where the terminal is wide enough for it, or nothing is known of a terminal; else a paragraph per row. Nothing is ever cut."""
+    width = sum(max(map(len, cells)) + 3 for cells in zip(columns, *rows)) + 1
+    if not console.is_terminal or width <= console.width:
+        table = Table()
+        for column in columns:
+            table.add_column(
+                column, no_wrap=True, justify="right" if column in ("graphs", "nodes", "edges", "size", "to fetch") else "left"
+            )
+        for row in rows:
+            table.add_row(*map(_plain, row))
+        console.print(table, width=width)
+        return
+    for row in rows:
+        facts = "; ".join(f"{column}: {cell}" for column, cell in zip(columns[1:], row[1:]) if cell)
+        console.print(f"[bold]{_plain(row[0])}[/bold]")
+        for line in textwrap.wrap(facts, max(console.width - 2, 20), break_long_words=False, break_on_hyphens=False):
+            console.print(f"  {_plain(line)}")
+
+
+def _known(spec: DatasetSpec) -> dict[str, Any]:
+    """What is known of a dataset that is not on disk: measured when it once was, and published."""
+    shape = asdict(shapes()[spec.name]) if spec.name in shapes() else {}
+    return {key: value for key, value in shape.items() if value is not None} | dict(spec.expected)
 
 
 def _verify(data_root: Path) -> int:

@@ -1,12 +1,17 @@
 """The download stage as a user meets it."""
 
+import io
 import json
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
+from stages import download
 from stages.datasets.packed import DatasetUnavailable, PackedDataset
 from stages.datasets.prepare import available
 from stages.download import app
@@ -78,6 +83,30 @@ def test_list_and_plan(run, mirror):
         assert part in said
     run("chains")
     assert "already packed" in run("--plan", "chains")
+
+
+@pytest.mark.parametrize("width", [40, 80, 120, 300])
+def test_nothing_is_cut_whatever_the_terminal(width, monkeypatch):
+    terminal = Console(highlight=False, force_terminal=True, color_system=None, width=width, soft_wrap=True, file=io.StringIO())
+    monkeypatch.setattr(download, "console", terminal)
+    columns, rows = download.listing(Path("nowhere"))
+    download.show_rows(columns, rows)
+    said = terminal.file.getvalue()
+    assert "…" not in said
+    assert max(map(len, said.splitlines())) <= max(width, 2 + max(len(row[8]) for row in rows) + len("source: ;"))
+    for row in rows:
+        for cell in row[0].split() + row[8].split():
+            assert cell in said
+    assert said.startswith("┏") == (width == 300)
+
+
+def test_the_plan_knows_what_will_be_on_disk(run, mirror):
+    line = next(line for line in run("--plan", "minesweeper", "--mirror", str(mirror)).splitlines() if "minesweeper" in line)
+    raw = (mirror / "heterophilous/minesweeper.npz").stat().st_size
+    said = run("minesweeper", "--mirror", str(mirror))
+    packed = float(re.search(r"packed in [^;]*; ([\d.]+) KiB", said).group(1))
+    after = float(re.findall(r"([\d.]+) KiB", line)[-1])
+    assert after == pytest.approx(raw / 1024 + packed, rel=0.01)
 
 
 def test_params_give_the_mirrors_and_the_suites(run, tmp_path, mirror):
