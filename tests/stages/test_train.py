@@ -236,4 +236,4 @@ def test_what_starts_from_a_failed_run_fails_with_it_and_the_grid_goes_on(projec
     assert train()["status"] == "diverged"
     fine = train("small/web/fine")
     assert fine["status"] == "diverged"
-    assert "starts from (small/web/mlp, seed 0): the training loss is" in fine["reason"]
+    assert "starts from (small/web/mlp, seed 0): outputs on val are not finite" in fine["reason"]
