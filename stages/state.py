@@ -35,6 +35,8 @@ def write_state(grid: Grid, root: Path = ROOT, data: Path = Path("data")) -> Non
         recipe = load_recipe(cell.recipe_path)
         code = run_code(recipe.model.name, specs[cell.dataset].task, frozenset(PROTOCOLS.keys() & recipe.decisive().keys()))
         limits = grid.limits_of(cell).model_dump(exclude_none=True)
+        if cell.settings == "tuned" and cell.suite in grid.fair_search:
+            limits["fair_search"] = grid.fair_search[cell.suite]
         wanted[root / "cells" / f"{cell.cell}.json"] = {"code": code, "limits": limits}
         requests[cell.dataset][cell.key] = encoding_requests(recipe)
     for name, spec in specs.items():

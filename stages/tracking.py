@@ -6,6 +6,7 @@ equal to the records whatever happened before, and does nothing where it already
 """
 
 import contextlib
+import csv
 import json
 import os
 import queue
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from stages.report.mirror import PARENT, SEAL, Mirror, TrackingError, reported
-from stages.report.tracked import cell_name, cell_tags, flatten, tracked_run
+from stages.report.tracked import cell_name, cell_tags, flatten, tracked_run, tracked_search
 
 DEFAULT_URI = "sqlite:///mlruns/mlflow.db"
 CLOSE_SECONDS = 60.0
@@ -104,12 +105,16 @@ class Live:
         self._deaf = True
 
 
-def complete(suite: str, results: Iterable[Mapping[str, Any]], records: Mapping[str, Mapping[str, Any]]) -> None:
+def complete(
+    suite: str, results: Iterable[Mapping[str, Any]], records: Mapping[str, Mapping[str, Any]], tuned: Path = Path("tuned")
+) -> None:
     """Makes the experiment of `suite` hold exactly these results and records: what is missing is added, what is half written or differs is
-    completed or replaced, what no result names is removed (runs of cells that are training right now are left alone).
+    completed or replaced, what no result names is removed (runs of cells that are training right now are left alone). The trials of searches
+    stand in an experiment of their own, SUITE-search.
 
     Args:
         records: by digest; a result's run without a record here is left out.
+        tuned: folder with what the searches wrote.
     Raises:
         TrackingError: naming the URI.
     """
@@ -120,6 +125,40 @@ def complete(suite: str, results: Iterable[Mapping[str, Any]], records: Mapping[
         for result in results:
             mirror.put_cell(result, [records[d] for d in result["runs"] if d in records])
         mirror.drop_other_cells({r["cell"] for r in results})
+        searches = {r["cell"]: (r, rows) for r in results if r.get("search") and (rows := _trials(r["cell"], tuned))}
+        if searches:
+            mirror = Mirror(uri, f"{suite}-search")
+            for cell, rows in searches.values():
+                _put_search(mirror, cell, rows, tuned)
+            mirror.drop_other_cells(set(searches))
+
+
+def track_search(cell: Any, tuned: Path = Path("tuned")) -> None:
+    """Shows the trials of a cell's search in the experiment SUITE-search. A store that cannot be used costs one warning."""
+    uri, named = tracking_uri(), {k: getattr(cell, k) for k in ("cell", "suite", "dataset", "model")}
+    try:
+        rows = _trials(cell.cell, tuned)
+        if rows:
+            with reported(uri):
+                _put_search(Mirror(uri, f"{cell.suite}-search"), named, rows, tuned)
+    except TrackingError as error:
+        _warn(uri, cell.suite, str(error), "The search is done")
+
+
+def _put_search(mirror: Mirror, cell: Mapping[str, Any], rows: Sequence[Mapping[str, str]], tuned: Path) -> None:
+    whole, *trials = tracked_search(cell, rows, tuned)
+    parent = mirror.put(whole, mirror.find("search", cell["cell"]))
+    kept = {parent, *(mirror.put(trial, mirror.find("trial", cell["cell"], trial.tags["gt.digest"]), parent) for trial in trials)}
+    for run in [r for r in mirror.runs.values() if r.data.tags.get("gt.cell") == cell["cell"] and r.info.run_id not in kept]:
+        mirror.delete(run.info.run_id)
+
+
+def _trials(cell: str, tuned: Path) -> list[dict[str, str]]:
+    path = tuned / f"{cell}.csv"
+    if not path.exists():
+        return []
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
 
 
 class Follower:
@@ -227,11 +266,9 @@ def _read(lines: Iterable[str], messages: queue.SimpleQueue) -> None:
     messages.put(None)
 
 
-def _warn(uri: str, suite: str, reason: str) -> None:
+def _warn(uri: str, suite: str, reason: str, meanwhile: str = "Training goes on") -> None:
     remedy = f"python -m stages.leaderboard {suite}"
-    print(
-        f"warning: MLflow at {uri} cannot be used: {reason}. Training goes on; `{remedy}` completes it later.", file=sys.stderr, flush=True
-    )
+    print(f"warning: MLflow at {uri} cannot be used: {reason}. {meanwhile}; `{remedy}` completes it later.", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

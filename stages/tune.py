@@ -2,8 +2,9 @@
 
     python -m stages.tune suite/dataset/model
 
-The study is a journal file (studies/<cell>/journal.log) and continues where it was; trials that were killed are queued again. Writes
-tuned/<cell>.yaml, .csv (all trials), .history.png and .importance.png.
+The study is a journal file (studies/<cell>/journal.log), or lives in the database that run.study_storage of params.yaml or
+GT_STUDY_STORAGE names, and continues where it was. Started several times, on one machine or (with PostgreSQL) on many, the searches share the
+trials; those that were killed are queued again. Writes tuned/<cell>.yaml, .csv (all trials), .history.png, .importance.png and .parallel.png.
 """
 
 import csv
@@ -11,23 +12,26 @@ import itertools
 import math
 import random
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from stages.recipe import Cell, Choice, Grid, Range, Recipe, RecipeError, digest_of, load_recipe
+from stages.study import Workers, open_study, workers_of
 from stages.train import cell_stage, limited
 
 TUNED, STUDIES = Path("tuned"), Path("studies")
+KILLED = "killed, queued again"
+PLOTS = ("history", "importance", "parallel")
+WAIT_SECONDS = 0.5  # between two looks at what other workers are still at
 
 
 def tune_cell(
     cell: Cell, grid: Grid, data: Path = Path("data"), store_root: Path = Path("store"), tuned: Path = TUNED, studies: Path = STUDIES
 ) -> Recipe:
-    """Runs the trials that are missing, writes the stage's four files and returns the chosen recipe. Raises RecipeError."""
-    from filelock import FileLock
-
+    """Runs the trials that are missing, writes the stage's five files and returns the chosen recipe. Raises RecipeError."""
     from stages.datasets.packed import DatasetUnavailable, PackedDataset
 
     recipe = load_recipe(cell.recipe_path)
@@ -37,28 +41,69 @@ def tune_cell(
     shortened, _ = limited(recipe, grid, cell)
     base = recipe.model_copy(update={"epochs": shortened.epochs, "phases": shortened.phases})
     check_space(base, cell)
+    asked = trials_of(cell, grid, recipe)
     try:
         PackedDataset.open(data / "packed" / cell.dataset)
     except DatasetUnavailable as error:
         print(f"{cell.cell}: no search: data. {error}", flush=True)
         _write_outs(recipe.model_copy(update={"origin": _origins(recipe)}), cell, [], tuned)
         return recipe
-    trials = min(recipe.search.trials, grid.limits_of(cell).trials or recipe.search.trials)
+    trials = min(asked, grid.limits_of(cell).trials or asked)
     folder = studies / cell.cell
     folder.mkdir(parents=True, exist_ok=True)
-    with FileLock(folder / "lock"):
-        study = _search(base, cell, grid, trials, folder, data, store_root)
+    with workers_of(grid.run, folder, cell.cell) as workers:
+        study = _search(base, cell, grid, trials, folder, data, store_root, workers)
         best = _best(study)
         if best is None:
             raise RecipeError(
                 f"{cell.recipe_path}: none of {len(study.trials)} trials gave a validation value; see {folder} and widen the space"
             )
         note = f"tuned: trial {best.number} of {trials}, mean best validation {best.value:.4f} over seeds {recipe.search.seeds}"
-        cut = [f"{trials} of {recipe.search.trials} search trials"] if trials < recipe.search.trials else []
+        cut = [f"{trials} of {asked} search trials"] if trials < asked else []
         described = {"origin": _origins(recipe) | dict.fromkeys(best.params, note), "reduced": [*recipe.reduced, *cut]}
         chosen = recipe.with_values(best.params).model_copy(update=described)
-        _write_outs(chosen, cell, [t for t in study.trials if t.state.is_finished()], tuned, study)
+        with workers.alone():
+            _write_outs(chosen, cell, [t for t in study.trials if t.state.is_finished()], tuned, study)
+    if grid.run.tracking:
+        from stages.tracking import track_search
+
+        track_search(cell, tuned)
     return chosen
+
+
+def trials_of(cell: Cell, grid: Grid, recipe: Recipe) -> int:
+    """Trials of a cell's search: its recipe's, or with `fair_search` the number that every searched cell of its suite has. Raises RecipeError
+    where those cells do not search spaces of the same size."""
+    fair = grid.fair_search.get(cell.suite)
+    if fair is None:
+        return recipe.search.trials
+    sizes: dict[tuple[int, int], list[str]] = {}
+    for other in grid.suite(cell.suite):
+        search = load_recipe(other.recipe_path).search
+        if search is not None:
+            sizes.setdefault(space_size(search), []).append(other.cell)
+    if len(sizes) > 1:
+        lines = [f"{_size_text(size)}: {', '.join(cells)}" for size, cells in sizes.items()]
+        raise RecipeError("\n  ".join([f"params.yaml: fair_search.{cell.suite}: the spaces are not of one size; make them equal:", *lines]))
+    return fair
+
+
+def space_size(search: Any) -> tuple[int, int]:
+    """(points of the keys that have finitely many values, number of the keys that have a continuum)."""
+    points, continuous = 1, 0
+    for space in search.space.values():
+        if isinstance(space, Choice):
+            points *= len(space.choices)
+        elif space.integer or space.step:
+            points *= int((space.high - space.low) / (space.step or 1) + 1e-9) + 1
+        else:
+            continuous += 1
+    return points, continuous
+
+
+def _size_text(size: tuple[int, int]) -> str:
+    points, continuous = size
+    return f"{points:,} points" + (f" times {continuous} continuous {'key' if continuous == 1 else 'keys'}" if continuous else "")
 
 
 def _origins(recipe: Recipe) -> dict[str, str]:
@@ -79,36 +124,20 @@ def search_summary(cell: Cell, tuned: Path = TUNED) -> dict[str, Any] | None:
     for row in rows:
         states[row["state"]] = states.get(row["state"], 0) + 1
     values = [float(row["value"]) for row in rows if row["state"] == "COMPLETE"]
-    return {"trials": len(rows), "states": states, "best_validation": max(values) if rows[0]["direction"] == "max" else min(values)}
+    best = None if not values else max(values) if rows[0]["direction"] == "max" else min(values)
+    keys = [key for key in rows[0] if key not in ("number", "state", "value", "status", "direction")]
+    used = sum(row["status"] != KILLED for row in rows)
+    summary = {"trials": len(rows), "used": used, "states": states, "best_validation": best, "keys": keys}
+    space = load_recipe(cell.recipe_path).search
+    return summary | ({"space": _size_text(space_size(space))} if space else {})
 
 
-class KernelLock:
-    """Optuna's journal lock on the kernel's file lock. Its own locks are links that a killed process leaves behind, and then every later
-    process waits for them."""
-
-    def __init__(self, path: Path):
-        from filelock import FileLock
-
-        self._lock = FileLock(path)
-
-    def acquire(self) -> bool:
-        self._lock.acquire()
-        return True
-
-    def release(self) -> None:
-        self._lock.release()
-
-
-def _search(recipe: Recipe, cell: Cell, grid: Grid, trials: int, folder: Path, data: Path, store_root: Path) -> Any:
-    import optuna
-    from optuna.storages.journal import JournalFileBackend
-    from optuna.trial import TrialState
-
+def _search(recipe: Recipe, cell: Cell, grid: Grid, trials: int, folder: Path, data: Path, store_root: Path, workers: Workers) -> Any:
+    """Takes part in the search until it has its trials, whoever ran them; returns the study."""
     from stages.progress import Progress
     from stages.runs import Experiment, prepare_process
     from stages.store import Store
 
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
     allocator = prepare_process(grid.run)
     search, store = recipe.search, Store(store_root)
 
@@ -128,39 +157,59 @@ def _search(recipe: Recipe, cell: Cell, grid: Grid, trials: int, folder: Path, d
         "code": first.code,
     }
     direction = first.task.direction
-    study = optuna.create_study(
-        study_name=digest_of(identity),
-        storage=optuna.storages.JournalStorage(
-            JournalFileBackend(str(folder / "journal.log"), lock_obj=KernelLock(folder / "journal.lock"))
-        ),
-        direction="maximize" if direction == "max" else "minimize",
-        pruner=optuna.pruners.MedianPruner(n_startup_trials=4, n_warmup_steps=search.warmup_epochs)
-        if search.pruner == "median"
-        else optuna.pruners.NopPruner(),
-        load_if_exists=True,
-    )
-    for trial in study.get_trials(deepcopy=False, states=[TrialState.RUNNING]):  # we hold the lock: whoever ran these was killed
-        study.tell(trial.number, state=TrialState.FAIL)
-        study.enqueue_trial(trial.params)
-
-    def used() -> int:
-        return sum(1 for t in study.get_trials(deepcopy=False) if t.state.is_finished() and "status" in t.user_attrs)
+    with workers.alone():
+        study = open_study(
+            grid.run, folder, cell.cell, digest_of(identity), direction, search.warmup_epochs if search.pruner == "median" else None
+        )
 
     # optuna's GridSampler stops only studies that it drives itself: the points are queued here, in seeded order
     grid_points = _grid_points(search) if search.sampler == "grid" else []
     trials = min(trials, len(grid_points) or trials)
-    epochs = recipe.total_epochs * len(search.seeds)
+    epochs = recipe.reports * len(search.seeds)
     with Progress(f"{cell.cell} search", trials * epochs) as progress:
-        while used() < trials:
-            number = len(study.get_trials(deepcopy=False))
-            study.sampler = _sampler(search, number)
-            if grid_points and not study.get_trials(deepcopy=False, states=[TrialState.WAITING]):
-                study.enqueue_trial(grid_points[used()])
-            trial = study.ask()
-            values = {key: _suggest(trial, key, space) for key, space in search.space.items()}
-            progress.start_run(f"trial {trial.number} ({used() + 1}/{trials})", epochs)
-            _run_trial(study, trial, experiment(values), search.seeds, direction, progress)
-    return study
+        while True:
+            with workers.alone():
+                _queue_killed(study, workers)
+                trial, used, running = _claim(study, search, trials, grid_points, workers)
+            if trial is not None:
+                values = {key: _suggest(trial, key, space) for key, space in search.space.items()}
+                progress.start_run(f"trial {trial.number} ({used + 1}/{trials})", epochs)
+                _run_trial(study, trial, experiment(values), search.seeds, direction, progress)
+            elif not running:
+                return study
+            else:  # the last ones are with others, who may be killed
+                time.sleep(WAIT_SECONDS)
+
+
+def _claim(study: Any, search: Any, trials: int, grid_points: list[dict[str, Any]], workers: Workers) -> tuple[Any, int, int]:
+    """(a trial of this worker's own, or None where none is left; trials used up; trials that others are at). Under `workers.alone`."""
+    from optuna.trial import TrialState
+
+    held = study.get_trials(deepcopy=False)
+    used = sum(t.state.is_finished() and "status" in t.user_attrs for t in held)
+    running = sum(t.state == TrialState.RUNNING for t in held)
+    if used + running >= trials:
+        return None, used, running
+    study.sampler = _sampler(search, len(held))
+    if grid_points and not any(t.state == TrialState.WAITING for t in held):
+        taken = [t.params for t in held if t.state == TrialState.RUNNING or "status" in t.user_attrs]
+        # a worker that has just begun has asked for none of its values yet: they stand in what was queued for it
+        taken += [t.system_attrs["fixed_params"] for t in held if t.state == TrialState.RUNNING and "fixed_params" in t.system_attrs]
+        study.enqueue_trial(next(point for point in grid_points if point not in taken))
+    trial = study.ask()
+    trial.set_user_attr("worker", workers.name)
+    return trial, used + running, running
+
+
+def _queue_killed(study: Any, workers: Workers) -> None:
+    """Queues the trials of workers that are gone. Under `workers.alone`."""
+    from optuna.trial import TrialState
+
+    for trial in study.get_trials(deepcopy=False, states=[TrialState.RUNNING]):
+        if not workers.alive(trial.user_attrs.get("worker", "")):
+            values = trial.params or trial.system_attrs.get("fixed_params", {})
+            study.tell(trial.number, state=TrialState.FAIL)
+            study.enqueue_trial(values)
 
 
 def _run_trial(study: Any, trial: Any, experiment: Any, seeds: list[int], direction: str, progress: Any) -> None:
@@ -214,7 +263,8 @@ def check_space(recipe: Recipe, cell: Cell) -> None:
     from stages.recipe import check_model
 
     for key, space in recipe.search.space.items():
-        candidates = space.choices if isinstance(space, Choice) else [int(space.low) if space.integer else space.low]
+        ends = [] if isinstance(space, Choice) else [int(v) if space.integer else v for v in (space.low, space.high)]
+        candidates = space.choices if isinstance(space, Choice) else ends
         for value in candidates:
             try:
                 check_model(recipe.with_values({key: value}), cell.recipe_path)
@@ -273,7 +323,7 @@ def _write_outs(recipe: Recipe, cell: Cell, trials: list[Any], tuned: Path, stud
                 t.number,
                 t.state.name,
                 value,
-                t.user_attrs.get("status", "killed, queued again"),
+                t.user_attrs.get("status", KILLED),
                 "max" if study.direction.name == "MAXIMIZE" else "min",
             ]
             + [t.params.get(key, "") for key in keys]
@@ -284,7 +334,7 @@ def _write_outs(recipe: Recipe, cell: Cell, trials: list[Any], tuned: Path, stud
 
 
 def _plots(base: Path, study: Any) -> None:
-    """Optimisation history and hyperparameter importance as pictures; with too few trials the picture says so."""
+    """Optimisation history, hyperparameter importance and parallel coordinates as pictures; with too few trials the picture says so."""
     import warnings
 
     import matplotlib
@@ -296,7 +346,7 @@ def _plots(base: Path, study: Any) -> None:
     complete = [] if study is None else [t for t in study.trials if t.state.name == "COMPLETE"]
     # importance is a share of the variance: undefined while nothing varies
     varied = len({t.value for t in complete}) > 1 and any(len({repr(t.params[k]) for t in complete}) > 1 for k in complete[0].params)
-    for name, possible in (("history", bool(complete)), ("importance", varied)):
+    for name, possible in zip(PLOTS, (bool(complete), varied, bool(complete)), strict=True):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             if not possible:
@@ -308,6 +358,8 @@ def _plots(base: Path, study: Any) -> None:
 
                 if name == "history":
                     axes = plots.plot_optimization_history(study)
+                elif name == "parallel":
+                    axes = plots.plot_parallel_coordinate(study)
                 else:
                     axes = plots.plot_param_importances(study, evaluator=optuna.importance.FanovaImportanceEvaluator(seed=0))
                 figure = axes.figure

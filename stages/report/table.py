@@ -81,6 +81,8 @@ def summarise(
         row |= {f"published_{k}": getattr(published, k) for k in ("mean", "std", "runs", "printed", "source")}
     if published and published.note:
         row["notes"].append(f"the published number: {published.note}")
+    if result.get("search"):
+        row["notes"].append(_search_note(result["search"]))
     row["unit"] = published.unit if published else "percent" if row["metric"] in PERCENT else "none"
     if good:
         # the printed dataset may be a part of the test set
@@ -252,6 +254,12 @@ def _resolve(result: Mapping[str, Any], notes: list[str]) -> Published | None:
     except PublishedError as error:
         notes.append(f"published number not found: {error}")
         return None
+
+
+def _search_note(search: Mapping[str, Any]) -> str:
+    states = ", ".join(f"{n} {state.lower()}" for state, n in sorted(search["states"].items()))
+    space = f" over {', '.join(search['keys'])} ({search['space']})" if search.get("keys") and search.get("space") else ""
+    return f"searched on validation: {search.get('used', search['trials'])} trials ({states}){space}"
 
 
 def _number(value: float | None, row: dict[str, Any]) -> str:

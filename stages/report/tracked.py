@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from stages.report.table import summarise
@@ -98,6 +99,7 @@ def tracked_cell(result: Mapping[str, Any], records: Sequence[Mapping[str, Any]]
     artifacts: dict[str, Callable[[], bytes]] = {"result.json": lambda: _json(result)}
     if any(r["epochs"]["epoch"] for r in runs):
         artifacts["learning_curves.png"] = lambda: _figure(result["cell"], records)
+    artifacts |= search_plots(result)
     return Tracked(
         name=cell_name(result),
         status=_status(row["status"]),
@@ -110,6 +112,48 @@ def tracked_cell(result: Mapping[str, Any], records: Sequence[Mapping[str, Any]]
         start=min((milliseconds(r["measured"]["started"]) for r in records), default=None),
         end=max((milliseconds(r["measured"]["finished"]) for r in records), default=None),
     )
+
+
+def search_plots(result: Mapping[str, Any], tuned: Path = Path("tuned")) -> dict[str, Callable[[], bytes]]:
+    """The pictures of a cell's search as artifacts, where it had one and they are there."""
+    base = tuned / result["cell"]
+    paths = sorted(base.parent.glob(f"{base.name}.*.png")) if result.get("search") else []
+    return {f"search.{path.name.removeprefix(base.name + '.')}": path.read_bytes for path in paths}
+
+
+def tracked_search(cell: Mapping[str, Any], rows: Sequence[Mapping[str, str]], tuned: Path = Path("tuned")) -> list[Tracked]:
+    """A search as MLflow runs, from the rows of tuned/<cell>.csv: first the one of the search, with its pictures, then one per trial."""
+    values = [(int(r["number"]), float(r["value"])) for r in rows if r["state"] == "COMPLETE"]
+    better = max if rows[0]["direction"] == "max" else min
+    counts = {f"trials_{state.lower()}": sum(r["state"] == state for r in rows) for state in sorted({r["state"] for r in rows})}
+    named = {f"gt.{k}": cell[k] for k in ("cell", "suite", "dataset", "model")}
+    whole = Tracked(
+        name=f"{cell_name(cell)} search",
+        status="FINISHED",
+        params={},
+        metrics=_points({"best_validation": better(v for _, v in values) if values else None, **counts}),
+        tags=_tags({"gt.kind": "search", **named, "gt.direction": rows[0]["direction"]}),
+        dataset=None,
+        artifacts=search_plots({**cell, "search": True}, tuned),
+        source=[dict(row) for row in rows],
+    )
+    described = ("number", "state", "value", "status", "direction")
+    return [whole] + [
+        Tracked(
+            name=f"{cell_name(cell)} trial {row['number']}",
+            # a pruned trial is no failure
+            status="FAILED" if row["state"] == "FAIL" else "FINISHED",
+            params={_key(k): v for k, v in row.items() if k not in described},
+            metrics=_points({"validation": float(row["value"])}) if row["state"] == "COMPLETE" else {},
+            tags=_tags(
+                {"gt.kind": "trial", **named, "gt.digest": f"trial {row['number']}", "gt.state": row["state"], "gt.status": row["status"]}
+            ),
+            dataset=None,
+            artifacts={},
+            source=dict(row),
+        )
+        for row in rows
+    ]
 
 
 def cell_name(cell: Mapping[str, Any]) -> str:

@@ -46,7 +46,7 @@ def test_the_best_trial_by_validation_becomes_the_recipe(project):
     assert tuned.decisive() == chosen.decisive()
     assert tuned.search is None
     assert "trial" in tuned.origin["model.dropout"]
-    for name in ("history", "importance"):
+    for name in ("history", "importance", "parallel"):
         assert Path(f"tuned/small/web/mlp.{name}.png").stat().st_size > 1000
     assert search_summary(load_grid().find(CELL))["trials"] == 4
     # trials are runs that never saw the test split
@@ -92,9 +92,9 @@ def test_a_killed_search_queues_its_trial_again_and_ends_as_if_it_had_not_been_k
 
 
 def test_a_process_killed_while_it_writes_the_journal_blocks_nobody(project):
-    from stages.tune import KernelLock
+    from stages.study import KernelLock
 
-    holds = "import sys, time; from pathlib import Path; from stages.tune import KernelLock; KernelLock(Path('journal.lock')).acquire(); print(1, flush=True); time.sleep(60)"
+    holds = "import sys, time; from pathlib import Path; from stages.study import KernelLock; KernelLock(Path('journal.lock')).acquire(); print(1, flush=True); time.sleep(60)"
     process = subprocess.Popen([sys.executable, "-c", holds], env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE)
     process.stdout.readline()
     process.send_signal(signal.SIGKILL)

@@ -1,0 +1,197 @@
+"""Where a search lives, and how several workers share it: a journal file, or a database by URL.
+
+A worker claims trials one at a time, while no other does, so that a search of so many trials has exactly so many. Who is alive is told by
+locks that the operating system, or PostgreSQL, takes from a process that dies.
+"""
+
+import contextlib
+import hashlib
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+from filelock import FileLock, Timeout
+
+from stages.recipe import RecipeError, RunSettings
+
+STORAGE = "GT_STUDY_STORAGE"
+
+
+class Workers(Protocol):
+    """The workers of one search. `name`: this one's."""
+
+    name: str
+
+    def alone(self) -> contextlib.AbstractContextManager[None]:
+        """Held by one worker at a time."""
+        ...
+
+    def alive(self, name: str) -> bool: ...
+
+
+class KernelLock:
+    """Optuna's journal lock on the kernel's file lock. Its own locks are links that a killed process leaves behind, and then every later
+    process waits for them."""
+
+    def __init__(self, path: Path):
+        self._lock = FileLock(path)
+
+    def acquire(self) -> bool:
+        self._lock.acquire()
+        return True
+
+    def release(self) -> None:
+        self._lock.release()
+
+
+class FileWorkers:
+    """Workers that share a folder. Each holds a file lock as long as it lives."""
+
+    def __init__(self, folder: Path):
+        self.name, self._folder = uuid.uuid4().hex, folder
+        self._alone = FileLock(folder / "lock")
+        self._own = FileLock(folder / f"worker-{self.name}.lock")
+        self._own.acquire()
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        with self._alone:
+            yield
+
+    def alive(self, name: str) -> bool:
+        path = self._folder / f"worker-{name}.lock"
+        if name == self.name:
+            return True
+        if not path.exists():
+            return False
+        try:
+            with FileLock(path, timeout=0):
+                path.unlink(missing_ok=True)
+                return False
+        except Timeout:
+            return True
+
+    def close(self) -> None:
+        self._own.release()
+        (self._folder / f"worker-{self.name}.lock").unlink(missing_ok=True)
+
+
+class PostgresWorkers:
+    """Workers that share a PostgreSQL server, by its advisory locks: a lock goes with the connection that holds it."""
+
+    def __init__(self, url: str, cell: str):
+        from sqlalchemy import create_engine
+
+        self.name, self._cell = uuid.uuid4().hex, cell
+        self._connection = create_engine(url, isolation_level="AUTOCOMMIT").connect()
+        self._call("pg_advisory_lock", f"worker {self.name}")
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        self._call("pg_advisory_lock", self._cell)
+        try:
+            yield
+        finally:
+            self._call("pg_advisory_unlock", self._cell)
+
+    def alive(self, name: str) -> bool:
+        if name == self.name:
+            return True
+        gone = self._call("pg_try_advisory_lock", f"worker {name}")
+        if gone:
+            self._call("pg_advisory_unlock", f"worker {name}")
+        return not gone
+
+    def close(self) -> None:
+        self._connection.close()
+        self._connection.engine.dispose()
+
+    def _call(self, function: str, what: str) -> Any:
+        from sqlalchemy import text
+
+        key = int.from_bytes(hashlib.sha256(f"gt-bench {what}".encode()).digest()[:8], "big", signed=True)
+        return self._connection.execute(text(f"SELECT {function}(:key)"), {"key": key}).scalar()
+
+
+def storage_url(settings: RunSettings) -> str | None:
+    """The database of studies, None for journal files; GT_STUDY_STORAGE comes before params.yaml."""
+    return os.environ.get(STORAGE) or settings.study_storage
+
+
+@contextlib.contextmanager
+def workers_of(settings: RunSettings, folder: Path, cell: str) -> Iterator[Workers]:
+    """This process as a worker of the search of `cell`. Raises RecipeError where the database cannot be reached."""
+    url = storage_url(settings)
+    with _reported(url):
+        workers = PostgresWorkers(url, cell) if url and url.startswith("postgres") else FileWorkers(folder)
+    try:
+        yield workers
+    finally:
+        workers.close()
+
+
+def open_study(settings: RunSettings, folder: Path, cell: str, identity: str, direction: str, pruning_after: int | None) -> Any:
+    """The optuna study of `identity`, made or continued; median pruning after that many epochs, or none.
+
+    Raises RecipeError for a database that cannot be used, a journal that cannot be read, and one that belongs to another cell.
+    """
+    import optuna
+    from optuna.storages.journal import JournalFileBackend
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    url, name = storage_url(settings), identity
+    pruner = optuna.pruners.NopPruner()
+    if pruning_after is not None:
+        pruner = optuna.pruners.MedianPruner(n_startup_trials=4, n_warmup_steps=pruning_after)
+    if url:
+        # one database holds the studies of all cells, and two cells may have one recipe
+        name = f"{cell} {identity}"
+        with _reported(url):
+            storage = optuna.storages.RDBStorage(url)
+    else:
+        path = folder / "journal.log"
+        try:
+            storage = optuna.storages.JournalStorage(JournalFileBackend(str(path), lock_obj=KernelLock(folder / "journal.lock")))
+        except (ValueError, KeyError, TypeError) as error:
+            raise RecipeError(f"{path}: not a journal of studies ({error}); move it away and search again") from None
+        owners = {study.user_attrs.get("cell", cell) for study in optuna.get_all_study_summaries(storage)}
+        if owners - {cell}:
+            raise RecipeError(
+                f"{path}: holds the study of {', '.join(sorted(owners - {cell}))}, not of {cell}; move it back to its own folder and search again"
+            )
+    with _reported(url):
+        study = optuna.create_study(
+            study_name=name,
+            storage=storage,
+            direction="maximize" if direction == "max" else "minimize",
+            pruner=pruner,
+            load_if_exists=True,
+        )
+        if study.user_attrs.get("cell") != cell:
+            study.set_user_attr("cell", cell)
+    return study
+
+
+@contextlib.contextmanager
+def _reported(url: str | None) -> Iterator[None]:
+    """Turns what a database can do wrong into RecipeError, without the password."""
+    if not url:
+        yield
+        return
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+
+    try:
+        shown = make_url(url).render_as_string(hide_password=True)
+    except ArgumentError:
+        raise RecipeError(
+            f"run.study_storage or {STORAGE}: {url!r} is no database URL; expected postgresql+psycopg://user@host/name"
+        ) from None
+    try:
+        yield
+    except (ImportError, ModuleNotFoundError) as error:
+        raise RecipeError(f"study storage {shown}: its driver is not installed ({error}); pip install 'psycopg[binary]'") from error
+    except SQLAlchemyError as error:
+        raise RecipeError(f"study storage {shown} cannot be used: {' '.join(str(error).split())[:300]}") from error
