@@ -77,20 +77,23 @@ class OptimizerSection(Strict):
 
 class ScheduleSection(Strict):
     """Learning rate over time as a multiple of `lr`: linear warm-up from `start_factor`, then constant, cosine or linear to `final_factor`;
-    or plateau: times `factor` after `patience` epochs without a better validation value. `total`: where the schedule ends, in its unit, if
+    or plateau: times `factor` after `patience` epochs without a better validation value; or step: times `factor` every so many. `total`: where the schedule ends, in its unit, if
     that is not where training does; the rate stays at its last value from there."""
 
-    name: Literal["constant", "cosine", "linear", "plateau"] = "constant"
+    name: Literal["constant", "cosine", "linear", "plateau", "step"] = "constant"
     unit: Literal["epoch", "step"] = "epoch"
     warmup: int = Field(0, ge=0)
     start_factor: float = Field(0.0, ge=0)
     final_factor: float = Field(0.0, ge=0)
     factor: float = Field(0.5, gt=0, lt=1)
     patience: Positive = 10
+    every: Positive | None = None
     total: Positive | None = None
 
     @model_validator(mode="after")
     def _after_warmup(self):
+        if (self.name == "step") != (self.every is not None):
+            raise ValueError("schedule.every belongs to schedule.name step, and to no other")
         if self.total is not None and self.total <= self.warmup:
             raise ValueError("schedule.total must come after the warm-up")
         return self

@@ -31,6 +31,8 @@ def lr_factor(section: Any, position: float, total: float, validation: Sequence[
         return 1.0
     if section.name == "plateau":
         return section.factor ** _plateaus(validation, section.patience, direction)
+    if section.name == "step":
+        return section.factor ** int((position - section.warmup) // section.every)
     progress = min(1.0, (position - section.warmup) / max(1, (section.total or total) - section.warmup))
     shape = 0.5 * (1 + math.cos(math.pi * progress)) if section.name == "cosine" else 1 - progress
     return section.final_factor + (1 - section.final_factor) * shape
