@@ -19,7 +19,8 @@ from gt_models.nn.norms import make_norm
 from gt_models.nn.pair_context import PairContext
 from gt_models.nn.pe_stem import PairStem, stem_init
 from gt_models.nn.pooling import pool
-from gt_models.nn.sl2_attention import GatedAttentionInPlace, dense_attention, sparse_attention
+from gt_models.nn.sl2_attention import AttentionForm, GatedAttentionInPlace, dense_attention, sparse_attention
+from gt_models.nn.sl2_attention_cpu import GatedAttentionCompiled
 from gt_models.registry import register_model
 
 
@@ -188,19 +189,22 @@ class PPGT(nn.Module):
         # every layer's theta and phi are linear in the same p: one product for all of them
         weight = torch.cat([layer.attention.pair_linear.weight for layer in self.layers])  # [L G H, pair_dim], G = 1 or 2
         bias = torch.cat([layer.attention.pair_linear.bias for layer in self.layers])
-        # a gate puts attention outside the fused kernels: weights are formed in place, save where autocast or a compiler rewrites ops
-        in_place = (
-            self.form == "dense"
-            and self.urpe != "none"
-            and not torch.is_autocast_enabled(x.device.type)
-            and not torch.compiler.is_compiling()
-        )
+        form = self._attention_form(x, pairs)
         if self.urpe == "one-plus":
             bias = bias + self._gate_offset.to(bias.dtype)
-        terms = pairs.project(p, weight, bias, len(self.layers), self.num_heads, in_place)
+        terms = pairs.project(p, weight, bias, len(self.layers), self.num_heads, form)
         for layer, term in zip(self.layers, terms, strict=True):
-            x = layer(x, term, pairs, batch, in_place)
+            x = layer(x, term, pairs, batch, form)
         return self.norm(x)
+
+    def _attention_form(self, x: Tensor, pairs: PairContext) -> AttentionForm:
+        """A gate puts dense attention outside torch's fused kernels: weights are formed in place, or on a CPU in a kernel of ours, save where
+        autocast or a compiler rewrites ops."""
+        if not pairs.dense or self.urpe == "none" or torch.is_autocast_enabled(x.device.type) or torch.compiler.is_compiling():
+            return "plain"
+        dropped = self.training and any(layer.attention.dropout > 0.0 for layer in self.layers)
+        whole = x.dtype in (torch.float32, torch.float64) and not pairs.edges_only
+        return "compiled" if x.device.type == "cpu" and whole and not dropped else "in place"
 
     def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
         """Pooling where the level is the graph, then the MLP: [N, hidden_dim] -> [B or N, out_dim]."""
@@ -293,8 +297,8 @@ class PPGTLayer(nn.Module):
         self.linear1, self.linear2 = nn.Linear(dim, expansion * dim), nn.Linear(expansion * dim, dim)
         self.residual1, self.residual2 = Residual(dim, drop_path, layer_scale), Residual(dim, drop_path, layer_scale)
 
-    def forward(self, x: Tensor, term: tuple[Tensor, Tensor | None], pairs: PairContext, batch: GraphBatch, in_place: bool) -> Tensor:
-        x = self.residual1(x, self.attention(self.norm1(x), term, pairs, in_place), batch.batch, batch.num_graphs)
+    def forward(self, x: Tensor, term: tuple[Tensor, Tensor | None], pairs: PairContext, batch: GraphBatch, form: AttentionForm) -> Tensor:
+        x = self.residual1(x, self.attention(self.norm1(x), term, pairs, form), batch.batch, batch.num_graphs)
         branch = self.linear2(nn.functional.gelu(self.linear1(self.norm2(x))))
         return self.residual2(x, branch, batch.batch, batch.num_graphs)
 
@@ -310,14 +314,16 @@ class SL2Attention(nn.Module):
         self.qkv, self.out = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
         self.pair_linear = nn.Linear(pair_dim, num_heads if urpe == "none" else 2 * num_heads)  # theta, phi
 
-    def forward(self, x: Tensor, term: tuple[Tensor, Tensor | None], pairs: PairContext, in_place: bool) -> Tensor:
+    def forward(self, x: Tensor, term: tuple[Tensor, Tensor | None], pairs: PairContext, form: AttentionForm) -> Tensor:
         theta, gate = term
         dropout = self.dropout if self.training else 0.0
         qkv = self.qkv(x)  # [N, 3 d]
-        if pairs.dense:
+        if form == "compiled":
+            y = GatedAttentionCompiled.apply(qkv, theta, gate, self.scale, self.simplified_l2, pairs.units(self.num_heads))  # [N, d]
+        elif pairs.dense:
             q, k, v = pairs.pad_heads(qkv, self.num_heads)  # [H, B, n, d / H] each
             settings = (self.scale, self.simplified_l2, pairs.mask.to(q.dtype), dropout)
-            y = pairs.unpad_heads((GatedAttentionInPlace.apply if in_place else dense_attention)(q, k, v, theta, gate, *settings))
+            y = pairs.unpad_heads((GatedAttentionInPlace.apply if form == "in place" else dense_attention)(q, k, v, theta, gate, *settings))
         else:
             q, k, v = qkv.view(x.size(0), 3, self.num_heads, -1).unbind(1)  # [N, H, d / H] each
             y = sparse_attention(q, k, v, (pairs.query, pairs.key), theta, gate, self.scale, self.simplified_l2, dropout).flatten(1)

@@ -7,7 +7,8 @@ from torch.nn import functional as F
 
 from gt_models.batch import GraphBatch
 from gt_models.nn.cached import cached_property
-from gt_models.nn.sl2_attention import MASKED
+from gt_models.nn.sl2_attention import MASKED, AttentionForm
+from gt_models.nn.sl2_attention_cpu import attention_units
 
 
 class PairContext:
@@ -20,6 +21,7 @@ class PairContext:
 
     def __init__(self, batch: GraphBatch, dense: bool, edges_only: bool):
         self.batch, self.dense, self.edges_only = batch, dense, edges_only
+        self._units: dict[int, Tensor] = {}
         sizes = batch.sizes
         # first flat pair of each node's row: pairs of earlier graphs, then local * n
         self._row_start = batch.pair_ptr[batch.batch] + batch.local * sizes[batch.batch]  # [N]
@@ -60,18 +62,21 @@ class PairContext:
         return values if self._flat is None else values[self._flat]
 
     def project(
-        self, p: Tensor, weight: Tensor, bias: Tensor, num_layers: int, num_heads: int, in_place: bool
+        self, p: Tensor, weight: Tensor, bias: Tensor, num_layers: int, num_heads: int, form: AttentionForm
     ) -> list[tuple[Tensor, Tensor | None]]:
         """Pair encodings [P, C] through the pair layers of all layers at once -> (theta, phi or None) of each layer.
 
-        weight [L G H, C], rows by layer, then theta before phi, then head. Dense: [H, B, n, n] each, listed: [P, H] each. With
-        `in_place` each (dense) term belongs to whoever reads it, who may overwrite it and hand its gradient back in the same memory.
+        weight [L G H, C], rows by layer, then theta before phi, then head. Dense: [H, B, n, n] each, listed: [P, H] each. In
+        place and compiled, each term belongs to whoever reads it, who may overwrite it and hand its gradient back in the same memory;
+        compiled: [H, P] each.
         """
-        if self.dense:
+        if form == "compiled":
+            terms = _OwnedTerms.apply(p, weight, bias, (weight.size(0) // num_heads, num_heads, p.size(0)))
+        elif self.dense:
             graphs, n = self.batch.num_graphs, self.batch.max_nodes
             padded = p.new_zeros(graphs * n * n, p.size(1)).index_copy_(0, self._slots, p)  # [B n n, C]
             shape = (weight.size(0) // num_heads, num_heads, graphs, n, n)  # heads outside, as attention wants them
-            if in_place:
+            if form == "in place":
                 terms = _OwnedTerms.apply(padded, weight, bias, shape)
             else:
                 terms = torch.addmm(bias[:, None], weight, padded.t()).view(shape).unbind(0)
@@ -80,6 +85,12 @@ class PairContext:
         if len(terms) == num_layers:
             return [(theta, None) for theta in terms]
         return list(zip(terms[::2], terms[1::2], strict=True))
+
+    def units(self, num_heads: int) -> Tensor:
+        """Heads of graphs as the compiled attention walks over them."""
+        if num_heads not in self._units:
+            self._units[num_heads] = attention_units(self.batch.ptr, self.batch.pair_ptr, self.batch.sizes, num_heads)
+        return self._units[num_heads]
 
     def pad_heads(self, qkv: Tensor, num_heads: int) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values of nodes [N, 3 d] -> [H, B, n, d / H] each, zero at padding."""

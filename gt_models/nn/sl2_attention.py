@@ -6,12 +6,14 @@ softmax, where no fused kernel reaches, so a gated layer forms the weights.
 """
 
 from collections.abc import Sequence
+from typing import Literal
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+AttentionForm = Literal["plain", "in place", "compiled"]  # of a gated layer; the same numbers
 MASKED = -1e9  # finite: a row that is all padding stays a number, and so do its gradients
 
 
