@@ -48,6 +48,10 @@ UNEQUAL = {
     "tokengt/pcqm4mv2/transformer": (43_299_073, _TABLES),
     "tokengt/pcqm4mv2/tokengt-orf": (43_398_913, _TABLES),
     "tokengt/pcqm4mv2/tokengt-lap": (43_325_185, _TABLES),
+    "ppgt/pcqm4mv2/grit": (11_766_017, "by the released settings, 16 layers of 256; where 16.6M come from is not known"),
+    "ppgt/pcqm4mv2/tokengt-orf": (43_398_913, _TABLES),
+    "ppgt/pcqm4mv2/tokengt-lap": (43_325_185, _TABLES),
+    "tokengt/pcqm4mv2/gat": (5_530_801, "how bonds enter, what follows a layer and the head are not printed"),
     "tokengt/pcqm4mv2/tokengt-lap-performer": (43_325_185, _TABLES),
     "tokengt/pcqm4mv2/tokengt-lap-performer-as-released": (43_325_185, _TABLES),
 }
@@ -95,3 +99,7 @@ def test_counts_of_the_authors_implementations(name, counted):
 def test_the_edge_transformer_with_the_atom_types_of_its_implementation(row, counted):
     """28, of which 21 occur."""
     assert count(ROOT / f"recipes/edge-transformer/zinc/{row}.yaml", in_dim=[28]) == counted
+
+
+def test_grit_with_what_its_implementation_never_reads():
+    assert count(ROOT / "recipes/ppgt/zinc/grit.yaml", build_unused=True) == 473_473
