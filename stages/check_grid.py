@@ -67,6 +67,8 @@ def shortened(recipe: Recipe) -> Recipe:
     changes["eval_every"] = 1 if any(phase.reload_best for phase in recipe.phases) else total
     if recipe.eval_after is not None:
         changes["eval_after"] = None
+    if recipe.batch.parts is not None:  # a miniature has few nodes, and BatchNorm needs two
+        changes["batch"] = recipe.batch.model_copy(update={"parts": min(recipe.batch.parts, 2)})
     if recipe.start is not None:  # the cell that it starts from was not run here
         changes["start"] = None
     if recipe.brec is not None:

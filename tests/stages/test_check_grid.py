@@ -52,6 +52,14 @@ def _model(in_dim: int, out_dim: int):
     return create_model("mlp", in_dim=in_dim, out_dim=out_dim, level="node", hidden_dim=8, num_layers=2, dropout=0.2)
 
 
+def test_what_a_miniature_is_too_small_for_or_does_not_have(grid):
+    grid.recipe(batch={"parts": 25}, start={"cell": "small/web/gcn"})
+    recipe = shortened(load_recipe("recipes/small/web/mlp.yaml"))
+    assert (recipe.batch.parts, recipe.start) == (2, None)
+    grid.recipe(batch={"parts": 1})
+    assert shortened(load_recipe("recipes/small/web/mlp.yaml")).batch.parts == 1
+
+
 def test_every_phase_takes_a_step(grid):
     phases = [{"name": "local", "epochs": 90}, {"name": "global", "epochs": 200, "reload_best": True}, {"name": "local", "epochs": 3}]
     model = {"name": "polynormer", "hidden_dim": 8, "num_local_layers": 1, "num_global_layers": 1, "num_heads": 2}

@@ -1,0 +1,37 @@
+"""What a recipe starts from has the weights that it needs, and keeps them."""
+
+import inspect
+
+import pytest
+import torch
+
+from gt_models.registry import create_model, model_info
+from stages.datasets.catalog import get_spec
+from stages.datasets.miniature import shape_of
+from stages.recipe import check_model
+from tests.recipes.shipped import PATHS, ROOT, cell, dataset, recipe
+
+
+def model_of(path):
+    content, spec = recipe(path), get_spec(dataset(path))
+    shape = shape_of(spec)
+    given = {"in_dim": shape.in_dim, "out_dim": shape.out_dim, "level": content.level_of(spec.level), "edge_dim": shape.edge_dim}
+    taken = inspect.signature(model_info(content.model.name).cls).parameters
+    with torch.device("meta"):
+        return create_model(content.model.name, **{k: v for k, v in given.items() if k in taken}, **check_model(content, path))
+
+
+@pytest.mark.parametrize("path", [p for p in PATHS if recipe(p).start], ids=cell)
+def test_a_cell_starts_from_one_that_keeps_weights_that_fit(path):
+    start = recipe(path).start
+    source = ROOT / "recipes" / f"{start.cell}.yaml"
+    assert source in PATHS
+    assert recipe(source).keep_weights
+    assert set(recipe(path).seeds) <= set(recipe(source).seeds)
+    assert dataset(source) == dataset(path)
+    before, after = model_of(source), model_of(path)
+    shapes = {name: value.shape for name, value in before.state_dict().items()}
+    missing = [name for name, value in after.state_dict().items() if shapes.get(name) != value.shape]
+    # random features are drawn anew; all that is learnt comes from the source
+    assert not set(missing) & {name for name, _ in after.named_parameters()}
+    assert start.load == ("common" if missing or len(shapes) > len(after.state_dict()) else "all")
