@@ -527,6 +527,30 @@ def test_tiles_hold_every_row_once_and_grow_with_rows():
         )
 
 
+@pytest.mark.parametrize("arguments", [{}, {"hidden_dim": 40, "num_features": 11}, {"key_order": "unique", "key_diagonal": False}])
+@pytest.mark.parametrize(("level", "num_threads"), [("graph", 1), ("node", 3)])
+def test_the_compiled_kernel_and_tiles_agree(monkeypatch, arguments, level, num_threads):
+    """Values and gradients, with groups of one graph in several pieces, isolated nodes, one-way edges, heads wider than a vector."""
+    sizes, rng = (400, 3, 1, 60), torch.Generator().manual_seed(0)
+    starts = torch.tensor([0, 400, 403, 404])
+    edges = [torch.randint(0, n, (2, 3 * n), generator=rng) + start for n, start in zip(sizes, starts, strict=True)]
+    index = torch.cat(edges, 1)
+    batch = GraphBatch(torch.randn(464, 4), index, torch.tensor([0, 400, 403, 404, 464]), torch.randn(index.size(1), 3))
+    model = build(level, **(AUTHORS | {"key_stabilizer": "graph"} | arguments))
+    monkeypatch.setattr(torch, "get_num_threads", lambda: num_threads)
+
+    def run() -> list[torch.Tensor]:
+        model.zero_grad()
+        out = model(batch)
+        (out * torch.arange(out.numel()).view_as(out).cos()).sum().backward()
+        return [out.detach(), *[p.grad.clone() for p in model.parameters()]]
+
+    compiled = run()
+    monkeypatch.setattr(HigherOrderAttention, "_compiles", lambda *_: False)
+    for a, b in zip(compiled, run(), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-10)
+
+
 def test_kernel_form_holds_memory_linear_in_edges():
     """What autograd keeps for one layer, at 500 and 2,000 edges of one mean degree: four times as much, not sixteen."""
 

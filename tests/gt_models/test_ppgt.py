@@ -270,6 +270,23 @@ def test_weights_formed_in_place_change_nothing(monkeypatch):
         loss.backward()
 
 
+@pytest.mark.parametrize("attention", ["sl2", "sdp"])
+@pytest.mark.parametrize("hidden_dim", [8, 40])
+def test_compiled_attention_changes_nothing(monkeypatch, attention, hidden_dim):
+    """Heads narrower and wider than a vector, graphs of one tile of keys and of several; a second backward is an error."""
+    model = small(attention=attention, hidden_dim=hidden_dim, num_heads=2, level="node")
+    batch = collate(graphs((4, 1, 6, 19)))
+    compiled = _loss_and_grads(model, batch)
+    loss = model(batch).sum()
+    loss.backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="inplace operation"):
+        loss.backward()
+    for form in ("in place", "plain"):
+        monkeypatch.setattr(type(model), "_attention_form", lambda self, x, pairs, form=form: form)
+        for a, b in zip(compiled, _loss_and_grads(model, batch), strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)
+
+
 def test_adarms_gradient_and_limits():
     norm = AdaRMSNorm(5).double()
     x = torch.randn(7, 5, dtype=torch.float64, requires_grad=True)
