@@ -38,12 +38,17 @@ KEEP_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "68719476736",
 
 @dataclass(frozen=True)
 class Measurement:
-    """One builder's training step (forward, backward, AdamW): median milliseconds, peak MiB above what imports took, parameters."""
+    """One builder's training step (forward, backward, AdamW): median milliseconds, peak MiB above what imports took, parameters.
+
+    `cpu_ms` is the processor time of all threads, which other processes on the machine lengthen far less than `ms`; set
+    OMP_WAIT_POLICY=passive beside it, or threads that wait count too.
+    """
 
     ms: float
     peak_mib: float
     parameters: int
     repeats: int
+    cpu_ms: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -214,10 +219,13 @@ def _run(task: dict) -> Measurement:
     first = _time(step)  # includes what is done once: allocation, compilation
     if first < task["seconds"]:
         step()
-    times: list[float] = []
+    times, cpu = [], []
     while not times or (len(times) < task["repeats"] and time.perf_counter() - start < task["seconds"]):
+        before = time.process_time()
         times.append(_time(step))
-    return Measurement(1e3 * statistics.median(times), _memory_mib("VmHWM") - baseline, count_parameters(model), len(times))
+        cpu.append(time.process_time() - before)
+    peak = _memory_mib("VmHWM") - baseline
+    return Measurement(1e3 * statistics.median(times), peak, count_parameters(model), len(times), 1e3 * statistics.median(cpu))
 
 
 if __name__ == "__main__":

@@ -131,10 +131,11 @@ def main() -> None:
     first = results[0]
     rows = []
     for name, r in zip(names, results, strict=True):
-        rows.append([name.replace("_", " "), r.ms, r.ms / first.ms, r.ms / floor, r.peak_mib, r.peak_mib / first.peak_mib])
-    rows.append(["floor", floor, floor / first.ms, 1.0, "", ""])
+        cpu = (r.cpu_ms, r.cpu_ms / first.cpu_ms)
+        rows.append([name.replace("_", " "), r.ms, r.ms / first.ms, *cpu, r.ms / floor, r.peak_mib, r.peak_mib / first.peak_mib])
+    rows.append(["floor", floor, floor / first.ms, "", "", 1.0, "", ""])
     title = f"PPGT, {first.parameters:,} parameters, {flops / 1e9:.1f} GFLOP a step at {rates.flops / 1e9:.0f} GFLOP/s"
-    print_table(title, ["form", "ms", "of plain", "of floor", "MiB above imports", "of plain"], rows)
+    print_table(title, ["form", "ms", "of plain", "cpu ms", "of plain", "of floor", "MiB above imports", "of plain"], rows)
 
 
 if __name__ == "__main__":
