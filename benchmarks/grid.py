@@ -30,7 +30,7 @@ esac
 def build(folder: Path, count: int) -> None:
     """A project of `count` cells in ten suites."""
     suites = [f"suite-{i}" for i in range(10)]
-    lines = ["run: {}", "limits: {}", f"suites: [{', '.join(suites)}]", f"datasets: [{', '.join(DATASETS)}]", "searches: {}", "cells:"]
+    lines = ["run: {}", "limits: {}", f"suites: [{', '.join(suites)}]", f"datasets: [{', '.join(DATASETS)}]", "searches: {}", "finetunes: {}", "cells:"]
     of = {name: [] for name in DATASETS}
     for i in range(count):
         suite, dataset, row = suites[i % 10], DATASETS[i % 2], f"row-{i}"
@@ -45,7 +45,8 @@ def build(folder: Path, count: int) -> None:
         (folder / f"cells-of-{name}").write_text("\n".join(cells))
     shutil.copy(ROOT / "dvc.yaml", folder)
     (folder / "published").mkdir()
-    (folder / "published" / "results.yaml").write_text("{}\n")
+    for name in ("results", "flags"):
+        (folder / "published" / f"{name}.yaml").write_text("{}\n")
     (folder / "bin").mkdir()
     stand_in = folder / "bin" / "python"
     stand_in.write_text(STAND_IN.format(python=sys.executable))
