@@ -30,7 +30,15 @@ esac
 def build(folder: Path, count: int) -> None:
     """A project of `count` cells in ten suites."""
     suites = [f"suite-{i}" for i in range(10)]
-    lines = ["run: {}", "limits: {}", f"suites: [{', '.join(suites)}]", f"datasets: [{', '.join(DATASETS)}]", "searches: {}", "finetunes: {}", "cells:"]
+    lines = [
+        "run: {}",
+        "limits: {}",
+        f"suites: [{', '.join(suites)}]",
+        f"datasets: [{', '.join(DATASETS)}]",
+        "searches: {}",
+        "finetunes: {}",
+        "cells:",
+    ]
     of = {name: [] for name in DATASETS}
     for i in range(count):
         suite, dataset, row = suites[i % 10], DATASETS[i % 2], f"row-{i}"
