@@ -51,6 +51,8 @@ UNEQUAL = {
     "ppgt/pcqm4mv2/grit": (11_766_017, "by the released settings, 16 layers of 256; where 16.6M come from is not known"),
     "ppgt/pcqm4mv2/tokengt-orf": (43_398_913, _TABLES),
     "ppgt/pcqm4mv2/tokengt-lap": (43_325_185, _TABLES),
+    "ppgt/pcqm4mv2/graphormer": (43_395_841, _TABLES),
+    "tokengt/pcqm4mv2/graphormer": (43_395_841, _TABLES),
     "tokengt/pcqm4mv2/gat": (5_530_801, "how bonds enter, what follows a layer and the head are not printed"),
     "tokengt/pcqm4mv2/tokengt-lap-performer": (43_325_185, _TABLES),
     "tokengt/pcqm4mv2/tokengt-lap-performer-as-released": (43_325_185, _TABLES),
@@ -75,6 +77,11 @@ def test_the_list_of_unequal_counts_is_about_recipes_with_a_printed_count():
 def test_tokengt_with_the_tables_of_its_implementation_has_the_printed_counts(row, printed):
     path = ROOT / f"recipes/tokengt/pcqm4mv2/{row}.yaml"
     assert agree(count(path, in_dim=[512] * 9, edge_dim=[512] * 3, build_unused=True), printed)
+
+
+def test_graphormer_with_the_tables_of_its_implementation_has_the_printed_count():
+    tables = {"in_dim": [512] * 9, "edge_dim": [512] * 3, "max_degree": 511, "max_distance": 511, "build_unused": True}
+    assert agree(count(ROOT / "recipes/tokengt/pcqm4mv2/graphormer.yaml", **tables), 48_300_000)
 
 
 # counted in the authors' implementations
