@@ -138,12 +138,15 @@ class HyperedgeLoader(Loader):
         # epoch is not the one with the easiest draw
         if part not in self._fixed:
             rng = np.random.default_rng(seed_of("negatives", self.seed, part))
-            ids = self.ids[part].numpy()
-            chunks = [self.members[ids[i : i + EVALUATED]] for i in range(0, len(ids), EVALUATED)]
+            chunks = [self.members[ids.numpy()] for ids in self._plan(self.ids[part])]
             self._fixed[part] = [self._batch(known, self._negatives[part].draw(known, rng)) for known in chunks]
         for batch in self._fixed[part]:
             # a batch of its own for each pass: models may leave something in `extras`
             yield replace(batch, extras=dict(batch.extras)), None
+
+    def _plan(self, ids: Tensor, generator: torch.Generator | None = None) -> list[Tensor]:
+        """Hyperedges that are evaluated together."""
+        return list(ids.split(EVALUATED))
 
     @cached_property
     def _negatives(self) -> dict[str, Negatives]:
