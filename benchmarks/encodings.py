@@ -28,6 +28,7 @@ EIGENVECTORS = 8
 
 
 def main() -> None:
+    from threadpoolctl import threadpool_limits
     from torch_geometric.transforms import AddLaplacianEigenvectorPE, AddRandomWalkPE
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -37,6 +38,7 @@ def main() -> None:
     arguments = parser.parse_args()
     threads, clock = (1, time.process_time) if arguments.busy else (NUM_THREADS, time.perf_counter)
     torch.set_num_threads(threads)
+    threadpool_limits(threads)  # scipy's BLAS too
 
     def seconds(work) -> float:
         start = clock()
