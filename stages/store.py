@@ -64,11 +64,13 @@ class Store:
         return record
 
     def put(self, record: dict[str, Any]) -> Path:
-        """Writes a record atomically and removes the run's checkpoint. Raises WriteError, leaving every file as it was."""
+        """Writes a record atomically and removes the run's checkpoint, but for a timed-out run, which goes on from it under a longer limit.
+        Raises WriteError, leaving every file as it was."""
         folder = self.folder(record["digest"])
         path = write_json(folder / "record.json", record)
-        for checkpoint in folder.glob("checkpoint.*"):
-            checkpoint.unlink()
+        if record["deterministic"]["status"] != "timed-out":
+            for checkpoint in folder.glob("checkpoint.*"):
+                checkpoint.unlink()
         return path
 
     def records(self) -> Iterator[dict[str, Any]]:

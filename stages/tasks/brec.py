@@ -44,7 +44,8 @@ class BrecRun(Run):
 
     Every pair draws from a random stream of its own, so that a run may stop between any two pairs, and a run over some of the pairs gives
     for them what a run over all does. Curves besides the loop's: `pair` (its number), `trained_epochs`, `t_squared`, `control` (the T^2 of the
-    reliability control), `distinguished`, `unchecked` (the same, whatever the control says), `reliable`; the last three 1 or 0.
+    reliability control), `distinguished`, `unchecked` (the same, whatever the control says), `reliable`; the last three 1 or 0. A run that
+    meets its time limit within a pair begins that pair again.
 
     Raises ValueError for a recipe without a `brec` section, with an odd number of graphs in a batch, or pairs that the dataset lacks.
     """
@@ -77,9 +78,13 @@ class BrecRun(Run):
             if self.on_epoch:
                 self.on_epoch(self.epoch, {k: v for k, v in values.items() if v is not None and k != "epoch"})
             self._save()
-            spent = self.meter.totals["train"] + self.meter.totals["eval"]
-            if self.time_limit is not None and spent > self.time_limit and self.epoch < total:
-                raise TimedOut(f"{self.epoch} of {total} pairs took longer than the limit of {self.time_limit:.0f} s")
+            if self.epoch < total:
+                self._check_time()
+
+    def _check_time(self) -> None:
+        spent = self.meter.totals["train"] + self.meter.totals["eval"]
+        if self.time_limit is not None and spent > self.time_limit:
+            raise TimedOut(f"{self.epoch} of {len(self.pairs)} pairs took longer than the limit of {self.time_limit:.0f} s")
 
     def _pair(self, pair: int, graphs: Tensor, control: Tensor) -> dict[str, float | None]:
         # deviates: the reference seeds once, and a pair's weights then depend on all pairs before it
@@ -87,7 +92,7 @@ class BrecRun(Run):
         with self.meter.timing("train"):
             model = self.build().to(self.device, self.loader.dtype)
             batches = self._batches(graphs)
-            epochs, lr, loss = self._fit(model, batches)
+        epochs, lr, loss = self._fit(model, batches)
         with self.meter.timing("eval"):
             t_squared = self._t_squared(model, batches)
             reference = self._t_squared(model, self._batches(control))
@@ -115,20 +120,21 @@ class BrecRun(Run):
         model.train()
         for epoch in range(total):
             mean = 0.0
-            for step, batch in enumerate(batches):
-                if plateau is None:
-                    position = epoch * steps + (step if schedule.unit == "step" else 0)
-                    for group in optimizer.param_groups:
-                        group["lr"] = section.lr * lr_factor(schedule, position, total * steps, [], "min")
-                output = self._embed(model, batch)
-                loss = contrast(output[0::2], output[1::2], self.protocol.margin)
-                optimizer.zero_grad(set_to_none=True)
-                loss.backward()
-                if section.clip_norm is not None:
-                    nn.utils.clip_grad_norm_(model.parameters(), section.clip_norm)
-                optimizer.step()
-                mean = mean + loss.detach() * batch.num_graphs
-            mean, lr = float(mean) / sum(batch.num_graphs for batch in batches), optimizer.param_groups[0]["lr"]
+            with self.meter.timing("train"):
+                for step, batch in enumerate(batches):
+                    if plateau is None:
+                        position = epoch * steps + (step if schedule.unit == "step" else 0)
+                        for group in optimizer.param_groups:
+                            group["lr"] = section.lr * lr_factor(schedule, position, total * steps, [], "min")
+                    output = self._embed(model, batch)
+                    loss = contrast(output[0::2], output[1::2], self.protocol.margin)
+                    optimizer.zero_grad(set_to_none=True)
+                    loss.backward()
+                    if section.clip_norm is not None:
+                        nn.utils.clip_grad_norm_(model.parameters(), section.clip_norm)
+                    optimizer.step()
+                    mean = mean + loss.detach() * batch.num_graphs
+                mean, lr = float(mean) / sum(batch.num_graphs for batch in batches), optimizer.param_groups[0]["lr"]
             if not math.isfinite(mean):  # this pair is not distinguished; the others may be
                 return epoch + 1, lr, mean
             if self.recipe.select == "best" and mean < best:
@@ -137,6 +143,8 @@ class BrecRun(Run):
                 break
             if plateau is not None:
                 plateau.step(mean)
+            if epoch + 1 < total:
+                self._check_time()
         if kept is not None:
             model.load_state_dict(kept)
         return epoch + 1, lr, mean

@@ -242,13 +242,16 @@ def test_a_run_that_was_stopped_between_pairs_ends_as_if_it_had_not_been(experim
     assert result_of(experiment().run(2)[0])["epochs"]["t_squared"] != result_of(whole)["epochs"]["t_squared"]
 
 
-def test_the_time_limit_holds_between_pairs_and_a_longer_one_goes_on(experiment):
-    record, _ = experiment(settings={"time_limit_hours": 1e-9}).run(0)
+@pytest.mark.parametrize(("stop_below", "pairs"), [(0.0, 0), (10.0, 1)], ids=["within a pair", "between pairs"])
+def test_the_time_limit_holds_and_a_longer_one_goes_on(experiment, stop_below, pairs):
+    changes = {"brec": {"stop_below": stop_below}}
+    record, _ = experiment(settings={"time_limit_hours": 1e-9}, **changes).run(0)
     assert result_of(record)["status"] == "timed-out"
-    assert "1 of 3 pairs" in result_of(record)["error"]
-    record, computed = experiment().run(0)
-    assert computed
-    assert result_of(record) == result_of(experiment("other").run(0)[0])
+    assert f"{pairs} of 3 pairs" in result_of(record)["error"]
+    seen = []
+    record, computed = experiment(**changes).run(0, on_epoch=lambda epoch, values: seen.append(epoch))
+    assert (computed, seen) == (True, list(range(pairs + 1, 4)))
+    assert result_of(record) == result_of(experiment("other", **changes).run(0)[0])
 
 
 def test_a_pair_whose_loss_is_no_number_is_one_pair_lost(experiment):
