@@ -69,8 +69,6 @@ def shortened(recipe: Recipe) -> Recipe:
         changes["eval_after"] = None
     if recipe.batch.parts is not None:  # a miniature has few nodes, and BatchNorm needs two
         changes["batch"] = recipe.batch.model_copy(update={"parts": min(recipe.batch.parts, 2)})
-    if recipe.start is not None:  # the cell that it starts from was not run here
-        changes["start"] = None
     if recipe.brec is not None:
         changes["brec"] = recipe.brec.model_copy(update={"pairs": []})
     return recipe.model_copy(update=changes)
@@ -98,18 +96,36 @@ def _run(cell: Cell, data: Path, store: Path) -> tuple[dict[str, Any], str | Non
     from stages.store import Store
     from stages.tune import check_space
 
+    settings = RunSettings(device="cpu", threads=1, checkpoint_seconds=1e9, tracking=False)
+
+    def experiment_of(cell: str, recipe: Recipe) -> Experiment:
+        """With the run that it starts from done before it."""
+        dataset, path, source = cell.split("/")[1], Path("recipes", f"{cell}.yaml"), None
+        if recipe.start is not None:
+            source = experiment_of(recipe.start.cell, load_recipe(Path("recipes", f"{recipe.start.cell}.yaml")))
+            source.run(seed)
+        packed = PackedDataset.open(data / "packed" / dataset)
+        for name, arguments in requests(recipe.model_copy(update={"search": None})) if not recipe.subgraphs else ():
+            encode(packed, data / "encodings" / dataset, name, arguments)
+        return Experiment(shortened(recipe), str(path), dataset, settings, Store(store), data, source=source)
+
     recipe = load_recipe(cell.recipe_path)
     if recipe.search is not None:
         check_space(recipe, cell)
-    packed = PackedDataset.open(data / "packed" / cell.dataset)
-    for name, arguments in requests(recipe.model_copy(update={"search": None})):
-        encode(packed, data / "encodings" / cell.dataset, name, arguments)
-    settings = RunSettings(device="cpu", threads=1, checkpoint_seconds=1e9, tracking=False)
-    experiment = Experiment(shortened(recipe), str(cell.recipe_path), cell.dataset, settings, Store(store), data)
-    record, _ = experiment.run(recipe.seeds[0])
+    seed = recipe.seeds[0]
+    record, _ = experiment_of(cell.cell, recipe).run(seed)
     count = record["deterministic"]["parameters"]
     note = f"{count:,} parameters, {recipe.parameters:,} printed" if recipe.parameters not in (None, count) else None
     return record, note
+
+
+def _with_sources(cell: str) -> list[str]:
+    """A cell and the ones that it starts from, as far as their recipes can be read."""
+    found = [cell]
+    with contextlib.suppress(RecipeError):
+        while (start := load_recipe(Path("recipes", f"{found[-1]}.yaml")).start) is not None and start.cell not in found:
+            found.append(start.cell)
+    return found
 
 
 def _explain(error: BaseException) -> str:
@@ -168,7 +184,7 @@ def check(cells: Sequence[Cell], workers: int = 2, say=print) -> list[Checked]:
 
     try:
         unknown: dict[str, str] = {}
-        for dataset in dict.fromkeys(cell.dataset for cell in cells):
+        for dataset in dict.fromkeys(name.split("/")[1] for cell in cells for name in _with_sources(cell.cell)):
             try:
                 miniature(get_spec(dataset), data / "packed" / dataset)
             except DatasetError as error:

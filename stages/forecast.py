@@ -264,16 +264,11 @@ class Trial:
 
 def _trial(experiment: Any, epochs: int, budget: float) -> Trial:
     """`epochs` epochs of every phase, each evaluated. Raises ValueError where the run does not end well."""
-    import torch
-
-    from stages.engine.batching import Loader
     from stages.engine.checkpoint import Checkpoint
     from stages.engine.loop import Run
 
     recipe, task, seed = experiment.recipe, experiment.task, experiment.recipe.seeds[0]
-    dtype = torch.float64 if recipe.precision == "float64" else torch.float32
-    packed, encoded, split = experiment.packed, experiment.encoded, experiment.split_of(seed)
-    sample = Sample((task.loader or Loader)(packed, encoded, split, recipe.batch, seed, experiment.device, dtype), budget)
+    sample = Sample(experiment.loader(seed), budget)
     watch = Stopwatch()
     run = (task.runner or Run)(
         _short(recipe, epochs), Lenient(task), sample, experiment.build, seed=seed, meter=watch, checkpoint=Checkpoint(None)
@@ -286,7 +281,8 @@ def _trial(experiment: Any, epochs: int, budget: float) -> Trial:
 
 def _short(recipe: Recipe, epochs: int) -> Recipe:
     """`epochs` epochs of every phase, each evaluated; of BREC four pairs."""
-    changes: dict[str, Any] = {"eval_every": 1, "eval_after": None, "patience": None}
+    # weights that it would start from cost no time
+    changes: dict[str, Any] = {"eval_every": 1, "eval_after": None, "patience": None, "start": None}
     if recipe.phases:
         changes["phases"] = [phase.model_copy(update={"epochs": epochs}) for phase in recipe.phases]
     else:

@@ -89,6 +89,15 @@ class Experiment:
         except ValueError as error:
             raise RecipeError(f"{self.path}: model: {error}") from error
 
+    def loader(self, seed: int) -> Any:
+        """Batches of the dataset as the recipe's protocol reads it. Raises ValueError where the two do not fit."""
+        dtype = torch.float64 if self.recipe.precision == "float64" else torch.float32
+        packed = StandardisedTargets(self.packed, self.recipe.targets, self.split_of(seed)) if self.recipe.targets else self.packed
+        data = (packed, self.encoded, self.split_of(seed), self.recipe.batch, seed, self.device, dtype)
+        if self.recipe.subgraphs:
+            return SubgraphLoader(*data, subgraphs=self.recipe.subgraphs, encodings=self.recipe.encodings)
+        return (self.task.loader or Loader)(*data)
+
     def split_of(self, seed: int) -> int:
         return self.recipe.split_of(seed, self.header.num_splits)
 
@@ -165,15 +174,9 @@ class Experiment:
 
     def _compute(self, seed: int, digest: str, test: bool, on_epoch: Callable[[int, dict], None] | None) -> dict[str, Any]:
         clock, memory = Clock(), PeakMemory(self.device)
-        dtype = torch.float64 if self.recipe.precision == "float64" else torch.float32
         checkpoint = Checkpoint(self.store.folder(digest) / "checkpoint.safetensors", self.settings.checkpoint_seconds)
         try:
-            packed = StandardisedTargets(self.packed, self.recipe.targets, self.split_of(seed)) if self.recipe.targets else self.packed
-            data = (packed, self.encoded, self.split_of(seed), self.recipe.batch, seed, self.device, dtype)
-            if self.recipe.subgraphs:
-                loader = SubgraphLoader(*data, subgraphs=self.recipe.subgraphs, encodings=self.recipe.encodings)
-            else:
-                loader = (self.task.loader or Loader)(*data)
+            loader = self.loader(seed)
             run = (self.task.runner or Run)(
                 self.recipe, self.task, loader, self._started(seed),
                 seed=seed, meter=clock, checkpoint=checkpoint, time_limit=self.time_limit, on_epoch=on_epoch,
