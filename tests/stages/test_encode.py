@@ -214,7 +214,7 @@ def test_adding_an_encoding_touches_no_other_cell(packed, tmp_path):
     assert run(tmp_path) == 0
     cells = folder_of(packed) / "cells"
     before = {p.name: (p.read_bytes(), p.stat().st_mtime_ns) for p in sorted(folder_of(packed).rglob("*")) if p.is_file()}
-    rrwp = "rrwp-dual=false-identity=true-normalization=rw-squaring=false-steps=3"
+    rrwp = "rrwp-dual=false-edges=all-identity=true-normalization=rw-squaring=false-steps=3"
     assert list(json.loads((cells / "s-tiny-a.json").read_text())) == [rrwp]
     assert list(json.loads((cells / "s-tiny-b.json").read_text())) == ["laplacian-k=2-normalization=sym-which=lowest", rrwp]
     assert json.loads((cells / "s-tiny-c.json").read_text()) == {}
