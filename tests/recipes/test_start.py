@@ -4,11 +4,12 @@ import inspect
 
 import pytest
 import torch
+import yaml
 
 from gt_models.registry import create_model, model_info
 from stages.datasets.catalog import get_spec
 from stages.datasets.miniature import shape_of
-from stages.recipe import check_model
+from stages.recipe import check_model, load_grid
 from tests.recipes.shipped import PATHS, ROOT, cell, dataset, recipe
 
 
@@ -35,3 +36,14 @@ def test_a_cell_starts_from_one_that_keeps_weights_that_fit(path):
     # random features are drawn anew; all that is learnt comes from the source
     assert not set(missing) & {name for name, _ in after.named_parameters()}
     assert start.load == ("common" if missing or len(shapes) > len(after.state_dict()) else "all")
+
+
+def test_the_stage_of_such_a_cell_waits_for_the_other():
+    stages = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
+    train, finetune = stages["train"]["do"], stages["finetune"]["do"]
+    assert stages["finetune"]["foreach"] == "${finetunes}"
+    assert set(finetune["deps"]) - set(train["deps"]) == {"results/${item.after}.json"}
+    assert set(train["deps"]) <= set(finetune["deps"])
+    assert (finetune["outs"], finetune["cmd"]) == (train["outs"], train["cmd"])
+    grid = load_grid(ROOT / "params.yaml")
+    assert {c.cell: c.after for c in grid.finetunes.values()} == {cell(p): recipe(p).start.cell for p in PATHS if recipe(p).start}
