@@ -305,6 +305,8 @@ def standing(shipped: Shipped, grid: Grid, data: Path = Path("data")) -> Standin
         code = None
     if {r["digests"]["code"] for r in runs} != {code}:
         stale.append("code")
+    if "start" in runs[0]["recipe"]:
+        unknown.append("the run that it starts from")
     on_disk = (data / "packed" / cell.dataset / "header.json").exists()
     for what, now in (("data", _data_now(cell, shipped, spec, data)), ("encodings", _encodings_now(cell, shipped, data))):
         if now is None:
@@ -327,7 +329,13 @@ def _recipe_changed(shipped: Shipped, recipe: Recipe, grid: Grid, cell: Cell) ->
         except (RecipeError, KeyError):
             return True
     now, _ = limited(recipe, grid.model_copy(update={"limits": limits}), cell)
-    return now.decisive() != ran or list(now.seeds) != list(result["seeds"])
+    return _without_source(now.decisive()) != _without_source(ran) or list(now.seeds) != list(result["seeds"])
+
+
+def _without_source(decisive: dict[str, Any]) -> dict[str, Any]:
+    """A run names the run that it starts from, a recipe the cell: what both say is how its weights are taken."""
+    start = decisive.get("start")
+    return decisive if start is None else decisive | {"start": start["load"]}
 
 
 def _searched_values(recipe: Recipe, ran: dict[str, Any]) -> dict[str, Any]:

@@ -70,6 +70,14 @@ def test_every_phase_takes_a_step(grid):
     assert one().error is None
 
 
+def test_what_a_cell_starts_from_is_run_before_it(grid):
+    grid.recipe(row="first", keep_weights=True)
+    grid.recipe(start={"cell": "small/web/first", "load": "all"})
+    assert one().error is None
+    grid.recipe(row="first", keep_weights=True, model={"name": "mlp", "hidden_dim": 9, "num_layers": 2})
+    assert "start: small/web/first" in one().error
+
+
 @pytest.mark.parametrize(
     ("changes", "says"),
     [

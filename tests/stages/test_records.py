@@ -206,10 +206,25 @@ def test_what_changed_since_makes_a_cell_stale(trained, monkeypatch):
     assert standing(nowhere, load_grid()).text == "cannot be told: data (made by other code)"
 
 
+def test_a_fine_tuned_cell_is_compared_but_for_the_run_that_it_starts_from(trained):
+    trained.recipe(keep_weights=True)
+    trained.recipe(row="tuned-on", start={"cell": CELL, "load": "all"})
+    grid = load_grid()
+    for row in ("mlp", "tuned-on"):
+        train_cell(grid.find(f"small/web/{row}"), grid)
+    shipped = read(export_cell(grid.find("small/web/tuned-on")))
+    assert problems_of(shipped) == []
+    assert standing(shipped, grid).text == "cannot be told: the run that it starts from"
+    trained.recipe(row="tuned-on", start={"cell": CELL, "load": "common"})
+    assert standing(shipped, load_grid()).stale == ["recipe"]
+
+
 def test_encodings_are_compared_without_data_by_their_algorithm(trained, monkeypatch):
     from stages.encode import encode_dataset
 
-    trained.recipe(model={"name": "tokengt", "hidden_dim": 8, "num_layers": 1, "num_heads": 2}, encodings={"laplacian": {"k": 16}}, epochs=1)
+    trained.recipe(
+        model={"name": "tokengt", "hidden_dim": 8, "num_layers": 1, "num_heads": 2}, encodings={"laplacian": {"k": 16}}, epochs=1
+    )
     grid = load_grid()
     encode_dataset("web", grid)
     train()
