@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
 from gt_models.nn import identifiers as ids
+from gt_models.nn.dropout import Dropout
 from gt_models.nn.equivariant_basis import bell, equality_pattern
 from gt_models.nn.features import FeatureEncoder
 from gt_models.nn.transformer import EncoderLayer, Packing
@@ -134,7 +135,7 @@ class TokenGT(nn.Module):
         self.null_token = nn.Parameter(torch.empty(1, hidden_dim)) if null_token else None
         self.num_specials = graph_token + null_token
         self.embedding_norm = nn.LayerNorm(hidden_dim) if embedding_norm else None
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         # unstated: the width of the feed-forward layer; d as in the implementation (and 48.5M parameters as printed)
         self.layers = nn.ModuleList(
             EncoderLayer(

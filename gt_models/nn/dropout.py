@@ -40,7 +40,10 @@ def drop(x: Tensor, seed: Tensor, rate: float) -> Tensor:
     num_threads = max(1, min(torch.get_num_threads(), count // 2**14))
     bounds = [count * t // num_threads // 64 * 64 for t in range(num_threads)] + [count]
     function, numbers = _library(x.dtype)["drop"], (int(seed), int(rate * 2**32), 1 / (1 - rate))
-    in_threads(lambda t: function(x.data_ptr(), out.data_ptr(), bounds[t], bounds[t + 1], *numbers), num_threads)
+    if num_threads == 1:  # handing a small tensor to another thread takes longer than the work
+        function(x.data_ptr(), out.data_ptr(), 0, count, *numbers)
+    else:
+        in_threads(lambda t: function(x.data_ptr(), out.data_ptr(), bounds[t], bounds[t + 1], *numbers), num_threads)
     return out
 
 

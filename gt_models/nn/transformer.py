@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gt_models.nn.drop_path import DropPath
+from gt_models.nn.dropout import Dropout
 from gt_models.nn.performer import RandomFeatures, performer_attention
 
 ATTENTIONS = ("softmax", "performer")
@@ -48,7 +49,7 @@ class EncoderLayer(nn.Module):
         self.ffn_norm = nn.LayerNorm(hidden_dim)
         self.ffn_in = nn.Linear(hidden_dim, ffn_dim)
         self.ffn_out = nn.Linear(ffn_dim, hidden_dim)
-        self.dropout, self.activation_dropout = nn.Dropout(dropout), nn.Dropout(activation_dropout)
+        self.dropout, self.activation_dropout = Dropout(dropout), Dropout(activation_dropout)
         self.drop_path = DropPath(drop_path)
 
     def forward(self, x: Tensor, packing: "Packing", first_only: bool = False) -> Tensor:
@@ -88,7 +89,7 @@ class SelfAttention(nn.Module):
             raise ValueError(f"hidden_dim {hidden_dim} does not split into {num_heads} heads: choose a multiple of num_heads")
         if attention == "performer" and attn_dropout:
             raise ValueError(f"attn_dropout {attn_dropout} with Performer attention, which has no weights to drop: set attn_dropout to 0")
-        self.num_heads, self.attn_dropout = num_heads, attn_dropout
+        self.num_heads, self.attn_dropout, self.dropout = num_heads, attn_dropout, Dropout(attn_dropout)
         self.qkv = nn.Linear(hidden_dim, 3 * hidden_dim)
         self.out = nn.Linear(hidden_dim, hidden_dim)
         head_dim = hidden_dim // num_heads
@@ -116,7 +117,13 @@ class SelfAttention(nn.Module):
         *q, k, v = [t.unflatten(0, (b, length)).transpose(1, 2) for t in parts]  # [b, H, L, d_h]
         q = q[0] if query is None else query.view(b, 1, self.num_heads, -1).transpose(1, 2)  # [b, H, L or 1, d_h]
         if self.features is None:  # Eq. (5): the scale d_h^-1/2 is on q with its bias
-            out = F.scaled_dot_product_attention(q, k, v, attn_mask=group.mask, dropout_p=self.attn_dropout if self.training else 0.0)
+            rate = self.attn_dropout if self.training else 0.0
+            if rate and q.device.type == "cpu":  # torch has no fused kernel with dropout there, and draws its numbers on one thread
+                scores = (q * q.size(-1) ** -0.5) @ k.transpose(-1, -2)  # [b, H, L or 1, L]
+                scores = scores if group.mask is None else scores.masked_fill(~group.mask, float("-inf"))
+                out = self.dropout(scores.softmax(-1)) @ v
+            else:
+                out = F.scaled_dot_product_attention(q, k, v, attn_mask=group.mask, dropout_p=rate)
         else:
             # deviates: in the implementation padded keys take part in the keys' stabiliser, so that through eps a graph's output depends on
             # the longest graph beside it; here only a graph's own tokens do
