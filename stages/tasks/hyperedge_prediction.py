@@ -41,8 +41,8 @@ class HyperedgeTargets:
 
 def weighted_bce(output: Tensor, target: HyperedgeTargets) -> Tensor:
     """Binary cross entropy averaged over hyperedges, known ones weighted as their negatives together, plus the reconstruction error."""
-    weight = 1 + (NEGATIVES - 1) * target.labels
-    loss = F.binary_cross_entropy_with_logits(output, target.labels, weight=weight)
+    labels = target.labels.to(output.dtype)
+    loss = F.binary_cross_entropy_with_logits(output, labels, weight=1 + (NEGATIVES - 1) * labels)
     return loss if target.reconstruction is None else loss + RECONSTRUCTION * target.reconstruction
 
 
@@ -194,7 +194,7 @@ class HyperedgePrediction(Task):
     def predict(self, model: nn.Module, batch: GraphBatch, rows: Tensor | None) -> tuple[Tensor, HyperedgeTargets]:
         """Logits [H] and their targets."""
         output = model(batch).squeeze(-1)
-        return output, HyperedgeTargets(batch.y.to(output.dtype), batch.extras.get("reconstruction_error"))
+        return output, HyperedgeTargets(batch.y, batch.extras.get("reconstruction_error"))
 
     def evaluate(self, outputs: list[Tensor], targets: list[Any]) -> dict[str, float]:
         """The loss leaves the reconstruction error out."""

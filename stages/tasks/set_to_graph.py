@@ -75,7 +75,7 @@ class Pairs:
 
 def pair_bce(output: Tensor, target: Pairs) -> Tensor:
     """Binary cross entropy of the symmetric logits (P + P^T) / 2, averaged over all pairs of the batch, the diagonal included."""
-    return F.binary_cross_entropy_with_logits(_symmetric(output, target), target.labels)
+    return F.binary_cross_entropy_with_logits(_symmetric(output, target), target.labels.to(output.dtype))
 
 
 def pair_bce_f1(output: Tensor, target: Pairs) -> Tensor:
@@ -83,10 +83,11 @@ def pair_bce_f1(output: Tensor, target: Pairs) -> Tensor:
 
     The sum makes the second term outweigh the first by the number of graphs, as the authors train. Logits are not made symmetric.
     """
-    entropy = F.binary_cross_entropy_with_logits(output, target.labels, reduction="none").masked_fill(target.diagonal, 0.0)
+    labels = target.labels.to(output.dtype)
+    entropy = F.binary_cross_entropy_with_logits(output, labels, reduction="none").masked_fill(target.diagonal, 0.0)
     probability = output.sigmoid().masked_fill(target.diagonal, 1.0)
-    both = target.per_graph(probability * target.labels)  # [B]
-    either = target.per_graph(probability + target.labels)
+    both = target.per_graph(probability * labels)  # [B]
+    either = target.per_graph(probability + labels)
     return entropy.mean() - (2 * both / either).sum()  # no division by 0: the diagonal is in both
 
 
@@ -105,7 +106,7 @@ class SetToGraph(Task):
     def predict(self, model: nn.Module, batch: GraphBatch, rows: Tensor | None) -> tuple[Tensor, Pairs]:
         """Logits [P] and their pairs."""
         output = model(batch).squeeze(-1)
-        return output, Pairs(batch.y.to(output.dtype), batch.sizes, batch.extras.get("flavour"))
+        return output, Pairs(batch.y, batch.sizes, batch.extras.get("flavour"))
 
     def evaluate(self, outputs: list[Tensor], targets: list[Any]) -> dict[str, float]:
         """Of jets also every metric per flavour, as "rand-index@jets-b": the flavours are columns of their own in the paper's table."""
@@ -113,7 +114,7 @@ class SetToGraph(Task):
         parts = [measure(output, target) for output, target in zip(outputs, targets, strict=True)]
         scores = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}  # per graph
         pairs = torch.tensor([float(o.numel()) for o in outputs], dtype=torch.float64)
-        losses = torch.tensor([float(self.loss(o.float(), t)) for o, t in zip(outputs, targets, strict=True)], dtype=torch.float64)
+        losses = torch.tensor([float(self.loss(o, t)) for o, t in zip(outputs, targets, strict=True)], dtype=torch.float64)
         found = {"loss": float((losses * pairs).sum() / pairs.sum())}
         found |= {name: scores[name].mean().item() for name in (self.metric, *self.also)}
         if targets[0].flavour is not None:

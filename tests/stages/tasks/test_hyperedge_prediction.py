@@ -198,6 +198,14 @@ def test_a_run_learns_resumes_and_tests_what_it_says(model, tmp_path):
     assert record["test_metrics"]["aupr"] == pytest.approx(average_precision_score(labels, output))
 
 
+@pytest.mark.parametrize("precision", ["bf16", "float64"])
+def test_other_precisions_train(precision, tmp_path):
+    pack_hypergraph(tmp_path)
+    changes = {"batch": {"hyperedges": 16}, "split": 0, "epochs": 1, "precision": precision}
+    record, _ = experiment(tmp_path, "hyper", model=HOT | ENCODER, **changes).run(0)
+    assert record["deterministic"]["status"] == "ok"
+
+
 def test_what_a_part_may_know(tmp_path):
     pack_hypergraph(tmp_path)
     done = experiment(tmp_path, "hyper", model=HOT | ENCODER, batch={"hyperedges": 16}, split=0)

@@ -137,6 +137,15 @@ def test_a_run_learns_resumes_and_tests_what_it_says(partition, model, tmp_path)
     assert ("f1@jets-b" in record["test_metrics"]) == partition
 
 
+@pytest.mark.parametrize("precision", ["bf16", "float64"])
+@pytest.mark.parametrize("partition", [False, True])
+def test_other_precisions_train(partition, precision, tmp_path):
+    pack_sets(tmp_path, partition)
+    changes = {"loss": "bce-f1" if partition else "bce", "batch": {"graphs": 4}, "epochs": 1, "precision": precision}
+    record, _ = experiment(tmp_path, "sets", model={"name": "s2g", "set_dims": [8], "pair_dims": [8]}, **changes).run(0)
+    assert record["deterministic"]["status"] == "ok"
+
+
 def test_a_loss_of_another_task_is_refused(tmp_path):
     pack_sets(tmp_path)
     with pytest.raises(RecipeError, match="loss 'l1' is not one of this task's: bce, bce-f1"):
