@@ -205,7 +205,7 @@ class GRITAttention(nn.Module):
             logits = logits.clamp(-self.clamp, self.clamp)
         weights = self.dropout(_softmax_over_keys(logits, first, batch.num_nodes))[..., None]  # [P, H, 1]
         received = torch.cat([v.index_select(0, second), e], 2) * weights  # [P, H, 2 d_h]
-        total = torch.zeros_like(received[:1]).expand(x.size(0), -1, -1).index_add(0, first, received)  # [N, H, 2 d_h]
+        total = received.new_zeros(x.size(0), *received.shape[1:]).index_add(0, first, received)  # [N, H, 2 d_h]
         o, row = total.split(self.head_dim, 2)
         return (o + torch.einsum("nhc,hcd->nhd", row, self.pair_value)).flatten(1), e.flatten(1)
 

@@ -29,7 +29,7 @@ SMALL = {
     "pair_dims": (8,),
     "rrwp_dim": 3,
     "rwse_dim": 3,
-    "laplacian_dim": 3,
+    "laplacian_dim": 0,
     "node_id_dim": 3,
     "pe_dim": 2,
     "path_length": 2,
