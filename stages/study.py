@@ -149,7 +149,9 @@ def open_study(settings: RunSettings, folder: Path, cell: str, identity: str, di
         # one database holds the studies of all cells, and two cells may have one recipe
         name = f"{cell} {identity}"
         with _reported(url):
-            storage = optuna.storages.RDBStorage(url)
+            # a SQLite file has one writer at a time: the others wait for it
+            waiting = {"connect_args": {"timeout": 100}} if url.startswith("sqlite") else {}
+            storage = optuna.storages.RDBStorage(url, engine_kwargs=waiting)
     else:
         path = folder / "journal.log"
         try:
