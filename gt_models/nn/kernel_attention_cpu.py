@@ -131,6 +131,7 @@ class _Attend(Function):
 
     @staticmethod
     @once_differentiable
+    @torch.autocast("cpu", enabled=False)  # backward may be called inside autocast
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         projection, *tensors = ctx.saved_tensors
         layer, width = ctx.layer, ctx.layer.heads.count * ctx.layer.heads.width
@@ -143,7 +144,10 @@ class _Attend(Function):
         kernel, run = _prepare(layer, projection)
         first, second, kept = [], [], []
         for slot, total in zip(layer.slots, ctx.sums, strict=True):
-            g, where = slot.grouping, kernel.places(layer, slot, rows, values, grads, drows, dvalues, shared.get(layer.plans[slot.plan].key))
+            g, where = (
+                slot.grouping,
+                kernel.places(layer, slot, rows, values, grads, drows, dvalues, shared.get(layer.plans[slot.plan].key)),
+            )
             if g.local:
                 first.append(kernel.task(g, "both", where, sums=True, queries=True, keys=True))
             else:

@@ -34,6 +34,7 @@ class GatedAttentionCompiled(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
+    @torch.autocast("cpu", enabled=False)  # backward may be called inside autocast
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
         qkv, bias, gate, y, stats, units = ctx.saved_tensors
         torch.autograd.graph.increment_version((bias, gate))

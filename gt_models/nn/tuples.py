@@ -212,6 +212,8 @@ class _Take(Function):
 
     @staticmethod
     @once_differentiable
+    @torch.autocast("cpu", enabled=False)  # backward may be called inside autocast
+    @torch.autocast("cuda", enabled=False)
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         return segment_sum(grad, *ctx.saved_tensors), None, None, None, None
 

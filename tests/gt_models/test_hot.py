@@ -444,20 +444,6 @@ def test_projection_is_redrawn_in_training_only():
     assert torch.equal(model.features.projection, drawn)
 
 
-def test_half_precision_and_compilation():
-    torch.set_default_dtype(torch.float32)
-    graph = checks.random_graphs(sizes=(6,), dtype=torch.float32)[0]
-    model = build("graph", redraw_interval=None)
-    expected = model(graph)
-    with torch.autocast("cpu", torch.bfloat16):
-        out = model(graph)
-    torch.testing.assert_close(out.float(), expected, rtol=0.1, atol=0.1)
-    compiled = torch.compile(model, backend="aot_eager")
-    compiled(graph).sum().backward()
-    torch.testing.assert_close(compiled(graph), expected, rtol=1e-4, atol=1e-4)
-    assert all(p.grad is not None for p in model.parameters())
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
