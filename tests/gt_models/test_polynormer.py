@@ -13,6 +13,7 @@ from torch_geometric.nn import GATConv, GCNConv
 from gt_models import create_model
 from gt_models.batch import GraphBatch, MissingEncoding
 from gt_models.nn.dropout import Dropout
+from gt_models.nn.gated_norm import gated_norm
 from gt_models.nn.graph_attention import GraphAttention, GraphConvolution
 from gt_models.nn.linear_attention import linear_attention
 from gt_models.polynormer import PolynomialBase
@@ -517,3 +518,51 @@ def test_bad_inputs():
         build(version="v2")(checks.random_graphs((4,))[0])
     with pytest.raises(ValueError, match="columns"):
         build(in_dim=6)(graphs()[0])
+
+
+# -- the compiled closing step ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("relu", [False, True])
+@pytest.mark.parametrize("with_skip", [False, True])
+@pytest.mark.parametrize(("rows", "width"), [(1, 8), (600, 21), (3, 64)])  # more rows than a block; a width that vectors do not divide
+def test_closing_step_equals_its_parts_with_their_gradients(rows, width, with_skip, relu):
+    tensors = [torch.randn(rows, width, dtype=torch.float64) for _ in range(3)]
+    tensors += [torch.randn(width, dtype=torch.float64) for _ in range(5)]
+    results = []
+    for compiled in (True, False):
+        h, a, skip, b, weight, bias, h_bias, skip_bias = leaves = [t.clone().requires_grad_() for t in tensors]
+        skip = skip if with_skip else None
+        if compiled:
+            out = gated_norm(h, a, b, weight, bias, h_bias=h_bias, skip=skip, skip_bias=skip_bias, relu=relu)
+        else:
+            h, a = h + h_bias, a + skip_bias + (0 if skip is None else skip)
+            h, a = (h.relu(), a.relu()) if relu else (h, a)
+            out = (1 - b) * nn.functional.layer_norm(h * a, (width,), weight, bias) + b * a
+        out.sin().sum().backward()
+        results.append([out] + [t.grad for t in leaves if t.grad is not None])
+    assert len(results[0]) == len(results[1]) == 8 + with_skip
+    for mine, expected in zip(*results, strict=True):
+        torch.testing.assert_close(mine, expected, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("relu", [False, True])
+def test_closing_steps_gradient_sees_the_entries_it_dropped(relu):
+    vector = torch.randn(9, dtype=torch.float64)
+
+    def step(h, a):
+        torch.manual_seed(3)
+        return gated_norm(h, a, vector, vector, vector, relu=relu, dropout=0.4)
+
+    assert torch.autograd.gradcheck(step, [torch.randn(5, 9, dtype=torch.float64, requires_grad=True) for _ in range(2)])
+
+
+def test_closing_step_is_the_same_for_any_number_of_threads():
+    tensors = [torch.randn(1500, 24).requires_grad_() for _ in range(2)] + [torch.randn(24).requires_grad_() for _ in range(3)]
+    results, threads = [], torch.get_num_threads()
+    for count in (1, 3):
+        torch.set_num_threads(count)
+        out = gated_norm(*tensors)
+        results.append([out, *torch.autograd.grad(out.square().sum(), tensors)])
+    torch.set_num_threads(threads)
+    assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
