@@ -14,6 +14,7 @@ PINNED = {
 def test_chains(tmp_path):
     dataset = prepared("chains", tmp_path, None)
     assert dataset.header.data_sha256 == PINNED["chains"]
+    assert dataset.header.also == ["f1-micro", "f1-macro"]  # HOT, Table 1
     for part, length, count in (("train", 20, 200), ("val", 20, 40), ("test", 200, 40)):
         graphs = dataset.split(part, 0)
         assert graphs.numel() == count
