@@ -224,7 +224,7 @@ def _seconds(experiment: Any, scale: float, budget: float) -> tuple[float, float
     recipe, memory = experiment.recipe, PeakMemory(experiment.device)
     before = memory.read() if experiment.device.type == "cpu" else 0.0
     memory.start()
-    trial = _trial(experiment, 2, budget)
+    trial = first = _trial(experiment, 2, budget)
     own = experiment.task.runner
     if own is not None and recipe.brec is None:
         raise ValueError(f"{experiment.path}: its task has a protocol of its own, which the forecast does not know")
@@ -250,7 +250,11 @@ def _seconds(experiment: Any, scale: float, budget: float) -> tuple[float, float
     test = evaluation if loader.by_node else evaluation * len(loader.ids["test"]) / len(loader.ids["val"])
     if loader.by_node:  # one graph that stands for a larger one
         peak = before + max(0.0, peak - before) * scale
-    return train + evaluation * evaluations + test, peak, parameters, recipe.reports
+    # what only the first epoch of a process pays, and of a cell's seeds only the first
+    usual = typical[0], statistics.median(eval_times[1:])
+    paid = first.watch.stretches["train"][0], first.watch.stretches["eval"][0]
+    warmup = sum(max(0.0, p - u) for p, u in zip(paid, usual)) / len(recipe.seeds)
+    return train + evaluation * evaluations + test + warmup, peak, parameters, recipe.reports
 
 
 @dataclass

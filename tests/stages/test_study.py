@@ -58,7 +58,7 @@ def test_two_processes_share_one_study_and_its_number_of_trials_is_exact(project
 
         optuna.storages.RDBStorage("sqlite:///studies.db")
     both = [worker(), worker()]
-    said = [process.communicate(timeout=240)[0] for process in both]
+    said = [process.communicate(timeout=600)[0] for process in both]
     assert [process.returncode for process in both] == [0, 0], said
     rows = trials()
     assert [row["state"] for row in rows] == ["COMPLETE"] * 9
@@ -87,7 +87,7 @@ def test_a_killed_worker_s_trial_is_done_by_the_one_that_is_left(project):
     doomed.communicate()
     project.recipe(search={**GRID, "trials": 3}, epochs=200)
     left = worker()
-    said = left.communicate(timeout=240)[0]
+    said = left.communicate(timeout=600)[0]
     rows = trials()
     assert [row["state"] for row in rows].count("COMPLETE") == 3
     assert [row["status"] for row in rows].count("killed, queued again") == 1
