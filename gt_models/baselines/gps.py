@@ -191,14 +191,18 @@ class GPSLayer(nn.Module):
 
     def forward(self, x: Tensor, edges: Tensor | None, batch: GraphBatch, mask: Tensor) -> Tensor:
         """`edges`: encoded edge features [E, d], or None. `mask`: see `key_mask`."""
-        h = torch.zeros_like(x)
+        branches = []
         if self.local is not None:
-            update = self.local(x, batch.edge_index, edges) if self.with_edges else self.local(x, batch.edge_index)
-            h = h + self.local_norm(x + self.dropout(update))  # [N, d]
+            branches.append(self.local_norm(x + self.dropout(self._pass_messages(x, edges, batch))))  # [N, d]
         if self.attention is not None:
             update = batch.from_dense(self.attention(batch.to_dense(x), mask))
-            h = h + self.attn_norm(x + self.dropout(update))  # [N, d]
+            branches.append(self.attn_norm(x + self.dropout(update)))  # [N, d]
+        h = sum(branches[1:], start=branches[0])
         return self.ffn_norm(h + self.dropout(self.ffn_out(self.dropout(self.activation(self.ffn_in(h))))))  # [N, d]
+
+    @torch.compiler.disable  # torch 2.13's inductor gives wrong numbers where both branches are in one graph; each alone is right
+    def _pass_messages(self, x: Tensor, edges: Tensor | None, batch: GraphBatch) -> Tensor:
+        return self.local(x, batch.edge_index, edges) if self.with_edges else self.local(x, batch.edge_index)
 
 
 def _local_layer(kind: str, hidden_dim: int, num_heads: int, with_edges: bool) -> nn.Module | None:
