@@ -55,7 +55,7 @@ def encoded(data: Path, log: str) -> str:
         for path in sorted([*folder.glob("*.safetensors"), *folder.glob("*.json")]):
             key = path.name.removesuffix(path.suffix)
             if path.suffix == ".json":
-                rows.append([f"`{name}`", f"`{key}`", "", json.loads(path.read_bytes())["on_the_fly"], ""])
+                rows.append([f"`{name}`", f"`{key}`", "", "on the fly: " + json.loads(path.read_bytes())["on_the_fly"], ""])
                 continue
             with safe_open(path, framework="np") as file:
                 arrays = json.loads(file.metadata()["header"])["arrays"]
