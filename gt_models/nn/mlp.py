@@ -4,7 +4,14 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "gelu": nn.GELU, "elu": nn.ELU, "silu": nn.SiLU, "tanh": nn.Tanh, "identity": nn.Identity}
+ACTIVATIONS: dict[str, type[nn.Module]] = {
+    "relu": nn.ReLU,
+    "gelu": nn.GELU,
+    "elu": nn.ELU,
+    "silu": nn.SiLU,
+    "tanh": nn.Tanh,
+    "identity": nn.Identity,
+}
 
 
 def activation(name: str) -> nn.Module:

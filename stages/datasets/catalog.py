@@ -9,7 +9,21 @@ import stages.datasets
 from stages.datasets.inspection import DatasetError
 from stages.datasets.spec import DatasetSpec
 
-_ROOMS = {"catalog", "packed", "sources", "spec", "inspection", "prepare", "encoded", "readers", "archives", "custom", "pickles", "miniature", "page"}
+_ROOMS = {
+    "catalog",
+    "packed",
+    "sources",
+    "spec",
+    "inspection",
+    "prepare",
+    "encoded",
+    "readers",
+    "archives",
+    "custom",
+    "pickles",
+    "miniature",
+    "page",
+}
 
 
 class UnknownDataset(DatasetError, KeyError):

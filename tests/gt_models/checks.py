@@ -8,7 +8,9 @@ from torch import Tensor, nn
 from gt_models.batch import GraphBatch
 
 
-def random_graphs(sizes=(5, 3, 7), in_dim=4, edge_dim=3, density=0.5, seed=0, dtype=torch.float64, pair_encodings=(), node_encodings=()) -> list[GraphBatch]:
+def random_graphs(
+    sizes=(5, 3, 7), in_dim=4, edge_dim=3, density=0.5, seed=0, dtype=torch.float64, pair_encodings=(), node_encodings=()
+) -> list[GraphBatch]:
     """Undirected random graphs, one GraphBatch each. `pair_encodings` / `node_encodings`: (name, width) filled with N(0, 1)."""
     rng = torch.Generator().manual_seed(seed)
     graphs = []
