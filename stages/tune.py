@@ -347,7 +347,8 @@ def _plots(base: Path, study: Any) -> None:
     # importance is a share of the variance: undefined while nothing varies
     varied = len({t.value for t in complete}) > 1 and any(len({repr(t.params[k]) for t in complete}) > 1 for k in complete[0].params)
     for name, possible in zip(PLOTS, (bool(complete), varied, bool(complete)), strict=True):
-        with warnings.catch_warnings():
+        # optuna changes the style of the whole process
+        with warnings.catch_warnings(), matplotlib.rc_context():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             if not possible:
                 figure, axes = plt.subplots()

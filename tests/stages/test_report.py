@@ -192,6 +192,10 @@ def test_curves_are_drawn_the_same_each_time_also_for_a_run_that_failed():
     assert picture.startswith(b"\x89PNG")
     assert picture == learning_curves("a cell", json.loads(json.dumps(runs)))
     assert picture != learning_curves("a cell", runs[:2])
+    from matplotlib import style
+
+    with style.context("ggplot"):
+        assert picture == learning_curves("a cell", runs)
 
 
 def test_a_row_for_every_number_that_is_printed_of_the_same_runs():
