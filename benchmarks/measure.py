@@ -208,7 +208,7 @@ def _run(task: dict) -> Measurement:
     build = getattr(importlib.import_module(module), function)
     baseline = _memory_mib("VmHWM")  # after imports, before inputs and weights
     model, loss = build(**task["arguments"])
-    optimiser = torch.optim.AdamW(model.parameters())
+    optimiser = torch.optim.AdamW(model.parameters(), fused=True)
 
     def step() -> None:
         optimiser.zero_grad(set_to_none=True)
