@@ -23,7 +23,9 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from stages.recipe import Cell, Grid, Recipe, RecipeError, RunSettings, load_grid, load_recipe
+from stages.params import Cell, Grid, RunSettings, load_grid
+from stages.recipe import Recipe, load_recipe
+from stages.schema import RecipeError
 
 STEPS = 2
 SECONDS = 300  # a cell that takes longer than this on its miniature is broken, or belongs on another one

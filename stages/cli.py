@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
-from stages.recipe import RecipeError, check_fit, check_model, load_grid, load_recipe
+from stages.params import load_grid
+from stages.recipe import check_fit, check_model, load_recipe
+from stages.schema import RecipeError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__, pretty_exceptions_enable=False)
 Names = Annotated[list[str] | None, typer.Argument(help="suites and cells (suite/dataset/row); all where none is named")]

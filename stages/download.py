@@ -22,7 +22,8 @@ from stages.datasets.prepare import Prepared, available, prepare, valid, verify
 from stages.datasets.sources import _is_url, mirrors_in_order
 from stages.datasets.spec import DatasetSpec
 from stages.files import WriteError
-from stages.recipe import RecipeError, load_grid
+from stages.params import load_grid
+from stages.schema import RecipeError
 
 __all__ = ["app", "available", "prepare"]
 

@@ -13,7 +13,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from stages.recipe import Grid, Recipe, RecipeError, load_grid, load_recipe
+from stages.params import Grid, load_grid
+from stages.recipe import Recipe, load_recipe
+from stages.schema import RecipeError
 
 
 def encode_dataset(dataset: str, grid: Grid, data: Path = Path("data"), recipes: Path = Path(), prune: bool = False) -> list[Path]:
@@ -30,7 +32,7 @@ def encode_dataset(dataset: str, grid: Grid, data: Path = Path("data"), recipes:
     from gt_models.encodings import EncodingError, find_encoding
     from stages.datasets.encoded import EncodedDataset, encode
     from stages.datasets.packed import DatasetUnavailable, PackedDataset
-    from stages.recipe import nearest
+    from stages.schema import nearest
 
     if dataset not in grid.datasets:
         raise RecipeError(f"no dataset {dataset!r} in params.yaml{nearest(dataset, grid.datasets)}; known: {', '.join(grid.datasets)}")

@@ -19,7 +19,9 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from stages.recipe import Cell, Grid, Recipe, RecipeError, load_recipe
+from stages.params import Cell, Grid
+from stages.recipe import Recipe, load_recipe
+from stages.schema import RecipeError
 
 REAL, LIKE = "real data", "random graphs of its size"
 LIFE_SIZE = 256  # graphs that stand for a dataset that is not at hand

@@ -10,7 +10,9 @@ import sys
 from pathlib import Path
 
 from stages.files import write_bytes
-from stages.recipe import RecipeError, load_grid, load_recipe
+from stages.params import load_grid
+from stages.recipe import load_recipe
+from stages.schema import RecipeError
 
 MARK = "# Below: written by `python -m stages.grid` from the files under recipes/."
 FIRST = "embedded"  # the suite that needs nothing from outside leads the list

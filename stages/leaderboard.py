@@ -14,8 +14,10 @@ from typing import Annotated, Any
 import typer
 
 from stages.files import WriteError, write_bytes
-from stages.recipe import Cell, RecipeError, load_grid
+from stages.params import Cell, load_grid
+from stages.records import MEASURED_KEYS, RESULT_KEYS, RUN_KEYS
 from stages.report.table import absent, remarks_of, rows_of, terminal_table, to_csv, to_json, to_markdown
+from stages.schema import RecipeError
 from stages.store import Store, StoreError
 
 app = typer.Typer(add_completion=False)
@@ -109,34 +111,6 @@ def track(suite: str, results: Sequence[dict], records: dict[str, dict]) -> None
     print(f"MLflow: {look}", flush=True)
 
 
-RESULT_KEYS = ("cell", "suite", "dataset", "model", "status", "runs", "seeds", "recipe")
-RUN_KEYS = (
-    "status",
-    "seed",
-    "split",
-    "recipe",
-    "digests",
-    "dataset",
-    "metric",
-    "direction",
-    "parameters",
-    "epochs",
-    "best_epoch",
-    "val",
-    "test",
-)
-MEASURED_KEYS = (
-    "started",
-    "finished",
-    "train_seconds_per_epoch",
-    "eval_seconds_per_epoch",
-    "seconds",
-    "peak_memory_mib",
-    "device",
-    "environment",
-)
-
-
 def _checked_result(result: Any, cell: Cell) -> dict[str, Any]:
     _require(result, RESULT_KEYS, "result")
     if result["cell"] != cell.cell:
@@ -145,7 +119,7 @@ def _checked_result(result: Any, cell: Cell) -> dict[str, Any]:
 
 
 def _checked_record(record: dict[str, Any]) -> dict[str, Any]:
-    _require(record.get("deterministic"), (*RUN_KEYS, "test_metrics", "error"), "record's deterministic part")
+    _require(record.get("deterministic"), RUN_KEYS, "record's deterministic part")
     _require(record.get("measured"), MEASURED_KEYS, "record's measured part")
     if record["deterministic"]["status"] == "ok" and not isinstance(record["deterministic"]["test"], int | float):
         raise ValueError("status ok without a test value")

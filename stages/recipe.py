@@ -1,35 +1,25 @@
-"""What may stand in a recipe and in params.yaml. Every mistake is a RecipeError that names the file, the key and the nearest valid one.
+"""What may stand in a recipe. Every mistake is a RecipeError that names the file, the key and the nearest valid one.
 
-A recipe (recipes/<suite>/<dataset>/<model>.yaml) is complete: it decides a cell together with the data and the code, and each value says
-under `origin:` where it came from. params.yaml declares the grid and a few run-wide settings that change no number.
+A recipe (recipes/<suite>/<dataset>/<row>.yaml) is complete: it decides a cell together with the data and the code, and each value says
+under `origin:` where it came from. The grid of cells is in stages/params.py.
 """
 
-import difflib
 import hashlib
 import inspect
 import json
-import re
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, create_model, field_validator, model_validator
 
-Positive = Annotated[int, Field(gt=0)]
+from stages.schema import Positive, RecipeError, Strict, nearest, read_yaml, validated
+
 # how an origin begins: printed in the paper, set by its authors' scripts, stated nowhere, found by search, other than published, ours
 ORIGINS = ("printed", "authors", "unstated", "tuned", "deviates", "chosen")
 BREC_PAIRS = 400
 # in_dim and the like come from the dataset, never from a recipe
 DATA_ARGUMENTS = ("in_dim", "edge_dim", "out_dim", "level")
-
-
-class RecipeError(ValueError):
-    """A recipe or params.yaml that cannot be used; the message names the file, the key and what to do."""
-
-
-class Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class ModelSection(BaseModel):
@@ -316,7 +306,7 @@ class Recipe(Strict):
             for parent in parents:
                 place = place.setdefault(parent, {})
             place[last] = value
-        return _validated(Recipe, content, "the search space")
+        return validated(Recipe, content, "the search space")
 
     def split_of(self, seed: int, num_splits: int) -> int:
         """Index of the split that `seed` trains on, 0 where the dataset has none. Raises RecipeError when it has no such split."""
@@ -328,127 +318,9 @@ class Recipe(Strict):
         return index
 
 
-class Cell(Strict):
-    """One (suite, dataset, model) of the grid. `settings`: `recipes`, or `tuned` where the recipe has a search (see dvc.yaml). `after`: the
-    cell whose weights this one starts from."""
-
-    key: str
-    cell: str
-    dataset: str
-    model: str
-    settings: Literal["recipes", "tuned"]
-    after: str | None = None
-
-    @property
-    def suite(self) -> str:
-        return self.cell.split("/")[0]
-
-    @property
-    def recipe_path(self) -> Path:
-        return Path("recipes", f"{self.cell}.yaml")
-
-    @property
-    def settings_path(self) -> Path:
-        return Path(self.settings, f"{self.cell}.yaml")
-
-
-class Limits(Strict):
-    """Cuts of a suite or a cell for limited time (`pairs`: of BREC). Whatever is cut is shown as `reduced`, never as a full cell."""
-
-    seeds: Positive | None = None
-    trials: Positive | None = None
-    epochs: Positive | None = None
-    pairs: Positive | None = None
-
-
-class RunSettings(Strict):
-    """Run-wide settings that change no number of a finished run. `study_storage`: URL of the database of searches, nothing for journal files."""
-
-    device: str = "auto"
-    threads: Positive = 2
-    mirrors: list[str] = []
-    time_limit_hours: float | None = Field(None, gt=0)
-    checkpoint_seconds: float = Field(60.0, ge=0)
-    tracking: bool = True
-    margin_std: float = Field(1.0, gt=0)
-    study_storage: str | None = None
-
-
-class Grid(Strict):
-    """params.yaml: datasets, cells, suites and run-wide settings. `cells` are all of them; in the file those that start from another one
-    stand apart, under `finetunes`, because their stage depends on it. `fair_search`: suite -> trials of each of its searches, whatever their
-    recipes say, over spaces of one size."""
-
-    run: RunSettings = RunSettings()
-    limits: dict[str, Limits] = {}
-    fair_search: dict[str, Positive] = {}
-    datasets: list[str]
-    suites: list[str]
-    cells: dict[str, Cell]
-    searches: dict[str, Cell] = {}
-    finetunes: dict[str, Cell] = {}
-
-    @model_validator(mode="before")
-    @classmethod
-    def _all_cells(cls, content):
-        if isinstance(content, dict) and isinstance(content.get("cells"), dict) and isinstance(content.get("finetunes"), dict):
-            twice = sorted(content["cells"].keys() & content["finetunes"].keys())
-            if twice:
-                raise ValueError(f"cell {twice[0]} stands under cells and under finetunes")
-            content = content | {"cells": content["cells"] | content["finetunes"]}
-        return content
-
-    @model_validator(mode="after")
-    def _consistent(self):
-        for cell in self.cells.values():
-            suite, dataset, model = cell.cell.split("/") if cell.cell.count("/") == 2 else (None, None, None)
-            if (dataset, model) != (cell.dataset, cell.model) or cell.key != cell.cell.replace("/", "-"):
-                raise ValueError(
-                    f"cell {cell.key}: key, cell, dataset and model disagree; expected suite-dataset-model: {{cell: suite/dataset/model, ...}}"
-                )
-            for kind, name, known in (("dataset", dataset, self.datasets), ("suite", suite, self.suites)):
-                if name not in known:
-                    raise ValueError(f"cell {cell.key}: {kind} {name!r} is not listed under {kind}s{nearest(name, known)}")
-        names = [c.cell for c in self.cells.values()]
-        for cell in self.cells.values():
-            if (cell.after is not None) != (cell.key in self.finetunes):
-                raise ValueError(f"cell {cell.key}: finetunes are exactly the cells with `after`, the cell that they start from")
-            if cell.after is not None and (cell.after not in names or cell.after == cell.cell):
-                raise ValueError(f"cell {cell.key}: after {cell.after!r} is no other cell{nearest(cell.after, names)}")
-        tuned = {k for k, c in self.cells.items() if c.settings == "tuned"}
-        if tuned != set(self.searches):
-            raise ValueError(
-                f"searches must list exactly the cells with settings: tuned; they differ in {sorted(tuned ^ set(self.searches))}"
-            )
-        for name in self.limits:
-            if name not in self.suites and name not in self.cells:
-                raise ValueError(f"limits: no suite or cell {name!r}{nearest(name, [*self.suites, *self.cells])}")
-        for name in self.fair_search:
-            if name not in self.suites:
-                raise ValueError(f"fair_search: no suite {name!r}{nearest(name, self.suites)}")
-        return self
-
-    def limits_of(self, cell: Cell) -> Limits:
-        """What is cut of `cell`: its own limits if it has any, else its suite's."""
-        return self.limits.get(cell.key) or self.limits.get(cell.suite) or Limits()
-
-    def suite(self, name: str) -> list[Cell]:
-        """The cells of one suite in order of declaration. Raises RecipeError with the nearest suite name."""
-        if name not in self.suites:
-            raise RecipeError(f"no suite named {name!r}{nearest(name, self.suites)}; known: {', '.join(self.suites)}")
-        return [c for c in self.cells.values() if c.suite == name]
-
-    def find(self, cell: str) -> Cell:
-        """The cell suite/dataset/model (or its key). Raises RecipeError with the nearest one."""
-        for candidate in self.cells.values():
-            if cell in (candidate.cell, candidate.key):
-                return candidate
-        raise RecipeError(f"no cell {cell!r} in params.yaml{nearest(cell, [c.cell for c in self.cells.values()])}")
-
-
 def load_recipe(path: str | Path) -> Recipe:
     """Reads and checks a recipe (all but the model's arguments: see `check_model`). Raises RecipeError."""
-    recipe = _validated(Recipe, _read(path), str(path))
+    recipe = validated(Recipe, read_yaml(path), str(path))
     check_origins(recipe, path)
     return recipe
 
@@ -480,15 +352,6 @@ def _ancestors(key: str) -> list[str]:
     return [".".join(parts[: i + 1]) for i in range(len(parts))]
 
 
-def load_grid(path: str | Path = "params.yaml") -> Grid:
-    """Reads and checks params.yaml. Raises RecipeError."""
-    content = _read(path)
-    for section in ("cells", "searches", "finetunes"):
-        if isinstance(content.get(section), dict):
-            content[section] = {k: {"key": k, **v} if isinstance(v, dict) else v for k, v in content[section].items()}
-    return _validated(Grid, content, str(path))
-
-
 def check_model(recipe: Recipe, path: str | Path = "recipe") -> dict[str, Any]:
     """Arguments of the recipe's model, checked and converted by the constructor's own signature. Raises RecipeError."""
     from gt_models.registry import model_info
@@ -497,7 +360,7 @@ def check_model(recipe: Recipe, path: str | Path = "recipe") -> dict[str, Any]:
         info = model_info(recipe.model.name)
     except KeyError as error:
         raise RecipeError(f"{path}: model.name: {error.args[0]}") from None
-    arguments = _validated(_signature_schema(info.cls), recipe.model.arguments, str(path), prefix="model.")
+    arguments = validated(_signature_schema(info.cls), recipe.model.arguments, str(path), prefix="model.")
     return arguments.model_dump(exclude_unset=True)
 
 
@@ -553,63 +416,3 @@ def _signature_schema(cls: type) -> type[BaseModel]:
             default = ... if parameter.default is inspect.Parameter.empty else parameter.default
             fields[name] = (parameter.annotation, default)
     return create_model(cls.__name__, __config__=ConfigDict(extra="forbid", strict=False, protected_namespaces=()), **fields)
-
-
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
-    """Safe YAML in which a repeated key is an error, and 1e-5 is a number."""
-
-    def construct_mapping(self, node, deep=False):
-        keys = [self.construct_object(k, deep=True) for k, _ in node.value]
-        repeated = sorted({str(k) for k in keys if keys.count(k) > 1})
-        if repeated:
-            raise yaml.constructor.ConstructorError(None, None, f"key {repeated[0]!r} stands twice", node.start_mark)
-        return super().construct_mapping(node, deep)
-
-
-_Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"^[-+]?(\d+(\.\d*)?|\.\d+)[eE][-+]?\d+$"), list("-+0123456789."))
-
-
-def _read(path: str | Path) -> dict[str, Any]:
-    try:
-        content = yaml.load(Path(path).read_text(), _Loader)
-    except FileNotFoundError:
-        raise RecipeError(f"{path}: there is no such file") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise RecipeError(f"{path}: not readable as YAML: {error}") from None
-    if not isinstance(content, dict):
-        raise RecipeError(f"{path}: expected a mapping of keys, found {type(content).__name__}")
-    return content
-
-
-def _validated(schema: type[BaseModel], content: dict[str, Any], path: str, prefix: str = ""):
-    try:
-        return schema.model_validate(content)
-    except ValidationError as error:
-        lines = [_explain(problem, schema, prefix) for problem in error.errors()]
-        raise RecipeError("\n".join(f"{path}: {line}" for line in lines)) from None
-
-
-def _explain(problem: Any, schema: type[BaseModel], prefix: str) -> str:
-    where = prefix + ".".join(str(p) for p in problem["loc"])
-    if problem["type"] == "extra_forbidden":
-        known = _fields_at(schema, problem["loc"][:-1])
-        return f"unknown key {where!r}{nearest(str(problem['loc'][-1]), known)}; known here: {', '.join(known)}"
-    if problem["type"] == "missing":
-        return f"key {where!r} is missing"
-    given = "" if isinstance(problem["input"], dict) else f" (given: {problem['input']!r})"
-    return f"{where or 'the file'}: {problem['msg'].removeprefix('Value error, ')}{given}"
-
-
-def _fields_at(schema: Any, location: tuple) -> list[str]:
-    for step in location:
-        annotation = (
-            schema.model_fields[step].annotation if isinstance(step, str) and step in getattr(schema, "model_fields", {}) else schema
-        )
-        candidates = [a for a in (annotation, *getattr(annotation, "__args__", ())) if isinstance(a, type) and issubclass(a, BaseModel)]
-        schema = next((c for c in candidates if c.__name__ == step), candidates[0] if candidates else schema)
-    return sorted(getattr(schema, "model_fields", {}))
-
-
-def nearest(name: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(name, known, 1, cutoff=0.5)
-    return f" (did you mean {near[0]!r}?)" if near else ""

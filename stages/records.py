@@ -18,7 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from stages.files import write_bytes
-from stages.recipe import Cell, Choice, Grid, Limits, Recipe, RecipeError, digest_of, load_recipe
+from stages.params import Cell, Grid, Limits
+from stages.recipe import Choice, Recipe, digest_of, load_recipe
+from stages.schema import RecipeError
 from stages.store import FINAL, SCHEMA, Store, StoreError, run_digest
 
 ROOT = Path("records")

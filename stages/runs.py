@@ -22,7 +22,9 @@ from stages.engine.subgraphs import SubgraphLoader
 from stages.engine.targets import StandardisedTargets
 from stages.fingerprint import code_digest, run_modules
 from stages.measure import Clock, PeakMemory, bound_memory, choose_device, environment, keep_allocations, memory_limit_mib, now
-from stages.recipe import Recipe, RecipeError, RunSettings, check_fit, check_model, digest_of
+from stages.params import RunSettings
+from stages.recipe import Recipe, check_fit, check_model, digest_of
+from stages.schema import RecipeError
 from stages.store import SCHEMA, Store, run_digest
 from stages.tasks import create_task
 

@@ -15,7 +15,9 @@ from pathlib import Path
 
 from stages.files import write_bytes
 from stages.fingerprint import PROTOCOLS, code_digest, run_modules
-from stages.recipe import Grid, RecipeError, load_grid, load_recipe
+from stages.params import Grid, load_grid
+from stages.recipe import load_recipe
+from stages.schema import RecipeError
 
 ROOT = Path("state")
 

@@ -14,7 +14,8 @@ from typing import Any, Protocol
 
 from filelock import FileLock, Timeout
 
-from stages.recipe import RecipeError, RunSettings
+from stages.params import RunSettings
+from stages.schema import RecipeError
 
 STORAGE = "GT_STUDY_STORAGE"
 

@@ -10,7 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from stages.recipe import Cell, Grid, Recipe, RecipeError, load_grid, load_recipe
+from stages.params import Cell, Grid, load_grid
+from stages.recipe import Recipe, load_recipe
+from stages.schema import RecipeError
 
 
 def limited(recipe: Recipe, grid: Grid, cell: Cell) -> tuple[Recipe, list[str]]:

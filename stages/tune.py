@@ -18,7 +18,9 @@ from typing import Any
 
 import yaml
 
-from stages.recipe import Cell, Choice, Grid, Range, Recipe, RecipeError, digest_of, load_recipe
+from stages.params import Cell, Grid
+from stages.recipe import Choice, Range, Recipe, digest_of, load_recipe
+from stages.schema import RecipeError
 from stages.study import Workers, open_study, workers_of
 from stages.train import cell_stage, limited
 

@@ -11,7 +11,9 @@ from stages.check_grid import cells_of, check, check_cell, main, shortened
 from stages.datasets.catalog import catalog, get_spec
 from stages.datasets.miniature import miniature
 from stages.datasets.spec import DatasetSpec
-from stages.recipe import RecipeError, load_grid, load_recipe
+from stages.params import load_grid
+from stages.recipe import load_recipe
+from stages.schema import RecipeError
 from tests.conftest import ROOT
 
 

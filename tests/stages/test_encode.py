@@ -15,7 +15,7 @@ from stages.datasets import encoded
 from stages.datasets.encoded import EncodedDataset, encode
 from stages.datasets.inspection import DatasetError
 from stages.datasets.packed import PackedDataset, PackedHeader, pack
-from stages.recipe import load_grid
+from stages.params import load_grid
 from tests.gt_models.checks import collate, random_graphs
 
 SIZES = (5, 3, 9, 1, 6, 6)

@@ -51,5 +51,7 @@ def test_a_model_does_not_depend_on_another_one():
     modules = closure(run_modules("polynormer", "node-classification"))
     assert {"gt_models.polynormer", "stages.engine.loop", "stages.tasks.node_classification", "gt_models.batch"} <= modules
     assert not {
-        m for m in modules if m in ("gt_models.edge_transformer", "stages.recipe", "stages.store", "stages.tracking", "stages.measure")
+        m
+        for m in modules
+        if m in ("gt_models.edge_transformer", "stages.recipe", "stages.params", "stages.store", "stages.tracking", "stages.measure")
     }

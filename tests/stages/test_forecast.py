@@ -12,7 +12,7 @@ from stages import forecast as room
 from stages.datasets.catalog import catalog
 from stages.datasets.spec import DatasetSpec
 from stages.forecast import Forecast, actual, forecast_cell, markdown, median_error, row, totals
-from stages.recipe import load_grid
+from stages.params import load_grid
 from stages.train import train_cell
 
 CELL = "small/web/mlp"

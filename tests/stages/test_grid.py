@@ -4,7 +4,8 @@ import pytest
 import yaml
 
 from stages.grid import MARK, render
-from stages.recipe import RecipeError, load_grid
+from stages.params import load_grid
+from stages.schema import RecipeError
 from tests.conftest import ROOT
 
 

@@ -3,7 +3,9 @@
 import pytest
 import yaml
 
-from stages.recipe import Recipe, RecipeError, check_fit, check_model, check_origins, load_grid, load_recipe
+from stages.params import load_grid
+from stages.recipe import Recipe, check_fit, check_model, check_origins, load_recipe
+from stages.schema import RecipeError
 from tests.stages.conftest import RECIPE
 
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from stages import cli, records
 from stages.datasets.catalog import catalog
 from stages.datasets.spec import DatasetSpec
-from stages.recipe import RecipeError, load_grid
+from stages.params import load_grid
 from stages.records import (
     Conflict,
     board,
@@ -25,6 +25,7 @@ from stages.records import (
     standing,
     verify,
 )
+from stages.schema import RecipeError
 from stages.store import Store, StoreError
 from stages.train import train_cell
 

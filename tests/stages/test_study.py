@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from stages.recipe import RecipeError, SearchSection, load_grid, load_recipe
+from stages.params import load_grid
+from stages.recipe import SearchSection, load_recipe
 from stages.report.mirror import Mirror
+from stages.schema import RecipeError
 from stages.study import STORAGE, FileWorkers, storage_url
 from stages.tracking import complete, tracking_uri
 from stages.train import train_cell

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from stages.recipe import RecipeError, load_grid
+from stages.params import load_grid
+from stages.schema import RecipeError
 from stages.train import train_cell
 from tests.conftest import ROOT
 from tests.stages.conftest import RECIPE

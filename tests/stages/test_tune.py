@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from stages.recipe import RecipeError, load_grid, load_recipe
+from stages.params import load_grid
+from stages.recipe import load_recipe
+from stages.schema import RecipeError
 from stages.train import train_cell
 from stages.tune import search_summary, tune_cell
 from tests.conftest import ROOT

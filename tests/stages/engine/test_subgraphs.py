@@ -9,8 +9,10 @@ from stages.datasets.packed import PackedDataset
 from stages.encode import requests
 from stages.engine.batching import seed_of
 from stages.engine.subgraphs import SubgraphLoader
-from stages.recipe import Recipe, RecipeError, RunSettings, SubgraphsSection
+from stages.params import RunSettings
+from stages.recipe import Recipe, SubgraphsSection
 from stages.runs import Experiment
+from stages.schema import RecipeError
 from stages.store import Store
 from tests.stages.conftest import pack_many, pack_web
 

@@ -5,8 +5,10 @@ import torch
 
 from stages.datasets.packed import PackedDataset
 from stages.engine.targets import StandardisedTargets
-from stages.recipe import Recipe, RecipeError, RunSettings
+from stages.params import RunSettings
+from stages.recipe import Recipe
 from stages.runs import Experiment
+from stages.schema import RecipeError
 from stages.store import Store
 from tests.stages.conftest import RECIPE, pack_many, pack_web
 

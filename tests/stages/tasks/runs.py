@@ -9,7 +9,8 @@ import torch
 from stages.datasets.encoded import encode
 from stages.datasets.packed import PackedDataset
 from stages.engine.loop import Run
-from stages.recipe import Recipe, RunSettings
+from stages.params import RunSettings
+from stages.recipe import Recipe
 from stages.runs import Experiment
 from stages.store import Store
 from tests.stages.conftest import RECIPE

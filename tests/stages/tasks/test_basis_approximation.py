@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from stages.datasets.catalog import get_spec
-from stages.recipe import Recipe, RecipeError
+from stages.recipe import Recipe
+from stages.schema import RecipeError
 from stages.tasks import create_task
 from tests.stages.tasks.runs import assert_resumes, experiment
 

@@ -17,11 +17,13 @@ from stages.engine.batching import Loader, seed_of
 from stages.engine.checkpoint import Checkpoint
 from stages.leaderboard import collect
 from stages.measure import Clock
-from stages.recipe import Recipe, RecipeError, RunSettings, load_grid
+from stages.params import RunSettings, load_grid
+from stages.recipe import Recipe
 from stages.report.brec import PUBLISHED
 from stages.report.figures import learning_curves
 from stages.report.tracked import tracked_run
 from stages.runs import Experiment
+from stages.schema import RecipeError
 from stages.store import Store
 from stages.tasks import brec
 from stages.tasks.brec import hotelling, judge, scores

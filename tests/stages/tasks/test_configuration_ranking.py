@@ -11,8 +11,10 @@ from gt_models import GraphBatch
 from stages.datasets import tpugraphs
 from stages.datasets.catalog import get_spec
 from stages.datasets.packed import PackedDataset
-from stages.recipe import Recipe, RecipeError, RunSettings
+from stages.params import RunSettings
+from stages.recipe import Recipe
 from stages.runs import Experiment
+from stages.schema import RecipeError
 from stages.store import Store
 from stages.tasks import create_task
 from stages.tasks.configuration_ranking import CONFIGURED, Runtimes, best_of_top, compress, list_mle, pairwise_hinge, part_of, undirected

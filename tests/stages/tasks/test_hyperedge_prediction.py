@@ -11,7 +11,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 from gt_models.batch import GraphBatch
 from gt_models.nn.cooccurrence import CooccurrenceInput
 from stages.datasets.packed import PackedHeader, pack
-from stages.recipe import RecipeError
+from stages.schema import RecipeError
 from stages.tasks import create_task
 from stages.tasks.hyperedge_prediction import HyperedgeTargets, Negatives, cooccurrence
 from tests.stages.tasks.runs import assert_resumes, experiment

@@ -8,8 +8,10 @@ import torch
 from gt_models import GraphBatch, create_model
 from stages.datasets.encoded import encode
 from stages.datasets.packed import PackedDataset, PackedHeader, pack
-from stages.recipe import Recipe, RecipeError, RunSettings
+from stages.params import RunSettings
+from stages.recipe import Recipe
 from stages.runs import Experiment
+from stages.schema import RecipeError
 from stages.store import Store
 from stages.tasks.isomorphism import compare, relabel
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from stages.datasets.packed import PackedHeader, pack
-from stages.recipe import RecipeError
+from stages.schema import RecipeError
 from stages.tasks import create_task
 from stages.tasks.set_to_graph import Pairs, edge_scores, partition_scores
 from tests.stages.tasks import reference_set_to_graph as plain

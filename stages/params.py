@@ -1,0 +1,135 @@
+"""What may stand in params.yaml: the grid of datasets, suites and cells, cuts of it, and run-wide settings that change no number."""
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from stages.schema import Positive, RecipeError, Strict, nearest, read_yaml, validated
+
+
+class Cell(Strict):
+    """One (suite, dataset, model) of the grid. `settings`: `recipes`, or `tuned` where the recipe has a search (see dvc.yaml). `after`: the
+    cell whose weights this one starts from."""
+
+    key: str
+    cell: str
+    dataset: str
+    model: str
+    settings: Literal["recipes", "tuned"]
+    after: str | None = None
+
+    @property
+    def suite(self) -> str:
+        return self.cell.split("/")[0]
+
+    @property
+    def recipe_path(self) -> Path:
+        return Path("recipes", f"{self.cell}.yaml")
+
+    @property
+    def settings_path(self) -> Path:
+        return Path(self.settings, f"{self.cell}.yaml")
+
+
+class Limits(Strict):
+    """Cuts of a suite or a cell for limited time (`pairs`: of BREC). Whatever is cut is shown as `reduced`, never as a full cell."""
+
+    seeds: Positive | None = None
+    trials: Positive | None = None
+    epochs: Positive | None = None
+    pairs: Positive | None = None
+
+
+class RunSettings(Strict):
+    """Run-wide settings that change no number of a finished run. `study_storage`: URL of the database of searches, nothing for journal files."""
+
+    device: str = "auto"
+    threads: Positive = 2
+    mirrors: list[str] = []
+    time_limit_hours: float | None = Field(None, gt=0)
+    checkpoint_seconds: float = Field(60.0, ge=0)
+    tracking: bool = True
+    margin_std: float = Field(1.0, gt=0)
+    study_storage: str | None = None
+
+
+class Grid(Strict):
+    """params.yaml: datasets, cells, suites and run-wide settings. `cells` are all of them; in the file those that start from another one
+    stand apart, under `finetunes`, because their stage depends on it. `fair_search`: suite -> trials of each of its searches, whatever their
+    recipes say, over spaces of one size."""
+
+    run: RunSettings = RunSettings()
+    limits: dict[str, Limits] = {}
+    fair_search: dict[str, Positive] = {}
+    datasets: list[str]
+    suites: list[str]
+    cells: dict[str, Cell]
+    searches: dict[str, Cell] = {}
+    finetunes: dict[str, Cell] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _all_cells(cls, content):
+        if isinstance(content, dict) and isinstance(content.get("cells"), dict) and isinstance(content.get("finetunes"), dict):
+            twice = sorted(content["cells"].keys() & content["finetunes"].keys())
+            if twice:
+                raise ValueError(f"cell {twice[0]} stands under cells and under finetunes")
+            content = content | {"cells": content["cells"] | content["finetunes"]}
+        return content
+
+    @model_validator(mode="after")
+    def _consistent(self):
+        for cell in self.cells.values():
+            suite, dataset, model = cell.cell.split("/") if cell.cell.count("/") == 2 else (None, None, None)
+            if (dataset, model) != (cell.dataset, cell.model) or cell.key != cell.cell.replace("/", "-"):
+                raise ValueError(
+                    f"cell {cell.key}: key, cell, dataset and model disagree; expected suite-dataset-model: {{cell: suite/dataset/model, ...}}"
+                )
+            for kind, name, known in (("dataset", dataset, self.datasets), ("suite", suite, self.suites)):
+                if name not in known:
+                    raise ValueError(f"cell {cell.key}: {kind} {name!r} is not listed under {kind}s{nearest(name, known)}")
+        names = [c.cell for c in self.cells.values()]
+        for cell in self.cells.values():
+            if (cell.after is not None) != (cell.key in self.finetunes):
+                raise ValueError(f"cell {cell.key}: finetunes are exactly the cells with `after`, the cell that they start from")
+            if cell.after is not None and (cell.after not in names or cell.after == cell.cell):
+                raise ValueError(f"cell {cell.key}: after {cell.after!r} is no other cell{nearest(cell.after, names)}")
+        tuned = {k for k, c in self.cells.items() if c.settings == "tuned"}
+        if tuned != set(self.searches):
+            raise ValueError(
+                f"searches must list exactly the cells with settings: tuned; they differ in {sorted(tuned ^ set(self.searches))}"
+            )
+        for name in self.limits:
+            if name not in self.suites and name not in self.cells:
+                raise ValueError(f"limits: no suite or cell {name!r}{nearest(name, [*self.suites, *self.cells])}")
+        for name in self.fair_search:
+            if name not in self.suites:
+                raise ValueError(f"fair_search: no suite {name!r}{nearest(name, self.suites)}")
+        return self
+
+    def limits_of(self, cell: Cell) -> Limits:
+        """What is cut of `cell`: its own limits if it has any, else its suite's."""
+        return self.limits.get(cell.key) or self.limits.get(cell.suite) or Limits()
+
+    def suite(self, name: str) -> list[Cell]:
+        """The cells of one suite in order of declaration. Raises RecipeError with the nearest suite name."""
+        if name not in self.suites:
+            raise RecipeError(f"no suite named {name!r}{nearest(name, self.suites)}; known: {', '.join(self.suites)}")
+        return [c for c in self.cells.values() if c.suite == name]
+
+    def find(self, cell: str) -> Cell:
+        """The cell suite/dataset/model (or its key). Raises RecipeError with the nearest one."""
+        for candidate in self.cells.values():
+            if cell in (candidate.cell, candidate.key):
+                return candidate
+        raise RecipeError(f"no cell {cell!r} in params.yaml{nearest(cell, [c.cell for c in self.cells.values()])}")
+
+
+def load_grid(path: str | Path = "params.yaml") -> Grid:
+    """Reads and checks params.yaml. Raises RecipeError."""
+    content = read_yaml(path)
+    for section in ("cells", "searches", "finetunes"):
+        if isinstance(content.get(section), dict):
+            content[section] = {k: {"key": k, **v} if isinstance(v, dict) else v for k, v in content[section].items()}
+    return validated(Grid, content, str(path))

@@ -1,0 +1,79 @@
+"""How a YAML file is held against a schema: every mistake is a RecipeError that names the file, the key and the nearest valid one."""
+
+import difflib
+import re
+from pathlib import Path
+from typing import Annotated, Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+Positive = Annotated[int, Field(gt=0)]
+
+
+class RecipeError(ValueError):
+    """A recipe or params.yaml that cannot be used; the message names the file, the key and what to do."""
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+    """Safe YAML in which a repeated key is an error, and 1e-5 is a number."""
+
+    def construct_mapping(self, node, deep=False):
+        keys = [self.construct_object(k, deep=True) for k, _ in node.value]
+        repeated = sorted({str(k) for k in keys if keys.count(k) > 1})
+        if repeated:
+            raise yaml.constructor.ConstructorError(None, None, f"key {repeated[0]!r} stands twice", node.start_mark)
+        return super().construct_mapping(node, deep)
+
+
+_Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"^[-+]?(\d+(\.\d*)?|\.\d+)[eE][-+]?\d+$"), list("-+0123456789."))
+
+
+def read_yaml(path: str | Path) -> dict[str, Any]:
+    try:
+        content = yaml.load(Path(path).read_text(), _Loader)
+    except FileNotFoundError:
+        raise RecipeError(f"{path}: there is no such file") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise RecipeError(f"{path}: not readable as YAML: {error}") from None
+    if not isinstance(content, dict):
+        raise RecipeError(f"{path}: expected a mapping of keys, found {type(content).__name__}")
+    return content
+
+
+def validated(schema: type[BaseModel], content: dict[str, Any], path: str, prefix: str = ""):
+    try:
+        return schema.model_validate(content)
+    except ValidationError as error:
+        lines = [_explain(problem, schema, prefix) for problem in error.errors()]
+        raise RecipeError("\n".join(f"{path}: {line}" for line in lines)) from None
+
+
+def _explain(problem: Any, schema: type[BaseModel], prefix: str) -> str:
+    where = prefix + ".".join(str(p) for p in problem["loc"])
+    if problem["type"] == "extra_forbidden":
+        known = _fields_at(schema, problem["loc"][:-1])
+        return f"unknown key {where!r}{nearest(str(problem['loc'][-1]), known)}; known here: {', '.join(known)}"
+    if problem["type"] == "missing":
+        return f"key {where!r} is missing"
+    given = "" if isinstance(problem["input"], dict) else f" (given: {problem['input']!r})"
+    return f"{where or 'the file'}: {problem['msg'].removeprefix('Value error, ')}{given}"
+
+
+def _fields_at(schema: Any, location: tuple) -> list[str]:
+    for step in location:
+        annotation = (
+            schema.model_fields[step].annotation if isinstance(step, str) and step in getattr(schema, "model_fields", {}) else schema
+        )
+        candidates = [a for a in (annotation, *getattr(annotation, "__args__", ())) if isinstance(a, type) and issubclass(a, BaseModel)]
+        schema = next((c for c in candidates if c.__name__ == step), candidates[0] if candidates else schema)
+    return sorted(getattr(schema, "model_fields", {}))
+
+
+def nearest(name: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(name, known, 1, cutoff=0.5)
+    return f" (did you mean {near[0]!r}?)" if near else ""
