@@ -350,7 +350,8 @@ class Beta(nn.Module):
             nn.init.constant_(self.weight, self.init)
 
     def forward(self, position: Tensor | None) -> Tensor:
-        weight = self.constant if self.weight is None else self.weight  # [d]
+        # from the number itself: the buffer, made in single precision, would bring its rounding into a model in float64
+        weight = torch.full_like(self.constant, self.init) if self.weight is None else self.weight  # [d]
         if position is not None:
             # unstated: sigma beside v2; equation 19 has none, equation 7 bounds B. v2 takes the place of the ones inside sigma(1 beta^T)
             weight = position * weight  # [N, d]

@@ -69,7 +69,7 @@ def attention(layer, x: list[Tensor], value: list[Tensor] | None = None) -> list
 
 
 def beta(layer, v2: float | None) -> Tensor:
-    b = layer.weight if layer.weight is not None else layer.constant
+    b = layer.weight if layer.weight is not None else torch.full((len(layer.constant),), layer.init, dtype=torch.float64)
     b = b if v2 is None else v2 * b
     return 1 / (1 + torch.exp(-b)) if layer.kind == "sigmoid" else b
 
