@@ -43,10 +43,13 @@ def neighbourhood(batch: GraphBatch, num_heads: int = 1, self_loops: bool = True
         self_loops: True drops the self-loops that are there and gives each node exactly one, as torch_geometric's GATConv does with
             `add_self_loops`; False takes the edges as they are. Parallel edges each count once, here as there.
 
-    Sorting costs O(E log E); the result is kept on the GraphBatch for as long as its edge_index is the same, unchanged tensor.
+    Sorting costs O(E log E); the result is kept on the GraphBatch for as long as its edge_index is the same, unchanged tensor
+    (not where it was made in torch's inference mode).
     """
     cache = batch.__dict__.setdefault("_neighbourhoods", {})
     edge_index, key = batch.edge_index, (num_heads, self_loops)
+    if edge_index.is_inference():  # has no version by which a change would be seen
+        return _build(edge_index, batch.num_nodes, num_heads, self_loops)
     if key in cache:
         known, version, result = cache[key]
         if known is edge_index and version == edge_index._version:

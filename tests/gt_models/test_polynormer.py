@@ -513,6 +513,17 @@ def test_bad_arguments(arguments, message):
         build(**arguments)
 
 
+def test_tensors_made_in_inference_mode():
+    model = build().eval()
+    expected = model(graphs()[2])
+    with torch.inference_mode():
+        graph = graphs()[2]  # its tensors count no versions, by which kept edges are told from changed ones
+        torch.testing.assert_close(model(graph), expected, rtol=0, atol=0)
+        graph.edge_index[:, 0] = graph.edge_index[:, 1]
+        fresh = GraphBatch(graph.x, graph.edge_index.clone(), graph.ptr)
+        torch.testing.assert_close(model(graph), model(fresh), rtol=0, atol=0)
+
+
 def test_bad_inputs():
     with pytest.raises(MissingEncoding, match="second_eigenvector"):
         build(version="v2")(checks.random_graphs((4,))[0])
