@@ -1,0 +1,65 @@
+"""Every rate of every registered model: alone it changes what a model in training gives, and never what it gives in evaluation."""
+
+import inspect
+
+import pytest
+import torch
+from torch import nn
+
+from gt_models import create_model, list_models, model_info
+from tests.gt_models.test_compile import OWN, SMALL, batch
+
+# where a rate acts only beside other choices
+BESIDE = {
+    ("hot", "head_dropout"): {"head_dims": [8]},
+    # without an input layer `dropout` acts in the local layers alone
+    ("polynormer", "dropout"): {"attention": "local", "input_layer": False},
+    ("polynormer", "global_dropout"): {"attention": "global"},
+    ("s2g", "dropout"): {"broadcast_activation": True, "pair_dims": ()},
+}
+
+
+def parameters(name: str) -> dict:
+    return inspect.signature(model_info(name).cls).parameters
+
+
+RATES = [
+    (name, rate)
+    for name in list_models()
+    for rate, parameter in parameters(name).items()
+    if rate.endswith(("dropout", "drop_path", "_rate")) and isinstance(parameter.default, float | None)
+]
+
+
+def build(name: str, **arguments) -> nn.Module:
+    known = parameters(name)
+    none = {rate: 0.0 for other, rate in RATES if other == name}
+    small = {key: value for key, value in SMALL.items() if key in known} | OWN.get(name, {})
+    torch.manual_seed(0)
+    model = create_model(name, level=model_info(name).levels[0], **small | none | arguments)
+    for parameter in model.parameters():  # initial weights of 0.02 would hide what is dropped
+        nn.init.normal_(parameter, std=0.5)
+    return model
+
+
+def test_all_rates_are_known():
+    assert len(RATES) > 25
+    assert {name for name, _ in RATES} >= {"edge-transformer", "hot", "polynormer", "ppgt", "tokengt"}
+
+
+@pytest.mark.parametrize(("name", "rate"), RATES)
+def test_rate_acts_in_training_alone(name, rate):
+    beside = BESIDE.get((name, rate), {})
+    model, without, data = build(name, **beside, **{rate: 0.5}), build(name, **beside), batch()
+    without.load_state_dict(model.state_dict())
+    expected = without.train()(data)
+    assert torch.equal(without(data), expected)  # nothing else is drawn
+    outputs = []
+    for seed in range(4):
+        torch.manual_seed(seed)
+        outputs.append(model.train()(data))
+    assert all(out.isfinite().all() for out in outputs)
+    assert any(not torch.allclose(out, expected) for out in outputs)
+    assert any(not torch.equal(out, outputs[0]) for out in outputs[1:])
+    model.load_state_dict(without.state_dict())  # the statistics of batch norms
+    torch.testing.assert_close(model.eval()(data), without.eval()(data))
