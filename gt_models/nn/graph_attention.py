@@ -3,14 +3,17 @@
 torch_geometric's GATConv holds a message [E, H, C] per edge, several times over. Here the scores [E, H] are the values of a sparse
 matrix, the sum over neighbours is one product with it, and the backward pass needs its transpose and one sampled product: nothing of
 size E * H * C is ever stored. Equal to GATConv to 1e-10 (tests/gt_models/test_polynormer.py); benchmarks/polynormer.py measures both.
+On the CPU attention is compiled (graph_attention_cpu.py); the sparse products serve other devices.
 """
 
 import warnings
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
+from gt_models.nn.graph_attention_cpu import graph_attention
 from gt_models.nn.neighbourhood import Neighbourhood, neighbourhood
 
 
@@ -40,7 +43,7 @@ class GraphAttention(nn.Module):
 
     def pattern(self, batch: GraphBatch) -> Neighbourhood:
         """The edges in the form that `attend` reads: the same for every layer of one kind and head count."""
-        return neighbourhood(batch, self.num_heads)
+        return neighbourhood(batch, 1 if attention_form(batch.edge_index.device) == "compiled" else self.num_heads)
 
     def attend(self, value: Tensor, pattern: Neighbourhood) -> Tensor:
         """The sum over neighbours of projected nodes [N, out_dim]."""
@@ -87,13 +90,21 @@ class GraphConvolution(nn.Module):
         return out if self.bias is None else out + self.bias
 
 
+def attention_form(device: torch.device) -> Literal["compiled", "sparse"]:
+    """Which form `attend` takes: compiled rows of all heads, or sparse products, whose pattern has a block for each head."""
+    return "compiled" if device.type == "cpu" else "sparse"
+
+
 def attend(value: Tensor, att_source: Tensor, att_target: Tensor, pattern: Neighbourhood, negative_slope: float = 0.2) -> Tensor:
-    """GAT's attention. value [N, H * C], head-major; att_source and att_target [H, C] -> [N, H * C].
+    """GAT's attention. value [N, H * C], head-major; att_source and att_target [H, C] -> [N, H * C]. `pattern`: `GraphAttention.pattern`.
 
     A node with no incoming edge gets zeros. Under bf16 autocast scores, softmax and sum stay in float32. First derivatives only.
     """
     full = torch.float64 if value.dtype == torch.float64 else torch.float32
     with torch.autocast(value.device.type, enabled=False):
+        if attention_form(value.device) == "compiled":
+            edges = (pattern.ptr, pattern.col, pattern.ptr_t, pattern.col_t, pattern.perm_t)
+            return graph_attention(value.to(full), att_source.to(full), att_target.to(full), *edges, negative_slope)[0]
         # both scores of all heads as one matrix product, with a block-diagonal [H * C, 2 * H]
         blocks = [torch.diag_embed(att.to(full).t()).transpose(0, 1).flatten(0, 1) for att in (att_source, att_target)]
         weight = torch.cat(blocks, 1)
