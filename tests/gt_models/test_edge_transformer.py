@@ -38,6 +38,13 @@ def graphs(sizes=(5, 3, 6)) -> list[GraphBatch]:
     return checks.random_graphs(sizes, pair_encodings=(("rrwp", 3),))
 
 
+def directed_graph(pairs: list[tuple[int, int]]) -> GraphBatch:
+    """Edges in one direction, or with other features in the other."""
+    n = 1 + max(map(max, pairs))
+    x, attr, rrwp = (torch.randn(rows, width, dtype=torch.float64) for rows, width in ((n, 4), (len(pairs), 3), (n * n, 3)))
+    return GraphBatch(x, torch.tensor(pairs).T, torch.tensor([0, n]), attr, encodings={"rrwp": rrwp})
+
+
 def literal(model: nn.Module, graph: GraphBatch, level: str, arguments: dict, act) -> torch.Tensor:
     """The whole model for one graph, by the reference's equations."""
     w, n = model.state_dict(), graph.num_nodes
@@ -68,7 +75,7 @@ def literal(model: nn.Module, graph: GraphBatch, level: str, arguments: dict, ac
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_equals_the_equations(variant, level):
     model = redraw(build(level, **VARIANTS[variant])).eval()
-    for graph in graphs((4, 2)):
+    for graph in (*graphs((4, 2)), directed_graph([(0, 1), (1, 2), (2, 1), (3, 0), (2, 2)])):
         torch.testing.assert_close(model(graph), literal(model, graph, level, VARIANTS[variant], reference.gelu), rtol=1e-10, atol=1e-10)
 
 
@@ -226,7 +233,7 @@ def test_does_not_separate_sr25(mirror):
 def test_brec_equals_the_equations(shared):
     model = redraw(create_model("edge-transformer-brec", hidden_dim=8, num_layers=2, num_heads=2, shared_weights=shared).double()).eval()
     model.output_norm = None
-    for graph in graphs((4, 3)):
+    for graph in (*graphs((4, 3)), directed_graph([(0, 1), (1, 2), (2, 1), (3, 0)])):
         adjacency = 2 * torch.eye(graph.num_nodes, dtype=torch.float64)
         adjacency[graph.edge_index[0], graph.edge_index[1]] = 1.0
         expected = reference.brec(adjacency, model.state_dict(), 2, 2, shared)

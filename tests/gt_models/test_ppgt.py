@@ -41,6 +41,13 @@ def graphs(sizes=(4, 1, 5), **kinds):
     return random_graphs(sizes, pair_encodings=(("rrwp", 6),), **kinds)
 
 
+def directed_graph() -> GraphBatch:
+    """Edges in one direction, or with other features in the other, a self-loop, and one edge twice."""
+    edges = torch.tensor([[0, 1, 2, 3, 2, 0], [1, 2, 1, 0, 2, 1]])
+    x, attr, rrwp = (torch.randn(*shape, dtype=torch.float64) for shape in ((4, 4), (6, 3), (16, 6)))
+    return GraphBatch(x, edges, torch.tensor([0, 4]), attr, encodings={"rrwp": rrwp})
+
+
 VARIANTS = [
     {},
     {"attention": "sdp", "norm": "rms", "urpe": "none", "num_frequencies": 0},
@@ -59,7 +66,7 @@ def test_equations_in_loops(changes, level):
     model = small(level=level, **changes)
     settings = {"num_layers": 2, "num_heads": 2, "num_frequencies": 3, "attention": "sl2", "scale_queries": True, "urpe": "linear"}
     settings |= {"norm": "adarms", "pairs": "complete", "num_ffn": 1} | changes
-    w, singles = model.state_dict(), graphs()
+    w, singles = model.state_dict(), [*graphs(), directed_graph()]
     expected = []
     for g in singles:
         n = g.num_nodes
