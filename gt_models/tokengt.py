@@ -36,7 +36,8 @@ class TokenGT(nn.Module):
             `edge_dim` is about `extras["hyperedge_attr"]`.
         out_dim: width of the prediction.
         level: "graph" reads the [graph] token, "node", "edge" and "hyperedge" the tokens of their kind. "hyperedge" has node and hyperedge
-            tokens; `extras["hyperedge_index"]` is long [H, order], node ids of the batch, all of a row in one graph.
+            tokens; `extras["hyperedge_index"]` (or an attribute of a torch_geometric Data) is long [H, order], node ids of the batch, all
+            of a row in one graph.
         hidden_dim, num_heads, num_layers, ffn_dim: encoder; `ffn_dim` None is `hidden_dim`.
         node_identifiers: "laplacian" reads the encoding "laplacian_eigenvectors"; "orf", "near-orf" and "random" are drawn in every
             forward; the first-order variants give each token one vector of its own and not those of its nodes; "given" reads the encoding
@@ -230,11 +231,13 @@ class TokenGT(nn.Module):
         nodes = torch.arange(batch.num_nodes, device=batch.x.device)[:, None].expand(-1, self.order)
         if not self.hyperedges:
             return torch.cat([nodes, batch.edge_index.T])
-        if "hyperedge_index" not in batch.extras:
+        hyperedges = _extra(batch, "hyperedge_index")
+        if hyperedges is None:
             raise ValueError('hyperedge tokens need batch.extras["hyperedge_index"], long [H, order], the node ids of each hyperedge')
-        hyperedges = batch.extras["hyperedge_index"]
         if hyperedges.dim() != 2 or hyperedges.size(1) != self.order:
             raise ValueError(f"hyperedge_index of shape {tuple(hyperedges.shape)} in a model of order {self.order}: give [H, {self.order}]")
+        if hyperedges.numel() and bool((hyperedges < 0).any() | (hyperedges >= batch.num_nodes).any()):
+            raise ValueError(f"hyperedge_index names a node outside 0..{batch.num_nodes - 1}: it holds node ids of the whole batch")
         if hyperedges.numel() and (batch.batch[hyperedges] != batch.batch[hyperedges[:, :1]]).any():
             raise ValueError("a hyperedge joins nodes of two graphs: hyperedge_index must name nodes of the batch, not of each graph")
         return torch.cat([nodes, hyperedges])
@@ -256,7 +259,7 @@ class TokenGT(nn.Module):
         """Input tokens Z^(0), [T, d]."""
         rows = self.node_encoder(batch.x)  # [N, d]
         num_edges = tuples.size(0) - batch.num_nodes
-        features = batch.extras.get("hyperedge_attr") if self.hyperedges else batch.edge_attr
+        features = _extra(batch, "hyperedge_attr") if self.hyperedges else batch.edge_attr
         if self.edge_encoder is None:
             rows = torch.cat([rows, rows.new_zeros(num_edges, rows.size(1))])
         elif features is None:
@@ -330,6 +333,11 @@ class TokenGT(nn.Module):
         source, target = batch.edge_index
         edges = x.index_select(0, places[batch.num_nodes :]) * (source != target).to(x.dtype)[:, None]  # [E, d]
         return x.index_add(0, places[source], edges)
+
+
+def _extra(batch: GraphBatch, name: str) -> Tensor | None:
+    """`batch.extras[name]`, or an attribute of that name of a torch_geometric Data; None where there is neither."""
+    return batch.extras.get(name, batch.encodings.get(name))
 
 
 class TransformHead(nn.Module):

@@ -380,6 +380,17 @@ def test_hyperedge_errors():
         model(graphs()[0])
 
 
+def test_hyperedges_of_torch_geometric_data():
+    _, (single, _) = hypergraph(3)
+    model = build("hyperedge", order=3).eval()
+    data = Data(x=single.x, edge_index=single.edge_index, **single.encodings, **single.extras)
+    torch.testing.assert_close(model(data), model(single), rtol=1e-10, atol=1e-10)
+    for wrong in (-1, 5):
+        data.hyperedge_index = torch.tensor([[0, 1, 2], [0, 1, wrong]])
+        with pytest.raises(ValueError, match=r"outside 0..4"):
+            model(data)
+
+
 # odd graphs and bad input
 
 
