@@ -128,9 +128,9 @@ def lookup(
 def resolve(reference: Mapping[str, Any] | None, dataset: str, metric: str | None) -> Published | None:
     """The number that a recipe's `published:` section points to; `dataset` and `metric` are the cell's and give way to the section's own.
 
-    None for no reference. Raises PublishedError as `lookup` does.
+    None for no reference, and for a place that prints costs alone (which are `further` numbers). Raises PublishedError as `lookup` does.
     """
-    if reference is None:
+    if reference is None or _costs_alone(reference, dataset):
         return None
     return lookup(
         reference["paper"],
@@ -150,16 +150,23 @@ def further(reference: Mapping[str, Any] | None, dataset: str, metric: str | Non
     if reference is None:
         return []
     main = resolve(reference, dataset, metric)
-    place = {k: reference[k] for k in ("paper", "table", "method")} | {"dataset": reference.get("dataset") or dataset, "split": main.split}
-    found = [] if reference.get("metric") else _at(place)
+    split = main.split if main else reference.get("split")
+    place = {k: reference[k] for k in ("paper", "table", "method")} | {"dataset": reference.get("dataset") or dataset, "split": split}
+    found = _at(place) if main is None or not reference.get("metric") else []
     for also in reference.get("also") or ():
         other = _at(place | {k: v for k, v in also.items() if v is not None} | {"split": also.get("split")})
         if len({entry.split for entry in other}) > 1:
-            other = [entry for entry in other if entry.split == main.split]
+            other = [entry for entry in other if entry.split == split]
         if not other:
             raise PublishedError(f"{RESULTS.name} prints nothing at {also} of {reference['paper']}, {reference['table']}")
         found += other
     return [entry for entry in dict.fromkeys(found) if entry != main]
+
+
+def _costs_alone(reference: Mapping[str, Any], dataset: str) -> bool:
+    place = {k: reference[k] for k in ("paper", "table", "method")} | {"dataset": reference.get("dataset") or dataset}
+    found = _at(place | {"metric": reference.get("metric"), "split": reference.get("split")})
+    return bool(found) and all(entry.measured for entry in found)
 
 
 def _at(place: Mapping[str, str | None]) -> list[Published]:

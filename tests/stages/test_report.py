@@ -224,6 +224,17 @@ def test_a_cost_is_shown_and_never_judged():
     assert {rows[m]["verdict"] for m in ("gpu-memory-gb", "seconds-per-epoch")} == {"none: another machine"}
 
 
+def test_a_place_that_prints_costs_alone_has_a_row_for_each_and_none_for_the_metric():
+    cell = "ppgt/peptides-struct/grit-runtime"
+    runs = [make_record(cell, seed) for seed in range(2)]
+    result = make_result(cell, runs) | {"metric": "mae", "direction": "min"}
+    result["published"] = {"paper": "ppgt", "table": "Table 15", "method": "GRIT"}
+    main, *costs = rows_of(result, runs)
+    assert (main["metric"], main["published_mean"], main["verdict"], main["notes"]) == ("mae", None, "no published number", [])
+    printed = {row["metric"]: row["published_mean"] for row in costs}
+    assert printed == {"gpu-memory-gb": 29.16, "seconds-per-epoch": 141.6}
+
+
 def test_a_place_where_nothing_is_printed_is_said_and_costs_no_row():
     runs = records()
     result = make_result(ET, runs)
