@@ -8,6 +8,8 @@ from gt_models import GraphBatch, create_model
 from gt_models.nn.equivariant_linear import EquivariantLinear
 from gt_models.nn.higher_order_attention import HigherOrderAttention
 from gt_models.nn.performer import RandomFeatures
+from gt_models.nn.tensor_head import TensorHead
+from gt_models.nn.tensor_input import TensorInput
 from gt_models.nn.tiles import Tiling, to_tiles
 from gt_models.nn.tuples import Support
 from tests.gt_models import checks
@@ -318,6 +320,74 @@ def test_parameter_counts_of_the_authors_models():
             readout_heads=16, head_dims=[], edge_columns="mean", degree_embeddings=512, **AUTHORS,
         )  # fmt: skip
     assert round(parameters(pcqm) / 1e6, 1) == 59.8
+
+
+# the whole model
+
+
+def one_way_graph() -> GraphBatch:
+    """Edges in one direction, or with other features in the other, a self-loop, and one edge twice."""
+    return graph_of(5, [(0, 1), (1, 2), (2, 1), (3, 0), (2, 2), (0, 1)])
+
+
+@pytest.mark.parametrize(
+    ("level", "form"), [("graph", "sparse"), ("graph", "dense"), ("node", "sparse"), ("node", "dense"), ("pair", "dense")]
+)
+@pytest.mark.parametrize("attention", ["softmax", "kernel"])
+def test_model_is_its_parts_one_after_the_other(level, attention, form):
+    graph, arguments = one_way_graph(), {"readout_dim": 12, "readout_heads": 3, "ffn_dim": 5, "num_layers": 2, "input_order": 2}
+    model = build(level, attention=attention, form=form, **(arguments | AUTHORS | {"key_diagonal": attention == "kernel"})).eval()
+    for p in model.parameters():
+        torch.nn.init.normal_(p, std=0.5)
+    assert [layer.attention.num_heads for layer in model.layers] == [2, 2, 3 if level == "graph" else 2]
+    assert [layer.attention.qk_dim for layer in model.layers] == [8, 8, 12 if level == "graph" else 8]
+    tuples, at = reference.tuples_of(model.support(graph)), {}
+    for i in range(5):
+        at[i, i] = torch.cat([graph.x[i], torch.zeros(3)])
+    for edge, features in zip(graph.edge_index.T.tolist(), graph.edge_attr, strict=True):
+        at[tuple(edge)] = at.get(tuple(edge), torch.zeros(7)) + torch.cat([torch.zeros(4), features])
+    values = torch.stack([at.get(t, torch.zeros(7)) for t in tuples[2]])
+    values = reference.run_linear(model.input_map, values, tuples)
+    features = None if model.features is None else reference.generalized_features(model.features.projection)
+    for layer in model.layers:
+        values = reference.enc_layer(layer, values, tuples, features)
+    if level == "pair":
+        values = values[[tuples[2].index((i, j)) for i in range(5) for j in range(5)]]
+    expected = reference.layer_norm(values, model.head.norm) @ model.head.project.weight.T + model.head.project.bias
+    torch.testing.assert_close(model(graph), expected, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("edge_columns", ["sum", "mean"])
+def test_categorical_input_by_loops(edge_columns):
+    """Embeddings of all columns, of edges added up or averaged; two tables of in-degrees, the last row for all larger ones."""
+    part = TensorInput(2, [5, 3], [4, 2], 6, edge_columns, degree_embeddings=3)
+    edges = torch.tensor([[0, 1, 2, 3, 4], [1, 0, 1, 1, 1]])
+    x, attr = torch.tensor([[0, 1], [4, 2], [3, 0], [0, 0], [1, 1]]), torch.tensor([[3, 1], [0, 0], [2, 1], [1, 0], [0, 1]])
+    graph = GraphBatch(x, edges, torch.tensor([0, 5]), attr)
+    support = Support.sparse(graph)
+    out, node, edge = part(graph, support, torch.float64), part.node.embedding.weight, part.edge.embedding.weight
+    for i in range(5):
+        degree = min(2, sum(int(t == i) for t in edges[1]))
+        expected = node[x[i, 0]] + node[5 + x[i, 1]] + part.degree[0].weight[degree] + part.degree[1].weight[degree]
+        torch.testing.assert_close(out[i], torch.cat([expected, torch.zeros(6)]))
+    for e, (s, t) in enumerate(edges.T.tolist()):
+        expected = (edge[attr[e, 0]] + edge[4 + attr[e, 1]]) / (2 if edge_columns == "mean" else 1)
+        torch.testing.assert_close(out[support.sets[2].index.tolist().index([s, t])], torch.cat([torch.zeros(6), expected]))
+
+
+def test_head_by_loops():
+    """LN, Linear, then an MLP; on the diagonal of the pairs each of its layers adds a second one."""
+    batch = checks.collate(checks.random_graphs(sizes=(3, 2)))
+    head, values = TensorHead(4, 2, [5], diagonal=True), torch.randn(13, 4)
+    hidden = reference.layer_norm(values, head.norm) @ head.project.weight.T + head.project.bias
+    for depth in range(2):
+        own, extra, rows = head.mlp[depth], head.on_diagonal[depth], []
+        for row, (i, j) in enumerate(zip(*batch.pair_nodes, strict=True)):
+            out = own.weight @ hidden[row] + own.bias
+            out = out + extra.weight @ hidden[row] + extra.bias if i == j else out
+            rows.append(out.clamp(min=0) if depth == 0 else out)
+        hidden = torch.stack(rows)
+    torch.testing.assert_close(head(values, batch), hidden, rtol=1e-10, atol=1e-10)
 
 
 # every level and form

@@ -78,6 +78,39 @@ def test_equations_in_loops(changes, level):
     torch.testing.assert_close(out, torch.stack(expected), rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"position_dim": 2, "target_marker": True},
+        {"edge_vector": True, "edge_dim": None, "node_order": False, "pair_degree": False},
+        {"edge_vector": True, "node_degree": False, "pair_order": False, "pair_dim": 4},
+        {"stem_norm": True, "layer_scale": 0.5, "pooling": "mean"},
+        {"stem_norm": True, "norm": "layer", "hidden_dim": 9, "num_heads": 3, "head": "constant", "head_layers": 1},
+    ],
+    ids=lambda c: "-".join(c),
+)
+def test_inputs_and_stems_in_loops(changes):
+    """What joins nodes and pairs, and the norms and scales around, on directed graphs."""
+    singles = random_graphs((4, 1), pair_encodings=(("rrwp", 6),), node_encodings=(("position", 2),))
+    rng = torch.Generator().manual_seed(2)
+    singles.append(directed_graph())
+    singles[-1].encodings["position"] = torch.randn(4, 2, dtype=torch.float64, generator=rng)
+    for number, g in enumerate(singles):
+        g.encodings["target"] = (torch.arange(g.num_nodes) == number % g.num_nodes).double()[:, None]
+    model = small(**changes)
+    s = {"num_layers": 2, "num_heads": 2, "num_frequencies": 3, "attention": "sl2", "scale_queries": True, "urpe": "linear"}
+    s |= {"norm": "adarms", "pairs": "complete", "num_ffn": 1} | changes
+    w, expected = model.state_dict(), []
+    for number, g in enumerate(singles):
+        n = g.num_nodes
+        h = reference.ppgt_nodes(
+            w, g.x, [tuple(e) for e in g.edge_index.T.tolist()], g.edge_attr, g.encodings["rrwp"].view(n, n, -1)[..., :5], s,
+            g.encodings["position"] if "position_dim" in changes else None, number % n if "target_marker" in changes else None,
+        )  # fmt: skip
+        expected.append(reference.head(w, sum(h) / (n if changes.get("pooling") == "mean" else 1), changes.get("head_layers", 3)))
+    torch.testing.assert_close(model(collate(singles)), torch.stack(expected), rtol=1e-10, atol=1e-10)
+
+
 def test_class_attention_in_loops():
     model = small(pooling="class-attention", norm="rms")
     settings = {"num_layers": 2, "num_heads": 2, "num_frequencies": 3, "attention": "sl2", "scale_queries": True, "urpe": "linear"}

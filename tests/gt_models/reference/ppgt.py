@@ -30,40 +30,55 @@ def gelu(x: Tensor) -> Tensor:
 
 
 def ffn(w: dict[str, Tensor], name: str, x: Tensor, norm_name: str, kind: str) -> Tensor:
-    return x + linear(w, f"{name}.linear2", gelu(linear(w, f"{name}.linear1", norm(w, f"{name}.{norm_name}", x, kind))))
+    branch = linear(w, f"{name}.linear2", gelu(linear(w, f"{name}.linear1", norm(w, f"{name}.{norm_name}", x, kind))))
+    return x + w.get(f"{name}.residual2.scale", 1.0) * branch
 
 
 def ppgt_nodes(
-    w: dict[str, Tensor], x: Tensor, edges: list[tuple[int, int]], edge_attr: Tensor | None, rrwp: Tensor, s: dict
-) -> list[Tensor]:
+    w: dict[str, Tensor], x: Tensor, edges: list[tuple[int, int]], edge_attr: Tensor | None, rrwp: Tensor, s: dict,
+    position: Tensor | None = None, target: int | None = None,
+) -> list[Tensor]:  # fmt: skip
     """Backbone's output per node of one graph: x [n, F], rrwp [n, n, K], `s`: num_layers, num_heads, num_frequencies, attention,
-    scale_queries, urpe, norm, pairs, num_ffn."""
+    scale_queries, urpe, norm, pairs, num_ffn, and pair_order and pair_degree where they are off. position [n, p]; the target node."""
     n = x.size(0)
     degree = [sum(1 for a, _ in edges if a == i) for i in range(n)]
     h = []
     for i in range(n):  # Eq. 8 left, Appendix B.3
         value = linear(w, "node_encoder.linear", x[i]) + linear(w, "diagonal_encoder", rrwp[i, i])
-        value = value + linear(w, "degree_encoder", torch.tensor([math.log(1 + degree[i])], dtype=x.dtype))
-        h.append(value + linear(w, "order_encoder", torch.tensor([math.log(1 + n)], dtype=x.dtype)))
+        if "degree_encoder.weight" in w:
+            value = value + linear(w, "degree_encoder", torch.tensor([math.log(1 + degree[i])], dtype=x.dtype))
+        if "order_encoder.weight" in w:
+            value = value + linear(w, "order_encoder", torch.tensor([math.log(1 + n)], dtype=x.dtype))
+        if position is not None:
+            value = value + linear(w, "position_encoder", position[i])
+        if i == target:
+            value = value + w["target_vector"]
+        h.append(norm(w, "node_norm", value, s["norm"]) if s.get("stem_norm") else value)
     p: dict[tuple[int, int], Tensor] = {}
     for i in range(n):
         for j in range(n):
             if s["pairs"] == "edges" and i != j and (i, j) not in edges:
                 continue
-            raw = [*rrwp[i, j].tolist(), 1 / n, 1 / max(degree[j], 1), 1 / max(degree[i], 1)]
+            raw = rrwp[i, j].tolist() + ([] if position is None else (position[j] - position[i]).tolist())
+            raw += [1 / n] if s.get("pair_order", True) else []
+            raw += [1 / max(degree[j], 1), 1 / max(degree[i], 1)] if s.get("pair_degree", True) else []
             enhanced = list(raw)  # Eq. 9
             for f in range(s["num_frequencies"]):
                 enhanced += [math.sin(2**f * math.pi * v) for v in raw] + [math.cos(2**f * math.pi * v) for v in raw]
             value = linear(w, "stem.linear2", gelu(linear(w, "stem.linear1", torch.tensor(enhanced, dtype=x.dtype))))
             for e, edge in enumerate(edges):
-                if edge == (i, j) and edge_attr is not None:
+                if edge == (i, j) and "edge_encoder.linear.weight" in w:
                     value = value + linear(w, "edge_encoder.linear", edge_attr[e])
+                if edge == (i, j) and "edge_vector" in w:
+                    value = value + w["edge_vector"]
+            value = norm(w, "stem.pre_norm", value, s["norm"]) if s.get("stem_norm") else value
             for block in range(s["num_ffn"]):  # Eq. 10
                 value = ffn(w, f"stem.blocks.{block}", value, "norm", s["norm"])
             p[i, j] = norm(w, "stem.norm", value, s["norm"])
     for layer in range(s["num_layers"]):  # Eq. 7
         attended = attention(w, f"layers.{layer}.attention", [norm(w, f"layers.{layer}.norm1", v, s["norm"]) for v in h], p, s)
-        h = [ffn(w, f"layers.{layer}", h[i] + attended[i], "norm2", s["norm"]) for i in range(n)]
+        scale = w.get(f"layers.{layer}.residual1.scale", 1.0)
+        h = [ffn(w, f"layers.{layer}", h[i] + scale * attended[i], "norm2", s["norm"]) for i in range(n)]
     return [norm(w, "norm", v, s["norm"]) for v in h]
 
 
