@@ -7,6 +7,7 @@ from gt_models import create_model
 from gt_models.nn.equivariant_linear import EquivariantLinear
 from gt_models.nn.tuples import Support
 from tests.gt_models import checks
+from tests.gt_models.reference import hot as reference
 
 
 def build(level="pair", **arguments):
@@ -30,6 +31,30 @@ def test_hyperedges(plus):
     assert plus == (model.broadcast is not None)
     torch.testing.assert_close(model(both), torch.cat([model(g) for g in graphs]), rtol=1e-10, atol=1e-10)
     assert model.broadcast is None or len(model.broadcast.classes) == 4
+
+
+@pytest.mark.parametrize("arguments", [{}, {"unit_norm": True, "broadcast_activation": True}, {"normalize_sums": True}])
+@pytest.mark.parametrize("plus", [False, True])
+@pytest.mark.parametrize("level", ["pair", "hyperedge"])
+def test_model_is_its_layers_one_after_the_other(level, plus, arguments):
+    graph = checks.random_graphs(sizes=(4,))[0]
+    graph.extras["hyperedge_index"] = torch.tensor([[0, 1, 3], [3, 2, 0]])
+    model = build(level, plus=plus, pair_dims=(7, 3), **arguments).eval()
+    support = Support.complete(graph, 2) if level == "pair" else Support(graph).add_hyperedges(graph.extras["hyperedge_index"])
+    tuples, x = reference.tuples_of(support), graph.x
+    for layer in model.layers:
+        x = reference.run_linear(layer, x, tuples).relu()
+        x = torch.stack([row / row.norm() if row.norm() > 0 else row for row in x]) if "unit_norm" in arguments else x
+    wanted = [(i, j) for i in range(4) for j in range(4)] if level == "pair" else tuples[3]
+    if plus:
+        values = reference.run_linear(model.broadcast, x, tuples)
+        values = torch.stack([values[tuples[model.order].index(t)] for t in wanted])
+    else:
+        values = torch.stack([torch.cat([x[node] for node in t]) for t in wanted])
+    values = values.relu() if "broadcast_activation" in arguments else values
+    for linear in (m for m in model.head if isinstance(m, torch.nn.Linear)):
+        values = (values if linear is model.head[0] else values.relu()) @ linear.weight.T + linear.bias
+    torch.testing.assert_close(model(graph), values, rtol=1e-10, atol=1e-10)
 
 
 def test_plus_contains_s2g():

@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 
-from gt_models import MissingEncoding, create_model
+from gt_models import GraphBatch, MissingEncoding, create_model
 from gt_models.nn.equivariant_basis import basis_targets, bell, equality_pattern, equivariant_basis, pair_indices, set_partitions
 from gt_models.nn.transformer import Packing, SelfAttention
 from gt_models.tokengt_attention import TokenGTAttention, basis_loss
@@ -133,6 +133,38 @@ def test_a_head_set_by_hand_is_each_basis_tensor(mu, dense):
         applied = basis[:, 1:] @ (padded @ attn.qkv.weight[2 * width :].T + attn.qkv.bias[2 * width :])
         layer = attn(padded, Packing.of(torch.tensor([len(tuples)])))
     torch.testing.assert_close(layer[answered], applied[answered], rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("implementation", [False, True])
+@pytest.mark.parametrize("dense", [False, True])
+@pytest.mark.parametrize("types", [False, True])
+def test_attention_by_loops(types, dense, implementation):
+    """Eq. (5) on [null] and the tokens of a directed graph with a self-loop, the last 15 heads."""
+    arguments = {"num_heads": 17, "input_linear": True, "pre_norm": True} if implementation else {}
+    model = TokenGTAttention(type_identifiers=types, dense=dense, **SMALL, **arguments).double().eval()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.5)
+    n, pairs = 4, [(0, 1), (1, 2), (2, 1), (3, 0), (2, 2)]
+    graph = GraphBatch(torch.zeros(n, 1).double(), torch.tensor(pairs).T, torch.tensor([0, n]))
+    p = torch.randn(n, 8, dtype=torch.float64)
+    others = [(i, j) for i in range(n) for j in range(n) if i != j] if dense else pairs
+    tokens = [model.null_token]
+    for u, v in [(v, v) for v in range(n)] + others:
+        token = model.identifier_encoder.weight @ torch.cat([p[u], p[v]])
+        token = token if model.identifier_encoder.bias is None else token + model.identifier_encoder.bias
+        tokens.append(token + model.type_encoder.weight[int(u == v)] if types else token)
+    if implementation:
+        tokens = [model.input_linear.weight @ t + model.input_linear.bias for t in tokens]
+        tokens = [(t - t.mean()) / (t.var(correction=0) + 1e-5).sqrt() * model.norm.weight + model.norm.bias for t in tokens]
+    out = model(graph, p)
+    assert out.shape == (1, 15, len(tokens) - 1, len(tokens))
+    for head in range(15):
+        part = slice((head + model.num_heads - 15) * 4, (head + model.num_heads - 14) * 4)
+        q = [model.query.weight[part] @ t + model.query.bias[part] for t in tokens]
+        k = [model.key.weight[part] @ t + model.key.bias[part] for t in tokens]
+        for i in range(1, len(tokens)):
+            weights = torch.stack([torch.exp(q[i] @ k_j / 2) for k_j in k])
+            torch.testing.assert_close(out[0, head, i - 1], weights / weights.sum(), rtol=1e-10, atol=1e-10)
 
 
 CONFIGURATIONS = [
