@@ -78,8 +78,9 @@ def test_equals_the_equations(variant, attention):
             torch.testing.assert_close(model(graph), reference.polynormer(model, graph), rtol=1e-10, atol=1e-10)
 
 
-def test_graph_level_equals_the_equations():
-    model = redraw(build("graph", pooling="mean")).eval()
+@pytest.mark.parametrize("pooling", ["mean", "sum", "max"])
+def test_graph_level_equals_the_equations(pooling):
+    model = redraw(build("graph", pooling=pooling)).eval()
     torch.testing.assert_close(model(graphs()[2]), reference.polynormer(model, graphs()[2]), rtol=1e-10, atol=1e-10)
 
 

@@ -120,7 +120,7 @@ def polynormer(model: Polynormer, graph: GraphBatch) -> Tensor:
             x = [v.clamp(min=0) for v in x] if layer.relu else x
     head = model.local_head if model.phase == "local" and model.local_head is not None else model.head
     if model.level == "graph":
-        x = [sum(x) / n]
+        x = [{"mean": lambda: sum(x) / n, "sum": lambda: sum(x), "max": lambda: torch.stack(x).amax(0)}[model.pooling]()]
     return torch.stack(linear(head, x))
 
 
