@@ -16,11 +16,13 @@ from gt_models.batch import GraphBatch
 from gt_models.nn.dropout import Dropout
 from gt_models.nn.features import FeatureEncoder
 from gt_models.nn.gated_norm import gated_norm
+from gt_models.nn.global_attention_cpu import global_attention
 from gt_models.nn.graph_attention import GraphAttention, GraphConvolution
 from gt_models.nn.linear_attention import linear_attention
 from gt_models.nn.neighbourhood import Neighbourhood
 from gt_models.nn.pooling import pool
 from gt_models.nn.projections import project
+from gt_models.nn.row_passes import compiles
 from gt_models.registry import register_model
 
 PHASES = ("local", "global")
@@ -167,8 +169,7 @@ class Polynormer(nn.Module):
         pattern = self.local_layers[0].local.pattern(batch) if self.has_local else None  # one for all layers
         total = None
         for layer in self.local_layers:
-            x = layer(x, batch, pattern, position)
-            total = x if total is None else total + x  # X_local: the sum of all layers' outputs (Section 3.3)
+            x, total = layer(x, batch, pattern, position, total)  # X_local: the sum of all layers' outputs (Section 3.3)
         x = x if total is None else total
         if self.phase == "local":
             return x
@@ -209,7 +210,10 @@ class PolynomialBase(nn.Module):
 
 
 class LocalLayer(nn.Module):
-    """X = (1 - b) LayerNorm(H * AV) + b AV (equation 17), or AV * (H + b) without norm (equation 7). [N, in_dim] -> [N, d]."""
+    """X = (1 - b) LayerNorm(H * AV) + b AV (equation 17), or AV * (H + b) without norm (equation 7). [N, in_dim] -> [N, d] twice.
+
+    The second result is `total`, the sum of the layers before, plus X.
+    """
 
     def __init__(
         self, in_dim: int, dim: int, num_heads: int, kind: str, beta: "Beta", skip: bool, relu: bool, norm: bool, pre_norm: bool,
@@ -230,7 +234,9 @@ class LocalLayer(nn.Module):
             if hasattr(part, "reset_parameters"):
                 part.reset_parameters()
 
-    def forward(self, x: Tensor, batch: GraphBatch, pattern: Neighbourhood, position: Tensor | None) -> Tensor:
+    def forward(
+        self, x: Tensor, batch: GraphBatch, pattern: Neighbourhood, position: Tensor | None, total: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         x = x if self.pre_norm is None else self.pre_norm(x)
         maps = [self.gate, self.local.linear] if self.skip is None else [self.gate, self.local.linear, self.skip]
         h, value, *skip = project(x, [m.weight for m in maps], [None] * len(maps))  # H without its bias, V, [N, d]
@@ -246,15 +252,15 @@ class LocalLayer(nn.Module):
         if self.norm is not None and b.dim() == 1:
             return gated_norm(
                 h, a, b, self.norm.weight, self.norm.bias, self.norm.eps, h_bias=self.gate.bias, skip=skip, skip_bias=skip_bias,
-                relu=self.relu, dropout=self.dropout.rate if self.training else 0.0,
+                relu=self.relu, dropout=self.dropout.rate if self.training else 0.0, total=total,
             )  # fmt: skip
         h = h + self.gate.bias
         a = a if skip is None else a + (skip + skip_bias)
         h, a = (F.relu(h), F.relu(a)) if self.relu else (h, a)
         a = self.dropout(a)
-        if self.norm is None:
-            return a * (h + b)  # equation 7
-        return (1 - b) * self.norm(h * a) + b * a  # equation 17
+        # equations 7 and 17
+        x = a * (h + b) if self.norm is None else (1 - b) * self.norm(h * a) + b * a
+        return x, x if total is None else total + x
 
 
 class GlobalLayer(nn.Module):
@@ -276,16 +282,23 @@ class GlobalLayer(nn.Module):
         heads, query, key, value = self.attention.num_heads, self.attention.query, self.attention.key, self.attention.value
         # rows of weights change places, so that each head's channels come side by side: [N, d] never has to
         maps = [m for m in (self.gate, value, key, query) if m is not None]
-        h, v, k, *q = project(x, [head_first(m.weight, 0, heads) for m in maps], [head_first(m.bias, 0, heads) for m in maps])
-        k = torch.sigmoid(k)
-        q = torch.sigmoid(q[0]) if q else k
-        q, k, v = (t.unflatten(1, (heads, -1)).transpose(1, 2) for t in (q, k, v))  # [N, C, H]
-        y = linear_attention(q, k, v, batch).transpose(1, 2).flatten(1)  # WV of equation 6, [N, d], head first
-        if self.norm is not None:
-            y = F.layer_norm(
-                y, y.shape[1:], *(head_first(t, 0, heads).to(y.dtype) for t in (self.norm.weight, self.norm.bias)), self.norm.eps
+        weights, biases = ([head_first(t, 0, heads) for t in (getattr(m, name) for m in maps)] for name in ("weight", "bias"))
+        beta = head_first(self.beta(position), -1, heads)  # [d] or [N, d]
+        norm = None if self.norm is None else [head_first(t, 0, heads) for t in (self.norm.weight, self.norm.bias)]
+        if norm is not None and beta.dim() == 1 and batch.num_graphs == 1 and compiles(x, self.gate.weight):
+            h, v, k, *q = project(x, weights, [None] * len(maps))  # without biases, [N, d]
+            gate, v_bias, k_bias, *q_bias = biases
+            x, *_ = global_attention(
+                h, v, k, q[0] if q else None, gate + beta, v_bias, k_bias, q_bias[0] if q else None, *norm, heads, self.norm.eps
             )
-        x = y * (h + head_first(self.beta(position), -1, heads))
+        else:
+            h, v, k, *q = project(x, weights, biases)
+            k = torch.sigmoid(k)
+            q = torch.sigmoid(q[0]) if q else k
+            q, k, v = (t.unflatten(1, (heads, -1)).transpose(1, 2) for t in (q, k, v))  # [N, C, H]
+            y = linear_attention(q, k, v, batch).transpose(1, 2).flatten(1)  # WV of equation 6, [N, d], head first
+            y = y if norm is None else F.layer_norm(y, y.shape[1:], *(t.to(y.dtype) for t in norm), self.norm.eps)
+            x = y * (h + beta)
         if output is None:
             x = x.unflatten(1, (heads, -1)).transpose(1, 2).flatten(1)  # head last
         else:

@@ -11,142 +11,124 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from gt_models.nn.dropout import Dropout
-from gt_models.nn.llvm import Emitter, Library, in_threads
-
-_BLOCK = 256  # rows whose sums over nodes are added up together: by blocks, and not by threads, so that threads do not change a sum
+from gt_models.nn.llvm import Library
+from gt_models.nn.row_passes import ROW_BLOCK, RowEmitter, run_rows
 
 
 def gated_norm(
     h: Tensor, a: Tensor, b: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-5, *, h_bias: Tensor | None = None,
-    skip: Tensor | None = None, skip_bias: Tensor | None = None, relu: bool = False, dropout: float = 0.0,
-) -> Tensor:  # fmt: skip
-    """(1 - b) LayerNorm(h' * a'; weight, bias, eps) + b a' with h' = act(h + h_bias), a' = drop(act(a + skip + skip_bias)).
+    skip: Tensor | None = None, skip_bias: Tensor | None = None, relu: bool = False, dropout: float = 0.0, total: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """x = (1 - b) LayerNorm(h' * a'; weight, bias, eps) + b a' with h' = act(h + h_bias), a' = drop(act(a + skip + skip_bias)).
 
     Args:
         h, a, skip: [N, d].
         b, weight, bias, h_bias, skip_bias: [d].
         relu: whether act is ReLU or the identity.
         dropout: rate at which entries of a' are dropped; 0 at evaluation.
+        total: [N, d], what x is added to; None, nothing.
 
-    Returns [N, d]. Holds h, a' and two numbers a row for the backward pass.
+    Returns x and total + x, [N, d]. Holds h, a' and two numbers a row for the backward pass.
     """
     kinds = {t.dtype for t in (h, a, b, weight, bias, h_bias, skip, skip_bias) if t is not None}
     if h.device.type == "cpu" and len(kinds) == 1 and kinds <= {torch.float32, torch.float64}:
         seed = torch.randint(2**31 - 1, (1,)) if dropout else torch.zeros(1, dtype=torch.long)
         zero = torch.zeros_like(b)
         h_bias, skip_bias = (zero if t is None else t for t in (h_bias, skip_bias))
-        out, *_ = _gated_norm(h, a, skip, h_bias, skip_bias, b, (1 - b) * weight, (1 - b) * bias, seed, dropout, eps, relu)
-        return out
+        weight, bias = (1 - b) * weight, (1 - b) * bias
+        out, summed, *_ = _gated_norm(h, a, skip, total, h_bias, skip_bias, b, weight, bias, seed, dropout, eps, relu)
+        return out, out if total is None else summed
     h = h if h_bias is None else h + h_bias
     a = a if skip is None else a + skip
     a = a if skip_bias is None else a + skip_bias
     h, a = (F.relu(h), F.relu(a)) if relu else (h, a)
     a = Dropout(dropout)(a)
-    return F.layer_norm((h * a).to(weight.dtype), a.shape[1:], (1 - b) * weight, (1 - b) * bias, eps) + b * a
+    out = F.layer_norm((h * a).to(weight.dtype), a.shape[1:], (1 - b) * weight, (1 - b) * bias, eps) + b * a
+    return out, out if total is None else total + out
 
 
 @torch.library.custom_op("gt_models::gated_norm", mutates_args=())
 def _gated_norm(
-    h: Tensor, a: Tensor, skip: Tensor | None, h_bias: Tensor, skip_bias: Tensor, b: Tensor, weight: Tensor, bias: Tensor, seed: Tensor,
-    rate: float, eps: float, relu: bool,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    """out, a' and (mean, 1 / deviation) of each row [N, 2]; `weight` and `bias` already times 1 - b."""
-    tensors = [t.contiguous() for t in (h, a, a if skip is None else skip, h_bias, skip_bias, b, weight, bias)]
-    results = torch.empty_like(tensors[0]), torch.empty_like(tensors[0]), h.new_empty(h.size(0), 2)
-    function = _library(h.dtype, relu, skip is not None, rate > 0)["forward"]
-    _run(function, h.size(0), [t.data_ptr() for t in (*tensors, *results)], (h.size(1), int(seed), int(rate * 2**32), 1 / (1 - rate), eps))
+    h: Tensor, a: Tensor, skip: Tensor | None, total: Tensor | None, h_bias: Tensor, skip_bias: Tensor, b: Tensor, weight: Tensor,
+    bias: Tensor, seed: Tensor, rate: float, eps: float, relu: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    """out, total + out (empty without total), a' and (mean, 1 / deviation) of each row [N, 2]; `weight` and `bias` already times 1 - b."""
+    unused = h.new_empty(0)
+    tensors = [t.contiguous() for t in (h, a, unused if skip is None else skip, unused if total is None else total)]
+    tensors += [t.contiguous() for t in (h_bias, skip_bias, b, weight, bias)]
+    summed = torch.empty_like(unused if total is None else tensors[0])
+    results = torch.empty_like(tensors[0]), summed, torch.empty_like(tensors[0]), h.new_empty(h.size(0), 2)
+    function = _library(h.dtype, relu, skip is not None, rate > 0, total is not None)["forward"]
+    run_rows(
+        function, h.size(0), [t.data_ptr() for t in (*tensors, *results)], (h.size(1), int(seed), int(rate * 2**32), 1 / (1 - rate), eps)
+    )
     return results
 
 
 @_gated_norm.register_fake
-def _(h, a, skip, h_bias, skip_bias, b, weight, bias, seed, rate, eps, relu):
-    return h.new_empty(h.shape), h.new_empty(h.shape), h.new_empty(h.size(0), 2)
+def _(h, a, skip, total, h_bias, skip_bias, b, weight, bias, seed, rate, eps, relu):
+    return h.new_empty(h.shape), h.new_empty(0 if total is None else h.shape), h.new_empty(h.shape), h.new_empty(h.size(0), 2)
 
 
 @torch.library.custom_op("gt_models::gated_norm_backward", mutates_args=())
 def _backward(
-    grad: Tensor, h: Tensor, a: Tensor, stats: Tensor, h_bias: Tensor, b: Tensor, weight: Tensor, seed: Tensor, rate: float, relu: bool
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of h and of a (and skip), and the sums over nodes [5, d] that the gradients of the vectors are made of."""
-    tensors = [t.contiguous() for t in (grad, h, a, stats, h_bias, b, weight)]
-    sums = grad.new_zeros(-(-h.size(0) // _BLOCK), len(_SUMS), h.size(1))
+    grad: Tensor, more: Tensor | None, h: Tensor, a: Tensor, stats: Tensor, h_bias: Tensor, b: Tensor, weight: Tensor, seed: Tensor,
+    rate: float, relu: bool,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """Gradients of h and of a (and skip) for the gradient grad + more of x; sums over nodes [5, d] for the gradients of the vectors."""
+    tensors = [t.contiguous() for t in (grad, grad if more is None else more, h, a, stats, h_bias, b, weight)]
+    sums = grad.new_zeros(-(-h.size(0) // ROW_BLOCK), len(_SUMS), h.size(1))
     results = torch.empty_like(tensors[0]), torch.empty_like(tensors[0])
-    function = _library(h.dtype, relu, False, rate > 0)["backward"]
-    _run(function, h.size(0), [t.data_ptr() for t in (*tensors, *results, sums)], (h.size(1), int(seed), int(rate * 2**32), 1 / (1 - rate)))
+    function = _library(h.dtype, relu, False, rate > 0, more is not None)["backward"]
+    run_rows(
+        function, h.size(0), [t.data_ptr() for t in (*tensors, *results, sums)], (h.size(1), int(seed), int(rate * 2**32), 1 / (1 - rate))
+    )
     return *results, sums.sum(0)
 
 
 @_backward.register_fake
-def _(grad, h, a, stats, h_bias, b, weight, seed, rate, relu):
+def _(grad, more, h, a, stats, h_bias, b, weight, seed, rate, relu):
     return h.new_empty(h.shape), h.new_empty(h.shape), h.new_empty(len(_SUMS), h.size(1))
 
 
 def _save(ctx, inputs, output):
-    h, _, skip, h_bias, _, b, weight, _, seed, ctx.rate, _, ctx.relu = inputs
-    ctx.skip = skip is not None
-    ctx.save_for_backward(h, output[1], output[2], h_bias, b, weight, seed)
+    h, _, skip, total, h_bias, _, b, weight, _, seed, ctx.rate, _, ctx.relu = inputs
+    ctx.skip, ctx.total = skip is not None, total is not None
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(h, *output[2:], h_bias, b, weight, seed)
 
 
-def _gradient(ctx, grad, grad_a, grad_stats):
-    grad_h, grad_a, sums = _backward(grad, *ctx.saved_tensors, ctx.rate, ctx.relu)
+def _gradient(ctx, grad, grad_total, grad_a, grad_stats):
+    grad_total = grad_total if ctx.total else None
+    if grad is None and grad_total is None:
+        return (None,) * 13
+    grads = (grad_total, None) if grad is None else (grad, grad_total)
+    grad_h, grad_a, sums = _backward(*grads, *ctx.saved_tensors, ctx.rate, ctx.relu)
     normed, plain, gate, h_bias, skip_bias = sums
-    return grad_h, grad_a, grad_a if ctx.skip else None, h_bias, skip_bias, gate, normed, plain, None, None, None, None
+    return grad_h, grad_a, grad_a if ctx.skip else None, grad_total, h_bias, skip_bias, gate, normed, plain, None, None, None, None
 
 
 _gated_norm.register_autograd(_gradient, setup_context=_save)
 
 
-def _run(function, num_rows: int, pointers: list[int], numbers: tuple) -> None:
-    """Blocks of rows, in as many threads as torch has."""
-    blocks = -(-num_rows // _BLOCK)
-    num_threads = max(1, min(torch.get_num_threads(), blocks))
-    bounds = [min(num_rows, blocks * t // num_threads * _BLOCK) for t in range(num_threads)] + [num_rows]
-    in_threads(lambda t: function(*pointers, bounds[t], bounds[t + 1], *numbers), num_threads)
-
-
 @cache
-def _library(dtype: torch.dtype, relu: bool, skip: bool, dropout: bool) -> Library:
-    return Library([_Forward(dtype, relu, skip, dropout), _Backward(dtype, relu, skip, dropout)])
+def _library(dtype: torch.dtype, relu: bool, skip: bool, dropout: bool, total: bool) -> Library:
+    return Library([kind(dtype, relu, skip, dropout, total) for kind in (_Forward, _Backward)])
 
 
 # sums over nodes: of the gradient times the normalised row, of the gradient, of the gradient times a', of the gradients of h and of a
 _SUMS = ("normed", "plain", "gate", "h_bias", "skip_bias")
 
 
-class _Rows(Emitter):
-    """Rows begin .. end - 1 of [N, dim]; vectors along a row, the last one masked."""
-
-    tensors: tuple[str, ...]
-
-    def __init__(self, dtype: torch.dtype, relu: bool, skip: bool, dropout: bool):
+class _Rows(RowEmitter):
+    def __init__(self, dtype: torch.dtype, relu: bool, skip: bool, dropout: bool, summed: bool):
         super().__init__(dtype)
-        self.relu, self.skip, self.dropout = relu, skip, dropout
+        self.relu, self.skip, self.dropout, self.summed = relu, skip, dropout, summed
 
     @property
     def arguments(self) -> list[tuple[str, str]]:
         numbers = [("i64", name) for name in ("begin", "end", "dim", "seed", "threshold")]
         return [("ptr", name) for name in self.tensors] + numbers + [(self.real, "scale")]
-
-    def columns(self, body) -> None:
-        """body(column, mask) for each vector of a row; mask None where all lanes are columns."""
-        whole = self.integer("and", "%dim", -self.lanes)
-        with self.loop(0, whole, self.lanes) as c:
-            body(c, None)
-        with self.loop(whole, "%dim", self.lanes) as c:
-            body(c, self.first_lanes(self.integer("sub", "%dim", c), self.lanes))
-
-    def read(self, pointer: str, mask: str | None) -> str:
-        return self.load(pointer) if mask is None else self.masked_load(pointer, mask, self.lanes, "zeroinitializer")
-
-    def write(self, value: str, pointer: str, mask: str | None) -> None:
-        self.store(value, pointer) if mask is None else self.masked_store(value, pointer, mask, self.lanes)
-
-    def only(self, condition: str, value: str) -> str:
-        """value where `condition` holds, else zero."""
-        return self.op(f"select <{self.lanes} x i1> {condition}, {self.vec()} {value}, {self.vec()} zeroinitializer")
-
-    def positive(self, value: str) -> str:
-        return self.op(f"fcmp ogt {self.vec()} {value}, zeroinitializer")
 
     def kept(self, place: str) -> str:
         """Which entries from `place` on dropout keeps: as in gt_models.nn.dropout."""
@@ -157,19 +139,10 @@ class _Rows(Emitter):
         limit = self.splat(self.op("trunc i64 %threshold to i32"), kind="i32")
         return self.op(f"icmp uge {v} {self.hash32(self.op(f'add {v} {start}, {offsets}'), v)}, {limit}")
 
-    def total(self, vector: str) -> str:
-        name = f"llvm.vector.reduce.fadd.v{self.lanes}f{8 * self.size}"
-        self.declared.add(f"declare {self.real} @{name}({self.real}, {self.vec()})")
-        return self.op(f"call fast {self.real} @{name}({self.real} 0.0, {self.vec()} {vector})")
-
-    def mean(self, sum_variable: str) -> str:
-        """Of a row's entries, summed by lanes in a variable."""
-        return self.op(f"fdiv fast {self.real} {self.total(self.get(sum_variable))}, {self.op(f'sitofp i64 %dim to {self.real}')}")
-
 
 class _Forward(_Rows):
     name = "forward"
-    tensors = ("h", "a", "skip", "h_bias", "skip_bias", "b", "weight", "bias", "out", "kept", "stats")
+    tensors = ("h", "a", "skip", "total", "h_bias", "skip_bias", "b", "weight", "bias", "out", "summed", "kept", "stats")
 
     @property
     def arguments(self) -> list[tuple[str, str]]:
@@ -207,13 +180,9 @@ class _Forward(_Rows):
                 self.put(squares, self.fma(distance, distance, self.get(squares)))
 
             self.columns(square)
-            variance = self.op(f"fadd fast {self.real} {self.mean(squares)}, %eps")
-            self.declared.add(f"declare {self.real} @llvm.sqrt.f{8 * self.size}({self.real})")
-            deviation = self.op(f"call {self.real} @llvm.sqrt.f{8 * self.size}({self.real} {variance})")
-            inverse = self.op(f"fdiv {self.real} 1.0, {deviation}")
-            stats = self.at("%stats", (row, 2))
-            self.put(stats, mean, self.real)
-            self.put(self.at(stats, 1), inverse, self.real)
+            inverse = self.inverse_deviation(squares)
+            self.put_number(mean, self.at("%stats", (row, 2)))
+            self.put_number(inverse, self.at("%stats", (row, 2), 1))
             inverse_vector = self.splat(inverse)
 
             def close(c, mask):
@@ -222,6 +191,8 @@ class _Forward(_Rows):
                 out = self.fma(normed, self.read(self.at("%weight", c), mask), self.read(self.at("%bias", c), mask))
                 out = self.fma(self.read(self.at("%kept", place), mask), self.read(self.at("%b", c), mask), out)
                 self.write(out, self.at("%out", place), mask)
+                if self.summed:
+                    self.write(self.add(out, self.read(self.at("%total", place), mask)), self.at("%summed", place), mask)
 
             self.columns(close)
 
@@ -230,14 +201,14 @@ class _Backward(_Rows):
     """With g = weight * grad and x the normalised row: du = (g - mean g - x mean(g x)) / deviation, dh' = du a', da' = du h' + b grad."""
 
     name = "backward"
-    tensors = ("grad", "h", "a", "stats", "h_bias", "b", "weight", "grad_h", "grad_a", "sums")
+    tensors = ("grad", "more", "h", "a", "stats", "h_bias", "b", "weight", "grad_h", "grad_a", "sums")
 
     def body(self) -> None:
         self.hashed_seed = self.hash32(self.op("trunc i64 %seed to i32"), "i32")
         scale = self.splat("%scale")
         with self.loop("%begin", "%end") as row:
             start = self.integer("mul", row, "%dim")
-            block = self.integer("mul", self.integer("sdiv", row, _BLOCK), self.integer("mul", "%dim", len(_SUMS)))
+            block = self.integer("mul", self.integer("sdiv", row, ROW_BLOCK), self.integer("mul", "%dim", len(_SUMS)))
             sums = {name: self.at("%sums", block, (i, "%dim")) for i, name in enumerate(_SUMS)}
             mean, inverse = (self.broadcast(self.at("%stats", (row, 2), i)) for i in range(2))
 
@@ -247,7 +218,8 @@ class _Backward(_Rows):
 
             def values(c, mask):
                 place = self.integer("add", start, c)
-                grad, a = self.read(self.at("%grad", place), mask), self.read(self.at("%a", place), mask)
+                grad, a = (self.read(self.at(f"%{name}", place), mask) for name in ("grad", "a"))
+                grad = self.add(grad, self.read(self.at("%more", place), mask)) if self.summed else grad
                 h = self.add(self.read(self.at("%h", place), mask), self.read(self.at("%h_bias", c), mask))
                 above = self.positive(h)
                 h = self.only(above, h) if self.relu else h

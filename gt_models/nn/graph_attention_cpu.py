@@ -411,9 +411,9 @@ class _Close(_Rows):
         sums = self.at("%sums", (self.integer("sdiv", row, _BLOCK), 2 * self.dim))
         heads = self.variable(f"[{self.blocks * self.lanes} x {self.real}]", "zeroinitializer")
         with self.loop(0, self.blocks) as block:
-            total = self.variable(self.vec(), self.constant(0.0))
+            total, grads = self.variable(self.vec(), self.constant(0.0)), self.block("%grad_scores", block)
 
-            def add(place, mask, total=total, grads=self.block("%grad_scores", block)):
+            def add(place, mask, total=total, grads=grads):
                 self.put(total, self.add(self.get(total), self.gather(grads, "%perm_t", place, mask)))
 
             self.tiles(first, last, add)

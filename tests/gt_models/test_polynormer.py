@@ -537,23 +537,25 @@ def test_bad_inputs():
 
 @pytest.mark.parametrize("relu", [False, True])
 @pytest.mark.parametrize("with_skip", [False, True])
+@pytest.mark.parametrize("with_total", [False, True])
 @pytest.mark.parametrize(("rows", "width"), [(1, 8), (600, 21), (3, 64)])  # more rows than a block; a width that vectors do not divide
-def test_closing_step_equals_its_parts_with_their_gradients(rows, width, with_skip, relu):
-    tensors = [torch.randn(rows, width, dtype=torch.float64) for _ in range(3)]
+def test_closing_step_equals_its_parts_with_their_gradients(rows, width, with_total, with_skip, relu):
+    tensors = [torch.randn(rows, width, dtype=torch.float64) for _ in range(4)]
     tensors += [torch.randn(width, dtype=torch.float64) for _ in range(5)]
     results = []
     for compiled in (True, False):
-        h, a, skip, b, weight, bias, h_bias, skip_bias = leaves = [t.clone().requires_grad_() for t in tensors]
-        skip = skip if with_skip else None
+        h, a, skip, total, b, weight, bias, h_bias, skip_bias = leaves = [t.clone().requires_grad_() for t in tensors]
+        skip, total = skip if with_skip else None, total if with_total else None
         if compiled:
-            out = gated_norm(h, a, b, weight, bias, h_bias=h_bias, skip=skip, skip_bias=skip_bias, relu=relu)
+            out, summed = gated_norm(h, a, b, weight, bias, h_bias=h_bias, skip=skip, skip_bias=skip_bias, relu=relu, total=total)
         else:
             h, a = h + h_bias, a + skip_bias + (0 if skip is None else skip)
             h, a = (h.relu(), a.relu()) if relu else (h, a)
             out = (1 - b) * nn.functional.layer_norm(h * a, (width,), weight, bias) + b * a
-        out.sin().sum().backward()
-        results.append([out] + [t.grad for t in leaves if t.grad is not None])
-    assert len(results[0]) == len(results[1]) == 8 + with_skip
+            summed = out if total is None else total + out
+        (out.sin().sum() + summed.cos().sum()).backward()
+        results.append([out, summed] + [t.grad for t in leaves if t.grad is not None])
+    assert len(results[0]) == len(results[1]) == 9 + with_skip + with_total
     for mine, expected in zip(*results, strict=True):
         torch.testing.assert_close(mine, expected, rtol=1e-10, atol=1e-10)
 
@@ -564,7 +566,7 @@ def test_closing_steps_gradient_sees_the_entries_it_dropped(relu):
 
     def step(h, a):
         torch.manual_seed(3)
-        return gated_norm(h, a, vector, vector, vector, relu=relu, dropout=0.4)
+        return gated_norm(h, a, vector, vector, vector, relu=relu, dropout=0.4)[0]
 
     assert torch.autograd.gradcheck(step, [torch.randn(5, 9, dtype=torch.float64, requires_grad=True) for _ in range(2)])
 
@@ -574,7 +576,7 @@ def test_closing_step_is_the_same_for_any_number_of_threads():
     results, threads = [], torch.get_num_threads()
     for count in (1, 3):
         torch.set_num_threads(count)
-        out = gated_norm(*tensors)
+        out, _ = gated_norm(*tensors)
         results.append([out, *torch.autograd.grad(out.square().sum(), tensors)])
     torch.set_num_threads(threads)
     assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
