@@ -1,0 +1,117 @@
+"""No model's forward mixes devices, shown without a second one: tensors that say they are on a GPU, whose numbers stay on the CPU."""
+
+import inspect
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from gt_models import create_model, list_models, model_info
+from gt_models.batch import GraphBatch
+from tests.gt_models.test_compile import OWN, SMALL, batch
+
+GPU = torch.device("cuda", 0)
+RATES = {"dropout": 0.1, "attn_dropout": 0.1, "drop_path": 0.1, "sign_flip": True}
+VARIANTS = {
+    "edge-transformer": [{"tokens": "authors", "readout": "authors", "edge_dim": None}, {"pooling": "set2set"}],
+    "hot": [{"attention": "softmax"}, {"kernel": "generalized", "key_order": "summed", "key_diagonal": True}, {"form": "dense"}],
+    "polynormer": [{"form": "released", "relu": True}, {"version": "v2", "local_layer": "gcn"}, {"attention": "local-and-global"}],
+    "ppgt": [{"form": "sparse"}, {"urpe": "none"}, {"urpe": "one-plus", "pairs": "edges"}, {"pooling": "class-attention"}],
+    "tokengt": [{"attention": "performer", "attn_dropout": 0.0}, {"node_identifiers": "orf", "sparse_equivariant_basis": True}],
+    "tokengt-attention": [{"node_identifiers": "random"}, {"node_identifiers": "orf-first-order", "node_id_dim": 40}],
+}
+
+
+class MixedDevices(Exception):
+    """An operation on tensors of both devices."""
+
+
+class PretendGPU(TorchFunctionMode):
+    """Tensors marked `on_gpu` say that they are there; a result is where its operands are, or where it is asked to be."""
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        kwargs = dict(kwargs or {})
+        operands = [t for t in _tensors((args, kwargs)) if isinstance(t, Tensor)]
+        there = any(_on_gpu(t) for t in operands)
+        if function == Tensor.device.__get__:
+            return GPU if there else torch.device("cpu")
+        if function in (Tensor.is_cuda.__get__, Tensor.is_cpu.__get__):
+            return there == (function == Tensor.is_cuda.__get__)
+        name = getattr(function, "__name__", "")
+        asked = kwargs.get("device")
+        if name == "to":
+            targets = [a for a in args[1:] if isinstance(a, torch.device | str)]
+            others = [a.device for a in args[1:] if isinstance(a, Tensor)]
+            asked = next(iter([*targets, *others]), asked)
+            args = tuple("cpu" if isinstance(a, torch.device | str) else a for a in args)
+        elif name in ("cpu", "cuda"):
+            asked = name
+        if "device" in kwargs:
+            kwargs["device"] = None if asked is None else "cpu"
+        if asked is not None:
+            there = torch.device(asked).type == "cuda"
+        elif there and name not in ("copy_", "__get__"):
+            # as with CUDA: numbers of no dimension, and indices, may come from the CPU
+            strangers = [t for t in operands if not _on_gpu(t) and t.dim()]
+            if strangers and (name not in ("__getitem__", "__setitem__", "index_put", "index_put_") or not _on_gpu(args[0])):
+                raise MixedDevices(f"{name} of {[(tuple(t.shape), _on_gpu(t)) for t in operands]}")
+        out = function(*args, **kwargs)
+        for t in _tensors(out) if asked is not None or there else ():
+            if isinstance(t, Tensor):
+                t.on_gpu = there
+        return out
+
+
+def _tensors(value):
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, dict):
+        yield from _tensors(tuple(value.values()))
+    elif isinstance(value, tuple | list):
+        for part in value:
+            yield from _tensors(part)
+
+
+def _on_gpu(t: Tensor) -> bool:
+    return t.__dict__.get("on_gpu", False)
+
+
+def moved(t: Tensor | None) -> Tensor | None:
+    if t is not None:
+        t.on_gpu = True
+    return t
+
+
+def run(model: nn.Module, data: GraphBatch) -> Tensor:
+    for t in (*model.parameters(), *model.buffers()):
+        moved(t)
+    with PretendGPU():
+        encodings = {name: moved(t) for name, t in data.encodings.items()}
+        return model(GraphBatch(moved(data.x), moved(data.edge_index), moved(data.ptr), moved(data.edge_attr), encodings=encodings))
+
+
+@pytest.mark.parametrize(("name", "variant"), [(name, v) for name in list_models() for v in ({}, *VARIANTS.get(name, []))])
+def test_forward_stays_on_its_device(name, variant):
+    known = inspect.signature(model_info(name).cls).parameters
+    arguments = {key: value for key, value in (SMALL | RATES).items() if key in known} | OWN.get(name, {}) | variant
+    for level in set(model_info(name).levels) - {"hyperedge"}:
+        model = create_model(name, level=level, **arguments)
+        out = run(model, batch())
+        assert _on_gpu(out)
+        out.square().sum().backward()
+        assert any(p.grad is not None for p in model.parameters())
+
+
+def test_a_tensor_made_elsewhere_is_found():
+    class Stray(nn.Module):
+        def forward(self, data: GraphBatch) -> Tensor:
+            return data.x + torch.ones(data.x.size(1))
+
+    class At(nn.Module):
+        def forward(self, data: GraphBatch) -> Tensor:
+            return data.x + torch.ones(data.x.size(1), device=data.x.device) * torch.ones(2).to(data.x).sum()
+
+    with pytest.raises(MixedDevices, match="add"):
+        run(Stray(), batch())
+    assert _on_gpu(run(At(), batch()))
