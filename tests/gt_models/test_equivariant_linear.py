@@ -176,7 +176,7 @@ def to_rows(case, name: str) -> torch.Tensor:
     return torch.cat(nodes + [p[6:][o] for p, o in zip(parts, order, strict=True)])
 
 
-@pytest.mark.parametrize("name", ["2to2_default", "2to2_light", "2to1_default", "2to1_light", "2to0_default"])
+@pytest.mark.parametrize("name", ["2to2_default", "2to2_light", "2to1_default", "2to1_light", "2to0_default", "2to0_light"])
 def test_parity_with_the_authors_linear_layers(parity, name):
     case = parity(f"hot_linear_{name}")
     k, l, light = int(name[0]), int(name[3]), name.endswith("light")

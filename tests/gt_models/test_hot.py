@@ -290,13 +290,12 @@ def test_parity_with_the_authors_attention(parity, name, keys):
     out = layer(to_rows(case, "in.values"), support, features)
     torch.testing.assert_close(out, to_rows(case, "out.y"), rtol=1e-10, atol=1e-10)
     (out * to_rows(case, "in.loss_weight")).sum().backward()
-    torch.testing.assert_close(layer.output.bias.grad, case["g.fc_o.bias"], rtol=1e-10, atol=1e-10)
-    v = [s for c in layer.value_slots for n in [VALUES[{b: n for n, b in CLASSES.items()}[c.blocks]] * 4] for s in range(n, n + 4)]
-    torch.testing.assert_close(layer.value.weight.grad, case["g.fc_v.weight"][v], rtol=1e-10, atol=1e-10)
-    theirs = case["g.fc_1.weight.weight"].square().sum() + case["g.fc_2.weight.weight"].square().sum()
-    # theirs lets gradient flow through the stabiliser; it cancels but for eps, 1e-4
-    rtol = 1e-6 if kernel else 1e-9
-    torch.testing.assert_close(sum(m.weight.grad.square().sum() for m in layer.maps.values()), theirs, rtol=rtol, atol=0.0)
+    gradients = HigherOrderAttention(2, 2, 8, 4, 4, 2, attention=layer.attention, key_order="summed", key_diagonal=kernel)
+    load_authors(gradients, {"w" + name[1:]: value for name, value in case.items() if name.startswith("g.")}, keys)
+    for (name, mine), (_, theirs) in zip(layer.named_parameters(), gradients.named_parameters(), strict=True):
+        # theirs lets gradient flow through the stabiliser; it cancels but for eps, 1e-4, beside features that may be as small
+        close = {"rtol": 1e-3, "atol": 1e-3} if kernel and name.startswith("maps") else {"rtol": 1e-10, "atol": 1e-10}
+        torch.testing.assert_close(mine.grad, theirs, **close, msg=lambda m, name=name: f"{name}: {m}")
 
 
 def parameters(model) -> int:
@@ -498,6 +497,18 @@ def test_torch_geometric_data_and_categorical_features():
         edge_attr=torch.tensor([0, 0, 3, 3]),
     )
     assert model(data).shape == (1, 2)
+
+
+@pytest.mark.parametrize("attention", ["softmax", "kernel"])
+def test_dropout_falls_on_attention_and_on_the_feed_forward(attention):
+    support = Support.sparse(checks.random_graphs(sizes=(5,))[0])
+    values, model = torch.randn(len(support.sets[2]), 8), build("node", attention=attention, num_layers=1, dropout=0.5)
+    layer, features = model.layers[0], model.features
+    for part in (layer.attention, layer):
+        assert torch.equal(part.eval()(values, support, features), part(values, support, features))
+        assert not torch.equal(part.train()(values, support, features), part(values, support, features))
+    layer.attention.eval()
+    assert not torch.equal(layer(values, support, features), layer(values, support, features))
 
 
 def test_projection_is_redrawn_in_training_only():
