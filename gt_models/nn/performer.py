@@ -116,6 +116,7 @@ def softmax_kernel(
     projected = (u * c) @ projection.to(u.dtype).T  # [..., L, m]
     half_norm = u.square().sum(-1, keepdim=True) * (0.5 * c * c)  # [..., L, 1]
     if stabilizer is None:
+        # deviates: HOT's authors let gradients flow through the stabiliser; here none does. It cancels but for eps
         with torch.no_grad():
             stabilizer = projected.amax(-1, keepdim=True) if is_query else _maximum(projected, mask, key_dims)
             if key_floor is not None and not is_query:
