@@ -68,8 +68,10 @@ def tune(cell: str) -> None:
 
 @app.command()
 def doctor() -> None:
-    """Checks params.yaml, every recipe against its model and dataset, and what is on disk; exits 1 with a list of what is wrong."""
+    """Checks params.yaml, every recipe against its model, dataset and printed number, and what is on disk; exits 1 with what is wrong."""
     from stages.datasets.catalog import get_spec
+    from stages.datasets.inspection import DatasetError
+    from stages.report.published import PublishedError, further
     from stages.store import Store, StoreError
 
     problems, grid = [], load_grid()
@@ -77,12 +79,16 @@ def doctor() -> None:
         try:
             recipe = load_recipe(cell.recipe_path)
             check_model(recipe, cell.recipe_path)
-            check_fit(recipe, get_spec(cell.dataset).level, cell.dataset, cell.recipe_path)
+            spec = get_spec(cell.dataset)
+            check_fit(recipe, spec.level, cell.dataset, cell.recipe_path)
+            further(recipe.published and recipe.published.model_dump(), cell.dataset, spec.metric)
             if (recipe.search is None) == (cell.settings == "tuned"):
                 problems.append(
                     f"params.yaml: cell {cell.key}: `settings: tuned` goes with a `search:` section in {cell.recipe_path}, and only with it"
                 )
-        except (RecipeError, KeyError) as error:
+        except PublishedError as error:
+            problems.append(f"{cell.recipe_path}: published: {error}")
+        except (RecipeError, DatasetError, KeyError) as error:
             problems.append(str(error.args[0]))
     store, count = Store(), 0
     for path in sorted(store.root.glob("??/*/record.json")):
@@ -108,15 +114,20 @@ def board(
     from rich.console import Console
 
     from stages.leaderboard import write_reports
+    from stages.records import ABSENT
     from stages.records import board as rows_of
     from stages.report.table import remarks_of, terminal_table
 
     grid = load_grid()
     rows = rows_of(suite, grid, records)
-    Console(width=None if sys.stdout.isatty() else 180).print(terminal_table(suite, rows))
-    for remark in (r for row in rows for r in remarks_of(row)):
+    shown = [row for row in rows if row["status"] != ABSENT]
+    Console(width=None if sys.stdout.isatty() else 180).print(terminal_table(suite, shown))
+    for remark in dict.fromkeys(r for row in shown for r in remarks_of(row)):
         print(f"  {remark}")
+    without = [row["cell"] for row in rows if row["status"] == ABSENT]
     print(f"from {records / suite} alone; nothing was computed")
+    if without:
+        print(f"{len(without)} cells have no shipped record: {', '.join(cell.split('/', 1)[1] for cell in without)}")
     if write:
         print(f"written: {', '.join(map(str, write_reports(suite, rows, write, grid.run.margin_std)))}")
 

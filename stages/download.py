@@ -23,7 +23,7 @@ from stages.datasets.sources import _is_url, mirrors_in_order
 from stages.datasets.spec import DatasetSpec
 from stages.files import WriteError
 from stages.params import load_grid
-from stages.schema import RecipeError
+from stages.schema import RecipeError, nearest
 
 __all__ = ["app", "available", "prepare"]
 
@@ -200,6 +200,12 @@ def _expand(names: Sequence[str]) -> list[str]:
     datasets: list[str] = []
     for name in names:
         cells = [] if name in catalog() else [cell for cell in _cells() if cell.suite == name]
+        if not cells and name not in catalog():
+            suites = list(dict.fromkeys(cell.suite for cell in _cells()))
+            known = [*suites, *catalog()]
+            raise DatasetError(
+                f"no suite or dataset named {name!r}{nearest(name, known)}; suites: {', '.join(suites)}; --list shows datasets"
+            )
         datasets += [cell.dataset for cell in cells] or [name]
     return list(dict.fromkeys(datasets))
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from stages.files import write_bytes
 from stages.params import load_grid
-from stages.recipe import load_recipe
-from stages.schema import RecipeError
+from stages.recipe import Recipe, load_recipe
+from stages.schema import RecipeError, nearest
 
 MARK = "# Below: written by `python -m stages.grid` from the files under recipes/."
 FIRST = "embedded"  # the suite that needs nothing from outside leads the list
@@ -24,19 +24,20 @@ def render(params: str, recipes: Path) -> str:
     head, mark, _ = params.partition(MARK)
     if not mark:
         raise RecipeError(f"params.yaml: the line {MARK!r} is missing; the grid is written below it")
-    cells, searches, finetunes, datasets, suites = [], [], [], {}, {}
+    cells, searches, finetunes, datasets, suites, found = [], [], [], {}, {}, {}
     for path in sorted(recipes.rglob("*.yaml"), key=lambda p: (p.relative_to(recipes).parts[0] != FIRST, p)):
         parts = path.relative_to(recipes).with_suffix("").parts
         if len(parts) != 3 or not all(re.fullmatch(r"[a-z0-9][a-z0-9.-]*", part) for part in parts):
             raise RecipeError(f"{path}: a recipe is recipes/<suite>/<dataset>/<row>.yaml, each in lower case, digits and dashes")
         suite, dataset, row = parts
         suites[suite] = datasets[dataset] = None
-        recipe = load_recipe(path)
+        recipe = found[path] = load_recipe(path)
         settings = "tuned" if recipe.search else "recipes"
         after = f", after: {recipe.start.cell}" if recipe.start else ""
         line = f"  {'-'.join(parts)}: {{cell: {'/'.join(parts)}, dataset: {dataset}, model: {row}, settings: {settings}{after}}}"
         (finetunes if after else cells).append(line)
         searches += [line] if settings == "tuned" else []
+    _check_starts(found, recipes)
     lines = [MARK, "", _names("suites", suites), "", _names("datasets", datasets), ""]
     lines += ["cells: # suite-dataset-row", *cells, ""]
     lines += (
@@ -44,6 +45,24 @@ def render(params: str, recipes: Path) -> str:
     )
     lines += ["", "searches: # the cells whose recipe has a search", *searches] if searches else ["", "searches: {}"]
     return head + "\n".join(lines) + "\n"
+
+
+def _check_starts(found: dict[Path, Recipe], recipes: Path) -> None:
+    """Raises RecipeError for a recipe that starts from a cell which is not there, keeps no weights, or lacks a seed."""
+    cells = ["/".join(path.relative_to(recipes).with_suffix("").parts) for path in found]
+    for path, recipe in found.items():
+        if recipe.start is None:
+            continue
+        source = recipes / f"{recipe.start.cell}.yaml"
+        before = found.get(source)
+        if before is None:
+            raise RecipeError(f"{path}: start.cell: there is no {source}{nearest(recipe.start.cell, cells)}")
+        if source == path:
+            raise RecipeError(f"{path}: start.cell: a cell cannot start from itself")
+        lacking = [seed for seed in recipe.seeds if seed not in before.seeds]
+        if not before.keep_weights or lacking:
+            needs = f"seeds {', '.join(map(str, lacking))}" if before.keep_weights else "keep_weights: true"
+            raise RecipeError(f"{path}: start.cell: {source} needs {needs}, or there is nothing to start from")
 
 
 def _names(key: str, names: dict[str, None]) -> str:

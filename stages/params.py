@@ -1,9 +1,10 @@
 """What may stand in params.yaml: the grid of datasets, suites and cells, cuts of it, and run-wide settings that change no number."""
 
+import re
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from stages.schema import Positive, RecipeError, Strict, nearest, read_yaml, validated
 
@@ -52,6 +53,13 @@ class RunSettings(Strict):
     tracking: bool = True
     margin_std: float = Field(1.0, gt=0)
     study_storage: str | None = None
+
+    @field_validator("device")
+    @classmethod
+    def _known(cls, device):
+        if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", device):
+            raise ValueError("expected auto, cpu, cuda or, of several GPUs, cuda:1")
+        return device
 
 
 class Grid(Strict):

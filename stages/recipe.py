@@ -9,17 +9,19 @@ import inspect
 import json
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, create_model, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, create_model, field_validator, model_validator
 
-from stages.schema import Positive, RecipeError, Strict, nearest, read_yaml, validated
+from stages.schema import Positive, RecipeError, Strict, nearest, read_yaml, tag_of, validated
 
 # how an origin begins: printed in the paper, set by its authors' scripts, stated nowhere, found by search, other than published, ours
 ORIGINS = ("printed", "authors", "unstated", "tuned", "deviates", "chosen")
 BREC_PAIRS = 400
 # in_dim and the like come from the dataset, never from a recipe
 DATA_ARGUMENTS = ("in_dim", "edge_dim", "out_dim", "level")
+# what describes a recipe and decides no number of a run
+DESCRIBED = frozenset({"seeds", "search", "published", "parameters", "keep_weights", "reduced", "origin"})
 
 
 class ModelSection(BaseModel):
@@ -101,6 +103,14 @@ class Phase(Strict):
 class Choice(Strict):
     choices: list[Any] = Field(min_length=1)
 
+    @field_validator("choices")
+    @classmethod
+    def _plain(cls, choices):
+        for value in choices:
+            if not isinstance(value, bool | int | float | str | None):
+                raise ValueError(f"a choice is a number, a word, true, false or null, which studies can hold; not {value!r}")
+        return choices
+
 
 class Range(Strict):
     low: float
@@ -113,7 +123,18 @@ class Range(Strict):
     def _order(self):
         if self.low >= self.high or (self.log and self.low <= 0):
             raise ValueError("a range needs low < high (and low > 0 where log)")
+        if self.step is not None and (self.log or self.step <= 0):
+            raise ValueError("a step is greater than 0, and a logarithmic range has none")
+        if self.integer and any(v is not None and v != int(v) for v in (self.low, self.high, self.step)):
+            raise ValueError("an integer range has whole numbers as low, high and step")
         return self
+
+
+def _kind_of_space(space: Any) -> str:
+    return tag_of(Choice if isinstance(space, Choice) or (isinstance(space, dict) and "choices" in space) else Range)
+
+
+Space = Annotated[Annotated[Choice, Tag(tag_of(Choice))] | Annotated[Range, Tag(tag_of(Range))], Discriminator(_kind_of_space)]
 
 
 class SearchSection(Strict):
@@ -121,7 +142,7 @@ class SearchSection(Strict):
     `seeds` of the best validation value; the test split is never read."""
 
     trials: Positive
-    space: dict[str, Choice | Range] = Field(min_length=1)
+    space: dict[str, Space] = Field(min_length=1)
     seeds: list[int] = [0]
     sampler: Literal["tpe", "random", "grid"] = "tpe"
     sampler_seed: int = 0
@@ -291,8 +312,7 @@ class Recipe(Strict):
 
     def decisive(self) -> dict[str, Any]:
         """What decides a run's numbers besides seed, data and code. Empty values are left out, so that a new optional key changes no old digest."""
-        described = {"seeds", "search", "published", "parameters", "keep_weights", "reduced", "origin"}
-        content = self.model_dump(mode="json", exclude=described | ({"select"} if self.select == "best" else set()))
+        content = self.model_dump(mode="json", exclude=set(DESCRIBED) | ({"select"} if self.select == "best" else set()))
         # an empty value given to a constructor may override a default: these stay as they are
         as_given = {key: content.pop(key) for key in ("model", "encodings")}
         return _without_empty(content) | as_given

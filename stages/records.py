@@ -24,6 +24,7 @@ from stages.schema import RecipeError
 from stages.store import FINAL, SCHEMA, Store, StoreError, run_digest
 
 ROOT = Path("records")
+ABSENT = "no shipped record"  # status of a row of the board
 STATUSES = (*FINAL, "oom", "timed-out")
 RESULT_KEYS = ("cell", "suite", "dataset", "model", "status", "runs", "seeds", "recipe", "reduced")
 RUN_KEYS = (
@@ -430,7 +431,7 @@ def board(suite: str, grid: Grid, root: Path = ROOT, data: Path = Path("data")) 
     for row in rows:
         one = shipped.get(row["cell"])
         if one is None:
-            row["status"] = "no shipped record"
+            row["status"] = ABSENT
             continue
         where, state = one.records[0]["measured"]["environment"], standing(one, grid, data)
         if state.stale:

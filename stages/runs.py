@@ -32,10 +32,15 @@ DATA, STORE, RESULTS = Path("data"), Path("store"), Path("results")
 
 
 def prepare_process(settings: RunSettings) -> str:
-    """Sets threads, allocator and the bound on memory for the whole process; returns what the allocator is set to, for the records."""
+    """Sets threads, allocator and the bound on memory for the whole process; returns what the allocator is set to, for the records. Raises
+    RecipeError for a device that this machine lacks."""
     allocator = keep_allocations()
     torch.set_num_threads(settings.threads)
-    bound_memory(choose_device(settings.device))
+    try:
+        device = choose_device(settings.device)
+    except ValueError as error:
+        raise RecipeError(f"params.yaml: {error}") from None
+    bound_memory(device)
     return allocator
 
 
@@ -183,6 +188,8 @@ class Experiment:
                 self.recipe, self.task, loader, self._started(seed),
                 seed=seed, meter=clock, checkpoint=checkpoint, time_limit=self.time_limit, on_epoch=on_epoch,
             )  # fmt: skip
+        except RecipeError:  # names the file already
+            raise
         except ValueError as error:
             raise RecipeError(f"{self.path}: {error}") from error
         memory.start()

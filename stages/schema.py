@@ -54,24 +54,43 @@ def validated(schema: type[BaseModel], content: dict[str, Any], path: str, prefi
 
 
 def _explain(problem: Any, schema: type[BaseModel], prefix: str) -> str:
-    where = prefix + ".".join(str(p) for p in problem["loc"])
+    where = prefix + ".".join(str(p) for p in problem["loc"] if not _is_tag(p))
     if problem["type"] == "extra_forbidden":
         known = _fields_at(schema, problem["loc"][:-1])
         return f"unknown key {where!r}{nearest(str(problem['loc'][-1]), known)}; known here: {', '.join(known)}"
     if problem["type"] == "missing":
         return f"key {where!r} is missing"
+    if problem["type"] == "too_short":
+        return f"{where}: is empty; it needs at least one entry"
     given = "" if isinstance(problem["input"], dict) else f" (given: {problem['input']!r})"
     return f"{where or 'the file'}: {problem['msg'].removeprefix('Value error, ')}{given}"
 
 
 def _fields_at(schema: Any, location: tuple) -> list[str]:
+    models = [schema]
     for step in location:
-        annotation = (
-            schema.model_fields[step].annotation if isinstance(step, str) and step in getattr(schema, "model_fields", {}) else schema
-        )
-        candidates = [a for a in (annotation, *getattr(annotation, "__args__", ())) if isinstance(a, type) and issubclass(a, BaseModel)]
-        schema = next((c for c in candidates if c.__name__ == step), candidates[0] if candidates else schema)
-    return sorted(getattr(schema, "model_fields", {}))
+        if _is_tag(step):
+            models = [model for model in models if tag_of(model) == step] or models
+        else:
+            inside = [m for model in models if step in model.model_fields for m in _models(model.model_fields[step].annotation)]
+            models = inside or models
+    return sorted({name for model in models for name in model.model_fields})
+
+
+def _models(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for inner in getattr(annotation, "__args__", ()) for model in _models(inner)]
+
+
+def tag_of(model: type[BaseModel]) -> str:
+    """The mark of one schema of several that may stand at a place (pydantic's Tag): it takes a step in the location of a mistake, which
+    nobody wrote and nobody is shown."""
+    return f"<{model.__name__}>"
+
+
+def _is_tag(step: Any) -> bool:
+    return isinstance(step, str) and step.startswith("<")
 
 
 def nearest(name: str, known: list[str]) -> str:

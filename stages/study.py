@@ -6,6 +6,7 @@ locks that the operating system, or PostgreSQL, takes from a process that dies.
 
 import contextlib
 import hashlib
+import json
 import os
 import uuid
 from collections.abc import Iterator
@@ -16,8 +17,10 @@ from filelock import FileLock, Timeout
 
 from stages.params import RunSettings
 from stages.schema import RecipeError
+from stages.store import hold
 
 STORAGE = "GT_STUDY_STORAGE"
+REMEDY = "move it away and search again: trials that were run are records of the store and are not repeated"
 
 
 class Workers(Protocol):
@@ -53,8 +56,7 @@ class FileWorkers:
     def __init__(self, folder: Path):
         self.name, self._folder = uuid.uuid4().hex, folder
         self._alone = FileLock(folder / "lock")
-        self._own = FileLock(folder / f"worker-{self.name}.lock")
-        self._own.acquire()
+        self._own = hold(FileLock(folder / f"worker-{self.name}.lock"))
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
@@ -155,10 +157,11 @@ def open_study(settings: RunSettings, folder: Path, cell: str, identity: str, di
             storage = optuna.storages.RDBStorage(url, engine_kwargs=waiting)
     else:
         path = folder / "journal.log"
+        _check_journal(path, FileLock(folder / "journal.lock"))
         try:
             storage = optuna.storages.JournalStorage(JournalFileBackend(str(path), lock_obj=KernelLock(folder / "journal.lock")))
         except (ValueError, KeyError, TypeError) as error:
-            raise RecipeError(f"{path}: not a journal of studies ({error}); move it away and search again") from None
+            raise RecipeError(f"{path}: not a journal of studies ({error}); {REMEDY}") from None
         owners = {study.user_attrs.get("cell", cell) for study in optuna.get_all_study_summaries(storage)}
         if owners - {cell}:
             raise RecipeError(
@@ -175,6 +178,22 @@ def open_study(settings: RunSettings, folder: Path, cell: str, identity: str, di
         if study.user_attrs.get("cell") != cell:
             study.set_user_attr("cell", cell)
     return study
+
+
+def _check_journal(path: Path, lock: FileLock) -> None:
+    """Takes out a last entry that is only begun: a process that was killed while it wrote leaves one, and whatever follows would be lost with
+    it. Raises RecipeError for a line that is no entry."""
+    with hold(lock):
+        content = path.read_bytes() if path.exists() else b""
+        whole = content.rfind(b"\n") + 1
+        if whole < len(content):
+            os.truncate(path, whole)
+            print(f"{path}: its last entry was only begun by a process that was killed; taken out", flush=True)
+    for number, line in enumerate(content[:whole].splitlines(), 1):
+        try:
+            json.loads(line)
+        except ValueError as error:
+            raise RecipeError(f"{path}: not a journal of studies (line {number}: {error}); {REMEDY}") from None
 
 
 @contextlib.contextmanager

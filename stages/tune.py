@@ -8,6 +8,7 @@ trials; those that were killed are queued again. Writes tuned/<cell>.yaml, .csv 
 """
 
 import csv
+import io
 import itertools
 import math
 import random
@@ -19,8 +20,9 @@ from typing import Any
 import yaml
 
 from stages.params import Cell, Grid
-from stages.recipe import Choice, Range, Recipe, digest_of, load_recipe
+from stages.recipe import DESCRIBED, Choice, Range, Recipe, digest_of, load_recipe
 from stages.schema import RecipeError
+from stages.store import make_folder
 from stages.study import Workers, open_study, workers_of
 from stages.train import cell_stage, limited
 
@@ -38,7 +40,9 @@ def tune_cell(
 
     recipe = load_recipe(cell.recipe_path)
     if recipe.search is None:
-        raise RecipeError(f"{cell.recipe_path}: has no search section, but params.yaml lists the cell under searches")
+        raise RecipeError(
+            f"{cell.recipe_path}: has no search section, but params.yaml lists the cell under searches: `python -m stages.grid` mends that"
+        )
     # epochs are cut in trials as in runs; how many seeds a cell trains with does not concern its search
     shortened, _ = limited(recipe, grid, cell)
     base = recipe.model_copy(update={"epochs": shortened.epochs, "phases": shortened.phases})
@@ -51,8 +55,7 @@ def tune_cell(
         _write_outs(recipe.model_copy(update={"origin": _origins(recipe)}), cell, [], tuned)
         return recipe
     trials = min(asked, grid.limits_of(cell).trials or asked)
-    folder = studies / cell.cell
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = make_folder(studies / cell.cell)
     with workers_of(grid.run, folder, cell.cell) as workers:
         study = _search(base, cell, grid, trials, folder, data, store_root, workers)
         best = _best(study)
@@ -176,7 +179,11 @@ def _search(recipe: Recipe, cell: Cell, grid: Grid, trials: int, folder: Path, d
             if trial is not None:
                 values = {key: _suggest(trial, key, space) for key, space in search.space.items()}
                 progress.start_run(f"trial {trial.number} ({used + 1}/{trials})", epochs)
-                _run_trial(study, trial, experiment(values), search.seeds, direction, progress)
+                try:
+                    _run_trial(study, trial, experiment(values), search.seeds, direction, progress)
+                except RecipeError as error:
+                    shown = ", ".join(f"{key} {value!r}" for key, value in values.items())
+                    raise RecipeError(f"{error}\n{cell.recipe_path}: search.space holds what cannot be: {shown}; take it out") from None
             elif not running:
                 return study
             else:  # the last ones are with others, who may be killed
@@ -261,10 +268,13 @@ def _run_trial(study: Any, trial: Any, experiment: Any, seeds: list[int], direct
 
 
 def check_space(recipe: Recipe, cell: Cell) -> None:
-    """Every key of the space must be a key of the recipe, and every choice a value that the recipe accepts."""
+    """Every key of the space must be a key of the recipe that decides a run, every choice and end of a range a value that the recipe accepts,
+    and where the search is over a grid there are no ranges. Raises RecipeError."""
     from stages.recipe import check_model
 
     for key, space in recipe.search.space.items():
+        if key.split(".")[0] in DESCRIBED:
+            raise RecipeError(f"{cell.recipe_path}: search.space.{key}: decides no run, so there is nothing to search")
         ends = [] if isinstance(space, Choice) else [int(v) if space.integer else v for v in (space.low, space.high)]
         candidates = space.choices if isinstance(space, Choice) else ends
         for value in candidates:
@@ -272,6 +282,9 @@ def check_space(recipe: Recipe, cell: Cell) -> None:
                 check_model(recipe.with_values({key: value}), cell.recipe_path)
             except RecipeError as error:
                 raise RecipeError(f"{cell.recipe_path}: search.space.{key}: {value!r} cannot stand there: {error}") from None
+    ranges = [key for key, space in recipe.search.space.items() if not isinstance(space, Choice)]
+    if recipe.search.sampler == "grid" and ranges:
+        raise RecipeError(f"{cell.recipe_path}: search.sampler grid needs choices, not a range, for {', '.join(ranges)}")
 
 
 def _sampler(search: Any, number: int) -> Any:
@@ -285,10 +298,7 @@ def _sampler(search: Any, number: int) -> Any:
 
 
 def _grid_points(search: Any) -> list[dict[str, Any]]:
-    """Every combination of the choices, in an order drawn from the sampler's seed. Raises RecipeError for a range."""
-    ranges = [key for key, space in search.space.items() if not isinstance(space, Choice)]
-    if ranges:
-        raise RecipeError(f"search.sampler grid needs choices, not a range, for {', '.join(ranges)}")
+    """Every combination of the choices, in an order drawn from the sampler's seed."""
     points = [dict(zip(search.space, values, strict=True)) for values in itertools.product(*(s.choices for s in search.space.values()))]
     random.Random(search.sampler_seed).shuffle(points)
     return points
@@ -313,7 +323,6 @@ def _write_outs(recipe: Recipe, cell: Cell, trials: list[Any], tuned: Path, stud
     from stages.files import write_bytes
 
     base = tuned / cell.cell
-    base.parent.mkdir(parents=True, exist_ok=True)
     content = recipe.model_dump(mode="json", exclude_unset=True, exclude={"search"})
     write_bytes(base.with_name(base.name + ".yaml"), yaml.safe_dump(content, sort_keys=False, width=140).encode())
     keys = sorted({key for t in trials for key in t.params})
@@ -330,8 +339,9 @@ def _write_outs(recipe: Recipe, cell: Cell, trials: list[Any], tuned: Path, stud
             ]
             + [t.params.get(key, "") for key in keys]
         )
-    with base.with_name(base.name + ".csv").open("w", newline="") as file:
-        csv.writer(file).writerows(rows)
+    table = io.StringIO(newline="")
+    csv.writer(table).writerows(rows)
+    write_bytes(base.with_name(base.name + ".csv"), table.getvalue().encode())
     _plots(base, study)
 
 
@@ -344,6 +354,8 @@ def _plots(base: Path, study: Any) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
     import optuna
+
+    from stages.files import write_bytes
 
     complete = [] if study is None else [t for t in study.trials if t.state.name == "COMPLETE"]
     # importance is a share of the variance: undefined while nothing varies
@@ -366,8 +378,10 @@ def _plots(base: Path, study: Any) -> None:
                 else:
                     axes = plots.plot_param_importances(study, evaluator=optuna.importance.FanovaImportanceEvaluator(seed=0))
                 figure = axes.figure
-            figure.savefig(base.with_name(f"{base.name}.{name}.png"), dpi=120, bbox_inches="tight")
+            picture = io.BytesIO()
+            figure.savefig(picture, format="png", dpi=120, bbox_inches="tight")
             plt.close(figure)
+            write_bytes(base.with_name(f"{base.name}.{name}.png"), picture.getvalue())
 
 
 if __name__ == "__main__":

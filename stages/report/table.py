@@ -218,7 +218,7 @@ def terminal_table(suite: str, rows: Sequence[dict[str, Any]]):
     table = Table(title=f"Leaderboard: {suite}")
     right = {"mean ± std", "runs", "published", "difference", "parameters", "s/epoch", "peak MiB"}
     for name in SHOWN:
-        table.add_column(name, justify="right" if name in right else "left", overflow="fold")
+        table.add_column(name, justify="right" if name in right else "left", overflow="fold", no_wrap=name in ("dataset", "model"))
     for row in rows:
         table.add_row(*(text.replace("[", r"\[") for text in cells(row)))
     return table

@@ -117,6 +117,7 @@ def test_params_give_the_mirrors_and_the_suites(run, tmp_path, mirror):
     for part in ("texas", "chains", "generates", f"{mirror}", "fetches 12"):
         assert part in said
     assert "tolokers" not in said
+    assert "no suite or dataset named 'y'" in run("--plan", "y", code=1)
     assert "texas: packed" in run("texas")
     (tmp_path / "params.yaml").write_text(params.replace("mirrors", "mirror"))
     assert "mirrors" in run("chains", code=1)
@@ -124,6 +125,7 @@ def test_params_give_the_mirrors_and_the_suites(run, tmp_path, mirror):
 
 def test_wrong_names_and_no_names(run):
     assert "did you mean 'texas'" in run("texsa", code=1)
+    assert "no suite or dataset named 'texsa' (did you mean 'texas'?)" in run("--plan", "texsa", code=1)
     assert "name a dataset" in run(code=1)
 
 

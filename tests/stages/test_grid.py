@@ -1,9 +1,11 @@
 """The grid in params.yaml is the one of the recipes."""
 
+import re
+
 import pytest
 import yaml
 
-from stages.grid import MARK, render
+from stages.grid import MARK, main, render
 from stages.params import load_grid
 from stages.schema import RecipeError
 from tests.conftest import ROOT
@@ -35,18 +37,40 @@ def test_the_grid_from_a_folder_of_recipes(tmp_path):
     assert list(grid.cells) == ["embedded-web-mlp", "b-web-gcn", "b-web-mlp"]
     assert list(grid.searches) == ["b-web-gcn"]
     assert not grid.finetunes
+    write(tmp_path / "recipes/b/web/mlp.yaml", recipe | {"keep_weights": True})
     write(tmp_path / "recipes/b/web/fine.yaml", recipe | {"start": {"cell": "b/web/mlp"}})
     (tmp_path / "params.yaml").write_text(render(text, tmp_path / "recipes"))
     grid = load_grid(tmp_path / "params.yaml")
     assert list(grid.finetunes) == ["b-web-fine"]
     assert grid.find("b/web/fine").after == "b/web/mlp"
     assert grid.find("b/web/mlp").after is None
-    write(tmp_path / "recipes/b/web/fine.yaml", recipe | {"start": {"cell": "b/web/mpl"}})
-    (tmp_path / "params.yaml").write_text(render(text, tmp_path / "recipes"))
+    params = tmp_path / "params.yaml"
+    params.write_text(params.read_text().replace("after: b/web/mlp", "after: b/web/mpl"))
     with pytest.raises(RecipeError, match=r"after 'b/web/mpl' is no other cell \(did you mean 'b/web/mlp'\?\)"):
-        load_grid(tmp_path / "params.yaml")
+        load_grid(params)
     with pytest.raises(RecipeError, match="the line .* is missing"):
         render("limits: {}\n", tmp_path / "recipes")
     (tmp_path / "recipes/stray.yaml").write_text("a: 1\n")
     with pytest.raises(RecipeError, match=r"stray.yaml: a recipe is recipes/<suite>/<dataset>/<row>.yaml"):
         render(MARK, tmp_path / "recipes")
+
+
+@pytest.mark.parametrize(
+    ("start", "source", "says"),
+    [
+        ("b/web/mpl", {"keep_weights": True}, r"fine.yaml: start.cell: there is no .*mpl.yaml \(did you mean 'b/web/mlp'\?\)"),
+        ("b/web/mlp", {}, r"fine.yaml: start.cell: .*b/web/mlp.yaml needs keep_weights: true"),
+        ("b/web/mlp", {"keep_weights": True, "seeds": [1]}, r"fine.yaml: start.cell: .*b/web/mlp.yaml needs seeds 0"),
+        ("b/web/fine", {}, "cannot start from itself"),
+    ],
+)
+def test_a_checkpoint_source_that_is_missing_is_named_before_anything_is_written(tmp_path, monkeypatch, capsys, start, source, says):
+    recipe = {"model": {"name": "mlp"}, "optimizer": {"lr": 0.1}, "epochs": 1, "seeds": [0]}
+    write(tmp_path / "recipes/b/web/mlp.yaml", recipe | source)
+    write(tmp_path / "recipes/b/web/fine.yaml", recipe | {"start": {"cell": start}})
+    monkeypatch.chdir(tmp_path)
+    before = f"limits: {{}}\n{MARK}\n"
+    (tmp_path / "params.yaml").write_text(before)
+    assert main([]) == 1
+    assert re.search(says, capsys.readouterr().err)
+    assert (tmp_path / "params.yaml").read_text() == before

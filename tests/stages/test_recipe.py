@@ -28,7 +28,17 @@ def write(tmp_path, content, name="recipe.yaml"):
         ({"seeds": [1, 1]}, ["seeds", "repeat"]),
         ({"batch": {"graphs": 2, "parts": 3}}, ["batch", "one large graph"]),
         ({"search": {"trials": 2, "space": {}}}, ["search.space"]),
+        ({"search": {"trials": 2, "space": {}}}, ["search.space: is empty"]),
+        ({"search": {"trials": 2, "space": {"model.dropout": {"choices": []}}}}, ["search.space.model.dropout.choices: is empty"]),
         ({"search": {"trials": 2, "space": {"model.dropout": {"low": 1, "high": 0}}}}, ["low < high"]),
+        ({"search": {"trials": 2, "space": {"epochs": {"low": 2, "high": 9, "log": True, "step": 2}}}}, ["logarithmic range has none"]),
+        ({"search": {"trials": 2, "space": {"epochs": {"low": 2, "high": 9, "step": 0}}}}, ["step is greater than 0"]),
+        ({"search": {"trials": 2, "space": {"epochs": {"low": 1.5, "high": 9, "integer": True}}}}, ["whole numbers"]),
+        ({"search": {"trials": 2, "space": {"seeds": {"choices": [[0], [1]]}}}}, ["search.space.seeds.choices", "not [0]"]),
+        (
+            {"search": {"trials": 2, "space": {"model.dropout": {"low": 0, "hihg": 1}}}},
+            ["'search.space.model.dropout.hihg' (did you mean 'high'?)", "known here: high, integer, log, low, step"],
+        ),
         ({"schedule": {"name": "cosin"}}, ["schedule.name", "cosine"]),
     ],
 )
@@ -38,6 +48,7 @@ def test_mistakes_in_a_recipe(tmp_path, change, words):
         load_recipe(path)
     for word in [str(path), *words]:
         assert word in str(error.value)
+    assert "<" not in str(error.value).replace("low < high", "")
 
 
 @pytest.mark.parametrize(
@@ -95,9 +106,6 @@ def test_digest_content_ignores_how_a_default_is_written():
     assert all(one != other for i, one in enumerate(given) for other in given[:i])
 
 
-ORIGIN = {"model": "authors: a script", "optimizer.lr": "printed: Table 4"}
-
-
 @pytest.mark.parametrize(
     ("origin", "words"),
     [
@@ -107,6 +115,7 @@ ORIGIN = {"model": "authors: a script", "optimizer.lr": "printed: Table 4"}
             {"optimizer.lr": "printed: Table 4", "optimizer.name": "printed: Table 4", "optimizer": "authors: a script"},
             ["origin.optimizer", "second origin for optimizer.lr, optimizer.name"],
         ),
+        ({"optimizer.lr": ["printed: Table 4", "authors: a script"]}, ["origin.optimizer.lr", "valid string"]),
         ({"model": "authors: a script", "all": "unstated: ours"}, None),
         ({"optimizer.name": "authors: a script", "optimizer": "authors: a script", "optimizer.lr": "tuned: 3 trials"}, None),
     ],
@@ -120,6 +129,12 @@ def test_origins(tmp_path, origin, words):
         load_recipe(path)
     for word in [str(path), *words]:
         assert word in str(error.value)
+
+
+def test_an_origin_that_stands_twice(tmp_path):
+    path = write(tmp_path, yaml.safe_dump(RECIPE) + "origin: {optimizer.lr: 'printed: Table 4', optimizer.lr: 'authors: a script'}\n")
+    with pytest.raises(RecipeError, match="recipe.yaml: .*key 'optimizer.lr' stands twice"):
+        load_recipe(path)
 
 
 def test_every_deciding_value_has_an_origin():
@@ -157,6 +172,7 @@ GRID = {
     [
         ({"run": {"devise": "cpu"}}, ["run.devise", "did you mean 'device'"]),
         ({"run": {"threads": "many"}}, ["run.threads", "integer"]),
+        ({"run": {"device": "cdua"}}, ["run.device", "auto, cpu, cuda", "cdua"]),
         ({"cels": {}}, ["cels", "did you mean 'cells'"]),
         (
             {

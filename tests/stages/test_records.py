@@ -265,8 +265,9 @@ def test_a_fresh_clone_shows_its_records_without_computing(trained, monkeypatch)
     trained.recipe(row="other")
     shown = run("board", "small", "--write", "out")
     assert shown.exit_code == 0, shown.output
-    for text in ("ok, stale: recipe", "no shipped record", "nothing was computed"):
+    for text in ("ok, stale: recipe", "nothing was computed", "1 cells have no shipped record: web/other"):
         assert text in shown.output
+    assert "no shipped record" in Path("out/small.md").read_text()
     assert "stale: recipe" in Path("out/small.md").read_text()
     assert not Path("store").exists()
 

@@ -2,8 +2,10 @@
 
 import errno
 import os
+from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from stages import files
 from stages.files import WriteError, write_json
@@ -88,6 +90,21 @@ def test_a_full_disk_leaves_everything_as_it_was(tmp_path, monkeypatch, code):
     assert store.get("ab12") == record()
     assert checkpoint.read_bytes() == b"state"
     assert sorted(p.name for p in store.folder("ab12").iterdir()) == ["checkpoint.safetensors", "record.json"]
+
+
+def test_a_store_that_cannot_be_written_is_named(tmp_path, monkeypatch):
+    def refuses(*arguments, **named):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    store = Store(tmp_path)
+    with store.lock("ab12"), store.lock("cd34"):
+        pass
+    monkeypatch.setattr(FileLock, "acquire", refuses)
+    with pytest.raises(WriteError, match="lock: cannot be written .Read-only file system.; mend that"), store.lock("ab12"):
+        pass
+    monkeypatch.setattr(Path, "mkdir", refuses)
+    with pytest.raises(WriteError, match="ab12: cannot be written .Read-only file system.; mend that"), store.lock("ab12"):
+        pass
 
 
 def test_json_is_replaced_not_rewritten(tmp_path):

@@ -150,8 +150,43 @@ def test_a_study_file_of_another_cell_and_one_that_is_none(project):
     grid = load_grid()
     with pytest.raises(RecipeError, match="holds the study of small/web/mlp, not of small/web/other"):
         tune_cell(grid.find("small/web/other"), grid)
-    Path("studies/small/web/mlp/journal.log").write_text("what\n" * 3)
-    with pytest.raises(RecipeError, match="not a journal of studies"):
+    journal = Path("studies/small/web/mlp/journal.log")
+    whole = journal.read_text()
+    for content in ("what\n" * 3, "what\n", "[]\n", whole + "what\n" + whole):
+        journal.write_text(content)
+        with pytest.raises(RecipeError, match=r"journal.log: not a journal of studies .*move it away and search again: trials .* records"):
+            tune()
+        assert journal.read_text() == content
+
+
+def test_an_entry_that_was_only_begun_when_its_writer_was_killed_costs_nothing_else(project, capsys):
+    project.recipe(search={**GRID, "trials": 3})
+    tune()
+    before, rows = project.records(), trials()
+    journal = Path("studies/small/web/mlp/journal.log")
+    content = journal.read_bytes()
+    journal.write_bytes(content[:-40])
+    tune()
+    assert "only begun" in capsys.readouterr().out
+    assert sum(row["status"] == "ok" for row in trials()) == len(rows) == 3
+    assert project.records() == before, "runs of the store are not repeated"
+    journal.write_bytes(b"{")
+    tune()
+    assert project.records() == before
+
+
+def test_a_space_with_values_that_the_model_refuses_together_names_them(project):
+    space = {"model.dropout": {"choices": [7.0]}, "model.hidden_dim": {"choices": [8]}}
+    project.recipe(search={"trials": 2, "space": space})
+    with pytest.raises(
+        RecipeError, match=r"mlp.yaml: search.space holds what cannot be: model.dropout 7.0, model.hidden_dim 8; take it out"
+    ):
+        tune()
+    project.recipe(search={"trials": 2, "space": {"reduced": {"choices": ["a"]}}})
+    with pytest.raises(RecipeError, match="search.space.reduced: decides no run"):
+        tune()
+    project.recipe(search={"trials": 2, "sampler": "grid", "space": {"model.dropout": {"low": 0.0, "high": 0.5}}})
+    with pytest.raises(RecipeError, match="mlp.yaml: search.sampler grid needs choices, not a range, for model.dropout"):
         tune()
 
 
