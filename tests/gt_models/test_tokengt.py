@@ -475,6 +475,20 @@ def test_stochastic_depth_drops_whole_graphs_and_rises():
         assert len(still[packing.graph == g].unique()) == 1
 
 
+def test_dropout_falls_on_both_branches():
+    batch = checks.collate(graphs())
+    for silent in ("attn.out", "ffn_out"):
+        model = build("node", dropout=0.5)
+        layer, (packing, _) = model.layers[0].train(), model._pack(batch, model._tuples(batch))
+        x = torch.randn(packing.num_tokens, 12, dtype=torch.float64)
+        for name, parameter in layer.named_parameters():
+            if name.startswith(silent):
+                torch.nn.init.zeros_(parameter)
+        change = layer(x, packing) - x  # of the other branch
+        assert 0.3 < float((change == 0).double().mean()) < 0.7
+        assert float((layer.eval()(x, packing) - x == 0).double().mean()) == 0.0
+
+
 def test_compiles_a_few_times_and_then_no_more():
     torch._dynamo.reset()
     model = build(num_layers=1, sign_flip=False)
