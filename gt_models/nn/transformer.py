@@ -1,7 +1,8 @@
 """The standard Transformer encoder (Vaswani et al. 2017; PreLN: Xiong et al. 2020) over graphs of unlike size, without padding.
 
-Tokens of all graphs lie one after the other, [T, d]; every step but attention works on them row by row. Attention sees groups of graphs of
-nearly the same length (`Packing`), so little is computed for padding, and nothing where lengths agree.
+Tokens of all graphs lie one after the other, [T, d]; every step but attention works on them row by row. Softmax attention on the CPU is a
+compiled kernel that takes them as they lie. Elsewhere attention sees groups of graphs of nearly the same length (`Packing`), so little is
+computed for padding, and nothing where lengths agree.
 """
 
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 
 from gt_models.nn.drop_path import DropPath
 from gt_models.nn.dropout import Dropout
+from gt_models.nn.packed_attention_cpu import packed_attention
 from gt_models.nn.performer import RandomFeatures, performer_attention
 
 ATTENTIONS = ("softmax", "performer")
@@ -97,15 +99,27 @@ class SelfAttention(nn.Module):
 
     def forward(self, x: Tensor, packing: "Packing", first_only: bool = False) -> Tensor:
         """[T, d] -> [T, d]; or, with `first_only`, what the first token of each graph receives, [B, d] in the order of `Packing.first`."""
-        d, sizes = x.size(1), [g.num_tokens for g in packing.groups]
-        if not first_only:
-            parts = [(None, tokens) for tokens in self.qkv(x).split(sizes)]  # [T, 3d]
-        else:
-            weight, bias = self.qkv.weight, self.qkv.bias
-            queries = F.linear(x.index_select(0, packing.first), weight[:d], bias[:d]).split([g.num_graphs for g in packing.groups])
-            parts = list(zip(queries, F.linear(x, weight[d:], bias[d:]).split(sizes), strict=True))  # [B, d], [T, 2d]
-        outs = [self._attend(query, tokens, group) for (query, tokens), group in zip(parts, packing.groups, strict=True)]
-        return self.out(outs[0] if len(outs) == 1 else torch.cat(outs))
+        d, weight, bias, query = x.size(1), self.qkv.weight, self.qkv.bias, None
+        if first_only:  # keys and values of all tokens, [T, 2d] below, and few queries
+            query = F.linear(x.index_select(0, packing.first), weight[:d], bias[:d])  # [B, d]
+            weight, bias = weight[d:], bias[d:]
+        if x.device.type == "cpu" and self.features is None and not (self.training and self.attn_dropout):
+            return self.out(self._packed(query, F.linear(x, weight), bias, packing))
+        return self.out(self._grouped(query, F.linear(x, weight, bias), packing))  # [T, 3d]
+
+    def _packed(self, query: Tensor | None, tokens: Tensor, bias: Tensor, packing: "Packing") -> Tensor:
+        """Softmax attention without weights' dropout on the CPU: tokens + bias [T, 3d] -> [T, d], or [B, d] and [T, 2d] -> [B, d]."""
+        # half precision is widened: the kernel's time is arithmetic, not memory
+        wide = torch.float64 if tokens.dtype == torch.float64 else torch.float32
+        query = None if query is None else query.to(wide)
+        return packed_attention(query, tokens.to(wide), bias.to(wide), packing.lengths, self.num_heads)[0].to(tokens.dtype)
+
+    def _grouped(self, query: Tensor | None, tokens: Tensor, packing: "Packing") -> Tensor:
+        """The same of tokens that have their bias, group by group with torch's operations; and all other attention."""
+        parts = tokens.split([g.num_tokens for g in packing.groups])
+        queries = [None] * len(parts) if query is None else query.split([g.num_graphs for g in packing.groups])
+        outs = [self._attend(q, t, group) for q, t, group in zip(queries, parts, packing.groups, strict=True)]
+        return outs[0] if len(outs) == 1 else torch.cat(outs)
 
     def _attend(self, query: Tensor | None, tokens: Tensor, group: "Group") -> Tensor:
         """One group: tokens [t, 3d] -> [t, d], or with a `query` [b, d] for each graph, tokens [t, 2d] -> [b, d]."""
@@ -160,6 +174,7 @@ class Packing:
         start: first token of each graph, in the batch's order, long [B].
         first: the same by falling length, long [B], without graphs that have no token; rank: place there of each graph of the batch.
         graph: graph of each token (its place by falling length), long [T].
+        lengths: tokens of each graph by falling length, without graphs that have none, long [B] on the CPU.
         groups: what attention works on; together they hold every token once, in order.
     """
 
@@ -170,6 +185,7 @@ class Packing:
     first: Tensor
     rank: Tensor
     graph: Tensor
+    lengths: Tensor
     groups: list[Group]
 
     @classmethod
@@ -198,9 +214,8 @@ class Packing:
             groups.append(_group(falling[first:last], device))
             first = last
         graph = torch.repeat_interleave(torch.arange(len(sizes)), falling)
-        return cls(
-            len(sizes), num_tokens, counts, begin[rank].to(device), begin[:end].to(device), rank.to(device), graph.to(device), groups
-        )
+        places = [t.to(device) for t in (begin[rank], begin[:end], rank, graph)]
+        return cls(len(sizes), num_tokens, counts, *places, falling[:end], groups)
 
 
 def _group(sizes: Tensor, device: torch.device) -> Group:
