@@ -7,6 +7,7 @@ fit the cache). Every gradient has one writer: the result does not depend on the
 """
 
 import math
+from collections.abc import Callable
 from functools import cache, lru_cache
 
 import torch
@@ -132,9 +133,11 @@ class _Packed(TeamEmitter):
         # the head's channels in pieces that fit a vector: (first channel, lanes)
         self.blocks = [(c, min(self.lanes, 1 << (head_dim - c - 1).bit_length())) for c in range(0, head_dim, self.lanes)]
         self.padded = sum(lanes for _, lanes in self.blocks)  # channels of a row in this thread's memory, zeros at its end
+        self.sums = 16 if self.lanes * self.size == 64 else 8  # vectors kept in registers; the widest come with twice as many
+        self.width = 1  # vectors of queries that the text being written works on
 
     def scratch(self, longest: int) -> int:
-        return longest * (2 * self.lanes + 4 * self.padded) + 2 * self.lanes * (self.head_dim + self.padded)
+        return 2 * (longest * 2 * (self.lanes + self.padded) + 2 * self.lanes * (self.head_dim + self.padded))
 
     @property
     def table(self) -> tuple[str, ...]:
@@ -143,17 +146,17 @@ class _Packed(TeamEmitter):
     def prepare(self) -> None:
         self.array = {name: self.pointer(name) for name in ("graphs", *self.tensors)}
         self.dim = self.integer("mul", self.told["num_heads"], self.head_dim)
-        longest, vectors = self.told["longest"], (self.head_dim, self.lanes)
-        # arrays of vectors along the queries of a tile: one per ...
+        longest, vectors = self.told["longest"], (self.head_dim, 2 * self.lanes)
+        # arrays of one or two vectors along the queries of a tile: per ...
         self.scores = self.work  # key; then the weights
-        self.dscores = self.at(self.scores, (longest, self.lanes))  # key
-        self.queries = self.at(self.dscores, (longest, self.lanes))  # channel
+        self.dscores = self.at(self.scores, (longest, 2 * self.lanes))  # key
+        self.queries = self.at(self.dscores, (longest, 2 * self.lanes))  # channel
         self.grads = self.at(self.queries, vectors)  # channel
         # arrays of rows of channels: one per ...
         self.keys = self.at(self.grads, vectors)  # key
         self.values, self.dkeys, self.dvalues = (self.at(self.keys, (longest, i * self.padded)) for i in (1, 2, 3))  # key
         self.query_rows = self.at(self.keys, (longest, 4 * self.padded))  # query of a tile
-        self.grad_rows = self.at(self.query_rows, (self.lanes, self.padded))  # query of a tile
+        self.grad_rows = self.at(self.query_rows, (2 * self.lanes, self.padded))  # query of a tile
 
     def unit(self, unit: str) -> None:
         self.graph = graph = self.integer("sdiv", unit, self.told["num_heads"])
@@ -182,6 +185,15 @@ class _Packed(TeamEmitter):
     def head_of_graph(self) -> None:
         raise TypeError(f"{type(self).__name__} does not say what is done with a head")
 
+    def tiles(self, body: Callable[[str], None]) -> None:
+        """body(first query) of two vectors of queries at a time, which share what is read of keys and values, and of a last single one."""
+        pairs = self.integer("sdiv", self.integer("add", self.num_queries, self.lanes - 1), 2 * self.lanes)
+        rest = self.integer("mul", pairs, 2 * self.lanes)
+        for width, first, stop in ((2, 0, rest), (1, rest, self.num_queries)):
+            self.width = width
+            with self.loop(first, stop, width * self.lanes) as i0:
+                body(i0)
+
     # -- where things are
 
     def row(self, array: str, first: str, index: str, step: str) -> str:
@@ -203,9 +215,18 @@ class _Packed(TeamEmitter):
             return self.load(self.at(pointer, channel), lanes)
         return self.masked_load(self.at(pointer, channel), self.first_lanes(real, lanes), lanes, "zeroinitializer")
 
-    def stat(self, which: int, i0: str) -> str:
-        row = self.affine(self.head, (self.told["num_heads"], which))
-        return self.at(self.array["stats"], (row, self.told["num_rows"]), self.q0, i0)
+    def stat(self, which: int, i0: str, t: int) -> tuple[str, str]:
+        """Where a number of each query of a tile's vector t is, and which of its lanes are queries."""
+        row, first = self.affine(self.head, (self.told["num_heads"], which)), self.integer("add", i0, t * self.lanes)
+        place = self.at(self.array["stats"], (row, self.told["num_rows"]), self.q0, first)
+        return place, self.first_lanes(self.integer("sub", self.num_queries, first), self.lanes)
+
+    def vectors(self, array: str, index: str) -> list[str]:
+        """Places of an entry's vectors, one or two."""
+        return [self.tile(array, (index, self.width), (t, 1)) for t in range(self.width)]
+
+    def zeros(self, count: int) -> list[str]:
+        return [self.variable(self.vec(), self.constant(0.0)) for _ in range(count)]
 
     def weight(self, score: str, largest: str) -> str:
         """2^(score - largest), 0 where that is nothing beside 1: what is multiplied by it then stays in the range that is fast."""
@@ -218,51 +239,63 @@ class _Packed(TeamEmitter):
     def read_tile(self, array: str, i0: str, step: str, target: str, factor: str | None = None, rows: str | None = None) -> None:
         """Rows i0.. of queries, with their bias, or gradients, the last one repeated: as a vector along them per channel, and as rows."""
         last = self.integer("sub", self.num_queries, 1)
-        pointers = [self.row(array, self.q0, self.minimum(self.integer("add", i0, r), last), step) for r in range(self.lanes)]
-        for (channel, lanes), bias in zip(self.blocks, self.query_bias, strict=True):
-            lines = [self.piece(p, (channel, lanes)) for p in pointers]
-            lines = [self.add(line, bias, lanes) for line in lines] if array == "q" else lines
-            if rows is not None:
-                for r, line in enumerate(lines):
-                    self.store(line, self.at(rows, r * self.padded + channel), lanes)
-            columns = self.transpose([self.widen(line, lanes) for line in lines], self.lanes)
-            for c, column in enumerate(columns[: self.head_dim - channel]):
-                self.store(column if factor is None else self.mul(column, factor), self.tile(target, (channel + c, 1)), aligned=True)
+        for t in range(self.width):
+            places = [self.minimum(self.integer("add", i0, t * self.lanes + r), last) for r in range(self.lanes)]
+            pointers = [self.row(array, self.q0, place, step) for place in places]
+            for (channel, lanes), bias in zip(self.blocks, self.query_bias, strict=True):
+                lines = [self.piece(p, (channel, lanes)) for p in pointers]
+                lines = [self.add(line, bias, lanes) for line in lines] if array == "q" else lines
+                if rows is not None:
+                    for r, line in enumerate(lines):
+                        self.store(line, self.at(rows, (t * self.lanes + r) * self.padded + channel), lanes)
+                columns = self.transpose([self.widen(line, lanes) for line in lines], self.lanes)
+                for c, column in enumerate(columns[: self.head_dim - channel]):
+                    column = column if factor is None else self.mul(column, factor)
+                    self.store(column, self.tile(target, (channel + c, self.width), (t, 1)), aligned=True)
 
-    def write_tile(self, block: tuple[int, int], columns: list[str], array: str, i0: str, step: str) -> list[str]:
-        """Vectors along the queries, one per channel of the block -> rows i0.. of memory; returns the rows."""
+    def write_tile(self, block: tuple[int, int], columns: list[str], array: str, i0: str, t: int, step: str) -> list[str]:
+        """Vectors along a tile's queries of vector t, one per channel of the block -> rows of memory; returns the rows."""
         channel, lanes = block
         rows = self.transpose(columns + ["zeroinitializer"] * (self.lanes - len(columns)), self.lanes)
         rows = [self.narrow(row, lanes) for row in rows]
         for r, row in enumerate(rows):
-            i = self.integer("add", i0, r)
+            i = self.integer("add", i0, t * self.lanes + r)
             inside = self.op(f"icmp slt i64 {i}, {self.num_queries}")
             count = self.op(f"select i1 {inside}, i64 {len(columns)}, i64 0")
             place = self.at(self.row(array, self.q0, i, step), channel)
             self.masked_store(row, place, self.first_lanes(count, lanes), lanes)
         return rows
 
-    def products(self, j0: str, count: int, pairs: list[tuple[str, str]]) -> list[list[str]]:
+    def products(self, j0: str, count: int, pairs: list[tuple[str, str]]) -> list[list[list[str]]]:
         """For each pair (rows of keys, vectors along queries): their products over channels at keys j0 .. j0 + count - 1, the last
         key repeated."""
         keys = [self.integer("mul", self.minimum(self.integer("add", j0, r), self.last_key), self.padded) for r in range(count)]
-        sums = [[self.variable(self.vec(), self.constant(0.0)) for _ in keys] for _ in pairs]
+        sums = [[self.zeros(self.width) for _ in keys] for _ in pairs]
         with self.loop(0, self.head_dim) as c:
-            for (rows, vectors), line in zip(pairs, sums, strict=True):
-                vector = self.load(self.tile(vectors, (c, 1)), aligned=True)
-                for key, total in zip(keys, line, strict=True):
-                    self.put(total, self.fma(self.broadcast(self.at(rows, key, c)), vector, self.get(total)))
-        return [[self.get(total) for total in line] for line in sums]
+            for (rows, array), lines in zip(pairs, sums, strict=True):
+                vectors = [self.load(place, aligned=True) for place in self.vectors(array, c)]
+                for key, line in zip(keys, lines, strict=True):
+                    number = self.broadcast(self.at(rows, key, c))
+                    for vector, total in zip(vectors, line, strict=True):
+                        self.put(total, self.fma(number, vector, self.get(total)))
+        return [[[self.get(total) for total in line] for line in lines] for lines in sums]
 
-    def weigh(self, weights: str, rows: str, block: tuple[int, int]) -> list[str]:
-        """sum over keys of weight times each channel of the block: vectors along the queries."""
-        channels = range(block[0], min(block[0] + block[1], self.head_dim))
-        sums = [self.variable(self.vec(), self.constant(0.0)) for _ in channels]
-        with self.loop(0, self.num_keys) as j:
-            weight, row = self.load(self.tile(weights, (j, 1)), aligned=True), self.at(rows, (j, self.padded))
-            for c, total in zip(channels, sums, strict=True):
-                self.put(total, self.fma(weight, self.broadcast(self.at(row, c)), self.get(total)))
-        return [self.get(total) for total in sums]
+    def weigh(self, weights: str, rows: str, block: tuple[int, int]) -> list[list[str]]:
+        """sum over keys of weight times each channel of the block: vectors along the queries, for each vector of a tile."""
+        first, step, columns = block[0], self.lanes // self.width, [[] for _ in range(self.width)]
+        last = min(first + block[1], self.head_dim)
+        for start in range(first, last, step):
+            channels = range(start, min(start + step, last))
+            sums = [self.zeros(self.width) for _ in channels]
+            with self.loop(0, self.num_keys) as j:
+                vectors, row = [self.load(place, aligned=True) for place in self.vectors(weights, j)], self.at(rows, (j, self.padded))
+                for c, line in zip(channels, sums, strict=True):
+                    number = self.broadcast(self.at(row, c))
+                    for vector, total in zip(vectors, line, strict=True):
+                        self.put(total, self.fma(vector, number, self.get(total)))
+            for t in range(self.width):
+                columns[t] += [self.get(line[t]) for line in sums]
+        return columns
 
 
 class _Forward(_Packed):
@@ -271,27 +304,31 @@ class _Forward(_Packed):
     query_arrays, key_arrays, out_arrays, written = ("q",), ("k", "v"), ("out",), ("out",)
 
     def head_of_graph(self) -> None:
+        self.tiles(self._tile)
+
+    def _tile(self, i0: str) -> None:
         scale = self.constant(self.head_dim**-0.5 / math.log(2))  # exponentials are powers of 2
-        with self.loop(0, self.num_queries, self.lanes) as i0:
-            self.read_tile("q", i0, self.told["query_step"], self.queries, scale)
-            top = self.variable(self.vec(), self.constant(-1e30))
-            with self.loop(0, self.num_keys, _KEYS) as j0:
-                for r, score in enumerate(self.products(j0, _KEYS, [(self.keys, self.queries)])[0]):
-                    self.store(score, self.tile(self.scores, (self.integer("add", j0, r), 1)), aligned=True)
+        self.read_tile("q", i0, self.told["query_step"], self.queries, scale)
+        tops, totals = [self.variable(self.vec(), self.constant(-1e30)) for _ in range(self.width)], self.zeros(self.width)
+        count = min(_KEYS, self.sums // self.width)
+        with self.loop(0, self.num_keys, count) as j0:
+            for r, line in enumerate(self.products(j0, count, [(self.keys, self.queries)])[0]):
+                for score, top, place in zip(line, tops, self.vectors(self.scores, self.integer("add", j0, r)), strict=True):
+                    self.store(score, place, aligned=True)
                     self.put(top, self.greater(score, self.get(top)))
-            largest, total = self.get(top), self.variable(self.vec(), self.constant(0.0))
-            with self.loop(0, self.num_keys) as j:
-                place = self.tile(self.scores, (j, 1))
-                e = self.weight(self.load(place, aligned=True), largest)
+        largest = [self.get(top) for top in tops]
+        with self.loop(0, self.num_keys) as j:
+            for place, top, total in zip(self.vectors(self.scores, j), largest, totals, strict=True):
+                e = self.weight(self.load(place, aligned=True), top)
                 self.store(e, place, aligned=True)
                 self.put(total, self.add(self.get(total), e))
-            inverse = self.op(f"fdiv {self.vec()} {self.constant(1.0)}, {self.get(total)}")
-            mask = self.first_lanes(self.integer("sub", self.num_queries, i0), self.lanes)
-            for which, value in enumerate((largest, inverse)):
-                self.masked_store(value, self.stat(which, i0), mask, self.lanes)
-            for block in self.blocks:
-                columns = [self.mul(column, inverse) for column in self.weigh(self.scores, self.values, block)]
-                self.write_tile(block, columns, "out", i0, self.dim)
+        inverse = [self.op(f"fdiv {self.vec()} {self.constant(1.0)}, {self.get(total)}") for total in totals]
+        for which, values in enumerate((largest, inverse)):
+            for t, value in enumerate(values):
+                self.masked_store(value, *self.stat(which, i0, t), self.lanes)
+        for block in self.blocks:
+            for t, columns in enumerate(self.weigh(self.scores, self.values, block)):
+                self.write_tile(block, [self.mul(column, inverse[t]) for column in columns], "out", i0, t, self.dim)
 
 
 class _Backward(_Packed):
@@ -300,57 +337,60 @@ class _Backward(_Packed):
     query_arrays, key_arrays, out_arrays, written = ("q", "dq"), ("k", "v", "dk", "dv"), ("grad",), ("dq", "dk", "dv")
 
     def head_of_graph(self) -> None:
-        scale, log_scale = self.constant(self.head_dim**-0.5), self.constant(self.head_dim**-0.5 / math.log(2))
         with self.loop(0, self.num_keys) as j:
             for target in (self.dkeys, self.dvalues):
                 for channel, lanes in self.blocks:
                     self.store("zeroinitializer", self.at(target, (j, self.padded), channel), lanes)
-        dbias = [[self.variable(self.vec(lanes), self.constant(0.0, lanes)) for _, lanes in self.blocks] for _ in "qkv"]
-
-        def add_bias(part: int, block: int, row: str) -> None:
-            variable, lanes = dbias[part][block], self.blocks[block][1]
-            self.put(variable, self.add(self.get(variable, self.vec(lanes)), row, lanes), self.vec(lanes))
-
-        with self.loop(0, self.num_queries, self.lanes) as i0:
-            self.read_tile("q", i0, self.told["query_step"], self.queries, log_scale, self.query_rows)
-            self.read_tile("grad", i0, self.dim, self.grads, None, self.grad_rows)
-            with self.loop(0, self.num_keys, _KEYS // 2) as j0:  # scores once more, and gradients by weights dA = dO v^T
-                sums = self.products(j0, _KEYS // 2, [(self.keys, self.queries), (self.values, self.grads)])
-                for array, line in zip((self.scores, self.dscores), sums, strict=True):
-                    for r, value in enumerate(line):
-                        self.store(value, self.tile(array, (self.integer("add", j0, r), 1)), aligned=True)
-            # a query beyond the last has inverse sum 0, so weight 0: it adds nothing to a key
-            mask = self.first_lanes(self.integer("sub", self.num_queries, i0), self.lanes)
-            largest = self.masked_load(self.stat(0, i0), mask, self.lanes, self.constant(1e30))
-            inverse = self.masked_load(self.stat(1, i0), mask, self.lanes, "zeroinitializer")
-            inner = self.variable(self.vec(), self.constant(0.0))
-            with self.loop(0, self.num_keys) as j:  # A, and sum over keys of A dA
-                place = self.tile(self.scores, (j, 1))
-                weight = self.mul(self.weight(self.load(place, aligned=True), largest), inverse)
-                self.store(weight, place, aligned=True)
-                self.put(inner, self.fma(weight, self.load(self.tile(self.dscores, (j, 1)), aligned=True), self.get(inner)))
-            total = self.get(inner)
-            with self.loop(0, self.num_keys) as j:  # dS = A (dA - sum A dA) / sqrt(d_h)
-                place = self.tile(self.dscores, (j, 1))
-                weight = self.mul(self.load(self.tile(self.scores, (j, 1)), aligned=True), scale)
-                self.store(self.mul(weight, self.sub(self.load(place, aligned=True), total)), place, aligned=True)
-            count = self.minimum(self.lanes, self.integer("sub", self.num_queries, i0))
-            for b, block in enumerate(self.blocks):
-                for row in self.write_tile(block, self.weigh(self.dscores, self.keys, block), "dq", i0, self.told["query_step"]):
-                    add_bias(0, b, row)
-                with self.loop(0, self.num_keys, _KEYS // 2) as j0:
-                    self._add_rows(j0, block, count)
+        self.dbias = [[self.variable(self.vec(lanes), self.constant(0.0, lanes)) for _, lanes in self.blocks] for _ in "qkv"]
+        self.tiles(self._tile)
         masks = [self.first_lanes(min(lanes, self.head_dim - channel), lanes) for channel, lanes in self.blocks]
         with self.loop(0, self.num_keys) as j:
             for part, source, target in ((1, self.dkeys, "dk"), (2, self.dvalues, "dv")):
                 for b, (channel, lanes) in enumerate(self.blocks):
                     value = self.load(self.at(source, (j, self.padded), channel), lanes)
                     self.masked_store(value, self.at(self.row(target, self.k0, j, self.told["key_step"]), channel), masks[b], lanes)
-                    add_bias(part, b, value)
-        for part, variables in enumerate(dbias):
-            row = self.row("dbias", (self.affine((self.told["num_graphs"], part))), self.graph, self.dim)
+                    self._add_bias(part, b, value)
+        for part, variables in enumerate(self.dbias):
+            row = self.row("dbias", self.affine((self.told["num_graphs"], part)), self.graph, self.dim)
             for variable, mask, (channel, lanes) in zip(variables, masks, self.blocks, strict=True):
                 self.masked_store(self.get(variable, self.vec(lanes)), self.at(row, channel), mask, lanes)
+
+    def _tile(self, i0: str) -> None:
+        scale, log_scale = self.constant(self.head_dim**-0.5), self.constant(self.head_dim**-0.5 / math.log(2))
+        self.read_tile("q", i0, self.told["query_step"], self.queries, log_scale, self.query_rows)
+        self.read_tile("grad", i0, self.dim, self.grads, None, self.grad_rows)
+        count = min(_KEYS // 2, self.sums // (2 * self.width))
+        with self.loop(0, self.num_keys, count) as j0:  # scores once more, and gradients by weights dA = dO v^T
+            sums = self.products(j0, count, [(self.keys, self.queries), (self.values, self.grads)])
+            for array, lines in zip((self.scores, self.dscores), sums, strict=True):
+                for r, line in enumerate(lines):
+                    for value, place in zip(line, self.vectors(array, self.integer("add", j0, r)), strict=True):
+                        self.store(value, place, aligned=True)
+        # a query beyond the last has inverse sum 0, so weight 0: it adds nothing to a key
+        largest = [self.masked_load(*self.stat(0, i0, t), self.lanes, self.constant(1e30)) for t in range(self.width)]
+        inverse = [self.masked_load(*self.stat(1, i0, t), self.lanes, "zeroinitializer") for t in range(self.width)]
+        inner = self.zeros(self.width)
+        with self.loop(0, self.num_keys) as j:  # A, and sum over keys of A dA
+            for t, (place, other) in enumerate(zip(self.vectors(self.scores, j), self.vectors(self.dscores, j), strict=True)):
+                weight = self.mul(self.weight(self.load(place, aligned=True), largest[t]), inverse[t])
+                self.store(weight, place, aligned=True)
+                self.put(inner[t], self.fma(weight, self.load(other, aligned=True), self.get(inner[t])))
+        totals = [self.get(total) for total in inner]
+        with self.loop(0, self.num_keys) as j:  # dS = A (dA - sum A dA) / sqrt(d_h)
+            for total, weight, place in zip(totals, self.vectors(self.scores, j), self.vectors(self.dscores, j), strict=True):
+                weight = self.mul(self.load(weight, aligned=True), scale)
+                self.store(self.mul(weight, self.sub(self.load(place, aligned=True), total)), place, aligned=True)
+        rows = self.minimum(self.width * self.lanes, self.integer("sub", self.num_queries, i0))
+        for b, block in enumerate(self.blocks):
+            for t, columns in enumerate(self.weigh(self.dscores, self.keys, block)):
+                for row in self.write_tile(block, columns, "dq", i0, t, self.told["query_step"]):
+                    self._add_bias(0, b, row)
+            with self.loop(0, self.num_keys, _KEYS // 2) as j0:
+                self._add_rows(j0, block, rows)
+
+    def _add_bias(self, part: int, block: int, row: str) -> None:
+        variable, lanes = self.dbias[part][block], self.blocks[block][1]
+        self.put(variable, self.add(self.get(variable, self.vec(lanes)), row, lanes), self.vec(lanes))
 
     def _add_rows(self, j0: str, block: tuple[int, int], count: str) -> None:
         """dK_j += sum over the tile's `count` queries of dS_ij Q_i and dV_j += A_ij dO_i, for some keys (beyond the last nothing is read)."""
@@ -363,7 +403,7 @@ class _Backward(_Packed):
             for (weights, rows, _), line in zip(arrays, sums, strict=True):
                 row = self.load(self.at(rows, (r, self.padded), channel), lanes)
                 for total, j in zip(line, keys, strict=True):
-                    weight = self.broadcast(self.at(weights, (j, self.lanes), r), lanes)
+                    weight = self.broadcast(self.at(weights, (j, self.width * self.lanes), r), lanes)
                     self.put(total, self.fma(weight, row, self.get(total, self.vec(lanes)), lanes), self.vec(lanes))
         for line, targets in zip(sums, places, strict=True):
             for total, place in zip(line, targets, strict=True):
