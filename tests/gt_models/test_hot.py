@@ -445,6 +445,9 @@ def test_hyperedges(attention, input_order):
     moved.extras["hyperedge_index"] = place[tuples[0]]
     torch.testing.assert_close(model(moved), model(graphs[0]), rtol=1e-10, atol=1e-10)
     torch.testing.assert_close(model(graphs[0])[0], model(graphs[0])[2])  # the same tuple twice
+    g = graphs[0]
+    data = Data(x=g.x, edge_index=g.edge_index, edge_attr=g.edge_attr, hyperedge_index=tuples[0])
+    torch.testing.assert_close(model(data), model(g), rtol=1e-10, atol=1e-10)
 
 
 # unusual graphs and bad input
