@@ -121,7 +121,8 @@ def board(
     grid = load_grid()
     rows = rows_of(suite, grid, records)
     shown = [row for row in rows if row["status"] != ABSENT]
-    Console(width=None if sys.stdout.isatty() else 180).print(terminal_table(suite, shown))
+    console = Console(width=None if sys.stdout.isatty() else 180)
+    console.print(terminal_table(suite, shown, console.width))
     for remark in dict.fromkeys(r for row in shown for r in remarks_of(row)):
         print(f"  {remark}")
     without = [row["cell"] for row in rows if row["status"] == ABSENT]

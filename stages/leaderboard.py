@@ -90,7 +90,7 @@ def show(suite: str, rows: Sequence[dict[str, Any]], files: Sequence[Path]) -> N
     from rich.console import Console
 
     console = Console(width=None if sys.stdout.isatty() else 180)
-    console.print(terminal_table(suite, rows))
+    console.print(terminal_table(suite, rows, console.width))
     for remark in dict.fromkeys(r for row in rows for r in remarks_of(row)):
         print(f"  {remark}")
     print(f"written: {', '.join(map(str, files))}")

@@ -211,16 +211,23 @@ def remarks_of(row: dict[str, Any]) -> list[str]:
     return remarks + [f"{name}: {note}" for note in row["notes"]]
 
 
-def terminal_table(suite: str, rows: Sequence[dict[str, Any]]):
-    """The same as a rich Table."""
+# what a terminal narrower than WIDE leaves out: the files have it
+COSTS, WIDE = {"parameters", "s/epoch", "peak MiB", "device"}, 150
+
+
+def terminal_table(suite: str, rows: Sequence[dict[str, Any]], width: int = WIDE):
+    """The same as a rich Table for a terminal of `width` columns."""
     from rich.table import Table
 
     table = Table(title=f"Leaderboard: {suite}")
     right = {"mean ± std", "runs", "published", "difference", "parameters", "s/epoch", "peak MiB"}
-    for name in SHOWN:
-        table.add_column(name, justify="right" if name in right else "left", overflow="fold", no_wrap=name in ("dataset", "model"))
+    shown = [(i, name) for i, name in enumerate(SHOWN) if width >= WIDE or name not in COSTS]
+    for _, name in shown:
+        whole = width >= WIDE and name in ("dataset", "model")
+        table.add_column(name, justify="right" if name in right else "left", overflow="fold", no_wrap=whole)
     for row in rows:
-        table.add_row(*(text.replace("[", r"\[") for text in cells(row)))
+        texts = [text.replace("[", r"\[") for text in cells(row)]
+        table.add_row(*(texts[i] for i, _ in shown))
     return table
 
 

@@ -11,7 +11,7 @@ from scipy import stats
 
 from stages.report.figures import learning_curves
 from stages.report.published import RESULTS, PublishedError, lookup, resolve
-from stages.report.table import COLUMNS, cells, remarks_of, rows_of, summarise, to_csv, to_json, to_markdown, with_verdict
+from stages.report.table import COLUMNS, cells, remarks_of, rows_of, summarise, terminal_table, to_csv, to_json, to_markdown, with_verdict
 from stages.report.verdict import judge
 from tests.stages.cells import make_record, make_result, without_data
 
@@ -277,3 +277,20 @@ def test_a_number_printed_for_the_training_set_is_the_last_training_loss():
     assert (test["published_mean"], test["mean"]) == (0.009, pytest.approx(0.65))
     assert train["published_mean"] == 0.080
     assert train["mean"] == pytest.approx(np.mean([r["deterministic"]["epochs"]["train_loss"][-1] for r in records]))
+
+
+@pytest.mark.parametrize(("width", "costs"), [(60, False), (100, False), (180, True)])
+def test_a_table_is_never_cut_and_leaves_out_costs_where_there_is_no_room(width, costs):
+    from rich.console import Console
+
+    cell = "hot/chains/hot-sparse-kernel-no-global"
+    runs = [make_record(cell, seed) for seed in range(2)]
+    row = rows_of(make_result(cell, runs, method=None), runs)[0]
+    console = Console(width=width, file=io.StringIO())
+    console.print(terminal_table("hot", [row], width))
+    shown = console.file.getvalue()
+    assert "…" not in shown
+    assert max(map(len, shown.splitlines())) <= width
+    letters = "".join(c for c in shown if c.isalnum())
+    assert ("hot-sparse-kernel-no-global" in shown) == (width == 180)
+    assert ("401" in letters) == ("cpu" in letters) == costs
