@@ -253,6 +253,13 @@ def test_brec_sound(shared):
     checks.assert_gradients_reach(model(), checks.collate(graphs((5, 3, 6, 4))), except_for=constant)
 
 
+def test_brec_initialisation():
+    model = create_model("edge-transformer-brec", hidden_dim=64)
+    for linear in (m for m in model.modules() if isinstance(m, nn.Linear) and m.in_features > 1):
+        assert linear.weight.std().item() == pytest.approx(0.02, rel=0.1)
+        assert (linear.bias == 0).all()
+
+
 def test_brec_separates_twins_and_has_the_released_size():
     model = create_model("edge-transformer-brec").double()
     model.output_norm = None

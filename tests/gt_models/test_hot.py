@@ -514,6 +514,14 @@ def test_dropout_falls_on_attention_and_on_the_feed_forward(attention):
     assert not torch.equal(layer(values, support, features), layer(values, support, features))
 
 
+def test_initialisation():
+    """Xavier normal over the whole matrix of all classes, or slots; zero biases."""
+    layer = HigherOrderAttention(2, 2, 64, 32, 32, 4)
+    for linear in (*layer.maps.values(), EquivariantLinear(2, 2, 48, 40), layer.value, layer.output):
+        assert linear.weight.std().item() == pytest.approx((2 / sum(linear.weight.shape)) ** 0.5, rel=0.05)
+        assert (linear.bias == 0).all()
+
+
 def test_projection_is_redrawn_in_training_only():
     graph = checks.random_graphs(sizes=(5,))[0]
     model = build("graph", redraw_interval=1)

@@ -525,6 +525,17 @@ def test_tensors_made_in_inference_mode():
         torch.testing.assert_close(model(graph), model(fresh), rtol=0, atol=0)
 
 
+def test_start_of_beta():
+    """Xavier normal over all layers' [L, d], or what is asked for."""
+    for module, count in ((build(hidden_dim=400, num_local_layers=5).local_layers, 5), (build(hidden_dim=400).global_layers, 2)):
+        drawn = torch.cat([layer.beta.weight for layer in module])
+        assert drawn.std().item() == pytest.approx((2 / (count + 400)) ** 0.5, rel=0.15)
+        assert abs(drawn.mean().item()) < 0.01
+    fixed = build(beta="raw", beta_init=0.4)
+    for layer in (*fixed.local_layers, *fixed.global_layers):
+        torch.testing.assert_close(layer.beta.weight, torch.full_like(layer.beta.weight, 0.4), rtol=0, atol=1e-7)
+
+
 def test_bad_inputs():
     with pytest.raises(MissingEncoding, match="second_eigenvector"):
         build(version="v2")(checks.random_graphs((4,))[0])

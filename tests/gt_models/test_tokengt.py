@@ -184,6 +184,19 @@ def test_parameter_counts():
     assert sum(p.numel() for p in small.parameters()) == 1_223_297
 
 
+def test_initialisation():
+    """As the implementation: N(0, 0.02) matrices, embeddings and special tokens, zero biases, norms of one."""
+    model = TokenGT(in_dim=[500], edge_dim=[500], out_dim=500, hidden_dim=128, num_heads=4, num_layers=1, **IMPLEMENTATION)
+    for name, parameter in model.named_parameters():
+        if "norm" in name:
+            assert (parameter == float(name.endswith("weight"))).all(), name
+        elif name.endswith("bias"):
+            assert (parameter == 0).all(), name
+        else:
+            assert parameter.std().item() == pytest.approx(0.02, rel=0.3), name
+            assert abs(parameter.mean().item()) < 0.008, name
+
+
 # identifiers
 
 
