@@ -11,6 +11,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from gt_models.nn.head_products_cpu import outer, times
 from gt_models.nn.llvm import Library
 from gt_models.nn.row_passes import ROW_BLOCK, RowEmitter, run_rows
 
@@ -31,9 +32,9 @@ def global_attention(
     keys = _activate(library, k, k_bias, sums)
     total = sums.sum(0)  # sum_i sigma(K_i), [d]
     queries = keys if q is None else _activate(library, q, q_bias, torch.zeros_like(sums))
-    memory = _heads(keys, num_heads).transpose(1, 2) @ _heads(v, num_heads)  # [H, C, C]
+    memory = outer(num_heads, keys, v)  # [H, C, C]
     y, out, scale, stats = torch.empty_like(h), torch.empty_like(h), h.new_empty(n, num_heads), h.new_empty(n, 2)
-    torch.bmm(_heads(queries, num_heads), memory, out=_heads(y, num_heads))
+    times(num_heads, y, (queries, memory))
     _run(library["close"], [queries, y, h, gate, v_bias, weight, bias, total, scale, stats, out], num_heads, eps)
     return out, keys, h.new_empty(0) if q is None else queries, y, scale, stats, memory, total
 
@@ -58,17 +59,18 @@ def _backward(
     tensors = [grad.contiguous(), h.contiguous(), y, q, gate, v_bias, weight, bias, scale, stats, grad_h, grad_y, dots, sums]
     _run(library["open"], tensors, num_heads, 0.0)
     sums = sums.sum(0)
-    grad_memory = _heads(q, num_heads).transpose(1, 2) @ _heads(grad_y, num_heads)  # [H, C, C]
-    grad_q = torch.empty_like(v)
-    torch.bmm(_heads(grad_y, num_heads), memory.transpose(1, 2), out=_heads(grad_q, num_heads))
-    grad_v = grad_y  # what it held is not asked for again
-    torch.bmm(_heads(keys, num_heads), grad_memory, out=_heads(grad_v, num_heads))
+    grad_memory = outer(num_heads, q, grad_y)  # [H, C, C]
+    of_queries, of_keys = (grad_y, memory.transpose(1, 2)), (v, grad_memory.transpose(1, 2))
+    grad_k = torch.empty_like(v)
     if queries is None:
-        grad_k = grad_q
-        _heads(grad_k, num_heads).baddbmm_(_heads(v, num_heads), grad_memory.transpose(1, 2))
+        grad_q = grad_k
+        times(num_heads, grad_k, of_queries, of_keys)
     else:
-        grad_k = torch.empty_like(v)
-        torch.bmm(_heads(v, num_heads), grad_memory.transpose(1, 2), out=_heads(grad_k, num_heads))
+        grad_q = torch.empty_like(v)
+        times(num_heads, grad_q, of_queries)
+        times(num_heads, grad_k, of_keys)
+    grad_v = grad_y  # what it held is not asked for again
+    times(num_heads, grad_v, (keys, grad_memory))
     biases = h.new_zeros(-(-n // ROW_BLOCK), 2, d)
     _run(library["sigmoids"], [keys, q, grad_k, grad_q, total, sums[-1].contiguous(), dots, biases], num_heads, 0.0)
     return grad_h, grad_v, grad_k, h.new_empty(0) if queries is None else grad_q, sums, biases.sum(0)
@@ -99,11 +101,6 @@ def _gradient(ctx, grad, *_):
 
 
 global_attention.register_autograd(_gradient, setup_context=_save)
-
-
-def _heads(t: Tensor, num_heads: int) -> Tensor:
-    """[N, d] -> [H, N, C], a view."""
-    return t.view(t.size(0), num_heads, t.size(1) // num_heads).transpose(0, 1)
 
 
 def _activate(library: Library, x: Tensor, bias: Tensor, sums: Tensor) -> Tensor:

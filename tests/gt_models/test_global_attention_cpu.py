@@ -29,7 +29,9 @@ def in_parts(h, v, k, q, gate, v_bias, k_bias, q_bias, weight, bias, heads: int,
 
 
 @pytest.mark.parametrize("shared", [False, True])
-@pytest.mark.parametrize(("rows", "heads", "width"), [(1, 1, 8), (600, 3, 7), (9, 2, 16), (5, 1, 21)])  # more rows than a block
+@pytest.mark.parametrize(
+    ("rows", "heads", "width"), [(1, 1, 8), (600, 3, 7), (9, 2, 16), (300, 3, 16), (5, 1, 21)]
+)  # more rows than a block
 def test_equals_its_parts_with_their_gradients(rows, heads, width, shared):
     leaves, results = tensors(rows, heads * width), []
     given = [None if shared and i in (3, 7) else t for i, t in enumerate(leaves)]
