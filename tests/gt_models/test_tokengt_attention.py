@@ -218,6 +218,32 @@ def test_the_ten_configurations_learn(kind, types, dense, implementation):
     assert later < loss
 
 
+@pytest.mark.parametrize("kind", ["orf", "random"])
+def test_one_table_of_identifiers_serves_all_graphs(kind):
+    """Each graph takes rows of its own choice, none twice; a new table is drawn each time."""
+    model = TokenGTAttention(node_identifiers=kind, identifier_table=6, **SMALL).double()
+    batch = checks.collate(graphs((5, 3, 6)))
+    p = model._draw_for_nodes(batch)
+    table = p[8:]  # the last graph takes all rows
+    torch.testing.assert_close(p.norm(dim=1), torch.ones(14, dtype=p.dtype))
+    if kind == "orf":
+        torch.testing.assert_close(table @ table.T, torch.eye(6, dtype=p.dtype))
+    places = [[int((table - row).abs().sum(1).argmin()) for row in p[part]] for part in (slice(5), slice(5, 8))]
+    torch.testing.assert_close(table[places[0] + places[1]], p[:8])
+    assert [len(set(chosen)) for chosen in places] == [5, 3]
+    assert (model._draw_for_nodes(batch) - p).abs().max() > 0.1
+
+
+def test_signs_flip_in_training_alone():
+    batch = checks.collate(graphs())
+    stored = batch.encodings["laplacian_eigenvectors"]
+    for flips in (True, False):
+        model = TokenGTAttention(node_identifiers="laplacian", sign_flip=flips, **SMALL).double()
+        assert torch.equal(model.eval()._draw_for_nodes(batch), stored)
+        ratio = model.train()._draw_for_nodes(batch) / stored
+        assert set(ratio.round().unique().tolist()) == ({-1.0, 1.0} if flips else {1.0})
+
+
 @pytest.mark.parametrize("dense", [False, True])
 def test_a_batch_equals_its_graphs(dense):
     model = TokenGTAttention(node_identifiers="laplacian", dense=dense, **SMALL).double().eval()
