@@ -4,9 +4,9 @@ import pytest
 
 from gt_models.registry import model_info
 from stages.datasets.catalog import get_spec
-from stages.recipe import check_fit, check_model, check_origins
+from stages.recipe import check_fit, check_model, check_origins, load_recipe
 from stages.report.published import METRIC_NAMES, further, resolve
-from tests.recipes.shipped import PATHS, cell, dataset, matches, recipe, results
+from tests.recipes.shipped import PATHS, ROOT, cell, dataset, matches, recipe, results
 
 
 @pytest.mark.parametrize("path", PATHS, ids=cell)
@@ -70,3 +70,10 @@ def test_no_two_rows_of_a_suite_are_one_run():
         key = f"{path.parent}: {recipe(path).decisive()}"
         assert key not in seen, f"{cell(path)} decides the same numbers as {seen[key]}"
         seen[key] = cell(path)
+
+
+def test_the_recipe_that_the_guide_shows_is_one(tmp_path):
+    guide = (ROOT / "docs" / "add_a_model.md").read_text()
+    path = tmp_path / "my-model.yaml"
+    path.write_text(guide.split("```yaml\n")[1].split("```")[0])
+    check_origins(load_recipe(path), path, complete=True)
