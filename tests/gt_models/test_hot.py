@@ -349,7 +349,7 @@ def test_model_is_its_parts_one_after_the_other(level, attention, form):
     values = reference.run_linear(model.input_map, values, tuples)
     features = None if model.features is None else reference.generalized_features(model.features.projection)
     for layer in model.layers:
-        values = reference.enc_layer(layer, values, tuples, features)
+        values = reference.enc_layer(layer, values, tuples, features, reference.gelu)
     if level == "pair":
         values = values[[tuples[2].index((i, j)) for i in range(5) for j in range(5)]]
     expected = reference.layer_norm(values, model.head.norm) @ model.head.project.weight.T + model.head.project.bias

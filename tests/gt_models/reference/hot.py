@@ -143,11 +143,15 @@ def generalized_features(projection: Tensor, eps: float = 1e-3):
     return phi, phi
 
 
-def enc_layer(layer, values: Tensor, tuples: dict[int, list[tuple]], features=None) -> Tensor:
+def enc_layer(layer, values: Tensor, tuples: dict[int, list[tuple]], features=None, activation=torch.relu) -> Tensor:
     """Enc_{k->l} (Eq. 8, 9), pre-normalised."""
     a = attention(layer.attention, layer_norm(values, layer.attention_norm), tuples, features)
-    hidden = layer.activation(run_linear(layer.ffn_in, layer_norm(a, layer.ffn_norm), tuples))
+    hidden = activation(run_linear(layer.ffn_in, layer_norm(a, layer.ffn_norm), tuples))
     return a + run_linear(layer.ffn_out, hidden, tuples)
+
+
+def gelu(x: Tensor) -> Tensor:
+    return x * (1 + torch.erf(x / math.sqrt(2))) / 2
 
 
 def layer_norm(x: Tensor, norm) -> Tensor:
