@@ -7,6 +7,7 @@ from torch_geometric.data import Data
 from gt_models import GraphBatch, create_model
 from gt_models.nn.equivariant_linear import EquivariantLinear
 from gt_models.nn.higher_order_attention import HigherOrderAttention
+from gt_models.nn.partitions import light_classes
 from gt_models.nn.performer import RandomFeatures
 from gt_models.nn.tensor_head import TensorHead
 from gt_models.nn.tensor_input import TensorInput
@@ -354,6 +355,25 @@ def test_model_is_its_parts_one_after_the_other(level, attention, form):
         values = values[[tuples[2].index((i, j)) for i in range(5) for j in range(5)]]
     expected = reference.layer_norm(values, model.head.norm) @ model.head.project.weight.T + model.head.project.bias
     torch.testing.assert_close(model(graph), expected, rtol=1e-10, atol=1e-10)
+
+
+def test_settings_reach_every_layer():
+    """What the reference reads from the layers themselves."""
+    paper, authors = build("graph", num_layers=2), build("graph", num_layers=2, qk_dim=4, v_dim=6, **AUTHORS)
+    for model, widths, settings in (
+        (paper, (8, 8), ("unique", False, "graph", False)),
+        (authors, (4, 6), ("summed", True, "call", True)),
+    ):
+        for number, layer in enumerate(model.layers):
+            attend = layer.attention
+            assert (attend.k, attend.l) == (2, 0 if number == 2 else 2)
+            assert (attend.qk_dim, attend.v_dim) == widths
+            normalize = {m.normalize for m in attend.maps.values()}
+            assert (attend.key_order, attend.key_diagonal, attend.key_stabilizer, *normalize) == settings
+            assert attend.attention == ("softmax" if number == 2 else "kernel")
+            assert layer.ffn_in.classes == layer.ffn_out.classes == light_classes(attend.l, attend.l)
+    assert (paper.features.kernel, authors.features.kernel) == ("softmax", "relu")
+    assert (paper.features.redraw_interval, authors.features.redraw_interval) == (1, None)
 
 
 @pytest.mark.parametrize("edge_columns", ["sum", "mean"])
