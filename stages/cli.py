@@ -211,7 +211,8 @@ def store_verify(names: Names = None, records: Records = Path("records")) -> Non
         state = standing(one, grid)
         stale += bool(state.stale)
         reduced = f"; reduced: {', '.join(one.result['reduced'])}" if one.result["reduced"] else ""
-        print(f"{one.cell}: {len(one.records)} runs on {one.records[0]['measured']['device']}; {state.text}{reduced}")
+        trials = f" and {len(one.trials)} of its search" if one.trials else ""
+        print(f"{one.cell}: {len(one.records)} runs{trials} on {one.records[0]['measured']['device']}; {state.text}{reduced}")
     print(f"{len(shipped)} shipped cells, {stale} stale, {len(problems)} problems")
     if problems:
         raise typer.Exit(1)

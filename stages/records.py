@@ -1,7 +1,8 @@
 """Records that travel: what real cells left behind, one compressed file per cell, shipped with the repository.
 
-    records/<suite>/<dataset>/<row>.json.gz    {"schema", "result", "records", "origins"}; equal records give equal bytes
+    records/<suite>/<dataset>/<row>.json.gz    {"schema", "result", "records", "trials", "origins"}; equal records give equal bytes
 
+`trials` are the runs of a cell's search: where they were imported, the search finds its way again without training.
 `origins` are digests that can be compared where the data are not at hand: of the dataset's spec and of each encoding's algorithm.
 """
 
@@ -49,12 +50,13 @@ class Conflict(StoreError):
 
 @dataclass(frozen=True)
 class Shipped:
-    """One file: a cell's result, its records in the order of `result["runs"]`, and where data and encodings came from."""
+    """One file: a cell's result, its records in the order of `result["runs"]`, those of its search, and where data and encodings came from."""
 
     path: Path
     result: dict[str, Any]
     records: list[dict[str, Any]]
     origins: dict[str, Any] = field(default_factory=dict)
+    trials: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def cell(self) -> str:
@@ -102,7 +104,7 @@ def export_cell(
             raise StoreError(f"{store.folder(digest)}/record.json is missing; `python -m stages.train {cell.cell}` makes it again")
         records.append(record)
     path = root / f"{cell.cell}.json.gz"
-    shipped = Shipped(path, result, records, _origins(cell, result, records, data))
+    shipped = Shipped(path, result, records, _origins(cell, result, records, data), _trials(cell, records, store))
     wrong = problems_of(shipped, root)
     if wrong:
         raise StoreError("\n".join([f"{cell.cell} is not exported:", *wrong]))
@@ -110,7 +112,37 @@ def export_cell(
         raise StoreError(
             f"{path} holds {len(old.records)} runs at full settings, and this cell is reduced ({', '.join(result['reduced'])}): --replace puts it in its place"
         )
-    return write_bytes(path, _pack({"schema": SCHEMA, "result": result, "origins": shipped.origins, "records": records}))
+    content = {"schema": SCHEMA, "result": result, "origins": shipped.origins, "records": records, "trials": shipped.trials}
+    return write_bytes(path, _pack(content))
+
+
+def _trials(cell: Cell, records: list[dict[str, Any]], store: Store) -> list[dict[str, Any]]:
+    """The store's runs of the search that this cell's recipe asks for, on the data and with the code of its records, by digest."""
+    recipe, ran = load_recipe(cell.recipe_path), records[0]["deterministic"]
+    if recipe.search is None:
+        return []
+    found = []
+    for path in sorted(store.root.glob("??/*/record.json")):
+        trial = store.get(path.parent.name)
+        run = trial["deterministic"]
+        if not is_trial(trial) or any(run["digests"][k] != ran["digests"][k] for k in ("data", "code")):
+            continue
+        try:
+            asked = recipe.with_values(_searched_values(recipe, run["recipe"])).decisive()
+        except (RecipeError, KeyError):
+            continue
+        if asked | {k: ran["recipe"][k] for k in ("epochs", "phases") if k in ran["recipe"]} == run["recipe"]:
+            found.append(trial)
+    return found
+
+
+def is_trial(record: dict[str, Any]) -> bool:
+    """Whether a record is a search's run, which never read the test split."""
+    run = record["deterministic"]
+    digests = run["digests"]
+    return record["digest"] == run_digest(
+        run["recipe"], run["seed"], run["split"], digests["data"], digests["encodings"], digests["code"], test=False
+    )
 
 
 def _pack(content: Any) -> bytes:
@@ -127,7 +159,7 @@ def read(path: Path) -> Shipped:
         content = json.loads(gzip.decompress(path.read_bytes()))
         if content["schema"] != SCHEMA:
             raise ValueError(f"schema {content['schema']}, this code reads {SCHEMA}")
-        return Shipped(path, dict(content["result"]), list(content["records"]), dict(content["origins"]))
+        return Shipped(path, dict(content["result"]), list(content["records"]), dict(content["origins"]), list(content["trials"]))
     except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
         raise StoreError(f"{path}: not an export of records ({error}); get the file again (`git checkout {path}`)") from None
 
@@ -158,7 +190,7 @@ def import_records(shipped: Sequence[Shipped], store: Store | None = None, root:
         raise StoreError("\n".join(["nothing is imported:", *wrong]))
     new, conflicts, there = {}, [], set()
     for one in shipped:
-        for record in one.records:
+        for record in (*one.records, *one.trials):
             digest, held = record["digest"], store.get(record["digest"])
             if held is None:
                 new[digest] = record
@@ -204,7 +236,7 @@ def record_problems(record: Any) -> list[str]:
     if absent:
         return [f"lacks the digest of {', '.join(absent)}"]
     key = (run["recipe"], run["seed"], run["split"], digests["data"], digests["encodings"], digests["code"])
-    trial = run_digest(*key, test=False) == record["digest"]
+    trial = is_trial(record)
     if not trial and run_digest(*key) != record["digest"]:
         wrong.append(f"its contents give the digest {run_digest(*key)}, not {record['digest']}")
     if digest_of(run["recipe"]) != digests["recipe"]:
@@ -227,9 +259,12 @@ def problems_of(shipped: Shipped, root: Path = ROOT) -> list[str]:
     lacking = [k for k in RESULT_KEYS if k not in result]
     if lacking:
         return [f"{where}: its result lacks {', '.join(lacking)}"]
-    wrong = [f"{where}: record {n}: {line}" for n, record in enumerate(shipped.records) for line in record_problems(record)]
+    parts = (("record", shipped.records), ("trial", shipped.trials))
+    wrong = [f"{where}: {what} {n}: {line}" for what, held in parts for n, record in enumerate(held) for line in record_problems(record)]
     if wrong:
         return wrong
+    wrong = [f"{where}: record {n}: is a search trial" for n, record in enumerate(shipped.records) if is_trial(record)]
+    wrong += [f"{where}: trial {n}: is no search trial" for n, record in enumerate(shipped.trials) if not is_trial(record)]
     digests = [r["digest"] for r in shipped.records]
     seeds = [r["deterministic"]["seed"] for r in shipped.records]
     if where != root / f"{result['cell']}.json.gz":
@@ -239,7 +274,7 @@ def problems_of(shipped: Shipped, root: Path = ROOT) -> list[str]:
     repeated = sorted({s for s in seeds if seeds.count(s) > 1})
     if repeated or len(set(digests)) < len(digests):
         wrong.append(f"{where}: seed {', '.join(map(str, repeated))} stands twice")
-    if any(r["deterministic"]["dataset"] != result["dataset"] for r in shipped.records):
+    if any(r["deterministic"]["dataset"] != result["dataset"] for r in (*shipped.records, *shipped.trials)):
         wrong.append(f"{where}: a record is of another dataset")
     return wrong
 
@@ -250,7 +285,7 @@ def verify(shipped: Sequence[Shipped], store: Store | None = None, root: Path = 
     for one in shipped:
         found = problems_of(one, root)
         wrong += found
-        for record in one.records if not found else ():
+        for record in (*one.records, *one.trials) if not found else ():
             # two cells may share a run, but not disagree on it
             other = seen.setdefault(record["digest"], (one.path, record))
             if differing := differences(other[1], record):

@@ -254,6 +254,37 @@ def test_a_searched_cell_is_held_against_its_search_space(project, monkeypatch):
     assert "recipe" in standing(shipped, load_grid()).stale
 
 
+def test_a_search_travels_with_its_cell_and_is_found_again_without_training(project, monkeypatch):
+    from stages.engine.loop import Run
+    from stages.tune import tune_cell
+
+    spec = DatasetSpec(name="web", family="test", task="node-classification", metric="accuracy", prepare=print, level="node")
+    monkeypatch.setitem(catalog(), "web", spec)
+    search = {"trials": 3, "seeds": [0, 1], "sampler": "grid", "space": {"model.dropout": {"choices": [0.0, 0.3, 0.5]}}}
+    project.recipe(search=search)
+    grid = load_grid()
+    chosen = tune_cell(grid.find(CELL), grid)
+    result = train()
+    shipped = read(export())
+    assert (len(shipped.trials), len(shipped.records)) == (6, 2)
+    # another recipe's trials stay behind
+    project.recipe(search={"trials": 1, "space": {"model.dropout": {"choices": [0.1]}}})
+    tune_cell(load_grid().find(CELL), load_grid())
+    project.recipe(search=search)
+    assert read(export()) == shipped
+
+    for folder in ("store", "studies", "tuned", "results"):
+        shutil.rmtree(folder)
+    assert import_records([shipped]) == (8, 0)
+    monkeypatch.setattr(Run, "train", lambda *_: pytest.fail("a run was repeated"))
+    assert tune_cell(grid.find(CELL), grid) == chosen
+    assert train()["runs"] == result["runs"]
+    rewrite(shipped.path, lambda content: content["trials"].append(content["records"][0]))
+    assert problems_of(read(shipped.path)) == [f"{shipped.path}: trial 6: is no search trial"]
+    rewrite(shipped.path, lambda content: content["records"].append(content["trials"].pop(0)))
+    assert f"{shipped.path}: record 2: is a search trial" in problems_of(read(shipped.path))
+
+
 def test_a_fresh_clone_shows_its_records_without_computing(trained, monkeypatch):
     export()
     for folder in ("store", "results", "data"):
