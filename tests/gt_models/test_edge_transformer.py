@@ -153,10 +153,11 @@ def test_dropout_acts_in_training_only():
 
 
 def test_reset_parameters_draws_everything_again():
-    model = build(**AUTHORS, rrwp_dim=3, rrwp_hidden_dim=4, edge_dim=None, pooling="set2set")
+    model = build(**AUTHORS | {"tokens": "paper"}, rrwp_dim=3, rrwp_hidden_dim=4, edge_dim=None, pooling="set2set")
     before = {name: value.clone() for name, value in model.named_parameters()}
     model.reset_parameters()
-    assert [n for n, v in model.named_parameters() if v.dim() > 1 and torch.equal(v, before[n])] == []
+    drawn = [n for n, v in model.named_parameters() if v.dim() > 1 or n.endswith("token")]
+    assert [n for n in drawn if torch.equal(model.get_parameter(n), before[n])] == []
 
 
 def test_state_dict_travels_through_safetensors(tmp_path):
