@@ -183,8 +183,7 @@ def _measured(cell: Cell, grid: Grid, data: Path, folder: Path, budget: float, a
     disk["checkpoints"] = 16 * parameters
     search = 0.0
     if searched is not None:
-        trials = min(searched.trials, grid.limits_of(cell).trials or searched.trials)
-        search = trials * len(searched.seeds) * seconds
+        search = _trials(cell, grid) * len(searched.seeds) * seconds
     return Forecast(cell.cell, REAL if real else LIKE, seconds, len(recipe.seeds), search, encode_seconds, memory, disk)
 
 
@@ -194,6 +193,16 @@ def _recipe_now(cell: Cell, grid: Grid) -> Recipe:
 
     source = cell.settings_path if cell.settings_path.exists() else cell.recipe_path
     return limited(load_recipe(source), grid, cell)[0]
+
+
+def _trials(cell: Cell, grid: Grid) -> int:
+    """How many trials its search will have: its recipe's or the suite's fair number, within the limits and the points of a grid."""
+    from stages.tune import space_size, trials_of
+
+    recipe = load_recipe(cell.recipe_path)
+    asked = trials_of(cell, grid, recipe)
+    points = space_size(recipe.search)[0] if recipe.search.sampler == "grid" else asked
+    return min(asked, points, grid.limits_of(cell).trials or asked)
 
 
 def _sound(packed: Any, encodings: Path, name: str, arguments: dict[str, Any]) -> bool:

@@ -101,6 +101,12 @@ def test_a_search_is_counted_apart(grid, clock):
     found = seconds()
     assert found.search_seconds == pytest.approx(7 * 2 * found.seconds)
     assert found.total_seconds == pytest.approx(16 * found.seconds)
+    path = Path("params.yaml")
+    path.write_text(path.read_text() + "fair_search: {small: 3}\n")
+    assert seconds().search_seconds == pytest.approx(3 * 2 * found.seconds)
+    grid.recipe(epochs=10, search={"trials": 7, "sampler": "grid", "space": {"model.dropout": {"choices": [0.0, 0.5]}}})
+    found = seconds()
+    assert found.search_seconds == pytest.approx(2 * found.seconds), "a grid ends with its points"
 
 
 @pytest.mark.parametrize("dataset", ["questions", "peptides-struct"])
