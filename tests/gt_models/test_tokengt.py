@@ -1,5 +1,7 @@
 """TokenGT: against its transcription and the stored numbers, its symmetries, identifiers, Performer, hyperedges and bad input."""
 
+import itertools
+
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -321,6 +323,16 @@ def test_fine_tuning_starts_from_softmax_weights(tmp_path):
         performer.load_softmax_state({**state, "graph_token": torch.zeros(1, 3)})
     with pytest.raises(ValueError, match="softmax attention"):
         softmax.load_softmax_state(state)
+
+
+def test_performer_redraws_when_due_in_training_alone():
+    model, batch = build(attention="performer", redraw_interval=2), checks.collate(graphs())
+    drawn = []
+    for training in (True, True, True, False, False, False):
+        model.train(training)(batch)
+        drawn.append([layer.attn.features.projection.clone() for layer in model.layers])
+    same = [[torch.equal(a, b) for a, b in zip(first, second, strict=True)] for first, second in itertools.pairwise(drawn)]
+    assert same == [[True, True], [False, False], [True, True], [True, True], [True, True]]
 
 
 def test_performer_model_nears_the_softmax_model():
