@@ -6,8 +6,8 @@ Cases: 32 molecules of 10 to 18 nodes with 9 atom and 3 bond columns, 16 eigenve
 parameter counts are); 4 layers of width 128 with 8 heads (1,223,297 parameters) and 12 of 768 with 32 (48,492,289).
 Floor: the matrix products of real tokens (forward and twice that backward) at this machine's rate, then the optimiser's traffic
 (parameters, gradients and two moments read, parameters and moments written, gradients written before) at its copy rate. Of the last layer
-only what the [graph] token needs is counted, as that is all that is computed. The last two columns are ratios of processor time (set OMP_WAIT_POLICY=passive), which a busy machine
-changes least: plain over ours, and ours over the products and the traffic alone.
+only what the [graph] token needs is counted, as that is all that is computed. The last two columns are ratios of processor time (set
+OMP_WAIT_POLICY=passive), which a busy machine changes least: plain over ours, and ours over the products and the traffic alone.
 """
 
 import argparse
@@ -17,10 +17,13 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+import llvmlite.binding  # noqa: F401  imported here, as the two below, so that a step's memory is above these imports on both sides
 import torch
+import torch._dynamo
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+import gt_models.tokengt  # noqa: F401
 from benchmarks.measure import machine_rates, measure, measure_together, molecules, print_table
 from gt_models.batch import GraphBatch
 
