@@ -266,11 +266,10 @@ class HigherOrderAttention(nn.Module):
         if features.kernel != "softmax" or top is not None:
             return top
         graph = support.cached(("tile graph", c, self._wide(c)), lambda: self._tile_graph(support, c, tiling))
-        with torch.no_grad():
-            here = _projected(keys, features).amax(-1).masked_fill(tiling.empty[:, None], -math.inf).amax(-1)  # [classes, tiles, heads]
-            most = here.new_full((here.size(0), support.num_graphs, here.size(2)), -math.inf)
-            most = most.scatter_reduce(1, graph[None, :, None].expand_as(here), here, "amax").index_select(1, graph)
-            return most.masked_fill(most == -math.inf, 0.0)[..., None, None]
+        here = _projected(keys, features).amax(-1).masked_fill(tiling.empty[:, None], -math.inf).amax(-1)  # [classes, tiles, heads]
+        most = here.new_full((here.size(0), support.num_graphs, here.size(2)), -math.inf)
+        most = most.scatter_reduce(1, graph[None, :, None].expand_as(here), here, "amax").index_select(1, graph)
+        return most.masked_fill(most == -math.inf, 0.0)[..., None, None]
 
     def _tile_graph(self, support: Support, c: EquivalenceClass, tiling: Tiling) -> Tensor:
         """Graph of each tile."""
@@ -347,12 +346,8 @@ def _projected(u: Tensor, features: RandomFeatures) -> Tensor:
 
 def _call_maximum(keys: list[Tensor], features: RandomFeatures) -> Tensor:
     """One stabiliser for all keys of one order, at least 0 (authors: padding takes part in the maximum)."""
-    with torch.no_grad():
-        return (
-            torch.stack([_projected(k, features).amax() for k in keys if k.numel()] or [features.projection.new_zeros(())])
-            .amax()
-            .clamp(min=0.0)
-        )
+    largest = [_projected(k, features).amax() for k in keys if k.numel()]
+    return torch.stack(largest or [features.projection.new_zeros(())]).amax().clamp(min=0.0)
 
 
 def _slot(slots: dict[tuple[EquivalenceClass, ...], Tensor], c: EquivalenceClass) -> Tensor:

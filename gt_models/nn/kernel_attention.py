@@ -53,12 +53,20 @@ class _KeySums(Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         keys, values, projection, stabilizer = ctx.saved_tensors
         grad_keys, grad_values = torch.empty_like(keys), torch.empty_like(values)
+        grad_stabilizer = None if stabilizer is None else torch.zeros_like(stabilizer)
         for a, part in _chunks(keys, projection):
             phi, pull = _with_pull(ctx.features, keys[a, part], False, _part(stabilizer, a, part), projection)
             here = _read(grad[a], ctx.tiling, part)  # [c, heads, m, v]
             torch.matmul(phi, here, out=grad_values[a, part])
-            grad_keys[a, part] = pull(values[a, part] @ here.transpose(-1, -2))
-        return grad_keys, grad_values, None, None, None, None
+            grad_phi = values[a, part] @ here.transpose(-1, -2)  # [c, heads, length, m]
+            grad_keys[a, part] = pull(grad_phi)
+            if grad_stabilizer is not None:  # phi = m^-1/2 (exp(. - s) + eps)
+                flow = (ctx.features.eps * projection.size(0) ** -0.5 - phi) * grad_phi
+                if stabilizer.dim() == 0:
+                    grad_stabilizer += flow.sum()
+                else:
+                    grad_stabilizer[a, part] = flow.sum((-2, -1), keepdim=True)
+        return grad_keys, grad_values, None, None, None, grad_stabilizer
 
 
 class _QueryReads(Function):
@@ -114,7 +122,7 @@ def _with_pull(
     if features.kernel == "softmax":
         with torch.enable_grad():
             u = u.detach().requires_grad_()
-            phi = softmax_kernel(u, projection, is_query, features.eps, stabilizer=stabilizer)
+            phi = softmax_kernel(u, projection, is_query, features.eps, stabilizer=stabilizer, detach=False)
         return phi.detach(), lambda g: torch.autograd.grad(phi, u, g)[0]
     phi = _phi(features, u, is_query, None, projection)
     # the gradient where phi > eps; vectorised, which a mask is not

@@ -91,6 +91,7 @@ def softmax_kernel(
     key_dims: tuple[int, ...] = (-2, -1),
     key_floor: float | None = None,
     stabilizer: Tensor | None = None,
+    detach: bool = True,
 ) -> Tensor:
     """Positive features of the softmax kernel (FAVOR+, Lemma 1):
 
@@ -108,6 +109,7 @@ def softmax_kernel(
         key_dims: dimensions of [..., L, m] that share one stabiliser; `tuple(range(u.dim()))` is one for the whole call.
         key_floor: lower bound of the keys' stabiliser (0.0 where zero padding takes part in the maximum).
         stabilizer: the stabiliser itself where it is known already, broadcastable to [..., L, m].
+        detach: whether no gradient flows through the stabiliser (TokenGT's authors; HOT's let it flow: it cancels but for eps).
 
     Returns:
         features [..., L, m].
@@ -116,8 +118,7 @@ def softmax_kernel(
     projected = (u * c) @ projection.to(u.dtype).T  # [..., L, m]
     half_norm = u.square().sum(-1, keepdim=True) * (0.5 * c * c)  # [..., L, 1]
     if stabilizer is None:
-        # deviates: HOT's authors let gradients flow through the stabiliser; here none does. It cancels but for eps
-        with torch.no_grad():
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not detach):
             stabilizer = projected.amax(-1, keepdim=True) if is_query else _maximum(projected, mask, key_dims)
             if key_floor is not None and not is_query:
                 stabilizer = stabilizer.clamp(min=key_floor)

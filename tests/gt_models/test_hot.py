@@ -294,9 +294,16 @@ def test_parity_with_the_authors_attention(parity, name, keys):
     gradients = HigherOrderAttention(2, 2, 8, 4, 4, 2, attention=layer.attention, key_order="summed", key_diagonal=kernel)
     load_authors(gradients, {"w" + name[1:]: value for name, value in case.items() if name.startswith("g.")}, keys)
     for (name, mine), (_, theirs) in zip(layer.named_parameters(), gradients.named_parameters(), strict=True):
-        # theirs lets gradient flow through the stabiliser; it cancels but for eps, 1e-4, beside features that may be as small
-        close = {"rtol": 1e-3, "atol": 1e-3} if kernel and name.startswith("maps") else {"rtol": 1e-10, "atol": 1e-10}
-        torch.testing.assert_close(mine.grad, theirs, **close, msg=lambda m, name=name: f"{name}: {m}")
+        torch.testing.assert_close(mine.grad, theirs, rtol=1e-10, atol=1e-10, msg=lambda m, name=name: f"{name}: {m}")
+
+
+@pytest.mark.parametrize("stabilizer", ["graph", "call"])
+def test_gradient_of_the_softmax_kernel_is_the_derivative(stabilizer):
+    batch = checks.collate(checks.random_graphs(sizes=(4, 3)))
+    support, features = Support.sparse(batch), RandomFeatures(2, 3, None, "softmax", eps=0.1)
+    layer = HigherOrderAttention(2, 2, 4, 4, 4, 2, attention="kernel", key_stabilizer=stabilizer)
+    values = torch.randn(len(support.sets[2]), 4, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda v: layer(v, support, features), values)
 
 
 def parameters(model) -> int:
