@@ -12,7 +12,6 @@ from pathlib import Path
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
