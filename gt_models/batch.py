@@ -53,14 +53,17 @@ class GraphBatch:
     def of(cls, data: Any) -> GraphBatch:
         """`data` itself if it is a GraphBatch, else read from a torch_geometric Data or Batch.
 
-        A one-dimensional `x` or `edge_attr` becomes one column. Every other tensor attribute is taken as an encoding of that name.
+        A one-dimensional `x` or `edge_attr` becomes one column; without `edge_index` there are no edges. Every other tensor
+        attribute is taken as an encoding of that name.
         Raises ValueError where node features are missing or an edge points outside the graph.
         """
         if isinstance(data, cls):
             return data
         if getattr(data, "x", None) is None:
             raise ValueError("the graph has no node features: set data.x (for example torch.ones(data.num_nodes, 1))")
-        x, edge_index = _columns(data.x), data.edge_index
+        x, edge_index = _columns(data.x), getattr(data, "edge_index", None)
+        if edge_index is None:  # a set
+            edge_index = torch.empty(2, 0, dtype=torch.long, device=x.device)
         if edge_index.numel() and (int(edge_index.min()) < 0 or int(edge_index.max()) >= x.size(0)):
             raise ValueError(
                 f"edge_index names node {int(edge_index.max())} (min {int(edge_index.min())}) of a graph with {x.size(0)} nodes"

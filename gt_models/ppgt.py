@@ -116,6 +116,10 @@ class PPGT(nn.Module):
         ]:
             if value not in known:
                 raise ValueError(f"unknown {name} {value!r}; known: {', '.join(known)}")
+        if head == "halving" and hidden_dim >> (head_layers - 1) < 1:
+            raise ValueError(
+                f"a head of width {hidden_dim} cannot halve {head_layers - 1} times: choose head='constant', or fewer head_layers"
+            )
         pair_dim = pair_dim or hidden_dim
         self.level, self.rrwp_dim, self.position_dim, self.pooling = level, rrwp_dim, position_dim, pooling
         self.num_heads = num_heads

@@ -1,7 +1,19 @@
 """Attributes computed once, in a form that torch.compile can follow."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
+
+import torch
+
+T = TypeVar("T")
+
+
+def build_to_keep(function: Callable[..., T], *args: Any) -> T:
+    """function(*args), made outside of inference mode: what is made within it can take part in no training later."""
+    if torch.compiler.is_compiling() or not torch.is_inference_mode_enabled():
+        return function(*args)
+    with torch.inference_mode(False), torch.no_grad():
+        return function(*args)
 
 
 class cached_property:
@@ -19,6 +31,6 @@ class cached_property:
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if instance is None:
             return self
-        value = self.function(instance)
+        value = build_to_keep(self.function, instance)
         setattr(instance, self.name, value)
         return value

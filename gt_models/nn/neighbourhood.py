@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from gt_models.batch import GraphBatch
+from gt_models.nn.cached import build_to_keep
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ def neighbourhood(batch: GraphBatch, num_heads: int = 1, self_loops: bool = True
         known, version, result = cache[key]
         if known is edge_index and version == edge_index._version:
             return result
-    result = _build(edge_index, batch.num_nodes, num_heads, self_loops)
+    result = build_to_keep(_build, edge_index, batch.num_nodes, num_heads, self_loops)
     cache[key] = (edge_index, edge_index._version, result)
     return result
 

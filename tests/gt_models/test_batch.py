@@ -86,6 +86,13 @@ def test_reads_torch_geometric():
     assert GraphBatch.of(read) is read
 
 
+def test_a_set_has_no_edges():
+    assert GraphBatch.of(Data(x=torch.ones(3, 1))).edge_index.shape == (2, 0)
+    read = GraphBatch.of(Batch.from_data_list([Data(x=torch.ones(3, 1)), Data(x=torch.ones(2, 1))]))
+    assert read.edge_index.shape == (2, 0)
+    assert read.sizes.tolist() == [3, 2]
+
+
 def test_bad_input(batch):
     with pytest.raises(ValueError, match=r"set data\.x"):
         GraphBatch.of(Data(edge_index=torch.zeros(2, 0, dtype=torch.long)))

@@ -1,4 +1,4 @@
-"""Every registered model under torch.compile and under bfloat16 autocast."""
+"""Every registered model under torch.compile, under bfloat16 autocast, and in training after inference mode."""
 
 import inspect
 
@@ -113,3 +113,14 @@ def test_bfloat16_autocast_is_near_float32(name, backward):
     assert not [key for key, grad in grads.items() if not grad.isfinite().all()]
     near = torch.cat([(grads[key] - expected_grads[key]).flatten() for key in grads]).norm()
     assert near < 0.2 * torch.cat([grad.flatten() for grad in expected_grads.values()]).norm()
+
+
+@pytest.mark.parametrize("name", list_models())
+def test_trains_on_a_batch_first_seen_in_inference_mode(name):
+    """What a model keeps on the batch is of use in training too."""
+    model, data = build(name), batch()
+    expected = step(model, model, batch())
+    model.zero_grad()
+    with torch.inference_mode():
+        model(data)
+    torch.testing.assert_close(step(model, model, data), expected, rtol=1e-6, atol=1e-7)

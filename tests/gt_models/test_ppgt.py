@@ -440,6 +440,8 @@ def test_bad_input_says_what_to_do():
         create_model("ppgt", **(SMALL | {"num_heads": 3}))
     with pytest.raises(ValueError, match="unknown urpe 'x'; known: linear, one-plus, none"):
         create_model("ppgt", **(SMALL | {"urpe": "x"}))
+    with pytest.raises(ValueError, match="cannot halve 2 times"):
+        create_model("ppgt", **(SMALL | {"hidden_dim": 2}))
     with pytest.raises(ValueError, match="unknown norm"):
         create_model("ppgt", **(SMALL | {"norm": "none"}))
     model = small()
