@@ -5,8 +5,11 @@ import errno
 import json
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock
 
 
 class WriteError(RuntimeError):
@@ -40,3 +43,25 @@ def write_bytes(path: Path, content: bytes) -> Path:
             ) from error
         raise WriteError(f"{path}: cannot be written ({error.strerror}); mend that and run the same command again") from error
     return path
+
+
+def make_folder(path: Path) -> Path:
+    """The folder, made where it is not there. Raises WriteError, which names it."""
+    with _writing(path):
+        path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def hold(lock: FileLock) -> FileLock:
+    """The lock, acquired. Raises WriteError where its file cannot be written."""
+    with _writing(Path(lock.lock_file)):
+        lock.acquire()
+    return lock
+
+
+@contextlib.contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise WriteError(f"{path}: cannot be written ({error.strerror}); mend that and run the same command again") from error

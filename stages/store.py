@@ -12,7 +12,7 @@ from typing import Any
 
 from filelock import FileLock
 
-from stages.files import WriteError, write_json
+from stages.files import hold, make_folder, write_json
 from stages.recipe import digest_of
 
 SCHEMA = 1
@@ -27,28 +27,6 @@ def run_digest(recipe: dict[str, Any], seed: int, split: int, data: str, encodin
     """What decides a run, as one sha256. `recipe` is `Recipe.decisive()`; `test=False` marks a search trial, which never reads the test split."""
     key = {"recipe": recipe, "seed": seed, "split": split, "data": data, "encodings": encodings, "code": code}
     return digest_of(key if test else key | {"test": False})
-
-
-def make_folder(path: Path) -> Path:
-    """The folder, made where it is not there. Raises WriteError, which names it."""
-    with _writing(path):
-        path.mkdir(parents=True, exist_ok=True)
-    return path
-
-
-def hold(lock: FileLock) -> FileLock:
-    """The lock, acquired. Raises WriteError where its file cannot be written."""
-    with _writing(Path(lock.lock_file)):
-        lock.acquire()
-    return lock
-
-
-@contextlib.contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise WriteError(f"{path}: cannot be written ({error.strerror}); mend that and run the same command again") from error
 
 
 class Store:

@@ -15,9 +15,9 @@ from typing import Any, Protocol
 
 from filelock import FileLock, Timeout
 
+from stages.files import hold
 from stages.params import RunSettings
 from stages.schema import RecipeError
-from stages.store import hold
 
 STORAGE = "GT_STUDY_STORAGE"
 REMEDY = "move it away and search again: trials that were run are records of the store and are not repeated"

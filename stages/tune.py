@@ -19,10 +19,10 @@ from typing import Any
 
 import yaml
 
+from stages.files import make_folder
 from stages.params import Cell, Grid
 from stages.recipe import DESCRIBED, Choice, Range, Recipe, digest_of, load_recipe
 from stages.schema import RecipeError
-from stages.store import make_folder
 from stages.study import Workers, open_study, workers_of
 from stages.train import cell_stage, limited
 
