@@ -51,7 +51,9 @@ def build(folder: Path, count: int) -> None:
     (folder / "params.yaml").write_text("\n".join(lines) + "\n")
     for name, cells in of.items():
         (folder / f"cells-of-{name}").write_text("\n".join(cells))
-    shutil.copy(ROOT / "dvc.yaml", folder)
+    for name in ("dvc.yaml", "stages/dvc.yaml"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, folder / name)
     (folder / "published").mkdir()
     for name in ("results", "flags"):
         (folder / "published" / f"{name}.yaml").write_text("{}\n")
