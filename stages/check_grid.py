@@ -44,8 +44,6 @@ class Checked:
 
 def cells_of(names: Sequence[str], grid: Grid, root: Path = Path()) -> list[Cell]:
     """The named cells, or all; recipes without an entry in params.yaml included. Raises RecipeError with the nearest name."""
-    from stages.records import chosen_cells
-
     cells = {cell.key: cell for cell in grid.cells.values()}
     for path in sorted((root / "recipes").glob("*/*/*.yaml")):
         suite, dataset, row = path.parts[-3], path.parts[-2], path.stem
@@ -53,7 +51,7 @@ def cells_of(names: Sequence[str], grid: Grid, root: Path = Path()) -> list[Cell
         if key not in cells:
             cells[key] = Cell(key=key, cell=f"{suite}/{dataset}/{row}", dataset=dataset, model=row, settings="recipes")
     suites = list(dict.fromkeys([*grid.suites, *(cell.suite for cell in cells.values())]))
-    return chosen_cells(grid.model_copy(update={"cells": cells, "suites": suites}), names)
+    return grid.model_copy(update={"cells": cells, "suites": suites}).chosen(names)
 
 
 def shortened(recipe: Recipe) -> Recipe:

@@ -114,8 +114,8 @@ def board(
     from rich.console import Console
 
     from stages.leaderboard import write_reports
-    from stages.records import ABSENT
-    from stages.records import board as rows_of
+    from stages.records.board import ABSENT
+    from stages.records.board import board as rows_of
     from stages.report.table import remarks_of, terminal_table
 
     grid = load_grid()
@@ -145,10 +145,9 @@ def forecast(
 
     from stages.forecast import COLUMNS, markdown, row, summary
     from stages.forecast import forecast as forecast_cells
-    from stages.records import chosen_cells
 
     grid = load_grid()
-    found = forecast_cells(chosen_cells(grid, names or []), grid, budget=seconds, say=lambda line: print(line, file=sys.stderr, flush=True))
+    found = forecast_cells(grid.chosen(names or []), grid, budget=seconds, say=lambda line: print(line, file=sys.stderr, flush=True))
     if report:
         print(markdown(found), end="")
         return
@@ -170,10 +169,10 @@ def store_export(
     replace: Annotated[bool, typer.Option(help="let a reduced cell take the place of a full one")] = False,
 ) -> None:
     """Writes the records of cells to records/<suite>/<dataset>/<row>.json.gz."""
-    from stages.records import chosen_cells, export_cell
+    from stages.records.travel import export_cell
 
     written, without = 0, []
-    for cell in chosen_cells(load_grid(), names or []):
+    for cell in load_grid().chosen(names or []):
         path = export_cell(cell, records, replace=replace)
         if path is None:
             without.append(cell.cell)
@@ -188,7 +187,8 @@ def store_export(
 @store_app.command("import")
 def store_import(names: Names = None, records: Records = Path("records")) -> None:
     """Puts shipped records into the store; a record that contradicts the store's own stops it before anything is written."""
-    from stages.records import import_records, shipped_cells
+    from stages.records.shipped import shipped_cells
+    from stages.records.travel import import_records
 
     shipped = list(shipped_cells(load_grid(), names or [], records))
     new, there = import_records(shipped, root=records)
@@ -198,8 +198,9 @@ def store_import(names: Names = None, records: Records = Path("records")) -> Non
 @store_app.command("verify")
 def store_verify(names: Names = None, records: Records = Path("records")) -> None:
     """Checks every shipped and every stored record again, and says which shipped cells are stale; exits 1 where a record is unsound."""
-    from stages.records import shipped_cells, standing
-    from stages.records import verify as verify_records
+    from stages.records.shipped import shipped_cells
+    from stages.records.standing import standing
+    from stages.records.travel import verify as verify_records
 
     grid = load_grid()
     shipped = list(shipped_cells(grid, names or [], records))

@@ -15,7 +15,7 @@ import typer
 
 from stages.files import WriteError, write_bytes
 from stages.params import Cell, load_grid
-from stages.records import MEASURED_KEYS, RESULT_KEYS, RUN_KEYS
+from stages.records.shipped import MEASURED_KEYS, RESULT_KEYS, RUN_KEYS
 from stages.report.table import absent, remarks_of, rows_of, terminal_table, to_csv, to_json, to_markdown
 from stages.schema import RecipeError
 from stages.store import Store, StoreError

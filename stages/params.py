@@ -1,6 +1,7 @@
 """What may stand in params.yaml: the grid of datasets, suites and cells, cuts of it, and run-wide settings that change no number."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -132,6 +133,16 @@ class Grid(Strict):
             if cell in (candidate.cell, candidate.key):
                 return candidate
         raise RecipeError(f"no cell {cell!r} in params.yaml{nearest(cell, [c.cell for c in self.cells.values()])}")
+
+    def chosen(self, names: Sequence[str]) -> list[Cell]:
+        """The cells that names of suites and cells mean; all for no name. Raises RecipeError with the nearest name."""
+        if not names:
+            return list(self.cells.values())
+        found: dict[str, Cell] = {}
+        for name in names:
+            whole_suite = name in self.suites or ("/" not in name and name not in self.cells)
+            found |= {cell.key: cell for cell in (self.suite(name) if whole_suite else [self.find(name)])}
+        return list(found.values())
 
 
 def load_grid(path: str | Path = "params.yaml") -> Grid:

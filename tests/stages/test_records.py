@@ -8,23 +8,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from stages import cli, records
+from stages import cli
 from stages.datasets.catalog import catalog
 from stages.datasets.spec import DatasetSpec
 from stages.params import load_grid
-from stages.records import (
-    Conflict,
-    board,
-    chosen_cells,
-    export_cell,
-    import_records,
-    problems_of,
-    read,
-    record_problems,
-    shipped_cells,
-    standing,
-    verify,
-)
+from stages.records.board import board
+from stages.records.shipped import Shipped, problems_of, read, record_problems, shipped_cells
+from stages.records.standing import standing
+from stages.records.travel import Conflict, export_cell, import_records, verify
 from stages.schema import RecipeError
 from stages.store import Store, StoreError
 from stages.train import train_cell
@@ -149,7 +140,7 @@ def test_the_same_run_told_in_two_ways(trained):
     one = read(export())
     other = json.loads(json.dumps(one.records[0]))
     other["deterministic"]["val"] = 0.123
-    second = records.Shipped(Path("records/small/web/twin.json.gz"), one.result | {"cell": "small/web/twin"}, [other, one.records[1]])
+    second = Shipped(Path("records/small/web/twin.json.gz"), one.result | {"cell": "small/web/twin"}, [other, one.records[1]])
     assert verify([one]) == []
     assert "hold different records of one run (they differ in val)" in verify([one, second])[0]
 
@@ -189,7 +180,7 @@ def test_what_changed_since_makes_a_cell_stale(trained, monkeypatch):
     # without data: the digests of what they were made from
     shutil.move("data", "elsewhere")
     assert standing(shipped, grid).text == "as the present tree computes it"
-    nowhere = records.Shipped(shipped.path, shipped.result, shipped.records, {})
+    nowhere = Shipped(shipped.path, shipped.result, shipped.records, {})
     assert standing(nowhere, grid).text == "cannot be told: data (not at hand)"
     shutil.move("elsewhere", "data")
     with monkeypatch.context() as patched:
@@ -318,12 +309,12 @@ def test_names_of_suites_and_cells():
     from tests.conftest import ROOT
 
     grid = load_grid(ROOT / "params.yaml")
-    assert chosen_cells(grid, []) == list(grid.cells.values())
-    assert chosen_cells(grid, ["embedded", "embedded/chains/mlp"]) == grid.suite("embedded")
+    assert grid.chosen([]) == list(grid.cells.values())
+    assert grid.chosen(["embedded", "embedded/chains/mlp"]) == grid.suite("embedded")
     with pytest.raises(RecipeError, match="did you mean 'embedded'"):
-        chosen_cells(grid, ["embeded"])
+        grid.chosen(["embeded"])
     with pytest.raises(RecipeError, match="did you mean 'embedded/chains/mlp'"):
-        chosen_cells(grid, ["embedded/chains/mpl"])
+        grid.chosen(["embedded/chains/mpl"])
 
 
 def test_a_missing_record_is_named(trained):

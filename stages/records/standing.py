@@ -1,0 +1,161 @@
+"""How shipped records stand to the present tree: what of them would be computed differently now."""
+
+import hashlib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stages.params import Cell, Grid, Limits
+from stages.recipe import Choice, Recipe, load_recipe
+from stages.records.shipped import Shipped
+from stages.schema import RecipeError
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How a shipped cell stands to the present tree: `stale` names what would be computed differently now, `unknown` what cannot be told."""
+
+    stale: list[str]
+    unknown: list[str]
+
+    @property
+    def text(self) -> str:
+        parts = [f"stale: {', '.join(self.stale)}"] if self.stale else []
+        return (
+            "; ".join(parts + ([f"cannot be told: {', '.join(self.unknown)}"] if self.unknown else [])) or "as the present tree computes it"
+        )
+
+
+def standing(shipped: Shipped, grid: Grid, data: Path = Path("data")) -> Standing:
+    """Compares recipe, code, data and encodings of the shipped records with the present tree. Code needs no data; data and encodings are
+    compared with what is on disk, else with the spec and the algorithms they were made by."""
+    from stages.datasets.catalog import get_spec
+    from stages.datasets.inspection import DatasetError
+    from stages.fingerprint import code_digest, run_modules
+
+    try:
+        cell = grid.find(shipped.cell)
+        spec = get_spec(cell.dataset)
+    except (RecipeError, DatasetError):
+        return Standing(["no such cell any more"], [])
+    recipe = load_recipe(cell.recipe_path)
+    stale, unknown = [], []
+    runs = [r["deterministic"] for r in shipped.records]
+    if _recipe_changed(shipped, recipe, grid, cell):
+        stale.append("recipe")
+    try:
+        ran = runs[0]["recipe"]
+        code = code_digest(run_modules(ran["model"]["name"], spec.task, ran))
+    except (KeyError, ModuleNotFoundError):
+        code = None
+    if {r["digests"]["code"] for r in runs} != {code}:
+        stale.append("code")
+    if "start" in runs[0]["recipe"]:
+        unknown.append("the run that it starts from")
+    on_disk = (data / "packed" / cell.dataset / "header.json").exists()
+    for what, now in (("data", _data_now(shipped, spec, data)), ("encodings", _encodings_now(shipped, spec, data))):
+        if now is None:
+            unknown.append(f"{what} ({'made by other code' if on_disk else 'not at hand'})")
+        elif {r["digests"][what] for r in runs} != {now}:
+            stale.append(what)
+    return Standing(stale, unknown)
+
+
+def _recipe_changed(shipped: Shipped, recipe: Recipe, grid: Grid, cell: Cell) -> bool:
+    from stages.train import limited
+
+    result, ran = shipped.result, shipped.records[0]["deterministic"]["recipe"]
+    cuts = [re.fullmatch(r"(\d+) of \d+ (epochs|seeds|pairs)", line) for line in result["reduced"]]
+    cut = {m[2]: int(m[1]) for m in cuts if m}
+    limits = {cell.key: Limits(**cut)} if cut else {}
+    if recipe.search is not None:
+        try:
+            recipe = recipe.with_values(searched_values(recipe, ran))
+        except (RecipeError, KeyError):
+            return True
+    now, _ = limited(recipe, grid.model_copy(update={"limits": limits}), cell)
+    return _without_source(now.decisive()) != _without_source(ran) or list(now.seeds) != list(result["seeds"])
+
+
+def _without_source(decisive: dict[str, Any]) -> dict[str, Any]:
+    """A run names the run that it starts from, a recipe the cell: what both say is how its weights are taken."""
+    start = decisive.get("start")
+    return decisive if start is None else decisive | {"start": start["load"]}
+
+
+def searched_values(recipe: Recipe, ran: dict[str, Any]) -> dict[str, Any]:
+    """What the search chose, read from the recipe that ran. Raises KeyError for a value that the space no longer holds."""
+    values = {}
+    for key, space in recipe.search.space.items():
+        value: Any = ran
+        for part in key.split("."):
+            value = value[part]
+        if (value not in space.choices) if isinstance(space, Choice) else not space.low <= value <= space.high:
+            raise KeyError(key)
+        values[key] = value
+    return values
+
+
+def _data_now(shipped: Shipped, spec: Any, data: Path) -> str | None:
+    """Digest of the dataset as this tree would have it; None where that cannot be told."""
+    from stages.datasets.prepare import valid
+
+    header = valid(spec, data / "packed" / spec.name)
+    if header is not None:
+        return header.digest
+    return shipped.origins.get("data") if shipped.origins.get("spec") == spec.digest else None
+
+
+def _encodings_now(shipped: Shipped, spec: Any, data: Path) -> str | None:
+    """Digest of the encodings as this tree would have them; None where that cannot be told."""
+    requests = _requests(shipped.records)
+    here = _encodings_on_disk(requests, spec, data)
+    if here is not None:
+        return here
+    return shipped.origins.get("encodings") if shipped.origins.get("algorithms") == _algorithms(requests) else None
+
+
+def _requests(records: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The encodings that the runs of a cell asked for."""
+    return records[0]["deterministic"]["recipe"].get("encodings") or {}
+
+
+def _encodings_on_disk(requests: dict[str, dict[str, Any]], spec: Any, data: Path) -> str | None:
+    if not requests:
+        return hashlib.sha256(b"{}").hexdigest()
+    from stages.datasets.encoded import EncodedDataset
+    from stages.datasets.inspection import DatasetError
+    from stages.datasets.packed import PackedDataset
+
+    try:
+        return EncodedDataset(PackedDataset.open(data / "packed" / spec.name), data / "encodings" / spec.name, requests).digest
+    except (DatasetError, ValueError):
+        return None
+
+
+def _algorithms(requests: dict[str, dict[str, Any]]) -> dict[str, str] | None:
+    from gt_models.encodings import EncodingError
+    from stages.datasets.encoded import algorithm_digest
+
+    try:
+        return {name: algorithm_digest(name, arguments or {}) for name, arguments in requests.items()}
+    except EncodingError:
+        return None
+
+
+def origins_of(cell: Cell, records: list[dict[str, Any]], data: Path) -> dict[str, Any]:
+    """What the records' data and encodings were made from, noted only where what is on disk now is what the records name."""
+    from stages.datasets.catalog import get_spec
+    from stages.datasets.prepare import valid
+
+    digests, spec = [r["deterministic"]["digests"] for r in records], get_spec(cell.dataset)
+    header = valid(spec, data / "packed" / cell.dataset)
+    if header is None or {d["data"] for d in digests} != {header.digest}:
+        return {}
+    origins: dict[str, Any] = {"data": header.digest, "spec": spec.digest}
+    requests = _requests(records)
+    encodings = _encodings_on_disk(requests, spec, data)
+    if requests and {d["encodings"] for d in digests} == {encodings}:
+        origins |= {"encodings": encodings, "algorithms": _algorithms(requests)}
+    return origins

@@ -1,0 +1,135 @@
+"""Out of one store and into another: export, import, and checking both again."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from stages.params import Cell
+from stages.recipe import load_recipe
+from stages.records.shipped import ROOT, Shipped, is_trial, problems_of, read, record_problems, write
+from stages.records.standing import origins_of, searched_values
+from stages.schema import RecipeError
+from stages.store import Store, StoreError
+
+
+class Conflict(StoreError):
+    """Two records claim the same run and differ."""
+
+
+def export_cell(
+    cell: Cell,
+    root: Path = ROOT,
+    store: Store | None = None,
+    results: Path = Path("results"),
+    data: Path = Path("data"),
+    replace: bool = False,
+) -> Path | None:
+    """Writes records/<cell>.json.gz; None where the cell has no run. Raises StoreError where a record is missing or not sound, and where a
+    reduced cell would take the place of a full one (unless `replace`)."""
+    store = store or Store()
+    source = results / f"{cell.cell}.json"
+    try:
+        result = json.loads(source.read_text())
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise StoreError(f"{source}: not a result ({error}); delete it and run: python -m stages.train {cell.cell}") from None
+    if not result.get("runs"):
+        return None
+    records = []
+    for digest in result["runs"]:
+        record = store.get(digest)
+        if record is None:
+            raise StoreError(f"{store.folder(digest)}/record.json is missing; `python -m stages.train {cell.cell}` makes it again")
+        records.append(record)
+    path = root / f"{cell.cell}.json.gz"
+    shipped = Shipped(path, result, records, origins_of(cell, records, data), _trials(cell, records, store))
+    wrong = problems_of(shipped, root)
+    if wrong:
+        raise StoreError("\n".join([f"{cell.cell} is not exported:", *wrong]))
+    if path.exists() and not replace and result["reduced"] and not (old := read(path)).result["reduced"]:
+        raise StoreError(
+            f"{path} holds {len(old.records)} runs at full settings, and this cell is reduced ({', '.join(result['reduced'])}): --replace puts it in its place"
+        )
+    return write(shipped)
+
+
+def _trials(cell: Cell, records: list[dict[str, Any]], store: Store) -> list[dict[str, Any]]:
+    """The store's runs of the search that this cell's recipe asks for, on the data and with the code of its records, by digest."""
+    recipe, ran = load_recipe(cell.recipe_path), records[0]["deterministic"]
+    if recipe.search is None:
+        return []
+    found = []
+    for path in sorted(store.root.glob("??/*/record.json")):
+        trial = store.get(path.parent.name)
+        run = trial["deterministic"]
+        if not is_trial(trial) or any(run["digests"][k] != ran["digests"][k] for k in ("data", "code")):
+            continue
+        try:
+            asked = recipe.with_values(searched_values(recipe, run["recipe"])).decisive()
+        except (RecipeError, KeyError):
+            continue
+        if asked | {k: ran["recipe"][k] for k in ("epochs", "phases") if k in ran["recipe"]} == run["recipe"]:
+            found.append(trial)
+    return found
+
+
+def import_records(shipped: Sequence[Shipped], store: Store | None = None, root: Path = ROOT) -> tuple[int, int]:
+    """Puts records into the store; returns (new, there already). All are checked first: where one is unsound or contradicts the store,
+    nothing is written. A record that differs only in what was measured is there already, and the store's own stays.
+
+    Raises StoreError, Conflict.
+    """
+    store = store or Store()
+    wrong = [line for one in shipped for line in problems_of(one, root)]
+    if wrong:
+        raise StoreError("\n".join(["nothing is imported:", *wrong]))
+    new, conflicts, there = {}, [], set()
+    for one in shipped:
+        for record in (*one.records, *one.trials):
+            digest, held = record["digest"], store.get(record["digest"])
+            if held is None:
+                new[digest] = record
+                continue
+            there.add(digest)
+            differing = differences(held, record)
+            if differing:
+                conflicts.append(
+                    f"{store.folder(digest)}/record.json and {one.path} (seed {record['deterministic']['seed']}) are of the same run and differ in {differing}"
+                )
+    if conflicts:
+        remedy = "Nothing is imported. Keep one: delete the store's record (then import again) or leave that cell out."
+        raise Conflict("\n".join([*conflicts, remedy]))
+    for digest, record in new.items():
+        with store.lock(digest):
+            store.put(record)
+    return len(new), len(there)
+
+
+def differences(one: dict[str, Any], other: dict[str, Any]) -> str:
+    """Keys of the deterministic part in which two records differ, as text; empty where they agree (NaN equals NaN)."""
+    a, b = one["deterministic"], other["deterministic"]
+    return ", ".join(k for k in sorted({*a, *b}) if json.dumps(a.get(k), sort_keys=True) != json.dumps(b.get(k), sort_keys=True))
+
+
+def verify(shipped: Sequence[Shipped], store: Store | None = None, root: Path = ROOT) -> list[str]:
+    """Checks every shipped file and every record of the store again; one line for each thing that is wrong."""
+    wrong, seen = [], {}
+    for one in shipped:
+        found = problems_of(one, root)
+        wrong += found
+        for record in (*one.records, *one.trials) if not found else ():
+            # two cells may share a run, but not disagree on it
+            other = seen.setdefault(record["digest"], (one.path, record))
+            if differing := differences(other[1], record):
+                wrong.append(f"{one.path} and {other[0]} hold different records of one run (they differ in {differing})")
+    store = store or Store()
+    for path in sorted(store.root.glob("??/*/record.json")):
+        try:
+            record = store.get(path.parent.name)
+        except StoreError as error:
+            wrong.append(str(error))
+            continue
+        wrong += [f"{path}: {line}" for line in record_problems(record)]
+    return wrong
