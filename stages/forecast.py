@@ -100,7 +100,7 @@ class Sample:
 
 
 class Lenient:
-    """A task whose metric is not asked for on a part of the validation graphs, which may hold one class only."""
+    """A task whose metric is not asked for on a part of a split's graphs, which may hold one class only."""
 
     def __init__(self, task: Any):
         self._task = task
@@ -258,7 +258,7 @@ def _seconds(experiment: Any, scale: float, budget: float) -> tuple[float, float
     train = sum(n * t for n, t in zip(epochs, typical)) / taken["train"] * _batches(loader, "train", scale)
     evaluations = sum(_evaluates(recipe, n) for n in range(1, recipe.total_epochs + 1))
     evaluation = statistics.median(eval_times[1:]) / taken["val"] * _batches(loader, "val", scale)
-    test = evaluation if loader.by_node else evaluation * len(loader.ids["test"]) / len(loader.ids["val"])
+    test = evaluation if loader.by_node else trial.watch.stretches["test"][-1] / taken["test"] * _batches(loader, "test", scale)
     if loader.by_node:  # one graph that stands for a larger one
         peak = before + max(0.0, peak - before) * scale
     # what only the first epoch of a process pays, and of a cell's seeds only the first
@@ -278,7 +278,8 @@ class Trial:
 
 
 def _trial(experiment: Any, epochs: int, budget: float) -> Trial:
-    """`epochs` epochs of every phase, each evaluated. Raises ValueError where the run does not end well."""
+    """`epochs` epochs of every phase, each evaluated, and a pass over the test part, for its time alone: its graphs may be of another size.
+    Raises ValueError where the run does not end well."""
     from stages.engine.checkpoint import Checkpoint
     from stages.engine.loop import Run
 
@@ -288,7 +289,7 @@ def _trial(experiment: Any, epochs: int, budget: float) -> Trial:
     run = (task.runner or Run)(
         _short(recipe, epochs), Lenient(task), sample, experiment.build, seed=seed, meter=watch, checkpoint=Checkpoint(None)
     )
-    outcome = run.train(test=False)
+    outcome = run.train(test=recipe.brec is None)
     if outcome.status != "ok":
         raise ValueError(f"{outcome.status}: {outcome.error}")
     return Trial(watch, sample, outcome)
