@@ -1,14 +1,20 @@
-"""The leaderboard of a suite from shipped records alone."""
+"""The leaderboard of a suite from shipped records alone, and all of them as docs/results.md.
+
+python -m stages.records.board > docs/results.md
+"""
 
 import json
 import shutil
+import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from stages.params import Grid
+from stages.params import Cell, Grid, load_grid
 from stages.records.shipped import ROOT, Shipped, problems_of, shipped_cells
 from stages.records.standing import standing
+from stages.report.table import explanation, table_lines
 from stages.store import Store, StoreError
 
 ABSENT = "no shipped record"  # status of a row of the board
@@ -16,10 +22,41 @@ ABSENT = "no shipped record"  # status of a row of the board
 
 def board(suite: str, grid: Grid, root: Path = ROOT, data: Path = Path("data")) -> list[dict[str, Any]]:
     """The leaderboard's rows of a suite from shipped records alone; a stale row says what changed since. Raises StoreError, RecipeError."""
+    shipped = {one.cell: one for one in shipped_cells(grid, [suite], root)}
+    rows = _rows(grid.suite(suite), shipped, grid, root)
+    for row in rows:
+        if row["cell"] not in shipped:
+            row["status"] = ABSENT
+            continue
+        state = standing(shipped[row["cell"]], grid, data)
+        if state.stale:
+            row["status"] += f", stale: {', '.join(state.stale)}"
+        row["notes"][-1] += f": {state.text}"
+    return rows
+
+
+def page(grid: Grid, root: Path = ROOT) -> str:
+    """Every shipped cell beside what its paper prints, and what was found out where the two differ, as Markdown. Raises StoreError."""
+    parts = [
+        "# Results that this repository ships",
+        "",
+        "Made from the records in `records/` by `python -m stages.records.board > docs/results.md`; `gt-bench store verify` says which of them the",
+        "present tree would compute differently. A cell that is not here has not been run yet: `dvc repro` runs it.",
+        "",
+    ]
+    for suite in grid.suites:
+        shipped = {one.cell: one for one in shipped_cells(grid, [suite], root)}
+        if shipped:
+            rows = _rows([cell for cell in grid.suite(suite) if cell.cell in shipped], shipped, grid, root)
+            parts += [f"## {suite}", "", *table_lines(rows, "###")]
+    parts += ["## Looked into", "", (root / "looked_into.md").read_text()]
+    return "\n".join([*parts, "## How to read it", "", explanation(grid.run.margin_std)]) + "\n"
+
+
+def _rows(cells: Sequence[Cell], shipped: dict[str, Shipped], grid: Grid, root: Path) -> list[dict[str, Any]]:
+    """The leaderboard's rows of `cells`, each of a shipped one with the commit of its record as the last note."""
     from stages.leaderboard import collect
 
-    cells = grid.suite(suite)
-    shipped = {one.cell: one for one in shipped_cells(grid, [suite], root)}
     wrong = [line for one in shipped.values() for line in problems_of(one, root)]
     if wrong:
         raise StoreError("\n".join(wrong))
@@ -31,14 +68,9 @@ def board(suite: str, grid: Grid, root: Path = ROOT, data: Path = Path("data")) 
     finally:
         shutil.rmtree(folder)
     for row in rows:
-        one = shipped.get(row["cell"])
-        if one is None:
-            row["status"] = ABSENT
-            continue
-        where, state = one.records[0]["measured"]["environment"], standing(one, grid, data)
-        if state.stale:
-            row["status"] += f", stale: {', '.join(state.stale)}"
-        row["notes"] = [*row["notes"], f"shipped record of commit {(where.get('commit') or 'unknown')[:12]}: {state.text}"]
+        if row["cell"] in shipped:
+            commit = shipped[row["cell"]].records[0]["measured"]["environment"].get("commit") or "unknown"
+            row["notes"] = [*row["notes"], f"shipped record of commit {commit[:12]}"]
     return rows
 
 
@@ -48,3 +80,7 @@ def _unpack(shipped: Shipped, folder: Path) -> None:
     for path, content in contents.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(content))
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page(load_grid()))

@@ -191,12 +191,18 @@ def cells(row: dict[str, Any]) -> list[str]:
 
 
 def to_markdown(suite: str, rows: Sequence[dict[str, Any]], margin_std: float) -> str:
-    lines = [f"# Leaderboard: {suite}", "", _line(SHOWN), _line(["---"] * len(SHOWN)), *(_line(cells(row)) for row in rows), ""]
+    return "\n".join([f"# Leaderboard: {suite}", "", *table_lines(rows), "## How to read it", "", explanation(margin_std)]) + "\n"
+
+
+def table_lines(rows: Sequence[dict[str, Any]], heading: str = "##") -> list[str]:
+    """Rows as a Markdown table, with their remarks under a heading of that level."""
+    lines = [_line(SHOWN), _line(["---"] * len(SHOWN)), *(_line(cells(row)) for row in rows), ""]
     remarks = list(dict.fromkeys(remark for row in rows for remark in remarks_of(row)))
-    if remarks:
-        lines += ["## Remarks", "", *(f"- {remark}" for remark in remarks), ""]
-    lines += ["## How to read it", "", *EXPLANATION.format(margin_std=margin_std, alpha=ALPHA).strip().splitlines()]
-    return "\n".join(lines) + "\n"
+    return [*lines, f"{heading} Remarks", "", *(f"- {remark}" for remark in remarks), ""] if remarks else lines
+
+
+def explanation(margin_std: float) -> str:
+    return EXPLANATION.format(margin_std=margin_std, alpha=ALPHA).strip()
 
 
 def remarks_of(row: dict[str, Any]) -> list[str]:

@@ -12,13 +12,14 @@ from stages import cli
 from stages.datasets.catalog import catalog
 from stages.datasets.spec import DatasetSpec
 from stages.params import load_grid
-from stages.records.board import board
+from stages.records.board import board, page
 from stages.records.shipped import Shipped, problems_of, read, record_problems, shipped_cells
 from stages.records.standing import standing
 from stages.records.travel import Conflict, export_cell, import_records, verify
 from stages.schema import RecipeError
 from stages.store import Store, StoreError
 from stages.train import train_cell
+from tests.conftest import ROOT
 
 CELL = "small/web/mlp"
 
@@ -294,6 +295,24 @@ def test_a_fresh_clone_shows_its_records_without_computing(trained, monkeypatch)
     assert not Path("store").exists()
 
 
+def test_the_page_of_results_is_up_to_date(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    shown = Path("docs/results.md").read_text()
+    assert shown == page(load_grid()), "run: python -m stages.records.board > docs/results.md"
+    assert shown.count("| ok |") >= len(list(Path("records").glob("*/*/*.json.gz"))) > 0
+
+
+def test_the_page_of_results_shows_what_is_shipped(trained):
+    Path("records").mkdir()
+    Path("records/looked_into.md").write_text("nothing yet\n")
+    assert "## small" not in page(load_grid())
+    export()
+    shown = page(load_grid())
+    assert "| web | mlp | accuracy ↑ % |" in shown
+    assert "- web / mlp: shipped record of commit" in shown
+    assert "## Looked into\n\nnothing yet\n" in shown
+
+
 def test_the_command_line(trained):
     shown = run("store", "export", "small")
     assert shown.exit_code == 0, shown.output
@@ -306,8 +325,6 @@ def test_the_command_line(trained):
 
 
 def test_names_of_suites_and_cells():
-    from tests.conftest import ROOT
-
     grid = load_grid(ROOT / "params.yaml")
     assert grid.chosen([]) == list(grid.cells.values())
     assert grid.chosen(["embedded", "embedded/chains/mlp"]) == grid.suite("embedded")
@@ -324,7 +341,5 @@ def test_a_missing_record_is_named(trained):
 
 
 def test_every_shipped_record_is_sound():
-    from tests.conftest import ROOT
-
     found = [read(path) for path in sorted((ROOT / "records").glob("*/*/*.json.gz"))]
     assert [line for one in found for line in problems_of(one, ROOT / "records")] == []
