@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from stages.params import Cell, Grid
-from stages.recipe import Recipe, load_recipe
+from stages.recipe import Choice, Recipe, digest_of, load_recipe
 from stages.schema import RecipeError
 
 REAL, LIKE = "real data", "random graphs of its size"
@@ -151,8 +151,9 @@ def _measured(cell: Cell, grid: Grid, data: Path, folder: Path, budget: float, a
     from stages.runs import Experiment
     from stages.store import Store
 
-    recipe = _recipe_now(cell, grid)
-    searched = load_recipe(cell.recipe_path).search
+    recipe, searched = _recipe_now(cell, grid), load_recipe(cell.recipe_path).search
+    tried = [recipe] if searched is None else _ends(load_recipe(cell.recipe_path), cell, grid)
+    chosen = [recipe] if searched is None or cell.settings_path.exists() else tried
     real = (data / "packed" / cell.dataset / "header.json").exists()
     spec = get_spec(cell.dataset)
     if not real:
@@ -163,7 +164,7 @@ def _measured(cell: Cell, grid: Grid, data: Path, folder: Path, budget: float, a
     scale = 1.0 if real else max(1.0, (shape_of(spec).nodes or 0) / packed.num_nodes)
     disk = {f"data/{cell.dataset}": int(packed.header.data_bytes * scale)}
     encodings, encode_seconds = data / "encodings" / cell.dataset, 0.0
-    for name, arguments in recipe.encodings.items():
+    for name, arguments in {find_encoding(n).key(a): (n, a) for one in (*tried, *chosen) for n, a in one.encodings.items()}.values():
         key = find_encoding(name).key(arguments)
         if real and _sound(packed, encodings, name, arguments) and (encodings / f"{key}.safetensors").exists():
             disk[f"encodings/{cell.dataset}/{key}"] = (encodings / f"{key}.safetensors").stat().st_size
@@ -176,14 +177,17 @@ def _measured(cell: Cell, grid: Grid, data: Path, folder: Path, budget: float, a
         disk[f"encodings/{cell.dataset}/{key}"] = int(path.stat().st_size * scale)
     if real and encodings.parent.parent != data:
         data = encodings.parent.parent
-    experiment = Experiment(recipe, str(cell.recipe_path), cell.dataset, grid.run, Store(folder / "store"), data, allocator)
-    seconds, memory, parameters, reports = _seconds(experiment, scale, budget)
+    measured: dict[str, tuple[float, float, int, int]] = {}
+    for one in (*tried, *chosen):
+        if (key := digest_of(one.decisive())) not in measured:
+            experiment = Experiment(one, str(cell.recipe_path), cell.dataset, grid.run, Store(folder / "store"), data, allocator)
+            measured[key] = _seconds(experiment, scale, budget)
+    seconds, search = (statistics.mean(measured[digest_of(one.decisive())][0] for one in some) for some in (chosen, tried))
+    _, memory, parameters, reports = (max(column) for column in zip(*measured.values()))
     disk[f"store/{cell.cell}"] = (reports * 120 + 4000) * len(recipe.seeds)
     # weights, two moments and the best weights; one run of a cell at a time
     disk["checkpoints"] = 16 * parameters
-    search = 0.0
-    if searched is not None:
-        search = _trials(cell, grid) * len(searched.seeds) * seconds
+    search = 0.0 if searched is None else _trials(cell, grid) * len(searched.seeds) * search
     return Forecast(cell.cell, REAL if real else LIKE, seconds, len(recipe.seeds), search, encode_seconds, memory, disk)
 
 
@@ -193,6 +197,21 @@ def _recipe_now(cell: Cell, grid: Grid) -> Recipe:
 
     source = cell.settings_path if cell.settings_path.exists() else cell.recipe_path
     return limited(load_recipe(source), grid, cell)[0]
+
+
+def _ends(recipe: Recipe, cell: Cell, grid: Grid) -> list[Recipe]:
+    """The recipe at both ends of its search space, all keys at their first or smallest and all at their last or largest value: a trial costs
+    something between them, and takes their mean here."""
+    from stages.train import limited
+
+    ends = ([], [])
+    for space in recipe.search.space.values():
+        low, high = (space.choices[0], space.choices[-1]) if isinstance(space, Choice) else (space.low, space.high)
+        if isinstance(space, Choice) and all(isinstance(v, int | float) for v in space.choices):
+            low, high = min(space.choices), max(space.choices)
+        for end, value in zip(ends, (low, high), strict=True):
+            end.append(int(value) if getattr(space, "integer", False) else value)
+    return [limited(recipe.with_values(dict(zip(recipe.search.space, end, strict=True))), grid, cell)[0] for end in ends]
 
 
 def _trials(cell: Cell, grid: Grid) -> int:
@@ -239,17 +258,19 @@ def _seconds(experiment: Any, scale: float, budget: float) -> tuple[float, float
     own = experiment.task.runner
     if own is not None and recipe.brec is None:
         raise ValueError(f"{experiment.path}: its task has a protocol of its own, which the forecast does not know")
+    # what is short is timed many times; the first one warmed up
     if own is None:
-        # short epochs are timed many times: the first one warmed up
-        once = max(1e-6, statistics.fmean(t for what in ("train", "eval") for t in trial.watch.stretches[what][1:]))
-        epochs = int(min(60, budget / once))
+        once = statistics.fmean(t for what in ("train", "eval") for t in trial.watch.stretches[what][1:])
+        epochs = int(min(60, budget / max(1e-6, once)))
         if epochs > 4:
             trial = _trial(experiment, epochs, budget)
+    else:
+        pairs = int(min(60, budget / max(1e-6, sum(_pair(trial, 2)))))
+        if pairs > 4:
+            trial = _trial(experiment, 2, budget, pairs)
     peak, parameters = memory.read(), trial.outcome.parameters
     if own is not None:
-        pairs = len(recipe.brec.numbers())
-        train, judged = (statistics.fmean(trial.watch.stretches[what][1:]) for what in ("train", "eval"))
-        return pairs * (train / 2 * recipe.total_epochs + judged), peak, parameters, recipe.reports
+        return len(recipe.brec.numbers()) * sum(_pair(trial, recipe.total_epochs)), peak, parameters, recipe.reports
     loader = trial.sample
     taken, train_times, eval_times = loader.taken, trial.watch.stretches["train"], trial.watch.stretches["eval"]
     epochs = [phase.epochs for phase in recipe.phases] or [recipe.total_epochs]
@@ -268,6 +289,13 @@ def _seconds(experiment: Any, scale: float, budget: float) -> tuple[float, float
     return train + evaluation * evaluations + test + warmup, peak, parameters, recipe.reports
 
 
+def _pair(trial: "Trial", epochs: int) -> tuple[float, float, float]:
+    """Seconds of a pair of BREC with so many epochs, from pairs with two: its model and batches, its training, its test. Their sizes differ widely."""
+    train = trial.watch.stretches["train"][3:]  # the first pair warmed up
+    made, trained = train[::3], [t for i, t in enumerate(train) if i % 3]
+    return statistics.fmean(made), epochs * statistics.fmean(trained), statistics.fmean(trial.watch.stretches["eval"][1:])
+
+
 @dataclass
 class Trial:
     """A few epochs of a run: what they took, and on how many batches."""
@@ -277,9 +305,9 @@ class Trial:
     outcome: Any
 
 
-def _trial(experiment: Any, epochs: int, budget: float) -> Trial:
-    """`epochs` epochs of every phase, each evaluated, and a pass over the test part, for its time alone: its graphs may be of another size.
-    Raises ValueError where the run does not end well."""
+def _trial(experiment: Any, epochs: int, budget: float, pairs: int = 4) -> Trial:
+    """`epochs` epochs of every phase, of BREC of so many pairs, each evaluated, and a pass over the test part, for its time alone: its graphs
+    may be of another size. Raises ValueError where the run does not end well."""
     from stages.engine.checkpoint import Checkpoint
     from stages.engine.loop import Run
 
@@ -287,7 +315,7 @@ def _trial(experiment: Any, epochs: int, budget: float) -> Trial:
     sample = Sample(experiment.loader(seed), budget)
     watch = Stopwatch()
     run = (task.runner or Run)(
-        _short(recipe, epochs), Lenient(task), sample, experiment.build, seed=seed, meter=watch, checkpoint=Checkpoint(None)
+        _short(recipe, epochs, pairs), Lenient(task), sample, experiment.build, seed=seed, meter=watch, checkpoint=Checkpoint(None)
     )
     outcome = run.train(test=recipe.brec is None)
     if outcome.status != "ok":
@@ -295,8 +323,8 @@ def _trial(experiment: Any, epochs: int, budget: float) -> Trial:
     return Trial(watch, sample, outcome)
 
 
-def _short(recipe: Recipe, epochs: int) -> Recipe:
-    """`epochs` epochs of every phase, each evaluated; of BREC four pairs."""
+def _short(recipe: Recipe, epochs: int, pairs: int) -> Recipe:
+    """`epochs` epochs of every phase, each evaluated; of BREC so many pairs."""
     # weights that it would start from cost no time
     changes: dict[str, Any] = {"eval_every": 1, "eval_after": None, "patience": None, "start": None}
     if recipe.phases:
@@ -304,7 +332,7 @@ def _short(recipe: Recipe, epochs: int) -> Recipe:
     else:
         changes["epochs"] = epochs
     if recipe.brec is not None:
-        count = min(4, len(recipe.brec.numbers()))
+        count = min(pairs, len(recipe.brec.numbers()))
         changes["brec"] = recipe.brec.only(count).model_copy(update={"stop_below": 0.0})
     return recipe.model_copy(update=changes)
 

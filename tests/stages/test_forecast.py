@@ -3,8 +3,11 @@
 import contextlib
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
+import yaml
 from typer.testing import CliRunner
 
 from stages import cli
@@ -13,7 +16,9 @@ from stages.datasets.catalog import catalog
 from stages.datasets.spec import DatasetSpec
 from stages.forecast import Forecast, actual, forecast_cell, markdown, median_error, row, totals
 from stages.params import load_grid
+from stages.recipe import load_recipe
 from stages.train import train_cell
+from tests.conftest import ROOT
 
 CELL = "small/web/mlp"
 WARMUP = (100 - 2 + 100 - 0.5) / 2  # as the clock below has it, paid once for two seeds
@@ -110,6 +115,50 @@ def test_a_search_is_counted_apart(grid, clock):
     assert found.search_seconds == pytest.approx(2 * found.seconds), "a grid ends with its points"
 
 
+def test_trials_cost_what_both_ends_of_the_space_do(grid, monkeypatch):
+    def cost(experiment, scale, budget):
+        width, layers = experiment.recipe.model.arguments["hidden_dim"], experiment.recipe.model.arguments["num_layers"]
+        return float(width * layers), 100.0 + width, 1000, 10
+
+    monkeypatch.setattr(room, "_seconds", cost)
+    space = {"model.hidden_dim": {"choices": [64, 8, 16]}, "model.num_layers": {"low": 1, "high": 3, "integer": True}}
+    grid.recipe(search={"trials": 10, "space": space})
+    found = seconds()
+    assert found.seconds == (8 * 1 + 64 * 3) / 2
+    assert found.search_seconds == 10 * found.seconds
+    assert found.memory_mib == 164
+    # once the search is over, a seed costs what was chosen
+    chosen = yaml.safe_load(Path(f"recipes/{CELL}.yaml").read_text())
+    del chosen["search"]
+    chosen["model"] |= {"hidden_dim": 16, "num_layers": 2}
+    Path("tuned/small/web").mkdir(parents=True)
+    Path(f"tuned/{CELL}.yaml").write_text(yaml.safe_dump(chosen))
+    assert seconds().seconds == 16 * 2
+    assert seconds().search_seconds == found.search_seconds
+
+
+def test_pairs_of_brec_are_counted(monkeypatch):
+    """Of each pair: 3 s to make its model and batches, 5 s an epoch, 7 s for its test; the first pair, which warms up, is slow."""
+    from stages.tasks.brec import BrecRun
+
+    asked = []
+
+    def trial(experiment, epochs, budget, pairs=4):
+        asked.append((epochs, pairs))
+        watch = room.Stopwatch()
+        watch.stretches |= {"train": [100.0] * 3 + [3.0, 5.0, 5.0] * (pairs - 1), "eval": [100.0] + [7.0] * (pairs - 1)}
+        return room.Trial(watch, None, SimpleNamespace(parameters=9))
+
+    monkeypatch.setattr(room, "_trial", trial)
+    recipe = load_recipe(ROOT / "recipes/ppgt/brec/gin.yaml")
+    experiment = SimpleNamespace(recipe=recipe, task=SimpleNamespace(runner=BrecRun), device=torch.device("cpu"))
+    found, _, parameters, _ = room._seconds(experiment, 1.0, budget=3.0)
+    assert (found, parameters) == (pytest.approx(400 * (3 + recipe.total_epochs * 5 + 7)), 9)
+    assert asked == [(2, 4)]
+    room._seconds(experiment, 1.0, budget=205.0)
+    assert asked[1:] == [(2, 4), (2, 10)], "pairs are of all sizes: as many as the time allows"
+
+
 @pytest.mark.parametrize("dataset", ["questions", "peptides-struct"])
 def test_without_data_graphs_of_the_published_size_stand_for_it(grid, clock, dataset, monkeypatch):
     """One large graph (cut and scaled), and many of which some hundred stand for all."""
@@ -187,8 +236,6 @@ def test_the_command_line(grid):
 
 def test_a_real_cell_in_a_process_of_its_own(monkeypatch):
     """On random graphs, whatever is on disk, and faster than anyone would train it."""
-    from tests.conftest import ROOT
-
     monkeypatch.chdir(ROOT)
     grid = load_grid()
     said = []
