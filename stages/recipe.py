@@ -221,9 +221,9 @@ class BrecSection(Strict):
         return sorted(n for start, stop in self.pairs or [(0, BREC_PAIRS)] for n in range(start, stop))
 
     def only(self, count: int) -> "BrecSection":
-        """With `count` of the pairs, spread evenly."""
+        """With `count` of the pairs, the middle ones of as many stretches."""
         numbers = self.numbers()
-        chosen = [numbers[i * len(numbers) // count] for i in range(count)]
+        chosen = [numbers[(2 * i + 1) * len(numbers) // (2 * count)] for i in range(count)]
         return self.model_copy(update={"pairs": [(n, n + 1) for n in chosen]})
 
 

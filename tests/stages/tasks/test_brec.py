@@ -304,7 +304,7 @@ def test_a_cell_through_the_stage_with_a_limit_on_pairs(project, capsys):
     assert result["status"] == "ok"
     assert result["reduced"] == ["2 of 3 pairs"]
     (record,) = project.records()
-    assert record["deterministic"]["epochs"]["pair"] == [0, 60]
+    assert record["deterministic"]["epochs"]["pair"] == [0, 265]
     assert "pairs-distinguished test" in capsys.readouterr().out
     rows, results, records = collect(grid.suite("small"), Path("results"), Store("store"), 1.0)
     assert rows[0]["mean"] == result_of(record)["test"]
