@@ -159,6 +159,24 @@ def test_pairs_of_brec_are_counted(monkeypatch):
     assert asked[1:] == [(2, 4), (2, 10)], "pairs are of all sizes: as many as the time allows"
 
 
+def test_draws_of_untrained_weights_are_counted(monkeypatch):
+    """SR25 on random graphs of its size: two draws are timed, of which the first warms up; the recipe asks for three."""
+    monkeypatch.chdir(ROOT)
+    grid = load_grid()
+    trial = room._trial
+
+    def measured(experiment, epochs, budget):
+        done = trial(experiment, epochs, budget)
+        assert len(done.watch.stretches["eval"]) == epochs == 2
+        done.watch.stretches["eval"] = [5.0, 2.0]
+        return done
+
+    monkeypatch.setattr(room, "_trial", measured)
+    found = forecast_cell(grid.find("ppgt/sr25/gin"), grid, data=Path("nothing"))
+    assert load_recipe(ROOT / "recipes/ppgt/sr25/gin.yaml").epochs == 3
+    assert (found.problem, found.basis, found.seconds) == (None, room.LIKE, 5.0 + 2 * 2.0)
+
+
 @pytest.mark.parametrize("dataset", ["questions", "peptides-struct"])
 def test_without_data_graphs_of_the_published_size_stand_for_it(grid, clock, dataset, monkeypatch):
     """One large graph (cut and scaled), and many of which some hundred stand for all."""
