@@ -3,12 +3,18 @@
 import os
 from pathlib import Path
 
+import hypothesis
 import numpy as np
 import pytest
 import torch
 
 ROOT = Path(__file__).parent.parent
 SHARED = ROOT.parent / "shared"
+
+# the same examples every time: a change is judged by what it changes. HYPOTHESIS=explore looks for new ones
+hypothesis.settings.register_profile("same", derandomize=True)
+hypothesis.settings.register_profile("explore", derandomize=False)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS", "same"))
 
 
 @pytest.fixture(autouse=True, scope="session")
