@@ -1,8 +1,8 @@
 """PPGT, the powerful plain graph transformer ("Plain Transformers Can be Powerful Graph Learners", Section 3).
 
 Nodes are tokens; the graph enters by one encoding per ordered pair (RRWP through a stem), which every layer reads as a bias and a gate of
-its attention. Equation numbers are the paper's. Its printed form is the default; `scale_queries`, `urpe` and `head` name what the
-authors' implementation does otherwise.
+its attention. Equation numbers are the paper's. Its printed form is the default; `scale_queries`, `urpe`, `head`, `stem_ffn_init`, `degree`
+and `query_end` name what the authors' implementation does otherwise.
 """
 
 from collections.abc import Sequence
@@ -43,15 +43,19 @@ class PPGT(nn.Module):
         pairs: "complete", or "edges": attend along stored edges (source attends to target) and to oneself only.
         node_degree, node_order, pair_degree, pair_order: whether log degree and log order join the nodes, 1/degree of both ends and 1/order
             the pairs (Appendix B.3).
+        degree: of directed graphs: "out" counts edges that leave, as the walk goes, "neighbours" the nodes joined by an edge either way.
+        query_end: which end of an edge is the query of the pair that reads its features.
         position_dim: width of the node encoding "position" that joins nodes, and pairs as p_j - p_i (superpixels); 0 for none.
         edge_vector: add one learnt vector to every edge's pair, for graphs whose edges carry nothing.
         attn_dropout (of gated weights), drop_path (per graph, one rate for every branch), stem_drop_path, head_dropout: in training.
-        layer_scale: initial scale of the backbone's branches, or None for no scale.
+        layer_scale, stem_layer_scale: initial scale of the branches of backbone and class attention, and of the stem's FFN blocks; None
+            for no scale.
+        stem_ffn_init: see `PairStem`.
         stem_norm: one more norm on nodes before the backbone and on pairs before the stem's FFN blocks.
         node_mask_rate: probability with which a node's embedded features are zeroed in training (Node2Subgraph).
         target_marker: add a learnt vector to nodes where the node encoding "target" [N, 1] is 1 (Node2Subgraph).
         pooling: "sum", "mean" or "class-attention" (graph level). class_attention_layers: layers of the latter.
-        pool_norm: batch norm after pooling. out_norm: batch norm without affine on the outputs (BREC).
+        pool_norm: batch norm after pooling. out_norm: batch norm on the outputs (BREC).
         head: "halving" widths, as the printed ZINC count has it, or "constant" as the authors' implementation; head_layers linear layers.
         stem_chunk: pairs at a time in the stem on a CPU, recomputed in backward; None computes and keeps all at once.
 
@@ -84,6 +88,8 @@ class PPGT(nn.Module):
         node_order: bool = True,
         pair_degree: bool = True,
         pair_order: bool = True,
+        degree: Literal["out", "neighbours"] = "out",
+        query_end: Literal["source", "target"] = "source",
         position_dim: int = 0,
         edge_vector: bool = False,
         attn_dropout: float = 0.0,
@@ -91,6 +97,8 @@ class PPGT(nn.Module):
         stem_drop_path: float = 0.0,
         head_dropout: float = 0.0,
         layer_scale: float | None = None,
+        stem_layer_scale: float | None = None,
+        stem_ffn_init: Literal["kaiming", "truncated"] = "kaiming",
         stem_norm: bool = False,
         node_mask_rate: float = 0.0,
         target_marker: bool = False,
@@ -113,6 +121,8 @@ class PPGT(nn.Module):
             ("pairs", pairs, ("complete", "edges")),
             ("pooling", pooling, ("sum", "mean", "class-attention")),
             ("head", head, ("halving", "constant")),
+            ("degree", degree, ("out", "neighbours")),
+            ("query_end", query_end, ("source", "target")),
         ]:
             if value not in known:
                 raise ValueError(f"unknown {name} {value!r}; known: {', '.join(known)}")
@@ -125,7 +135,7 @@ class PPGT(nn.Module):
         self.num_heads = num_heads
         self.form, self.pairs, self.node_mask_rate = form, pairs, node_mask_rate
         self.node_degree, self.node_order, self.pair_degree, self.pair_order = node_degree, node_order, pair_degree, pair_order
-        self.urpe = urpe
+        self.degree, self.query_end, self.urpe = degree, query_end, urpe
         if urpe == "one-plus":  # 1 on the rows of phi among the pair layers of all layers
             self.register_buffer("_gate_offset", torch.tensor([0.0, 1.0]).repeat_interleave(num_heads).repeat(num_layers), persistent=False)
 
@@ -142,7 +152,8 @@ class PPGT(nn.Module):
         self.edge_encoder = None if edge_dim is None else FeatureEncoder(edge_dim, pair_dim)
         self.edge_vector = nn.Parameter(torch.empty(pair_dim)) if edge_vector else None
         raw_dim = rrwp_dim + position_dim + pair_order + 2 * pair_degree
-        self.stem = PairStem(raw_dim, pair_dim, stem_dim, num_stem_ffn, stem_ffn_expansion, num_frequencies, norm, stem_chunk, stem_norm)
+        stem = (raw_dim, pair_dim, stem_dim, num_stem_ffn, stem_ffn_expansion, num_frequencies, norm)
+        self.stem = PairStem(*stem, stem_chunk, stem_norm, stem_layer_scale, stem_ffn_init)
         self.stem_drop_path = DropPath(stem_drop_path)
 
         layer = (hidden_dim, num_heads, ffn_expansion, norm, attention, scale_queries)
@@ -155,7 +166,7 @@ class PPGT(nn.Module):
         widths = [hidden_dim >> i if head == "halving" else hidden_dim for i in range(head_layers)] + [out_dim]
         self.head = nn.ModuleList([nn.Linear(a, b) for a, b in pairwise(widths)])
         self.head_dropout = nn.Dropout(head_dropout)
-        self.out_norm = nn.BatchNorm1d(out_dim, affine=False) if out_norm else nn.Identity()
+        self.out_norm = nn.BatchNorm1d(out_dim) if out_norm else nn.Identity()
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -164,20 +175,19 @@ class PPGT(nn.Module):
             if isinstance(module, nn.Linear):
                 nn.init.trunc_normal_(module.weight, std=0.02)
                 nn.init.zeros_(module.bias)
-            elif not isinstance(module, PPGT | FeatureEncoder | PairStem | ClassAttention) and hasattr(module, "reset_parameters"):
+            elif not isinstance(module, PPGT | FeatureEncoder | PairStem) and hasattr(module, "reset_parameters"):
                 module.reset_parameters()
         self.stem.reset_parameters()
-        if self.class_attention is not None:
-            self.class_attention.reset_parameters()
         stems = [self.diagonal_encoder, self.degree_encoder, self.order_encoder, self.position_encoder, self.node_encoder.linear]
         stems.append(None if self.edge_encoder is None else self.edge_encoder.linear)
         for linear in stems:
             if linear is not None:
                 stem_init(linear, 1.0)
-        # unstated: the learnt vectors of edges, target and class; N(0, 1), as embedding tables of one row
-        for vector in (self.edge_vector, self.target_vector):
-            if vector is not None:
-                nn.init.normal_(vector)
+        # unstated: the learnt vectors; as in the authors' implementation N(0, 1) for edges, truncated normal 0.02 for target and class
+        if self.edge_vector is not None:
+            nn.init.normal_(self.edge_vector)
+        if self.target_vector is not None:
+            nn.init.trunc_normal_(self.target_vector, std=0.02)
 
     def forward(self, batch: GraphBatch, edge_values: Tensor | None = None) -> Tensor:
         """[B, out_dim] or [N, out_dim]. `edge_values` [E, pair_dim] join the pairs of the edges (encodings learnt elsewhere)."""
@@ -188,7 +198,7 @@ class PPGT(nn.Module):
         """Nodes after the backbone's last norm, [N, hidden_dim] (Eq. 7)."""
         if batch.num_nodes == 0:
             raise ValueError("the batch has no nodes: drop empty graphs before batching")
-        pairs = PairContext(batch, dense=self.form == "dense", edges_only=self.pairs == "edges")
+        pairs = PairContext(batch, dense=self.form == "dense", edges_only=self.pairs == "edges", query_end=self.query_end)
         x, p = self.encode_nodes(batch, pairs), self.encode_pairs(batch, pairs, edge_values)  # [N, d], [P, pair_dim]
         # every layer's theta and phi are linear in the same p: one product for all of them
         weight = torch.cat([layer.attention.pair_linear.weight for layer in self.layers])  # [L G H, pair_dim], G = 1 or 2
@@ -235,7 +245,7 @@ class PPGT(nn.Module):
         dtype = self.diagonal_encoder.weight.dtype
         x = x + self.diagonal_encoder(rrwp[pairs.diagonal].to(dtype))
         if self.degree_encoder is not None:
-            x = x + self.degree_encoder(pairs.degree.to(dtype).log1p()[:, None])
+            x = x + self.degree_encoder(self._degree(pairs).to(dtype).log1p()[:, None])
         if self.order_encoder is not None:
             x = x + self.order_encoder(batch.sizes[batch.batch].to(dtype).log1p()[:, None])
         if self.position_encoder is not None:
@@ -255,16 +265,21 @@ class PPGT(nn.Module):
         if self.pair_order:
             raw.append(batch.sizes[batch.batch[query]].to(dtype).reciprocal()[:, None])
         if self.pair_degree:
-            # unstated: 1/degree of a node without edges; 1, as for degree one
-            inverse = pairs.degree.to(dtype).clamp(min=1).reciprocal()  # [N]
+            degree = self._degree(pairs).to(dtype)
+            # unstated: 1/degree of a node without edges; 0, as in the authors' implementation
+            inverse = degree.reciprocal().where(degree > 0, 0.0)  # [N]
             raw += [inverse[key][:, None], inverse[query][:, None]]
         edge = self.encode_edges(batch, edge_values)  # [E, pair_dim] or None
         if edge is not None:  # edges stored twice add up
             edge = edge.new_zeros(query.numel(), edge.size(1)).index_add(0, pairs.edge_rows, edge)
         keep = None
         if self.training and self.stem_drop_path.rate > 0.0:
-            keep = self.stem_drop_path(torch.ones_like(raw[0][:, :1]), batch.batch[query], batch.num_graphs)
+            ones, graph = torch.ones_like(raw[0][:, :1]), batch.batch[query]
+            keep = torch.cat([self.stem_drop_path(ones, graph, batch.num_graphs) for _ in self.stem.blocks] or [ones], 1)
         return self.stem(torch.cat(raw, 1), edge, keep)
+
+    def _degree(self, pairs: PairContext) -> Tensor:
+        return pairs.degree if self.degree == "out" else pairs.num_neighbours
 
     def encode_edges(self, batch: GraphBatch, edge_values: Tensor | None) -> Tensor | None:
         """What edges bring to their pairs, [E, pair_dim]; None where nothing does."""
@@ -371,17 +386,14 @@ class ClassAttention(nn.Module):
     ):
         super().__init__()
         self.token = nn.Parameter(torch.empty(dim))
-        self.order1, self.order2 = nn.Linear(1, dim), nn.Linear(dim, dim)
+        # unstated: the MLP of the order; half as wide and begun as the backbone is, from the authors' implementation
+        self.order1, self.order2 = nn.Linear(1, dim // 2), nn.Linear(dim // 2, dim)
         layer = (dim, num_heads, expansion, norm, attention, scale_queries, attn_dropout, drop_path, layer_scale)
         self.layers = nn.ModuleList([ClassAttentionLayer(*layer) for _ in range(num_layers)])
         self.norm = make_norm(norm, dim)
-        self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        nn.init.normal_(self.token)
-        # unstated: the order MLP is a stem in kind; Kaiming uniform as the other stems
-        stem_init(self.order1, 0.0)
-        stem_init(self.order2, 1.0)
+        nn.init.trunc_normal_(self.token, std=0.02)
 
     def forward(self, x: Tensor, batch: GraphBatch) -> Tensor:
         order = batch.sizes.to(self.order1.weight.dtype)[:, None]
@@ -392,7 +404,7 @@ class ClassAttention(nn.Module):
 
 
 class ClassAttentionLayer(nn.Module):
-    """One layer of `ClassAttention`: the token attends to nodes, then an MLP on the token."""
+    """One layer of `ClassAttention`: the token attends to nodes, as the backbone's last norm left them, then an MLP on the token."""
 
     def __init__(
         self,
@@ -409,16 +421,15 @@ class ClassAttentionLayer(nn.Module):
         super().__init__()
         self.num_heads, self.dropout, self.simplified_l2 = num_heads, attn_dropout, attention == "sl2"
         self.scale = (dim // num_heads) ** -0.5 if scale_queries else 1.0
-        # unstated: token and nodes are normalised apart, since batch norm has to tell the two populations from each other
-        self.token_norm, self.node_norm, self.norm2 = make_norm(norm, dim), make_norm(norm, dim), make_norm(norm, dim)
+        self.norm1, self.norm2 = make_norm(norm, dim), make_norm(norm, dim)
         self.query, self.key_value, self.out = nn.Linear(dim, dim), nn.Linear(dim, 2 * dim), nn.Linear(dim, dim)
         self.linear1, self.linear2 = nn.Linear(dim, expansion * dim), nn.Linear(expansion * dim, dim)
         self.residual1, self.residual2 = Residual(dim, drop_path, layer_scale), Residual(dim, drop_path, layer_scale)
 
     def forward(self, token: Tensor, x: Tensor, batch: GraphBatch) -> Tensor:
         graphs, h = batch.num_graphs, self.num_heads
-        q = self.query(self.token_norm(token)).view(graphs, h, 1, -1).transpose(0, 1)  # [H, B, 1, d / H]
-        kv = batch.to_dense(self.key_value(self.node_norm(x)))  # [B, n, 2 d]
+        q = self.query(self.norm1(token)).view(graphs, h, 1, -1).transpose(0, 1)  # [H, B, 1, d / H]
+        kv = batch.to_dense(self.key_value(x))  # [B, n, 2 d]
         k, v = kv.view(graphs, batch.max_nodes, 2, h, -1).permute(2, 3, 0, 1, 4).unbind(0)  # [H, B, n, d / H] each
         mask = PairContext.mask_keys(batch)
         y = dense_attention(q, k, v, None, None, self.scale, self.simplified_l2, mask, self.dropout if self.training else 0.0)

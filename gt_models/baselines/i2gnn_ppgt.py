@@ -7,14 +7,13 @@ import torch
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
-from gt_models.nn.pe_stem import stem_init
 from gt_models.ppgt import PPGT
 from gt_models.registry import register_model
 
 
 @register_model("i2gnn-ppgt", levels=("graph", "node"), cost="m^2 d + n^2 d", encodings=("rrwp",))
 class I2GNNPPGT(nn.Module):
-    """Every directed edge (i, j) gets a subgraph, whose nodes v carry the RRWP of (i, v) and (j, v); a GIN reads it to one vector for the
+    """Every directed edge (i, j) gets a subgraph, whose nodes v carry the RRWP of (v, i) and (v, j); a GIN reads it to one vector for the
     pair (i, j) of PPGT. Predicts [B, out_dim] (graph) or [N, out_dim] (node).
 
     Args:
@@ -43,6 +42,7 @@ class I2GNNPPGT(nn.Module):
         num_frequencies: int = 15,
         scale_queries: bool = True,
         urpe: Literal["linear", "one-plus", "none"] = "linear",
+        stem_ffn_init: Literal["kaiming", "truncated"] = "kaiming",
         edge_vector: bool = False,
         attn_dropout: float = 0.0,
         drop_path: float = 0.0,
@@ -74,6 +74,7 @@ class I2GNNPPGT(nn.Module):
             num_frequencies=num_frequencies,
             scale_queries=scale_queries,
             urpe=urpe,
+            stem_ffn_init=stem_ffn_init,
             edge_vector=edge_vector,
             attn_dropout=attn_dropout,
             drop_path=drop_path,
@@ -82,7 +83,8 @@ class I2GNNPPGT(nn.Module):
             head=head,
             head_layers=head_layers,
         )
-        # unstated: width and pooling of the GIN; as wide as the pairs, sum, batch norm, bias-free linear, from the authors' implementation
+        # unstated: all of the GIN but its depth and batch norm; as wide as the pairs, walks that end at i and j, nothing after a layer's norm,
+        # sum, batch norm, bias-free linear, and the backbone's initialisation, from the authors' implementation
         self.node_linear = nn.Linear(2 * rrwp_dim, hidden_dim)
         self.layers = nn.ModuleList([GINLayer(hidden_dim) for _ in range(gin_layers)])
         self.norm = nn.BatchNorm1d(hidden_dim)
@@ -94,8 +96,9 @@ class I2GNNPPGT(nn.Module):
         self.norm.reset_parameters()
         for layer in self.layers:
             layer.reset_parameters()
-        stem_init(self.node_linear, 1.0)
-        stem_init(self.out, 1.0)
+        nn.init.trunc_normal_(self.node_linear.weight, std=0.02)
+        nn.init.zeros_(self.node_linear.bias)
+        nn.init.trunc_normal_(self.out.weight, std=0.02)
 
     def forward(self, batch: GraphBatch) -> Tensor:
         batch = GraphBatch.of(batch)
@@ -113,7 +116,7 @@ class I2GNNPPGT(nn.Module):
         rrwp = batch.pairs_to_dense(batch.encoding("rrwp", self.rrwp_dim))  # [B, n, n, K]
         graph, first, second = batch.edge_slots()
         graph, first, second, local = graph[owner], first[owner], second[owner], batch.local[node]
-        seen = torch.cat([rrwp[graph, first, local], rrwp[graph, second, local]], 1)  # [S, 2 K], S nodes of all subgraphs
+        seen = torch.cat([rrwp[graph, local, first], rrwp[graph, local, second]], 1)  # [S, 2 K], S nodes of all subgraphs
         h = self.node_linear(seen.to(self.node_linear.weight.dtype))  # [S, d]
         if h.size(0):
             for layer in self.layers:
@@ -126,7 +129,7 @@ class I2GNNPPGT(nn.Module):
 
 
 class GINLayer(nn.Module):
-    """x + gelu(batch norm(MLP((1 + eps) x + sum of neighbours))), [S, dim] -> [S, dim]."""
+    """x + batch norm(MLP((1 + eps) x + sum of neighbours)), [S, dim] -> [S, dim]."""
 
     def __init__(self, dim: int):
         super().__init__()
@@ -136,13 +139,13 @@ class GINLayer(nn.Module):
     def reset_parameters(self) -> None:
         nn.init.zeros_(self.eps)
         self.norm.reset_parameters()
-        stem_init(self.linear1, 0.0)
-        stem_init(self.linear2, 1.0)
+        for linear in (self.linear1, self.linear2):
+            nn.init.trunc_normal_(linear.weight, std=0.02)
+            nn.init.zeros_(linear.bias)
 
     def forward(self, x: Tensor, source: Tensor, target: Tensor) -> Tensor:
         mixed = ((1.0 + self.eps) * x).index_add(0, target, x[source])  # [S, d]
-        # unstated: GELU after the norm, as everywhere in the model
-        return x + nn.functional.gelu(self.norm(self.linear2(nn.functional.gelu(self.linear1(mixed)))))
+        return x + self.norm(self.linear2(nn.functional.gelu(self.linear1(mixed))))
 
 
 def edge_subgraphs(batch: GraphBatch, hops: int, source_only: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -31,7 +31,7 @@ def rrwp(
     squaring: bool = False,
     dual: bool = False,
     normalization: Literal["rw", "sym"] = "rw",
-    edges: Literal["all", "bonds"] = "all",
+    edges: Literal["all", "bonds", "both-ways"] = "all",
     dtype: torch.dtype = torch.float32,
 ) -> dict[str, Tensor]:
     """{"rrwp": [sum n_b^2, channels]}, row i n_b + j of graph b holding the pair (i, j).
@@ -43,12 +43,16 @@ def rrwp(
         squaring: powers M^1, M^2, M^4, M^8 .. instead, as the Edge Transformer's authors compute them (their form: identity False).
         dual: after the K powers along the edges, K against them (M of the reversed graph): for directed graphs.
         normalization: "rw" D^-1 A; "sym" D_out^-1/2 A D_in^-1/2 (what PPGT's authors use on PCQM4Mv2).
-        edges: which edges are walked along: all, or where graphs were completed those that `extras["bond"]` marks (qm9).
+        edges: which edges are walked along: all; where graphs were completed those that `extras["bond"]` marks (qm9); or all "both-ways",
+            as PPGT's authors walk on the directed graphs of superpixels.
         dtype: of the result; powers are taken in it.
 
     Raises EncodingError where bonds are asked for and not marked.
     """
-    batch = batch if edges == "all" else _along_bonds(batch)
+    if edges == "bonds":
+        batch = _along_bonds(batch)
+    elif edges == "both-ways":
+        batch = GraphBatch(batch.x, torch.cat([batch.edge_index, batch.edge_index.flip(0)], 1), batch.ptr)
     channels = int(identity) + steps * (1 + dual)
     shape, device = (int(batch.pair_ptr[-1]), channels), batch.ptr.device
     if device.type == "cpu" and not squaring and dtype in (torch.float32, torch.float64):

@@ -1,5 +1,7 @@
 """Which pairs of nodes attend, and how per-pair and per-node values are laid out for it, padded or listed; built once a forward."""
 
+from typing import Literal
+
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
@@ -12,34 +14,36 @@ from gt_models.nn.sl2_attention_cpu import attention_units
 
 
 class PairContext:
-    """P attending pairs of a batch: all ordered pairs of each graph, or its edges (source as query, target as key) and the diagonal.
+    """P attending pairs of a batch: all ordered pairs of each graph, or its edges and the diagonal.
+
+    An edge belongs to the pair whose query is its source and whose key is its target; with `query_end` "target" the other way round.
 
     Attributes:
         query, key: nodes of each pair, long [P]; row-major within a graph.
         dense: whether attention runs padded ([B, n, n]) or on the list.
     """
 
-    def __init__(self, batch: GraphBatch, dense: bool, edges_only: bool):
+    def __init__(self, batch: GraphBatch, dense: bool, edges_only: bool, query_end: Literal["source", "target"] = "source"):
         self.batch, self.dense, self.edges_only = batch, dense, edges_only
         self._units: dict[int, Tensor] = {}
         sizes = batch.sizes
         # first flat pair of each node's row: pairs of earlier graphs, then local * n
         self._row_start = batch.pair_ptr[batch.batch] + batch.local * sizes[batch.batch]  # [N]
+        first, second = batch.edge_index if query_end == "source" else batch.edge_index.flip(0)
         if edges_only:
-            source, target = batch.edge_index
-            flat = torch.cat([self._row_start[source] + batch.local[target], self.diagonal])
+            flat = torch.cat([self._row_start[first] + batch.local[second], self.diagonal])
             self._flat, inverse = flat.unique(return_inverse=True)  # sorted: row-major
-            self.edge_rows = inverse[: source.numel()]
+            self.edge_rows = inverse[: first.numel()]
             nodes = torch.arange(batch.num_nodes, device=flat.device)
-            self.query = torch.empty_like(self._flat).index_copy_(0, inverse, torch.cat([source, nodes]))
-            self.key = torch.empty_like(self._flat).index_copy_(0, inverse, torch.cat([target, nodes]))
+            self.query = torch.empty_like(self._flat).index_copy_(0, inverse, torch.cat([first, nodes]))
+            self.key = torch.empty_like(self._flat).index_copy_(0, inverse, torch.cat([second, nodes]))
         else:
             self._flat = None
             row_length = sizes[batch.batch]
             nodes = torch.arange(batch.num_nodes, device=sizes.device)
             self.query = torch.repeat_interleave(nodes, row_length, output_size=batch.num_pairs)  # [P]
             self.key = torch.arange(self.query.numel(), device=sizes.device) - (self._row_start - batch.ptr[batch.batch])[self.query]
-            self.edge_rows = self._row_start[batch.edge_index[0]] + batch.local[batch.edge_index[1]]  # [E]
+            self.edge_rows = self._row_start[first] + batch.local[second]  # [E]
 
     @cached_property
     def num_complete(self) -> int:
@@ -56,6 +60,13 @@ class PairContext:
         """Edges that leave each node, as the random walk counts them (a self-loop once), float [N]."""
         ones = torch.ones(self.batch.num_edges, device=self.batch.ptr.device)
         return ones.new_zeros(self.batch.num_nodes).index_add(0, self.batch.edge_index[0], ones)
+
+    @cached_property
+    def num_neighbours(self) -> Tensor:
+        """Nodes that an edge joins to each node, either way (a self-loop to itself), float [N]."""
+        nodes = self.batch.num_nodes
+        first, second = torch.cat([self.batch.edge_index, self.batch.edge_index.flip(0)], 1)
+        return torch.bincount((first * nodes + second).unique() // max(1, nodes), minlength=nodes).float()
 
     def select(self, values: Tensor) -> Tensor:
         """Values of all flat pairs [sum n^2, C] -> of the attending ones [P, C]."""

@@ -58,12 +58,12 @@ def test_edge_encodings_in_loops():
     out = model.encode_subgraphs(g)
     for e, (i, j) in enumerate(edges):
         members = {i, j} | {b for a, b in edges if a in (i, j)}
-        h = {v: model.node_linear(torch.cat([p[i, v], p[j, v]])) for v in members}
+        h = {v: model.node_linear(torch.cat([p[v, i], p[v, j]])) for v in members}
         total = torch.zeros(8, dtype=torch.float64)
         for v in members:
             mixed = (1 + layer.eps) * h[v] + sum((h[a] for a, b in edges if b == v and a in members), torch.zeros(8, dtype=torch.float64))
             hidden = torch.nn.functional.gelu(layer.linear1(mixed))
-            total = total + h[v] + torch.nn.functional.gelu(bn(layer.norm, layer.linear2(hidden)))
+            total = total + h[v] + bn(layer.norm, layer.linear2(hidden))
         torch.testing.assert_close(out[e], model.out.weight @ bn(model.norm, total), rtol=1e-10, atol=1e-10)
 
 
@@ -107,6 +107,13 @@ def test_strongly_regular_graphs_are_separated(mirror):
     scale = outputs[0].abs().max()
     assert (outputs[0] - outputs[2]).abs().max() / scale < 1e-9
     assert (outputs[0] - outputs[1]).abs().max() / scale > 1e-6
+
+
+def test_initialisation():
+    """The GIN begins as the backbone does, whatever the stems do."""
+    model = create_model("i2gnn-ppgt", **(SMALL | {"hidden_dim": 96, "stem_ffn_init": "truncated"}))
+    for linear in (model.node_linear, model.out, model.layers[0].linear1, model.layers[1].linear2, model.ppgt.stem.blocks[0].linear1):
+        assert linear.weight.std().item() == pytest.approx(0.02, rel=0.1)
 
 
 def test_graphs_without_edges():

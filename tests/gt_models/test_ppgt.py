@@ -57,6 +57,8 @@ VARIANTS = [
     {"form": "sparse", "pairs": "edges", "urpe": "one-plus", "attention": "sdp"},
     {"form": "sparse", "urpe": "none"},
     {"urpe": "none", "pairs": "edges", "scale_queries": False},
+    {"degree": "neighbours", "query_end": "target"},
+    {"degree": "neighbours", "query_end": "target", "pairs": "edges"},
 ]
 
 
@@ -85,6 +87,7 @@ def test_equations_in_loops(changes, level):
         {"edge_vector": True, "edge_dim": None, "node_order": False, "pair_degree": False},
         {"edge_vector": True, "node_degree": False, "pair_order": False, "pair_dim": 4},
         {"stem_norm": True, "layer_scale": 0.5, "pooling": "mean"},
+        {"stem_layer_scale": 0.5, "num_stem_ffn": 2},
         {"stem_norm": True, "norm": "layer", "hidden_dim": 9, "num_heads": 3, "head": "constant", "head_layers": 1},
     ],
     ids=lambda c: "-".join(c),
@@ -99,7 +102,7 @@ def test_inputs_and_stems_in_loops(changes):
         g.encodings["target"] = (torch.arange(g.num_nodes) == number % g.num_nodes).double()[:, None]
     model = small(**changes)
     s = {"num_layers": 2, "num_heads": 2, "num_frequencies": 3, "attention": "sl2", "scale_queries": True, "urpe": "linear"}
-    s |= {"norm": "adarms", "pairs": "complete", "num_ffn": 1} | changes
+    s |= {"norm": "adarms", "pairs": "complete", "num_ffn": changes.get("num_stem_ffn", 1)} | changes
     w, expected = model.state_dict(), []
     for number, g in enumerate(singles):
         n = g.num_nodes
@@ -211,14 +214,14 @@ def _parity_columns(channels: int, frequencies: int) -> list[int]:
 
 ZINC = {"in_dim": [21], "edge_dim": [4], "out_dim": 1, "hidden_dim": 64, "num_layers": 12, "num_heads": 8, "rrwp_dim": 25, "stem_dim": 128}
 BREC = {
-    "in_dim": [1], "edge_vector": True, "out_dim": 16, "hidden_dim": 96, "num_layers": 6, "num_heads": 16, "rrwp_dim": 33, "stem_dim": 192,
+    "in_dim": [1], "out_dim": 16, "hidden_dim": 96, "num_layers": 6, "num_heads": 16, "rrwp_dim": 33, "stem_dim": 192,
     "num_stem_ffn": 4, "num_frequencies": 15, "out_norm": True, "head": "constant",
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("settings", "count", "printed"),
-    [(ZINC | {"head": "constant"}, 493_185, None), (ZINC, 487_425, 487), (BREC, 874_096, 874)],
+    [(ZINC | {"head": "constant"}, 493_185, None), (ZINC, 487_425, 487), (BREC, 874_032, 874)],
     ids=["zinc-constant", "zinc-halving", "brec"],
 )
 def test_parameter_counts_printed(settings, count, printed):
@@ -234,6 +237,7 @@ def test_parameter_counts_printed(settings, count, printed):
         *({"level": "node"} | v for v in VARIANTS[:5]),
         {"pooling": "mean", "layer_scale": 0.1, "stem_norm": True, "head": "constant"},
         {"pooling": "class-attention"},
+        {"stem_layer_scale": 0.1, "degree": "neighbours", "query_end": "target", "stem_chunk": 16},
         {"pair_dim": 4, "edge_dim": None, "edge_vector": True, "node_order": False, "pair_degree": False},
         {"position_dim": 2, "target_marker": True, "stem_chunk": 16},
     ],
@@ -368,6 +372,41 @@ def test_initialisation():
     assert model.node_encoder.embedding.weight.std().item() == pytest.approx(1.0, rel=0.1)
     assert model.norm.alpha.abs().max() == 0
     assert (model.norm.beta == 1).all()
+
+
+def test_initialisation_of_the_authors_implementation():
+    """What its stems leave at the backbone's start, and the scales and learnt vectors of Node2Subgraph."""
+    released = {"stem_ffn_init": "truncated", "stem_layer_scale": 1e-5, "layer_scale": 1e-4, "target_marker": True, "edge_vector": True}
+    model = create_model("ppgt", **(ZINC | released | {"pooling": "class-attention", "hidden_dim": 256, "pair_dim": 64}))
+    small = [linear.weight for block in model.stem.blocks for linear in (block.linear1, block.linear2)]
+    small += [model.class_attention.token, model.target_vector, model.class_attention.order1.weight, model.class_attention.order2.weight]
+    for weight in small:
+        assert weight.std().item() == pytest.approx(0.02, rel=0.15)
+    assert model.stem.linear1.weight.std().item() == pytest.approx((2 / model.stem.linear1.in_features) ** 0.5, rel=0.1)
+    assert model.edge_vector.std().item() == pytest.approx(1.0, rel=0.3)
+    assert all((block.scale == 1e-5).all() for block in model.stem.blocks)
+    assert all((layer.residual1.scale == 1e-4).all() for layer in (*model.layers, *model.class_attention.layers))
+    model.stem.blocks[0].scale.data.fill_(3.0)
+    model.reset_parameters()
+    assert (model.stem.blocks[0].scale == 1e-5).all()
+
+
+def test_stochastic_depth_of_the_stem_is_drawn_for_each_block():
+    """Each branch stays (doubled) or goes for a graph as a whole, whatever the other block's does; in chunks as at once."""
+    model = small(num_stem_ffn=2, stem_drop_path=0.5, stem_chunk=None).train()
+    batch, asked = collate(graphs((3, 4) * 40)), []
+    rows = model.stem.rows
+    model.stem.rows = lambda raw, edge, keep: asked.append(keep) or rows(raw, edge, keep)
+    torch.manual_seed(0)
+    whole = model(batch)
+    keep = asked[0]
+    first = keep[batch.pair_ptr[:-1]]  # [graphs, 2]
+    torch.testing.assert_close(keep, first.repeat_interleave(batch.sizes**2, 0))
+    assert sorted(map(tuple, first.unique(dim=0).tolist())) == [(0, 0), (0, 2), (2, 0), (2, 2)]
+    model.stem.chunk = 100
+    torch.manual_seed(0)
+    torch.testing.assert_close(model(batch), whole, rtol=1e-10, atol=1e-10)
+    assert len(asked) > 2
 
 
 def test_stochastic_depth_is_per_graph_and_alike_in_every_layer():

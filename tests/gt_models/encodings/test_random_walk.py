@@ -190,3 +190,10 @@ def test_walks_along_the_bonds_of_a_completed_graph():
     assert not torch.allclose(rrwp(whole, steps=5), rrwp(bonds, steps=5))
     with pytest.raises(EncodingError, match="mark the edges that are bonds"):
         rrwp(bonds, steps=5, edges="bonds")
+
+
+def test_walks_both_ways_are_walks_on_the_undirected_graph():
+    graph = nx.DiGraph([(0, 1), (1, 2), (2, 1), (3, 0), (0, 3), (2, 2)])
+    directed, undirected = of_networkx(graph), of_networkx(graph.to_undirected())
+    assert torch.equal(rrwp(directed, steps=5, edges="both-ways"), rrwp(undirected, steps=5))
+    assert not torch.allclose(rrwp(directed, steps=5), rrwp(undirected, steps=5))

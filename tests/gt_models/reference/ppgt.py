@@ -31,7 +31,7 @@ def gelu(x: Tensor) -> Tensor:
 
 def ffn(w: dict[str, Tensor], name: str, x: Tensor, norm_name: str, kind: str) -> Tensor:
     branch = linear(w, f"{name}.linear2", gelu(linear(w, f"{name}.linear1", norm(w, f"{name}.{norm_name}", x, kind))))
-    return x + w.get(f"{name}.residual2.scale", 1.0) * branch
+    return x + w.get(f"{name}.residual2.scale", w.get(f"{name}.scale", 1.0)) * branch
 
 
 def ppgt_nodes(
@@ -39,9 +39,14 @@ def ppgt_nodes(
     position: Tensor | None = None, target: int | None = None,
 ) -> list[Tensor]:  # fmt: skip
     """Backbone's output per node of one graph: x [n, F], rrwp [n, n, K], `s`: num_layers, num_heads, num_frequencies, attention,
-    scale_queries, urpe, norm, pairs, num_ffn, and pair_order and pair_degree where they are off. position [n, p]; the target node."""
+    scale_queries, urpe, norm, pairs, num_ffn, and pair_order and pair_degree where they are off, degree and query_end. position [n, p]; the
+    target node."""
     n = x.size(0)
     degree = [sum(1 for a, _ in edges if a == i) for i in range(n)]
+    if s.get("degree") == "neighbours":
+        degree = [sum(1 for j in range(n) if (i, j) in edges or (j, i) in edges) for i in range(n)]
+    if s.get("query_end") == "target":
+        edges = [(b, a) for a, b in edges]
     h = []
     for i in range(n):  # Eq. 8 left, Appendix B.3
         value = linear(w, "node_encoder.linear", x[i]) + linear(w, "diagonal_encoder", rrwp[i, i])
@@ -61,7 +66,7 @@ def ppgt_nodes(
                 continue
             raw = rrwp[i, j].tolist() + ([] if position is None else (position[j] - position[i]).tolist())
             raw += [1 / n] if s.get("pair_order", True) else []
-            raw += [1 / max(degree[j], 1), 1 / max(degree[i], 1)] if s.get("pair_degree", True) else []
+            raw += [1 / degree[v] if degree[v] else 0.0 for v in (j, i)] if s.get("pair_degree", True) else []
             enhanced = list(raw)  # Eq. 9
             for f in range(s["num_frequencies"]):
                 enhanced += [math.sin(2**f * math.pi * v) for v in raw] + [math.cos(2**f * math.pi * v) for v in raw]
@@ -118,8 +123,8 @@ def class_attention(w: dict[str, Tensor], h: list[Tensor], s: dict, num_layers: 
     token = w["class_attention.token"] + linear(w, "class_attention.order2", gelu(linear(w, "class_attention.order1", order)))
     for layer in range(num_layers):
         name = f"class_attention.layers.{layer}"
-        q = linear(w, f"{name}.query", norm(w, f"{name}.token_norm", token, s["norm"]))
-        kv = [linear(w, f"{name}.key_value", norm(w, f"{name}.node_norm", v, s["norm"])) for v in h]
+        q = linear(w, f"{name}.query", norm(w, f"{name}.norm1", token, s["norm"]))
+        kv = [linear(w, f"{name}.key_value", v) for v in h]
         out = torch.zeros(dim, dtype=token.dtype)
         for head in range(heads):
             part = slice(head * width, (head + 1) * width)
