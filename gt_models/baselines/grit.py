@@ -34,7 +34,10 @@ class GRIT(nn.Module):
         norm: "batch" (over all nodes, over all pairs) or "layer", after each residual.
         degree_scaler: whether what attention gives is mixed with its product with log(1 + degree).
         pooling: "sum" or "mean" or "max", at graph level.
+        activation: of the feed-forward layers.
+        edge_vector: one learnt vector for every edge, for graphs whose edges carry nothing.
         head, head_layers, head_activation: hidden layers of the head, each half as wide as the one before, or all of width d.
+        head_unit_length: see `MLPHead`.
         build_unused: build the last layer's update of pairs, which nothing reads (for the implementation's parameter counts only).
 
     Raises:
@@ -57,10 +60,13 @@ class GRIT(nn.Module):
         clamp: float | None = 5.0,
         norm: Literal["batch", "layer"] = "batch",
         degree_scaler: bool = True,
+        activation: str = "relu",
+        edge_vector: bool = False,
         pooling: Literal["sum", "mean", "max"] = "sum",
         head: Literal["halving", "constant"] = "halving",
         head_layers: int = 2,
         head_activation: str = "relu",
+        head_unit_length: bool = False,
         build_unused: bool = False,
     ):
         super().__init__()
@@ -72,13 +78,12 @@ class GRIT(nn.Module):
         self.level, self.pooling, self.rrwp_dim = level, pooling, rrwp_dim
         self.node_encoder = FeatureEncoder(in_dim, hidden_dim)
         self.edge_encoder = None if edge_dim is None else FeatureEncoder(edge_dim, hidden_dim)
+        self.edge_vector = nn.Parameter(torch.empty(hidden_dim)) if edge_vector else None
         self.node_rrwp = nn.Linear(rrwp_dim, hidden_dim, bias=False)
         self.pair_rrwp = nn.Linear(rrwp_dim, hidden_dim, bias=False)
-        self.layers = nn.ModuleList(
-            GRITLayer(hidden_dim, num_heads, dropout, attn_dropout, clamp, norm, degree_scaler, build_unused or i < num_layers - 1)
-            for i in range(num_layers)
-        )
-        self.head = MLPHead(hidden_dim, out_dim, head, head_layers, head_activation)
+        layer = (hidden_dim, num_heads, dropout, attn_dropout, clamp, norm, degree_scaler, activation)
+        self.layers = nn.ModuleList(GRITLayer(*layer, build_unused or i < num_layers - 1) for i in range(num_layers))
+        self.head = MLPHead(hidden_dim, out_dim, head, head_layers, head_activation, head_unit_length)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -87,6 +92,8 @@ class GRIT(nn.Module):
                 module.reset_parameters()
         for linear in (self.node_rrwp, self.pair_rrwp):
             nn.init.xavier_uniform_(linear.weight)
+        if self.edge_vector is not None:
+            nn.init.normal_(self.edge_vector)
 
     def forward(self, batch: GraphBatch) -> Tensor:
         batch = GraphBatch.of(batch)
@@ -110,10 +117,13 @@ class GRIT(nn.Module):
         dtype = self.pair_rrwp.weight.dtype
         x = self.node_encoder(batch.x) + self.node_rrwp(return_probabilities(batch, self.rrwp_dim).to(dtype))  # [N, d]
         pairs = self.pair_rrwp(batch.encoding("rrwp", self.rrwp_dim).to(dtype))  # [P, d]
-        if self.edge_encoder is not None:
+        edges = [] if self.edge_encoder is None else [encode_edges(self.edge_encoder, batch).to(pairs.dtype)]
+        if self.edge_vector is not None:
+            edges.append(self.edge_vector.expand(batch.num_edges, -1))
+        if edges:
             graph, source, target = batch.edge_slots()
             slots = batch.pair_ptr[graph] + target * batch.sizes[graph] + source  # [E]
-            pairs = pairs.index_add(0, slots, encode_edges(self.edge_encoder, batch).to(pairs.dtype))
+            pairs = pairs.index_add(0, slots, sum(edges[1:], edges[0]))
         return x, pairs
 
 
@@ -132,6 +142,7 @@ class GRITLayer(nn.Module):
         clamp: float | None,
         norm: str,
         degree_scaler: bool,
+        activation: str,
         update_pairs: bool,
     ):
         super().__init__()
@@ -143,7 +154,7 @@ class GRITLayer(nn.Module):
         self.attn_norm, self.ffn_norm = kind(hidden_dim), kind(hidden_dim)
         self.pair_norm = kind(hidden_dim) if update_pairs else None
         self.ffn_in, self.ffn_out = nn.Linear(hidden_dim, 2 * hidden_dim), nn.Linear(2 * hidden_dim, hidden_dim)
-        self.activation, self.dropout = hidden_activation("relu"), nn.Dropout(dropout)
+        self.activation, self.dropout = hidden_activation(activation), nn.Dropout(dropout)
 
     def reset_parameters(self) -> None:
         for module in self.children():

@@ -49,9 +49,20 @@ def test_sound_with_batch_norm(level):
         checks.assert_equivariant(model, graph, level, ("rrwp",))
 
 
+def test_options_of_the_authors_settings():
+    """What only some of their configurations have: each changes the model, and learns."""
+    checks.assert_sound(
+        lambda: build(norm="layer", edge_dim=None, edge_vector=True, activation="gelu", head="constant", head_unit_length=True),
+        graphs(), "graph", ("rrwp",),
+    )  # fmt: skip
+    plain, gelu = build(norm="layer").eval(), build(norm="layer", activation="gelu").eval()
+    gelu.load_state_dict(plain.state_dict())
+    assert not torch.allclose(gelu(graphs()[0]), plain(graphs()[0]))
+
+
 @pytest.mark.parametrize("clamp", [0.1, 5.0, None])
 def test_layer_is_its_equations(clamp):
-    layer = GRITLayer(8, 2, 0.0, 0.0, clamp, "batch", True, True).double().eval()
+    layer = GRITLayer(8, 2, 0.0, 0.0, clamp, "batch", True, "relu", True).double().eval()
     redraw(layer)
     graph = graphs((4,))[0]
     x, pairs, log_degree = (torch.randn(*shape, dtype=torch.float64) for shape in ((4, 8), (16, 8), (4, 1)))
@@ -61,20 +72,24 @@ def test_layer_is_its_equations(clamp):
     torch.testing.assert_close(out_pairs, expected_pairs.flatten(0, 1), rtol=1e-10, atol=1e-10)
 
 
-def test_model_is_its_equations():
-    graph, model = graphs((4,))[0], build("node", build_unused=True).eval()
+@pytest.mark.parametrize("unit_length", [False, True])
+@pytest.mark.parametrize("edge_vector", [False, True])
+def test_model_is_its_equations(unit_length, edge_vector):
+    changes = {"edge_vector": edge_vector, "head_unit_length": unit_length, "head": "constant"}
+    graph, model = graphs((4,))[0], build("node", build_unused=True, **changes).eval()
     redraw(model)
     w = model.state_dict()
     rrwp = graph.encodings["rrwp"].view(4, 4, 4)
     x = graph.x @ w["node_encoder.linear.weight"].T + w["node_encoder.linear.bias"] + rrwp[range(4), range(4)] @ w["node_rrwp.weight"].T
     pairs = rrwp @ w["pair_rrwp.weight"].T
     for (source, target), features in zip(graph.edge_index.T, graph.edge_attr, strict=True):
-        pairs[target, source] += w["edge_encoder.linear.weight"] @ features + w["edge_encoder.linear.bias"]
+        pairs[target, source] += w["edge_encoder.linear.weight"] @ features + w["edge_encoder.linear.bias"] + w.get("edge_vector", 0.0)
     degree = torch.tensor([int((graph.edge_index[0] == i).sum()) for i in range(4)], dtype=torch.float64)
     for layer in model.layers:
         x, pairs = reference.layer(layer.state_dict(), x, pairs, (degree + 1).log(), 2, 5.0)
-    x = torch.relu(x @ w["head.0.weight"].T + w["head.0.bias"])
-    x = torch.relu(x @ w["head.3.weight"].T + w["head.3.bias"])
+    for i in (0, 3):
+        x = torch.relu(x @ w[f"head.{i}.weight"].T + w[f"head.{i}.bias"])
+        x = x / x.square().sum(1, keepdim=True).sqrt().clamp(min=1e-12) if unit_length else x
     torch.testing.assert_close(model(graph), x @ w["head.6.weight"].T + w["head.6.bias"], rtol=1e-10, atol=1e-10)
 
 
