@@ -203,8 +203,9 @@ class TokenGT(nn.Module):
         return x if self.final_norm is None else self.final_norm(x)
 
     def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
-        """[..., d] -> [..., out]."""
-        return self.head(features)
+        """[..., d] -> [..., out], in the weights' own precision: bfloat16 has steps of 1/32 where PCQM4Mv2's gaps are."""
+        with torch.autocast(features.device.type, enabled=False):
+            return self.head(features.to(next(self.head.parameters()).dtype))
 
     def load_softmax_state(self, state: dict[str, Tensor]) -> None:
         """Takes the weights of a TokenGT trained with softmax attention into this Performer model, to fine-tune it (appendix on PCQM4Mv2).

@@ -101,7 +101,10 @@ class Phase(Strict):
 
 
 class Choice(Strict):
+    """`also`: further keys that take whatever is chosen, such as the width of a model that reads all columns of an encoding."""
+
     choices: list[Any] = Field(min_length=1)
+    also: list[str] = []
 
     @field_validator("choices")
     @classmethod
@@ -138,7 +141,7 @@ Space = Annotated[Annotated[Choice, Tag(tag_of(Choice))] | Annotated[Range, Tag(
 
 
 class SearchSection(Strict):
-    """`space`: dotted recipe keys (model.dropout) to {choices: [...]} or {low:, high:, log:, step:, integer:}. The objective is the mean over
+    """`space`: dotted recipe keys (model.dropout) to {choices: [...], also: [...]} or {low:, high:, log:, step:, integer:}. The objective is the mean over
     `seeds` of the best validation value; the test split is never read."""
 
     trials: Positive
@@ -318,15 +321,21 @@ class Recipe(Strict):
         return _without_empty(content) | as_given
 
     def with_values(self, values: dict[str, Any]) -> "Recipe":
-        """A copy with dotted keys set, for example {"model.dropout": 0.2}. Raises RecipeError for a key that does not exist."""
+        """A copy with dotted keys set, for example {"model.dropout": 0.2}, and those that its search ties to them. Raises RecipeError for a
+        key that does not exist."""
         content = self.model_dump(exclude_unset=True)
-        for key, value in values.items():
+        for key, value in self.with_tied(values).items():
             place = content
             *parents, last = key.split(".")
             for parent in parents:
                 place = place.setdefault(parent, {})
             place[last] = value
         return validated(Recipe, content, "the search space")
+
+    def with_tied(self, values: dict[str, Any]) -> dict[str, Any]:
+        """`values` and the same for every key that the search ties to one of theirs (`also`)."""
+        spaces = self.search.space if self.search else {}
+        return values | {other: value for key, value in values.items() for other in getattr(spaces.get(key), "also", ())}
 
     def split_of(self, seed: int, num_splits: int) -> int:
         """Index of the split that `seed` trains on, 0 where the dataset has none. Raises RecipeError when it has no such split."""

@@ -65,7 +65,7 @@ def tune_cell(
             )
         note = f"tuned: trial {best.number} of {trials}, mean best validation {best.value:.4f} over seeds {recipe.search.seeds}"
         cut = [f"{trials} of {asked} search trials"] if trials < asked else []
-        described = {"origin": _origins(recipe) | dict.fromkeys(best.params, note), "reduced": [*recipe.reduced, *cut]}
+        described = {"origin": _origins(recipe) | dict.fromkeys(recipe.with_tied(best.params), note), "reduced": [*recipe.reduced, *cut]}
         chosen = recipe.with_values(best.params).model_copy(update=described)
         with workers.alone():
             _write_outs(chosen, cell, [t for t in study.trials if t.state.is_finished()], tuned, study)
@@ -151,7 +151,7 @@ def _search(recipe: Recipe, cell: Cell, grid: Grid, trials: int, folder: Path, d
 
     first = experiment({})
     # a study belongs to what decides its values; a changed recipe, dataset or code starts a new one in the same journal
-    space = {k: v.model_dump(mode="json") for k, v in search.space.items()}
+    space = {k: v.model_dump(mode="json", exclude=None if getattr(v, "also", None) else {"also"}) for k, v in search.space.items()}
     identity = {
         "recipe": recipe.decisive(),
         "space": space,
@@ -272,9 +272,12 @@ def check_space(recipe: Recipe, cell: Cell) -> None:
     and where the search is over a grid there are no ranges. Raises RecipeError."""
     from stages.recipe import check_model
 
+    keys = [name for key, space in recipe.search.space.items() for name in (key, *getattr(space, "also", ()))]
+    if repeated := sorted({key for key in keys if keys.count(key) > 1}):
+        raise RecipeError(f"{cell.recipe_path}: search.space chooses {', '.join(repeated)} more than once")
+    if nothing := [key for key in keys if key.split(".")[0] in DESCRIBED]:
+        raise RecipeError(f"{cell.recipe_path}: search.space.{nothing[0]}: decides no run, so there is nothing to search")
     for key, space in recipe.search.space.items():
-        if key.split(".")[0] in DESCRIBED:
-            raise RecipeError(f"{cell.recipe_path}: search.space.{key}: decides no run, so there is nothing to search")
         ends = [] if isinstance(space, Choice) else [int(v) if space.integer else v for v in (space.low, space.high)]
         candidates = space.choices if isinstance(space, Choice) else ends
         for value in candidates:

@@ -127,7 +127,9 @@ class Graphormer(nn.Module):
         return x if self.final_norm is None else self.final_norm(x)
 
     def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
-        return self.head_out(self.head_norm(F.gelu(self.head_in(features)))) + self.head_bias
+        with torch.autocast(features.device.type, enabled=False):  # see TokenGT.forward_head
+            features = features.to(self.head_in.weight.dtype)
+            return self.head_out(self.head_norm(F.gelu(self.head_in(features)))) + self.head_bias
 
     def bias(self, batch: GraphBatch) -> Tensor:
         """Bias of attention from token i to token j, [B, H, 1 + n, 1 + n]; a large negative number where j is padding.

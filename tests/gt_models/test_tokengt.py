@@ -490,6 +490,16 @@ def test_torch_geometric_batch_and_bfloat16():
         assert out.isfinite().all()
 
 
+@pytest.mark.parametrize("head", ["linear", "transform"])
+def test_predictions_are_finer_than_bfloat16(head):
+    model, graph = build(head=head).float().eval(), graphs()[0]
+    with torch.autocast("cpu", torch.bfloat16):
+        features = model.forward_features(graph)
+        out = model.forward_head(features, graph)
+    assert out.dtype == torch.float32
+    torch.testing.assert_close(out, model.head(features.float()), rtol=0, atol=0)
+
+
 def test_stochastic_depth_drops_whole_graphs_and_rises():
     model = build("node", drop_path=0.3)
     assert [layer.drop_path.rate for layer in model.layers] == pytest.approx([0.15, 0.3])

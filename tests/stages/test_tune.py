@@ -133,6 +133,17 @@ def test_a_space_that_contradicts_the_recipe(project, space, words):
         assert word in str(error.value)
 
 
+def test_keys_that_take_one_choice_together(project):
+    space = {"model.dropout": {"choices": [0.125, 0.25], "also": ["optimizer.weight_decay"]}}
+    project.recipe(search={"trials": 2, "sampler": "grid", "space": space})
+    tune()
+    content = yaml.safe_load(Path("tuned/small/web/mlp.yaml").read_text())
+    assert content["model"]["dropout"] == content["optimizer"]["weight_decay"] in (0.125, 0.25)
+    assert content["origin"]["optimizer.weight_decay"] == content["origin"]["model.dropout"]
+    ran = [r["deterministic"]["recipe"] for r in project.records()]
+    assert sorted((r["model"]["dropout"], r["optimizer"]["weight_decay"]) for r in ran) == [(0.125, 0.125), (0.25, 0.25)]
+
+
 def test_trials_that_all_end_alike_are_no_error(project):
     project.recipe(search={"trials": 3, "space": {"model.dropout": {"choices": [0.1, 0.2, 0.3]}}}, optimizer={"name": "sgd", "lr": 1e-12})
     tune()
