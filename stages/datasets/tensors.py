@@ -49,15 +49,17 @@ def prepare_superpixels(spec: DatasetSpec, paths: Mapping[str, Path], folder: Pa
 
 
 def prepare_voc(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
-    """pascalvoc-sp: tuples (x [n, 14], edge_attr [m, 2], edge_index [2, m], y [n])."""
+    """pascalvoc-sp: tuples (x [n, 14], edge_attr [m, 2], edge_index [2, m], y [n]); x and edge_attr standardised with the training part."""
+    names = ("x", "edge_attr", "edge_index", "y")
 
     def read(graph: Sequence[Any]) -> Graph:
-        data = dict(zip(("x", "edge_attr", "edge_index", "y"), graph))
-        x, edge_attr = _array(data, "x").astype(np.float32), _array(data, "edge_attr").astype(np.float32)
-        return {"x": x, "edge_attr": edge_attr, "edge_index": _array(data, "edge_index"), "y": _array(data, "y").astype(np.int64)}
+        data = dict(zip(names, graph))
+        scaled = {name: ((_array(data, name) - mean) / deviation).astype(np.float32) for name, (mean, deviation) in moments.items()}
+        return {**scaled, "edge_index": _array(data, "edge_index"), "y": _array(data, "y").astype(np.int64)}
 
     archive, folder_name = paths[spec.files[0].path], spec.arguments["folder"]
     parts = [load_pickle(read_member(archive, f"{folder_name}/{part}.pickle", LIMITS), archive) for part in ("train", "val", "test")]
+    moments = {name: _moments(_array(dict(zip(names, graph)), name) for graph in parts[0]) for name in ("x", "edge_attr")}
     _write(folder, spec.header(in_dim=14, edge_dim=2, out_dim=21), [map(read, part) for part in parts], [len(part) for part in parts])
 
 
@@ -103,6 +105,17 @@ def _completed(data: Mapping[str, Any], where: Path) -> Graph:
     features[:, :, 4] = np.linalg.norm(position[:, None] - position[None], axis=2)
     pairs = np.stack((~np.eye(n, dtype=bool)).nonzero())
     return {"edge_index": pairs, "edge_attr": features[pairs[0], pairs[1]], "bond": bond[pairs[0], pairs[1]]}
+
+
+def _moments(arrays: Iterable[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and deviation of the columns of all arrays [n_i, F] together; 1 for the deviation of a constant column."""
+    count, total, squares = 0, 0.0, 0.0
+    for array in arrays:
+        values = array.astype(np.float64)
+        count, total, squares = count + len(values), total + values.sum(0), squares + (values**2).sum(0)
+    mean = total / max(count, 1)
+    deviation = np.sqrt(np.maximum(squares / max(count, 1) - mean**2, 0.0))
+    return mean, np.where(deviation > 0, deviation, 1.0)
 
 
 def _three_lists(spec: DatasetSpec, paths: Mapping[str, Path]) -> list[list[dict[str, Any]]]:
@@ -199,7 +212,7 @@ DATASETS = [
         licence="CC BY 4.0",
         homepage="https://github.com/vijaydwivedi75/lrgb",
         citation="Dwivedi et al., Long Range Graph Benchmark, NeurIPS 2022",
-        notes=(_EDGES,),
+        notes=(_EDGES, "node and edge features are standardised over the training graphs, as Tönshoff et al. (2024) have it"),
     ),
     DatasetSpec(
         name="qm9",

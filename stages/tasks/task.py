@@ -13,6 +13,8 @@ from stages.tasks.metrics import METRICS, detached
 def _weighted_cross_entropy(output: Tensor, target: Tensor) -> Tensor:
     """Cross entropy with each class weighted by the share of the batch that is not of it (Dwivedi et al. 2020, PATTERN and CLUSTER)."""
     count = target.bincount(minlength=output.size(1))
+    # deviates: on two classes the code behind GRIT and PPGT has one logit and divides by the number of nodes, not by the sum of their weights:
+    # its loss is at most half of this one, which clipping alone can tell
     weight = (target.numel() - count).to(output.dtype) / target.numel() * (count > 0)
     return F.cross_entropy(output, target, weight=weight)
 

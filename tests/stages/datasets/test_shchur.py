@@ -14,7 +14,7 @@ from tests.stages.datasets.checks import assert_sound, prepared
 def test_photo_under_both_protocols(tmp_path, mirror):
     dataset = prepared("photo", tmp_path, mirror)
     batch = dataset.batch(torch.tensor([0]))
-    with np.load(mirror / "amazon_coauthor/amazon_photo_plain.npz") as raw:
+    with np.load(mirror / "amazon_coauthor/amazon_photo_plain.npz") as raw:  # its features are 0 or 1 as they are
         counts = sp.csr_array((raw["attr_data"], raw["attr_indices"], raw["attr_indptr"]), shape=tuple(raw["attr_shape"])).toarray()
         expected = counts / np.maximum(counts.sum(1, keepdims=True), 1)
         np.testing.assert_allclose(batch.x, expected, atol=1e-7)
@@ -58,7 +58,7 @@ def test_miniature_of_every_dataset(spec, tmp_path):
     np.fill_diagonal(both, False)
     assert dataset.num_edges == both.sum()
     assert dataset.header.statistics["symmetric"]
-    np.testing.assert_array_equal(dataset.array("x"), attr.toarray())
+    np.testing.assert_array_equal(dataset.array("x"), attr.toarray() > 0)  # counts up to 100 are words that occur
     rows = dataset.batch(torch.tensor([0])).x.sum(1)
     np.testing.assert_allclose(rows, (attr.sum(1) > 0).astype(float), atol=1e-5)
 
