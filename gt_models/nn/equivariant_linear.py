@@ -45,7 +45,9 @@ class EquivariantLinear(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        # unstated: initialisation. The authors' implementation: one xavier_normal over the whole [classes x in, out] matrix
+        # unstated: initialisation. The authors' implementation: one xavier_normal over the whole [classes x in, out] matrix. In their
+        # extension for hyperedges (gps, movielens, drug; hot_pytorch/models/extension.py) the feed-forward differs: plain nn.Linear with
+        # torch's start; here it is xavier_normal there too
         nn.init.xavier_normal_(self.weight)
         if self.bias is not None:
             nn.init.zeros_(self.bias)

@@ -74,21 +74,26 @@ class Pairs:
 
 
 def pair_bce(output: Tensor, target: Pairs) -> Tensor:
-    """Binary cross entropy of the symmetric logits (P + P^T) / 2, averaged over all pairs of the batch, the diagonal included."""
-    return F.binary_cross_entropy_with_logits(_symmetric(output, target), target.labels.to(output.dtype))
+    """Binary cross entropy of the symmetric logits (P + P^T) / 2, the diagonal included: mean over the sets of the mean over a set's pairs.
+
+    The authors take the mean over all entries of a batch whose sets have one size, so that every set weighs the same, whatever its size.
+    """
+    labels = target.labels.to(output.dtype)
+    return _mean(F.binary_cross_entropy_with_logits(_symmetric(output, target), labels, reduction="none"), target)
 
 
 def pair_bce_f1(output: Tensor, target: Pairs) -> Tensor:
-    """Mean binary cross entropy over all pairs, minus the sum over the graphs of their soft F1; the diagonal is taken for joined.
+    """Binary cross entropy, averaged as in `pair_bce`, minus the sum over the graphs of their soft F1; the diagonal is taken for joined.
 
-    The sum makes the second term outweigh the first by the number of graphs, as the authors train. Logits are not made symmetric.
+    The sum makes the second term outweigh the first by the number of graphs, as the authors train (on batches of one size here too). Logits
+    are not made symmetric.
     """
     labels = target.labels.to(output.dtype)
     entropy = F.binary_cross_entropy_with_logits(output, labels, reduction="none").masked_fill(target.diagonal, 0.0)
     probability = output.sigmoid().masked_fill(target.diagonal, 1.0)
     both = target.per_graph(probability * labels)  # [B]
     either = target.per_graph(probability + labels)
-    return entropy.mean() - (2 * both / either).sum()  # no division by 0: the diagonal is in both
+    return _mean(entropy, target) - (2 * both / either).sum()  # no division by 0: the diagonal is in both
 
 
 class SetToGraph(Task):
@@ -113,9 +118,9 @@ class SetToGraph(Task):
         measure = partition_scores if self.metric in PARTITION_METRICS else edge_scores
         parts = [measure(output, target) for output, target in zip(outputs, targets, strict=True)]
         scores = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}  # per graph
-        pairs = torch.tensor([float(o.numel()) for o in outputs], dtype=torch.float64)
+        sets = torch.tensor([float(len(t)) for t in targets], dtype=torch.float64)
         losses = torch.tensor([float(self.loss(o, t)) for o, t in zip(outputs, targets, strict=True)], dtype=torch.float64)
-        found = {"loss": float((losses * pairs).sum() / pairs.sum())}
+        found = {"loss": float((losses * sets).sum() / sets.sum())}
         found |= {name: scores[name].mean().item() for name in (self.metric, *self.also)}
         if targets[0].flavour is not None:
             flavour = torch.cat([t.flavour.cpu() for t in targets])
@@ -149,6 +154,11 @@ def partition_scores(output: Tensor, target: Pairs) -> dict[str, Tensor]:
         "rand-index": torch.where(target.sizes.cpu() < 2, 1.0, scores["accuracy"]),
         "adjusted-rand-index": torch.where((fp == 0) & (fn == 0), 1.0, adjusted),
     }
+
+
+def _mean(values: Tensor, target: Pairs) -> Tensor:
+    """Mean over the sets of the mean over a set's pairs, of values [P]."""
+    return (values / (target.sizes**2)[target.graph]).sum() / len(target)
 
 
 def _symmetric(output: Tensor, target: Pairs) -> Tensor:

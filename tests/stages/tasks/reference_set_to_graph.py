@@ -50,25 +50,29 @@ def partition_scores(logits: np.ndarray, labels: list[int]) -> dict[str, float]:
 
 
 def bce(graphs: list[tuple[np.ndarray, np.ndarray]]) -> float:
-    """Mean over all entries of all graphs of the binary cross entropy of symmetric logits."""
-    terms = []
+    """Mean over the graphs of the mean over a graph's entries of the binary cross entropy of symmetric logits."""
+    means = []
     for logits, truth in graphs:
+        terms = []
         for i in range(len(truth)):
             for j in range(len(truth)):
                 p = 1 / (1 + math.exp(-(logits[i, j] + logits[j, i]) / 2))
                 terms.append(-math.log(p) if truth[i, j] else -math.log(1 - p))
-    return sum(terms) / len(terms)
+        means.append(sum(terms) / len(terms))
+    return sum(means) / len(means)
 
 
 def bce_f1(graphs: list[tuple[np.ndarray, np.ndarray]]) -> float:
-    """Mean binary cross entropy (0 on the diagonal, which counts in the mean) minus the sum of soft F1 (probability 1 on the diagonal)."""
-    terms, total = [], 0.0
+    """Mean over the graphs of their mean binary cross entropy (0 on the diagonal, which counts in the mean) minus the sum of soft F1
+    (probability 1 on the diagonal)."""
+    means, total = [], 0.0
     for logits, truth in graphs:
-        tp = fp = fn = 0.0
+        terms, tp, fp, fn = [], 0.0, 0.0, 0.0
         for i in range(len(truth)):
             for j in range(len(truth)):
                 p = 1.0 if i == j else 1 / (1 + math.exp(-logits[i, j]))
                 terms.append(0.0 if i == j else -math.log(p) if truth[i, j] else -math.log(1 - p))
                 tp, fp, fn = tp + p * truth[i, j], fp + p * (1 - truth[i, j]), fn + (1 - p) * truth[i, j]
+        means.append(sum(terms) / len(terms))
         total += 2 * tp / (2 * tp + fp + fn)
-    return sum(terms) / len(terms) - total
+    return sum(means) / len(means) - total

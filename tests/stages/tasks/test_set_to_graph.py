@@ -65,6 +65,41 @@ def test_losses_equal_a_plain_reading(name, metric, reference):
     assert (logits.grad[target.diagonal] == 0).all() == (name == "bce-f1")
 
 
+@pytest.mark.parametrize(("name", "metric", "soft"), [("bce", "f1", 0), ("bce-f1", "partition-f1", 1)])
+def test_every_set_weighs_the_same_in_the_cross_entropy_whatever_its_size(name, metric, soft):
+    """A batch of sets of any sizes is worth the mean of the sets alone (the authors' batches hold one size); soft F1 adds up."""
+    logits, target, _ = drawn(True)
+    task = create_task("set-to-graph", metric, name)
+    squares = [n * n for n in SIZES]
+    parts = list(zip(logits.split(squares), target.labels.split(squares), SIZES, strict=True))
+    alone = [(p, Pairs(labels, torch.tensor([n]))) for p, labels, n in parts]
+    f1 = torch.stack([_soft_f1(*one) for one in alone]) * soft
+    entropy = torch.stack([task.loss(*one) for one in alone]) + f1  # without its second term
+    assert task.loss(logits, target).item() == pytest.approx((entropy.mean() - f1.sum()).item(), abs=1e-12)
+
+
+def _soft_f1(output, target):
+    p = output.sigmoid().masked_fill(target.diagonal, 1.0)
+    return 2 * (p * target.labels).sum() / (p + target.labels).sum()
+
+
+def test_on_sets_of_one_size_the_cross_entropy_is_the_mean_over_all_pairs():
+    logits, target, _ = drawn(False)
+    logits, target = logits[:100], Pairs(target.labels[:100], torch.tensor([5, 5, 5, 5]))
+    symmetric = logits.view(4, 5, 5)
+    symmetric = (symmetric + symmetric.transpose(1, 2)) / 2
+    mean = torch.nn.functional.binary_cross_entropy_with_logits(symmetric.flatten(), target.labels)
+    assert create_task("set-to-graph", "f1", "bce").loss(logits, target).item() == pytest.approx(mean.item(), abs=1e-12)
+
+
+def test_the_loss_of_an_evaluation_does_not_depend_on_its_batches():
+    logits, target, _ = drawn(True)
+    task = create_task("set-to-graph", "f1", "bce")
+    halves = [Pairs(target.labels[:26], target.sizes[:2]), Pairs(target.labels[26:], target.sizes[2:])]
+    found = task.evaluate([logits[:26], logits[26:]], halves)
+    assert found["loss"] == pytest.approx(task.loss(logits, target).item(), abs=1e-12)
+
+
 def test_scores_are_means_over_graphs_and_per_flavour():
     logits, target, graphs = drawn(True)
     task = create_task("set-to-graph", "partition-f1", "bce-f1", ["rand-index"])
