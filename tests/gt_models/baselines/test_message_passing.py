@@ -19,7 +19,6 @@ VARIANTS = [
     ("sage", {"aggregation": "sum", "unit_norm": True, "activation": "gelu", "pooling": "max"}),
     ("gin", {"mlp_norm": False, "normalisation": "none"}),
     ("gin", {"mlp_norm": False, "normalisation": "layer", "edge_dim": 3, "train_eps": True, "readout": "all"}),
-    ("gin", {"mlp_norm": False, "normalisation": "layer", "bare": True}),
     ("gcnii", {}),
     ("gcnii", {"shared_weights": False, "residual": True, "normalisation": "layer"}),
 ]
@@ -99,38 +98,6 @@ def test_gcnii_is_its_equations(shared):
     graph, model = graphs((6,))[0], build("gcnii", alpha=0.3, theta=1.0, shared_weights=shared)
     expected = by_equations(model, graph, lambda w, i, x, first, _: reference.gcnii(w, x, first, graph.edge_index, i + 1, 0.3, 1.0))
     torch.testing.assert_close(model(graph), expected, rtol=1e-10, atol=1e-10)
-
-
-@pytest.mark.parametrize("layers", [1, 3])
-def test_bare_gin_is_its_equations(layers):
-    """Two Linears a layer and no other: features in, outputs out; batch norm by its running statistics."""
-    graph, model = graphs((6,))[0], build("gin", num_layers=layers, normalisation="none", bare=True)
-    for module in model.modules():
-        if isinstance(module, torch.nn.BatchNorm1d):
-            module.running_mean.normal_()
-            module.running_var.uniform_(0.5, 2.0)
-    w, x = model.eval().state_dict(), graph.x
-    assert [name for name in w if not name.startswith("convs.")] == []
-    for i in range(layers):
-        summed = x.clone()
-        for source, target in graph.edge_index.T.tolist():
-            summed[target] += x[source]
-        name = f"convs.{i}.nn"
-        h = summed @ w[f"{name}.0.weight"].T + w[f"{name}.0.bias"]
-        h = (h - w[f"{name}.1.running_mean"]) / (w[f"{name}.1.running_var"] + 1e-5).sqrt() * w[f"{name}.1.weight"] + w[f"{name}.1.bias"]
-        x = torch.relu(h) @ w[f"{name}.3.weight"].T + w[f"{name}.3.bias"]
-        x = torch.relu(x) if i < layers - 1 else x
-    torch.testing.assert_close(model(graph), x, rtol=1e-10, atol=1e-10)
-
-
-def test_a_bare_gin_has_no_place_for_more():
-    for arguments in ({"edge_dim": 3}, {"residual": True}, {"readout": "all"}, {"in_dim": [3, 4]}, {"rrwp_dim": 2}):
-        with pytest.raises(ValueError, match="a bare GIN reads continuous"):
-            build("gin", bare=True, **arguments)
-    model, graph = build("gin", bare=True), graphs((3,))[0]
-    graph.x = graph.x[:, :2]
-    with pytest.raises(ValueError, match="built for 4 columns"):
-        model(graph)
 
 
 def test_gin_counts_where_gat_averages():
