@@ -79,7 +79,9 @@ def test_equals_the_equations(variant, level):
         torch.testing.assert_close(model(graph), literal(model, graph, level, VARIANTS[variant], reference.gelu), rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize("arguments", [{"pooling": "mean"}, {"pooling": "set2set"}, {"edge_dim": None}, AUTHORS | {"edge_dim": None}])
+@pytest.mark.parametrize(
+    "arguments", [{"pooling": "mean"}, {"pooling": "set2set", "head": "constant"}, {"edge_dim": None}, AUTHORS | {"edge_dim": None}]
+)
 def test_options_equal_the_equations(arguments):
     model = redraw(build(activation="relu", **arguments)).eval()
     graph = graphs((4,))[0]
@@ -97,6 +99,13 @@ def test_sound(variant, level):
 )
 def test_sound_options(arguments):
     checks.assert_sound(lambda: build(**arguments), graphs(), "graph", ("rrwp",))
+
+
+def test_widths_of_the_head():
+    halving, constant = ([m.out_features for m in build(head=head).head if hasattr(m, "out_features")] for head in ("halving", "constant"))
+    assert (halving, constant) == ([4, 2, 3], [8, 8, 3])
+    with pytest.raises(ValueError, match="unknown head 'wide'; known: halving, constant"):
+        build(head="wide")
 
 
 def test_layer_parity(parity):

@@ -67,7 +67,7 @@ def test_no_two_rows_of_a_suite_are_one_run():
     """A second protocol of the same row decides other numbers, or it is no second protocol."""
     seen: dict[str, str] = {}
     for path in PATHS:
-        key = f"{path.parent}: {recipe(path).decisive()}"
+        key = f"{path.parent}: {recipe(path).decisive()} {recipe(path).search}"
         assert key not in seen, f"{cell(path)} decides the same numbers as {seen[key]}"
         seen[key] = cell(path)
 
