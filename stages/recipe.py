@@ -141,8 +141,8 @@ Space = Annotated[Annotated[Choice, Tag(tag_of(Choice))] | Annotated[Range, Tag(
 
 
 class SearchSection(Strict):
-    """`space`: dotted recipe keys (model.dropout) to {choices: [...], also: [...]} or {low:, high:, log:, step:, integer:}. The objective is the mean over
-    `seeds` of the best validation value; the test split is never read."""
+    """`space`: dotted recipe keys (model.dropout) to {choices: [...], also: [...]} or {low:, high:, log:, step:, integer:}. The objective is the
+    mean over `seeds` of the best validation value; the test split is never read."""
 
     trials: Positive
     space: dict[str, Space] = Field(min_length=1)
