@@ -1,6 +1,5 @@
 """`gt-bench`: the same rooms as the DVC stages, for one's hands: what exists, what was found, and whether all of it fits together."""
 
-import json
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -22,28 +21,39 @@ def list_cells(suite: str = typer.Argument(None, help="only this suite")) -> Non
     from rich.console import Console
     from rich.table import Table
 
-    grid = load_grid()
+    from stages.records.shipped import read_result
+    from stages.store import StoreError
+
+    grid, problems = load_grid(), []
     table = Table("cell", "settings", "seeds", "state")
     for cell in grid.suite(suite) if suite else grid.cells.values():
-        path = Path("results", f"{cell.cell}.json")
-        result = json.loads(path.read_text()) if path.exists() else {"status": "not run", "runs": []}
+        try:
+            result = read_result(Path("results", f"{cell.cell}.json"), cell.cell) or {"status": "not run", "runs": []}
+        except StoreError as error:
+            problems.append(str(error))
+            result = {"status": "unreadable", "runs": []}
         table.add_row(
             cell.cell, str(cell.settings_path), f"{len(result['runs'])}/{len(load_recipe(cell.recipe_path).seeds)}", result["status"]
         )
     Console(width=None if sys.stdout.isatty() else 160).print(table)
+    for problem in problems:
+        print(problem)
+    if problems:
+        raise typer.Exit(1)
 
 
 @app.command()
 def show(suite: str) -> None:
     """The leaderboard of a suite as last written, and how to open the MLflow UI."""
     from stages.leaderboard import show as show_table
+    from stages.report.table import rows_in
     from stages.tracking import tracking_uri
 
     load_grid().suite(suite)
     path = Path("reports", f"{suite}.json")
     if not path.exists():
         raise RecipeError(f"{path} is not there yet: run `make reproduce SUITE={suite}`")
-    show_table(suite, json.loads(path.read_text())["rows"], [path.with_suffix(s) for s in (".json", ".csv", ".md")])
+    show_table(suite, rows_in(path), [path.with_suffix(s) for s in (".json", ".csv", ".md")])
     uri = tracking_uri()
     print(f"MLflow: open {uri}" if uri.startswith("http") else "MLflow: `make ui`, then open http://127.0.0.1:5000")
 
@@ -73,6 +83,7 @@ def doctor() -> None:
     from stages.datasets.inspection import DatasetError
     from stages.report.published import PublishedError, further
     from stages.store import Store, StoreError
+    from stages.tune import check_space
 
     problems, grid = [], load_grid()
     for cell in grid.cells.values():
@@ -81,6 +92,8 @@ def doctor() -> None:
             check_model(recipe, cell.recipe_path)
             spec = get_spec(cell.dataset)
             check_fit(recipe, spec.level, cell.dataset, cell.recipe_path)
+            if recipe.search:
+                check_space(recipe, cell)
             further(recipe.published and recipe.published.model_dump(), cell.dataset, spec.metric)
             if (recipe.search is None) == (cell.settings == "tuned"):
                 problems.append(
@@ -198,17 +211,24 @@ def store_import(names: Names = None, records: Records = Path("records")) -> Non
 @store_app.command("verify")
 def store_verify(names: Names = None, records: Records = Path("records")) -> None:
     """Checks every shipped and every stored record again, and says which shipped cells are stale; exits 1 where a record is unsound."""
-    from stages.records.shipped import shipped_cells
+    from stages.records.shipped import read, shipped_paths
     from stages.records.standing import standing
     from stages.records.travel import verify as verify_records
+    from stages.store import StoreError
 
     grid = load_grid()
-    shipped = list(shipped_cells(grid, names or [], records))
-    problems = verify_records(shipped, root=records)
+    shipped, problems, stale = [], [], 0
+    for path in shipped_paths(grid, names or [], records):
+        try:
+            shipped.append(read(path))
+        except StoreError as error:
+            problems.append(str(error))
+    problems += verify_records(shipped, root=records)
     for problem in problems:
         print(problem)
-    stale = 0
-    for one in shipped if not problems else ():
+    for one in shipped:
+        if any(problem.startswith((f"{one.path}:", f"{one.path} ")) for problem in problems):
+            continue
         state = standing(one, grid)
         stale += bool(state.stale)
         reduced = f"; reduced: {', '.join(one.result['reduced'])}" if one.result["reduced"] else ""

@@ -140,6 +140,8 @@ def forecast_cell(cell: Cell, grid: Grid, data: Path = Path("data"), budget: flo
             return _measured(cell, grid, data, Path(folder), budget, allocator)
     except (RecipeError, DatasetError, ValueError) as error:
         return Forecast(cell.cell, problem=str(error))
+    except Exception as error:  # whatever is wrong with one cell, the others have their forecasts
+        return Forecast(cell.cell, problem=f"{type(error).__name__}: {error}")
 
 
 def _measured(cell: Cell, grid: Grid, data: Path, folder: Path, budget: float, allocator: str) -> Forecast:

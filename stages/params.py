@@ -47,7 +47,7 @@ class RunSettings(Strict):
     """Run-wide settings that change no number of a finished run. `study_storage`: URL of the database of searches, nothing for journal files."""
 
     device: str = "auto"
-    threads: Positive = 2
+    threads: int = Field(2, ge=1, le=1024)
     mirrors: list[str] = []
     time_limit_hours: float | None = Field(None, gt=0)
     checkpoint_seconds: float = Field(60.0, ge=0)

@@ -59,11 +59,11 @@ class BatchSection(Strict):
 
 class OptimizerSection(Strict):
     name: Literal["adam", "adamw", "sgd"] = "adamw"
-    lr: float = Field(gt=0)
-    weight_decay: float = Field(0.0, ge=0)
-    betas: tuple[float, float] = (0.9, 0.999)
-    eps: float = 1e-8
-    momentum: float = 0.0
+    lr: float = Field(gt=0, allow_inf_nan=False)
+    weight_decay: float = Field(0.0, ge=0, allow_inf_nan=False)
+    betas: tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]] = (0.9, 0.999)
+    eps: float = Field(1e-8, ge=0, allow_inf_nan=False)
+    momentum: float = Field(0.0, ge=0, allow_inf_nan=False)
     clip_norm: float | None = Field(None, gt=0)
 
 
@@ -112,14 +112,16 @@ class Choice(Strict):
         for value in choices:
             if not isinstance(value, bool | int | float | str | None):
                 raise ValueError(f"a choice is a number, a word, true, false or null, which studies can hold; not {value!r}")
+        if len({(type(value), value) for value in choices}) < len(choices):
+            raise ValueError("choices repeat")
         return choices
 
 
 class Range(Strict):
-    low: float
-    high: float
+    low: float = Field(allow_inf_nan=False)
+    high: float = Field(allow_inf_nan=False)
     log: bool = False
-    step: float | None = None
+    step: float | None = Field(None, allow_inf_nan=False)
     integer: bool = False
 
     @model_validator(mode="after")
@@ -146,11 +148,11 @@ class SearchSection(Strict):
 
     trials: Positive
     space: dict[str, Space] = Field(min_length=1)
-    seeds: list[int] = [0]
+    seeds: list[int] = Field([0], min_length=1)
     sampler: Literal["tpe", "random", "grid"] = "tpe"
     sampler_seed: int = 0
     pruner: Literal["median", "none"] = "median"
-    warmup_epochs: int = 10
+    warmup_epochs: int = Field(10, ge=0)
 
 
 class StartSection(Strict):
@@ -329,8 +331,17 @@ class Recipe(Strict):
             *parents, last = key.split(".")
             for parent in parents:
                 place = place.setdefault(parent, {})
+                if not isinstance(place, dict):
+                    raise RecipeError(f"{key}: there is no such key: {parent} is a value, not a section")
             place[last] = value
         return validated(Recipe, content, "the search space")
+
+    def value(self, key: str) -> Any:
+        """What stands under a dotted key; None where nothing does."""
+        place: Any = self.model_dump(exclude_unset=True)
+        for part in key.split("."):
+            place = place.get(part) if isinstance(place, dict) else None
+        return place
 
     def with_tied(self, values: dict[str, Any]) -> dict[str, Any]:
         """`values` and the same for every key that the search ties to one of theirs (`also`)."""

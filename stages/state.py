@@ -13,7 +13,8 @@ import uuid
 from functools import cache
 from pathlib import Path
 
-from stages.files import write_bytes
+from stages.datasets.inspection import DatasetError
+from stages.files import WriteError, write_bytes
 from stages.fingerprint import PROTOCOLS, code_digest, run_modules
 from stages.params import Grid, load_grid
 from stages.recipe import load_recipe
@@ -35,7 +36,10 @@ def write_state(grid: Grid, root: Path = ROOT, data: Path = Path("data")) -> Non
     requests: dict[str, dict[str, list]] = {name: {} for name in grid.datasets}
     for cell in grid.cells.values():
         recipe = load_recipe(cell.recipe_path)
-        code = run_code(recipe.model.name, specs[cell.dataset].task, frozenset(PROTOCOLS.keys() & recipe.decisive().keys()))
+        try:
+            code = run_code(recipe.model.name, specs[cell.dataset].task, frozenset(PROTOCOLS.keys() & recipe.decisive().keys()))
+        except KeyError as error:
+            raise RecipeError(f"{cell.recipe_path}, dataset {cell.dataset!r}: {error.args[0]}") from error
         limits = grid.limits_of(cell).model_dump(exclude_none=True)
         if cell.settings == "tuned" and cell.suite in grid.fair_search:
             limits["fair_search"] = grid.fair_search[cell.suite]
@@ -85,7 +89,7 @@ def _replace(root: Path, wanted: dict[Path, object]) -> None:
 def main() -> int:
     try:
         write_state(load_grid())
-    except (RecipeError, KeyError) as error:
+    except (RecipeError, DatasetError, WriteError, KeyError) as error:
         print(f"error: {error.args[0]}", file=sys.stderr)
         return 1
     return 0

@@ -5,6 +5,7 @@
 Writes results/suite/dataset/model.json, which names the records. A dataset that cannot be had gives the status "not run: data".
 """
 
+import errno
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -35,6 +36,20 @@ def limited(recipe: Recipe, grid: Grid, cell: Cell) -> tuple[Recipe, list[str]]:
     return recipe, cuts
 
 
+def settings_of(cell: Cell) -> Recipe:
+    """What a cell trains with: its recipe, or what its search chose. Raises RecipeError where that is not there yet, or is of another recipe."""
+    recipe = load_recipe(cell.recipe_path)
+    if cell.settings != "tuned":
+        return recipe
+    if not cell.settings_path.exists():
+        raise RecipeError(f"{cell.settings_path}: there is no such file yet: the cell is searched first, by `gt-bench tune {cell.cell}`")
+    chosen = load_recipe(cell.settings_path)
+    values = {key: chosen.value(key) for key in (recipe.search.space if recipe.search else ())}
+    if (recipe.with_values(values).decisive(), recipe.seeds) != (chosen.decisive(), chosen.seeds):
+        raise RecipeError(f"{cell.settings_path}: chosen for another state of {cell.recipe_path}; search again: `gt-bench tune {cell.cell}`")
+    return chosen
+
+
 def train_cell(
     cell: Cell, grid: Grid, data: Path = Path("data"), store_root: Path = Path("store"), results: Path = Path("results")
 ) -> dict[str, Any]:
@@ -45,7 +60,7 @@ def train_cell(
     from stages.store import Store
     from stages.tracking import Live
 
-    recipe, cuts = limited(load_recipe(cell.settings_path), grid, cell)
+    recipe, cuts = limited(settings_of(cell), grid, cell)
     result: dict[str, Any] = {
         "cell": cell.cell, "suite": cell.suite, "dataset": cell.dataset, "model": cell.model, "status": "ok", "reason": None, "metric": None, "direction": None,
         "runs": [], "seeds": recipe.seeds, "recipe": recipe.model_dump(mode="json", exclude_unset=True), "reduced": cuts,
@@ -64,11 +79,13 @@ def train_cell(
 
     allocator = prepare_process(grid.run)
 
-    def experiment_of(cell: Cell, recipe: Recipe) -> Experiment:
+    def experiment_of(cell: Cell, recipe: Recipe, later: tuple[str, ...] = ()) -> Experiment:
         source = None
+        if cell.cell in later:
+            raise RecipeError(f"{cell.recipe_path}: start.cell: these cells start from each other: {', '.join(later)}")
         if recipe.start:
             before = grid.find(recipe.start.cell)
-            source = experiment_of(before, limited(load_recipe(before.settings_path), grid, before)[0])
+            source = experiment_of(before, limited(settings_of(before), grid, before)[0], (*later, cell.cell))
         return Experiment(recipe, str(cell.settings_path), cell.dataset, grid.run, Store(store_root), data, allocator, source)
 
     experiment = experiment_of(cell, recipe)
@@ -130,6 +147,14 @@ def cell_stage(description: str, stage: Callable[[Cell, Grid], Any]) -> int:
     except (RecipeError, StoreError, WriteError, DatasetError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        print("error: the disk is full; free some space and run the same command again: it continues where it was", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("stopped; the same command continues where it was", file=sys.stderr)
+        return 130
     return 0
 
 

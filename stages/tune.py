@@ -41,7 +41,7 @@ def tune_cell(
     recipe = load_recipe(cell.recipe_path)
     if recipe.search is None:
         raise RecipeError(
-            f"{cell.recipe_path}: has no search section, but params.yaml lists the cell under searches: `python -m stages.grid` mends that"
+            f"{cell.recipe_path}: has no search section, so there is nothing to tune: give it one, then run `python -m stages.grid`"
         )
     # epochs are cut in trials as in runs; how many seeds a cell trains with does not concern its search
     shortened, _ = limited(recipe, grid, cell)
@@ -63,7 +63,8 @@ def tune_cell(
             raise RecipeError(
                 f"{cell.recipe_path}: none of {len(study.trials)} trials gave a validation value; see {folder} and widen the space"
             )
-        note = f"tuned: trial {best.number} of {trials}, mean best validation {best.value:.4f} over seeds {recipe.search.seeds}"
+        used = [t.number for t in study.trials if t.state.is_finished() and "status" in t.user_attrs]  # those that were not killed
+        note = f"tuned: trial {used.index(best.number)} of {len(used)}, mean best validation {best.value:.4f} over seeds {recipe.search.seeds}"
         cut = [f"{trials} of {asked} search trials"] if trials < asked else []
         described = {"origin": _origins(recipe) | dict.fromkeys(recipe.with_tied(best.params), note), "reduced": [*recipe.reduced, *cut]}
         chosen = recipe.with_values(best.params).model_copy(update=described)
@@ -199,7 +200,7 @@ def _claim(study: Any, search: Any, trials: int, grid_points: list[dict[str, Any
     running = sum(t.state == TrialState.RUNNING for t in held)
     if used + running >= trials:
         return None, used, running
-    study.sampler = _sampler(search, len(held))
+    study.sampler = _sampler(search, used + running)
     if grid_points and not any(t.state == TrialState.WAITING for t in held):
         taken = [t.params for t in held if t.state == TrialState.RUNNING or "status" in t.user_attrs]
         # a worker that has just begun has asked for none of its values yet: they stand in what was queued for it
@@ -275,8 +276,11 @@ def check_space(recipe: Recipe, cell: Cell) -> None:
     keys = [name for key, space in recipe.search.space.items() for name in (key, *getattr(space, "also", ()))]
     if repeated := sorted({key for key in keys if keys.count(key) > 1}):
         raise RecipeError(f"{cell.recipe_path}: search.space chooses {', '.join(repeated)} more than once")
-    if nothing := [key for key in keys if key.split(".")[0] in DESCRIBED]:
+    if nothing := [key for key in keys if key.split(".")[0] in DESCRIBED or key == "model.name"]:
         raise RecipeError(f"{cell.recipe_path}: search.space.{nothing[0]}: decides no run, so there is nothing to search")
+    absent = [key for key in keys if key.startswith("encodings.") and key.split(".")[1] not in recipe.encodings]
+    if absent:
+        raise RecipeError(f"{cell.recipe_path}: search.space.{absent[0]}: the recipe asks for no such encoding; add it under encodings")
     for key, space in recipe.search.space.items():
         ends = [] if isinstance(space, Choice) else [int(v) if space.integer else v for v in (space.low, space.high)]
         candidates = space.choices if isinstance(space, Choice) else ends
@@ -291,7 +295,8 @@ def check_space(recipe: Recipe, cell: Cell) -> None:
 
 
 def _sampler(search: Any, number: int) -> Any:
-    """A sampler seeded by (search, trial number): a search that was killed proposes what it would have proposed."""
+    """A sampler seeded by the search and by how many trials came before that were not killed: a search that was killed proposes what it would
+    have proposed."""
     import optuna
 
     seed = int(digest_of([search.sampler_seed, number])[:8], 16)

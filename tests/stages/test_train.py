@@ -1,5 +1,6 @@
 """train@cell: each run once in its life, kill -9 and continue, data that cannot be had, bad recipes, a dead tracking server."""
 
+import errno
 import json
 import os
 import signal
@@ -12,7 +13,8 @@ import pytest
 
 from stages.params import load_grid
 from stages.schema import RecipeError
-from stages.train import train_cell
+from stages.train import cell_stage, train_cell
+from stages.tune import tune_cell
 from tests.conftest import ROOT
 from tests.stages.conftest import RECIPE
 
@@ -230,6 +232,52 @@ def test_a_model_that_cannot_start_from_the_other(project):
     fine_tune(project, start={"cell": "small/web/mpl"})
     with pytest.raises(RecipeError, match="after 'small/web/mpl' is no other cell .did you mean 'small/web/mlp'"):
         train("small/web/fine")
+
+
+def test_cells_that_start_from_each_other(project):
+    project.recipe(keep_weights=True, start={"cell": "small/web/fine"}, seeds=[0])
+    project.recipe(row="fine", keep_weights=True, start={"cell": CELL}, seeds=[0])
+    with pytest.raises(RecipeError, match="these cells start from each other: small/web/fine, small/web/mlp"):
+        train("small/web/fine")
+
+
+def test_a_cell_that_is_not_searched_yet(project):
+    project.recipe(search={"trials": 1, "space": {"model.dropout": {"choices": [0.1]}}})
+    with pytest.raises(RecipeError, match="tuned/small/web/mlp.yaml: there is no such file yet: .* `gt-bench tune small/web/mlp`"):
+        train()
+
+
+def test_a_search_of_another_recipe(project):
+    """A changed recipe is searched again before it is trained."""
+    search = {"trials": 1, "space": {"model.dropout": {"choices": [0.25]}}}
+    project.recipe(search=search)
+    grid = load_grid()
+    tune_cell(grid.find(CELL), grid)
+    assert train()["recipe"]["model"]["dropout"] == 0.25
+    for change in ({"seeds": [5]}, {"epochs": 2}):
+        project.recipe(search=search, **change)
+        with pytest.raises(RecipeError, match="tuned/small/web/mlp.yaml: chosen for another state of .*mlp.yaml; search again: `gt-bench tune"):
+            train()
+    tune_cell(grid.find(CELL), grid)
+    assert train()["status"] == "ok"
+
+
+def test_a_full_disk_and_a_stop_by_hand_end_in_one_line(project, monkeypatch, capsys):
+    project.recipe()
+    monkeypatch.setattr(sys, "argv", ["train", CELL])
+
+    def full(cell, grid):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def stopped(cell, grid):
+        raise KeyboardInterrupt
+
+    assert (cell_stage("", full), cell_stage("", stopped)) == (1, 130)
+    said = capsys.readouterr().err.splitlines()
+    assert said == [
+        "error: the disk is full; free some space and run the same command again: it continues where it was",
+        "stopped; the same command continues where it was",
+    ]
 
 
 def test_what_starts_from_a_failed_run_fails_with_it_and_the_grid_goes_on(project):
