@@ -81,6 +81,7 @@ def doctor() -> None:
     """Checks params.yaml, every recipe against its model, dataset and printed number, and what is on disk; exits 1 with what is wrong."""
     from stages.datasets.catalog import get_spec
     from stages.datasets.inspection import DatasetError
+    from stages.records.shipped import record_problems
     from stages.report.published import PublishedError, further
     from stages.store import Store, StoreError
     from stages.tune import check_space
@@ -106,7 +107,7 @@ def doctor() -> None:
     store, count = Store(), 0
     for path in sorted(store.root.glob("??/*/record.json")):
         try:
-            store.get(path.parent.name)
+            problems += [f"{path}: {problem}" for problem in record_problems(store.get(path.parent.name))]
             count += 1
         except StoreError as error:
             problems.append(str(error))

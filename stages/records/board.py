@@ -22,8 +22,8 @@ ABSENT = "no shipped record"  # status of a row of the board
 
 def board(suite: str, grid: Grid, root: Path = ROOT, data: Path = Path("data")) -> list[dict[str, Any]]:
     """The leaderboard's rows of a suite from shipped records alone; a stale row says what changed since. Raises StoreError, RecipeError."""
-    shipped = {one.cell: one for one in shipped_cells(grid, [suite], root)}
-    rows = _rows(grid.suite(suite), shipped, grid, root)
+    shipped = _shipped(grid, suite, root)
+    rows = _rows(grid.suite(suite), shipped, grid)
     for row in rows:
         if row["cell"] not in shipped:
             row["status"] = ABSENT
@@ -45,21 +45,27 @@ def page(grid: Grid, root: Path = ROOT) -> str:
         "",
     ]
     for suite in grid.suites:
-        shipped = {one.cell: one for one in shipped_cells(grid, [suite], root)}
+        shipped = _shipped(grid, suite, root)
         if shipped:
-            rows = _rows([cell for cell in grid.suite(suite) if cell.cell in shipped], shipped, grid, root)
+            rows = _rows([cell for cell in grid.suite(suite) if cell.cell in shipped], shipped, grid)
             parts += [f"## {suite}", "", *table_lines(rows, "###")]
     parts += ["## Looked into", "", (root / "looked_into.md").read_text()]
     return "\n".join([*parts, "## How to read it", "", explanation(grid.run.margin_std)]) + "\n"
 
 
-def _rows(cells: Sequence[Cell], shipped: dict[str, Shipped], grid: Grid, root: Path) -> list[dict[str, Any]]:
+def _shipped(grid: Grid, suite: str, root: Path) -> dict[str, Shipped]:
+    """The files of a suite by the cell that they are of. Raises StoreError where one is unsound or the file of another cell."""
+    found = list(shipped_cells(grid, [suite], root))
+    wrong = [line for one in found for line in problems_of(one, root)]
+    if wrong:
+        raise StoreError("\n".join(wrong))
+    return {one.cell: one for one in found}
+
+
+def _rows(cells: Sequence[Cell], shipped: dict[str, Shipped], grid: Grid) -> list[dict[str, Any]]:
     """The leaderboard's rows of `cells`, each of a shipped one with the commit of its record as the last note."""
     from stages.leaderboard import collect
 
-    wrong = [line for one in shipped.values() for line in problems_of(one, root)]
-    if wrong:
-        raise StoreError("\n".join(wrong))
     folder = Path(tempfile.mkdtemp(prefix="gt-board-"))
     try:
         for one in shipped.values():

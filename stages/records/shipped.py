@@ -9,7 +9,9 @@
 import gzip
 import io
 import json
-from collections.abc import Iterator, Sequence
+import math
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,21 +23,29 @@ from stages.store import FINAL, SCHEMA, StoreError, run_digest
 
 ROOT = Path("records")
 STATUSES = (*FINAL, "oom", "timed-out")
-RESULT_KEYS = ("cell", "suite", "dataset", "model", "status", "runs", "seeds", "recipe", "reduced")
-RUN_KEYS = (
-    "status", "error", "seed", "split", "recipe", "digests", "dataset", "metric", "direction", "parameters", "epochs", "best_epoch",
-    "val", "test", "test_metrics",
-)  # fmt: skip
-MEASURED_KEYS = (
-    "started",
-    "finished",
-    "seconds",
-    "train_seconds_per_epoch",
-    "eval_seconds_per_epoch",
-    "peak_memory_mib",
-    "device",
-    "environment",
-)
+# what the values of a record are; types are held exactly, so that true is no number
+TEXT, WHOLE, NUMBER, LIST, MAPPING = "text", "a whole number", "a number", "a list", "a mapping"
+TYPES: dict[str, tuple[type, ...]] = {TEXT: (str,), WHOLE: (int,), NUMBER: (int, float), LIST: (list,), MAPPING: (dict,)}
+RESULT_FORM = {
+    "cell": TEXT, "suite": TEXT, "dataset": TEXT, "model": TEXT, "status": TEXT, "runs": LIST, "seeds": LIST, "recipe": MAPPING, "reduced": LIST,
+}  # fmt: skip
+RUN_FORM = {
+    "status": TEXT, "error": TEXT, "seed": WHOLE, "split": WHOLE, "recipe": MAPPING, "digests": MAPPING, "dataset": TEXT, "metric": TEXT,
+    "direction": TEXT, "parameters": WHOLE, "epochs": MAPPING, "best_epoch": WHOLE, "val": NUMBER, "test": NUMBER, "test_metrics": MAPPING,
+}  # fmt: skip
+MEASURED_FORM = {
+    "started": TEXT, "finished": TEXT, "seconds": NUMBER, "train_seconds_per_epoch": NUMBER, "eval_seconds_per_epoch": NUMBER,
+    "peak_memory_mib": NUMBER, "device": TEXT, "environment": MAPPING,
+}  # fmt: skip
+RESULT_KEYS, RUN_KEYS, MEASURED_KEYS = tuple(RESULT_FORM), tuple(RUN_FORM), tuple(MEASURED_FORM)
+NULLABLE = ("error", "best_epoch", "val", "test")
+# curves that every run has
+CURVES = ("epoch", "train_loss", "val")
+# metrics between 0 and 1; "f1@jets-b" is one as "f1" is
+SHARES = {
+    "accuracy", "balanced-accuracy", "roc-auc", "auc", "ap", "aupr", "f1", "f1-macro", "f1-micro", "precision", "recall", "partition-f1",
+    "rand-index", "ordered-pair-accuracy",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -69,7 +79,7 @@ def read(path: Path) -> Shipped:
         if content["schema"] != SCHEMA:
             raise ValueError(f"schema {content['schema']}, this code reads {SCHEMA}")
         return Shipped(path, dict(content["result"]), list(content["records"]), dict(content["origins"]), list(content["trials"]))
-    except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
+    except (OSError, EOFError, zlib.error, RecursionError, ValueError, KeyError, TypeError) as error:
         raise StoreError(f"{path}: not an export of records ({error}); get the file again (`git checkout {path}`)") from None
 
 
@@ -83,15 +93,32 @@ def write(shipped: Shipped) -> Path:
     return write_bytes(shipped.path, file.getvalue())
 
 
-def shipped_cells(grid: Grid, names: Sequence[str] = (), root: Path = ROOT) -> Iterator[Shipped]:
-    """The files of these suites and cells (all files for no name), in order of the path."""
+def shipped_paths(grid: Grid, names: Sequence[str] = (), root: Path = ROOT) -> list[Path]:
+    """The files of these suites and cells; all files, in order of the path, for no name. Raises StoreError where there is no such folder."""
+    if not root.is_dir():
+        raise StoreError(f"{root}: no such folder of shipped records; name the one that holds SUITE/DATASET/ROW.json.gz (--records)")
     if not names:
-        yield from (read(path) for path in sorted(root.glob("*/*/*.json.gz")))
-        return
-    for cell in grid.chosen(names):
-        path = root / f"{cell.cell}.json.gz"
-        if path.exists():
-            yield read(path)
+        return sorted(root.glob("*/*/*.json.gz"))
+    return [path for cell in grid.chosen(names) if (path := root / f"{cell.cell}.json.gz").exists()]
+
+
+def shipped_cells(grid: Grid, names: Sequence[str] = (), root: Path = ROOT) -> Iterator[Shipped]:
+    """What `shipped_paths` names. Raises StoreError at the first file that cannot be read."""
+    yield from (read(path) for path in shipped_paths(grid, names, root))
+
+
+def read_result(path: Path, cell: str) -> dict[str, Any] | None:
+    """What training left of `cell`; None where it has not run. Raises StoreError for a file that is no result of it."""
+    try:
+        result = json.loads(path.read_text())
+        wrong = _form_problems(result, RESULT_FORM) if isinstance(result, dict) else ["no mapping"]
+        if wrong or result["cell"] != cell:
+            raise ValueError("; ".join(wrong) or f"of {result['cell']}")
+        return result
+    except FileNotFoundError:
+        return None
+    except (OSError, RecursionError, ValueError) as error:
+        raise StoreError(f"{path}: not a result ({error}); delete it and run: python -m stages.train {cell}") from None
 
 
 def record_problems(record: Any) -> list[str]:
@@ -106,6 +133,8 @@ def record_problems(record: Any) -> list[str]:
         return [f"schema {record.get('schema')!r}, this code reads {SCHEMA}"]
     if lacking:
         return [f"lacks {', '.join(dict.fromkeys(lacking))}"]
+    if misshapen := [*_form_problems(run, RUN_FORM), *_form_problems(measured, MEASURED_FORM), *_number_problems(run)]:
+        return misshapen
     wrong, digests = [], run["digests"]
     absent = [k for k in ("recipe", "data", "encodings", "code") if k not in digests]
     if absent:
@@ -121,19 +150,90 @@ def record_problems(record: Any) -> list[str]:
     lengths = {len(curve) for curve in run["epochs"].values()}
     if len(lengths) > 1:
         wrong.append(f"its curves have {', '.join(map(str, sorted(lengths)))} epochs")
-    if run["status"] == "ok" and not trial and not isinstance(run["test"], int | float):
+    tested = run["status"] == "ok" and not trial
+    if tested and run["test"] is None:
         wrong.append("status ok without a test value")
-    if trial and run["test"] is not None:
-        wrong.append("a search trial with a test value")
-    return wrong
+    elif tested and not _same(run["test"], run["test_metrics"].get(run["metric"])):
+        wrong.append(f"its test value is {run['test']}, its {run['metric']} on the test split {run['test_metrics'].get(run['metric'])}")
+    if not tested and (run["test"] is not None or run["test_metrics"]):
+        wrong.append("a search trial with a test value" if trial else f"status {run['status']} with a test value")
+    return wrong + _validation_problems(run) + _metric_problems(run)
+
+
+def _form_problems(content: Mapping[str, Any], form: Mapping[str, str]) -> list[str]:
+    """What `content` lacks of `form`, and which of its values are of another type."""
+    if lacking := [k for k in form if k not in content]:
+        return [f"lacks {', '.join(lacking)}"]
+    return [
+        f"its {key} is {json.dumps(content[key])[:40]}, not {kind}"
+        for key, kind in form.items()
+        if type(content[key]) not in TYPES[kind] and not (key in NULLABLE and content[key] is None)
+    ]
+
+
+def _number_problems(run: Mapping[str, Any]) -> list[str]:
+    """Of the curves and the test metrics: what is no number."""
+    curves = run["epochs"]
+    if lacking := [k for k in CURVES if k not in curves]:
+        return [f"lacks the curve of {', '.join(lacking)}"]
+    wrong = [f"its curve of {k} is no list" for k, v in curves.items() if type(v) is not list]
+    wrong += [
+        f"its curve of {k} holds what is no number"
+        for k, v in curves.items()
+        if type(v) is list and any(x is not None and type(x) not in TYPES[NUMBER] for x in v)
+    ]
+    return wrong + [f"its {k} on the test split is no number" for k, v in run["test_metrics"].items() if type(v) not in TYPES[NUMBER]]
+
+
+def _validation_problems(run: Mapping[str, Any]) -> list[str]:
+    epoch, validated = run["best_epoch"], dict(zip(run["epochs"]["epoch"], run["epochs"]["val"], strict=False))
+    if epoch is None and all(v is None for v in (run["val"], *validated.values())):
+        return []  # nothing validates, or the run did not come so far
+    if epoch is None or validated.get(epoch) is None:
+        return [f"its best epoch is {epoch}, which its validation curve does not have"]
+    if not _same(run["val"], validated[epoch]):
+        return [f"its validation value is {run['val']}, its curve has {validated[epoch]} in epoch {epoch}"]
+    return []
+
+
+def _metric_problems(run: Mapping[str, Any]) -> list[str]:
+    from stages.datasets.catalog import catalog
+    from stages.tasks import create_task
+
+    wrong, spec = [], catalog().get(run["dataset"])
+    if spec is not None:
+        direction = create_task(spec.task, spec.metric, also=spec.also).direction
+        if (run["metric"], run["direction"]) != (spec.metric, direction):
+            wrong.append(
+                f"it measures {run['metric']} ({run['direction']}), and {run['dataset']} is measured by {spec.metric} ({direction})"
+            )
+    # "accuracy" beside it is 1 - slowdown, which has no lower bound
+    shares = SHARES - {"accuracy"} if run["metric"] == "ordered-pair-accuracy" else SHARES
+    numbers = [(f"{run['metric']} on validation", run["metric"], run["val"])]
+    numbers += [(f"{k} on the test split", k.partition("@")[0], v) for k, v in run["test_metrics"].items()]
+    # NaN is allowed: a metric can be undefined on a split; the last digits are rounding
+    return wrong + [
+        f"its {what} is {v}, and a share lies between 0 and 1"
+        for what, name, v in numbers
+        if name in shares and v is not None and not math.isnan(v) and not 0 <= v <= 1 + 1e-9
+    ]
+
+
+def _same(one: float | None, other: float | None) -> bool:
+    """Whether two numbers are equal; NaN equals NaN."""
+    return one == other or (one is not None and other is not None and math.isnan(one) and math.isnan(other))
 
 
 def problems_of(shipped: Shipped, root: Path = ROOT) -> list[str]:
     """What is wrong with one file: its records, their order and number, its name; one line each."""
     result, where = shipped.result, shipped.path
-    lacking = [k for k in RESULT_KEYS if k not in result]
-    if lacking:
-        return [f"{where}: its result lacks {', '.join(lacking)}"]
+    if wrong := _form_problems(result, RESULT_FORM):
+        return [f"{where}: its result: {line}" for line in wrong]
+    for key, kind in (("runs", TEXT), ("seeds", WHOLE), ("reduced", TEXT)):
+        if any(type(one) not in TYPES[kind] for one in result[key]):
+            return [f"{where}: its result: an entry of {key} is not {kind}"]
+    if not shipped.records:
+        return [f"{where}: holds no record"]
     parts = (("record", shipped.records), ("trial", shipped.trials))
     wrong = [f"{where}: {what} {n}: {line}" for what, held in parts for n, record in enumerate(held) for line in record_problems(record)]
     if wrong:
@@ -151,4 +251,7 @@ def problems_of(shipped: Shipped, root: Path = ROOT) -> list[str]:
         wrong.append(f"{where}: seed {', '.join(map(str, repeated))} stands twice")
     if any(r["deterministic"]["dataset"] != result["dataset"] for r in (*shipped.records, *shipped.trials)):
         wrong.append(f"{where}: a record is of another dataset")
+    measure = (result.get("metric"), result.get("direction"))
+    if any((r["deterministic"]["metric"], r["deterministic"]["direction"]) != measure for r in (*shipped.records, *shipped.trials)):
+        wrong.append(f"{where}: a record measures another metric than its result names")
     return wrong

@@ -7,7 +7,7 @@ from typing import Any
 
 from stages.params import Cell
 from stages.recipe import load_recipe
-from stages.records.shipped import ROOT, Shipped, is_trial, problems_of, read, record_problems, write
+from stages.records.shipped import ROOT, Shipped, is_trial, problems_of, read, read_result, record_problems, write
 from stages.records.standing import origins_of, searched_values
 from stages.schema import RecipeError
 from stages.store import Store, StoreError
@@ -28,14 +28,8 @@ def export_cell(
     """Writes records/<cell>.json.gz; None where the cell has no run. Raises StoreError where a record is missing or not sound, and where a
     reduced cell would take the place of a full one (unless `replace`)."""
     store = store or Store()
-    source = results / f"{cell.cell}.json"
-    try:
-        result = json.loads(source.read_text())
-    except FileNotFoundError:
-        return None
-    except ValueError as error:
-        raise StoreError(f"{source}: not a result ({error}); delete it and run: python -m stages.train {cell.cell}") from None
-    if not result.get("runs"):
+    result = read_result(results / f"{cell.cell}.json", cell.cell)
+    if result is None or not result["runs"]:
         return None
     records = []
     for digest in result["runs"]:

@@ -7,13 +7,16 @@ terminal table convert. Equal records give equal bytes.
 import csv
 import io
 import json
+import math
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from stages.report.published import Published, PublishedError, further, resolve
 from stages.report.verdict import ALPHA, STD_DDOF, judge
+from stages.store import StoreError
 
 COLUMNS = (
     "cell", "dataset", "model", "status", "reason", "metric", "direction", "unit", "mean", "std", "std_ddof", "runs", "seeds",
@@ -21,6 +24,7 @@ COLUMNS = (
     "p_difference", "p_equivalence", "reduced", "notes", "parameters", "seconds_per_epoch", "peak_memory_mib", "device",
     "values", "digests",
 )  # fmt: skip
+NO_NUMBER = "no number"  # status of a row whose metric is undefined (NaN or infinite) in a run that ended well
 # how a metric is read where no paper prints it for this cell
 PERCENT = {"accuracy", "balanced-accuracy", "roc-auc", "f1-macro", "f1-micro", "ordered-pair-accuracy"}
 
@@ -90,7 +94,11 @@ def summarise(
         row["values"] = [r["deterministic"]["test"] if printed is None and not part else published.ours(r) for r in good]
         row["metric"] = f"{published.metric} ({published.dataset})" if part else row["metric"]
         row["values"] = [] if None in row["values"] else row["values"]
-    if row["values"]:
+    undefined = [f"{v} of seed {r['deterministic']['seed']}" for v, r in zip(row["values"], good, strict=False) if not math.isfinite(v)]
+    if undefined:
+        no_number = f"{row['metric']} is not a number on this split: {', '.join(undefined)}"
+        row |= {"status": NO_NUMBER, "reason": "; ".join([row["reason"], no_number] if row["reason"] else [no_number])}
+    elif row["values"]:
         # unstated: most papers do not say which deviation they print; the population one, as in the scripts behind the WebKB rows
         # (Polynormer's script prints the sample one: 5% more at ten runs)
         row |= {"mean": statistics.fmean(row["values"]), "std": statistics.pstdev(row["values"])}
@@ -143,6 +151,17 @@ def to_json(suite: str, rows: Sequence[dict[str, Any]], margin_std: float) -> st
     return json.dumps(head | {"rows": rows}, indent=1, allow_nan=True) + "\n"
 
 
+def rows_in(path: Path) -> list[dict[str, Any]]:
+    """The rows that `to_json` wrote. Raises StoreError for another content."""
+    try:
+        rows = json.loads(path.read_text())["rows"]
+        if not all(set(COLUMNS) <= set(row) for row in rows):
+            raise ValueError("a row lacks columns")
+        return rows
+    except (OSError, RecursionError, ValueError, KeyError, TypeError) as error:
+        raise StoreError(f"{path}: not a leaderboard ({error}); write it again: python -m stages.leaderboard {path.stem}") from None
+
+
 def to_csv(rows: Sequence[dict[str, Any]]) -> str:
     file = io.StringIO()
     writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
@@ -174,7 +193,7 @@ def cells(row: dict[str, Any]) -> list[str]:
     metric = (
         f"{row['metric']} {'↑' if row['direction'] == 'max' else '↓'}{' %' if row['unit'] == 'percent' else ''}" if row["metric"] else "–"
     )
-    ours = _number(row["mean"], row) + (f" ± {_number(row['std'], row)}" if row["runs"] > 1 else "")
+    ours = _number(row["mean"], row) + (f" ± {_number(row['std'], row)}" if row["runs"] > 1 and row["std"] is not None else "")
     theirs = _number(row["published_mean"], row) + (f" ± {_number(row['published_std'], row)}" if row["published_std"] is not None else "")
     if row["published_mean"] is None and row["published_printed"]:
         theirs = row["published_printed"]

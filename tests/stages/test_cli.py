@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 from stages.cli import app
 from stages.grid import MARK
 from stages.grid import main as write_grid
+from stages.store import StoreError
 from tests.conftest import ROOT
 
 RECIPE = Path("recipes/embedded/chains/mlp.yaml")
@@ -59,6 +60,29 @@ def test_a_dataset_that_does_not_exist(repository):
     shown = run("doctor")
     assert shown.exit_code == 1
     assert "no dataset named 'chians'; did you mean 'chains'?" in shown.output
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"status": "ok"}', "[" * 100_000])
+def test_a_damaged_result_is_listed_and_named(repository, content):
+    path = Path("results/embedded/chains/mlp.json")
+    path.parent.mkdir(parents=True)
+    path.write_text(content)
+    shown = run("list")
+    assert shown.exit_code == 1
+    assert "unreadable" in shown.output
+    assert f"{path}: not a result" in shown.output
+    assert "delete it and run: python -m stages.train embedded/chains/mlp" in shown.output
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "{}", '{"rows": [{}]}', '{"rows": 3}'])
+def test_a_damaged_leaderboard_is_named(repository, content):
+    path = Path("reports/embedded.json")
+    path.parent.mkdir()
+    path.write_text(content)
+    shown = run("show", "embedded")
+    assert isinstance(shown.exception, StoreError)
+    assert str(shown.exception).startswith(f"{path}: not a leaderboard")
+    assert "write it again: python -m stages.leaderboard embedded" in str(shown.exception)
 
 
 def test_a_damaged_record(repository):

@@ -125,6 +125,21 @@ def test_a_broken_result_is_named_in_its_row(project, content):
     assert rows()[CELLS[0]]["status"] == "ok"
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_metric_that_is_no_number_is_the_status_of_its_row_alone(project, value):
+    path = record_file(CELLS[0], 1)
+    record = json.loads(path.read_text())
+    record["deterministic"] |= {"test": value, "test_metrics": {"accuracy": value}}
+    path.write_text(json.dumps(record))
+    result = run(SUITE, "--no-mlflow")
+    assert result.exit_code == 0, result.output
+    row = rows()[CELLS[0]]
+    assert (row["status"], row["verdict"], row["mean"], row["std"]) == ("no number", "none: no result", None, None)
+    assert row["reason"] == f"accuracy is not a number on this split: {value} of seed 1"
+    assert row["reason"] in Path("reports", f"{SUITE}.md").read_text()
+    assert rows()[CELLS[1]]["verdict"] == "above (better)"
+
+
 def test_an_unknown_suite_shows_the_nearest_and_writes_nothing(project, capsys):
     result = run("edge-transfomer")
     assert result.exit_code == 1

@@ -110,6 +110,39 @@ def _break(change):
         (_break(lambda r: r["deterministic"]["epochs"]["val"].pop()), "its curves have 5, 6 epochs"),
         (_break(lambda r: r["measured"].pop("device")), "lacks device"),
         (_break(lambda r: r.update(schema=9)), "schema 9, this code reads 1"),
+        # a record that contradicts itself
+        (_break(lambda r: r["deterministic"].update(test=0.987)), "its test value is 0.987, its accuracy on the test split"),
+        (_break(lambda r: r["deterministic"]["test_metrics"].pop("accuracy")), "its accuracy on the test split None"),
+        (_break(lambda r: r["deterministic"].update(val=0.987)), "its validation value is 0.987, its curve has"),
+        (_break(lambda r: r["deterministic"].update(val=None)), "its validation value is None, its curve has"),
+        (_break(lambda r: r["deterministic"].update(best_epoch=99)), "its best epoch is 99, which its validation curve does not have"),
+        (_break(lambda r: r["deterministic"].update(best_epoch=None)), "its best epoch is None, which"),
+        (_break(lambda r: r["deterministic"].update(test=True)), "its test is true, not a number"),
+        (_break(lambda r: r["deterministic"]["test_metrics"].update(loss=True)), "its loss on the test split is no number"),
+        (_break(lambda r: r["deterministic"]["epochs"].update(val=[True] * 6)), "its curve of val holds what is no number"),
+        (
+            _break(lambda r: r["deterministic"].update(test=1.5, test_metrics={"accuracy": 1.5})),
+            "its accuracy on the test split is 1.5, and a share lies between 0 and 1",
+        ),
+        (
+            _break(lambda r: r["deterministic"].update(metric="loss", test=r["deterministic"]["test_metrics"]["loss"])),
+            "it measures loss (max), and web is measured by accuracy (max)",
+        ),
+        (_break(lambda r: r["deterministic"].update(direction="min")), "it measures accuracy (min), and web is measured by accuracy (max)"),
+        (lambda c: c["result"].update(metric="mae"), "measures another metric than its result names"),
+        (_break(lambda r: r["deterministic"].update(status="oom")), "status oom with a test value"),
+        # what ended in tracebacks
+        (_break(lambda r: r["deterministic"].update(digests=None)), "its digests is null, not a mapping"),
+        (_break(lambda r: r["deterministic"].update(epochs=[])), "its epochs is [], not a mapping"),
+        (_break(lambda r: r["deterministic"]["epochs"].update(val=None)), "its curve of val is no list"),
+        (_break(lambda r: r["deterministic"].update(parameters="x")), 'its parameters is "x", not a whole number'),
+        (_break(lambda r: r["measured"].update(environment=None)), "its environment is null, not a mapping"),
+        (_break(lambda r: r["measured"].update(peak_memory_mib=None)), "its peak_memory_mib is null, not a number"),
+        (lambda c: c["result"].update(runs=None), "its runs is null, not a list"),
+        (lambda c: c["result"].update(seeds=None), "its seeds is null, not a list"),
+        (lambda c: c["result"].update(reduced=None), "its reduced is null, not a list"),
+        (lambda c: c["result"].update(reduced=[7]), "an entry of reduced is not text"),
+        (lambda c: (c.update(records=[]), c["result"].update(runs=[])), "holds no record"),
         (lambda c: c["records"].reverse(), "are not the runs that its result names"),
         (lambda c: (c["records"].append(c["records"][0]), c["result"]["runs"].append(c["result"]["runs"][0])), "seed 0 stands twice"),
         (lambda c: c["result"].update(cell="small/many/mlp"), "is the file of small/many/mlp"),
@@ -129,7 +162,12 @@ def test_what_is_wrong_with_a_file_is_named_and_nothing_of_it_is_imported(traine
     assert says in shown.output
 
 
-@pytest.mark.parametrize("content", [b"", b"no gzip", gzip.compress(b"{"), gzip.compress(b'{"schema": 4}')])
+# 50 zeros behind the header: zlib.error, which is neither an OSError nor a ValueError
+ZEROED = gzip.compress(b"{}" * 99)[:10] + bytes(50)
+DEEP = gzip.compress(b'{"schema": ' + b"[" * 100_000 + b"]" * 100_000 + b"}")
+
+
+@pytest.mark.parametrize("content", [b"", b"no gzip", gzip.compress(b"{"), gzip.compress(b'{"schema": 4}'), ZEROED, DEEP])
 def test_a_file_that_is_no_export(trained, content):
     path = export()
     path.write_bytes(content)
@@ -137,13 +175,58 @@ def test_a_file_that_is_no_export(trained, content):
         read(path)
 
 
+def test_verify_goes_on_after_a_file_that_cannot_be_read(trained):
+    trained.recipe(row="other")
+    train_cell(load_grid().find("small/web/other"), load_grid())
+    path = export()
+    export_cell(load_grid().find("small/web/other"))
+    path.write_bytes(path.read_bytes()[:10] + bytes(50) + path.read_bytes()[60:])
+    shown = run("store", "verify")
+    assert shown.exit_code == 1
+    assert f"{path}: not an export of records" in shown.output
+    assert "small/web/other: 2 runs on cpu" in shown.output
+    assert "1 shipped cells, 0 stale, 1 problems" in shown.output
+
+
+@pytest.mark.parametrize("command", ["verify", "import"])
+def test_a_folder_of_records_that_is_not_there_is_an_error(trained, command):
+    export()
+    shown = run("store", command, "--records", "nope")
+    assert isinstance(shown.exception, StoreError)
+    assert str(shown.exception).startswith("nope: no such folder of shipped records")
+
+
+def test_a_file_under_the_name_of_another_cell_stops_the_board(trained):
+    path = export()
+    trained.recipe(row="another")
+    shutil.copy(path, path.with_name("another.json.gz"))
+    with pytest.raises(StoreError, match=f"another.json.gz: is the file of {CELL}"):
+        board("small", load_grid())
+
+
+def test_a_metric_that_is_undefined_on_a_split_is_shown_by_the_board(trained):
+    path = export()
+    undefined = {"test": float("nan"), "test_metrics": {"accuracy": float("nan")}}
+    rewrite(path, _break(lambda r: r["deterministic"].update(undefined)))
+    assert problems_of(read(path)) == []
+    row = board("small", load_grid())[0]
+    assert (row["status"], row["mean"], row["verdict"]) == ("no number", None, "none: no result")
+    assert row["reason"] == "accuracy is not a number on this split: nan of seed 0"
+
+
+def test_a_damaged_result_is_not_exported(trained):
+    Path("results", f"{CELL}.json").write_text("[]")
+    with pytest.raises(StoreError, match=f"results/{CELL}.json: not a result .* delete it and run: python -m stages.train {CELL}"):
+        export()
+
+
 def test_the_same_run_told_in_two_ways(trained):
     one = read(export())
     other = json.loads(json.dumps(one.records[0]))
-    other["deterministic"]["val"] = 0.123
+    other["deterministic"]["parameters"] += 1
     second = Shipped(Path("records/small/web/twin.json.gz"), one.result | {"cell": "small/web/twin"}, [other, one.records[1]])
     assert verify([one]) == []
-    assert "hold different records of one run (they differ in val)" in verify([one, second])[0]
+    assert "hold different records of one run (they differ in parameters)" in verify([one, second])[0]
 
 
 def test_a_search_trial_in_the_store_is_a_sound_record(project):
