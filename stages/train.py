@@ -46,7 +46,9 @@ def settings_of(cell: Cell) -> Recipe:
     chosen = load_recipe(cell.settings_path)
     values = {key: chosen.value(key) for key in (recipe.search.space if recipe.search else ())}
     if (recipe.with_values(values).decisive(), recipe.seeds) != (chosen.decisive(), chosen.seeds):
-        raise RecipeError(f"{cell.settings_path}: chosen for another state of {cell.recipe_path}; search again: `gt-bench tune {cell.cell}`")
+        raise RecipeError(
+            f"{cell.settings_path}: chosen for another state of {cell.recipe_path}; search again: `gt-bench tune {cell.cell}`"
+        )
     return chosen
 
 

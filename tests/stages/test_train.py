@@ -256,7 +256,9 @@ def test_a_search_of_another_recipe(project):
     assert train()["recipe"]["model"]["dropout"] == 0.25
     for change in ({"seeds": [5]}, {"epochs": 2}):
         project.recipe(search=search, **change)
-        with pytest.raises(RecipeError, match="tuned/small/web/mlp.yaml: chosen for another state of .*mlp.yaml; search again: `gt-bench tune"):
+        with pytest.raises(
+            RecipeError, match="tuned/small/web/mlp.yaml: chosen for another state of .*mlp.yaml; search again: `gt-bench tune"
+        ):
             train()
     tune_cell(grid.find(CELL), grid)
     assert train()["status"] == "ok"

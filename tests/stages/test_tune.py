@@ -128,7 +128,10 @@ def test_hopeless_trials_are_pruned(project):
         ({"epochs.foo": {"choices": [4]}}, ["epochs.foo", "epochs is a value, not a section"]),
         ({"model.dropout": {"choices": [0.1], "also": ["model.depth"]}}, ["search.space.model.dropout", "depth"]),
         ({"model.dropout": {"choices": [0.1], "also": ["seeds"]}}, ["search.space.seeds", "decides no run"]),
-        ({"model.dropout": {"choices": [0.1], "also": ["optimizer.lr"]}, "optimizer.lr": {"choices": [0.1]}}, ["optimizer.lr more than once"]),
+        (
+            {"model.dropout": {"choices": [0.1], "also": ["optimizer.lr"]}, "optimizer.lr": {"choices": [0.1]}},
+            ["optimizer.lr more than once"],
+        ),
         ({"model.dropout": {"choices": [0.1, 0.1]}}, ["choices repeat"]),
         ({"optimizer.lr": {"low": 0.1, "high": float("inf")}}, ["finite"]),
     ],
