@@ -111,6 +111,7 @@ def doctor() -> None:
             count += 1
         except StoreError as error:
             problems.append(str(error))
+    problems = list(dict.fromkeys(problems))  # a dataset's is met once per cell
     for problem in problems:
         print(problem)
     print(f"{len(grid.cells)} cells, {count} records, {len(problems)} problems")

@@ -3,7 +3,10 @@
 import difflib
 import importlib
 import pkgutil
+import traceback
 from functools import cache
+from pathlib import Path
+from types import ModuleType
 
 import stages.datasets
 from stages.datasets.inspection import DatasetError
@@ -34,18 +37,36 @@ class UnknownDataset(DatasetError, KeyError):
 
 @cache
 def catalog() -> dict[str, DatasetSpec]:
-    """Name -> spec, sorted. Raises DatasetError where two families claim one name."""
+    """Name -> spec, sorted. Raises DatasetError where two families claim one name or a family's file cannot be imported."""
     specs: dict[str, DatasetSpec] = {}
     for module in pkgutil.iter_modules(stages.datasets.__path__):
         if module.name in _ROOMS:
             continue
-        for spec in getattr(importlib.import_module(f"stages.datasets.{module.name}"), "DATASETS", ()):
+        for spec in _datasets(_family(module)):
             if spec.name in specs:
                 raise DatasetError(
                     f"two datasets are named {spec.name!r}: one in {specs[spec.name].prepare.__module__}, one in {module.name}"
                 )
             specs[spec.name] = spec
     return dict(sorted(specs.items()))
+
+
+def _family(module: pkgutil.ModuleInfo) -> ModuleType:
+    path = str(Path(module.module_finder.path) / f"{module.name}.py")
+    try:
+        return importlib.import_module(f"stages.datasets.{module.name}")
+    except Exception as error:  # whatever a user's file may raise
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
+        line = error.lineno if isinstance(error, SyntaxError) and error.filename == path else lines[-1] if lines else "?"
+        said = str(error) if isinstance(error, DatasetError) else f"{type(error).__name__}: {error}"
+        raise DatasetError(f"{path}, line {line}: {said}; correct the file, or move it away") from error
+
+
+def _datasets(module: ModuleType) -> list[DatasetSpec] | tuple[DatasetSpec, ...]:
+    datasets = getattr(module, "DATASETS", ())
+    if not isinstance(datasets, list | tuple) or not all(isinstance(spec, DatasetSpec) for spec in datasets):
+        raise DatasetError(f"{module.__file__}: DATASETS must be a list of datasets: DATASETS = [custom_dataset(...)]")
+    return datasets
 
 
 def get_spec(name: str) -> DatasetSpec:

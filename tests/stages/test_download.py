@@ -3,6 +3,7 @@
 import io
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -45,7 +46,10 @@ def test_prepare_keep_verify_and_find_damage(run, tmp_path, mirror):
     assert (tmp_path / "data/packed/texas/header.json").stat().st_mtime_ns == stamp
     assert "everything on disk is as it should be" in run("--verify")
 
-    for path, line in (("raw/webkb/texas/out1_graph_edges.txt", "not the pinned"), ("packed/texas/data.safetensors", "prepare it again")):
+    for path, line in (
+        ("raw/webkb/texas/out1_graph_edges.txt", "not the pinned"),
+        ("packed/texas/data.safetensors", "delete data/packed/texas"),
+    ):
         content = (tmp_path / "data" / path).read_bytes()
         (tmp_path / "data" / path).write_bytes(content[:-1] + b"#")
         said = run("--verify", code=1)
@@ -53,6 +57,20 @@ def test_prepare_keep_verify_and_find_damage(run, tmp_path, mirror):
         assert path.rpartition("/")[2] in said
         (tmp_path / "data" / path).write_bytes(content)
     run("--verify")
+
+
+def test_what_verify_says_of_a_flipped_bit_mends_it(run, tmp_path):
+    for place, option in (("data", []), ("else", ["--data-root", "else"])):
+        run("chains", *option)
+        path = tmp_path / place / "packed/chains/data.safetensors"
+        content = path.read_bytes()
+        path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+        said = run("--verify", *option, code=1)
+        folder, command = re.search(r"delete (\S+) and run: python -m stages\.download (.*)", said).groups()
+        shutil.rmtree(tmp_path / folder)
+        assert "chains: packed in" in run(*command.split())
+        assert path.read_bytes() == content
+        run("--verify", *option)
 
 
 def test_what_cannot_be_had_is_a_row_and_comes_later(run, tmp_path, mirror):

@@ -2,13 +2,16 @@
 
 import json
 import re
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+import stages.datasets
 from stages.datasets import catalog as room
 from stages.datasets.catalog import UnknownDataset, catalog, get_spec
+from stages.datasets.inspection import DatasetError
 from stages.datasets.spec import _files, file
 
 
@@ -48,6 +51,35 @@ def test_a_family_is_one_new_file(tmp_path, monkeypatch):
     assert {path.stem for path in folder.glob("*.py")} > {"webkb", "heterophilous", "synthetic"}
     families = {spec.family for spec in catalog().values()}
     assert {"webkb", "heterophilous", "synthetic"} <= families
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "said", "cause"),
+    [
+        ("import json\nDATASETS = [\n", 2, "SyntaxError", SyntaxError),
+        ("\nfrom stages.datasets.custom import custom_dataset\nDATASETS = [custom_dataset('a', 'b', tsk='c')]", 3, "'tsk'", TypeError),
+        (
+            "from stages.datasets.custom import custom_dataset\nDATASETS = [\n    custom_dataset('a', 'b', task='c', metric='mae')\n]",
+            3,
+            ": dataset 'a': no task 'c'",
+            DatasetError,
+        ),
+        ("DATASETS = 'mine'", None, "DATASETS must be a list of datasets", None),
+    ],
+)
+def test_a_broken_file_is_named_with_its_line(text, line, said, cause, tmp_path, monkeypatch):
+    path = tmp_path / "broken_for_a_test.py"
+    path.write_text(text)
+    monkeypatch.setattr(stages.datasets, "__path__", [*stages.datasets.__path__, str(tmp_path)])
+    room.catalog.cache_clear()
+    try:
+        with pytest.raises(DatasetError, match=re.escape(said)) as caught:
+            catalog()
+        assert str(caught.value).startswith(f"{path}, line {line}: " if line else f"{path}: ")
+        assert type(caught.value.__cause__) is (cause or type(None))
+    finally:
+        sys.modules.pop("stages.datasets.broken_for_a_test", None)
+        room.catalog.cache_clear()
 
 
 def test_checksums_are_those_of_the_files_at_hand(mirror):

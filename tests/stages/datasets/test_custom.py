@@ -1,5 +1,6 @@
 """Your own data, as a user would bring it: CSV files, an npz file, a torch_geometric dataset; and what it says to mistakes."""
 
+import functools
 import re
 import sys
 import textwrap
@@ -13,13 +14,14 @@ from torch_geometric.data import Data
 from torch_geometric.datasets import FakeDataset
 
 import stages.datasets
-from stages.datasets.custom import custom_dataset
+from stages.datasets.custom import METRICS, custom_dataset
 from stages.datasets.inspection import DatasetError
 from stages.datasets.packed import PackedDataset
+from stages.tasks import metrics, task_module
 from tests.conftest import ROOT
 from tests.stages.datasets.checks import assert_sound
 
-NODES = "graph,charge,mass\n0,0.5,12\n0,-0.5,16\n1,0,12\n1,0,12\n1,1,14\n"
+NODES = "graph,charge,mass\n0,0.5,12.0\n0,-0.5,16\n1,0,12\n1,0,12\n1,1,14\n"
 EDGES = "graph,source,target,kind\n0,0,1,2\n0,1,0,2\n1,0,2,0\n1,2,0,0\n"
 GRAPHS = "y,split\n1.5,train\n-2.5,test\n"
 
@@ -113,6 +115,18 @@ def test_masks_are_splits(tmp_path):
         ({"graphs": "name\n1\n2\n"}, "no column y"),
         ({"edges": "a,b\n1,2\n"}, "needs the columns source and target"),
         ({"graphs": None}, "graphs.csv: cannot be read"),
+        ({"edges": "source,target\n0,1\n1,0\n"}, r"edges.csv: needs a column graph, as nodes.csv has one"),
+        ({"nodes": "mass\n12\n16\n12\n12\n14\n"}, r"nodes.csv: needs a column graph, as edges.csv has one"),
+        ({"edges": EDGES.replace("0,0,1,2", "0,0.5,1,2")}, r"edges.csv: edge ids must be whole numbers"),
+        ({"edges": EDGES.replace("0,0,1,2", f"0,{2**32},1,2")}, r"edges.csv: edge ids must be whole numbers"),
+        ({"edges": EDGES.replace("0,0,1,2", f"0,0,1,{2**32}")}, "categories in edge_attr must be whole numbers"),
+        ({"graphs": GRAPHS + "1.5,train\n"}, r"graphs.csv: has 3 rows; nodes.csv names 2 graphs"),
+        ({"graphs": "y\n1.5\n"}, r"graphs.csv: has 1 rows; nodes.csv names 2 graphs"),
+        ({"graphs": "graph,y\n1,1.5\n0,2\n"}, r"graphs.csv: column graph is neither y"),
+        ({"nodes": NODES.replace("\n1,", "\n2,")}, r"nodes.csv: graph 1 has no nodes"),
+        ({"nodes": "graph,mass\n"}, r"nodes.csv: has no rows"),
+        ({"nodes": NODES.replace("12.0", "12")}, r"nodes.csv: whole numbers \(categories\) in mass and .* write 12.0"),
+        ({"nodes": NODES.replace("charge", "mass")}, "two columns are named 'mass'"),
     ],
 )
 def test_mistakes_are_named(change, message, tmp_path):
@@ -131,6 +145,104 @@ def test_wrong_tasks_shares_and_places(tmp_path):
         packed(custom_dataset("mine", folder, task="graph-regression", metric="mae", split=(0.8, 0.1, 0.2)), tmp_path / "out")
     with pytest.raises(DatasetError, match="neither a folder"):
         packed(custom_dataset("mine", tmp_path / "nowhere", task="graph-regression", metric="mae"), tmp_path / "out")
+
+
+LOOP = {"x": np.eye(3), "edge_index": np.array([[0, 1], [1, 0]]), "y": np.arange(3)}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"edge_index": np.array([[0, 1], [1, 0], [1, 2]])}, r"edge_index must be of shape \[2, E\]; it is \[3, 2\]; transpose it"),
+        ({"edge_index": np.array([0, 1])}, r"edge_index must be of shape \[2, E\]; it is \[2\]"),
+        ({"edge_index": np.array([[0.5, 1], [1, 0]])}, "edge ids must be whole numbers"),
+        ({"edge_index": np.array([[2**32, 1], [1, 0]])}, "edge ids must be whole numbers"),
+        ({"y": np.array(1)}, "y must be rows of numbers"),
+        ({"y": np.array(["a", "b", "c"])}, "y must be rows of numbers"),
+        ({"x": np.array(1.0)}, "x must be rows of numbers"),
+        ({"x": np.full((3, 1), 2**33)}, "categories in x must be whole numbers"),
+        ({"num_nodes": np.array([3, 0]), "num_edges": np.array([2, 0])}, "a graph has no nodes"),
+        ({"num_nodes": np.array([3.5]), "num_edges": np.array([2])}, "num_nodes must be whole numbers"),
+        ({"split": np.array([1, 2, 259])}, "split codes must be whole numbers from 0 to 3"),
+    ],
+)
+def test_wrong_arrays_are_refused(change, message, tmp_path):
+    np.savez(tmp_path / "a.npz", **(LOOP | change))
+    with pytest.raises(DatasetError, match=rf"a\.npz: {message}"):
+        packed(custom_dataset("mine", tmp_path / "a.npz", task="node-classification", metric="accuracy"), tmp_path / "out")
+
+
+def graph(**change) -> Data:
+    return Data(**({"x": torch.ones(2, 3), "edge_index": torch.tensor([[0, 1], [1, 0]]), "y": torch.tensor(1.5)} | change))
+
+
+@pytest.mark.parametrize(
+    ("graphs", "message"),
+    [
+        ([graph(x=None, num_nodes=2), graph()], "x of graph 1 is continuous, 3 wide and of graph 0 absent"),
+        ([graph(), graph(x=None, num_nodes=2)], "x of graph 1 is absent and of graph 0 continuous, 3 wide"),
+        ([*[graph(x=None, num_nodes=2)] * 1000, graph(x=torch.ones(2, 1).int())], "x of graph 1000 is categorical, 1 wide"),
+        ([graph(), graph(edge_attr=torch.ones(2))], "edge_attr of graph 1 is continuous, 1 wide and of graph 0 absent"),
+        ([graph(), graph(y=torch.ones(2))], "y of graph 1 is 2 wide and of graph 0 1 wide"),
+        ([graph(edge_index=torch.tensor([[0, 1], [1, 0], [1, 1]]))], r"graph 0: edge_index must be of shape \[2, E\].*transpose it"),
+        ([graph(edge_index=torch.tensor([0, 1]))], "graph 0: edge_index must be of shape"),
+        ([graph(edge_attr=torch.ones(3)), graph(edge_attr=torch.ones(1))], "graph 0: edge_attr has 3 rows where 2 are needed"),
+        ([graph(x=torch.ones(0, 3), edge_index=torch.zeros(2, 0))], "graph 0: has no nodes"),
+        ([graph(y=None)], "graph 0: a Data; a torch_geometric graph needs edge_index and y"),
+        ([], "returned no graphs"),
+        (None, "returned NoneType; return a torch_geometric dataset"),
+        (graph(), "graph 0: a tuple; a torch_geometric graph needs"),
+    ],
+)
+def test_wrong_graphs_are_refused(graphs, message, tmp_path):
+    def load():
+        return graphs
+
+    with pytest.raises(DatasetError, match=rf"test_custom\..*load\(\): .*{message}"):
+        packed(custom_dataset("mine", load, task="graph-regression", metric="mae"), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_masks_and_targets_of_another_length_are_refused(tmp_path):
+    data = graph(y=torch.tensor([0, 1]), train_mask=torch.tensor([True, False]))
+    spec = custom_dataset("mine", lambda: [data], task="node-classification", metric="accuracy")
+    with pytest.raises(DatasetError, match="has train_mask and no val_mask"):
+        packed(spec, tmp_path / "out")
+    data.val_mask, data.test_mask = data.train_mask, torch.tensor([True])
+    with pytest.raises(DatasetError, match="with a row for each of the 2 nodes"):
+        packed(spec, tmp_path / "out")
+    data.y = torch.tensor(1)
+    with pytest.raises(DatasetError, match="y must be rows of numbers"):
+        packed(spec, tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"task": "graph-regresion"}, r"'mine': no task 'graph-regresion' \(did you mean 'graph-regression'"),
+        ({"task": "node-regression"}, "no task 'node-regression'"),
+        ({"metric": "mea"}, r"'mine': graph-regression has no metric 'mea' \(did you mean .*'mae'.*it takes mae, mse"),
+        ({"metric": "accuracy"}, "graph-regression has no metric 'accuracy'; it takes mae, mse"),
+        ({"task": "graph-classification"}, "graph-classification has no metric 'mae'; it takes accuracy"),
+        ({"task": "graph-multilabel", "metric": "accuracy"}, "graph-multilabel has no metric 'accuracy'; it takes ap, roc-auc"),
+        ({"num_splits": 0}, "num_splits must be 1 or more; got 0"),
+        ({"split": (0.8, 0.2)}, "split must be the shares of train, val and test"),
+        ({"source": functools.partial(list, ())}, "must be a function written with def.* got a partial"),
+    ],
+)
+def test_what_cannot_be_declared(change, message):
+    arguments = {"source": "nowhere", "task": "graph-regression", "metric": "mae"} | change
+    with pytest.raises(DatasetError, match=message):
+        custom_dataset("mine", **arguments)
+
+
+def test_tasks_and_metrics_are_those_that_exist(tmp_path):
+    for task in METRICS:
+        task_module(task)
+    assert {name for names in METRICS.values() for name in names} == set(metrics.METRICS)
+    np.savez(tmp_path / "a.npz", **LOOP)
+    with pytest.raises(DatasetError, match="roc-auc needs two classes; the targets have 3"):
+        packed(custom_dataset("mine", tmp_path / "a.npz", task="node-classification", metric="roc-auc"), tmp_path / "out")
 
 
 def test_the_page_works_as_written_and_is_short(tmp_path, monkeypatch):
