@@ -197,7 +197,8 @@ def _verify(data_root: Path) -> int:
 
 
 def _with_remedy(line: str, data_root: Path) -> str:
-    """A packed folder with an intact header is kept by a new preparation, so it has to go first."""
+    """A packed folder with an intact header is kept by a new preparation, so it has to go first. (The line is packed.py's, which is in the
+    digest of every run: what it advises is put right here.)"""
     other = "" if data_root == Path("data") else f" --data-root {data_root}"
     found = re.search(r"prepare it again: (python -m stages\.download (\S+))$", line)
     return line if found is None else f"{line[: found.start()]}delete {data_root / 'packed' / found[2]} and run: {found[1]}{other}"

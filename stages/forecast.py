@@ -138,10 +138,13 @@ def forecast_cell(cell: Cell, grid: Grid, data: Path = Path("data"), budget: flo
         allocator = prepare_process(grid.run)
         with contextlib.redirect_stdout(io.StringIO()), tempfile.TemporaryDirectory(prefix="gt-forecast-") as folder:
             return _measured(cell, grid, data, Path(folder), budget, allocator)
-    except (RecipeError, DatasetError, ValueError) as error:
+    except (
+        RecipeError,
+        DatasetError,
+        ValueError,
+        RuntimeError,
+    ) as error:  # RuntimeError: torch's own, of widths and losses that do not fit
         return Forecast(cell.cell, problem=str(error))
-    except Exception as error:  # whatever is wrong with one cell, the others have their forecasts
-        return Forecast(cell.cell, problem=f"{type(error).__name__}: {error}")
 
 
 def _measured(cell: Cell, grid: Grid, data: Path, folder: Path, budget: float, allocator: str) -> Forecast:

@@ -338,10 +338,7 @@ class Recipe(Strict):
 
     def value(self, key: str) -> Any:
         """What stands under a dotted key; None where nothing does."""
-        place: Any = self.model_dump(exclude_unset=True)
-        for part in key.split("."):
-            place = place.get(part) if isinstance(place, dict) else None
-        return place
+        return dict(_flat(self.model_dump(exclude_unset=True))).get(key)
 
     def with_tied(self, values: dict[str, Any]) -> dict[str, Any]:
         """`values` and the same for every key that the search ties to one of theirs (`also`)."""

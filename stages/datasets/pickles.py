@@ -13,8 +13,9 @@ import numpy as np
 
 from stages.datasets.inspection import DatasetError
 
-# there is hardly an exception that damaged bytes cannot make pickle, numpy and torch raise, SystemError among them
-_DAMAGED = Exception
+_DAMAGED = (ValueError, TypeError, KeyError, IndexError, AttributeError, EOFError, OSError, MemoryError, OverflowError, RuntimeError)
+_DAMAGED += (pickle.UnpicklingError, ImportError, NotImplementedError, LookupError, AssertionError)
+_DAMAGED += (SystemError,)  # what numpy raises for a dtype whose state is damaged
 _RECONSTRUCT = np.zeros(0).__reduce__()[0]
 
 

@@ -246,7 +246,10 @@ def test_parameter_counts_printed(settings, count, printed):
 def test_sound(changes):
     settings = SMALL | {"level": "graph"} | changes
     data = random_graphs((5, 3, 6), pair_encodings=(("rrwp", 5),), node_encodings=(("position", 2), ("target", 1)))
-    assert_sound(lambda: create_model("ppgt", **settings).double(), data, settings["level"], pair_names=("rrwp",))
+    # without a gate the bias of theta adds the same number to all keys of a query, which softmax takes away: its gradient is rounding alone
+    shifts = tuple(f"layers.{i}.attention.pair_linear.bias" for i in range(settings["num_layers"]))
+    except_for = shifts if settings.get("urpe") == "none" else ()
+    assert_sound(lambda: create_model("ppgt", **settings).double(), data, settings["level"], ("rrwp",), except_for)
 
 
 def test_batch_norms_of_the_head():

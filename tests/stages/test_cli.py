@@ -1,12 +1,16 @@
 """`gt-bench doctor` and `list`: what is wrong with a grid is said in one line each, with the file and what to do."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from stages import state
 from stages.cli import app
+from stages.datasets.catalog import catalog, get_spec
+from stages.files import WriteError
 from stages.grid import MARK
 from stages.grid import main as write_grid
 from stages.store import StoreError
@@ -42,6 +46,7 @@ def test_a_sound_grid(repository):
         ("published: {paper: hot, table: Table 1, method: GNC}", "published: results.yaml has no method 'GNC'"),
         ("encodings: {rrwp: {steps: 3}}", "encodings.rrwp: model 'mlp' does not use it"),
         ("search: {trials: 1, space: {model.dropout: {choices: [0.1]}}}", "`settings: tuned` goes with a `search:` section"),
+        ("search: {trials: 1, space: {model.droput: {choices: [0.1]}}}", "search.space.model.droput: 0.1 cannot stand there"),
         ("epocs: 3", "unknown key 'epocs' (did you mean 'epochs'?)"),
     ],
 )
@@ -60,6 +65,22 @@ def test_a_dataset_that_does_not_exist(repository):
     shown = run("doctor")
     assert shown.exit_code == 1
     assert "no dataset named 'chians'; did you mean 'chains'?" in shown.output
+
+
+def test_a_task_that_does_not_exist_stops_the_first_stage_by_its_names(repository, monkeypatch, capsys):
+    monkeypatch.setitem(catalog(), "chains", replace(get_spec("chains"), task="graph-regresion"))
+    assert state.main() == 1
+    said = capsys.readouterr().err
+    assert f"error: {RECIPE}, dataset 'chains': no task named 'graph-regresion'" in said
+
+
+def test_a_full_disk_stops_the_first_stage_in_one_line(repository, monkeypatch, capsys):
+    def full(path, content):
+        raise WriteError(f"{path}: the disk is full")
+
+    monkeypatch.setattr(state, "write_bytes", full)
+    assert state.main() == 1
+    assert capsys.readouterr().err.endswith(": the disk is full\n")
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"status": "ok"}', "[" * 100_000])

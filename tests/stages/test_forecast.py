@@ -206,6 +206,8 @@ def test_what_cannot_be_forecast_says_why(grid):
     assert "no dataset named" in forecast_cell(cell.model_copy(update={"dataset": "wbe"}), loaded).problem
     grid.recipe(optimizer={"name": "sgd", "lr": 1e30})
     assert "diverged" in forecast_cell(cell, loaded).problem
+    grid.recipe(model={"name": "mlp", "hidden_dim": -8, "num_layers": 1})
+    assert "negative dimension -8" in forecast_cell(cell, loaded).problem
 
 
 def test_encodings_that_are_not_there_are_computed_beside_the_data(grid, clock):

@@ -188,6 +188,16 @@ def test_verify_goes_on_after_a_file_that_cannot_be_read(trained):
     assert "1 shipped cells, 0 stale, 1 problems" in shown.output
 
 
+def test_doctor_finds_a_record_of_the_store_that_contradicts_itself(trained):
+    path = sorted(Path("store").rglob("record.json"))[0]
+    record = json.loads(path.read_text())
+    record["deterministic"]["test"] = 0.987
+    path.write_text(json.dumps(record))
+    shown = run("doctor")
+    assert shown.exit_code == 1
+    assert f"{path}: its test value is 0.987" in shown.output
+
+
 @pytest.mark.parametrize("command", ["verify", "import"])
 def test_a_folder_of_records_that_is_not_there_is_an_error(trained, command):
     export()
