@@ -1,5 +1,6 @@
-"""Names to models. A model named `edge-transformer` lives in `gt_models/edge_transformer.py` or `gt_models/baselines/edge_transformer.py`:
-the file name is the registry, so a new model is one new file and nothing is imported that was not asked for."""
+"""Names to models. A model named `edge-transformer` is `gt_models/edge_transformer.py` (or the package of that name), or lies in
+`gt_models/baselines/`; what its authors' released code does otherwise is `edge-transformer-released`, in `gt_models/released/`. The file name is
+the registry: a new model is one new file, and nothing is imported that was not asked for."""
 
 from __future__ import annotations
 
@@ -16,8 +17,9 @@ if TYPE_CHECKING:
     from torch import nn
 
 LEVELS = ("graph", "node", "edge", "pair", "hyperedge", "attention")
-_PACKAGES = ("gt_models", "gt_models.baselines")
-_NOT_MODELS = {"batch", "registry"}
+# package -> what the names of its models end in
+_PACKAGES = {"gt_models": "", "gt_models.baselines": "", "gt_models.released": "-released"}
+_NOT_MODELS = {"batch", "registry", "baselines", "encodings", "kernels", "nn", "released"}
 _INFOS: dict[str, ModelInfo] = {}
 
 
@@ -31,6 +33,7 @@ class ModelInfo:
         levels: what it can predict, of `LEVELS`.
         cost: time per layer as a formula in n (nodes), m (edges) and d (width), for example "n^3 d".
         encodings: names of the encodings it can use (see `gt_models.encodings`).
+        paper: authors, title, venue and link.
     """
 
     name: str
@@ -38,10 +41,11 @@ class ModelInfo:
     levels: tuple[str, ...]
     cost: str
     encodings: tuple[str, ...] = ()
+    paper: str = ""
 
 
 def register_model(
-    name: str, *, levels: tuple[str, ...], cost: str, encodings: tuple[str, ...] = ()
+    name: str, *, levels: tuple[str, ...], cost: str, encodings: tuple[str, ...] = (), paper: str = ""
 ) -> Callable[[type[nn.Module]], type[nn.Module]]:
     """Class decorator. Raises ValueError for an unknown level, or a name that does not match its file."""
     unknown = set(levels) - set(LEVELS)
@@ -49,9 +53,9 @@ def register_model(
         raise ValueError(f"model {name!r}: unknown levels {sorted(unknown)}; known: {LEVELS}")
 
     def register(cls: type[nn.Module]) -> type[nn.Module]:
-        if cls.__module__.startswith("gt_models.") and cls.__module__.rpartition(".")[2] != _file_name(name):
-            raise ValueError(f"model {name!r} must live in a file {_file_name(name)}.py, not in {cls.__module__}")
-        _INFOS[name] = ModelInfo(name, cls, tuple(levels), cost, tuple(encodings))
+        if cls.__module__.startswith("gt_models.") and cls.__module__ not in _places(name):
+            raise ValueError(f"model {name!r} must live in {' or '.join(_places(name))}, not in {cls.__module__}")
+        _INFOS[name] = ModelInfo(name, cls, tuple(levels), cost, tuple(encodings), paper)
         return cls
 
     return register
@@ -60,18 +64,19 @@ def register_model(
 def list_models() -> list[str]:
     """Names of all models, sorted. Reads the folder listing; imports nothing."""
     names = set(_INFOS)
-    for package in _PACKAGES:
+    for package, ending in _PACKAGES.items():
         modules = pkgutil.iter_modules([str(_folder(package))])
-        names |= {m.name.replace("_", "-") for m in modules if not m.ispkg and m.name not in _NOT_MODELS}
+        names |= {m.name.replace("_", "-") + ending for m in modules if m.name not in _NOT_MODELS}
     return sorted(names)
 
 
 def model_module(name: str) -> str:
     """Dotted name of the module that holds model `name`. Raises KeyError with the nearest known name."""
     if name in list_models():
-        for package in _PACKAGES:
-            if (_folder(package) / f"{_file_name(name)}.py").is_file():
-                return f"{package}.{_file_name(name)}"
+        for module in _places(name):
+            folder = _folder(module)
+            if folder.with_suffix(".py").is_file() or (folder / "__init__.py").is_file():
+                return module
         return _INFOS[name].cls.__module__
     near = difflib.get_close_matches(name, list_models(), 1)
     hint = f"did you mean {near[0]!r}? " if near else ""
@@ -108,5 +113,7 @@ def _folder(package: str) -> Path:
     return Path(__file__).parent.joinpath(*package.split(".")[1:])
 
 
-def _file_name(name: str) -> str:
-    return name.replace("-", "_")
+def _places(name: str) -> list[str]:
+    """Modules in which model `name` may live."""
+    packages = [(package, ending) for package, ending in _PACKAGES.items() if name.endswith(ending)]
+    return [f"{package}.{name.removesuffix(ending).replace('-', '_')}" for package, ending in packages]

@@ -1,0 +1,137 @@
+"""What the Numba forms share: how they are compiled and cached, threads, 2^x, and the counter hash of dropout.
+
+A kernel is a function of a range, `kernel(begin, end, *arrays)`: `run` splits the range over torch's number of threads. Each number of a
+result has one writer, and sums over rows are made by blocks of fixed size, so that no result depends on the number of threads.
+"""
+
+import hashlib
+import math
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+import torch
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+from torch import Tensor
+
+# LLVM may reorder sums and fuse products, but not assume that NaN and infinity do not occur
+FASTMATH = {"contract", "reassoc", "nsz", "arcp"}
+
+
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compiled at its first call and kept on disk. Runs without the interpreter's lock; a division by zero is infinite or NaN."""
+    return numba.njit(nogil=True, cache=True, fastmath=FASTMATH, error_model="numpy")(function)
+
+
+def inner(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A part of kernels, compiled into them."""
+    return numba.njit(fastmath=FASTMATH, error_model="numpy")(function)
+
+
+def run(kernel: Callable[..., None], size: int, *arguments: Any, grain: int = 1) -> None:
+    """kernel(begin, end, *arguments) over 0 .. size - 1, tensors as arrays, at least `grain` at a time in each of torch's threads."""
+    num_threads = max(1, min(torch.get_num_threads(), size // max(grain, 1)))
+    run_parts(kernel, [size * t // num_threads for t in range(num_threads + 1)], *arguments)
+
+
+def run_parts(kernel: Callable[..., None], bounds: Sequence[int], *arguments: Any) -> None:
+    """kernel(begin, end, *arguments) for each two neighbouring `bounds`, side by side."""
+    values = [a.detach().numpy() if isinstance(a, Tensor) else a for a in arguments]
+    if len(bounds) == 2:
+        kernel(bounds[0], bounds[1], *values)
+    else:
+        list(_threads(os.getpid(), len(bounds) - 1).map(lambda begin, end: kernel(begin, end, *values), bounds[:-1], bounds[1:]))
+
+
+@cache
+def _threads(process: int, number: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(number, "gt_models.kernels")
+
+
+def real(dtype: torch.dtype) -> type[np.floating]:
+    """NumPy's scalar type of float32 or float64."""
+    return np.float32 if dtype == torch.float32 else np.float64
+
+
+@cache
+def exp2(dtype: torch.dtype) -> Callable[..., Any]:
+    """2^x for x <= 0 in a form that LLVM puts into vectors: 2^k, k the nearest integer, times a series in the rest.
+
+    Below 2^-100 (float32) and 2^-900 (float64) it is 0, so that products with it are not denormal, which would be a hundred times slower.
+    NaN stays NaN.
+    """
+    if dtype == torch.float32:
+        number, whole, bits, bias, terms, lowest = np.float32, np.int32, np.int32(23), np.int32(127), 6, np.float32(-100)
+    else:
+        number, whole, bits, bias, terms, lowest = np.float64, np.int64, np.int64(52), np.int64(1023), 13, np.float64(-900)
+    series = tuple(number(math.log(2) ** p / math.factorial(p)) for p in range(terms, -1, -1))
+    zero = number(0)
+
+    @inner
+    def form(x):
+        small = x < lowest
+        x = zero if small else x
+        k = np.rint(x)
+        y = series[0]
+        for c in series[1:]:
+            y = y * (x - k) + c
+        power = number(whole((whole(k) + bias) << bits).view(number))  # of NaN arbitrary, but finite or NaN: the product is NaN
+        return zero if small else y * power
+
+    return form
+
+
+@intrinsic(prefer_literal=True)
+def _stack(typing, dtype, size):
+    """Pointer to `size` numbers, a constant, on the stack."""
+    count = size.literal_value
+
+    def build(context, builder, signature, arguments):
+        kind = context.get_data_type(dtype.dtype)
+        with builder.goto_entry_block():  # once, not in every round of a loop
+            memory = builder.alloca(ir.ArrayType(kind, count))
+        memory.align = 64
+        return builder.bitcast(memory, kind.as_pointer())
+
+    return types.CPointer(dtype.dtype)(dtype, size), build
+
+
+@inner
+def local(dtype, size):
+    """An array of a constant `size` on the stack, not initialised. LLVM sees that nothing else points into it, and keeps it in registers
+    where its indices are constants; of an array on the heap it must assume that any store changes it."""
+    return numba.carray(_stack(dtype, size), size)
+
+
+@inner
+def hash32(x):
+    """A 32-bit mixing function (two multiplications, three shifts): the same as `gt_models.nn.dropout.hash32` on tensors."""
+    x = np.uint32((x ^ (x >> np.uint32(16))) * np.uint32(0x7FEB352D))
+    x = np.uint32((x ^ (x >> np.uint32(15))) * np.uint32(0x846CA68B))
+    return np.uint32(x ^ (x >> np.uint32(16)))
+
+
+def _cache_folder() -> str:
+    """Where compiled kernels are kept. Its name has the digest of all kernels' sources: Numba itself compiles a function anew only when the
+    file of that function changes, not when one changes that it is compiled from."""
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.rglob("*.py")))).hexdigest()[:16]
+    asked = os.environ.get("NUMBA_CACHE_DIR")
+    home = Path(asked) if asked else Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "gt_models"
+    try:
+        (home / digest).mkdir(parents=True, exist_ok=True)
+        if os.access(home / digest, os.W_OK):
+            return str(home / digest)
+    except (OSError, RuntimeError):  # a home that cannot be written, or none at all
+        pass
+    return tempfile.mkdtemp(prefix="gt_models-")  # compiled again by each process
+
+
+numba.config.CACHE_DIR = _cache_folder()

@@ -1,0 +1,212 @@
+"""Which form of an operation runs: the fastest one that can take the call, else the reference."""
+
+import contextlib
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+REFERENCE = "reference"
+
+
+class _State:
+    """One for the process, and not one for each thread: backward passes on a GPU run in threads of their own.
+
+    Attributes:
+        asked: form by operation, as `use` asks for; "" stands for every operation.
+        taken: calls by operation and form, where `forms_taken` counts them.
+        reasons: why forms were not taken, where `explain` collects them.
+    """
+
+    asked: ClassVar[dict[str, str]] = {}
+    taken: ClassVar[dict[str, Counter[str]] | None] = None
+    reasons: ClassVar[dict[str, dict[str, set[str]]] | None] = None
+
+
+@dataclass(frozen=True)
+class Form:
+    """A fast form of an operation.
+
+    Attributes:
+        name: "numba", "triton", ...
+        load: imports and returns the function, which takes the arguments of the reference; called at first use. May raise ImportError.
+        why_not: called with the operation's arguments; the reason in words why this form cannot take them, None where it can.
+        devices, dtypes: of the tensors that it takes; all floating tensors of a call have one dtype.
+    """
+
+    name: str
+    load: Callable[[], Callable[..., Any]]
+    why_not: Callable[..., str | None] = lambda *_, **__: None
+    devices: tuple[str, ...] = ("cpu",)
+    dtypes: tuple[torch.dtype, ...] = (torch.float32, torch.float64)
+
+    def reason(self, args: Sequence[Any], kwargs: dict[str, Any]) -> str | None:
+        """Why not this form, in words; None where it can run."""
+        tensors = [t for t in (*args, *kwargs.values()) if isinstance(t, Tensor)]
+        for device in {t.device.type for t in tensors} - set(self.devices):
+            return f"runs on {' and '.join(self.devices)}, not on {device}"
+        kinds = {t.dtype for t in tensors if t.is_floating_point()}
+        if len(kinds) > 1:
+            return f"wants one dtype, not {' and '.join(sorted(map(str, kinds)))}"
+        for kind in kinds - set(self.dtypes):
+            return f"takes {' and '.join(map(str, self.dtypes))}, not {kind}"
+        return self.why_not(*args, **kwargs)
+
+
+class Operation:
+    """An operation: calling it runs the first of `forms` that can take the arguments, else `reference`.
+
+    Args:
+        name: of the operation, as records and `explain` show it.
+        reference: the definition in plain torch, on every device and dtype, differentiable, compilable.
+        forms: fast forms, fastest first.
+        example: called with the arguments of a call; returns (args, kwargs) of a small call of the same widths, dtype and device. On it a
+            form is held against the reference, outputs and gradients, before its first use on a device; a form that fails or differs is
+            put aside with a warning, and the reference runs.
+
+    A form that `use` asks for and that cannot run raises ValueError with the reason.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        reference: Callable[..., Any],
+        forms: Sequence[Form] = (),
+        example: Callable[..., tuple[Sequence[Any], dict[str, Any]]] | None = None,
+    ):
+        self.name, self.reference, self.forms, self.example = name, reference, tuple(forms), example
+        self.__doc__ = reference.__doc__
+        self._loaded: dict[str, Callable[..., Any]] = {}
+        self._failed: dict[tuple[str, str, torch.dtype | None], str | None] = {}  # (form, device, dtype) -> why it is put aside
+        OPERATIONS[name] = self
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        # a compiler rewrites plain operations better than it calls ours, and can differentiate, export and fuse them
+        if torch.compiler.is_compiling():
+            return self.reference(*args, **kwargs)
+        form = self.choose(args, kwargs)
+        if _State.taken is not None:
+            _State.taken.setdefault(self.name, Counter())[REFERENCE if form is None else form.name] += 1
+        return (self.reference if form is None else self._loaded[form.name])(*args, **kwargs)
+
+    def choose(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Form | None:
+        """The form that takes this call; None is the reference."""
+        by_name = _State.asked.get(self.name)
+        asked = by_name or _State.asked.get("")
+        if asked == REFERENCE:
+            return None
+        if by_name and by_name not in {form.name for form in self.forms}:
+            raise ValueError(f"{self.name} has no form {asked!r}; it has: {', '.join([REFERENCE, *(f.name for f in self.forms)])}")
+        for form in self.forms:
+            if asked and form.name != asked:
+                continue
+            reason = self.why_not(form, args, kwargs)
+            if reason is None:
+                return form
+            if by_name:
+                raise ValueError(f"{self.name}: the form {asked!r} cannot run here: {reason}")
+            if _State.reasons is not None:
+                _State.reasons.setdefault(self.name, {}).setdefault(form.name, set()).add(reason)
+        return None
+
+    def why_not(self, form: Form, args: Sequence[Any], kwargs: dict[str, Any]) -> str | None:
+        """Why `form` cannot take these arguments, in words; None where it can, which is then loaded and checked."""
+        reason = form.reason(args, kwargs)
+        if reason is not None:
+            return reason
+        if form.name not in self._loaded:
+            try:
+                self._loaded[form.name] = form.load()
+            except ImportError as error:
+                return f"{error.name or error} is not installed"
+        tensors = [t for t in (*args, *kwargs.values()) if isinstance(t, Tensor)]
+        dtype = next((t.dtype for t in tensors if t.is_floating_point()), None)
+        key = (form.name, str(tensors[0].device) if tensors else "cpu", dtype)
+        if key not in self._failed:
+            self._failed[key] = None if self.example is None else self._check(form, args, kwargs)
+            if self._failed[key]:
+                warnings.warn(f"{self.name}: {form.name} is not used on {key[1]}: {self._failed[key]}", RuntimeWarning, stacklevel=4)
+        return self._failed[key]
+
+    def _check(self, form: Form, args: Sequence[Any], kwargs: dict[str, Any]) -> str | None:
+        """Outputs and gradients of `form` and reference on a small call; what is wrong with the form, None if nothing."""
+        devices = [t.device for t in args if isinstance(t, Tensor) and t.is_cuda][:1]
+        with torch.random.fork_rng(devices), torch.inference_mode(False), torch.enable_grad():
+            torch.manual_seed(0)
+            small, named = self.example(*args, **kwargs)
+            state = torch.random.get_rng_state()
+            results = []
+            for function in (self.reference, self._loaded[form.name]):
+                torch.random.set_rng_state(state)
+                try:
+                    results.append(_outputs_and_gradients(function, small, named))
+                except Exception as error:
+                    if function is self.reference:
+                        raise
+                    return f"it fails ({type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''})"
+        for expected, found in zip(*results, strict=True):
+            tolerance = 1e-9 if expected.dtype == torch.float64 else 2e-4
+            if not torch.allclose(found, expected, rtol=tolerance, atol=tolerance, equal_nan=True):
+                return f"it differs from the reference by {(found - expected).abs().max().item():.1e}"
+        return None
+
+
+OPERATIONS: dict[str, Operation] = {}
+
+
+@contextlib.contextmanager
+def use(form: str | None = None, /, **by_operation: str) -> Iterator[None]:
+    """Within it operations run in this form where they have it and it can run ("reference" for the definition), or each named operation
+    in its own: `use("reference")`, `use(graph_attention="numba")`. A form asked for by name that cannot run raises ValueError."""
+    with _set("asked", _State.asked | ({"": form} if form else {}) | by_operation):
+        yield
+
+
+@contextlib.contextmanager
+def forms_taken() -> Iterator[dict[str, Counter[str]]]:
+    """Counts, within it, the calls of each operation by form: {operation: {form: calls}}."""
+    taken: dict[str, Counter[str]] = {}
+    with _set("taken", taken):
+        yield taken
+
+
+def explain(model: nn.Module, batch: Any) -> str:
+    """Which form each operation of `model` takes on `batch`, in the model's present mode (training or not), and why not a faster one."""
+    reasons: dict[str, dict[str, set[str]]] = {}
+    with _set("reasons", reasons), forms_taken() as taken, torch.random.fork_rng(), torch.no_grad():
+        model(batch)
+    lines = []
+    for name, counts in taken.items():
+        lines.append(f"{name}: {', '.join(f'{form} ({calls} calls)' for form, calls in counts.items())}")
+        lines += [f"  not {form}: {'; '.join(sorted(why))}" for form, why in reasons.get(name, {}).items()]
+    return "\n".join(lines) or "no operation of gt_models.kernels takes part"
+
+
+@contextlib.contextmanager
+def _set(name: str, value: Any) -> Iterator[None]:
+    before = getattr(_State, name)
+    setattr(_State, name, value)
+    try:
+        yield
+    finally:
+        setattr(_State, name, before)
+
+
+def _outputs_and_gradients(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> list[Tensor]:
+    """All floating outputs, and the gradients of their weighted sum by all floating arguments that require one."""
+
+    def fresh(value: Any) -> Any:
+        return value.detach().clone().requires_grad_(value.requires_grad) if isinstance(value, Tensor) else value
+
+    args, kwargs = [fresh(a) for a in args], {k: fresh(v) for k, v in kwargs.items()}
+    outputs = function(*args, **kwargs)
+    outputs = [o for o in (outputs if isinstance(outputs, tuple) else (outputs,)) if isinstance(o, Tensor) and o.is_floating_point()]
+    wanted = [t for t in (*args, *kwargs.values()) if isinstance(t, Tensor) and t.requires_grad]
+    generator = torch.Generator().manual_seed(1)
+    weighted = [(o * torch.randn(o.shape, generator=generator, dtype=o.dtype).to(o.device)).sum() for o in outputs]
+    gradients = torch.autograd.grad(sum(weighted), wanted, allow_unused=True) if wanted else ()
+    return [o.detach() for o in outputs] + [g for g in gradients if g is not None]

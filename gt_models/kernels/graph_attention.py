@@ -1,0 +1,67 @@
+"""Attention over neighbours (GAT, Velickovic et al. 2018, Eqs. 1 to 4), https://arxiv.org/abs/1710.10903.
+
+s_e = <a_source, v_j> + <a_target, v_i>     w = softmax over the edges e = (j -> i) of i of leaky(s)     out_i = sum_e w_e v_j    per head
+"""
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from gt_models.kernels.dispatch import Form, Operation
+
+
+def reference(
+    value: Tensor, att_source: Tensor, att_target: Tensor, ptr: Tensor, col: Tensor, ptr_t: Tensor, col_t: Tensor, perm_t: Tensor,
+    negative_slope: float,
+) -> Tensor:  # fmt: skip
+    """Projected nodes -> the weighted sum of their sources, both [N, H * C] with the channels of a head side by side.
+
+    Args:
+        value: W x, [N, H * C], of one dtype with the attention vectors.
+        att_source, att_target: [H, C].
+        ptr, col: edges by target, in compressed rows: offsets [N + 1] and sources [E].
+        ptr_t, col_t, perm_t: the same edges by source: offsets [N + 1], targets [E], and the place of each in `col`.
+        negative_slope: of the leaky ReLU.
+
+    A node without an incoming edge gets zeros. Holds an [E, H, C] tensor.
+    """
+    num_nodes, heads = value.size(0), att_source.size(0)
+    v = value.view(num_nodes, heads, -1)  # [N, H, C]
+    row = torch.repeat_interleave(torch.arange(num_nodes, device=col.device), ptr.long().diff(), output_size=col.numel())  # [E]
+    col = col.long()
+    score = F.leaky_relu((v * att_source).sum(-1)[col] + (v * att_target).sum(-1)[row], negative_slope)  # [E, H]
+    index = row[:, None].expand_as(score)
+    peak = score.new_full((num_nodes, heads), -torch.inf).scatter_reduce(0, index, score.detach(), "amax")
+    weight = (score - peak[row]).exp()
+    weight = weight / torch.zeros_like(peak).index_add(0, row, weight)[row]
+    return torch.zeros_like(v).index_add(0, row, weight[..., None] * v[col]).view_as(value)
+
+
+def _example(value: Tensor, att_source: Tensor, *_, negative_slope: float | None = None) -> tuple[tuple, dict]:
+    """Seven nodes, the last without an edge; two parallel edges and a self-loop."""
+    heads, width = att_source.shape
+    draw = lambda *shape: torch.randn(*shape, dtype=value.dtype).to(value.device).requires_grad_()  # noqa: E731
+    source, target = torch.tensor([[1, 2, 2, 0, 3, 4, 5, 5, 0], [0, 0, 0, 1, 3, 2, 4, 0, 5]]).to(value.device)
+    edges = compressed(source, target, 7)
+    return (draw(7, heads * width), draw(heads, width), draw(heads, width), *edges, 0.2), {}
+
+
+def compressed(source: Tensor, target: Tensor, num_nodes: int) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Edges as (ptr, col, ptr_t, col_t, perm_t), int32, as `graph_attention` takes them."""
+    order = torch.argsort(target, stable=True)
+    row, col = target[order], source[order]
+    perm_t = torch.argsort(col, stable=True)
+
+    def offsets(index: Tensor) -> Tensor:
+        return torch.cat([index.new_zeros(1), torch.bincount(index, minlength=num_nodes).cumsum(0)])
+
+    return tuple(t.int() for t in (offsets(row), col, offsets(col), row[perm_t], perm_t))
+
+
+def _numba():
+    from gt_models.kernels.graph_attention_numba import graph_attention
+
+    return graph_attention
+
+
+graph_attention = Operation("graph_attention", reference, [Form("numba", _numba)], _example)

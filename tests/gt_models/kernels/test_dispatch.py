@@ -1,0 +1,97 @@
+"""Which form runs, why another does not, and that a wrong form is put aside."""
+
+import warnings
+
+import pytest
+import torch
+from torch import nn
+
+from gt_models.kernels import Form, Operation, explain, forms_taken, use
+from gt_models.kernels.dispatch import OPERATIONS
+
+
+@pytest.fixture
+def double():
+    """x -> 2 x, with a form that takes up to three numbers, one that is wrong, and one that cannot be imported."""
+    before = dict(OPERATIONS)
+
+    def missing():
+        raise ModuleNotFoundError("No module named 'fastlib'", name="fastlib")
+
+    forms = [
+        Form("absent", missing),
+        Form("wrong", lambda: lambda x: 3 * x),
+        Form("small", lambda: lambda x: x + x, lambda x: None if x.numel() <= 3 else f"takes up to 3 numbers, not {x.numel()}"),
+    ]
+    yield Operation("double", lambda x: 2 * x, forms, lambda x: ((torch.randn(2, dtype=x.dtype, requires_grad=True),), {}))
+    OPERATIONS.clear()
+    OPERATIONS.update(before)
+
+
+def test_the_first_form_that_can_run_runs_and_a_wrong_one_is_put_aside_once(double):
+    with forms_taken() as taken, pytest.warns(RuntimeWarning, match="double: wrong is not used on cpu: it differs from the reference by"):
+        assert torch.equal(double(torch.ones(2)), torch.full((2,), 2.0))
+    assert taken == {"double": {"small": 1}}
+    with forms_taken() as taken, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        double(torch.ones(2)), double(torch.ones(4))
+    assert taken == {"double": {"small": 1, "reference": 1}}
+
+
+def test_a_form_that_fails_is_put_aside(double):
+    def failing(x):
+        raise RuntimeError("no such instruction")
+
+    operation = Operation("double", double.reference, [Form("broken", lambda: failing)], double.example)
+    with pytest.warns(RuntimeWarning, match="it fails .RuntimeError: no such instruction"):
+        assert operation(torch.ones(1)).item() == 2
+
+
+def test_the_check_draws_nothing_from_the_caller_s_generator(double):
+    torch.manual_seed(3)
+    expected = torch.rand(1)
+    torch.manual_seed(3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        double(torch.ones(1, dtype=torch.float64))
+    assert torch.equal(torch.rand(1), expected)
+
+
+def test_use_chooses_the_form(double):
+    with forms_taken() as taken:
+        with use("reference"):
+            double(torch.ones(1))
+        with use(double="small"):
+            double(torch.ones(1))
+        with use(double="small"), pytest.raises(ValueError, match="double: the form 'small' cannot run here: takes up to 3 numbers, not 4"):
+            double(torch.ones(4))
+        with use(double="fast"), pytest.raises(ValueError, match="double has no form 'fast'; it has: reference, absent, wrong, small"):
+            double(torch.ones(1))
+        with use("small"):  # of all operations that have it and can run it: no error
+            double(torch.ones(4))
+    assert taken == {"double": {"reference": 2, "small": 1}}
+
+
+def test_devices_and_dtypes_are_reasons(double):
+    form = double.forms[-1]
+    assert form.reason((torch.ones(1, device="meta"),), {}) == "runs on cpu, not on meta"
+    assert form.reason((torch.ones(1, dtype=torch.bfloat16),), {}) == "takes torch.float32 and torch.float64, not torch.bfloat16"
+    assert "wants one dtype" in form.reason((torch.ones(1), torch.ones(1, dtype=torch.float64)), {})
+
+
+def test_explain_says_which_form_and_why_no_other(double):
+    class Model(nn.Module):
+        def forward(self, x):
+            return double(x) + double(x[:1])
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        shown = explain(Model(), torch.ones(5))
+    assert "double: reference (1 calls), small (1 calls)" in shown
+    assert "not absent: fastlib is not installed" in shown
+    assert "not small: takes up to 3 numbers, not 5" in shown
+
+
+def test_a_compiler_sees_the_reference(double):
+    out = torch.compile(lambda x: double(x), backend="eager", fullgraph=True)(torch.ones(1))
+    assert out.item() == 2

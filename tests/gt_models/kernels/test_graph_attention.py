@@ -1,0 +1,71 @@
+"""Attention over neighbours: the reference against loops, each form against the reference."""
+
+import math
+
+import pytest
+import torch
+
+from gt_models.kernels import use
+from gt_models.kernels.graph_attention import compressed, graph_attention
+
+
+def case(num_nodes: int, num_edges: int, heads: int, width: int, dtype: torch.dtype = torch.float64):
+    """Random edges, parallel ones and self-loops among them; the last node has none."""
+    torch.manual_seed(0)
+    source, target = torch.randint(0, max(1, num_nodes - 1), (2, num_edges))
+    value = torch.randn(num_nodes, heads * width, dtype=dtype, requires_grad=True)
+    vectors = [torch.randn(heads, width, dtype=dtype, requires_grad=True) for _ in range(2)]
+    return (value, *vectors, *compressed(source, target, num_nodes), 0.2), list(zip(source.tolist(), target.tolist(), strict=True))
+
+
+def test_the_reference_against_loops():
+    arguments, edges = case(6, 14, 2, 3)
+    value, source, target = arguments[:3]
+    v = value.view(6, 2, 3)
+    expected = torch.zeros_like(v)
+    for i in range(6):
+        for h in range(2):
+            scores = [float(source[h] @ v[j, h] + target[h] @ v[i, h]) for j, t in edges if t == i]
+            powers = [math.exp(s if s > 0 else 0.2 * s) for s in scores]
+            for (j, _), power in zip([e for e in edges if e[1] == i], powers, strict=True):
+                expected[i, h] += power / sum(powers) * v[j, h]
+    with use("reference"):
+        torch.testing.assert_close(graph_attention(*arguments), expected.view(6, 6), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(("num_nodes", "num_edges", "heads", "width"), [(1, 1, 1, 5), (40, 150, 3, 5), (9, 0, 2, 4), (2500, 6000, 2, 8)])
+@pytest.mark.parametrize("form", [f.name for f in graph_attention.forms if "cpu" in f.devices])
+def test_forms_agree_with_the_reference(form, num_nodes, num_edges, heads, width):
+    arguments, _ = case(num_nodes, num_edges, heads, width)
+    results = []
+    for name in ("reference", form):
+        with use(graph_attention=name):
+            out = graph_attention(*arguments)
+        results.append([out, *torch.autograd.grad((out * out.detach().cos()).sum(), arguments[:3])])
+    for expected, found in zip(*results, strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+def test_what_is_not_finite_comes_out_where_the_reference_lets_it_out(bad):
+    arguments, _ = case(40, 150, 2, 5)
+    arguments[0].data[3, 2] = bad
+    outs = []
+    for form in ("reference", "numba"):
+        with use(graph_attention=form):
+            outs.append(graph_attention(*arguments).detach())
+    assert not outs[0].isfinite().all()
+    assert torch.equal(outs[0].isnan(), outs[1].isnan())
+    assert torch.equal(outs[0].isinf(), outs[1].isinf())
+
+
+def test_threads_do_not_change_a_bit():
+    arguments, _ = case(3000, 9000, 2, 8, torch.float32)
+    results, before = [], torch.get_num_threads()
+    for threads in (1, 2, 3):
+        torch.set_num_threads(threads)
+        out = graph_attention(*arguments)
+        results.append([out, *torch.autograd.grad(out.square().sum(), arguments[:3])])
+    torch.set_num_threads(before)
+    for other in results[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))
