@@ -119,7 +119,7 @@ class GRIT(nn.Module):
         pairs = self.pair_rrwp(batch.encoding("rrwp", self.rrwp_dim).to(dtype))  # [P, d]
         edges = [] if self.edge_encoder is None else [encode_edges(self.edge_encoder, batch).to(pairs.dtype)]
         if self.edge_vector is not None:
-            edges.append(self.edge_vector.expand(batch.num_edges, -1))
+            edges.append(self.edge_vector.to(pairs.dtype).expand(batch.num_edges, -1))
         if edges:
             graph, source, target = batch.edge_slots()
             slots = batch.pair_ptr[graph] + target * batch.sizes[graph] + source  # [E]

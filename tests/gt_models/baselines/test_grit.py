@@ -49,6 +49,18 @@ def test_sound_with_batch_norm(level):
         checks.assert_equivariant(model, graph, level, ("rrwp",))
 
 
+@pytest.mark.parametrize("arguments", [{"edge_dim": None}, {"edge_dim": 3}])
+def test_the_edge_vector_joins_pairs_under_autocast(arguments):
+    """Its parameter stays in float32, the pairs come out of a Linear in bfloat16."""
+    model, batch = build(edge_vector=True, norm="layer", **arguments).float(), checks.collate(graphs()).to("cpu", torch.float32)
+    expected = model(batch)
+    with torch.autocast("cpu", torch.bfloat16):
+        out = model(batch)
+    assert (out - expected).norm() < 0.05 * expected.norm()
+    out.float().sum().backward()
+    assert model.edge_vector.grad.abs().max() > 0
+
+
 def test_options_of_the_authors_settings():
     """What only some of their configurations have: each changes the model, and learns."""
     checks.assert_sound(
