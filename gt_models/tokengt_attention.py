@@ -150,7 +150,8 @@ class TokenGTAttention(nn.Module):
     def _identifiers(self, batch: GraphBatch, tuples: Tensor, mask: Tensor, identifiers: Tensor | None) -> Tensor:
         """[P_u, P_v] of each token, or its own vector for first-order identifiers: [B, T, 2 d_p or d_p], zero at padding."""
         if not self.node_identifiers.endswith("first-order"):
-            p = batch.to_dense(self._draw_for_nodes(batch) if identifiers is None else identifiers)  # [B, n_max, d_p]
+            drawn = self._draw_for_nodes(batch) if identifiers is None else identifiers  # [N, d_p]
+            p = batch.to_dense(drawn.to(self.null_token.dtype))  # [B, n_max, d_p]
             graph = torch.arange(batch.num_graphs, device=p.device)[:, None, None]
             return p[graph, tuples].flatten(2) * mask[..., None]
         owner, local = mask.nonzero().T

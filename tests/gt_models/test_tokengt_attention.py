@@ -18,6 +18,17 @@ def graphs(sizes=(5, 3, 4)):
     return checks.random_graphs(sizes, node_encodings=(("laplacian_eigenvectors", 8),))
 
 
+def test_eigenvectors_and_identifiers_of_another_dtype():
+    """As users hand them over: numpy gives float64."""
+    model = create_model("tokengt-attention", node_identifiers="laplacian", sign_flip=False, dropout=0.0, **SMALL)
+    batch = checks.collate(graphs()).to("cpu", torch.float32)
+    expected = model(batch)
+    vectors = batch.encodings["laplacian_eigenvectors"]
+    batch.encodings["laplacian_eigenvectors"] = vectors.double()
+    assert torch.equal(model(batch), expected)
+    assert torch.equal(model(batch, vectors.double()), expected)
+
+
 def test_bell_numbers():
     assert [bell(k) for k in range(6)] == [1, 1, 2, 5, 15, 52]
     assert set_partitions(2) == ((0, 1), (0, 0))
