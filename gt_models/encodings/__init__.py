@@ -5,6 +5,8 @@
 Signs of eigenvectors are fixed here; models flip them while training.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -31,12 +33,13 @@ def find_encoding(name: str) -> Encoding:
 
 
 def compute(
-    name: str, batch: GraphBatch, *, graphs: Tensor | None = None, dtype: torch.dtype = torch.float32, **arguments
+    name: str, batch: GraphBatch | Any, *, graphs: Tensor | None = None, dtype: torch.dtype = torch.float32, **arguments
 ) -> dict[str, Tensor]:
     """Arrays of encoding `name` for every graph of `batch`, on its device; floating ones in `dtype`.
 
+    `batch`: a GraphBatch, or a torch_geometric Data or Batch.
     `graphs`, long [B], are ids of the graphs: random features depend on them (0 .. B - 1 if absent). Raises EncodingError.
     """
-    encoding = find_encoding(name)
+    encoding, batch = find_encoding(name), GraphBatch.of(batch)
     identity = {"graphs": graphs} if encoding.random else {}
     return encoding.function(batch, **encoding.arguments(arguments), **identity, dtype=dtype)

@@ -3,7 +3,9 @@
 import networkx as nx
 import pytest
 import torch
+from torch_geometric.data import Batch, Data
 
+from gt_models import GraphBatch
 from gt_models.encodings import ENCODINGS, EncodingError, compute, shortest_path
 from tests.gt_models.checks import collate, random_graphs
 from tests.gt_models.encodings.graphs import of_networkx
@@ -117,6 +119,17 @@ def test_what_an_encoding_states_is_what_it_returns(name):
     assert {k: tuple(v.shape) for k, v in out.items()} == {k: (rows[level], widths[k]) for k, level in encoding.arrays.items()}
     assert encoding.num_bytes(arguments, batch.sizes, batch.num_edges) == sum(4 * v.numel() for v in out.values())
     assert encoding.__class__.key(encoding, arguments) == encoding.key(encoding.arguments(arguments))
+
+
+@pytest.mark.parametrize("name", ENCODINGS)
+def test_a_torch_geometric_graph_without_edges(name):
+    """Data and Batch are taken as they are; a set has no `edge_index` at all."""
+    given, arguments = Batch.from_data_list([Data(x=torch.ones(3, 1)), Data(x=torch.ones(2, 1))]), MINIMAL.get(name, {})
+    expected = compute(name, GraphBatch(torch.ones(5, 1), torch.zeros(2, 0, dtype=torch.long), torch.tensor([0, 3, 5])), **arguments)
+    for array, values in compute(name, given, **arguments).items():
+        assert torch.equal(values, expected[array])
+    for array, values in compute(name, Data(x=torch.ones(5, 1)), **arguments).items():
+        assert values.shape[1] == expected[array].shape[1]
 
 
 def test_positions_are_columns_of_the_features():
