@@ -14,15 +14,17 @@ from gt_models.batch import GraphBatch
 from gt_models.encodings.columns import POSITION
 from gt_models.encodings.counts import DEGREE, ORDER
 from gt_models.encodings.encoding import Encoding, EncodingError, nearest
-from gt_models.encodings.laplacian import LAPLACIAN, SECOND_EIGENVECTOR
+from gt_models.encodings.laplacian import LAPLACIAN, SECOND_EIGENVECTOR, laplacian_with_repeats, second_eigenvector_with_repeats
 from gt_models.encodings.random_features import NEAR_ORTHOGONAL, ORTHOGONAL, RANDOM
 from gt_models.encodings.random_walk import RRWP, RWSE
 from gt_models.encodings.shortest_path import SHORTEST_PATH
 
-__all__ = ["ENCODINGS", "Encoding", "EncodingError", "compute", "find_encoding"]
+__all__ = ["ENCODINGS", "Encoding", "EncodingError", "compute", "compute_with_flags", "find_encoding"]
 
 _WALKS, _RANDOM, _COUNTS = (RRWP, RWSE), (ORTHOGONAL, NEAR_ORTHOGONAL, RANDOM), (DEGREE, ORDER)
 ENCODINGS: dict[str, Encoding] = {e.name: e for e in (LAPLACIAN, SECOND_EIGENVECTOR, *_WALKS, SHORTEST_PATH, *_RANDOM, *_COUNTS, POSITION)}
+# what is not unique in an encoding: (arrays, bool [B]) in place of arrays
+_FLAGGED = {"laplacian": laplacian_with_repeats, "second-eigenvector": second_eigenvector_with_repeats}
 
 
 def find_encoding(name: str) -> Encoding:
@@ -40,6 +42,18 @@ def compute(
     `batch`: a GraphBatch, or a torch_geometric Data or Batch.
     `graphs`, long [B], are ids of the graphs: random features depend on them (0 .. B - 1 if absent). Raises EncodingError.
     """
+    return compute_with_flags(name, batch, graphs=graphs, dtype=dtype, **arguments)[0]
+
+
+def compute_with_flags(
+    name: str, batch: GraphBatch | Any, *, graphs: Tensor | None = None, dtype: torch.dtype = torch.float32, **arguments
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """The arrays of `compute`, and by name of the property which graphs have it, bool [B]: "repeated_eigenvalue" where an eigenvector that
+    is used belongs to a repeated eigenvalue, so that only its eigenspace is determined by the graph."""
     encoding, batch = find_encoding(name), GraphBatch.of(batch)
+    complete = encoding.arguments(arguments)
+    if name in _FLAGGED:
+        arrays, repeated = _FLAGGED[name](batch, **complete, dtype=dtype)
+        return arrays, {"repeated_eigenvalue": repeated}
     identity = {"graphs": graphs} if encoding.random else {}
-    return encoding.function(batch, **encoding.arguments(arguments), **identity, dtype=dtype)
+    return encoding.function(batch, **complete, **identity, dtype=dtype), {}

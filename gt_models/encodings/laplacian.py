@@ -6,10 +6,11 @@ isolated node has eigenvalue 1 in the normalised form), the trivial eigenvector 
 What is arbitrary is fixed, so that stored arrays depend on the graph alone: each vector's entry of largest magnitude is positive (the
 first of several); the basis of a repeated eigenvalue's eigenspace is built by projecting unit vectors e_i onto it, each time the one with
 the longest remaining projection (the first of several). For eigenvalue 0 of the normalised form that gives one vector per component.
+The rules hold up to rounding: another LAPACK may give other last digits. A basis by rule depends on the order of the nodes, so graphs with a
+repeated eigenvalue among the used ones are reported (`laplacian_with_repeats`).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Literal
 
 import numpy as np
@@ -49,27 +50,42 @@ def laplacian(
 
     Raises ArithmeticError where Lanczos does not converge.
     """
+    return laplacian_with_repeats(batch, k=k, normalization=normalization, which=which, dtype=dtype)[0]
+
+
+def laplacian_with_repeats(
+    batch: GraphBatch, *, k: int, normalization: Normalization, which: str, dtype: torch.dtype = torch.float32
+) -> tuple[dict[str, Tensor], Tensor]:
+    """What `laplacian` returns, and for each graph whether an eigenvalue that it uses is repeated, bool [B]."""
     # unstated: how an odd k is halved; the lowest get one more
     low = {"lowest": k, "highest": 0, "both": k - k // 2}[which]
     work = batch if batch.ptr.device.type == "cpu" else batch.to("cpu")
     vectors = torch.zeros(work.num_nodes, k, dtype=dtype)
     values = torch.zeros(work.num_graphs, k, dtype=dtype)
+    repeated = torch.zeros(work.num_graphs, dtype=torch.bool)
     small, large = _by_size(work)
-    for graphs, block_values, block_vectors, put in _dense(small, normalization, low, k - low):
-        values[graphs] = block_values.to(dtype)
-        put(vectors, block_vectors)
+    for block, block_values, block_vectors, block_repeated in _dense(small, normalization, low, k - low):
+        values[block.graphs], repeated[block.graphs] = block_values.to(dtype), block_repeated.any(1)
+        block.put_nodes(vectors, block_vectors)
     for block in large:
         graph = int(block.graphs)
-        one_values, one_vectors = _large(_local_edges(block), block.n, normalization, low, k - low)
+        one_values, one_vectors, repeated[graph] = _large(_local_edges(block), block.n, normalization, low, k - low)
         values[graph] = torch.from_numpy(one_values).to(dtype)
         vectors[work.ptr[graph] : work.ptr[graph + 1]] = torch.from_numpy(one_vectors).to(dtype)
-    return {"laplacian_eigenvectors": vectors.to(batch.ptr.device), "laplacian_eigenvalues": values.to(batch.ptr.device)}
+    arrays = {"laplacian_eigenvectors": vectors.to(batch.ptr.device), "laplacian_eigenvalues": values.to(batch.ptr.device)}
+    return arrays, repeated.to(batch.ptr.device)
 
 
 def second_eigenvector(batch: GraphBatch, *, dtype: torch.dtype = torch.float32) -> dict[str, Tensor]:
     """{"second_eigenvector": [N, 1]}: v_2 of the normalised Laplacian (Polynormer-v2); zero in a graph of one node."""
-    vectors = laplacian(batch, k=2, dtype=dtype)["laplacian_eigenvectors"]
-    return {"second_eigenvector": vectors[:, 1:].contiguous()}
+    return second_eigenvector_with_repeats(batch, dtype=dtype)[0]
+
+
+def second_eigenvector_with_repeats(batch: GraphBatch, *, dtype: torch.dtype = torch.float32) -> tuple[dict[str, Tensor], Tensor]:
+    """What `second_eigenvector` returns, and for each graph whether the second eigenvalue is repeated, bool [B]."""
+    # where the first eigenvalue is repeated, so is the second
+    arrays, repeated = laplacian_with_repeats(batch, k=2, normalization="sym", which="lowest", dtype=dtype)
+    return {"second_eigenvector": arrays["laplacian_eigenvectors"][:, 1:].contiguous()}, repeated
 
 
 def _by_size(batch: GraphBatch) -> tuple[list[Block], list[Block]]:
@@ -88,13 +104,11 @@ def _local_edges(block: Block) -> np.ndarray:
 
 
 def _dense(small: Iterable[Block], normalization: str, low: int, high: int):
-    """Yields (graphs [G], values [G, low + high], vectors [G, n, low + high], put) of each block of equal sizes."""
+    """Yields (block, values [G, low + high], vectors [G, n, low + high], repeated [G, low + high]) of each block of equal sizes."""
     small = list(small)
-    # LAPACK runs without the interpreter's lock, one small matrix after the other
-    with ThreadPoolExecutor(torch.get_num_threads()) as pool:
-        solved = list(pool.map(lambda block: torch.linalg.eigh(_matrix(block.adjacency(torch.float64), normalization)), small))
-    for block, (values, vectors) in zip(small, _select(solved, low, high), strict=True):
-        yield block.graphs, values, vectors, block.put_nodes
+    solved = [torch.linalg.eigh(_matrix(block.adjacency(torch.float64), normalization)) for block in small]
+    for block, found in zip(small, _select(solved, low, high), strict=True):
+        yield block, *found
 
 
 def _matrix(adjacency: Tensor, normalization: str) -> Tensor:
@@ -107,10 +121,10 @@ def _matrix(adjacency: Tensor, normalization: str) -> Tensor:
     return torch.eye(adjacency.size(1), dtype=adjacency.dtype) - scale[:, :, None] * adjacency * scale[:, None]
 
 
-def _select(solved: Sequence[tuple[Tensor, Tensor]], low: int, high: int) -> Iterator[tuple[Tensor, Tensor]]:
+def _select(solved: Sequence[tuple[Tensor, Tensor]], low: int, high: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """All m ascending eigenpairs [G, m], [G, n, m] -> those wanted, [G, low + high], [G, n, low + high], made unique.
 
-    Writes into `solved`.
+    Third, bool [G, low + high]: whether the eigenvalue is repeated. Writes into `solved`.
     """
     _fix_bases(solved, low, high)
     for values, vectors in solved:
@@ -122,7 +136,9 @@ def _select(solved: Sequence[tuple[Tensor, Tensor]], low: int, high: int) -> Ite
         places = torch.cat([torch.arange(first), torch.arange(low, low + last)])
         out_values[:, places] = values[:, columns]
         out_vectors[:, :, places] = _fix_signs(vectors[:, :, columns])
-        yield out_values, out_vectors
+        repeated = torch.zeros(out_values.shape, dtype=torch.bool)
+        repeated[:, places] = _repeated(values)[:, columns]
+        yield out_values, out_vectors, repeated
 
 
 def _fix_signs(vectors: Tensor) -> Tensor:
@@ -162,9 +178,7 @@ def _eigenspaces(values: Tensor, first: int, last: int) -> Iterator[tuple[int, T
     num, count = values.shape
     if count < 2:
         return
-    scale = values.abs().amax(1, keepdim=True).clamp(min=1)
-    new = torch.ones(num, count, dtype=torch.bool)
-    new[:, 1:] = values.diff(dim=1) > _SAME_EIGENVALUE * scale
+    new = _differs_from_last(values)
     start = new.flatten().nonzero().squeeze(1)  # of each eigenspace, in graph-major order
     length = torch.cat([start[1:], start.new_tensor([num * count])]) - start
     graph, column = start // count, start % count
@@ -172,6 +186,21 @@ def _eigenspaces(values: Tensor, first: int, last: int) -> Iterator[tuple[int, T
     for dimension in length[wanted].unique().tolist():
         chosen = wanted & (length == dimension)
         yield dimension, graph[chosen][:, None], column[chosen][:, None] + torch.arange(dimension)
+
+
+def _differs_from_last(values: Tensor) -> Tensor:
+    """Of ascending values [G, m]: whether each differs from the one before it, bool [G, m]; the first does."""
+    new = torch.ones(values.shape, dtype=torch.bool)
+    if values.size(1) > 1:
+        scale = values.abs().amax(1, keepdim=True).clamp(min=1)
+        new[:, 1:] = values.diff(dim=1) > _SAME_EIGENVALUE * scale
+    return new
+
+
+def _repeated(values: Tensor) -> Tensor:
+    """Of ascending values [G, m]: whether each equals a neighbour, bool [G, m]."""
+    same = ~_differs_from_last(values)
+    return same | nn.functional.pad(same[:, 1:], (0, 1))
 
 
 def _projected_basis(space: Tensor) -> Tensor:
@@ -187,10 +216,10 @@ def _projected_basis(space: Tensor) -> Tensor:
     return torch.stack(basis, 2)
 
 
-def _large(edges: np.ndarray, n: int, normalization: str, low: int, high: int) -> tuple[np.ndarray, np.ndarray]:
+def _large(edges: np.ndarray, n: int, normalization: str, low: int, high: int) -> tuple[np.ndarray, np.ndarray, bool]:
     """Eigenpairs of one large graph by components: Lanczos cannot be trusted with an eigenvalue that stands in several of them.
 
-    Returns values [low + high] and vectors [n, low + high].
+    Returns values [low + high], vectors [n, low + high], and whether one of the values is repeated.
     """
     from scipy import sparse
     from scipy.sparse import csgraph
@@ -202,21 +231,23 @@ def _large(edges: np.ndarray, n: int, normalization: str, low: int, high: int) -
     sizes = np.bincount(member, minlength=num_components)
     nodes = np.argsort(member, kind="stable")
     offsets = np.concatenate([[0], np.cumsum(sizes)])
-    found = []  # (values, nodes, vectors) of groups of components, each value with its number of component
+    found = []  # (value, nodes, vector, whether the value is repeated in its component)
     for component in np.flatnonzero(sizes > _DENSE_SIZE):
         own = nodes[offsets[component] : offsets[component + 1]]
-        values, vectors = _lanczos(adjacency[own][:, own], normalization, low, high)
-        found += [(value, own, vectors[:, i]) for i, value in enumerate(values)]
+        values, vectors, repeated = _lanczos(adjacency[own][:, own], normalization, low, high)
+        found += [(value, own, vectors[:, i], repeated[i]) for i, value in enumerate(values)]
     found += _small_components(adjacency, nodes, offsets, sizes, normalization, low, high)
-    order = np.argsort([value for value, _, _ in found], kind="stable")
+    order = np.argsort([value for value, *_ in found], kind="stable")
     picked = [*order[:low], *order[: min(low, len(order)) - 1 : -1][:high]] if low else [*order[::-1][:high]]
     values, vectors = np.zeros(low + high), np.zeros((n, low + high))
     for place, index in enumerate(picked):
-        values[place], own, vectors[own, place] = found[index]
-    return values, vectors
+        values[place], own, vectors[own, place], _ = found[index]
+    across = _repeated(torch.tensor([[found[index][0] for index in order]]))[0]  # of several components
+    repeated = across[np.argsort(order)[picked]].any() or any(found[index][3] for index in picked)
+    return values, vectors, bool(repeated)
 
 
-def _small_components(adjacency, nodes, offsets, sizes, normalization, low, high) -> list[tuple[float, np.ndarray, np.ndarray]]:
+def _small_components(adjacency, nodes, offsets, sizes, normalization, low, high) -> list[tuple[float, np.ndarray, np.ndarray, bool]]:
     """All components up to _DENSE_SIZE as one batch of graphs, solved densely."""
     chosen = np.flatnonzero(sizes <= _DENSE_SIZE)
     if not len(chosen):
@@ -226,17 +257,20 @@ def _small_components(adjacency, nodes, offsets, sizes, normalization, low, high
     ptr = torch.from_numpy(np.concatenate([[0], np.cumsum(sizes[chosen])]))
     batch = GraphBatch(torch.zeros(len(own), 0), edges, ptr)
     found = []
-    for graphs, values, vectors, _ in _dense(_by_size(batch)[0], normalization, low, high):
+    for block, values, vectors, repeated in _dense(_by_size(batch)[0], normalization, low, high):
         size = vectors.size(1)
         real = [*range(min(low, size)), *range(low, low + min(high, max(size - low, 0)))]
-        for g, graph in enumerate(graphs.tolist()):
+        for g, graph in enumerate(block.graphs.tolist()):
             rows = own[int(ptr[graph]) : int(ptr[graph + 1])]
-            found += [(float(values[g, i]), rows, vectors[g, :, i].numpy()) for i in real]
+            found += [(float(values[g, i]), rows, vectors[g, :, i].numpy(), bool(repeated[g, i])) for i in real]
     return found
 
 
-def _lanczos(adjacency, normalization: str, low: int, high: int) -> tuple[np.ndarray, np.ndarray]:
-    """The `low` lowest and `high` highest eigenpairs of one connected graph, ascending within each end. Raises ArithmeticError."""
+def _lanczos(adjacency, normalization: str, low: int, high: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The `low` lowest and `high` highest eigenpairs of one connected graph, ascending within each end, and which values are repeated.
+
+    Raises ArithmeticError.
+    """
     from scipy import sparse
 
     n = adjacency.shape[0]
@@ -250,15 +284,15 @@ def _lanczos(adjacency, normalization: str, low: int, high: int) -> tuple[np.nda
     for count, end in ((low, "lowest"), (high, "highest")):
         if count:
             parts.append(_one_end(matrix.tocsc(), top, count, end))
-    values, vectors = np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts], 1)
+    values, vectors, repeated = (np.concatenate([p[i] for p in parts], -1) for i in range(3))
     residual = np.linalg.norm(matrix @ vectors - vectors * values, axis=0).max()
     if residual > 1e-6 * top:
         raise ArithmeticError(f"eigenvectors of a graph with {n} nodes were found with a residual of {residual:.1e} only")
-    return values, _fix_signs(torch.from_numpy(vectors)[None])[0].numpy()
+    return values, _fix_signs(torch.from_numpy(vectors)[None])[0].numpy(), repeated
 
 
-def _one_end(matrix, top: float, count: int, end: str) -> tuple[np.ndarray, np.ndarray]:
-    """`count` lowest or highest eigenpairs, ascending; a few more are sought so that eigenspaces are whole where the cut is made."""
+def _one_end(matrix, top: float, count: int, end: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Values, vectors and repeated ones of the `count` lowest or highest eigenpairs, ascending; a few more are sought so that eigenspaces are whole where the cut is made."""
     from scipy import sparse
     from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 
@@ -278,7 +312,7 @@ def _one_end(matrix, top: float, count: int, end: str) -> tuple[np.ndarray, np.n
     values, vectors = torch.from_numpy(values[order])[None], torch.from_numpy(vectors[:, order])[None]
     _fix_bases([(values, vectors)], *((count, 0) if end == "lowest" else (0, count)))
     cut = slice(0, count) if end == "lowest" else slice(values.size(1) - count, None)
-    return values[0, cut].numpy(), vectors[0, :, cut].numpy()
+    return values[0, cut].numpy(), vectors[0, :, cut].numpy(), _repeated(values)[0, cut].numpy()
 
 
 LAPLACIAN = Encoding(

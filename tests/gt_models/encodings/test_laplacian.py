@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from gt_models.encodings import compute, laplacian
+from gt_models.encodings import compute, compute_with_flags, laplacian
 from tests.gt_models.checks import collate, permute, random_graphs
 from tests.gt_models.encodings.graphs import dense, of_networkx
 
@@ -120,7 +120,7 @@ def test_the_basis_of_an_eigenspace_depends_on_the_space_alone():
     graph = nx.disjoint_union(nx.complete_graph(6), nx.cycle_graph(8))
     batch = of_networkx(graph)
     values, vectors = torch.linalg.eigh(matrix(batch)[None])
-    _, first = next(laplacian._select([(values, vectors.clone())], 14, 0))
+    _, first, repeated = next(laplacian._select([(values, vectors.clone())], 14, 0))
     # another basis of each eigenspace, as another LAPACK might return it
     rotated, start = vectors.clone(), 0
     while start < 14:
@@ -129,7 +129,8 @@ def test_the_basis_of_an_eigenspace_depends_on_the_space_alone():
         rotated[0, :, start:end] = vectors[0, :, start:end] @ rotation
         start = end
     assert (rotated - vectors).abs().max() > 0.1
-    _, again = next(laplacian._select([(values, rotated)], 14, 0))
+    assert repeated[0].tolist() == [bool(((values[0] - value).abs() < 1e-8).sum() > 1) for value in values[0]]
+    _, again, _ = next(laplacian._select([(values, rotated)], 14, 0))
     torch.testing.assert_close(again, first, rtol=0, atol=1e-8)
     assert_eigenpairs(batch, values[0], first[0])
 
@@ -199,3 +200,57 @@ def test_result_types():
     out = compute("laplacian", random_graphs((4,))[0], k=2)
     assert {v.dtype for v in out.values()} == {torch.float32}
     assert [tuple(v.shape) for v in out.values()] == [(4, 2), (1, 2)]
+
+
+REPEATS = {
+    # graph, used eigenpairs, which end: is one of the used eigenvalues repeated?
+    "path": (nx.path_graph(8), 8, "lowest", False),
+    "cycle, simple part": (nx.cycle_graph(9), 1, "lowest", False),
+    "cycle, cut inside a pair": (nx.cycle_graph(9), 2, "lowest", True),
+    "even cycle, other end": (nx.cycle_graph(8), 1, "highest", False),
+    "complete": (nx.complete_graph(5), 1, "highest", True),
+    "two components": (nx.disjoint_union(nx.path_graph(4), nx.path_graph(7)), 1, "lowest", True),
+    "one node": (nx.empty_graph(1), 3, "lowest", False),
+    "more channels than nodes": (nx.path_graph(3), 6, "both", False),
+}
+
+
+@pytest.mark.parametrize("dense_size", [1500, 8])  # by 8, larger graphs go by components and to Lanczos
+@pytest.mark.parametrize("name", REPEATS)
+def test_a_repeated_eigenvalue_among_the_used_ones_is_reported(monkeypatch, name, dense_size):
+    graph, k, which, expected = REPEATS[name]
+    monkeypatch.setattr(laplacian, "_DENSE_SIZE", dense_size)
+    _, repeated = laplacian.laplacian_with_repeats(of_networkx(graph), k=k, normalization="sym", which=which)
+    assert repeated.tolist() == [expected]
+
+
+def test_lanczos_reports_repeats_within_and_across_components(monkeypatch):
+    monkeypatch.setattr(laplacian, "_DENSE_SIZE", 50)
+    path, cycle = nx.path_graph(60), nx.cycle_graph(60)
+    found = [
+        bool(laplacian.laplacian_with_repeats(of_networkx(graph), k=k, normalization="sym", which="lowest")[1])
+        for graph, k in (
+            (path, 4),
+            (cycle, 1),
+            (cycle, 2),
+            (nx.disjoint_union(path, nx.path_graph(70)), 1),
+            (nx.disjoint_union(path, nx.path_graph(5)), 1),
+        )
+    ]
+    assert found == [False, False, True, True, True]
+
+
+def test_a_second_eigenvector_that_is_not_unique_is_reported():
+    graphs = [nx.path_graph(5), nx.cycle_graph(6), nx.star_graph(4), nx.disjoint_union(nx.path_graph(2), nx.path_graph(3))]
+    batch = collate([of_networkx(graph) for graph in graphs])
+    arrays, flags = compute_with_flags("second-eigenvector", batch)
+    assert flags["repeated_eigenvalue"].tolist() == [False, True, True, True]
+    assert torch.equal(arrays["second_eigenvector"], compute("second-eigenvector", batch)["second_eigenvector"])
+    assert compute_with_flags("degree", batch)[1] == {}
+
+
+def test_eigenvectors_for_repeated_eigenvalues_are_eigenvectors():
+    for graph in (nx.complete_graph(6), nx.star_graph(6), nx.hypercube_graph(4), nx.disjoint_union(nx.cycle_graph(5), nx.cycle_graph(5))):
+        batch = of_networkx(graph)
+        values, vectors = solve(batch, k=batch.num_nodes)
+        assert_eigenpairs(batch, values[0], vectors)
