@@ -1,6 +1,6 @@
 """Stage encode@dataset: the encodings that some recipe of the grid asks for on this dataset, each computed once.
 
-    python -m stages.encode DATASET [--data-root data] [--params params.yaml] [--prune]
+    python -m stages.encode DATASET [--data-root data] [--params params.yaml] [--prune] [--jobs N]
 
 Writes data/encodings/DATASET/KEY.safetensors, and for each cell of the dataset cells/KEY.json (its key in params.yaml) with the digests of
 just its own encodings: what one recipe asks for touches no other cell.
@@ -18,7 +18,9 @@ from stages.recipe import Recipe, load_recipe
 from stages.schema import RecipeError
 
 
-def encode_dataset(dataset: str, grid: Grid, data: Path = Path("data"), recipes: Path = Path(), prune: bool = False) -> list[Path]:
+def encode_dataset(
+    dataset: str, grid: Grid, data: Path = Path("data"), recipes: Path = Path(), prune: bool = False, jobs: int | None = None
+) -> list[Path]:
     """Computes what is missing and writes the cells' files; returns the files of encodings.
 
     Args:
@@ -26,11 +28,12 @@ def encode_dataset(dataset: str, grid: Grid, data: Path = Path("data"), recipes:
         data: folder with packed/ and encodings/.
         recipes: folder that recipe paths are relative to.
         prune: delete encodings that no recipe asks for any more (they are listed otherwise).
+        jobs: processes; None as many as cores where that pays. The files are the same.
 
     Raises RecipeError for an unknown dataset, encoding or argument.
     """
     from gt_models.encodings import EncodingError, find_encoding
-    from stages.datasets.encoded import EncodedDataset, encode
+    from stages.datasets.encoded import EncodedDataset, encode, sweep
     from stages.datasets.packed import DatasetUnavailable, PackedDataset
     from stages.schema import nearest
 
@@ -45,6 +48,7 @@ def encode_dataset(dataset: str, grid: Grid, data: Path = Path("data"), recipes:
         except EncodingError as error:
             raise RecipeError(f"{path}: encodings: {error}") from None
     folder = data / "encodings" / dataset
+    sweep(folder)
     try:
         packed = PackedDataset.open(data / "packed" / dataset)
     except DatasetUnavailable as error:
@@ -52,7 +56,7 @@ def encode_dataset(dataset: str, grid: Grid, data: Path = Path("data"), recipes:
         _write_cells(folder, {name: {"unavailable": str(error)} for name in cells}, cells)
         return []
     union = {key: request for wanted in asked.values() for key, request in wanted.items()}
-    paths = [encode(packed, folder, name, arguments) for name, arguments in union.values()]
+    paths = [encode(packed, folder, name, arguments, jobs=jobs) for name, arguments in union.values()]
     digests = {key: EncodedDataset(packed, folder, {name: arguments}).digests[key] for key, (name, arguments) in union.items()}
     _write_cells(folder, {name: {key: digests[key] for key in sorted(wanted)} for name, wanted in asked.items()}, cells)
     _unasked(folder, set(paths), prune)
@@ -102,6 +106,12 @@ def _unasked(folder: Path, wanted: set[Path], prune: bool) -> None:
                 path.unlink()
 
 
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of processes: give 1 or more")
+    return int(text)
+
+
 def main(argv: list[str] | None = None) -> int:
     from stages.datasets.inspection import DatasetError
     from stages.files import WriteError
@@ -113,9 +123,11 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--data-root", type=Path, default=Path("data"), help="folder with packed/ and encodings/")
     parser.add_argument("--params", type=Path, default=Path("params.yaml"), help="the grid; recipes/ lies beside it")
     parser.add_argument("--prune", action="store_true", help="delete encodings that no recipe asks for any more")
+    parser.add_argument("--jobs", type=_positive, help="processes (default: as many as cores where the work is worth their start)")
     arguments = parser.parse_args(argv)
     try:
-        encode_dataset(arguments.dataset, load_grid(arguments.params), arguments.data_root, arguments.params.parent, arguments.prune)
+        grid, recipes = load_grid(arguments.params), arguments.params.parent
+        encode_dataset(arguments.dataset, grid, arguments.data_root, recipes, arguments.prune, arguments.jobs)
     except (RecipeError, DatasetError, WriteError, ArithmeticError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

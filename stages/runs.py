@@ -239,6 +239,7 @@ class Experiment:
                 "time_limit_seconds": self.time_limit,
                 "device": torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else "cpu",
                 "threads": torch.get_num_threads(),
+                "encodings": self.encoded.computed_by,
                 "environment": environment(self.device, self.allocator),
             },
         }

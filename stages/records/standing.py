@@ -108,9 +108,9 @@ def _data_now(shipped: Shipped, spec: Any, data: Path) -> str | None:
 
 
 def _encodings_now(shipped: Shipped, spec: Any, data: Path) -> str | None:
-    """Digest of the encodings as this tree would have them; None where that cannot be told."""
+    """Digest of the encodings as this tree would have them, computed yet or not; None where that cannot be told."""
     requests = _requests(shipped.records)
-    here = _encodings_on_disk(requests, spec, data)
+    here = _encodings_here(requests, spec, data)
     if here is not None:
         return here
     return shipped.origins.get("encodings") if shipped.origins.get("algorithms") == _algorithms(requests) else None
@@ -121,15 +121,20 @@ def _requests(records: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     return records[0]["deterministic"]["recipe"].get("encodings") or {}
 
 
-def _encodings_on_disk(requests: dict[str, dict[str, Any]], spec: Any, data: Path) -> str | None:
+def _encodings_here(requests: dict[str, dict[str, Any]], spec: Any, data: Path) -> str | None:
+    """Of the encodings on disk, else of those that would be computed of the data on disk; None without data."""
     if not requests:
         return hashlib.sha256(b"{}").hexdigest()
-    from stages.datasets.encoded import EncodedDataset
+    from stages.datasets.encoded import EncodedDataset, encodings_digest
     from stages.datasets.inspection import DatasetError
     from stages.datasets.packed import PackedDataset
 
     try:
-        return EncodedDataset(PackedDataset.open(data / "packed" / spec.name), data / "encodings" / spec.name, requests).digest
+        packed = PackedDataset.open(data / "packed" / spec.name)
+        try:
+            return EncodedDataset(packed, data / "encodings" / spec.name, requests).digest
+        except DatasetError:
+            return encodings_digest(packed, requests)
     except (DatasetError, ValueError):
         return None
 
@@ -155,7 +160,7 @@ def origins_of(cell: Cell, records: list[dict[str, Any]], data: Path) -> dict[st
         return {}
     origins: dict[str, Any] = {"data": header.digest, "spec": spec.digest}
     requests = _requests(records)
-    encodings = _encodings_on_disk(requests, spec, data)
+    encodings = _encodings_here(requests, spec, data)
     if requests and {d["encodings"] for d in digests} == {encodings}:
         origins |= {"encodings": encodings, "algorithms": _algorithms(requests)}
     return origins

@@ -1,22 +1,33 @@
-"""Encodings as a stage: computed once, gathered by graph ids, stale when data or code change, damage named, cells independent."""
+"""Encodings as a stage: computed once, gathered by graph ids, stale when data or code change, damage named, cells independent.
 
+What runs depend on is what was computed, not its last digits, and the last digits do not depend on threads and processes.
+"""
+
+import hashlib
 import json
 import multiprocessing
+import os
 import re
+import signal
+import time
 
+import networkx as nx
 import numpy as np
 import pytest
 import torch
+from filelock import FileLock
 from safetensors.torch import load_file
+from threadpoolctl import threadpool_limits
 
-from gt_models.encodings import ENCODINGS, EncodingError, compute
+from gt_models.encodings import ENCODINGS, EncodingError, compute, laplacian
 from stages import encode as stage
 from stages.datasets import encoded
-from stages.datasets.encoded import EncodedDataset, encode
+from stages.datasets.encoded import EncodedDataset, encode, encodings_digest
 from stages.datasets.inspection import DatasetError
 from stages.datasets.packed import PackedDataset, PackedHeader, pack
 from stages.params import load_grid
 from tests.gt_models.checks import collate, random_graphs
+from tests.gt_models.encodings.graphs import of_networkx
 
 SIZES = (5, 3, 9, 1, 6, 6)
 
@@ -26,16 +37,24 @@ def packed(tmp_path):
     return make_packed(tmp_path / "data/packed/tiny")
 
 
-def make_packed(folder, seed=0):
-    graphs = random_graphs(SIZES, in_dim=2, density=0.4, seed=seed)
+def make_packed(folder, seed=0, graphs=None):
+    graphs = graphs or random_graphs(SIZES, in_dim=2, density=0.4, seed=seed)
+    sizes = [g.num_nodes for g in graphs]
     edges = np.concatenate([g.edge_index.numpy() for g in graphs], 1)
     header = PackedHeader(
-        name=folder.name, task="graph-regression", metric="mae", level="graph", in_dim=2, out_dim=1, split_kind="graph", num_splits=1
+        name=folder.name,
+        task="graph-regression",
+        metric="mae",
+        level="graph",
+        in_dim=graphs[0].x.size(1),
+        out_dim=1,
+        split_kind="graph",
+        num_splits=1,
     )
     pack(folder, header, {
-        "num_nodes": list(SIZES), "num_edges": [g.num_edges for g in graphs], "edge_index": edges,
+        "num_nodes": sizes, "num_edges": [g.num_edges for g in graphs], "edge_index": edges,
         "x": np.concatenate([g.x.numpy() for g in graphs]),
-        "y": np.arange(len(SIZES), dtype=np.float32), "split": np.array([[1, 1, 1, 1, 2, 3]]),
+        "y": np.arange(len(sizes), dtype=np.float32), "split": np.array([[1] * (len(sizes) - 2) + [2, 3]]),
     })  # fmt: skip
     return PackedDataset.open(folder)
 
@@ -94,13 +113,195 @@ def test_files_are_the_same_bytes_every_time(packed):
 
 
 def test_second_call_keeps_the_file(packed, capsys):
-    path = encode(packed, folder_of(packed), "laplacian", {"k": 3})
+    path = encode(packed, folder_of(packed), "rwse", {"steps": 3})
     stamp = path.stat().st_mtime_ns
-    assert encode(packed, folder_of(packed), "laplacian", {"k": 3}) == path
+    assert encode(packed, folder_of(packed), "rwse", {"steps": 3}) == path
     assert path.stat().st_mtime_ns == stamp
     first, second = capsys.readouterr().out.splitlines()
-    assert re.fullmatch(r"tiny: laplacian-k=3-normalization=sym-which=lowest: 6 graphs, 0\.0 MiB, \d+\.\d s", first)
+    assert re.fullmatch(r"tiny: rwse-steps=3: 6 graphs, 0\.0 MiB, \d+\.\d s", first)
     assert second.endswith("there already, 0.0 MiB")
+
+
+TREES = [nx.random_labeled_tree(n, seed=n) for n in (183, 40, 120)] + [nx.cycle_graph(30)]
+
+
+@pytest.mark.parametrize(
+    ("name", "dense_size"), [("laplacian", 1500), ("laplacian", 100), ("rwse", 1500), ("orthogonal", 1500), ("rrwp", 1500)]
+)
+def test_the_number_of_threads_decides_no_bit(tmp_path, monkeypatch, name, dense_size):
+    """LAPACK shares out a matrix of this size among its threads, as numpy's BLAS the vectors of Lanczos."""
+    monkeypatch.setattr(laplacian, "_DENSE_SIZE", dense_size)
+    packed = make_packed(tmp_path / "data/packed/trees", graphs=[of_networkx(tree) for tree in TREES])
+    arguments = {"rrwp": {"steps": 4, "squaring": True, "identity": False}, "rwse": {"steps": 20}}.get(name, {"k": 20})
+    threads, found = torch.get_num_threads(), []
+    try:
+        for count in (1, 2, 4):
+            torch.set_num_threads(count)
+            with threadpool_limits(count):
+                path = encode(packed, folder_of(packed), name, arguments)
+            assert torch.get_num_threads() == count
+            found.append(path.read_bytes())
+            path.unlink()
+    finally:
+        torch.set_num_threads(threads)
+    assert found[0] == found[1] == found[2]
+
+
+def test_the_number_of_processes_decides_no_bit(packed, monkeypatch):
+    monkeypatch.setattr(encoded, "_PAIRS_PER_BATCH", 30)
+    found = []
+    for jobs, start in ((1, "spawn"), (2, "spawn"), (4, "fork")):  # fork starts at once; the stage never forks, its libraries have threads
+        monkeypatch.setattr(encoded, "_START", start)
+        path = encode(packed, folder_of(packed), "laplacian", {"k": 3}, jobs=jobs)
+        found.append(path.read_bytes())
+        path.unlink()
+    assert found[0] == found[1] == found[2]
+
+
+def die(_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_process_that_is_killed_is_named_and_leaves_no_file(packed, monkeypatch):
+    monkeypatch.setattr(encoded, "_PAIRS_PER_BATCH", 30)
+    monkeypatch.setattr(encoded, "_run_in_worker", die)
+    monkeypatch.setattr(encoded, "_START", "fork")
+    with pytest.raises(DatasetError, match=r"tiny: encoding rwse: a process was killed, probably out of memory; .* tiny --jobs 1"):
+        encode(packed, folder_of(packed), "rwse", {"steps": 3}, jobs=2)
+    assert list(folder_of(packed).iterdir()) == []
+
+
+def header_of(path):
+    content = path.read_bytes()
+    size = int.from_bytes(content[:8], "little")
+    return json.loads(json.loads(content[8 : 8 + size])["__metadata__"]["header"])
+
+
+def rewrite(path, change=lambda header, arrays: None):
+    """The file after `change` of its header and of its arrays (bytes, as one), whose digests are kept true."""
+    content = path.read_bytes()
+    size = 8 + int.from_bytes(content[:8], "little")
+    table, arrays = json.loads(content[8:size]), bytearray(content[size:])
+    header = json.loads(table.pop("__metadata__")["header"])
+    for name, entry in table.items():
+        assert header["arrays"][name]["sha256"] == hashlib.sha256(arrays[slice(*entry["data_offsets"])]).hexdigest()
+    change(header, arrays)
+    path.write_bytes(encoded._preamble(table, header, size) + arrays)
+    return header
+
+
+def as_an_older_version_wrote_it(header, arrays):
+    encoding = ENCODINGS[header["encoding"]]
+    code = encoded.code_digest([encoding.module])
+    header["algorithm"] = hashlib.sha256(json.dumps([encoding.key(header["arguments"]), code]).encode()).hexdigest()
+    header["digest"] = hashlib.sha256(json.dumps(header["arrays"], sort_keys=True).encode()).hexdigest()
+    for later in ("flags", "computed_by"):
+        header.pop(later, None)
+
+
+def test_the_digest_is_of_what_is_computed_and_not_of_bits(packed, tmp_path):
+    def last_digits(header, arrays):
+        arrays[0] ^= 1
+        for name, entry in header["arrays"].items():
+            size = 4 * np.prod(entry["shape"])
+            if name == min(header["arrays"]):
+                entry["sha256"] = hashlib.sha256(arrays[:size]).hexdigest()
+
+    requests = {"laplacian": {"k": 3}, "rwse": {"steps": 2}}
+    expected = encodings_digest(packed, requests)  # nothing is computed yet
+    paths = [encode(packed, folder_of(packed), name, arguments) for name, arguments in requests.items()]
+    assert EncodedDataset(packed, folder_of(packed), requests).digest == expected
+    before = {name: array.clone() for name, array in load_file(paths[0]).items()}
+    rewrite(paths[0], last_digits)  # as another LAPACK has them
+    assert any(not torch.equal(before[name], array) for name, array in load_file(paths[0]).items())
+    assert EncodedDataset(packed, folder_of(packed), requests).digest == expected
+    stamp = paths[0].stat().st_mtime_ns
+    assert encode(packed, folder_of(packed), "laplacian", {"k": 3}).stat().st_mtime_ns == stamp
+    other = make_packed(tmp_path / "data/packed/other", seed=1)
+    different = [
+        {"laplacian": {"k": 4}, "rwse": {"steps": 2}},
+        {"laplacian": {"k": 3}},
+        {"laplacian": {"k": 3, "which": "both"}, "rwse": {"steps": 2}},
+    ]
+    assert len({expected, encodings_digest(other, requests), *(encodings_digest(packed, r) for r in different)}) == 5
+
+
+def test_a_digest_that_the_header_does_not_give_is_refused(packed):
+    path = encode(packed, folder_of(packed), "rwse", {"steps": 3})
+    rewrite(path, lambda header, arrays: header.update(digest="0" * 64))
+    with pytest.raises(DatasetError, match="computed from other algorithm; run: python -m stages.encode tiny"):
+        EncodedDataset(packed, folder_of(packed), {"rwse": {"steps": 3}})
+
+
+@pytest.mark.parametrize(("name", "arguments"), [("degree", {}), ("shortest-path", {}), ("rrwp", {"steps": 3})])
+def test_a_file_of_an_older_version_is_kept_where_threads_decided_nothing(packed, capsys, monkeypatch, name, arguments):
+    path = encode(packed, folder_of(packed), name, arguments)
+    good = path.read_bytes()
+    rewrite(path, as_an_older_version_wrote_it)
+    with pytest.raises(DatasetError, match="computed from other algorithm; run: python -m stages.encode tiny"):
+        EncodedDataset(packed, folder_of(packed), {name: arguments})
+    monkeypatch.setattr(encoded, "compute_with_flags", lambda *a, **k: pytest.fail("computed again"))
+    capsys.readouterr()
+    encode(packed, folder_of(packed), name, arguments)
+    assert "kept from an older version: the arrays are the same, the header is written anew" in capsys.readouterr().out
+    assert EncodedDataset(packed, folder_of(packed), {name: arguments}).digest == encodings_digest(packed, {name: arguments})
+    assert (path.read_bytes() == good) == (name != "rrwp")  # of which the older header did not say by what library
+    assert load_file(path).keys() == ENCODINGS[name].arrays.keys()
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "damage"), [("laplacian", {"k": 3}, False), ("rrwp", {"steps": 2, "squaring": True}, False), ("degree", {}, True)]
+)
+def test_a_file_of_an_older_version_is_computed_again_where_it_may_differ(packed, capsys, name, arguments, damage):
+    path = encode(packed, folder_of(packed), name, arguments)
+    good = path.read_bytes()
+    rewrite(path, as_an_older_version_wrote_it)
+    if damage:
+        path.write_bytes(path.read_bytes()[:-1] + b"\x01")
+    capsys.readouterr()
+    encode(packed, folder_of(packed), name, arguments)
+    assert (
+        "computed again: an older version wrote it, on any number of threads, which can decide its last digits" in capsys.readouterr().out
+    )
+    assert path.read_bytes() == good
+
+
+def test_the_header_says_which_library_decided_last_digits_and_what_is_not_unique(tmp_path, capsys):
+    packed = make_packed(tmp_path / "data/packed/trees", graphs=[of_networkx(graph) for graph in (*TREES, nx.path_graph(4))])
+    laplacian = header_of(encode(packed, folder_of(packed), "laplacian", {"k": 2}))
+    assert laplacian["flags"] == {"repeated_eigenvalue": 1}  # the cycle
+    assert "repeated eigenvalue in 1 of the graphs: its vectors are fixed by a rule" in capsys.readouterr().out
+    assert laplacian["computed_by"]["torch"].startswith(f"{torch.__version__}, ")
+    assert not {"flags", "computed_by"} & header_of(encode(packed, folder_of(packed), "degree", {})).keys()
+    dataset = EncodedDataset(packed, folder_of(packed), {"laplacian": {"k": 2}, "degree": {}})
+    assert dataset.computed_by == {
+        "laplacian-k=2-normalization=sym-which=lowest": {"computed_by": laplacian["computed_by"], "flags": {"repeated_eigenvalue": 1}}
+    }
+
+
+def test_what_killed_writers_left_is_swept(packed, tmp_path):
+    make_grid(tmp_path, {"a": "{rwse: {steps: 2}}"})
+    folder, old = folder_of(packed), time.time() - 7200
+    left = [folder / ".rwse-steps=2.safetensors.abcd_123", folder / ".rwse-steps=9.json.abcd1234", folder / "cells/.s-tiny-a.json.abcd1234"]
+    busy, new, foreign = folder / ".order.safetensors.abcd1234", folder / "cells/.s-tiny-b.json.abcd1234", folder / ".notes"
+    (folder / "cells").mkdir(parents=True)
+    for path in (*left, busy, new, foreign):
+        path.touch()
+    os.utime(left[2], (old, old))
+    (folder.parent / ".locks").mkdir()
+    with FileLock(folder.parent / ".locks/tiny-order.lock"):  # its writer is at work
+        assert run(tmp_path) == 0
+        assert [path.exists() for path in (*left, busy, new, foreign)] == [False] * 3 + [True] * 3
+    assert run(tmp_path) == 0
+    assert not busy.exists()
+
+
+@pytest.mark.parametrize("jobs", ["0", "-1", "two", "1.5"])
+def test_a_number_of_processes_that_is_none_is_refused(packed, tmp_path, capsys, jobs):
+    make_grid(tmp_path, {"a": "{}"})
+    with pytest.raises(SystemExit):
+        run(tmp_path, "--jobs", jobs)
+    assert f"'{jobs}' is no number of processes: give 1 or more" in capsys.readouterr().err
 
 
 def test_on_the_fly_is_said_and_has_a_digest_of_the_algorithm(packed, capsys):
@@ -151,7 +352,7 @@ def test_a_damaged_file_is_named_and_computed_again(packed, damage, capsys):
 
 
 def test_a_failed_computation_leaves_no_file(packed, monkeypatch):
-    monkeypatch.setattr(encoded, "compute", lambda *a, **k: (_ for _ in ()).throw(ArithmeticError("no convergence")))
+    monkeypatch.setattr(encoded, "compute_with_flags", lambda *a, **k: (_ for _ in ()).throw(ArithmeticError("no convergence")))
     with pytest.raises(ArithmeticError):
         encode(packed, folder_of(packed), "laplacian", {"k": 3})
     assert [p for p in folder_of(packed).rglob("*") if p.is_file()] == []
