@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from stages.bases import recipe_text
 from stages.params import load_grid
 from stages.recipe import check_fit, check_model, load_recipe
 from stages.schema import RecipeError
@@ -43,8 +44,16 @@ def list_cells(suite: str = typer.Argument(None, help="only this suite")) -> Non
 
 
 @app.command()
-def show(suite: str) -> None:
-    """The leaderboard of a suite as last written, and how to open the MLflow UI."""
+def show(name: Annotated[str, typer.Argument(metavar="SUITE|CELL")]) -> None:
+    """The leaderboard of a suite as last written; or the recipe of a cell (suite/dataset/row), complete, with the origin of each value."""
+    grid = load_grid()
+    if name not in grid.suites and ("/" in name or name in grid.cells):
+        print(recipe_text(load_recipe(grid.find(name).recipe_path)), end="")
+    else:
+        _show_leaderboard(name)
+
+
+def _show_leaderboard(suite: str) -> None:
     from stages.leaderboard import show as show_table
     from stages.report.table import rows_in
     from stages.tracking import tracking_uri

@@ -25,7 +25,8 @@ def render(params: str, recipes: Path) -> str:
     if not mark:
         raise RecipeError(f"params.yaml: the line {MARK!r} is missing; the grid is written below it")
     cells, searches, finetunes, datasets, suites, found = [], [], [], {}, {}, {}
-    for path in sorted(recipes.rglob("*.yaml"), key=lambda p: (p.relative_to(recipes).parts[0] != FIRST, p)):
+    paths = (path for path in recipes.rglob("*.yaml") if not path.name.startswith("_"))  # those are bases of recipes alone
+    for path in sorted(paths, key=lambda p: (p.relative_to(recipes).parts[0] != FIRST, p)):
         parts = path.relative_to(recipes).with_suffix("").parts
         if len(parts) != 3 or not all(re.fullmatch(r"[a-z0-9][a-z0-9.-]*", part) for part in parts):
             raise RecipeError(f"{path}: a recipe is recipes/<suite>/<dataset>/<row>.yaml, each in lower case, digits and dashes")

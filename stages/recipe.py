@@ -1,7 +1,7 @@
 """What may stand in a recipe. Every mistake is a RecipeError that names the file, the key and the nearest valid one.
 
-A recipe (recipes/<suite>/<dataset>/<row>.yaml) is complete: it decides a cell together with the data and the code, and each value says
-under `origin:` where it came from. The grid of cells is in stages/params.py.
+A recipe (recipes/<suite>/<dataset>/<row>.yaml), with what it starts from (`base:`, see stages/bases.py), is complete: it decides a cell together
+with the data and the code, and each value says under `origin:` where it came from. The grid of cells is in stages/params.py.
 """
 
 import hashlib
@@ -13,7 +13,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, create_model, field_validator, model_validator
 
-from stages.schema import Positive, RecipeError, Strict, nearest, read_yaml, tag_of, validated
+from stages.bases import read_recipe
+from stages.schema import Positive, RecipeError, Strict, nearest, tag_of, validated
 
 # how an origin begins: printed in the paper, set by its authors' scripts, stated nowhere, found by search, other than published, ours
 ORIGINS = ("printed", "authors", "unstated", "tuned", "deviates", "chosen")
@@ -356,8 +357,11 @@ class Recipe(Strict):
 
 
 def load_recipe(path: str | Path) -> Recipe:
-    """Reads and checks a recipe (all but the model's arguments: see `check_model`). Raises RecipeError."""
-    recipe = validated(Recipe, read_yaml(path), str(path))
+    """Reads a recipe with its bases and checks it (all but the model's arguments: see `check_model`). Raises RecipeError."""
+    content, lacking = read_recipe(path)
+    recipe = validated(Recipe, content, str(path))
+    if lacking:
+        raise RecipeError(f"{path}: {lacking[0]} differs from its base and has no origin here; add origin.{lacking[0]}")
     check_origins(recipe, path)
     return recipe
 
@@ -382,11 +386,6 @@ def check_origins(recipe: Recipe, path: str | Path = "recipe", complete: bool = 
         without = sorted(set(values) - set().union(*covers.values()))
         if without:
             raise RecipeError(f"{path}: no origin for {', '.join(without)}")
-
-
-def _ancestors(key: str) -> list[str]:
-    parts = key.split(".")
-    return [".".join(parts[: i + 1]) for i in range(len(parts))]
 
 
 def check_model(recipe: Recipe, path: str | Path = "recipe") -> dict[str, Any]:

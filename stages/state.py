@@ -2,7 +2,7 @@
 
 state/datasets/<dataset>.json             what decides its packed bytes, and whether it can be had now
 state/encodings/<dataset>.json            which encodings some recipe asks for, and the code that computes them
-state/cells/<suite>/<dataset>/<model>.json   code that decides the cell's numbers, and what is cut of it
+state/cells/<suite>/<dataset>/<model>.json   code that decides the cell's numbers, what is cut of it, and what its recipe starts from
 """
 
 import json
@@ -13,11 +13,12 @@ import uuid
 from functools import cache
 from pathlib import Path
 
+from stages.bases import bases_of
 from stages.datasets.inspection import DatasetError
 from stages.files import WriteError, write_bytes
 from stages.fingerprint import PROTOCOLS, code_digest, run_modules
 from stages.params import Grid, load_grid
-from stages.recipe import load_recipe
+from stages.recipe import digest_of, load_recipe
 from stages.schema import RecipeError
 
 ROOT = Path("state")
@@ -43,7 +44,9 @@ def write_state(grid: Grid, root: Path = ROOT, data: Path = Path("data")) -> Non
         limits = grid.limits_of(cell).model_dump(exclude_none=True)
         if cell.settings == "tuned" and cell.suite in grid.fair_search:
             limits["fair_search"] = grid.fair_search[cell.suite]
-        wanted[root / "cells" / f"{cell.cell}.json"] = {"code": code, "limits": limits}
+        # the recipe itself is a dependency of its stages; what it starts from shows here
+        base = {"base": digest_of(recipe.model_dump(mode="json", exclude_unset=True))} if bases_of(cell.recipe_path) else {}
+        wanted[root / "cells" / f"{cell.cell}.json"] = {"code": code, "limits": limits, **base}
         requests[cell.dataset][cell.key] = encoding_requests(recipe)
     for name, spec in specs.items():
         can_be_had, _ = available(name, data, grid.run.mirrors)
