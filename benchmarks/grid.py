@@ -31,8 +31,6 @@ def build(folder: Path, count: int) -> None:
     """A project of `count` cells in ten suites."""
     suites = [f"suite-{i}" for i in range(10)]
     lines = [
-        "run: {}",
-        "limits: {}",
         f"suites: [{', '.join(suites)}]",
         f"datasets: [{', '.join(DATASETS)}]",
         "searches: {}",
@@ -48,7 +46,8 @@ def build(folder: Path, count: int) -> None:
         recipe.parent.mkdir(parents=True, exist_ok=True)
         recipe.write_text(f"model: {{name: mlp}}\noptimizer: {{lr: 0.1}}\nepochs: {i + 1}\nseeds: [0]\n")
         of[dataset].append(f"{suite}-{dataset}-{row}")
-    (folder / "params.yaml").write_text("\n".join(lines) + "\n")
+    (folder / "params.yaml").write_text("limits: {}\n")
+    (folder / "grid.yaml").write_text("\n".join(lines) + "\n")
     for name, cells in of.items():
         (folder / f"cells-of-{name}").write_text("\n".join(cells))
     for name in ("dvc.yaml", "stages/dvc.yaml"):

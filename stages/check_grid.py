@@ -3,7 +3,7 @@
     python -m stages.check_grid [SUITE or suite/dataset/row ...] [--workers 2]
 
 The data are miniatures (stages/datasets/miniature.py), so nothing is downloaded and nothing kept; everything between recipe and record is what
-a real run uses. Exits 1 with a table of what failed. Recipes that params.yaml does not list yet are checked too.
+a real run uses. Exits 1 with a table of what failed. Recipes that grid.yaml does not list yet are checked too.
 """
 
 import argparse
@@ -43,7 +43,7 @@ class Checked:
 
 
 def cells_of(names: Sequence[str], grid: Grid, root: Path = Path()) -> list[Cell]:
-    """The named cells, or all; recipes without an entry in params.yaml included. Raises RecipeError with the nearest name."""
+    """The named cells, or all; recipes without an entry in grid.yaml included. Raises RecipeError with the nearest name."""
     cells = {cell.key: cell for cell in grid.cells.values()}
     for path in sorted((root / "recipes").glob("*/*/*.yaml")):
         suite, dataset, row = path.parts[-3], path.parts[-2], path.stem

@@ -107,7 +107,7 @@ def doctor() -> None:
             further(recipe.published and recipe.published.model_dump(), cell.dataset, spec.metric)
             if (recipe.search is None) == (cell.settings == "tuned"):
                 problems.append(
-                    f"params.yaml: cell {cell.key}: `settings: tuned` goes with a `search:` section in {cell.recipe_path}, and only with it"
+                    f"grid.yaml: cell {cell.key}: `settings: tuned` goes with a `search:` section in {cell.recipe_path}, and only with it"
                 )
         except PublishedError as error:
             problems.append(f"{cell.recipe_path}: published: {error}")

@@ -2,7 +2,7 @@
 
     python -m stages.encode DATASET [--data-root data] [--params params.yaml] [--prune] [--jobs N]
 
-Writes data/encodings/DATASET/KEY.safetensors, and for each cell of the dataset cells/KEY.json (its key in params.yaml) with the digests of
+Writes data/encodings/DATASET/KEY.safetensors, and for each cell of the dataset cells/KEY.json (its key in grid.yaml) with the digests of
 just its own encodings: what one recipe asks for touches no other cell.
 """
 
@@ -38,7 +38,7 @@ def encode_dataset(
     from stages.schema import nearest
 
     if dataset not in grid.datasets:
-        raise RecipeError(f"no dataset {dataset!r} in params.yaml{nearest(dataset, grid.datasets)}; known: {', '.join(grid.datasets)}")
+        raise RecipeError(f"no dataset {dataset!r} in grid.yaml{nearest(dataset, grid.datasets)}; known: {', '.join(grid.datasets)}")
     cells = {cell.cell: cell for cell in grid.cells.values() if cell.dataset == dataset}
     asked: dict[str, dict[str, tuple[str, dict[str, Any]]]] = {}
     for name, cell in cells.items():

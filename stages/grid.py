@@ -1,5 +1,5 @@
-"""The grid from the recipes: every recipe of recipes/<suite>/<dataset>/<row>.yaml is a cell. Writes datasets, suites, cells, finetunes and
-searches of params.yaml, which dvc.yaml reads; what stands above them (run-wide settings, limits) stays as it is.
+"""The grid from the recipes: every recipe of recipes/<suite>/<dataset>/<row>.yaml is a cell. Writes grid.yaml: datasets, suites, cells,
+finetunes and searches, which dvc.yaml reads.
 
     python -m stages.grid            write
     python -m stages.grid --check    only say what would change; status 1 if anything
@@ -14,16 +14,14 @@ from stages.params import load_grid
 from stages.recipe import Recipe, load_recipe
 from stages.schema import RecipeError, nearest
 
-MARK = "# Below: written by `python -m stages.grid` from the files under recipes/."
+GRID = Path("grid.yaml")
+MARK = "# Written by `python -m stages.grid` from the files under recipes/."
+OLD_MARK = "# Below: written by `python -m stages.grid`"  # where older checkouts had the grid: in params.yaml
 FIRST = "embedded"  # the suite that needs nothing from outside leads the list
 
 
-def render(params: str, recipes: Path) -> str:
-    """The text `params` of params.yaml with the grid of `recipes` below the mark. Raises RecipeError for a file that is no recipe or lies in
-    the wrong place, or where the mark is missing."""
-    head, mark, _ = params.partition(MARK)
-    if not mark:
-        raise RecipeError(f"params.yaml: the line {MARK!r} is missing; the grid is written below it")
+def render(recipes: Path) -> str:
+    """The text of grid.yaml for the folder `recipes`. Raises RecipeError for a file that is no recipe or lies in the wrong place."""
     cells, searches, finetunes, datasets, suites, found = [], [], [], {}, {}, {}
     paths = (path for path in recipes.rglob("*.yaml") if not path.name.startswith("_"))  # those are bases of recipes alone
     for path in sorted(paths, key=lambda p: (p.relative_to(recipes).parts[0] != FIRST, p)):
@@ -45,7 +43,7 @@ def render(params: str, recipes: Path) -> str:
         ["finetunes: # the cells that start from the weights of another one, `after` it", *finetunes] if finetunes else ["finetunes: {}"]
     )
     lines += ["", "searches: # the cells whose recipe has a search", *searches] if searches else ["", "searches: {}"]
-    return head + "\n".join(lines) + "\n"
+    return "\n".join(lines) + "\n"
 
 
 def _check_starts(found: dict[Path, Recipe], recipes: Path) -> None:
@@ -71,21 +69,24 @@ def _names(key: str, names: dict[str, None]) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    path = Path("params.yaml")
     if arguments not in ([], ["--check"]):
         print(__doc__)
         return 2
     try:
-        before = path.read_text()
-        after = render(before, Path("recipes"))
+        before, after = GRID.read_text() if GRID.exists() else "", render(Path("recipes"))
         if arguments:
-            print(f"{path} agrees with recipes/" if before == after else f"{path} differs from recipes/: run `python -m stages.grid`")
+            print(f"{GRID} agrees with recipes/" if before == after else f"{GRID} differs from recipes/: run `python -m stages.grid`")
             return int(before != after)
+        params = Path("params.yaml")
+        own, mark, _ = params.read_text().partition(OLD_MARK)
+        if mark:
+            write_bytes(params, own.rstrip().encode() + b"\n")
+            print(f"{params}: the grid that stood at its end is in {GRID} now")
         if before != after:
-            write_bytes(path, after.encode())
-        grid = load_grid(path)
+            write_bytes(GRID, after.encode())
+        grid = load_grid(params)
         print(
-            f"{path}: {len(grid.cells)} cells, {len(grid.searches)} with a search, {len(grid.suites)} suites, {len(grid.datasets)} datasets"
+            f"{GRID}: {len(grid.cells)} cells, {len(grid.searches)} with a search, {len(grid.suites)} suites, {len(grid.datasets)} datasets"
         )
     except (RecipeError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)

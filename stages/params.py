@@ -1,4 +1,4 @@
-"""What may stand in params.yaml: the grid of datasets, suites and cells, cuts of it, and run-wide settings that change no number."""
+"""What may stand in params.yaml (run-wide settings that change no number, and cuts of the grid) and in grid.yaml (datasets, suites, cells)."""
 
 import re
 from collections.abc import Sequence
@@ -64,7 +64,7 @@ class RunSettings(Strict):
 
 
 class Grid(Strict):
-    """params.yaml: datasets, cells, suites and run-wide settings. `cells` are all of them; in the file those that start from another one
+    """params.yaml and grid.yaml: run-wide settings, datasets, cells and suites. `cells` are all of them; in the file those that start from another one
     stand apart, under `finetunes`, because their stage depends on it. `fair_search`: suite -> trials of each of its searches, whatever their
     recipes say, over spaces of one size."""
 
@@ -132,7 +132,7 @@ class Grid(Strict):
         for candidate in self.cells.values():
             if cell in (candidate.cell, candidate.key):
                 return candidate
-        raise RecipeError(f"no cell {cell!r} in params.yaml{nearest(cell, [c.cell for c in self.cells.values()])}")
+        raise RecipeError(f"no cell {cell!r} in grid.yaml{nearest(cell, [c.cell for c in self.cells.values()])}")
 
     def chosen(self, names: Sequence[str]) -> list[Cell]:
         """The cells that names of suites and cells mean; all for no name. Raises RecipeError with the nearest name."""
@@ -146,8 +146,17 @@ class Grid(Strict):
 
 
 def load_grid(path: str | Path = "params.yaml") -> Grid:
-    """Reads and checks params.yaml. Raises RecipeError."""
-    content = read_yaml(path)
+    """Reads and checks params.yaml and the grid.yaml beside it. Raises RecipeError."""
+    content, grid = read_yaml(path), Path(path).with_name("grid.yaml")
+    generated = {"datasets", "suites", "cells", "searches", "finetunes"}
+    if grid.exists():
+        if twice := sorted(generated & content.keys()):
+            raise RecipeError(
+                f"{path}: {', '.join(twice)} stand in {grid} too; take them out here: `python -m stages.grid` writes that file"
+            )
+        content |= read_yaml(grid)
+    elif not generated & content.keys():
+        raise RecipeError(f"{grid}: there is no such file; write it from recipes/: python -m stages.grid")
     for section in ("cells", "searches", "finetunes"):
         if isinstance(content.get(section), dict):
             content[section] = {k: {"key": k, **v} if isinstance(v, dict) else v for k, v in content[section].items()}

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, create_model, field_validator, model_validator
 
-from stages.bases import read_recipe
+from stages.bases import ancestors, read_recipe
 from stages.schema import Positive, RecipeError, Strict, nearest, tag_of, validated
 
 # how an origin begins: printed in the paper, set by its authors' scripts, stated nowhere, found by search, other than published, ours
@@ -374,7 +374,7 @@ def check_origins(recipe: Recipe, path: str | Path = "recipe", complete: bool = 
     for key, text in recipe.origin.items():
         where = f"{path}: origin.{key}"
         if not covers[key]:
-            known = sorted({v for value in values for v in _ancestors(value)})
+            known = sorted({v for value in values for v in ancestors(value)})
             raise RecipeError(f"{where}: the recipe gives no value {key!r}{nearest(key, known)}")
         if not text.startswith(ORIGINS):
             raise RecipeError(f"{where}: an origin begins with one of {', '.join(ORIGINS)}; given: {text!r}")

@@ -107,9 +107,7 @@ def test_bases_are_no_cells_a_changed_base_shows_in_the_state_and_a_cell_is_show
     place.mkdir(parents=True)
     (place.parent / "_mlp.yaml").write_text(MAIN.replace("published: {paper: hot, table: Table 1, method: GCN}\n", ""))
     (place / "mlp.yaml").write_text("base: ../_mlp.yaml\nmodel: {hidden_dim: 4}\norigin: {model.hidden_dim: 'chosen: tiny'}\n")
-    root = Path(__file__).parents[2]
-    head = (root / "params.yaml").read_text().split("# Below")[0]
-    Path("params.yaml").write_text(f"{head}# Below: written by `python -m stages.grid` from the files under recipes/.\n")
+    Path("params.yaml").write_text("limits: {}\n")
     assert write_grid([]) == 0
     grid = load_grid()
     assert list(grid.cells) == ["embedded-chains-mlp"]

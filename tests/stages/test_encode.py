@@ -479,4 +479,4 @@ def test_wrong_request_names_file_key_and_nearest(packed, tmp_path, capsys, enco
 def test_unknown_dataset_names_the_nearest(packed, tmp_path, capsys):
     make_grid(tmp_path, {"a": "{}"})
     assert stage.main(["tyni", "--params", str(tmp_path / "params.yaml")]) == 1
-    assert "no dataset 'tyni' in params.yaml (did you mean 'tiny'?)" in capsys.readouterr().err
+    assert "no dataset 'tyni' in grid.yaml (did you mean 'tiny'?)" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""The grid in params.yaml is the one of the recipes."""
+"""The grid in grid.yaml is the one of the recipes."""
 
 import re
 
@@ -17,8 +17,7 @@ def write(path, content):
 
 
 def test_the_grid_is_that_of_the_recipes():
-    params = (ROOT / "params.yaml").read_text()
-    assert render(params, ROOT / "recipes") == params, "run `python -m stages.grid`"
+    assert render(ROOT / "recipes") == (ROOT / "grid.yaml").read_text(), "run `python -m stages.grid`"
     grid = load_grid(ROOT / "params.yaml")
     assert set(grid.suites) == {c.suite for c in grid.cells.values()}
 
@@ -28,10 +27,10 @@ def test_the_grid_from_a_folder_of_recipes(tmp_path):
     for place in ("b/web/mlp", "embedded/web/mlp"):
         write(tmp_path / "recipes" / f"{place}.yaml", recipe)
     write(tmp_path / "recipes/b/web/gcn.yaml", recipe | {"search": {"trials": 2, "space": {"model.dropout": {"choices": [0, 0.5]}}}})
-    text = render("limits: {}\n" + MARK + "\nold: 1\n", tmp_path / "recipes")
-    assert text.startswith("limits: {}\n" + MARK)
-    assert "old" not in text
-    (tmp_path / "params.yaml").write_text(text)
+    text = render(tmp_path / "recipes")
+    assert text.startswith(MARK)
+    (tmp_path / "params.yaml").write_text("limits: {}\n")
+    (tmp_path / "grid.yaml").write_text(text)
     grid = load_grid(tmp_path / "params.yaml")
     assert (grid.suites, grid.datasets) == (["embedded", "b"], ["web"])
     assert list(grid.cells) == ["embedded-web-mlp", "b-web-gcn", "b-web-mlp"]
@@ -39,20 +38,38 @@ def test_the_grid_from_a_folder_of_recipes(tmp_path):
     assert not grid.finetunes
     write(tmp_path / "recipes/b/web/mlp.yaml", recipe | {"keep_weights": True})
     write(tmp_path / "recipes/b/web/fine.yaml", recipe | {"start": {"cell": "b/web/mlp"}})
-    (tmp_path / "params.yaml").write_text(render(text, tmp_path / "recipes"))
+    (tmp_path / "grid.yaml").write_text(render(tmp_path / "recipes"))
     grid = load_grid(tmp_path / "params.yaml")
     assert list(grid.finetunes) == ["b-web-fine"]
     assert grid.find("b/web/fine").after == "b/web/mlp"
     assert grid.find("b/web/mlp").after is None
-    params = tmp_path / "params.yaml"
-    params.write_text(params.read_text().replace("after: b/web/mlp", "after: b/web/mpl"))
+    grid = tmp_path / "grid.yaml"
+    grid.write_text(grid.read_text().replace("after: b/web/mlp", "after: b/web/mpl"))
     with pytest.raises(RecipeError, match=r"after 'b/web/mpl' is no other cell \(did you mean 'b/web/mlp'\?\)"):
-        load_grid(params)
-    with pytest.raises(RecipeError, match="the line .* is missing"):
-        render("limits: {}\n", tmp_path / "recipes")
+        load_grid(tmp_path / "params.yaml")
+    grid.unlink()
+    with pytest.raises(RecipeError, match=r"grid.yaml: there is no such file; write it from recipes/: python -m stages.grid"):
+        load_grid(tmp_path / "params.yaml")
     (tmp_path / "recipes/stray.yaml").write_text("a: 1\n")
     with pytest.raises(RecipeError, match=r"stray.yaml: a recipe is recipes/<suite>/<dataset>/<row>.yaml"):
-        render(MARK, tmp_path / "recipes")
+        render(tmp_path / "recipes")
+
+
+def test_the_grid_of_an_older_checkout_leaves_params_yaml(tmp_path, monkeypatch, capsys):
+    write(tmp_path / "recipes/b/web/mlp.yaml", {"model": {"name": "mlp"}, "optimizer": {"lr": 0.1}, "epochs": 1, "seeds": [0]})
+    monkeypatch.chdir(tmp_path)
+    params, grid = tmp_path / "params.yaml", tmp_path / "grid.yaml"
+    params.write_text("limits: {}\n\n# Below: written by `python -m stages.grid` from the files under recipes/.\n\nsuites: [b]\n")
+    assert main([]) == 0
+    assert params.read_text() == "limits: {}\n"
+    assert "the grid that stood at its end is in grid.yaml now" in capsys.readouterr().out
+    assert list(load_grid(params).cells) == ["b-web-mlp"]
+    assert main(["--check"]) == 0
+    params.write_text("limits: {}\nsuites: [b]\n")
+    with pytest.raises(RecipeError, match=r"params.yaml: suites stand in .*grid.yaml too; take them out here"):
+        load_grid(params)
+    grid.write_text(grid.read_text() + "# by hand\n")
+    assert main(["--check"]) == 1
 
 
 @pytest.mark.parametrize(
@@ -69,8 +86,7 @@ def test_a_checkpoint_source_that_is_missing_is_named_before_anything_is_written
     write(tmp_path / "recipes/b/web/mlp.yaml", recipe | source)
     write(tmp_path / "recipes/b/web/fine.yaml", recipe | {"start": {"cell": start}})
     monkeypatch.chdir(tmp_path)
-    before = f"limits: {{}}\n{MARK}\n"
-    (tmp_path / "params.yaml").write_text(before)
+    (tmp_path / "params.yaml").write_text("limits: {}\n")
     assert main([]) == 1
     assert re.search(says, capsys.readouterr().err)
-    assert (tmp_path / "params.yaml").read_text() == before
+    assert not (tmp_path / "grid.yaml").exists()
