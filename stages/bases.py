@@ -16,7 +16,7 @@ import yaml
 
 from stages.schema import RecipeError, nearest, read_yaml
 
-ROW = ("published", "parameters", "reduced", "search", "start")
+ROW = ("published", "parameters", "reduced", "search", "start", "keep_weights")
 # mappings that are replaced whole
 WHOLE = frozenset({"published", "search"})
 
