@@ -56,6 +56,12 @@ def closure(modules: Iterable[str], root: Path = ROOT) -> set[str]:
     return seen
 
 
+def imported_packages(modules: Iterable[str], root: Path = ROOT) -> set[str]:
+    """Top-level packages of others that these modules of the project import, anywhere in their source."""
+    paths = [path for name in modules if (path := _path(name, root))]
+    return {base.partition(".")[0] for path in paths for level, base, _ in _read(path).imports if not level} - set(PACKAGES)
+
+
 def _path(name: str, root: Path) -> Path | None:
     base = root.joinpath(*name.split("."))
     for path in (base.with_suffix(".py"), base / "__init__.py"):

@@ -4,17 +4,29 @@ import contextlib
 import ctypes
 import importlib.metadata
 import platform
+import re
 import resource
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import psutil
+import threadpoolctl
 import torch
+
+from stages.fingerprint import PACKAGES, ROOT, imported_packages
+
+# what a commit must hold for its numbers to be found again; which cells run and how they are reported (dvc.yaml, records/, docs/) decides none
+DECIDING = ("gt_models", "stages", "recipes", "params.yaml", "published")
+# modules that compute -> the package whose version says which they are
+COMPUTING = {
+    "torch": "torch", "torch_geometric": "torch-geometric", "numpy": "numpy", "scipy": "scipy", "sklearn": "scikit-learn", "ogb": "ogb",
+    "numba": "numba", "llvmlite": "llvmlite", "triton": "triton",
+}  # fmt: skip
 
 
 class Clock:
@@ -96,16 +108,17 @@ def keep_allocations() -> str:
 
 
 def environment(device: torch.device, allocator: str) -> dict[str, Any]:
-    """What a reader needs to judge the measured numbers."""
-    versions = {}
-    for package in ("torch", "torch-geometric", "numpy", "numba"):
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            versions[package] = importlib.metadata.version(package)
+    """What took part in a run besides its digest, read at its end: versions of the packages that compute, vector width, BLAS, machine, commit.
+
+    Nothing here names a path, a user or a host.
+    """
     return {
         "python": platform.python_version(),
-        **versions,
-        "platform": platform.platform(),
+        **packages(),
+        "system": " ".join(part for part in (platform.system(), platform.machine(), *platform.libc_ver()) if part),
         "cpu": _cpu_name(),
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "blas": blas(),
         "cores": psutil.cpu_count(),
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
         "allocator": allocator,
@@ -113,14 +126,49 @@ def environment(device: torch.device, allocator: str) -> dict[str, Any]:
     }
 
 
-def commit() -> str | None:
-    """The commit of the working tree, "-dirty" where tracked files differ; None outside a repository."""
-    root = Path(__file__).parent.parent
+def packages(loaded: Collection[str] | None = None, root: Path = ROOT) -> dict[str, str]:
+    """Versions of the computing packages that the code of this project imported. `loaded`: names of the modules in this process.
+
+    torch_geometric imports numba wherever it is installed: a package counts where a loaded module of this project imports it too.
+    """
+    loaded = sys.modules.keys() if loaded is None else loaded
+    ours = [name for name in list(loaded) if name.partition(".")[0] in PACKAGES]
+    used = imported_packages(ours, root) & set(loaded)
+    if "numba" in used:  # its compiler
+        used.add("llvmlite")
+    versions = {}
+    for package in (package for name, package in COMPUTING.items() if name in used):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):  # installed under another name (pytorch-triton)
+            versions[package] = importlib.metadata.version(package)
+    return versions
+
+
+def blas() -> dict[str, str]:
+    """The matrix libraries in this process with their threads, by the package that brought them."""
+    config = torch.__config__.show()
+    name, mkl = re.search(r"BLAS_INFO=(\w+)", config), re.search(r"Math Kernel Library Version (\S+)-", config)
+    # linked into torch's own library, where threadpoolctl sees none
+    found = {"torch": f"{name[1]}{f' {mkl[1]}' if mkl and name[1] == 'mkl' else ''}, {_threads(torch.get_num_threads())}"} if name else {}
+    for library in threadpoolctl.threadpool_info():
+        if library["user_api"] != "blas":
+            continue
+        owner = next((part.partition(".")[0] for part in Path(library["filepath"]).parts if part.endswith(".libs")), library["prefix"])
+        what = " ".join(str(library[key]) for key in ("internal_api", "version", "architecture") if library.get(key))
+        found[owner] = f"{what}, {_threads(library['num_threads'])}"
+    return found
+
+
+def _threads(count: int) -> str:
+    return f"{count} thread{'s' if count > 1 else ''}"
+
+
+def commit(root: Path = ROOT) -> str | None:
+    """The commit of the working tree, "-dirty" where a file that can decide a number differs from it or is not in it (`DECIDING`); None outside
+    a repository."""
     try:
         head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True, check=True).stdout.strip()
-        changed = subprocess.run(
-            ["git", "status", "--porcelain", "--untracked-files=no"], cwd=root, capture_output=True, text=True, check=True
-        ).stdout
+        status = ["git", "status", "--porcelain", "--untracked-files=normal", "--", *DECIDING]
+        changed = subprocess.run(status, cwd=root, capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError):
         return None
     return head + ("-dirty" if changed.strip() else "")
