@@ -191,13 +191,14 @@ def store_export(
     names: Names = None,
     records: Records = Path("records"),
     replace: Annotated[bool, typer.Option(help="let a reduced cell take the place of a full one")] = False,
+    dirty: Annotated[bool, typer.Option("--dirty", help="also runs of code that is in no commit")] = False,
 ) -> None:
     """Writes the records of cells to records/<suite>/<dataset>/<row>.json.gz."""
     from stages.records.travel import export_cell
 
     written, without = 0, []
     for cell in load_grid().chosen(names or []):
-        path = export_cell(cell, records, replace=replace)
+        path = export_cell(cell, records, replace=replace, dirty=dirty)
         if path is None:
             without.append(cell.cell)
         else:
@@ -210,18 +211,80 @@ def store_export(
 
 @store_app.command("import")
 def store_import(names: Names = None, records: Records = Path("records")) -> None:
-    """Puts shipped records into the store; a record that contradicts the store's own stops it before anything is written."""
+    """Puts shipped records into the store, and results/ where there is none; a record that contradicts the store's own stops it before anything
+    is written."""
     from stages.records.shipped import shipped_cells
-    from stages.records.travel import import_records
+    from stages.records.travel import import_records, import_results
 
-    shipped = list(shipped_cells(load_grid(), names or [], records))
+    grid = load_grid()
+    shipped = list(shipped_cells(grid, names or [], records))
     new, there = import_records(shipped, root=records)
-    print(f"{len(shipped)} cells: {new} records imported, {there} there already")
+    written = import_results(shipped, grid)
+    print(f"{len(shipped)} cells: {new} records imported, {there} there already; {len(written)} results written")
+    suites = " ".join(dict.fromkeys(cell.partition("/")[0] for cell in written))
+    if suites:
+        print(f"leaderboards of them, without computing: for s in {suites}; do python -m stages.leaderboard $s; done")
+
+
+@store_app.command("attest")
+def store_attest(
+    names: Names = None,
+    runs: Annotated[int, typer.Option(min=1, help="how many runs of each cell are computed again, the cheapest first")] = 1,
+    records: Records = Path("records"),
+    dirty: Annotated[bool, typer.Option("--dirty", help="also by code that is in no commit")] = False,
+) -> None:
+    """Computes a few runs of each stale cell again; where every bit agrees, its records are marked as carried over to the present code.
+
+    A cell that was carried over already is computed again where it is named. Exits 1 where a cell stays stale, a mark does not hold, or a file
+    is unsound."""
+    from stages.measure import commit
+    from stages.records.attest import StaysStale, attest
+    from stages.records.carried import text_of
+    from stages.records.shipped import problems_of, read, shipped_paths, write
+    from stages.records.standing import standing
+    from stages.store import StoreError
+
+    grid, head = load_grid(), commit()
+    if head is None or (head.endswith("-dirty") and not dirty):
+        what = "there is no commit to name" if head is None else f"the code differs from commit {head[:12]}"
+        raise StoreError(
+            f"{what}: a mark says by which commit records were carried over; commit first{'' if head is None else ', or say --dirty'}"
+        )
+    counts = {"carried over": 0, "as the present tree computes it": 0, "not carried over": 0}
+    for path in shipped_paths(grid, names or [], records):
+        try:
+            one = read(path)
+            if wrong := problems_of(one, records):
+                raise StoreError(wrong[0])
+        except StoreError as error:
+            print(error)
+            counts["not carried over"] += 1
+            continue
+        state = standing(one, grid)
+        if not state.stale and (one.carried is None or not names):
+            counts["as the present tree computes it"] += 1
+            continue
+        try:
+            new = attest(one, grid, head, runs, say=lambda line: print(line, flush=True))
+        except StaysStale as error:
+            print(f"{one.cell}: {'stays stale' if state.stale else 'its mark does not hold here'}: {error}", flush=True)
+            counts["not carried over"] += 1
+            continue
+        if state.stale or len(new.carried["recomputed"]) > len(one.carried["recomputed"]):
+            write(new)
+        left = standing(new, grid).stale
+        still = f"; still stale: {', '.join(left)}" if left else ""
+        print(f"{one.cell}: {text_of(new.now().records)} by commit {head[:12]}{still}", flush=True)
+        counts["carried over"] += 1
+    print("; ".join(f"{count} {what}" for what, count in counts.items()))
+    if counts["not carried over"]:
+        raise typer.Exit(1)
 
 
 @store_app.command("verify")
 def store_verify(names: Names = None, records: Records = Path("records")) -> None:
     """Checks every shipped and every stored record again, and says which shipped cells are stale; exits 1 where a record is unsound."""
+    from stages.records.carried import note_of
     from stages.records.shipped import read, shipped_paths
     from stages.records.standing import standing
     from stages.records.travel import verify as verify_records
@@ -244,7 +307,8 @@ def store_verify(names: Names = None, records: Records = Path("records")) -> Non
         stale += bool(state.stale)
         reduced = f"; reduced: {', '.join(one.result['reduced'])}" if one.result["reduced"] else ""
         trials = f" and {len(one.trials)} of its search" if one.trials else ""
-        print(f"{one.cell}: {len(one.records)} runs{trials} on {one.records[0]['measured']['device']}; {state.text}{reduced}")
+        carried = f"; {note_of(one.now().records)}" if one.carried else ""
+        print(f"{one.cell}: {len(one.records)} runs{trials} on {one.records[0]['measured']['device']}; {state.text}{carried}{reduced}")
     print(f"{len(shipped)} shipped cells, {stale} stale, {len(problems)} problems")
     if problems:
         raise typer.Exit(1)

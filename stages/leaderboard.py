@@ -5,7 +5,6 @@
 Equal records give equal files. Nothing that is missing or broken stops it: the row of that cell says what is wrong and what mends it.
 """
 
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +14,7 @@ import typer
 
 from stages.files import WriteError, write_bytes
 from stages.params import Cell, load_grid
-from stages.records.shipped import MEASURED_KEYS, RESULT_KEYS, RUN_KEYS
+from stages.records.shipped import read_result, record_problems
 from stages.report.table import absent, remarks_of, rows_of, terminal_table, to_csv, to_json, to_markdown
 from stages.schema import RecipeError
 from stages.store import Store, StoreError
@@ -51,29 +50,29 @@ def collect(cells: Sequence[Cell], results: Path, store: Store, margin_std: floa
     """(rows of all declared cells in their order, the readable results, the readable records by digest)."""
     rows, found, records = [], [], {}
     for cell in cells:
-        path = results / f"{cell.cell}.json"
         again = f"`python -m stages.train {cell.cell}`"
         try:
-            result = _checked_result(json.loads(path.read_text()), cell)
-        except FileNotFoundError:
-            rows.append(absent(cell.cell, "not run", None))
+            result = read_result(results / f"{cell.cell}.json", cell.cell)
+        except StoreError as error:
+            rows.append(absent(cell.cell, "unreadable", str(error)))
             continue
-        except (ValueError, OSError) as error:
-            rows.append(absent(cell.cell, "unreadable", f"{path}: {error}; delete the file and run {again}"))
+        if result is None:
+            rows.append(absent(cell.cell, "not run", None))
             continue
         mine, problems = [], []
         for digest in result["runs"]:
             file = store.folder(digest) / "record.json"
             try:
                 record = store.get(digest)
-                if record is None:
-                    problems.append(f"{file} is missing; {again} makes it again")
-                else:
-                    mine.append(_checked_record(record))
-            except StoreError as error:
+            except (StoreError, OSError) as error:
                 problems.append(f"{error}: {again}")
-            except (ValueError, TypeError, OSError) as error:
-                problems.append(f"{file}: {error}; delete the file and run {again}")
+                continue
+            if record is None:
+                problems.append(f"{file} is missing; {again} makes it again")
+            elif wrong := record_problems(record):
+                problems.append(f"{file}: {'; '.join(wrong)}; delete the file and run {again}")
+            else:
+                mine.append(record)
         found.append(result)
         records |= {r["digest"]: r for r in mine}
         rows += rows_of(result, mine, problems, margin_std)
@@ -109,27 +108,6 @@ def track(suite: str, results: Sequence[dict], records: dict[str, dict]) -> None
         return
     look = f"open {uri}" if uri.startswith("http") else f"mlflow ui --backend-store-uri {uri}   (then open http://127.0.0.1:5000)"
     print(f"MLflow: {look}", flush=True)
-
-
-def _checked_result(result: Any, cell: Cell) -> dict[str, Any]:
-    _require(result, RESULT_KEYS, "result")
-    if result["cell"] != cell.cell:
-        raise ValueError(f"is the result of {result['cell']!r}")
-    return result
-
-
-def _checked_record(record: dict[str, Any]) -> dict[str, Any]:
-    _require(record.get("deterministic"), RUN_KEYS, "record's deterministic part")
-    _require(record.get("measured"), MEASURED_KEYS, "record's measured part")
-    if record["deterministic"]["status"] == "ok" and not isinstance(record["deterministic"]["test"], int | float):
-        raise ValueError("status ok without a test value")
-    return record
-
-
-def _require(content: Any, keys: Sequence[str], what: str) -> None:
-    lacking = [k for k in keys if k not in content] if isinstance(content, dict) else list(keys)
-    if lacking:
-        raise ValueError(f"the {what} lacks {', '.join(lacking)}")
 
 
 if __name__ == "__main__":

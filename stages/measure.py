@@ -80,6 +80,11 @@ def choose_device(name: str) -> torch.device:
     return torch.device(name)
 
 
+def device_name(device: torch.device) -> str:
+    """What records call the device."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
+
+
 def memory_limit_mib(device: torch.device) -> float:
     """Memory of the device in MiB."""
     if device.type == "cuda":
@@ -120,7 +125,7 @@ def environment(device: torch.device, allocator: str) -> dict[str, Any]:
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "blas": blas(),
         "cores": psutil.cpu_count(),
-        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
+        "device": device_name(device),
         "allocator": allocator,
         "commit": commit(),
     }

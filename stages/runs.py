@@ -25,7 +25,7 @@ from stages.measure import Clock, PeakMemory, bound_memory, choose_device, envir
 from stages.params import RunSettings
 from stages.recipe import Recipe, check_fit, check_model, digest_of
 from stages.schema import RecipeError
-from stages.store import SCHEMA, Store, run_digest
+from stages.store import SCHEMA, Store, run_digest, sealed
 from stages.tasks import create_task
 
 DATA, STORE, RESULTS = Path("data"), Path("store"), Path("results")
@@ -208,7 +208,7 @@ class Experiment:
         """The record of a finished run: what is the same everywhere, and what was measured here."""
         recipe, epochs = self.decisive(seed), max(1, len(outcome.curves["epoch"]))
         evaluated = max(1, sum(v is not None for v in outcome.curves["val"]))
-        return {
+        content = {
             "schema": SCHEMA,
             "digest": digest,
             "deterministic": {
@@ -243,3 +243,4 @@ class Experiment:
                 "environment": environment(self.device, self.allocator),
             },
         }
+        return sealed(content)

@@ -29,6 +29,21 @@ def run_digest(recipe: dict[str, Any], seed: int, split: int, data: str, encodin
     return digest_of(key if test else key | {"test": False})
 
 
+def sealed(record: dict[str, Any]) -> dict[str, Any]:
+    """The record with the checksum of its deterministic part, so that an edited number is found even where it contradicts no other."""
+    return record | {"checksum": digest_of(record["deterministic"])}
+
+
+def fault_of(record: dict[str, Any]) -> str | None:
+    """Why a record cannot be used at all: half of it is missing, or its numbers are not those that were written."""
+    lacking = [key for key in ("deterministic", "measured") if not isinstance(record.get(key), dict)]
+    if lacking or "status" not in record["deterministic"]:
+        return f"lacks {', '.join(lacking) or 'its status'}"
+    if "checksum" in record and digest_of(record["deterministic"]) != record["checksum"]:
+        return "its deterministic part does not have the checksum that it names: it was edited or damaged"
+    return None
+
+
 class Store:
     """Records by digest under `root`. Safe for several processes."""
 
@@ -45,10 +60,12 @@ class Store:
             record = json.loads(path.read_text())
             if record["digest"] != digest:
                 raise ValueError(f"holds the record of {record['digest']}")
+            if fault := fault_of(record):
+                raise ValueError(fault)
             return record
         except FileNotFoundError:
             return None
-        except (ValueError, KeyError, TypeError, UnicodeDecodeError) as error:
+        except (ValueError, KeyError, TypeError, UnicodeDecodeError, RecursionError) as error:
             raise StoreError(f"{path}: not a record ({error}); delete the file and run the cell again") from None
 
     def settled(self, digest: str, *, time_limit: float | None, memory_limit: float | None) -> dict[str, Any] | None:

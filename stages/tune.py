@@ -120,12 +120,13 @@ def _origins(recipe: Recipe) -> dict[str, str]:
 
 
 def search_summary(cell: Cell, tuned: Path = TUNED) -> dict[str, Any] | None:
-    """How many trials a tuned cell had, by state, and the best validation value; None where no search was run."""
+    """How many trials a tuned cell had, by state, and the best validation value; None where no search was run. A trial that was killed and
+    queued again is none: equal records give equal summaries, whoever was killed on the way."""
     path = tuned / f"{cell.cell}.csv"
     if not path.exists():
         return None
     with path.open() as file:
-        rows = list(csv.DictReader(file))
+        rows = [row for row in csv.DictReader(file) if row["status"] != KILLED]
     if not rows:
         return None
     states: dict[str, int] = {}
@@ -134,8 +135,7 @@ def search_summary(cell: Cell, tuned: Path = TUNED) -> dict[str, Any] | None:
     values = [float(row["value"]) for row in rows if row["state"] == "COMPLETE"]
     best = None if not values else max(values) if rows[0]["direction"] == "max" else min(values)
     keys = [key for key in rows[0] if key not in ("number", "state", "value", "status", "direction")]
-    used = sum(row["status"] != KILLED for row in rows)
-    summary = {"trials": len(rows), "used": used, "states": states, "best_validation": best, "keys": keys}
+    summary = {"trials": len(rows), "used": len(rows), "states": dict(sorted(states.items())), "best_validation": best, "keys": keys}
     space = load_recipe(cell.recipe_path).search
     return summary | ({"space": _size_text(space_size(space))} if space else {})
 

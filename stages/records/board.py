@@ -81,6 +81,7 @@ def _rows(cells: Sequence[Cell], shipped: dict[str, Shipped], grid: Grid) -> lis
 
 
 def _unpack(shipped: Shipped, folder: Path) -> None:
+    shipped = shipped.now()
     contents = {folder / "results" / f"{shipped.cell}.json": shipped.result}
     contents |= {Store(folder / "store").folder(r["digest"]) / "record.json": r for r in shipped.records}
     for path, content in contents.items():

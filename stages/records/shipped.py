@@ -3,6 +3,7 @@
     records/<suite>/<dataset>/<row>.json.gz    {"schema", "result", "records", "trials", "origins"}; equal records give equal bytes
 
 `trials` are the runs of a cell's search: where they were imported, the search finds its way again without training.
+`carried`, where it is there: what an attestation found (see carried.py).
 `origins` are digests that can be compared where the data are not at hand: of the dataset's spec and of each encoding's algorithm.
 """
 
@@ -12,14 +13,15 @@ import json
 import math
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from stages.files import write_bytes
 from stages.params import Grid
 from stages.recipe import digest_of
-from stages.store import FINAL, SCHEMA, StoreError, run_digest
+from stages.records.carried import MARK, carry, mark_problem, original, section_problem
+from stages.store import FINAL, SCHEMA, StoreError, fault_of, run_digest
 
 ROOT = Path("records")
 STATUSES = (*FINAL, "oom", "timed-out")
@@ -37,7 +39,10 @@ MEASURED_FORM = {
     "started": TEXT, "finished": TEXT, "seconds": NUMBER, "train_seconds_per_epoch": NUMBER, "eval_seconds_per_epoch": NUMBER,
     "peak_memory_mib": NUMBER, "device": TEXT, "environment": MAPPING,
 }  # fmt: skip
-RESULT_KEYS, RUN_KEYS, MEASURED_KEYS = tuple(RESULT_FORM), tuple(RUN_FORM), tuple(MEASURED_FORM)
+# what a result may have besides, and the keys of its search
+RESULT_OPTIONS = {"published": MAPPING, "search": MAPPING, "metric": TEXT, "direction": TEXT, "reason": TEXT, "imported": MAPPING}
+SEARCH_FORM = {"trials": WHOLE, "states": MAPPING}
+RUN_KEYS, MEASURED_KEYS = tuple(RUN_FORM), tuple(MEASURED_FORM)
 NULLABLE = ("error", "best_epoch", "val", "test")
 # curves that every run has
 CURVES = ("epoch", "train_loss", "val")
@@ -57,10 +62,18 @@ class Shipped:
     records: list[dict[str, Any]]
     origins: dict[str, Any] = field(default_factory=dict)
     trials: list[dict[str, Any]] = field(default_factory=list)
+    carried: dict[str, Any] | None = None
 
     @property
     def cell(self) -> str:
         return self.result["cell"]
+
+    def now(self) -> "Shipped":
+        """The file with its records under the digests that they were carried over to, each with its mark; itself where there is no section."""
+        if self.carried is None:
+            return self
+        records, trials = ([carry(r, self.carried) for r in held] for held in (self.records, self.trials))
+        return replace(self, result=self.result | {"runs": [r["digest"] for r in records]}, records=records, trials=trials, carried=None)
 
 
 def is_trial(record: dict[str, Any]) -> bool:
@@ -78,7 +91,8 @@ def read(path: Path) -> Shipped:
         content = json.loads(gzip.decompress(path.read_bytes()))
         if content["schema"] != SCHEMA:
             raise ValueError(f"schema {content['schema']}, this code reads {SCHEMA}")
-        return Shipped(path, dict(content["result"]), list(content["records"]), dict(content["origins"]), list(content["trials"]))
+        parts = dict(content["result"]), list(content["records"]), dict(content["origins"]), list(content["trials"])
+        return Shipped(path, *parts, content.get("carried"))
     except (OSError, EOFError, zlib.error, RecursionError, ValueError, KeyError, TypeError) as error:
         raise StoreError(f"{path}: not an export of records ({error}); get the file again (`git checkout {path}`)") from None
 
@@ -86,6 +100,7 @@ def read(path: Path) -> Shipped:
 def write(shipped: Shipped) -> Path:
     """Raises WriteError, which names the file."""
     content = {k: getattr(shipped, k) for k in ("result", "origins", "records", "trials")} | {"schema": SCHEMA}
+    content |= {} if shipped.carried is None else {"carried": shipped.carried}
     # GzipFile without name and time: the same bytes from every Python, whatever the clock says
     file = io.BytesIO()
     with gzip.GzipFile(filename="", mode="wb", fileobj=file, compresslevel=9, mtime=0) as packed:
@@ -111,7 +126,7 @@ def read_result(path: Path, cell: str) -> dict[str, Any] | None:
     """What training left of `cell`; None where it has not run. Raises StoreError for a file that is no result of it."""
     try:
         result = json.loads(path.read_text())
-        wrong = _form_problems(result, RESULT_FORM) if isinstance(result, dict) else ["no mapping"]
+        wrong = result_problems(result)
         if wrong or result["cell"] != cell:
             raise ValueError("; ".join(wrong) or f"of {result['cell']}")
         return result
@@ -121,8 +136,23 @@ def read_result(path: Path, cell: str) -> dict[str, Any] | None:
         raise StoreError(f"{path}: not a result ({error}); delete it and run: python -m stages.train {cell}") from None
 
 
+def result_problems(result: Any) -> list[str]:
+    """What is wrong with the form of a cell's result."""
+    if not isinstance(result, dict):
+        return ["is no mapping"]
+    if wrong := _form_problems(result, RESULT_FORM):
+        return wrong
+    options = {key: kind for key, kind in RESULT_OPTIONS.items() if result.get(key) is not None}
+    wrong = _form_problems(result, options) or _form_problems(result.get("search") or {}, SEARCH_FORM if result.get("search") else {})
+    return wrong or [
+        f"an entry of {key} is not {kind}"
+        for key, kind in (("runs", TEXT), ("seeds", WHOLE), ("reduced", TEXT))
+        if any(type(one) not in TYPES[kind] for one in result[key])
+    ]
+
+
 def record_problems(record: Any) -> list[str]:
-    """What is wrong with one record by itself: shape, completeness, and whether its digest is the one its contents give."""
+    """What is wrong with one record by itself: shape, completeness, and whether digest, checksum and mark are those its contents give."""
     if not isinstance(record, dict):
         return ["is no record"]
     run, measured = record.get("deterministic"), record.get("measured")
@@ -135,7 +165,7 @@ def record_problems(record: Any) -> list[str]:
         return [f"lacks {', '.join(dict.fromkeys(lacking))}"]
     if misshapen := [*_form_problems(run, RUN_FORM), *_form_problems(measured, MEASURED_FORM), *_number_problems(run)]:
         return misshapen
-    wrong, digests = [], run["digests"]
+    wrong, digests = [fault] if (fault := fault_of(record)) else [], run["digests"]
     absent = [k for k in ("recipe", "data", "encodings", "code") if k not in digests]
     if absent:
         return [f"lacks the digest of {', '.join(absent)}"]
@@ -157,7 +187,14 @@ def record_problems(record: Any) -> list[str]:
         wrong.append(f"its test value is {run['test']}, its {run['metric']} on the test split {run['test_metrics'].get(run['metric'])}")
     if not tested and (run["test"] is not None or run["test_metrics"]):
         wrong.append("a search trial with a test value" if trial else f"status {run['status']} with a test value")
-    return wrong + _validation_problems(run) + _metric_problems(run)
+    return wrong + _validation_problems(run) + _metric_problems(run) + _mark_problems(record)
+
+
+def _mark_problems(record: dict[str, Any]) -> list[str]:
+    if MARK not in record:
+        return []
+    problem = mark_problem(record, is_trial(record)) or next(iter(record_problems(original(record))), None)
+    return [f"its mark of being carried over was edited or damaged: {problem}"] if problem else []
 
 
 def _form_problems(content: Mapping[str, Any], form: Mapping[str, str]) -> list[str]:
@@ -227,11 +264,8 @@ def _same(one: float | None, other: float | None) -> bool:
 def problems_of(shipped: Shipped, root: Path = ROOT) -> list[str]:
     """What is wrong with one file: its records, their order and number, its name; one line each."""
     result, where = shipped.result, shipped.path
-    if wrong := _form_problems(result, RESULT_FORM):
+    if wrong := result_problems(result):
         return [f"{where}: its result: {line}" for line in wrong]
-    for key, kind in (("runs", TEXT), ("seeds", WHOLE), ("reduced", TEXT)):
-        if any(type(one) not in TYPES[kind] for one in result[key]):
-            return [f"{where}: its result: an entry of {key} is not {kind}"]
     if not shipped.records:
         return [f"{where}: holds no record"]
     parts = (("record", shipped.records), ("trial", shipped.trials))
@@ -254,4 +288,17 @@ def problems_of(shipped: Shipped, root: Path = ROOT) -> list[str]:
     measure = (result.get("metric"), result.get("direction"))
     if any((r["deterministic"]["metric"], r["deterministic"]["direction"]) != measure for r in (*shipped.records, *shipped.trials)):
         wrong.append(f"{where}: a record measures another metric than its result names")
-    return wrong
+    if any(MARK in r for r in (*shipped.records, *shipped.trials)):
+        wrong.append(f"{where}: a record is kept as it was carried over, not as it was computed")
+    return wrong or _carried_problems(shipped)
+
+
+def _carried_problems(shipped: Shipped) -> list[str]:
+    if shipped.carried is None:
+        return []
+    problem = section_problem(shipped.carried, shipped.records, shipped.trials)
+    if problem is None:
+        now = shipped.now()
+        problem = next((line for record in (*now.records, *now.trials) for line in record_problems(record)), None)
+    remedy = f"get the file again (`git checkout {shipped.path}`)"
+    return [f"{shipped.path}: its attestation was edited or damaged: {problem}; {remedy}"] if problem else []

@@ -29,11 +29,12 @@ class Standing:
 
 def standing(shipped: Shipped, grid: Grid, data: Path = Path("data")) -> Standing:
     """Compares recipe, code, data and encodings of the shipped records with the present tree. Code needs no data; data and encodings are
-    compared with what is on disk, else with the spec and the algorithms they were made by."""
+    compared with what is on disk, else with the spec and the algorithms they were made by. What was carried over is compared as it is now."""
     from stages.datasets.catalog import get_spec
     from stages.datasets.inspection import DatasetError
     from stages.fingerprint import code_digest, run_modules
 
+    shipped = shipped.now()
     try:
         cell = grid.find(shipped.cell)
         spec = get_spec(cell.dataset)
@@ -63,19 +64,24 @@ def standing(shipped: Shipped, grid: Grid, data: Path = Path("data")) -> Standin
 
 
 def _recipe_changed(shipped: Shipped, recipe: Recipe, grid: Grid, cell: Cell) -> bool:
+    ran = shipped.records[0]["deterministic"]["recipe"]
+    try:
+        now = recipe_now(shipped, ran, recipe, grid, cell)
+    except (RecipeError, KeyError):
+        return True
+    return _without_source(now.decisive()) != _without_source(ran) or list(now.seeds) != list(shipped.result["seeds"])
+
+
+def recipe_now(shipped: Shipped, ran: dict[str, Any], recipe: Recipe, grid: Grid, cell: Cell) -> Recipe:
+    """What the cell's present recipe would run where `ran` ran: with what a search chose then, and cut as the result says. Raises RecipeError
+    or KeyError where the present search space does not hold what was chosen."""
     from stages.train import limited
 
-    result, ran = shipped.result, shipped.records[0]["deterministic"]["recipe"]
-    cuts = [re.fullmatch(r"(\d+) of \d+ (epochs|seeds|pairs)", line) for line in result["reduced"]]
+    cuts = [re.fullmatch(r"(\d+) of \d+ (epochs|seeds|pairs)", line) for line in shipped.result["reduced"]]
     cut = {m[2]: int(m[1]) for m in cuts if m}
-    limits = {cell.key: Limits(**cut)} if cut else {}
     if recipe.search is not None:
-        try:
-            recipe = recipe.with_values(searched_values(recipe, ran))
-        except (RecipeError, KeyError):
-            return True
-    now, _ = limited(recipe, grid.model_copy(update={"limits": limits}), cell)
-    return _without_source(now.decisive()) != _without_source(ran) or list(now.seeds) != list(result["seeds"])
+        recipe = recipe.with_values(searched_values(recipe, ran))
+    return limited(recipe, grid.model_copy(update={"limits": {cell.key: Limits(**cut)} if cut else {}}), cell)[0]
 
 
 def _without_source(decisive: dict[str, Any]) -> dict[str, Any]:

@@ -5,10 +5,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from stages.params import Cell
+from stages.files import write_json
+from stages.params import Cell, Grid
 from stages.recipe import load_recipe
+from stages.records.carried import MARK, original, section_of
 from stages.records.shipped import ROOT, Shipped, is_trial, problems_of, read, read_result, record_problems, write
-from stages.records.standing import origins_of, searched_values
+from stages.records.standing import origins_of, searched_values, standing
 from stages.schema import RecipeError
 from stages.store import Store, StoreError
 
@@ -24,9 +26,10 @@ def export_cell(
     results: Path = Path("results"),
     data: Path = Path("data"),
     replace: bool = False,
+    dirty: bool = False,
 ) -> Path | None:
-    """Writes records/<cell>.json.gz; None where the cell has no run. Raises StoreError where a record is missing or not sound, and where a
-    reduced cell would take the place of a full one (unless `replace`)."""
+    """Writes records/<cell>.json.gz; None where the cell has no run. Raises StoreError where a record is missing or not sound, where a reduced
+    cell would take the place of a full one (unless `replace`), and where a run's code is in no commit (unless `dirty`)."""
     store = store or Store()
     result = read_result(results / f"{cell.cell}.json", cell.cell)
     if result is None or not result["runs"]:
@@ -37,11 +40,24 @@ def export_cell(
         if record is None:
             raise StoreError(f"{store.folder(digest)}/record.json is missing; `python -m stages.train {cell.cell}` makes it again")
         records.append(record)
-    path = root / f"{cell.cell}.json.gz"
-    shipped = Shipped(path, result, records, origins_of(cell, records, data), _trials(cell, records, store))
+    path, trials = root / f"{cell.cell}.json.gz", _trials(cell, records, store)
+    try:
+        carried = section_of([*records, *trials])
+    except StoreError as error:
+        raise StoreError(f"{cell.cell} is not exported: {error}") from None
+    origins = origins_of(cell, records, data)
+    records, trials = [original(r) for r in records], sorted((original(r) for r in trials), key=lambda r: r["digest"])
+    result = {k: v for k, v in result.items() if k != "imported"} | {"runs": [r["digest"] for r in records]}
+    shipped = Shipped(path, result, records, origins, trials, carried)
     wrong = problems_of(shipped, root)
     if wrong:
         raise StoreError("\n".join([f"{cell.cell} is not exported:", *wrong]))
+    commits = {r["measured"]["environment"].get("commit") or "" for r in records}
+    if not dirty and (changed := sorted(commit for commit in commits if commit.endswith("-dirty"))):
+        raise StoreError(
+            f"{cell.cell} is not exported: its runs were made by code that differs from commit {changed[0][:12]}; commit that code, delete "
+            "those records and train again, or say --dirty"
+        )
     if path.exists() and not replace and result["reduced"] and not (old := read(path)).result["reduced"]:
         raise StoreError(
             f"{path} holds {len(old.records)} runs at full settings, and this cell is reduced ({', '.join(result['reduced'])}): --replace puts it in its place"
@@ -70,8 +86,9 @@ def _trials(cell: Cell, records: list[dict[str, Any]], store: Store) -> list[dic
 
 
 def import_records(shipped: Sequence[Shipped], store: Store | None = None, root: Path = ROOT) -> tuple[int, int]:
-    """Puts records into the store; returns (new, there already). All are checked first: where one is unsound or contradicts the store,
-    nothing is written. A record that differs only in what was measured is there already, and the store's own stays.
+    """Puts records into the store, what was carried over under its present digest too; returns (new, there already). All are checked first:
+    where one is unsound or contradicts the store, nothing is written. A record that differs only in what was measured is there already, and
+    the store's own stays; of two marks the file's counts.
 
     Raises StoreError, Conflict.
     """
@@ -79,9 +96,10 @@ def import_records(shipped: Sequence[Shipped], store: Store | None = None, root:
     wrong = [line for one in shipped for line in problems_of(one, root)]
     if wrong:
         raise StoreError("\n".join(["nothing is imported:", *wrong]))
-    new, conflicts, there = {}, [], set()
+    new, marked, conflicts, there = {}, {}, [], set()
     for one in shipped:
-        for record in (*one.records, *one.trials):
+        now = one.now()
+        for record in (*one.records, *one.trials, *now.records, *now.trials):
             digest, held = record["digest"], store.get(record["digest"])
             if held is None:
                 new[digest] = record
@@ -92,13 +110,33 @@ def import_records(shipped: Sequence[Shipped], store: Store | None = None, root:
                 conflicts.append(
                     f"{store.folder(digest)}/record.json and {one.path} (seed {record['deterministic']['seed']}) are of the same run and differ in {differing}"
                 )
+            elif MARK in record and MARK in held and held[MARK] != record[MARK]:
+                marked[digest] = held | {MARK: record[MARK]}
     if conflicts:
         remedy = "Nothing is imported. Keep one: delete the store's record (then import again) or leave that cell out."
         raise Conflict("\n".join([*conflicts, remedy]))
-    for digest, record in new.items():
+    for digest, record in (new | marked).items():
         with store.lock(digest):
             store.put(record)
     return len(new), len(there)
+
+
+def import_results(shipped: Sequence[Shipped], grid: Grid, results: Path = Path("results"), data: Path = Path("data")) -> list[str]:
+    """Writes results/<cell>.json for imported records, so that a leaderboard shows them at once; returns the cells. A result with runs of its
+    own stays as it is, and so does a file that is no result (`gt-bench list` names it)."""
+    written = []
+    for one in shipped:
+        path = results / f"{one.cell}.json"
+        try:
+            held = read_result(path, one.cell)
+        except StoreError:
+            continue
+        if held is not None and held["runs"] and "imported" not in held:
+            continue
+        commit = one.records[0]["measured"]["environment"].get("commit")
+        write_json(path, one.now().result | {"imported": {"commit": commit, "stale": standing(one, grid, data).stale}})
+        written.append(one.cell)
+    return written
 
 
 def differences(one: dict[str, Any], other: dict[str, Any]) -> str:

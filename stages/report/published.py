@@ -5,7 +5,7 @@ Numbers come out in raw units (a percentage becomes a fraction), which is how re
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -128,8 +128,11 @@ def lookup(
 def resolve(reference: Mapping[str, Any] | None, dataset: str, metric: str | None) -> Published | None:
     """The number that a recipe's `published:` section points to; `dataset` and `metric` are the cell's and give way to the section's own.
 
-    None for no reference, and for a place that prints costs alone (which are `further` numbers). Raises PublishedError as `lookup` does.
+    None for no reference, and for a place that prints costs alone (which are `further` numbers). Raises PublishedError as `lookup` does, and for
+    a reference that names no place.
     """
+    if reference is not None and (lacking := [k for k in ("paper", "table", "method") if not isinstance(reference.get(k), str)]):
+        raise PublishedError(f"the reference says no {', '.join(lacking)}")
     if reference is None or _costs_alone(reference, dataset):
         return None
     return lookup(
@@ -177,18 +180,47 @@ def _at(place: Mapping[str, str | None]) -> list[Published]:
     return [_published(e) for e in _entries(RESULTS) if all(e[k] == v for k, v in wanted.items())]
 
 
+# what an entry of results.yaml has besides `note`
+ENTRY_KEYS = {
+    "paper", "table", "method", "dataset", "metric", "split", "direction", "unit", "printed", "mean", "std", "runs", "oom", "own",
+}  # fmt: skip
+
+
 @lru_cache(maxsize=1)
 def _flags() -> list[dict[str, str]]:
-    return yaml.load(FLAGS.read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader)) or []
+    return _read(FLAGS, lambda content: content or [], {"flag"})
 
 
 @lru_cache(maxsize=2)
 def _entries(path: Path) -> list[dict[str, Any]]:
-    # 300 KB: 0.1 s with libyaml, 1.5 s without
-    return yaml.load(path.read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))["results"]
+    return _read(path, lambda content: content["results"], ENTRY_KEYS)
+
+
+def _read(path: Path, entries_of: Callable[[Any], Any], keys: set[str]) -> list[dict[str, Any]]:
+    """Raises PublishedError for a file that is not a list of mappings with these keys."""
+    try:
+        # 300 KB: 0.1 s with libyaml, 1.5 s without
+        entries = entries_of(yaml.load(path.read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+        if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+            raise ValueError("not a list of mappings")
+        if incomplete := [n for n, entry in enumerate(entries, 1) if not keys <= entry.keys()]:
+            raise ValueError(f"entry {incomplete[0]} lacks {', '.join(sorted(keys - entries[incomplete[0] - 1].keys()))}")
+    except (OSError, yaml.YAMLError, ValueError, KeyError, TypeError) as error:
+        said = " ".join(str(error).split())
+        raise PublishedError(f"published/{path.name} cannot be read ({said}); get it again: git checkout published/{path.name}") from None
+    return entries
 
 
 def _published(entry: dict[str, Any]) -> Published:
+    """Raises PublishedError for values of an entry, or keys of a flag, that cannot be."""
+    try:
+        return _published_entry(entry)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        place = ", ".join(str(entry[k]) for k in ("paper", "table", "method", "dataset"))
+        raise PublishedError(f"published/{RESULTS.name} or {FLAGS.name}: {place}: {type(error).__name__} {error}") from None
+
+
+def _published_entry(entry: dict[str, Any]) -> Published:
     scale = 0.01 if entry["unit"] == "percent" else 1.0
     first = re.match(r"\d+(?:\.(\d+))?", entry["printed"])
     digits = len(first.group(1) or "") if first else 0

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from stages.records.carried import note_of, text_of
 from stages.report.published import Published, PublishedError, further, resolve
 from stages.report.verdict import ALPHA, STD_DDOF, judge
 from stages.store import StoreError
@@ -21,7 +22,7 @@ from stages.store import StoreError
 COLUMNS = (
     "cell", "dataset", "model", "status", "reason", "metric", "direction", "unit", "mean", "std", "std_ddof", "runs", "seeds",
     "published_mean", "published_std", "published_runs", "published_printed", "published_source", "flags", "difference", "verdict", "margin",
-    "p_difference", "p_equivalence", "reduced", "notes", "parameters", "seconds_per_epoch", "peak_memory_mib", "device",
+    "p_difference", "p_equivalence", "reduced", "carried_over", "notes", "parameters", "seconds_per_epoch", "peak_memory_mib", "device",
     "values", "digests",
 )  # fmt: skip
 NO_NUMBER = "no number"  # status of a row whose metric is undefined (NaN or infinite) in a run that ended well
@@ -79,6 +80,7 @@ def summarise(
         "digests": [r["digest"] for r in records],
     }
     row["reason"] = "; ".join([*reasons, *problems]) or None
+    row["carried_over"] = text_of(records)
     published = printed or _resolve(result, row["notes"])
     if published:
         row["flags"] = list(published.flags)
@@ -87,6 +89,12 @@ def summarise(
         row["notes"].append(f"the published number: {published.note}")
     if result.get("search"):
         row["notes"].append(_search_note(result["search"]))
+    if note := note_of(records):
+        row["notes"].append(note)
+    if imported := result.get("imported"):
+        stale = f"; stale when it was imported: {', '.join(imported['stale'])}" if imported.get("stale") else ""
+        row["notes"].append(f"imported: shipped record of commit {(imported.get('commit') or 'unknown')[:12]}{stale}")
+        row["status"] += f", stale: {', '.join(imported['stale'])}" if stale else ""
     row["unit"] = published.unit if published else "percent" if row["metric"] in PERCENT else "none"
     if good:
         # the printed dataset may be a part of the test set
@@ -125,8 +133,11 @@ def with_verdict(row: dict[str, Any], result: Mapping[str, Any], margin_std: flo
         return row | {"verdict": "none: reduced"}
     if printed and printed.measured:
         return row | {"verdict": "none: another machine"}
-    notes = list(row["notes"])
-    verdict = judge(row["mean"], row["std"], row["runs"], printed or _resolve(result, []), margin_std)
+    notes, problems = list(row["notes"]), []
+    published = printed or _resolve(result, problems)
+    if problems:
+        return row | {"verdict": "none: published number not found"}
+    verdict = judge(row["mean"], row["std"], row["runs"], published, margin_std)
     return row | {
         "verdict": verdict.word, "margin": verdict.margin, "p_difference": verdict.p_difference, "p_equivalence": verdict.p_equivalence,
         "notes": notes + list(verdict.assumptions),
@@ -199,7 +210,7 @@ def cells(row: dict[str, Any]) -> list[str]:
         theirs = row["published_printed"]
     theirs += " !" if row["flags"] else ""
     sign = "+" if row["difference"] is not None and row["difference"] > 0 else ""
-    status = row["status"] + (", reduced" if row["reduced"] else "")
+    status = ", ".join(part for part in (row["status"], row["reduced"] and "reduced", row["carried_over"]) if part)
     return [
         row["dataset"], row["model"], metric, ours, f"{row['runs']}/{row['seeds']}" if row["seeds"] else "–", theirs,
         sign + _number(row["difference"], row), row["verdict"], status,
@@ -290,7 +301,10 @@ def _resolve(result: Mapping[str, Any], notes: list[str]) -> Published | None:
 
 
 def _search_note(search: Mapping[str, Any]) -> str:
-    states = ", ".join(f"{n} {state.lower()}" for state, n in sorted(search["states"].items()))
+    # older results count trials that were killed and queued again among those that failed
+    killed = search["trials"] - search.get("used", search["trials"])
+    states = {state: n - killed * (state == "FAIL") for state, n in sorted(search["states"].items())}
+    states = ", ".join(f"{n} {state.lower()}" for state, n in states.items() if n)
     space = f" over {', '.join(search['keys'])} ({search['space']})" if search.get("keys") and search.get("space") else ""
     return f"searched on validation: {search.get('used', search['trials'])} trials ({states}){space}"
 

@@ -7,6 +7,9 @@ import random
 from pathlib import Path
 from typing import Any
 
+from stages.recipe import digest_of
+from stages.store import run_digest, sealed
+
 ENVIRONMENT = {"python": "3.11.7", "torch": "2.13.0", "platform": "Linux", "commit": "0123abc"}
 
 
@@ -19,16 +22,19 @@ def make_record(cell: str, seed: int, status: str = "ok", test: float = 0.65, ep
     if status == "diverged":
         loss[-1] = math.nan
     good = status == "ok"
-    return {
+    recipe = {"model": {"name": model, "hidden_dim": 16}, "optimizer": {"lr": 5e-4, "betas": [0.9, 0.999]}, "epochs": epochs}
+    # code that finds another number is other code
+    data, code = (hashlib.sha256(text.encode()).hexdigest() for text in (dataset, f"{status} {test}"))
+    record = {
         "schema": 1,
-        "digest": hashlib.sha256(f"{cell} {seed} {status} {test}".encode()).hexdigest(),
+        "digest": run_digest(recipe, seed, seed, data, "b" * 64, code),
         "deterministic": {
             "status": status,
             "error": None if good else f"{status}: as the test asked",
             "seed": seed,
             "split": seed,
-            "recipe": {"model": {"name": model, "hidden_dim": 16}, "optimizer": {"lr": 5e-4, "betas": [0.9, 0.999]}, "epochs": epochs},
-            "digests": {"recipe": "a" * 64, "data": hashlib.sha256(dataset.encode()).hexdigest(), "encodings": "b" * 64, "code": "c" * 64},
+            "recipe": recipe,
+            "digests": {"recipe": digest_of(recipe), "data": data, "encodings": "b" * 64, "code": code},
             "dataset": dataset,
             "metric": "accuracy",
             "direction": "max",
@@ -57,6 +63,7 @@ def make_record(cell: str, seed: int, status: str = "ok", test: float = 0.65, ep
             "environment": ENVIRONMENT,
         },
     }
+    return sealed(record)
 
 
 def make_result(cell: str, records: list[dict], method: str | None = "ET", reduced: tuple[str, ...] = ()) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """The leaderboard stage from files to files: every status, every kind of broken input, and the store rebuilt from records."""
 
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -12,7 +13,10 @@ import yaml
 from typer.testing import CliRunner
 
 from stages.leaderboard import app
+from stages.records.carried import carry, content_digest
+from stages.report import published
 from stages.report.mirror import Mirror
+from stages.store import run_digest, sealed
 from tests.stages.cells import make_record, make_result, without_data, write
 
 ROOT = Path(__file__).parent.parent.parent
@@ -64,6 +68,12 @@ def record_file(cell: str, number: int = 0) -> Path:
     return Path("store", digest[:2], digest, "record.json")
 
 
+def edit(path: Path, change, seal: bool = False) -> None:
+    record = json.loads(path.read_text())
+    change(record["deterministic"])
+    path.write_text(json.dumps(sealed(record) if seal else record))
+
+
 def test_every_cell_is_a_row_and_says_how_it_stands(project):
     result = run(SUITE, "--no-mlflow")
     assert result.exit_code == 0, result.output
@@ -93,7 +103,20 @@ def test_equal_records_give_equal_files(project):
     [
         (lambda p: p.write_text(p.read_text()[:100]), "not a record"),
         (lambda p: p.unlink(), "is missing"),
-        (lambda p: p.write_text(json.dumps({"digest": p.parent.name, "deterministic": {}})), "lacks status"),
+        (lambda p: p.write_text(json.dumps({"digest": p.parent.name, "deterministic": {}})), "lacks measured"),
+        (lambda p: p.write_text(json.dumps({"digest": p.parent.name})), "lacks deterministic, measured"),
+        # an edited number, whether the record contradicts itself or only its checksum
+        (lambda p: edit(p, lambda run: run.update(test=0.9025)), "its deterministic part does not have the checksum"),
+        (
+            lambda p: edit(p, lambda run: run["epochs"]["train_loss"].__setitem__(3, 0.5)),
+            "its deterministic part does not have the checksum",
+        ),
+        (
+            lambda p: edit(p, lambda run: run.update(test=0.9025), seal=True),
+            "its test value is 0.9025, its accuracy on the test split 0.57",
+        ),
+        (lambda p: edit(p, lambda run: run["recipe"].update(epochs=9), seal=True), "its contents give the digest"),
+        (lambda p: edit(p, lambda run: run.update(test=9.0, test_metrics={"accuracy": 9.0}), seal=True), "a share lies between 0 and 1"),
         (lambda p: p.write_text(p.read_text().replace(p.parent.name, "0" * 64)), "not a record"),
         (lambda p: p.write_text("[]"), "delete the file"),
     ],
@@ -125,19 +148,94 @@ def test_a_broken_result_is_named_in_its_row(project, content):
     assert rows()[CELLS[0]]["status"] == "ok"
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_a_metric_that_is_no_number_is_the_status_of_its_row_alone(project, value):
-    path = record_file(CELLS[0], 1)
-    record = json.loads(path.read_text())
-    record["deterministic"] |= {"test": value, "test_metrics": {"accuracy": value}}
-    path.write_text(json.dumps(record))
+def test_a_metric_that_is_no_number_is_the_status_of_its_row_alone(project):
+    edit(record_file(CELLS[0], 1), lambda run: run.update(test=math.nan, test_metrics={"accuracy": math.nan}), seal=True)
     result = run(SUITE, "--no-mlflow")
     assert result.exit_code == 0, result.output
     row = rows()[CELLS[0]]
     assert (row["status"], row["verdict"], row["mean"], row["std"]) == ("no number", "none: no result", None, None)
-    assert row["reason"] == f"accuracy is not a number on this split: {value} of seed 1"
+    assert row["reason"] == "accuracy is not a number on this split: nan of seed 1"
     assert row["reason"] in Path("reports", f"{SUITE}.md").read_text()
     assert rows()[CELLS[1]]["verdict"] == "above (better)"
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        ({"runs": 5}, "its runs is 5, not a list"),
+        ({"runs": [5]}, "an entry of runs is not text"),
+        ({"published": [1]}, "its published is [1], not a mapping"),
+        ({"search": {"trials": 3}}, "lacks states"),
+        ({"seeds": None}, "its seeds is null, not a list"),
+    ],
+)
+def test_a_result_of_another_form_is_named_in_its_row_and_the_rest_goes_on(project, damage, says):
+    path = Path("results", f"{CELLS[0]}.json")
+    path.write_text(json.dumps(json.loads(path.read_text()) | damage))
+    assert run(SUITE, "--no-mlflow").exit_code == 0
+    row = rows()[CELLS[0]]
+    assert row["status"] == "unreadable"
+    assert row["reason"] == f"{path}: not a result ({says}); delete it and run: python -m stages.train {CELLS[0]}"
+    assert rows()[CELLS[1]]["verdict"] == "above (better)"
+
+
+def test_a_reference_without_a_place_is_a_remark_of_its_row(project):
+    path = Path("results", f"{CELLS[0]}.json")
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"published": {"paper": "hot"}}))
+    assert run(SUITE, "--no-mlflow").exit_code == 0
+    row = rows()[CELLS[0]]
+    assert (row["status"], row["verdict"]) == ("ok", "none: published number not found")
+    assert row["notes"] == ["published number not found: the reference says no table, method"]
+    assert rows()[CELLS[1]]["verdict"] == "above (better)"
+
+
+@pytest.mark.parametrize("name", ["results.yaml", "flags.yaml"])
+@pytest.mark.parametrize("content", ["results: [", "", "results: 5", "- 5", "results:\n- {paper: hot}", None])
+def test_broken_published_numbers_cost_no_row(project, monkeypatch, name, content):
+    path = project / name
+    if content is not None:
+        path.write_text(content)
+    monkeypatch.setattr(published, "RESULTS" if name == "results.yaml" else "FLAGS", path)
+    published._flags.cache_clear()
+    assert run(SUITE, "--no-mlflow").exit_code == 0
+    found = rows()
+    published._flags.cache_clear()
+    assert found[CELLS[0]]["mean"] == pytest.approx(0.57)
+    if (name, content) == ("flags.yaml", ""):  # nothing is flagged
+        assert found[CELLS[1]]["verdict"] == "above (better)"
+        return
+    assert {found[c]["verdict"] for c in CELLS[:2]} == {"none: published number not found"}
+    assert f"published/{name} cannot be read (" in found[CELLS[0]]["notes"][0]
+    assert f"get it again: git checkout published/{name}" in found[CELLS[0]]["notes"][0]
+
+
+def test_what_was_carried_over_says_so_in_every_report(project):
+    result = json.loads(Path("results", f"{CELLS[0]}.json").read_text())
+    records = [json.loads(record_file(CELLS[0], n).read_text()) for n in range(3)]
+    recomputed = [{"seed": 1, "sha256": content_digest(records[1])}]
+    for record in records:
+        ran = record["deterministic"]
+        digests = ran["digests"] | {"code": "d" * 64}
+        now = run_digest(ran["recipe"], ran["seed"], ran["split"], digests["data"], digests["encodings"], digests["code"])
+        section = {
+            "commit": "5" * 40,
+            "recomputed": recomputed,
+            "runs": {record["digest"]: {"digest": now, "recipe": ran["recipe"], "digests": digests}},
+        }
+        carried = carry(record, section)
+        result["runs"][ran["seed"]] = now
+        write(project, [result], [carried])
+    shown = run(SUITE, "--no-mlflow")
+    row = rows()[CELLS[0]]
+    assert (row["status"], row["carried_over"], row["verdict"]) == ("ok", "carried over (1 of 3 recomputed)", "inconclusive")
+    for text in (Path("reports", f"{SUITE}.csv").read_text(), Path("reports", f"{SUITE}.md").read_text()):
+        assert "carried over (1 of 3 recomputed)" in text
+    assert "carried over by commit 555555555555" in shown.output
+    assert "carried over by commit 555555555555: seed 1 recomputed, bit for bit" in Path("reports", f"{SUITE}.md").read_text()
+    path = record_file(CELLS[0], 1)
+    path.write_text(path.read_text().replace("5" * 40, "6" * 40))
+    run(SUITE, "--no-mlflow")
+    assert "its mark of being carried over was edited or damaged: it does not have the checksum" in rows()[CELLS[0]]["reason"]
 
 
 def test_an_unknown_suite_shows_the_nearest_and_writes_nothing(project, capsys):

@@ -19,7 +19,7 @@ from stages.records.shipped import Shipped, problems_of, read, record_problems, 
 from stages.records.standing import standing
 from stages.records.travel import Conflict, export_cell, import_records, verify
 from stages.schema import RecipeError
-from stages.store import Store, StoreError
+from stages.store import Store, StoreError, sealed
 from stages.train import train_cell
 from tests.conftest import ROOT
 
@@ -85,7 +85,7 @@ def test_a_record_of_another_machine_is_there_already_and_one_that_contradicts_s
     assert import_records([read(path)]) == (0, 2)
     assert json.loads(file.read_text())["measured"]["device"] == "another"
     elsewhere["deterministic"]["test"] = 0.125
-    file.write_text(json.dumps(elsewhere))
+    file.write_text(json.dumps(sealed(elsewhere)))
     other = next(p for p in Path("store").rglob("record.json") if p != file)
     other.unlink()
     with pytest.raises(Conflict, match=r"differ in test\nNothing is imported\. Keep one"):
@@ -112,6 +112,9 @@ def _break(change):
         (_break(lambda r: r["deterministic"]["epochs"]["val"].pop()), "its curves have 5, 6 epochs"),
         (_break(lambda r: r["measured"].pop("device")), "lacks device"),
         (_break(lambda r: r.update(schema=9)), "schema 9, this code reads 1"),
+        # an edited number that contradicts no other
+        (_break(lambda r: r["deterministic"]["epochs"]["train_loss"].__setitem__(0, 9.0)), "does not have the checksum that it names"),
+        (_break(lambda r: r["deterministic"].update(parameters=7)), "does not have the checksum that it names"),
         # a record that contradicts itself
         (_break(lambda r: r["deterministic"].update(test=0.987)), "its test value is 0.987, its accuracy on the test split"),
         (_break(lambda r: r["deterministic"]["test_metrics"].pop("accuracy")), "its accuracy on the test split None"),
@@ -194,7 +197,7 @@ def test_doctor_finds_a_record_of_the_store_that_contradicts_itself(trained):
     path = sorted(Path("store").rglob("record.json"))[0]
     record = json.loads(path.read_text())
     record["deterministic"]["test"] = 0.987
-    path.write_text(json.dumps(record))
+    path.write_text(json.dumps(sealed(record)))
     shown = run("doctor")
     assert shown.exit_code == 1
     assert f"{path}: its test value is 0.987" in shown.output
@@ -219,7 +222,7 @@ def test_a_file_under_the_name_of_another_cell_stops_the_board(trained):
 def test_a_metric_that_is_undefined_on_a_split_is_shown_by_the_board(trained):
     path = export()
     undefined = {"test": float("nan"), "test_metrics": {"accuracy": float("nan")}}
-    rewrite(path, _break(lambda r: r["deterministic"].update(undefined)))
+    rewrite(path, _break(lambda r: r.update(sealed(r | {"deterministic": r["deterministic"] | undefined}))))
     assert problems_of(read(path)) == []
     row = board("small", load_grid())[0]
     assert (row["status"], row["mean"], row["verdict"]) == ("no number", None, "none: no result")
@@ -236,6 +239,7 @@ def test_the_same_run_told_in_two_ways(trained):
     one = read(export())
     other = json.loads(json.dumps(one.records[0]))
     other["deterministic"]["parameters"] += 1
+    other = sealed(other)
     second = Shipped(Path("records/small/web/twin.json.gz"), one.result | {"cell": "small/web/twin"}, [other, one.records[1]])
     assert verify([one]) == []
     assert "hold different records of one run (they differ in parameters)" in verify([one, second])[0]
@@ -439,6 +443,42 @@ def test_names_of_suites_and_cells():
         grid.chosen(["embeded"])
     with pytest.raises(RecipeError, match="did you mean 'embedded/chains/mlp'"):
         grid.chosen(["embedded/chains/mpl"])
+
+
+def test_records_of_code_that_is_in_no_commit_are_not_exported_unasked(trained, monkeypatch):
+    monkeypatch.setattr("stages.measure.commit", lambda: "0123456789abcdef-dirty")
+    shutil.rmtree("store")
+    train()
+    with pytest.raises(
+        StoreError, match=f"^{CELL} is not exported: its runs were made by code that differs from commit 0123456789ab;.*--dirty$"
+    ):
+        export()
+    assert not Path("records").exists()
+    assert isinstance(run("store", "export", CELL).exception, StoreError)
+    assert "1 cells exported" in run("store", "export", CELL, "--dirty").output
+    assert run("store", "verify").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        (lambda r: {"digest": r["digest"]}, "lacks deterministic, measured"),
+        (lambda r: r | {"deterministic": {}}, "lacks its status"),
+        (lambda r: r | {"deterministic": r["deterministic"] | {"test": 0.9025}}, "it was edited or damaged"),
+    ],
+)
+def test_a_damaged_record_of_the_store_is_one_clear_line_in_train(trained, damage, says):
+    path = sorted(Path("store").rglob("record.json"))[0]
+    path.write_text(json.dumps(damage(json.loads(path.read_text()))))
+    with pytest.raises(StoreError, match=f"^{path}: not a record .*{says}.*; delete the file and run the cell again$"):
+        train()
+    path.unlink()
+    assert train()["status"] == "ok"
+
+
+def test_an_old_record_has_no_checksum_and_is_sound(trained):
+    record = {k: v for k, v in trained.records()[0].items() if k != "checksum"}
+    assert record_problems(record) == []
 
 
 def test_a_missing_record_is_named(trained):

@@ -163,7 +163,7 @@ def test_a_wrong_reference_is_a_remark_not_an_end():
     runs = records()
     result = make_result(ET, runs, method="ETT")
     row = with_verdict(summarise(result, runs), result, 1.0)
-    assert row["verdict"] == "no published number"
+    assert row["verdict"] == "none: published number not found"
     assert "no method 'ETT'" in row["notes"][0]
 
 
@@ -294,3 +294,14 @@ def test_a_table_is_never_cut_and_leaves_out_costs_where_there_is_no_room(width,
     letters = "".join(c for c in shown if c.isalnum())
     assert ("hot-sparse-kernel-no-global" in shown) == (width == 180)
     assert ("401" in letters) == ("cpu" in letters) == costs
+
+
+def test_equal_records_give_equal_rows_whatever_was_killed_on_the_way():
+    cell = "edge-transformer/texas/gcn"
+    runs = [make_record(cell, seed) for seed in range(2)]
+    search = {"trials": 4, "used": 4, "states": {"COMPLETE": 3, "PRUNED": 1}, "best_validation": 0.5, "keys": ["model.dropout"]}
+    plain = rows_of(make_result(cell, runs) | {"search": search}, runs)
+    # as results told it before: the trials that were killed and queued again among those that failed
+    killed = search | {"trials": 7, "states": {"COMPLETE": 3, "FAIL": 3, "PRUNED": 1}}
+    assert rows_of(make_result(cell, runs) | {"search": killed}, runs) == plain
+    assert "searched on validation: 4 trials (3 complete, 1 pruned)" in plain[0]["notes"]

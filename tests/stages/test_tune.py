@@ -89,7 +89,9 @@ def test_a_killed_search_queues_its_trial_again_and_ends_as_if_it_had_not_been_k
     assert [r["status"] for r in rows].count("killed, queued again") == 1
     finished = [(r["value"], r["model.dropout"], r["optimizer.lr"]) for r in rows if r["state"] == "COMPLETE"]
     assert len(finished) == 4
+    summary = search_summary(load_grid().find(CELL))
     tune(store_root=Path("store2"), studies=Path("studies2"))
+    assert search_summary(load_grid().find(CELL)) == summary  # what reports say of the search
     assert [(r["value"], r["model.dropout"], r["optimizer.lr"]) for r in trials()] == finished
 
 

@@ -1,0 +1,149 @@
+"""Stale records held against the present code: a few of a cell's runs are computed again, and where every bit agrees the cell is carried over.
+
+The digest of code is strict: a rename changes it. What a refactoring did not change is found out here, not assumed; see carried.py for what is
+written down. Recomputed runs are computed in `store/attest` and kept in the store.
+"""
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from stages.params import Cell, Grid
+from stages.recipe import digest_of, load_recipe
+from stages.records.carried import ASKED, content_digest, with_checksum
+from stages.records.shipped import Shipped
+from stages.records.standing import origins_of, recipe_now
+from stages.schema import RecipeError
+from stages.store import Store
+
+# of a record's environment: what may be behind other bits, said beside a difference
+BEHIND = ("cpu_capability", "blas", "torch", "numpy", "llvmlite", "numba", "triton", "cpu")
+
+
+class StaysStale(Exception):
+    """The cell could not be carried over; the message says why."""
+
+
+def attest(
+    shipped: Shipped,
+    grid: Grid,
+    commit: str,
+    runs: int = 1,
+    data: Path = Path("data"),
+    store: Store | None = None,
+    say: Callable[[str], None] = lambda line: None,
+) -> Shipped:
+    """The file with its attestation: `runs` of its runs, the cheapest first, were computed again by the present code, recipe, data and encodings
+    and found what the records hold. `commit`: of that code. Raises StaysStale where a bit differs or the runs cannot be computed here."""
+    from stages.datasets.inspection import DatasetError
+
+    store, cell = store or Store(), grid.find(shipped.cell)
+    try:
+        present = _Present(cell, grid, shipped, shipped.now().records[0], data, store)
+        chosen = sorted(
+            shipped.records, key=lambda r: (r["deterministic"]["status"] != "ok", r["measured"]["seconds"], r["deterministic"]["seed"])
+        )
+        again = [present.recompute(record, say) for record in chosen[:runs]]
+    except (RecipeError, DatasetError, KeyError, ValueError) as error:
+        raise StaysStale(str(error.args[0]) if error.args else type(error).__name__) from None
+    asked = {key: again[0]["deterministic"][key] for key in ASKED}
+    found = {r["digest"]: {"digest": present.experiment.digest(r["deterministic"]["seed"]), **asked} for r in shipped.records}
+    behind = 0
+    for before, trial in zip(shipped.trials, shipped.now().trials, strict=True):
+        try:
+            found[before["digest"]] = _Present(cell, grid, shipped, trial, data, store).of_trial(trial)
+        except (RecipeError, DatasetError, KeyError, ValueError):
+            behind += 1
+    if behind:
+        say(
+            f"{shipped.cell}: {behind} of {len(shipped.trials)} trials of its search stay behind: the present recipe would not ask for them"
+        )
+    recomputed = [{"seed": r["deterministic"]["seed"], "sha256": content_digest(r)} for r in again]
+    moved = {digest: now for digest, now in found.items() if now["digest"] != digest}
+    if not moved:
+        raise StaysStale("its runs are up to date; the recipe asks for others besides, which are not run yet")
+    section = with_checksum({"commit": commit, "recomputed": sorted(recomputed, key=lambda r: r["seed"]), "runs": moved})
+    result = shipped.result
+    if asked["recipe"] != shipped.now().records[0]["deterministic"]["recipe"]:
+        result = result | {"recipe": present.recipe.model_dump(mode="json", exclude_unset=True, exclude={"search"})}
+    carried = replace(shipped, result=result, carried=section)
+    return replace(carried, origins=origins_of(cell, carried.now().records, data))
+
+
+class _Present:
+    """What the present tree would run in place of a record. Raises RecipeError, DatasetError or KeyError where it would run nothing."""
+
+    def __init__(self, cell: Cell, grid: Grid, shipped: Shipped, ran: dict[str, Any], data: Path, store: Store):
+        from stages.runs import Experiment, prepare_process
+
+        recipe = recipe_now(shipped, ran["deterministic"]["recipe"], load_recipe(cell.recipe_path), grid, cell)
+        if recipe.start:
+            raise RecipeError(f"it starts from the weights of {recipe.start.cell}, which records do not hold: train it again")
+        self.cell, self.store, self.work, self.recipe = cell, store, Store(store.root / "attest"), recipe
+        path, allocator = str(cell.recipe_path), prepare_process(grid.run)
+        self.experiment = Experiment(recipe, path, cell.dataset, grid.run, self.work, data, allocator)
+
+    def recompute(self, before: dict[str, Any], say: Callable[[str], None]) -> dict[str, Any]:
+        """The record of the same seed, computed anew. Raises StaysStale, which says where the two first differ."""
+        from stages.engine import weights
+        from stages.measure import device_name
+
+        seed, measured = before["deterministic"]["seed"], before["measured"]
+        here = device_name(self.experiment.device)
+        if measured["device"] != here:
+            raise StaysStale(f"it was computed on {measured['device']}, and here is {here}: no bits to compare")
+        say(f"{self.cell.cell}: seed {seed} is computed again ({measured['seconds']:.1f} s when it was first computed)")
+        now, _ = self.experiment.run(seed)
+        worked, kept = (store.folder(now["digest"]) for store in (self.work, self.store))
+        with self.store.lock(now["digest"]):
+            if self.store.get(now["digest"]) is None:  # a run is a run, whatever the comparison says
+                if (worked / weights.FILE).exists():
+                    shutil.copy(worked / weights.FILE, kept)
+                self.store.put(now)
+        shutil.rmtree(worked)
+        if content_digest(now) != content_digest(before):
+            raise StaysStale(f"seed {seed}: {first_difference(before, now)}{_behind(measured, now['measured'])}")
+        return now
+
+    def of_trial(self, trial: dict[str, Any]) -> dict[str, Any]:
+        """Digest, recipe and digests under which a search would look for this trial now."""
+        one, seed = self.experiment, trial["deterministic"]["seed"]
+        recipe = one.decisive(seed)
+        digests = {"recipe": digest_of(recipe), "data": one.packed.digest, "encodings": one.encoded.digest, "code": one.code}
+        return {"digest": one.digest(seed, test=False), "recipe": recipe, "digests": digests}
+
+
+def first_difference(before: dict[str, Any], now: dict[str, Any]) -> str:
+    """The first quantity in which two runs differ, in the order in which a run finds them, and by how much."""
+    a, b = before["deterministic"], now["deterministic"]
+    for key in ("dataset", "metric", "direction", "split", "parameters"):
+        if differ := _differ(key, a[key], b[key]):
+            return differ
+    if a["epochs"].keys() != b["epochs"].keys():
+        return _differ("its curves", sorted(a["epochs"]), sorted(b["epochs"]))
+    for n in range(min(len(a["epochs"]["epoch"]), len(b["epochs"]["epoch"]))):
+        for name, curve in a["epochs"].items():
+            if differ := _differ(f"{name} of epoch {a['epochs']['epoch'][n]}", curve[n], b["epochs"][name][n]):
+                return differ
+    found = [("the number of epochs", len(a["epochs"]["epoch"]), len(b["epochs"]["epoch"]))]
+    found += [(key, a[key], b[key]) for key in ("status", "error", "best_epoch", "val", "test")]
+    names = sorted({*a["test_metrics"], *b["test_metrics"]})
+    found += [(f"{name} on the test split", a["test_metrics"].get(name), b["test_metrics"].get(name)) for name in names]
+    return next((differ for one in found if (differ := _differ(*one))), "what is recorded of a run")
+
+
+def _differ(what: str, before: Any, now: Any) -> str | None:
+    if json.dumps(before) == json.dumps(now):  # bit for bit, and NaN equals NaN
+        return None
+    numbers = all(type(v) in (int, float) for v in (before, now))
+    return f"{what} differs first: {before} before, {now} now" + (f" (by {abs(now - before):.3g})" if numbers else "")
+
+
+def _behind(before: dict[str, Any], now: dict[str, Any]) -> str:
+    """What of the machine or its packages is another one, where both records say it."""
+    was, there = ({"threads": m.get("threads"), **{k: m["environment"].get(k) for k in BEHIND}} for m in (before, now))
+    changed = [f"{k} {was[k]} before, {there[k]} now" for k in was if None not in (was[k], there[k]) and was[k] != there[k]]
+    return f" (also: {'; '.join(changed)})" if changed else ""

@@ -1,0 +1,138 @@
+"""Records carried over: what was computed by older code, and is what the present code computes, bit for bit, as far as it was recomputed.
+
+An attestation (`attest.py`) gives a shipped file the section
+
+    carried: {commit, recomputed: [{seed, sha256}], runs: {digest: {digest, recipe, digests}}, checksum}
+
+`runs` says under which digest each record would be found now, `sha256` is the digest of what the recomputed runs found. The records
+themselves stay as they were. In a store they lie under their present digests too, each with its part of the section:
+
+    carried_over: {commit, recomputed, from: {digest, recipe, digests[, checksum]}, checksum}
+
+Whoever doubts a mark holds its digests against the contents (`gt-bench store verify`) or computes the runs again (`gt-bench store attest`).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from stages.recipe import digest_of
+from stages.store import StoreError, sealed
+
+MARK = "carried_over"
+SECTION_KEYS, MARK_KEYS = {"commit", "recomputed", "runs", "checksum"}, {"commit", "recomputed", "from", "checksum"}
+# of the deterministic part: what a run was asked to do, which a refactoring may say in another way; all else is what it found
+ASKED = ("recipe", "digests")
+
+
+def content_digest(record: Mapping[str, Any]) -> str:
+    """sha256 of what a run found: status, curves, best epoch, metrics, parameters, error; digests and recipe aside."""
+    return digest_of({k: v for k, v in record["deterministic"].items() if k not in ASKED})
+
+
+def with_checksum(content: Mapping[str, Any]) -> dict[str, Any]:
+    """A section or a mark with the digest of the rest of it."""
+    rest = {k: v for k, v in content.items() if k != "checksum"}
+    return rest | {"checksum": digest_of(rest)}
+
+
+def carry(record: dict[str, Any], section: Mapping[str, Any]) -> dict[str, Any]:
+    """The record as it would be found now, with its mark; the record itself where the section does not name it."""
+    now = section["runs"].get(record["digest"])
+    if now is None:
+        return record
+    ran = record["deterministic"]
+    before = {"digest": record["digest"], **{k: ran[k] for k in ASKED}} | {k: record[k] for k in ("checksum",) if k in record}
+    mark = with_checksum({"commit": section["commit"], "recomputed": section["recomputed"], "from": before})
+    return sealed({**record, "digest": now["digest"], "deterministic": ran | {k: now[k] for k in ASKED}, MARK: mark})
+
+
+def original(record: dict[str, Any]) -> dict[str, Any]:
+    """The record as it was before it was carried over; the record itself where it bears no mark."""
+    if MARK not in record:
+        return record
+    before = record[MARK]["from"]
+    rest = {k: v for k, v in record.items() if k not in (MARK, "checksum")}
+    content = {**rest, "digest": before["digest"], "deterministic": record["deterministic"] | {k: before[k] for k in ASKED}}
+    return content | {k: before[k] for k in ("checksum",) if k in before}
+
+
+def section_of(records: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """The section that gave these records their marks; None where none bears one. Raises StoreError for marks of two attestations."""
+    marked = [r for r in records if MARK in r]
+    if not marked:
+        return None
+    mark = marked[0][MARK]
+    if any((r[MARK]["commit"], r[MARK]["recomputed"]) != (mark["commit"], mark["recomputed"]) for r in marked):
+        raise StoreError("its records were carried over by two attestations: run `gt-bench store import` for the present one, then export")
+    runs = {r[MARK]["from"]["digest"]: {"digest": r["digest"], **{k: r["deterministic"][k] for k in ASKED}} for r in marked}
+    return with_checksum({"commit": mark["commit"], "recomputed": mark["recomputed"], "runs": runs})
+
+
+def mark_problem(record: Mapping[str, Any], trial: bool) -> str | None:
+    """What is wrong with the form of a record's mark, or with what it says of this record's content (of trials it says nothing)."""
+    mark = record[MARK]
+    if problem := _problem(mark, MARK_KEYS):
+        return problem
+    if not isinstance(mark["from"], dict) or any(k not in mark["from"] for k in ("digest", *ASKED)):
+        return "it does not say what it was carried over from"
+    return _recomputed_problem(mark["recomputed"], [] if trial else [record], complete=False)
+
+
+def section_problem(section: Any, records: Sequence[Mapping[str, Any]], trials: Sequence[Mapping[str, Any]]) -> str | None:
+    """What is wrong with a file's section, its records' digests aside."""
+    if problem := _problem(section, SECTION_KEYS):
+        return problem
+    runs = section["runs"]
+    if not isinstance(runs, dict) or not all(isinstance(run, dict) and {"digest", *ASKED} <= run.keys() for run in runs.values()):
+        return "its runs have no digests"
+    if unknown := runs.keys() - {r["digest"] for r in (*records, *trials)}:
+        return f"no record has the digest {min(unknown)}"
+    if len({run["digests"].get("code") if isinstance(run["digests"], dict) else None for run in runs.values()}) != 1:
+        return "its runs are not of one state of the code"
+    return _recomputed_problem(section["recomputed"], records, complete=True)
+
+
+def text_of(records: Sequence[Mapping[str, Any]]) -> str | None:
+    """What boards show of a cell: "carried over (1 of 10 recomputed)"; None where no record was carried over."""
+    marks = [r[MARK] for r in records if MARK in r]
+    if not marks:
+        return None
+    seeds = {run["seed"] for mark in marks for run in mark["recomputed"]}
+    computed = sum(MARK not in r or r["deterministic"]["seed"] in seeds for r in records)
+    return f"carried over ({computed} of {len(records)} recomputed)"
+
+
+def note_of(records: Sequence[Mapping[str, Any]]) -> str | None:
+    """The same for a remark: by which commit, and which seeds were recomputed."""
+    mark = next((r[MARK] for r in records if MARK in r), None)
+    if mark is None:
+        return None
+    seeds = [str(run["seed"]) for run in mark["recomputed"]]
+    return f"carried over by commit {mark['commit'][:12]}: seed{'s' if len(seeds) > 1 else ''} {', '.join(seeds)} recomputed, bit for bit"
+
+
+def _problem(content: Any, keys: set[str]) -> str | None:
+    if not isinstance(content, dict) or not keys <= content.keys():
+        return f"it lacks {', '.join(sorted(keys - content.keys() if isinstance(content, dict) else keys))}"
+    if with_checksum(content)["checksum"] != content["checksum"]:
+        return "it does not have the checksum that it names"
+    if not isinstance(content["commit"], str):
+        return "it names no commit"
+    return None
+
+
+def _recomputed_problem(recomputed: Any, records: Sequence[Mapping[str, Any]], complete: bool) -> str | None:
+    """Recomputed runs must have found what the records hold. `complete`: `records` are all of the cell's."""
+    if (
+        not isinstance(recomputed, list)
+        or not recomputed
+        or not all(isinstance(run, dict) and {"seed", "sha256"} <= run.keys() for run in recomputed)
+    ):
+        return "it names no recomputed run"
+    found = {r["deterministic"]["seed"]: content_digest(r) for r in records}
+    for run in recomputed:
+        if complete and run["seed"] not in found:
+            return f"no record has the seed {run['seed']}, which it says was recomputed"
+        if found.get(run["seed"], run["sha256"]) != run["sha256"]:
+            return f"seed {run['seed']} found something else when it was recomputed"
+    return None
