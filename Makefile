@@ -8,8 +8,7 @@ RUN := PATH="$(abspath $(VENV))/bin:$$PATH"
 .PHONY: reproduce test lint bench check-grid ui clean
 
 reproduce: $(READY) ## the whole chain of one suite: make reproduce SUITE=edge-transformer
-	@$(RUN) dvc repro leaderboard@$(SUITE) || { $(RUN) python -m stages.cli list $(SUITE); exit 1; }
-	@$(RUN) python -m stages.cli show $(SUITE)
+	@$(RUN) python -m stages.reproduce $(SUITE)
 
 test: $(READY) ## the whole test suite
 	@$(RUN) python -m pytest -n 2 --dist worksteal

@@ -18,24 +18,25 @@ Records = Annotated[Path, typer.Option(help="folder of shipped records")]
 
 @app.command("list")
 def list_cells(suite: str = typer.Argument(None, help="only this suite")) -> None:
-    """The cells of the grid with their state."""
+    """The cells of the grid with their state, and how many of their seeds the store has."""
     from rich.console import Console
     from rich.table import Table
 
+    from stages.records.kept import seeds_kept
     from stages.records.shipped import read_result
     from stages.store import StoreError
 
     grid, problems = load_grid(), []
     table = Table("cell", "settings", "seeds", "state")
     for cell in grid.suite(suite) if suite else grid.cells.values():
+        seeds, state = "?", "unreadable"
         try:
-            result = read_result(Path("results", f"{cell.cell}.json"), cell.cell) or {"status": "not run", "runs": []}
-        except StoreError as error:
+            result = read_result(Path("results", f"{cell.cell}.json"), cell.cell)
+            runs, asked = seeds_kept(cell, grid)
+            seeds, state = f"{len(runs)}/{asked}", result["status"] if result else "begun" if runs else "not run"
+        except (StoreError, RecipeError) as error:
             problems.append(str(error))
-            result = {"status": "unreadable", "runs": []}
-        table.add_row(
-            cell.cell, str(cell.settings_path), f"{len(result['runs'])}/{len(load_recipe(cell.recipe_path).seeds)}", result["status"]
-        )
+        table.add_row(cell.cell, str(cell.settings_path), seeds, state)
     Console(width=None if sys.stdout.isatty() else 160).print(table)
     for problem in problems:
         print(problem)

@@ -22,6 +22,7 @@ from stages.schema import RecipeError
 from stages.store import Store, StoreError, sealed
 from stages.train import train_cell
 from tests.conftest import ROOT
+from tests.stages.conftest import COMMIT
 
 CELL = "small/web/mlp"
 
@@ -243,6 +244,42 @@ def test_the_same_run_told_in_two_ways(trained):
     second = Shipped(Path("records/small/web/twin.json.gz"), one.result | {"cell": "small/web/twin"}, [other, one.records[1]])
     assert verify([one]) == []
     assert "hold different records of one run (they differ in parameters)" in verify([one, second])[0]
+
+
+def test_an_import_is_on_the_leaderboard_at_once(trained):
+    from stages.leaderboard import collect
+
+    def row() -> dict:
+        return collect([load_grid().find(CELL)], Path("results"), Store(), 1.0)[0][0]
+
+    computed = row()
+    export()
+    for folder in ("store", "results"):
+        shutil.rmtree(folder)
+    assert "1 results written" in run("store", "import").output
+    note = f"imported: shipped record of commit {COMMIT[:12]}"
+    assert row() == computed | {"notes": [*computed["notes"], note]}
+    exported = Path("records", f"{CELL}.json.gz").read_bytes()
+    export()
+    assert Path("records", f"{CELL}.json.gz").read_bytes() == exported  # that it was imported does not travel
+    # what is stale says so, and training takes what is not for done
+    trained.recipe(epochs=7)
+    run("store", "import")
+    assert (row()["status"], row()["notes"][-1]) == ("ok, stale: recipe", f"{note}; stale when it was imported: recipe")
+    trained.recipe()
+    assert train()["runs"] == computed["digests"]
+    assert row() == computed
+    # a result of one's own stays, and so does one that is broken
+    assert "0 results written" in run("store", "import").output
+    assert row() == computed
+    Path("results", f"{CELL}.json").write_text("[]")
+    assert "0 results written" in run("store", "import").output
+    # one without runs gives way
+    Path("results", f"{CELL}.json").unlink()
+    shutil.move("data", "elsewhere")
+    assert train()["status"] == "not run: data"
+    assert "1 results written" in run("store", "import").output
+    assert row()["runs"] == 2
 
 
 def test_a_search_trial_in_the_store_is_a_sound_record(project):

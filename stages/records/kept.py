@@ -1,0 +1,69 @@
+"""What the store holds of a cell: how many of its seeds would not be computed again, and what an unfinished cell has to show so far."""
+
+from pathlib import Path
+from typing import Any
+
+from stages.params import Cell, Grid
+from stages.recipe import Recipe, load_recipe
+from stages.records.shipped import read_result, record_problems
+from stages.schema import RecipeError
+from stages.store import Store, StoreError
+
+
+def seeds_kept(
+    cell: Cell, grid: Grid, store: Store | None = None, data: Path = Path("data"), results: Path = Path("results")
+) -> tuple[list[str], int]:
+    """(digests of the cell's seeds that are in the store, how many seeds it asks for). Where dataset or encodings are not here, no digest can
+    be told, and the runs that its result names count. Raises RecipeError, and StoreError for a damaged result."""
+    from stages.datasets.inspection import DatasetError
+    from stages.train import limited, settings_of
+
+    store = store or Store()
+    asked = len(limited(load_recipe(cell.recipe_path), grid, cell)[0].seeds)
+    try:
+        recipe = limited(settings_of(cell), grid, cell)[0]
+        if not (data / "packed" / cell.dataset / "header.json").exists():
+            raise DatasetError("not here")
+        experiment = _experiment(cell, recipe, grid, store, data)
+        digests = [experiment.digest(seed) for seed in recipe.seeds]
+    except (RecipeError, DatasetError, ValueError):
+        result = read_result(results / f"{cell.cell}.json", cell.cell)
+        digests = result["runs"] if result else []
+    return [digest for digest in digests if (store.folder(digest) / "record.json").exists()], asked
+
+
+def _experiment(cell: Cell, recipe: Recipe, grid: Grid, store: Store, data: Path, later: tuple[str, ...] = ()) -> Any:
+    from stages.runs import Experiment
+    from stages.train import limited, settings_of
+
+    source = None
+    if recipe.start and recipe.start.cell not in (*later, cell.cell):
+        before = grid.find(recipe.start.cell)
+        source = _experiment(before, limited(settings_of(before), grid, before)[0], grid, store, data, (*later, cell.cell))
+    return Experiment(recipe, str(cell.settings_path), cell.dataset, grid.run, store, data, source=source)
+
+
+def unfinished(cell: Cell, grid: Grid, reason: str, store: Store | None = None, data: Path = Path("data")) -> dict[str, Any]:
+    """The result of a cell whose training died, as training would write it: its runs are the seeds that are kept. Raises RecipeError."""
+    from stages.train import limited, settings_of
+
+    store = store or Store()
+    try:
+        recipe, cuts = limited(settings_of(cell), grid, cell)
+    except RecipeError:  # its search has not ended
+        recipe, cuts = limited(load_recipe(cell.recipe_path), grid, cell)
+    runs = seeds_kept(cell, grid, store, data)[0]
+    sound = [run["deterministic"] for digest in runs if not record_problems(run := _get(store, digest))]
+    measure = {key: sound[0][key] if sound else None for key in ("metric", "direction")}
+    return {
+        "cell": cell.cell, "suite": cell.suite, "dataset": cell.dataset, "model": cell.model, "status": "unfinished", "reason": reason, **measure,
+        "runs": runs, "seeds": recipe.seeds, "recipe": recipe.model_dump(mode="json", exclude_unset=True), "reduced": cuts,
+        "published": recipe.published and recipe.published.model_dump(), "search": None,
+    }  # fmt: skip
+
+
+def _get(store: Store, digest: str) -> Any:
+    try:
+        return store.get(digest)
+    except StoreError:
+        return None

@@ -1,0 +1,142 @@
+"""One suite from raw archive to leaderboard: `dvc repro leaderboard@SUITE`; where a stage dies, the board of what is there and what happened.
+
+    python -m stages.reproduce SUITE
+
+DVC skips the leaderboard of a suite when one of its cells fails. Here it is written all the same: the cell's row says how it ended.
+"""
+
+import contextlib
+import fcntl
+import json
+import logging
+import re
+import signal
+import sys
+from pathlib import Path
+
+import typer
+
+from stages.leaderboard import leaderboard
+from stages.params import Grid, load_grid
+from stages.schema import RecipeError
+
+ENDS = {signal.SIGKILL: "probably out of memory", signal.SIGINT: "stopped by hand", signal.SIGTERM: "asked to end"}
+
+
+def reproduce(suite: str, params: Path = Path("params.yaml")) -> int:
+    """Runs what is missing of a suite and shows its leaderboard; returns the exit status. Raises RecipeError, StoreError."""
+    grid = load_grid(params)
+    grid.suite(suite)
+    if mend_lock(Path(".dvc") / "tmp"):
+        print(".dvc/tmp/rwlock: was left broken by a process that was killed; removed", flush=True)
+    status, died = repro(f"leaderboard@{suite}")
+    if status == 0:
+        from stages.cli import show
+
+        show(suite)
+        return 0
+    said = [after(command, code, grid) for command, code in died]
+    with contextlib.suppress(typer.Exit):  # it says itself what is wrong
+        leaderboard(suite, params)
+    for line in said:
+        print(line, file=sys.stderr)
+    print("the leaderboard above is of what is there", file=sys.stderr)
+    return 1
+
+
+def repro(target: str) -> tuple[int, list[tuple[str, int]]]:
+    """(exit status of `dvc repro TARGET`, the commands that failed with theirs)."""
+    from dvc.cli import main
+
+    failures = _Failures()
+    logging.getLogger("dvc").addHandler(failures)
+    try:
+        return main(["repro", target]), list(dict.fromkeys(failures.found))
+    finally:
+        logging.getLogger("dvc").removeHandler(failures)
+
+
+class _Failures(logging.Handler):
+    """Reads off DVC's errors which command ended how."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.found: list[tuple[str, int]] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        texts = [record.getMessage()]
+        while error is not None:
+            texts.append(str(error))
+            error = error.__cause__
+        self.found += [(m[1], int(m[2])) for text in texts for m in re.finditer(r"failed to run: (.+), exited with (-?\d+)", text)]
+
+
+def after(command: str, status: int, grid: Grid) -> str:
+    """What happened, in words; the result of a cell whose training died is written, so that its row says the same."""
+    from stages.files import write_json
+    from stages.records.kept import seeds_kept, unfinished
+    from stages.store import StoreError
+
+    happened = in_words(status)
+    what = re.search(r"-m stages\.(train|tune) (\S+)$", command)
+    if what is None:
+        return f"{command}: {happened}; the same command goes on"
+    try:
+        cell = grid.find(what[2])
+        runs, asked = seeds_kept(cell, grid)
+        if what[1] == "tune":
+            return f"search of {cell.cell}: {happened}; its trials are kept, the same command goes on"
+        happened += (
+            f"; {len(runs)} of {asked} seed{'s' if asked > 1 else ''} {'is' if len(runs) == 1 else 'are'} kept, the same command goes on"
+        )
+        write_json(Path("results", f"{cell.cell}.json"), unfinished(cell, grid, happened))
+        return f"{cell.cell}: {happened}"
+    except (RecipeError, StoreError) as error:
+        return f"{what[2]}: {happened}; {error}"
+
+
+def in_words(status: int) -> str:
+    """How a process ended: -9 and 137 are one thing, told by a parent and by a shell."""
+    number = -status if status < 0 else status - 128
+    if number not in signal.valid_signals():
+        return f"failed with exit status {status}, for the reason above"
+    why = ENDS.get(signal.Signals(number), signal.Signals(number).name)
+    return f"killed by signal {number}: {why}"
+
+
+def mend_lock(folder: Path) -> bool:
+    """Removes DVC's list of locked paths where a killed process left no valid one (every `dvc repro` fails on it); whether it did. One that
+    another process is writing stays."""
+    path = folder / "rwlock"
+    if not path.exists():
+        return False
+    with (folder / "rwlock.lock").open("a") as guard:
+        try:
+            fcntl.flock(guard, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        try:
+            json.loads(path.read_text())
+            return False
+        except ValueError:
+            path.unlink()
+            return True
+
+
+def main(arguments: list[str]) -> int:
+    from stages.files import WriteError
+    from stages.store import StoreError
+
+    if len(arguments) != 1 or arguments[0].startswith("-"):
+        print(__doc__)
+        return 2
+    try:
+        return reproduce(arguments[0])
+    except (RecipeError, StoreError, WriteError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

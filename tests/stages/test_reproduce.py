@@ -1,0 +1,134 @@
+"""`make reproduce` after a death: the board of what is there, what happened in words, and DVC's own leftovers mended."""
+
+import fcntl
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from stages import cli
+from stages.params import load_grid
+from stages.reproduce import after, in_words, main, mend_lock, reproduce
+from stages.train import train_cell
+
+CELL = "small/web/mlp"
+
+
+def listed() -> list[str]:
+    """The columns of the one cell in `gt-bench list`: seeds and state."""
+    line = next(line for line in CliRunner().invoke(cli.app, ["list"]).output.splitlines() if CELL in line)
+    return [part.strip() for part in line.split("│")[3:5]]
+
+
+@pytest.fixture
+def one_seed(project):
+    """A cell that asks for two seeds, of which the store has one; its result is gone, as DVC leaves it before a stage runs."""
+    project.recipe(seeds=[0])
+    grid = load_grid()
+    train_cell(grid.find(CELL), grid)
+    Path("results", f"{CELL}.json").unlink()
+    project.recipe()
+    return project
+
+
+@pytest.mark.parametrize(
+    ("status", "says"),
+    [
+        (-9, "killed by signal 9: probably out of memory"),
+        (137, "killed by signal 9: probably out of memory"),
+        (-15, "killed by signal 15: asked to end"),
+        (130, "killed by signal 2: stopped by hand"),
+        (-11, "killed by signal 11: SIGSEGV"),
+        (1, "failed with exit status 1, for the reason above"),
+        (255, "failed with exit status 255, for the reason above"),
+    ],
+)
+def test_an_end_in_words(status, says):
+    assert in_words(status) == says
+
+
+def test_list_counts_seeds_in_the_store(one_seed):
+    assert listed() == ["1/2", "begun"]
+    grid = load_grid()
+    train_cell(grid.find(CELL), grid)
+    assert listed() == ["2/2", "ok"]
+    next(Path("store").rglob("record.json")).unlink()
+    assert listed() == ["1/2", "ok"]
+    # without the data no digest can be told: the runs that the result names
+    Path("data").rename("elsewhere")
+    assert listed() == ["1/2", "ok"]
+    Path("elsewhere").rename("data")
+    one_seed.recipe(epochs=9)  # other runs
+    assert listed() == ["0/2", "ok"]
+
+
+def test_a_killed_cell_leaves_its_row_and_a_board(one_seed, capsys, monkeypatch):
+    monkeypatch.setattr("stages.leaderboard.track", lambda *_: None)
+    command = f"sh -c 'kill -9 $$' python -m stages.train {CELL}"
+    stages = {
+        "train": {"foreach": ["a"], "do": {"cmd": command, "outs": [{f"results/{CELL}.json": {"cache": False}}]}},
+        "leaderboard": {
+            "foreach": ["small"],
+            "do": {
+                "cmd": "python -m stages.leaderboard ${item}",
+                "deps": ["results/${item}"],
+                "outs": [{"reports/${item}.json": {"cache": False}}],
+            },
+        },
+    }
+    Path("dvc.yaml").write_text(yaml.safe_dump({"stages": stages}))
+    subprocess.run(["git", "init", "-q"], check=True)
+    (one_seed.root / ".dvc" / "tmp").mkdir(parents=True)
+    Path(".dvc/config").write_text("[core]\n    analytics = false\n")
+    Path(".dvc/tmp/rwlock").touch()
+    assert reproduce("small") == 1
+    said = capsys.readouterr()
+    assert ".dvc/tmp/rwlock: was left broken by a process that was killed; removed" in said.out
+    words = "killed by signal 9: probably out of memory; 1 of 2 seeds is kept, the same command goes on"
+    assert f"{CELL}: {words}" in said.err
+    row = json.loads(Path("reports/small.json").read_text())["rows"][0]
+    assert (row["status"], row["runs"], row["reason"], row["verdict"]) == ("ok 1/2", 1, words, "none: incomplete")
+    assert row["mean"] is not None
+    assert words in Path("reports/small.md").read_text()
+
+
+def test_a_cell_that_has_no_seed_yet_and_one_that_is_searched(project):
+    project.recipe(row="other", search={"trials": 2, "space": {"model.dropout": {"choices": [0.0, 0.5]}}})
+    project.recipe()
+    grid = load_grid()
+    assert after(f"python -m stages.train {CELL}", 1, grid).endswith("0 of 2 seeds are kept, the same command goes on")
+    assert json.loads(Path("results", f"{CELL}.json").read_text())["status"] == "unfinished"
+    said = after("python -m stages.tune small/web/other", -9, grid)
+    assert said == "search of small/web/other: killed by signal 9: probably out of memory; its trials are kept, the same command goes on"
+    assert after("python -m stages.download web", -9, grid).startswith("python -m stages.download web: killed by signal 9")
+    assert after("python -m stages.train small/web/gone", -9, grid).startswith("small/web/gone: killed by signal 9")
+
+
+@pytest.mark.parametrize(
+    ("content", "mended"), [("", True), ('{"write": {', True), ("{}", False), ('{"read": {}, "write": {}}', False), (None, False)]
+)
+def test_a_lock_that_a_killed_process_left_broken_is_mended(tmp_path, content, mended):
+    path = tmp_path / "rwlock"
+    if content is not None:
+        path.write_text(content)
+    assert mend_lock(tmp_path) is mended
+    assert path.exists() == (content is not None and not mended)
+
+
+def test_a_lock_that_is_being_written_stays(tmp_path):
+    (tmp_path / "rwlock").touch()
+    with (tmp_path / "rwlock.lock").open("w") as guard:
+        fcntl.flock(guard, fcntl.LOCK_EX)
+        assert mend_lock(tmp_path) is False
+    assert (tmp_path / "rwlock").exists()
+    assert mend_lock(tmp_path) is True
+
+
+def test_an_unknown_suite_is_one_line(project, capsys):
+    project.recipe()
+    assert main(["smal"]) == 1
+    assert "no suite named 'smal' (did you mean 'small'?)" in capsys.readouterr().err
+    assert main([]) == 2
