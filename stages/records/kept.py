@@ -26,7 +26,7 @@ def seeds_kept(
             raise DatasetError("not here")
         experiment = _experiment(cell, recipe, grid, store, data)
         digests = [experiment.digest(seed) for seed in recipe.seeds]
-    except (RecipeError, DatasetError, ValueError):
+    except (RecipeError, DatasetError, ValueError, SyntaxError):  # the last: of the model's file, which training will name
         result = read_result(results / f"{cell.cell}.json", cell.cell)
         digests = result["runs"] if result else []
     return [digest for digest in digests if (store.folder(digest) / "record.json").exists()], asked

@@ -48,7 +48,7 @@ def standing(shipped: Shipped, grid: Grid, data: Path = Path("data")) -> Standin
     try:
         ran = runs[0]["recipe"]
         code = code_digest(run_modules(ran["model"]["name"], spec.task, ran))
-    except (KeyError, ModuleNotFoundError):
+    except (KeyError, ModuleNotFoundError, SyntaxError):  # there is no such model, or none that runs
         code = None
     if {r["digests"]["code"] for r in runs} != {code}:
         stale.append("code")

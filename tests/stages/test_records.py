@@ -13,6 +13,7 @@ from stages import cli
 from stages.datasets import encoded
 from stages.datasets.catalog import catalog
 from stages.datasets.spec import DatasetSpec
+from stages.fingerprint import _read_version
 from stages.params import load_grid
 from stages.records.board import board, page
 from stages.records.shipped import Shipped, problems_of, read, record_problems, shipped_cells
@@ -322,6 +323,10 @@ def test_what_changed_since_makes_a_cell_stale(trained, monkeypatch):
     shutil.move("elsewhere", "data")
     with monkeypatch.context() as patched:
         patched.setattr("stages.fingerprint.code_digest", lambda modules: "0" * 64)
+        assert standing(shipped, grid).stale == ["code"]
+    with monkeypatch.context() as patched:  # a model that does not even parse
+        patched.setattr("stages.fingerprint.ast.parse", lambda text: compile("1 +", "model.py", "exec"))
+        patched.setattr("stages.fingerprint._read_version", _read_version.__wrapped__)
         assert standing(shipped, grid).stale == ["code"]
     trained.recipe(epochs=7)
     assert standing(shipped, load_grid()).stale == ["recipe"]
