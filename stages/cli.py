@@ -233,6 +233,9 @@ def store_attest(
     runs: Annotated[int, typer.Option(min=1, help="how many runs of each cell are computed again, the cheapest first")] = 1,
     records: Records = Path("records"),
     dirty: Annotated[bool, typer.Option("--dirty", help="also by code that is in no commit")] = False,
+    beside: Annotated[
+        Path | None, typer.Option(help="store of a checkout of the older code that computed the same runs on this machine: compare with it")
+    ] = None,
 ) -> None:
     """Computes a few runs of each stale cell again; where every bit agrees, its records are marked as carried over to the present code.
 
@@ -243,7 +246,7 @@ def store_attest(
     from stages.records.carried import text_of
     from stages.records.shipped import problems_of, read, shipped_paths, write
     from stages.records.standing import standing
-    from stages.store import StoreError
+    from stages.store import Store, StoreError
 
     grid, head = load_grid(), commit()
     if head is None or (head.endswith("-dirty") and not dirty):
@@ -266,7 +269,7 @@ def store_attest(
             counts["as the present tree computes it"] += 1
             continue
         try:
-            new = attest(one, grid, head, runs, say=lambda line: print(line, flush=True))
+            new = attest(one, grid, head, runs, beside=beside and Store(beside), say=lambda line: print(line, flush=True))
         except StaysStale as error:
             print(f"{one.cell}: {'stays stale' if state.stale else 'its mark does not hold here'}: {error}", flush=True)
             counts["not carried over"] += 1

@@ -1,20 +1,24 @@
 """Stale records held against the present code: a few of a cell's runs are computed again, and where every bit agrees the cell is carried over.
 
 The digest of code is strict: a rename changes it. What a refactoring did not change is found out here, not assumed; see carried.py for what is
-written down. Recomputed runs are computed in `store/attest` and kept in the store.
+written down. Runs are recomputed in `store/attest`, where one that was killed goes on, and are
+not kept: the store stays as it is, and on a machine with other last bits nothing of theirs gets into the way of the shipped records.
+
+Processors differ in the last bit (MKL takes other paths on Intel's and AMD's). On a machine of another kind the older code is run too, in a
+checkout of its own, and `beside` is that checkout's store: what it holds under a record's digest is the same run, computed here.
 """
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from stages.params import Cell, Grid
 from stages.recipe import digest_of, load_recipe
-from stages.records.carried import ASKED, content_digest, with_checksum
-from stages.records.shipped import Shipped
+from stages.records.carried import ASKED, MARK, content_digest, with_checksum
+from stages.records.shipped import Shipped, record_problems
 from stages.records.standing import origins_of, recipe_now
 from stages.schema import RecipeError
 from stages.store import Store
@@ -34,18 +38,19 @@ def attest(
     runs: int = 1,
     data: Path = Path("data"),
     store: Store | None = None,
+    beside: Store | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> Shipped:
     """The file with its attestation: `runs` of its runs, the cheapest first, were computed again by the present code, recipe, data and encodings
-    and found what the records hold. `commit`: of that code. Raises StaysStale where a bit differs or the runs cannot be computed here."""
+    and found what the records hold, or what `beside` holds of the same runs. `commit`: of that code. Raises StaysStale where a bit differs or
+    the runs cannot be computed here."""
     from stages.datasets.inspection import DatasetError
 
     store, cell = store or Store(), grid.find(shipped.cell)
     try:
         present = _Present(cell, grid, shipped, shipped.now().records[0], data, store)
-        chosen = sorted(
-            shipped.records, key=lambda r: (r["deterministic"]["status"] != "ok", r["measured"]["seconds"], r["deterministic"]["seed"])
-        )
+        held = _beside(shipped, beside) if beside else shipped.records
+        chosen = sorted(held, key=lambda r: (r["deterministic"]["status"] != "ok", r["measured"]["seconds"], r["deterministic"]["seed"]))
         again = [present.recompute(record, say) for record in chosen[:runs]]
     except (RecipeError, DatasetError, KeyError, ValueError) as error:
         raise StaysStale(str(error.args[0]) if error.args else type(error).__name__) from None
@@ -61,7 +66,7 @@ def attest(
         say(
             f"{shipped.cell}: {behind} of {len(shipped.trials)} trials of its search stay behind: the present recipe would not ask for them"
         )
-    recomputed = [{"seed": r["deterministic"]["seed"], "sha256": content_digest(r)} for r in again]
+    recomputed = [_found(r, shipped.records) for r in again]
     moved = {digest: now for digest, now in found.items() if now["digest"] != digest}
     if not moved:
         raise StaysStale("its runs are up to date; the recipe asks for others besides, which are not run yet")
@@ -73,6 +78,31 @@ def attest(
     return replace(carried, origins=origins_of(cell, carried.now().records, data))
 
 
+def _beside(shipped: Shipped, beside: Store) -> list[dict[str, Any]]:
+    """What another store holds of the shipped runs, by the digest under which they were computed or carried over before. Raises StaysStale where
+    that is nothing, and where one is not sound."""
+    held = {}
+    for record, now in zip(shipped.records, shipped.now().records, strict=True):
+        for digest in (record["digest"], now["digest"]):
+            found = beside.get(digest)
+            if found is None or MARK in found:  # carried over is not computed
+                continue
+            if wrong := record_problems(found):
+                raise StaysStale(f"{beside.folder(digest)}/record.json: {wrong[0]}")
+            held[record["deterministic"]["seed"]] = found
+            break
+    if not held:
+        raise StaysStale(f"{beside.root} holds none of its runs: train the cell there, with the code that its records are of")
+    return list(held.values())
+
+
+def _found(again: dict[str, Any], records: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What the section says of a recomputed run; with the processor, where that alone made it differ from the shipped record."""
+    seed, digest = again["deterministic"]["seed"], content_digest(again)
+    shipped = next(content_digest(r) for r in records if r["deterministic"]["seed"] == seed)
+    return {"seed": seed, "sha256": digest} | ({} if digest == shipped else {"cpu": again["measured"]["environment"]["cpu"]})
+
+
 class _Present:
     """What the present tree would run in place of a record. Raises RecipeError, DatasetError or KeyError where it would run nothing."""
 
@@ -82,13 +112,12 @@ class _Present:
         recipe = recipe_now(shipped, ran["deterministic"]["recipe"], load_recipe(cell.recipe_path), grid, cell)
         if recipe.start:
             raise RecipeError(f"it starts from the weights of {recipe.start.cell}, which records do not hold: train it again")
-        self.cell, self.store, self.work, self.recipe = cell, store, Store(store.root / "attest"), recipe
+        self.cell, self.work, self.recipe = cell, Store(store.root / "attest"), recipe
         path, allocator = str(cell.recipe_path), prepare_process(grid.run)
         self.experiment = Experiment(recipe, path, cell.dataset, grid.run, self.work, data, allocator)
 
     def recompute(self, before: dict[str, Any], say: Callable[[str], None]) -> dict[str, Any]:
         """The record of the same seed, computed anew. Raises StaysStale, which says where the two first differ."""
-        from stages.engine import weights
         from stages.measure import device_name
 
         seed, measured = before["deterministic"]["seed"], before["measured"]
@@ -97,13 +126,7 @@ class _Present:
             raise StaysStale(f"it was computed on {measured['device']}, and here is {here}: no bits to compare")
         say(f"{self.cell.cell}: seed {seed} is computed again ({measured['seconds']:.1f} s when it was first computed)")
         now, _ = self.experiment.run(seed)
-        worked, kept = (store.folder(now["digest"]) for store in (self.work, self.store))
-        with self.store.lock(now["digest"]):
-            if self.store.get(now["digest"]) is None:  # a run is a run, whatever the comparison says
-                if (worked / weights.FILE).exists():
-                    shutil.copy(worked / weights.FILE, kept)
-                self.store.put(now)
-        shutil.rmtree(worked)
+        shutil.rmtree(self.work.folder(now["digest"]))
         if content_digest(now) != content_digest(before):
             raise StaysStale(f"seed {seed}: {first_difference(before, now)}{_behind(measured, now['measured'])}")
         return now

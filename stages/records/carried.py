@@ -2,9 +2,10 @@
 
 An attestation (`attest.py`) gives a shipped file the section
 
-    carried: {commit, recomputed: [{seed, sha256}], runs: {digest: {digest, recipe, digests}}, checksum}
+    carried: {commit, recomputed: [{seed, sha256[, cpu]}], runs: {digest: {digest, recipe, digests}}, checksum}
 
-`runs` says under which digest each record would be found now, `sha256` is the digest of what the recomputed runs found. The records
+`runs` says under which digest each record would be found now, `sha256` is the digest of what the recomputed runs found: what the record holds,
+or, with `cpu`, what the older code and the present one both found on another processor. The records
 themselves stay as they were. In a store they lie under their present digests too, each with its part of the section:
 
     carried_over: {commit, recomputed, from: {digest, recipe, digests[, checksum]}, checksum}
@@ -108,7 +109,9 @@ def note_of(records: Sequence[Mapping[str, Any]]) -> str | None:
     if mark is None:
         return None
     seeds = [str(run["seed"]) for run in mark["recomputed"]]
-    return f"carried over by commit {mark['commit'][:12]}: seed{'s' if len(seeds) > 1 else ''} {', '.join(seeds)} recomputed, bit for bit"
+    cpus = sorted({run["cpu"] for run in mark["recomputed"] if "cpu" in run})
+    how = f"computed by the older code and by this one on {', '.join(cpus)}, bit for bit the same" if cpus else "recomputed, bit for bit"
+    return f"carried over by commit {mark['commit'][:12]}: seed{'s' if len(seeds) > 1 else ''} {', '.join(seeds)} {how}"
 
 
 def _problem(content: Any, keys: set[str]) -> str | None:
@@ -133,6 +136,6 @@ def _recomputed_problem(recomputed: Any, records: Sequence[Mapping[str, Any]], c
     for run in recomputed:
         if complete and run["seed"] not in found:
             return f"no record has the seed {run['seed']}, which it says was recomputed"
-        if found.get(run["seed"], run["sha256"]) != run["sha256"]:
+        if "cpu" not in run and found.get(run["seed"], run["sha256"]) != run["sha256"]:
             return f"seed {run['seed']} found something else when it was recomputed"
     return None

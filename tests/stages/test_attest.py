@@ -21,7 +21,7 @@ from stages.records.carried import content_digest, section_of, with_checksum
 from stages.records.shipped import Shipped, problems_of, read, record_problems, write
 from stages.records.standing import standing
 from stages.records.travel import export_cell, import_records, verify
-from stages.store import Store, StoreError
+from stages.store import Store, StoreError, sealed
 from stages.train import train_cell
 
 CELL, COMMIT = "small/web/mlp", "5" * 40
@@ -80,9 +80,9 @@ def test_other_code_that_finds_the_same_carries_a_cell_over(shipped, other_code,
     assert standing(new, load_grid()).text == "as the present tree computes it"
     assert problems_of(new) == []
     assert verify([new]) == []
-    # what was recomputed is a run of the present code, and no work is left behind
-    assert len(list(Path("store").glob("??/*/record.json"))) == 3
-    assert not list(Path("store/attest").rglob("record.json"))
+    # the store is as it was, and no work is left behind
+    assert len(list(Path("store").glob("??/*/record.json"))) == 2
+    assert not list(Path("store/attest").glob("??/*"))
 
     row = board("small", load_grid())[0]
     assert (row["status"], row["carried_over"]) == ("ok", "carried over (1 of 2 recomputed)")
@@ -135,8 +135,7 @@ def test_other_code_that_finds_something_else_leaves_a_cell_stale(shipped, other
     assert "0 carried over; 0 as the present tree computes it; 1 not carried over" in shown.output
     assert shipped.path.read_bytes() == before
     assert standing(read(shipped.path), load_grid()).stale == ["code"]
-    # the run that was paid for is kept
-    assert len(list(Path("store").glob("??/*/record.json"))) == 3
+    assert len(list(Path("store").glob("??/*/record.json"))) == 2
 
 
 def test_a_recipe_that_says_the_same_in_other_words(project, shipped):
@@ -157,6 +156,39 @@ def test_one_bit_is_enough_to_stay_stale(shipped, other_code):
     cheaper = record | {"measured": record["measured"] | {"seconds": 0.0}}
     with pytest.raises(StaysStale, match=r"seed 0: val_loss of epoch 4 differs first: .* \(by \d(\.\d+)?e-1[67]\)"):
         attest(Shipped(shipped.path, shipped.result, [cheaper, shipped.records[1]]), load_grid(), COMMIT)
+
+
+def test_on_another_processor_the_older_code_is_run_beside(shipped, other_code, monkeypatch):
+    """Records of a machine whose last bits are others: old and new code are compared here."""
+    here = {r["deterministic"]["seed"]: r for r in shipped.records}
+    for record in shipped.records:
+        Store("older").put(json.loads(json.dumps(record)))
+        record["deterministic"]["epochs"]["val_loss"][3] *= 1 + 2**-52
+        record |= sealed(record)
+        record["measured"]["environment"]["cpu"] = "another"
+    write(shipped)
+    assert problems_of(shipped) == []
+    shown = run("store", "attest")
+    assert "val_loss of epoch 4 differs first" in shown.output
+    assert "(also: cpu another before, " in shown.output
+    shown = run("store", "attest", "--beside", "nothing")
+    assert "stays stale: nothing holds none of its runs: train the cell there" in shown.output
+    shown = run("store", "attest", "--beside", "older")
+    assert shown.exit_code == 0, shown.output
+    new = read(shipped.path)
+    assert problems_of(new) == []
+    (found,) = new.carried["recomputed"]
+    assert found["sha256"] not in {content_digest(r) for r in here.values()}
+    assert "computed by the older code and by this one on" in run("store", "verify").output
+    assert board("small", load_grid())[0]["carried_over"] == "carried over (1 of 2 recomputed)"
+    # numbers that differ are not excused
+    path = Store("older").folder(shipped.records[0]["digest"]) / "record.json"
+    record = json.loads(path.read_text())
+    record["deterministic"]["epochs"]["train_loss"][0] += 1.0
+    record["measured"]["seconds"] = 0.0
+    path.write_text(json.dumps(sealed(record)))
+    write(shipped)
+    assert "stays stale: seed 0: train_loss of epoch 1 differs first" in run("store", "attest", "--beside", "older").output
 
 
 def test_another_device_and_missing_data_leave_it_stale_without_computing(shipped, other_code, monkeypatch):
