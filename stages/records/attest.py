@@ -1,8 +1,8 @@
 """Stale records held against the present code: a few of a cell's runs are computed again, and where every bit agrees the cell is carried over.
 
-The digest of code is strict: a rename changes it. What a refactoring did not change is found out here, not assumed; see carried.py for what is
-written down. Runs are recomputed in `store/attest`, where one that was killed goes on, and are
-not kept: the store stays as it is, and on a machine with other last bits nothing of theirs gets into the way of the shipped records.
+The digest of code is strict: a rename changes it. What a refactoring did not change is found out here, not assumed; carried.py says what is
+written down. Runs are recomputed in `store/attest`, where a killed one goes on, and are not kept: on a machine with other last bits they would
+contradict the shipped records.
 
 Processors differ in the last bit (MKL takes other paths on Intel's and AMD's). On a machine of another kind the older code is run too, in a
 checkout of its own, and `beside` is that checkout's store: what it holds under a record's digest is the same run, computed here.
