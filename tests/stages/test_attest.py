@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gt_models.baselines.mlp import MLPBaseline
+from gt_models.registry import _INFOS, model_info
 from stages import cli
 from stages.datasets.catalog import catalog
 from stages.datasets.spec import DatasetSpec
@@ -148,6 +149,19 @@ def test_a_recipe_that_says_the_same_in_other_words(project, shipped):
     project.recipe(model={"name": "mlp", "hidden_dim": 8, "num_layers": 2, "dropout": 0.3})
     with pytest.raises(StaysStale, match=r"^seed \d: train_loss of epoch 1 differs first"):
         attest(shipped, load_grid(), COMMIT)
+
+
+def test_a_renamed_model_of_a_reduced_cell(project, shipped, monkeypatch):
+    project.recipe(limits={"small": {"epochs": 2, "seeds": 1}})
+    train()
+    reduced = read(export_cell(load_grid().find(CELL), replace=True))
+    monkeypatch.setitem(_INFOS, "mlp-released", model_info("mlp"))
+    project.recipe(model={"name": "mlp-released", "hidden_dim": 8, "num_layers": 2, "dropout": 0.2})
+    assert standing(reduced, load_grid()).stale == ["recipe"]
+    new = attest(reduced, load_grid(), COMMIT)  # as it was cut then, not as params.yaml cuts it now
+    assert standing(new, load_grid()).stale == []
+    assert new.now().records[0]["deterministic"]["recipe"]["model"]["name"] == "mlp-released"
+    assert (new.records, new.result["reduced"]) == (reduced.records, ["1 of 2 seeds", "2 of 6 epochs"])
 
 
 def test_one_bit_is_enough_to_stay_stale(shipped, other_code):
