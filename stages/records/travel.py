@@ -108,7 +108,7 @@ def import_records(shipped: Sequence[Shipped], store: Store | None = None, root:
             differing = differences(held, record)
             if differing:
                 conflicts.append(
-                    f"{store.folder(digest)}/record.json and {one.path} (seed {record['deterministic']['seed']}) are of the same run and differ in {differing}"
+                    f"{store.folder(digest)}/record.json and {one.path} (seed {record['deterministic']['seed']}) are of the same run and differ in {differing}{_processors(held, record)}"
                 )
             elif MARK in record and MARK in held and held[MARK] != record[MARK]:
                 marked[digest] = held | {MARK: record[MARK]}
@@ -137,6 +137,12 @@ def import_results(shipped: Sequence[Shipped], grid: Grid, results: Path = Path(
         write_json(path, one.now().result | {"imported": {"commit": commit, "stale": standing(one, grid, data).stale}})
         written.append(one.cell)
     return written
+
+
+def _processors(*records: dict[str, Any]) -> str:
+    """Where two records were computed, if on processors of two kinds: their last bits differ."""
+    cpus = [record["measured"]["environment"].get("cpu") for record in records]
+    return f" (computed on {cpus[0]} and on {cpus[1]})" if None not in cpus and len(set(cpus)) > 1 else ""
 
 
 def differences(one: dict[str, Any], other: dict[str, Any]) -> str:

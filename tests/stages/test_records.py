@@ -94,6 +94,10 @@ def test_a_record_of_another_machine_is_there_already_and_one_that_contradicts_s
     with pytest.raises(Conflict, match=r"differ in test\nNothing is imported\. Keep one"):
         import_records([read(path)])
     assert not other.exists()
+    elsewhere["measured"]["environment"]["cpu"] = "another"
+    file.write_text(json.dumps(sealed(elsewhere)))
+    with pytest.raises(Conflict, match=r"differ in test \(computed on another and on .+\)\nNothing is imported"):
+        import_records([read(path)])
 
 
 def _break(change):
