@@ -20,7 +20,7 @@ import torch
 
 from stages.fingerprint import PACKAGES, ROOT, imported_packages
 
-# what a commit must hold for its numbers to be found again; which cells run and how they are reported (dvc.yaml, records/, docs/) decides none
+# what a commit must hold for its numbers to be found again; which cells run and how they are reported (dvc.yaml, grid.yaml, records/, docs/) decides none
 DECIDING = ("gt_models", "stages", "recipes", "params.yaml", "published")
 # modules that compute -> the package whose version says which they are
 COMPUTING = {
