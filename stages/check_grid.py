@@ -3,7 +3,9 @@
     python -m stages.check_grid [SUITE or suite/dataset/row ...] [--workers 2]
 
 The data are miniatures (stages/datasets/miniature.py), so nothing is downloaded and nothing kept; everything between recipe and record is what
-a real run uses. Exits 1 with a table of what failed. Recipes that grid.yaml does not list yet are checked too.
+a real run uses. Exits 1 with a table of what failed. Recipes that grid.yaml does not list yet are checked too. Of the whole grid it says how
+many cells train through each form of each operation of gt_models.kernels; a fast form that no cell trains through is a failure: it is to be
+taught what the recipes need, or to go.
 """
 
 import argparse
@@ -18,7 +20,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -33,13 +35,14 @@ SECONDS = 300  # a cell that takes longer than this on its miniature is broken, 
 
 @dataclass(frozen=True)
 class Checked:
-    """One cell's outcome; `error` is None where all went well."""
+    """One cell's outcome; `error` is None where all went well. `forms`: of each operation, those that it trained through."""
 
     cell: str
     seconds: float
     parameters: int | None = None
     error: str | None = None
     note: str | None = None
+    forms: dict[str, list[str]] = field(default_factory=dict)
 
 
 def cells_of(names: Sequence[str], grid: Grid, root: Path = Path()) -> list[Cell]:
@@ -83,7 +86,8 @@ def check_cell(cell: Cell, data: Path) -> Checked:
             record, note = _run(cell, data, Path(store))
         run = record["deterministic"]
         error = None if run["status"] == "ok" else f"{run['status']}: {run['error']}"
-        return Checked(cell.cell, time.perf_counter() - start, run["parameters"], error, note)
+        forms = record["measured"]["forms"]["training"]
+        return Checked(cell.cell, time.perf_counter() - start, run["parameters"], error, note, forms)
     except Exception as error:  # whatever breaks a cell must not hide the others
         return Checked(cell.cell, time.perf_counter() - start, error=_explain(error))
 
@@ -228,7 +232,25 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     report(outcomes, time.perf_counter() - start)
-    return int(any(outcome.error for outcome in outcomes))
+    unreached = [] if arguments.names else report_forms(outcomes)
+    return int(bool(unreached) or any(outcome.error for outcome in outcomes))
+
+
+def report_forms(outcomes: Sequence[Checked]) -> list[str]:
+    """Prints how many cells train through each form that a CPU has; returns the fast ones that none does."""
+    from gt_models.kernels import all_operations
+
+    unreached = []
+    for name, operation in sorted(all_operations().items()):
+        counts = {form.name: 0 for form in operation.forms if "cpu" in form.devices} | {"reference": 0}
+        for outcome in outcomes:
+            for form in outcome.forms.get(name, ()):
+                counts[form] += 1
+        print(f"{name}: " + ", ".join(f"{form} {count} cells" for form, count in counts.items()))
+        unreached += [f"{name}, {form}" for form, count in counts.items() if form != "reference" and not count]
+    for one in unreached:
+        print(f"no cell of the grid trains through {one}")
+    return unreached
 
 
 def report(outcomes: Sequence[Checked], seconds: float) -> None:

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from gt_models.batch import MissingEncoding
+from gt_models.kernels import forms_taken
 from gt_models.registry import create_model, model_info
 from stages.engine import weights
 from stages.engine.batching import Loader
@@ -194,7 +195,8 @@ class Experiment:
             raise RecipeError(f"{self.path}: {error}") from error
         memory.start()
         try:
-            outcome = run.train(test)
+            with forms_taken(training=True) as trained, forms_taken(training=False) as evaluated:
+                outcome = run.train(test)
         except MissingEncoding as error:
             raise RecipeError(f"{self.path}: {error}") from error
         if self.recipe.keep_weights and outcome.status == "ok":
@@ -202,9 +204,13 @@ class Experiment:
         with contextlib.suppress(RuntimeError):
             if self.device.type == "cuda":
                 torch.cuda.empty_cache()
-        return self.record(outcome, seed, digest, clock, memory)
+        forms = {"training": trained, "evaluation": evaluated}
+        forms = {phase: {operation: sorted(of) for operation, of in sorted(taken.items())} for phase, taken in forms.items()}
+        return self.record(outcome, seed, digest, clock, memory, forms)
 
-    def record(self, outcome: Outcome, seed: int, digest: str, clock: Clock, memory: PeakMemory) -> dict[str, Any]:
+    def record(
+        self, outcome: Outcome, seed: int, digest: str, clock: Clock, memory: PeakMemory, forms: dict[str, dict[str, list[str]]]
+    ) -> dict[str, Any]:
         """The record of a finished run: what is the same everywhere, and what was measured here."""
         recipe, epochs = self.decisive(seed), max(1, len(outcome.curves["epoch"]))
         evaluated = max(1, sum(v is not None for v in outcome.curves["val"]))
@@ -239,6 +245,8 @@ class Experiment:
                 "time_limit_seconds": self.time_limit,
                 "device": torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else "cpu",
                 "threads": torch.get_num_threads(),
+                # of each operation of gt_models.kernels; equal bits are promised for equal forms
+                "forms": forms,
                 "encodings": self.encoded.computed_by,
                 "environment": environment(self.device, self.allocator),
             },

@@ -4,6 +4,6 @@ A model calls an operation and never asks which form runs. `use` fixes the form 
 (a run's record keeps it), `explain` says for a model and a batch which form each operation takes and why not a faster one.
 """
 
-from gt_models.kernels.dispatch import Form, Operation, explain, forms_taken, use
+from gt_models.kernels.dispatch import Form, Operation, all_operations, explain, forms_taken, use
 
-__all__ = ["Form", "Operation", "explain", "forms_taken", "use"]
+__all__ = ["Form", "Operation", "all_operations", "explain", "forms_taken", "use"]

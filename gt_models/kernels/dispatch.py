@@ -1,10 +1,13 @@
 """Which form of an operation runs: the fastest one that can take the call, else the reference."""
 
 import contextlib
+import importlib
+import pkgutil
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
@@ -18,12 +21,12 @@ class _State:
 
     Attributes:
         asked: form by operation, as `use` asks for; "" stands for every operation.
-        taken: calls by operation and form, where `forms_taken` counts them.
+        taken: for each `forms_taken` that counts now, which calls it counts and their numbers by operation and form.
         reasons: why forms were not taken, where `explain` collects them.
     """
 
     asked: ClassVar[dict[str, str]] = {}
-    taken: ClassVar[dict[str, Counter[str]] | None] = None
+    taken: ClassVar[tuple[tuple[bool | None, dict[str, Counter[str]]], ...]] = ()
     reasons: ClassVar[dict[str, dict[str, set[str]]] | None] = None
 
 
@@ -89,8 +92,9 @@ class Operation:
         if torch.compiler.is_compiling():
             return self.reference(*args, **kwargs)
         form = self.choose(args, kwargs)
-        if _State.taken is not None:
-            _State.taken.setdefault(self.name, Counter())[REFERENCE if form is None else form.name] += 1
+        for wanted, taken in _State.taken:
+            if wanted is None or wanted == torch.is_grad_enabled():
+                taken.setdefault(self.name, Counter())[REFERENCE if form is None else form.name] += 1
         return (self.reference if form is None else self._loaded[form.name])(*args, **kwargs)
 
     def choose(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Form | None:
@@ -167,11 +171,20 @@ def use(form: str | None = None, /, **by_operation: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def forms_taken() -> Iterator[dict[str, Counter[str]]]:
-    """Counts, within it, the calls of each operation by form: {operation: {form: calls}}."""
+def forms_taken(training: bool | None = None) -> Iterator[dict[str, Counter[str]]]:
+    """Counts, within it, the calls of each operation by form: {operation: {form: calls}}; with `training`, only those with gradients enabled
+    (True) or without (False)."""
     taken: dict[str, Counter[str]] = {}
-    with _set("taken", taken):
+    with _set("taken", (*_State.taken, (training, taken))):
         yield taken
+
+
+def all_operations() -> dict[str, Operation]:
+    """Every operation of this package by name."""
+    for module in pkgutil.iter_modules([str(Path(__file__).parent)]):
+        if not module.name.endswith(("_numba", "_triton", "compiled")):  # what needs its own package is loaded by the form that is it
+            importlib.import_module(f"{__package__}.{module.name}")
+    return dict(OPERATIONS)
 
 
 def explain(model: nn.Module, batch: Any) -> str:

@@ -5,7 +5,10 @@ import signal
 from pathlib import Path
 
 import pytest
+import torch
 
+from gt_models.kernels import Operation, all_operations
+from gt_models.kernels.dispatch import OPERATIONS
 from stages import check_grid
 from stages.check_grid import cells_of, check, check_cell, main, shortened
 from stages.datasets.catalog import catalog, get_spec
@@ -14,6 +17,7 @@ from stages.datasets.spec import DatasetSpec
 from stages.params import load_grid
 from stages.recipe import load_recipe
 from stages.schema import RecipeError
+from stages.tasks.task import Task
 from tests.conftest import ROOT
 
 
@@ -157,3 +161,29 @@ def test_recipes_without_an_entry_are_checked_too(grid):
     assert [c.cell for c in cells_of(["other"], load_grid())] == ["other/web/gcn"]
     with pytest.raises(RecipeError, match="did you mean 'other'"):
         cells_of(["othr"], load_grid())
+
+
+def test_a_fast_form_that_no_cell_trains_through_is_a_failure(capsys):
+    forms = {name: [form.name for form in operation.forms if "cpu" in form.devices] for name, operation in all_operations().items()}
+    reached = check_grid.Checked("a/b/c", 0.0, forms=forms)
+    assert check_grid.report_forms([reached]) == []
+    assert "graph_attention: numba 1 cells, reference 0 cells" in capsys.readouterr().out
+    only_reference = check_grid.Checked("a/b/c", 0.0, forms={name: ["reference"] for name in forms})
+    assert "graph_attention, numba" in check_grid.report_forms([only_reference])
+    assert "no cell of the grid trains through graph_attention, numba" in capsys.readouterr().out
+
+
+def test_the_forms_that_a_cell_trained_through_are_told(grid, monkeypatch):
+    grid.recipe()
+    double = Operation("double", lambda x: 2 * x)
+    predict = Task.predict
+
+    def with_operation(self, *arguments):
+        double(torch.ones(1))
+        return predict(self, *arguments)
+
+    monkeypatch.setattr(Task, "predict", with_operation)
+    try:
+        assert one().forms == {"double": ["reference"]}
+    finally:
+        del OPERATIONS["double"]

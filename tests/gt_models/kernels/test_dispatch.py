@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from gt_models.kernels import Form, Operation, explain, forms_taken, use
+from gt_models.kernels import Form, Operation, all_operations, explain, forms_taken, use
 from gt_models.kernels.dispatch import OPERATIONS
 
 
@@ -70,6 +70,21 @@ def test_use_chooses_the_form(double):
         with use("small"):  # of all operations that have it and can run it: no error
             double(torch.ones(4))
     assert taken == {"double": {"reference": 2, "small": 1}}
+
+
+def test_calls_with_and_without_gradients_are_counted_apart(double):
+    with use("reference"), forms_taken(training=True) as training, forms_taken(training=False) as evaluation, forms_taken() as all_calls:
+        double(torch.ones(1))
+        with torch.no_grad():
+            double(torch.ones(1)), double(torch.ones(1))
+    counts = [taken["double"]["reference"] for taken in (training, evaluation, all_calls)]
+    assert counts == [1, 2, 3]
+
+
+def test_all_operations_have_a_definition_and_an_example():
+    operations = all_operations()
+    assert "graph_attention" in operations
+    assert all(operation.example is not None for operation in operations.values() if operation.forms)
 
 
 def test_devices_and_dtypes_are_reasons(double):
