@@ -10,6 +10,7 @@ from stages.bases import recipe_text
 from stages.params import load_grid
 from stages.recipe import check_fit, check_model, load_recipe
 from stages.schema import RecipeError
+from stages.threads import settle_environment
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__, pretty_exceptions_enable=False)
 Names = Annotated[list[str] | None, typer.Argument(help="suites and cells (suite/dataset/row); all where none is named")]
@@ -319,6 +320,7 @@ def store_verify(names: Names = None, records: Records = Path("records")) -> Non
 
 
 def main() -> None:
+    settle_environment()
     from stages.datasets.inspection import DatasetError
     from stages.files import WriteError
     from stages.store import StoreError

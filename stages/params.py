@@ -44,16 +44,34 @@ class Limits(Strict):
 
 
 class RunSettings(Strict):
-    """Run-wide settings that change no number of a finished run. `study_storage`: URL of the database of searches, nothing for journal files."""
+    """Run-wide settings that change no number of a finished run. `parallel`: how many seeds of a cell train at once, "auto" as many as cores
+    and memory hold (on a GPU one). `study_storage`: URL of the database of searches, nothing for journal files."""
 
     device: str = "auto"
-    threads: int = Field(2, ge=1, le=1024)
+    parallel: Literal["auto"] | Positive = "auto"
     mirrors: list[str] = []
     time_limit_hours: float | None = Field(None, gt=0)
     checkpoint_seconds: float = Field(60.0, ge=0)
     tracking: bool = True
     margin_std: float = Field(1.0, gt=0)
     study_storage: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _moved(cls, content):
+        if isinstance(content, dict) and "threads" in content:
+            raise ValueError(
+                "threads is no longer a setting: it decides numbers, and is a key of recipes now (`threads: 2` with its origin; nothing is 1). "
+                "Take it out here; `parallel` says how many seeds train at once"
+            )
+        return content
+
+    @field_validator("parallel", mode="before")
+    @classmethod
+    def _at_once(cls, parallel):
+        if parallel != "auto" and (type(parallel) is not int or parallel < 1):
+            raise ValueError("expected auto, or how many seeds of a cell train at once: 1, 2, ...")
+        return parallel
 
     @field_validator("device")
     @classmethod

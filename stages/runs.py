@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from threadpoolctl import threadpool_limits
 from torch import nn
 
 from gt_models.batch import MissingEncoding
@@ -27,15 +28,17 @@ from stages.recipe import Recipe, check_fit, check_model, digest_of
 from stages.schema import RecipeError
 from stages.store import SCHEMA, Store, run_digest, sealed
 from stages.tasks import create_task
+from stages.threads import computing_with
 
 DATA, STORE, RESULTS = Path("data"), Path("store"), Path("results")
 
 
-def prepare_process(settings: RunSettings) -> str:
+def prepare_process(settings: RunSettings, threads: int = 1) -> str:
     """Sets threads, allocator and the bound on memory for the whole process; returns what the allocator is set to, for the records. Raises
     RecipeError for a device that this machine lacks."""
     allocator = keep_allocations()
-    torch.set_num_threads(settings.threads)
+    torch.set_num_threads(threads)
+    threadpool_limits(threads)
     try:
         device = choose_device(settings.device)
     except ValueError as error:
@@ -141,7 +144,8 @@ class Experiment:
                 return record, False
             if on_start:
                 on_start(seed, digest)
-            record = self._compute(seed, digest, test, on_epoch)
+            with computing_with(self.recipe.threads):
+                record = self._compute(seed, digest, test, on_epoch)
             self.store.put(record)
         return record, True
 

@@ -14,6 +14,7 @@ from typing import Any
 from stages.params import Cell, Grid, load_grid
 from stages.recipe import Recipe, load_recipe
 from stages.schema import RecipeError
+from stages.threads import settle_environment
 
 
 def limited(recipe: Recipe, grid: Grid, cell: Cell) -> tuple[Recipe, list[str]]:
@@ -136,6 +137,7 @@ def _search_summary(cell: Cell) -> dict[str, Any] | None:
 
 def cell_stage(description: str, stage: Callable[[Cell, Grid], Any]) -> int:
     """The command line of a stage that takes one cell: what a user can mend ends in one message and status 1, a bug in its traceback."""
+    settle_environment()
     if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
         print(description)
         return 2

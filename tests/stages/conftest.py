@@ -70,7 +70,7 @@ def project(tmp_path, monkeypatch):
         cell |= {"after": changes["start"]["cell"]} if "start" in changes else {}
         cells[f"{suite}-{dataset}-{row}"] = cell
         grid = {
-            "run": {"threads": 1, "checkpoint_seconds": 0, "tracking": False, **(run or {})},
+            "run": {"parallel": 1, "checkpoint_seconds": 0, "tracking": False, **(run or {})},
             "limits": limits or {},
             "datasets": ["web", "many"],
             "suites": ["small"],

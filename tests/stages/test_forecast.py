@@ -228,8 +228,9 @@ def test_beside_what_it_took_on_this_device_with_this_recipe(grid):
     train_cell(cell, loaded)
     took = actual(cell, loaded)
     assert took["actual_seconds"] > 0
-    elsewhere = loaded.model_copy(update={"run": loaded.run.model_copy(update={"threads": 7})})
-    assert actual(cell, elsewhere) == {}
+    for path in Path("store").glob("??/*/record.json"):
+        path.write_text(path.read_text().replace('"threads": 1', '"threads": 2'))  # as before threads were part of the digest
+    assert actual(cell, loaded) == {}
     grid.recipe(epochs=7)
     assert actual(cell, load_grid()) == {}
 

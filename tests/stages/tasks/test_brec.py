@@ -76,7 +76,7 @@ def experiment(tmp_path):
     pack_brec(tmp_path / "data")
 
     def make(store="store", settings=None, **changes):
-        settings = RunSettings(device="cpu", threads=1, **(settings or {}))
+        settings = RunSettings(device="cpu", **(settings or {}))
         return Experiment(Recipe(**{**RECIPE, **changes}), "recipe.yaml", "brec", settings, Store(tmp_path / store), tmp_path / "data")
 
     return make
