@@ -70,12 +70,24 @@ def _show_leaderboard(suite: str) -> None:
 
 
 @app.command()
-def train(cell: str) -> None:
-    """One cell: suite/dataset/model. Data and encodings must be there (`dvc repro train@CELL` sees to it)."""
-    from stages.train import train_cell
+def train(
+    names: Annotated[list[str], typer.Argument(help="cells (suite/dataset/row) and suites")],
+    jobs: Annotated[int, typer.Option(help="cells that train at once, each in a process of its own")] = 1,
+) -> None:
+    """Trains cells. Data and encodings must be there (`dvc repro train@CELL` sees to it)."""
+    from stages.train import train_cell, train_cells
 
     grid = load_grid()
-    train_cell(grid.find(cell), grid)
+    cells = grid.chosen(names)
+    try:
+        if len(cells) == 1 and jobs == 1:
+            train_cell(cells[0], grid)
+        elif lost := train_cells(cells, grid, jobs):
+            print(f"{len(cells) - len(lost)} of {len(cells)} cells are trained; the same command goes on")
+            raise typer.Exit(1)
+    except KeyboardInterrupt:
+        print("stopped; the same command continues where it was", file=sys.stderr)
+        raise typer.Exit(130) from None
 
 
 @app.command()
@@ -323,11 +335,12 @@ def main() -> None:
     settle_environment()
     from stages.datasets.inspection import DatasetError
     from stages.files import WriteError
+    from stages.side_by_side import Lost
     from stages.store import StoreError
 
     try:
         app()
-    except (RecipeError, StoreError, WriteError, DatasetError) as error:
+    except (RecipeError, StoreError, WriteError, DatasetError, Lost) as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(1)
 

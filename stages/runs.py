@@ -132,8 +132,10 @@ class Experiment:
         test: bool = True,
         on_start: Callable[[int, str], None] | None = None,
         on_epoch: Callable[[int, dict], None] | None = None,
+        shared: bool = False,
     ) -> tuple[dict[str, Any], bool]:
-        """(record, whether it was computed now): the stored record where there is a settled one, else the run is computed and stored."""
+        """(record, whether it was computed now): the stored record where there is a settled one, else the run is computed and stored.
+        `shared`: others run in the same memory; running out of it is then no result, and is not stored."""
         digest = self.digest(seed, test)
         record = self._settled(digest)
         if record:
@@ -146,8 +148,13 @@ class Experiment:
                 on_start(seed, digest)
             with computing_with(self.recipe.threads):
                 record = self._compute(seed, digest, test, on_epoch)
-            self.store.put(record)
+            if not (shared and record["deterministic"]["status"] == "oom"):
+                self.store.put(record)
         return record, True
+
+    def settled(self, seed: int, test: bool = True) -> dict[str, Any] | None:
+        """The stored record of a seed where running again could not change it."""
+        return self._settled(self.digest(seed, test))
 
     def _settled(self, digest: str) -> dict[str, Any] | None:
         record = self.store.settled(digest, time_limit=self.time_limit, memory_limit=memory_limit_mib(self.device))
