@@ -27,6 +27,7 @@ ROOT = Path("state")
 def write_state(grid: Grid, root: Path = ROOT, data: Path = Path("data")) -> None:
     """Writes all state files under `root`; files of what is no longer in the grid are removed."""
     from stages.datasets.catalog import get_spec
+    from stages.datasets.prepare import contradicted
     from stages.download import available
     from stages.encode import requests as encoding_requests
 
@@ -51,6 +52,8 @@ def write_state(grid: Grid, root: Path = ROOT, data: Path = Path("data")) -> Non
     for name, spec in specs.items():
         can_be_had, _ = available(name, data, grid.run.mirrors)
         wanted[root / "datasets" / f"{name}.json"] = {"spec": spec.digest, "available": can_be_had}
+        if other := contradicted(name, data):  # named only then, so that the pins of a first use run nothing again
+            wanted[root / "datasets" / f"{name}.json"] |= {"packed_from_other": other}
         wanted[root / "encodings" / f"{name}.json"] = {"code": encoding_code, "requests": requests[name]}
     report_code, store = code_digest(["stages.leaderboard"]), _tracking_store()
     for suite in grid.suites:

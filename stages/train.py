@@ -95,6 +95,8 @@ def train_cell(
     header = experiment.header
     if header.derived:
         result["reduced"] = [*cuts, f"derived data: {header.derived}"]
+    if header.pinned_remark:
+        result["notes"] = [header.pinned_remark]
     described = {
         "name": header.name,
         "digest": experiment.packed.digest,

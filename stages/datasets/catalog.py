@@ -24,6 +24,7 @@ _ROOMS = {
     "archives",
     "custom",
     "pickles",
+    "pins",
     "miniature",
     "page",
 }

@@ -77,6 +77,20 @@ class PackedHeader(BaseModel):
     format: Literal[1] = FORMAT
 
     @property
+    def pins(self) -> dict[str, dict[str, Any]]:
+        """Raw file -> {sha256, bytes, date}, for those whose digest was pinned on first use (`stages.datasets.pins`)."""
+        return self.provenance.get("pinned", {})
+
+    def with_pins(self, pins: Mapping[str, Mapping[str, Any]]) -> PackedHeader:
+        return self.model_copy(update={"provenance": self.provenance | {"pinned": dict(pins)}})
+
+    @property
+    def pinned_remark(self) -> str | None:
+        """What every report says of data whose digest nobody publishes."""
+        dates = sorted({pin["date"] for pin in self.pins.values()})
+        return f"digest pinned on first use, {', '.join(dates)}" if dates else None
+
+    @property
     def digest(self) -> str:
         """sha256 over the arrays and what decides how they are read; notes, statistics and provenance do not count."""
         described = {"statistics", "provenance", "notes", "derived"}
@@ -260,7 +274,7 @@ class PackedWriter:
             header = header.model_copy(update={"statistics": inspect(header, arrays)})
             del arrays
             header = header.model_copy(update={"data_sha256": _sha256(path), "data_bytes": path.stat().st_size})
-            write_json(path.parent / "header.json", header.model_dump())
+            write_header(path.parent, header)
             replace_folder(path.parent, self.folder)
         except OSError as error:
             raise WriteError(
@@ -323,6 +337,11 @@ def compact(array: np.ndarray) -> np.ndarray:
 
 def _targets(array: np.ndarray) -> np.ndarray:
     return array.astype(np.float32 if array.dtype.kind == "f" else np.int64, copy=False)
+
+
+def write_header(folder: Path, header: PackedHeader) -> None:
+    """Writes header.json of `folder`."""
+    write_json(folder / "header.json", header.model_dump())
 
 
 def replace_folder(new: Path, folder: Path) -> None:

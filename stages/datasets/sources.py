@@ -116,13 +116,22 @@ def _digest(path: Path, algorithm: str) -> str:
 def _wrong(file: RemoteFile, path: Path) -> str | None:
     size = path.stat().st_size
     if file.bytes is not None and size != file.bytes:
-        return f"{size:,} bytes where {file.bytes:,} are expected"
+        return f"{size:,} bytes where {file.bytes:,} are expected{_where_pinned(file)}"
     found = sha256_of(path)
     if file.sha256 is not None and found != file.sha256:
-        return f"its sha256 is {found}, not {file.sha256}"
+        return f"its sha256 is {found}, not {file.sha256}{_where_pinned(file)}"
     if file.sha256 is None and file.md5 is not None and _digest(path, "md5") != file.md5:
         return f"its md5 is not {file.md5}"
     return None
+
+
+def _where_pinned(file: RemoteFile) -> str:
+    if file.pinned is None:
+        return ""
+    return (
+        f" as data.lock.json has it for {file.path} (pinned on first use, {file.pinned}); if this is a new version that you trust, delete "
+        "that entry of data.lock.json and run the same command again"
+    )
 
 
 def _reject(path: Path, target: Path) -> Path:

@@ -21,10 +21,11 @@ class RemoteFile:
     Attributes:
         path: its place below a mirror and below data/raw.
         urls: where it can be had, the official host first; empty for a file that only a mirror has.
-        sha256: pinned digest; None where none is published: then the file is never unpickled, and the digest found is shown and recorded.
+        sha256: pinned digest; None where none is published: then that of the first use is pinned (`stages.datasets.pins`).
         bytes: its size, or None.
         md5: the digest its host publishes, where that is not sha256.
-        pickled: holds pickles: without a pinned digest it is refused.
+        pickled: holds pickles, which only `stages.datasets.pickles` reads.
+        pinned: the day on which `sha256` was pinned on first use; None where files.json has it.
         derived: how it was made, where it is not the original host's file.
     """
 
@@ -37,6 +38,7 @@ class RemoteFile:
     derived: str | None = None
     md5: str | None = None
     pickled: bool = False
+    pinned: str | None = None
 
     def __post_init__(self):
         parts = PurePosixPath(self.path).parts
@@ -127,6 +129,11 @@ def file(path: str) -> RemoteFile:
 def files(*paths: str) -> tuple[RemoteFile, ...]:
     """`file` of each path."""
     return tuple(file(path) for path in paths)
+
+
+def known_digests() -> dict[str, str]:
+    """Path -> sha256 of every raw file that files.json pins."""
+    return {path: entry["sha256"] for path, entry in _files().items() if entry["sha256"]}
 
 
 @cache

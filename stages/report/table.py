@@ -73,7 +73,7 @@ def summarise(
     row |= {"status": _status(result["status"], len(good), seeds, failures, len(problems)), "runs": len(good), "seeds": seeds}
     row |= {
         "reduced": list(result.get("reduced") or ()),
-        "notes": [],
+        "notes": list(result.get("notes") or ()),
         "flags": [],
         "values": [],
         "std_ddof": STD_DDOF,
