@@ -24,7 +24,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from safetensors import SafetensorError, safe_open
 
 from stages.datasets.inspection import DatasetError, inspect
-from stages.files import WriteError, write_json
+from stages.files import WriteError, is_plain_name, write_json
 
 if TYPE_CHECKING:  # the catalog is read by stages that have no use for torch, which takes seconds to import
     from torch import LongTensor, Tensor
@@ -345,7 +345,14 @@ def write_header(folder: Path, header: PackedHeader) -> None:
 
 
 def replace_folder(new: Path, folder: Path) -> None:
-    """Puts `new` in the place of `folder`, which is gone only when `new` is there."""
+    """Puts `new` in the place of `folder`, which is gone only when `new` is there.
+
+    Raises DatasetError for a path that is no name below a folder, and where `folder` is no folder of files: nothing else is ever deleted.
+    """
+    if not is_plain_name(folder.name) or ".." in folder.parts:
+        raise DatasetError(f"{folder}: not the folder of a dataset; its name must be letters, digits, '.', '_' and '-'")
+    if folder.exists() and not (folder.is_dir() and all(path.is_file() for path in folder.iterdir())):
+        raise DatasetError(f"{folder}: holds more than a packed dataset and is left as it is; move it away and run the same command again")
     old = None
     if folder.exists():
         old = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.old."))

@@ -8,7 +8,9 @@ from functools import cache, cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from stages.datasets.inspection import DatasetError
 from stages.datasets.packed import PackedHeader
+from stages.files import is_plain_name
 from stages.fingerprint import code_digest
 
 Prepare = Callable[["DatasetSpec", Mapping[str, Path], Path], None]
@@ -77,6 +79,12 @@ class DatasetSpec:
     split_kind: str = "graph"
     needs: tuple[str, ...] = ()
     also: tuple[str, ...] = ()
+
+    def __post_init__(self):
+        if not isinstance(self.name, str) or not is_plain_name(self.name):
+            raise DatasetError(
+                f"a dataset cannot be named {self.name!r}: letters, digits, '.', '_' and '-', beginning with a letter or digit"
+            )
 
     @cached_property
     def digest(self) -> str:

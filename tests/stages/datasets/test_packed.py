@@ -10,9 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stages.datasets.inspection import DatasetError, compare
-from stages.datasets.packed import DatasetUnavailable, PackedDataset, PackedHeader, PackedWriter, compact, pack
+from stages.datasets.packed import DatasetUnavailable, PackedDataset, PackedHeader, PackedWriter, compact, pack, replace_folder
+from stages.datasets.prepare import prepare
+from stages.datasets.spec import DatasetSpec
 from stages.engine.batching import plan_batches
 from stages.files import WriteError
+from stages.params import load_grid
+from stages.schema import RecipeError
 
 HEADER = PackedHeader(
     name="toy", task="graph-regression", metric="mae", level="graph", in_dim=2, edge_dim=[4], out_dim=1, split_kind="graph", num_splits=1
@@ -182,6 +186,39 @@ def test_a_failed_pack_keeps_the_old_folder(toy, tmp_path):
         pack(tmp_path / "toy", HEADER, arrays | {"y": np.zeros(3, np.float32)})
     assert (tmp_path / "toy/header.json").read_bytes() == before
     assert PackedDataset.open(tmp_path / "toy").num_graphs == 20
+
+
+BAD_NAMES = ["", ".", "..", "../evil", "a/b", "/etc", ".hidden", "a\nb", "x" * 300]
+
+
+@pytest.mark.parametrize("name", BAD_NAMES)
+def test_a_dataset_is_never_named_like_a_path(name, tmp_path):
+    with pytest.raises(DatasetError, match="a dataset cannot be named"):
+        DatasetSpec(name=name, family="test", task="node-classification", metric="accuracy", prepare=print)
+    grid = {"datasets": [name], "suites": [], "cells": {}}
+    (tmp_path / "params.yaml").write_text(json.dumps(grid))
+    with pytest.raises(RecipeError, match="a dataset cannot be named"):
+        load_grid(tmp_path / "params.yaml")
+    with pytest.raises(DatasetError, match="no dataset named"):
+        prepare(name, tmp_path / "data")
+    assert [path.name for path in tmp_path.iterdir()] == ["params.yaml"]
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../evil", "../../evil"])
+def test_what_is_no_dataset_is_never_replaced(name, toy, tmp_path):
+    (tmp_path / "evil").mkdir()
+    (tmp_path / "evil/kept").touch()
+    packed, new = tmp_path / "data/packed", tmp_path / "new"
+    for folder in (packed / "other", new):
+        folder.mkdir(parents=True)
+        (folder / "header.json").touch()
+    with pytest.raises(DatasetError):
+        replace_folder(new, packed / name)
+    assert (packed / "other/header.json").exists()
+    assert (tmp_path / "evil/kept").exists()
+    with pytest.raises(DatasetError, match="holds more than a packed dataset"):
+        replace_folder(new, tmp_path / "data")
+    assert new.exists()
 
 
 def test_a_full_disk_is_said_and_leaves_the_old_folder(toy, tmp_path, monkeypatch):
