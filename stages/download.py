@@ -3,7 +3,6 @@
 --list, --plan and --verify tell what exists, what would be fetched, and whether what is on disk is whole.
 """
 
-import re
 import sys
 import textwrap
 from collections.abc import Sequence
@@ -196,19 +195,11 @@ def _known(spec: DatasetSpec) -> dict[str, Any]:
 
 
 def _verify(data_root: Path) -> int:
-    wrong = [_with_remedy(line, data_root) for line in verify(data_root, console.print)]
+    wrong = verify(data_root, console.print)
     for line in wrong:
         console.print(f"[red]wrong[/red]: {_plain(line)}")
     console.print("everything on disk is as it should be" if not wrong else f"{len(wrong)} things are wrong")
     return 1 if wrong else 0
-
-
-def _with_remedy(line: str, data_root: Path) -> str:
-    """A packed folder with an intact header is kept by a new preparation, so it has to go first. (The line is packed.py's, which is in the
-    digest of every run: what it advises is put right here.)"""
-    other = "" if data_root == Path("data") else f" --data-root {data_root}"
-    found = re.search(r"prepare it again: (python -m stages\.download (\S+))$", line)
-    return line if found is None else f"{line[: found.start()]}delete {data_root / 'packed' / found[2]} and run: {found[1]}{other}"
 
 
 def _expand(names: Sequence[str]) -> list[str]:

@@ -7,13 +7,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from filelock import FileLock
 
 from stages.datasets.catalog import catalog, get_spec
 from stages.datasets.inspection import DatasetError, compare
-from stages.datasets.packed import PackedDataset, PackedHeader, replace_folder, write_header
+from stages.datasets.packed import DatasetUnavailable, PackedDataset, PackedHeader, replace_folder, write_header
 from stages.datasets.pins import PATH, Pin, add_pins, new_pin, read_pins, with_pin
 from stages.datasets.sources import SourceError, fetch, reachable, sha256_of
 from stages.datasets.spec import DatasetSpec
@@ -45,7 +46,7 @@ def prepare(name: str, data_root: str | Path = "data", mirrors: Sequence[str] = 
     with FileLock(root / ".locks" / f"{name}.lock"):
         start = time.monotonic()
         pins = read_pins()
-        header = valid(spec, folder, pins)
+        header = valid(spec, folder, pins, say)
         if header is not None:
             _pin(header.pins, root)  # a lost lock file is written again
             return Prepared("kept", folder, header)
@@ -89,11 +90,16 @@ def prepare(name: str, data_root: str | Path = "data", mirrors: Sequence[str] = 
         return Prepared("packed", folder, PackedDataset.open(folder).header, seconds=time.monotonic() - start)
 
 
-def valid(spec: DatasetSpec, folder: Path, pins: Mapping[str, Pin]) -> PackedHeader | None:
-    """The header of what is packed in `folder` if it was made from this spec by this code, of files that `pins` allow, else None."""
+def valid(
+    spec: DatasetSpec, folder: Path, pins: Mapping[str, Pin] = MappingProxyType({}), say: Say = lambda line: None
+) -> PackedHeader | None:
+    """The header of what is packed in `folder` if it is whole and was made from this spec by this code, of files that `pins` allow, else None."""
     try:
         header = PackedDataset.open(folder).header
-    except DatasetError:
+    except DatasetUnavailable:
+        return None
+    except DatasetError as error:
+        say(str(error).partition("; prepare it again")[0])
         return None
     return header if header.provenance.get("spec") == spec.digest and not _contradictions(header, pins) else None
 
@@ -143,12 +149,13 @@ def available(name: str, data_root: str | Path = "data", mirrors: Sequence[str] 
 def verify(data_root: str | Path = "data", say: Say = lambda line: None) -> list[str]:
     """Reads every raw file and packed dataset on disk again. Returns what is wrong, one line each."""
     root, wrong, pins = Path(data_root), [], read_pins()
+    option = "" if root == Path("data") else f" --data-root {root}"
     for name, spec in catalog().items():
         for file in (with_pin(file, pins) for file in spec.files):
             path = root / "raw" / file.path
             if path.exists() and file.sha256 is not None and sha256_of(path) != file.sha256:
                 wrong.append(
-                    f"{path}: its sha256 is not the pinned {file.sha256}{' of data.lock.json' if file.pinned else ''}; delete it and run: python -m stages.download {name}"
+                    f"{path}: its sha256 is not the pinned {file.sha256}{' of data.lock.json' if file.pinned else ''}; delete it and run: python -m stages.download {name}{option}"
                 )
     for folder in sorted((root / "packed").glob("[!.]*")):
         try:
@@ -168,7 +175,7 @@ def verify(data_root: str | Path = "data", say: Say = lambda line: None) -> list
 def _unavailable(spec: DatasetSpec, folder: Path, error: SourceError, seconds: float) -> Prepared:
     if (folder / "header.json").exists():
         raise DatasetError(
-            f"{folder} holds an older version of {spec.name!r}, which stays as it is; the present one cannot be made: {error}"
+            f"{folder} holds an older or a damaged version of {spec.name!r}, which stays as it is; the present one cannot be made: {error}"
         ) from error
     tried = [{"source": source, "error": text} for source, text in error.tried]
     write_json(folder / "unavailable.json", {"dataset": spec.name, "reason": error.reason, "tried": tried, "remedy": error.remedy})
