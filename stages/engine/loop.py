@@ -102,10 +102,7 @@ class Run:
         return len(self.outcome.curves["epoch"])
 
     def _train(self) -> None:
-        torch.manual_seed(seed_of("init", self.seed))
-        self.model = self.build().to(self.device, self.loader.dtype)
-        self.outcome.parameters = sum(p.numel() for p in self.model.parameters())
-        self.optimizer = create_optimizer(self.recipe.optimizer, self.model.parameters())
+        self._begin()
         self._resume()
         total, patience = self.recipe.total_epochs, self.recipe.patience
         while self.epoch < total:
@@ -135,6 +132,13 @@ class Run:
                 raise TimedOut(f"{self.epoch} of {total} epochs took longer than the limit of {self.time_limit:.0f} s")
             if patience and self.outcome.best_epoch and self.epoch - self.outcome.best_epoch >= patience:
                 break
+
+    def _begin(self) -> None:
+        """The freshly initialised model and its optimiser."""
+        torch.manual_seed(seed_of("init", self.seed))
+        self.model = self.build().to(self.device, self.loader.dtype)
+        self.outcome.parameters = sum(p.numel() for p in self.model.parameters())
+        self.optimizer = create_optimizer(self.recipe.optimizer, self.model.parameters())
 
     def _train_epoch(self) -> tuple[float, float]:
         """One pass; returns (learning rate of the first step, mean loss per row)."""
@@ -225,20 +229,36 @@ class Run:
         self.checkpoint.write(header, groups)
 
     def _resume(self) -> None:
+        """Goes on from the checkpoint; one that does not fit this run is set aside, and the run begins anew."""
         saved = self.checkpoint.read()
         if saved is None:
             return
-        header, groups = saved
+        try:
+            self._restore(*saved)
+        except (KeyError, ValueError, TypeError, AttributeError, IndexError, RuntimeError) as error:
+            if is_out_of_memory(error):
+                raise
+            self.checkpoint.set_aside(error)
+            self._begin()  # undoes what was restored in part
+
+    def _restore(self, header: dict[str, Any], groups: dict[str, dict[str, Tensor]]) -> None:
+        """Raises some error where header or groups are not those of this run."""
+        curves = {name: list(header["curves"][name]) for name in self.outcome.curves}
+        if not 0 < len(curves["epoch"]) <= self.recipe.total_epochs or len({len(curve) for curve in curves.values()}) != 1:
+            raise ValueError("its curves do not fit the recipe")
+        totals = {what: float(header["totals"][what]) for what in self.meter.totals}
+        best_epoch, val = header["best_epoch"], header["val"]
+        if best_epoch is not None and "best_model" not in groups:
+            raise ValueError("it lacks the weights of the best epoch")
         self.model.load_state_dict(groups["model"])
-        restore_optimizer(self.optimizer, groups.get("optimizer", {}))
+        restore_optimizer(self.optimizer, groups["optimizer"])
         self.best = {
             name.removeprefix("best_"): {k: v.to(self.device) for k, v in tensors.items()}
             for name, tensors in groups.items()
             if name.startswith("best_")
         }
-        self.outcome.curves = header["curves"]
-        self.outcome.best_epoch, self.outcome.val = header["best_epoch"], header["val"]
-        self.meter.totals.update(header["totals"])
+        self.outcome.curves, self.outcome.best_epoch, self.outcome.val = curves, best_epoch, val
+        self.meter.totals.update(totals)
 
 
 @contextlib.contextmanager

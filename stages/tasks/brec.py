@@ -168,11 +168,15 @@ class BrecRun(Run):
         if self.checkpoint.path is not None:
             self.checkpoint.write({"curves": self.outcome.curves, "totals": self.meter.totals}, {})
 
-    def _resume(self) -> None:
-        saved = self.checkpoint.read()
-        if saved is not None:
-            self.outcome.curves = saved[0]["curves"]
-            self.meter.totals.update(saved[0]["totals"])
+    def _begin(self) -> None:
+        """Every pair has a model of its own."""
+
+    def _restore(self, header: dict[str, Any], groups: dict[str, dict[str, Tensor]]) -> None:
+        curves = {name: list(header["curves"][name]) for name in self.outcome.curves}
+        if len({len(curve) for curve in curves.values()}) != 1:
+            raise ValueError("its curves differ in length")
+        self.meter.totals.update({what: float(header["totals"][what]) for what in self.meter.totals})
+        self.outcome.curves = curves
 
 
 class Verdict(NamedTuple):
