@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from stages.engine.batching import Loader, seed_of
 from stages.engine.checkpoint import Checkpoint, flatten_optimizer, restore_optimizer
-from stages.engine.failures import Diverged, OutOfMemory, RunFailure, TimedOut, is_out_of_memory
+from stages.engine.failures import Diverged, OutOfMemory, RunFailure, TimedOut, WrongOutput, is_out_of_memory
 from stages.engine.optimisation import create_optimizer, lr_factor
 
 CURVES = ("epoch", "lr", "train_loss", "val_loss", "val")
@@ -139,6 +139,22 @@ class Run:
         self.model = self.build().to(self.device, self.loader.dtype)
         self.outcome.parameters = sum(p.numel() for p in self.model.parameters())
         self.optimizer = create_optimizer(self.recipe.optimizer, self.model.parameters())
+        self.model.register_forward_hook(self._check_output)
+
+    def _check_output(self, model: nn.Module, arguments: tuple[Any, ...], output: Any) -> None:
+        """Raises WrongOutput where the loss would broadcast or take classes that are not there."""
+        header = self.loader.packed.header
+        expected = self.task.output_shape(arguments[0], header)
+        if not isinstance(output, Tensor) or not output.is_floating_point():
+            got = f"{output.dtype} of shape {list(output.shape)}" if isinstance(output, Tensor) else type(output).__name__
+        elif expected is None or output.shape == expected:
+            return
+        else:
+            got = f"shape {list(output.shape)}"
+        raise WrongOutput(
+            f"model {type(model).__name__} ({type(model).__module__}) on dataset {header.name!r}: its output is {got}, where {header.task} asks "
+            f"for floating-point numbers of shape {list(expected or ('any',))}: a row per target, and {header.out_dim} columns (`out_dim`)"
+        )
 
     def _train_epoch(self) -> tuple[float, float]:
         """One pass; returns (learning rate of the first step, mean loss per row)."""

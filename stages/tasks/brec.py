@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from gt_models.batch import GraphBatch
 from stages.engine.batching import seed_of
-from stages.engine.failures import TimedOut
+from stages.engine.failures import TimedOut, WrongOutput
 from stages.engine.loop import Run
 from stages.engine.optimisation import create_optimizer, lr_factor
 from stages.tasks.task import Task
@@ -152,6 +152,11 @@ class BrecRun(Run):
     def _embed(self, model: nn.Module, batch: GraphBatch) -> Tensor:
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.recipe.precision == "bf16"):
             output = model(batch)
+        if output.dim() != 2 or len(output) != batch.num_graphs:
+            raise WrongOutput(
+                f"model {type(model).__name__} ({type(model).__module__}): its output has shape {list(output.shape)}, where brec asks for an "
+                f"embedding per graph: [{batch.num_graphs}, any]"
+            )
         return output.float() if output.dtype == torch.bfloat16 else output
 
     @torch.no_grad()

@@ -13,6 +13,7 @@ from torch import nn
 from stages.datasets.packed import PackedDataset
 from stages.engine.batching import Loader
 from stages.engine.checkpoint import Checkpoint
+from stages.engine.failures import WrongOutput
 from stages.engine.loop import Run
 from stages.measure import Clock
 from stages.recipe import Recipe
@@ -196,6 +197,40 @@ def test_out_of_memory_is_a_record_and_a_bug_is_not(tmp_path):
 
     with pytest.raises(RuntimeError, match="shapes differ"):
         make(tmp_path, build=lambda: Broken(5, 3)).train()
+
+
+class Odd(nn.Module):
+    """A model whose output `change` spoils, from step `step` on (evaluation included)."""
+
+    def __init__(self, net, change, step=0):
+        super().__init__()
+        self.net, self.change, self.step, self.calls = net, change, step, 0
+
+    def forward(self, batch):
+        self.calls += 1
+        out = self.net(batch)
+        return self.change(out) if self.calls > self.step else out
+
+
+@pytest.mark.parametrize(
+    ("case", "change", "got"),
+    [
+        ({}, lambda out: out.repeat(1, 3)[:, :8], r"shape \[60, 8\], where node-classification asks for .* \[60, 3\]"),
+        ({}, lambda out: out[:, :2], r"shape \[60, 2\]"),
+        ({}, lambda out: out.repeat(60, 1), r"shape \[3600, 3\]"),
+        ({}, lambda out: out.unsqueeze(0), r"shape \[1, 60, 3\]"),
+        ({}, lambda out: out.argmax(1), r"torch.int64 of shape \[60\]"),
+        ({}, lambda out: (out, out), "tuple"),
+        (REGRESSION, lambda out: out.squeeze(1), r"shape \[4\], where graph-regression asks for .* \[4, 1\]"),
+        (REGRESSION, lambda out: out.expand(-1, 4), r"shape \[4, 4\]"),
+        (REGRESSION, lambda out: out.mean(0, keepdim=True), r"shape \[1, 1\]"),
+    ],
+)
+@pytest.mark.parametrize("step", [0, 1])
+def test_an_output_of_another_shape_is_no_result(tmp_path, case, change, got, step):
+    net = Net(4, 1, graph=True) if case else Net(5, 3)
+    with pytest.raises(WrongOutput, match=rf"model Odd \(tests.stages.engine.test_loop\) on dataset '(web|many)': its output is {got}"):
+        make(tmp_path, build=lambda: Odd(net, change, step), **case).train()
 
 
 def test_a_time_limit_is_a_record_that_a_higher_limit_continues(tmp_path):
