@@ -185,6 +185,10 @@ class Run:
         mean = float((torch.stack(losses).double().cpu() * weights).sum() / weights.sum())
         if not math.isfinite(mean):
             raise Diverged(f"the training loss is {mean} in epoch {self.epoch + 1}")
+        # a gradient that is not finite makes its weights so, whatever the optimiser; a model may hide that from its outputs
+        if not bool(torch.stack([parameter.detach().isfinite().all() for parameter in self.model.parameters()]).all()):
+            names = [name for name, parameter in self.model.named_parameters() if not bool(parameter.isfinite().all())]
+            raise Diverged(f"weights are not finite after epoch {self.epoch + 1}: {', '.join(names[:3])}{' ...' if names[3:] else ''}")
         return first_lr, mean
 
     def _predict(self, batch: Any, rows: Tensor | None) -> tuple[Tensor, Any]:
@@ -199,9 +203,13 @@ class Run:
         torch.manual_seed(seed_of("evaluate", self.seed, self.epoch))
         outputs, targets = zip(*(self._predict(batch, rows) for batch, rows in self.evaluated.evaluation(part)), strict=True)
         self.model.to(self.device)
+        epoch = self.epoch + 1 if part == "val" else self.outcome.best_epoch
         if not all(bool(o.isfinite().all()) for o in outputs):
-            raise Diverged(f"outputs on {part} are not finite in epoch {self.epoch + 1}")
-        return self.task.evaluate(list(outputs), list(targets))
+            raise Diverged(f"outputs on {part} are not finite in epoch {epoch}")
+        scores = self.task.evaluate(list(outputs), list(targets))
+        if not math.isfinite(scores["loss"]):
+            raise Diverged(f"the loss on {part} is {scores['loss']} in epoch {epoch}")
+        return scores
 
     def _keep_best(self, value: float | None) -> None:
         best, direction = self.outcome.val, self.task.direction

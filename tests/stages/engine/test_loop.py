@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -197,6 +198,58 @@ def test_out_of_memory_is_a_record_and_a_bug_is_not(tmp_path):
 
     with pytest.raises(RuntimeError, match="shapes differ"):
         make(tmp_path, build=lambda: Broken(5, 3)).train()
+
+
+class Hidden(Net):
+    """A parameter whose gradient is not finite, while no output ever shows it."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.root = nn.Parameter(torch.zeros(1))
+
+    def forward(self, batch):
+        return super().forward(batch) + 0 * self.root.sqrt().nan_to_num()
+
+
+def on_validation(value):
+    class Late(Net):
+        def forward(self, batch):
+            out = super().forward(batch)
+            return out if self.training else out * value
+
+    return Late
+
+
+@pytest.mark.parametrize(
+    ("build", "case", "error"),
+    [
+        (lambda: Hidden(5, 3), {}, "weights are not finite after epoch 1: root"),
+        (lambda: on_validation(math.inf)(5, 3), {"eval_every": 2}, "outputs on val are not finite in epoch 2"),
+        (lambda: on_validation(math.nan)(5, 3), {}, "outputs on val are not finite in epoch 1"),
+        (lambda: on_validation(1e30)(4, 1, graph=True), {**REGRESSION, "loss": "mse"}, "the loss on val is inf in epoch 1"),
+    ],
+)
+def test_what_is_not_finite_ends_the_run_as_diverged_with_its_epoch(tmp_path, build, case, error):
+    run = make(tmp_path, build=build, **case)
+    if "loss" in case:
+        run.task = create_task("graph-regression", "mae", "mse")
+    outcome = run.train()
+    assert (outcome.status, outcome.error, outcome.test) == ("diverged", error, None)
+
+
+def test_outputs_on_test_that_are_not_finite_name_the_best_epoch(tmp_path):
+    run = make(tmp_path)
+    original, asked = run.loader.evaluation, []
+
+    def evaluation(part):
+        asked.append(part)
+        for batch, rows in original(part):
+            yield replace(batch, x=batch.x * (math.nan if part == "test" else 1)), rows
+
+    run.loader.evaluation = evaluation
+    outcome = run.train()
+    assert outcome.status == "diverged"
+    assert outcome.error == f"outputs on test are not finite in epoch {outcome.best_epoch}"
 
 
 class Odd(nn.Module):
