@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, urljoin, urlsplit
 
 from filelock import FileLock
 from tqdm import tqdm
@@ -37,6 +37,11 @@ class SourceError(DatasetError):
 
 class _Failed(Exception):
     """One source did not deliver."""
+
+
+class _TooLarge(_Failed):
+    def __init__(self, at_most: int):
+        super().__init__(f"more than the {at_most:,} bytes that are expected")
 
 
 def mirrors_in_order(mirrors: Sequence[str] = ()) -> list[str]:
@@ -70,9 +75,9 @@ def _fetch(file: RemoteFile, target: Path, mirrors: list[str], say: Callable[[st
         part = target.with_name(target.name + ".part")
         try:
             if _is_url(source):
-                _download(source, part, file.bytes)
+                _download(source, part, file.bytes, file.bytes or file.at_most)
             else:
-                _copy(Path(source), part)
+                _copy(Path(source), part, file.bytes or file.at_most)
             wrong = _wrong(file, part)
             if wrong is not None:
                 raise _Failed(f"{wrong}; set aside as {_reject(part, target).name}")
@@ -140,17 +145,20 @@ def _reject(path: Path, target: Path) -> Path:
     return aside
 
 
-def _copy(source: Path, part: Path) -> None:
+def _copy(source: Path, part: Path, at_most: int) -> None:
     if not source.is_file():
         raise _Failed("no such file")
+    if source.stat().st_size > 2 * at_most:  # a little too large is a wrong checksum, and kept aside to be looked at
+        raise _Failed(f"{source.stat().st_size:,} bytes, more than the {at_most:,} that are expected")
     try:
         shutil.copyfile(source, part)
     except OSError as error:
         raise _Failed(f"cannot be copied ({error.strerror})") from error
 
 
-def _download(url: str, part: Path, size: int | None) -> None:
-    """Continues `part` where an earlier attempt stopped; what had been fetched stays for the next attempt when this one breaks off."""
+def _download(url: str, part: Path, size: int | None, at_most: int) -> None:
+    """Continues `part` where an earlier attempt stopped; what had been fetched stays for the next attempt when this one breaks off, unless it
+    is more than `at_most` bytes."""
     import requests
 
     parts = urlsplit(url)
@@ -162,7 +170,10 @@ def _download(url: str, part: Path, size: int | None) -> None:
         have = 0
     try:
         headers = {"Range": f"bytes={have}-"} if have else {}
-        with requests.get(url, headers=headers | {"Accept-Encoding": "identity"}, stream=True, timeout=TIMEOUT) as answer:
+        with (
+            _session() as session,
+            session.get(url, headers=headers | {"Accept-Encoding": "identity"}, stream=True, timeout=TIMEOUT) as answer,
+        ):
             if answer.status_code == 416:
                 os.unlink(part)
                 raise _Failed("the host does not continue this file; run the same command again to start over")
@@ -171,17 +182,37 @@ def _download(url: str, part: Path, size: int | None) -> None:
                 have = 0
             length = int(answer.headers.get("Content-Length", -1))
             total = size or (have + length if length >= 0 else None)
+            if length >= 0 and have + length > at_most:
+                raise _TooLarge(at_most)
             with open(part, "ab" if have else "wb") as out, _bar(part.name.removesuffix(".part"), total, have) as bar:
                 for block in answer.iter_content(_CHUNK):
                     have += len(block)
-                    if size is not None and have > size:
-                        raise _Failed(f"more than the {size:,} bytes that are expected")
+                    if have > at_most:
+                        raise _TooLarge(at_most)
                     out.write(block)
                     bar.update(len(block))
+    except _TooLarge:
+        part.unlink(missing_ok=True)
+        raise
     except (requests.RequestException, OSError, ValueError) as error:
         raise _Failed(f"{type(error).__name__}: {_short(error)}" + _kept(part)) from error
     if total is not None and have < total:
         raise _Failed(f"broke off after {have:,} of {total:,} bytes" + _kept(part))
+
+
+def _session():
+    """A session that follows no redirect from https to http: there anyone on the way could answer."""
+    import requests
+
+    class Session(requests.Session):
+        def get_redirect_target(self, resp):
+            target = super().get_redirect_target(resp)
+            schemes = urlsplit(resp.url).scheme, urlsplit(urljoin(resp.url, target or "")).scheme
+            if schemes == ("https", "http"):
+                raise _Failed("redirects from https to http, which is not followed")
+            return target
+
+    return Session()
 
 
 def _kept(part: Path) -> str:

@@ -13,6 +13,7 @@ from stages.datasets.packed import PackedHeader
 from stages.files import is_plain_name
 from stages.fingerprint import code_digest
 
+AT_MOST = 16 << 30  # bytes of a raw file whose size nobody states
 Prepare = Callable[["DatasetSpec", Mapping[str, Path], Path], None]
 
 
@@ -24,7 +25,7 @@ class RemoteFile:
         path: its place below a mirror and below data/raw.
         urls: where it can be had, the official host first; empty for a file that only a mirror has.
         sha256: pinned digest; None where none is published: then that of the first use is pinned (`stages.datasets.pins`).
-        bytes: its size, or None.
+        bytes: its size, or None; then not more than `at_most` bytes of it are read.
         md5: the digest its host publishes, where that is not sha256.
         pickled: holds pickles, which only `stages.datasets.pickles` reads.
         pinned: the day on which `sha256` was pinned on first use; None where files.json has it.
@@ -41,6 +42,7 @@ class RemoteFile:
     md5: str | None = None
     pickled: bool = False
     pinned: str | None = None
+    at_most: int = AT_MOST
 
     def __post_init__(self):
         parts = PurePosixPath(self.path).parts
@@ -131,7 +133,10 @@ def file(path: str) -> RemoteFile:
     """The raw file of this path with its checksum and addresses (files.json). Raises KeyError for an unknown path."""
     entry = _files()[path]
     known = ("sha256", "bytes", "licence", "note", "derived", "md5")
-    return RemoteFile(path, tuple(entry["urls"]), pickled=entry.get("pickled", False), **{key: entry.get(key) for key in known})
+    bound = entry["bytes"] or entry.get("at_most", AT_MOST)
+    return RemoteFile(
+        path, tuple(entry["urls"]), pickled=entry.get("pickled", False), at_most=bound, **{key: entry.get(key) for key in known}
+    )
 
 
 def files(*paths: str) -> tuple[RemoteFile, ...]:
