@@ -10,6 +10,7 @@ from stages.bases import recipe_text
 from stages.params import load_grid
 from stages.recipe import check_fit, check_model, load_recipe
 from stages.schema import RecipeError
+from stages.stop import handled
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__, pretty_exceptions_enable=False)
 Names = Annotated[list[str] | None, typer.Argument(help="suites and cells (suite/dataset/row); all where none is named")]
@@ -324,7 +325,8 @@ def main() -> None:
     from stages.store import StoreError
 
     try:
-        app()
+        with handled():
+            app()
     except (RecipeError, StoreError, WriteError, DatasetError) as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(1)

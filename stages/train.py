@@ -14,6 +14,7 @@ from typing import Any
 from stages.params import Cell, Grid, load_grid
 from stages.recipe import Recipe, load_recipe
 from stages.schema import RecipeError
+from stages.stop import handled
 
 
 def limited(recipe: Recipe, grid: Grid, cell: Cell) -> tuple[Recipe, list[str]]:
@@ -146,8 +147,9 @@ def cell_stage(description: str, stage: Callable[[Cell, Grid], Any]) -> int:
     from stages.store import StoreError
 
     try:
-        grid = load_grid()
-        stage(grid.find(sys.argv[1]), grid)
+        with handled():
+            grid = load_grid()
+            stage(grid.find(sys.argv[1]), grid)
     except (RecipeError, StoreError, WriteError, DatasetError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

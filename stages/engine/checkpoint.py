@@ -30,11 +30,15 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tenso
 
 
 class Checkpoint:
-    """Groups of named tensors and a JSON header at `path`, written at most every `seconds`. `path` None: nothing is kept."""
+    """Groups of named tensors and a JSON header at `path`, written at most every `seconds`. `path` None: nothing is kept.
+
+    `cost`: seconds that the last writing took.
+    """
 
     def __init__(self, path: Path | None, seconds: float = 60.0):
         self.path = path
         self.seconds = seconds
+        self.cost = 0.0
         self._last = time.monotonic()
 
     @property
@@ -43,10 +47,12 @@ class Checkpoint:
 
     def write(self, header: dict[str, Any], groups: dict[str, dict[str, Tensor]]) -> None:
         """Raises WriteError on a full disk."""
+        began = time.monotonic()
         tensors = {f"{group}/{name}": t.detach().cpu().contiguous().clone() for group, named in groups.items() for name, t in named.items()}
         text = json.dumps(header | {"groups": sorted(groups)})
         write_bytes(self.path, save(tensors, {"header": text, "sha256": _digest(text, tensors)}))
         self._last = time.monotonic()
+        self.cost = self._last - began
 
     def read(self) -> tuple[dict[str, Any], dict[str, dict[str, Tensor]]] | None:
         """(header, groups), or None where there is no usable checkpoint; whatever else is in its place is set aside: the run can start over."""

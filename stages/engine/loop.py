@@ -6,6 +6,7 @@ Randomness is drawn from streams named by (seed, epoch), so a run that continues
 
 import contextlib
 import math
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -13,6 +14,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from stages import stop
 from stages.engine.batching import Loader, seed_of
 from stages.engine.checkpoint import Checkpoint, flatten_optimizer, restore_optimizer
 from stages.engine.failures import Diverged, OutOfMemory, RunFailure, TimedOut, WrongOutput, is_out_of_memory
@@ -56,6 +58,9 @@ class Run:
         on_epoch: called with (epoch, {quantity: value}) after each; whatever it raises ends the run.
     """
 
+    # a runner whose epochs are no unit that a checkpoint holds is stopped wherever it is
+    stops_between_epochs = True
+
     def __init__(
         self,
         recipe: Any,
@@ -83,7 +88,7 @@ class Run:
     def train(self, test: bool = True) -> Outcome:
         """Runs to the end and returns the outcome; `test=False` never reads the test split. A RunFailure becomes a status, a bug is raised."""
         try:
-            with _deterministic(self.device):
+            with _deterministic(self.device), stop.deferred() if self.stops_between_epochs else contextlib.nullcontext():
                 self._train()
                 if test:
                     self._test()
@@ -104,8 +109,9 @@ class Run:
     def _train(self) -> None:
         self._begin()
         self._resume()
-        total, patience = self.recipe.total_epochs, self.recipe.patience
-        while self.epoch < total:
+        total = self.recipe.total_epochs
+        while self.epoch < total and not self._out_of_patience():
+            began = time.monotonic()
             self._enter_phase()
             torch.manual_seed(seed_of("epoch", self.seed, self.epoch))
             with self.meter.timing("train"):
@@ -121,7 +127,9 @@ class Run:
             self._keep_best(values["val"])
             if self.on_epoch:
                 self.on_epoch(self.epoch, {k: v for k, v in values.items() if v is not None and k != "epoch"})
-            if self.checkpoint.due:
+            took = time.monotonic() - began
+            # a long epoch does not end within the grace of a signal: then no more than it is lost
+            if self.checkpoint.due or stop.asked() or (took > stop.GRACE and self.checkpoint.cost < 0.02 * took):
                 self._save()
             if (
                 self.time_limit is not None
@@ -130,8 +138,12 @@ class Run:
             ):
                 self._save()
                 raise TimedOut(f"{self.epoch} of {total} epochs took longer than the limit of {self.time_limit:.0f} s")
-            if patience and self.outcome.best_epoch and self.epoch - self.outcome.best_epoch >= patience:
-                break
+            if stop.asked() and self.epoch < total:
+                stop.leave()
+
+    def _out_of_patience(self) -> bool:
+        best = self.outcome.best_epoch
+        return bool(self.recipe.patience and best and self.epoch - best >= self.recipe.patience)
 
     def _begin(self) -> None:
         """The freshly initialised model and its optimiser."""
@@ -192,6 +204,7 @@ class Run:
         return first_lr, mean
 
     def _predict(self, batch: Any, rows: Tensor | None) -> tuple[Tensor, Any]:
+        stop.poll()
         device = self.device if self.model.training else self.evaluated.device
         with torch.autocast(device.type, torch.bfloat16, enabled=self.recipe.precision == "bf16"):
             output, target = self.task.predict(self.model, batch, rows)

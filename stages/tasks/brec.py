@@ -50,6 +50,8 @@ class BrecRun(Run):
     Raises ValueError for a recipe without a `brec` section, with an odd number of graphs in a batch, or pairs that the dataset lacks.
     """
 
+    stops_between_epochs = False
+
     def __init__(self, recipe: Any, task: Any, loader: Any, *others: Any, **named: Any):
         super().__init__(recipe, task, loader, *others, **named)
         if recipe.brec is None:
