@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from stages.addresses import without_credentials
 from stages.bases import recipe_text
 from stages.params import load_grid
 from stages.recipe import check_fit, check_model, load_recipe
@@ -65,7 +66,7 @@ def _show_leaderboard(suite: str) -> None:
     if not path.exists():
         raise RecipeError(f"{path} is not there yet: run `make reproduce SUITE={suite}`")
     show_table(suite, rows_in(path), [path.with_suffix(s) for s in (".json", ".csv", ".md")])
-    uri = tracking_uri()
+    uri = without_credentials(tracking_uri())
     print(f"MLflow: open {uri}" if uri.startswith("http") else "MLflow: `make ui`, then open http://127.0.0.1:5000")
 
 

@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from stages.addresses import without_credentials
 from stages.datasets.catalog import catalog, get_spec
 from stages.datasets.inspection import DatasetError
 from stages.datasets.miniature import shapes
@@ -164,7 +165,7 @@ def planning(names: Sequence[str], data_root: Path, mirrors: Sequence[str]) -> t
         rows.append([name, does, origin, fetched, after])
         fetch_total, disk_total, complete = fetch_total + amount, disk_total + raw + (packed or 0), complete and known
     more = "" if complete else "more than "
-    rows.append(["total", "", ", ".join(mirrors_in_order(mirrors)), _size(fetch_total), more + _size(disk_total)])
+    rows.append(["total", "", ", ".join(map(without_credentials, mirrors_in_order(mirrors))), _size(fetch_total), more + _size(disk_total)])
     return ["dataset", "work", "from", "to fetch", "on disk after (raw and packed)"], rows
 
 

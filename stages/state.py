@@ -13,6 +13,7 @@ import uuid
 from functools import cache
 from pathlib import Path
 
+from stages.addresses import without_credentials
 from stages.bases import bases_of
 from stages.datasets.inspection import DatasetError
 from stages.files import WriteError, write_bytes
@@ -72,7 +73,7 @@ def _tracking_store() -> str:
     are run again and fill it from the records."""
     uri = os.environ.get("MLFLOW_TRACKING_URI")
     if uri:
-        return uri
+        return without_credentials(uri)
     path = Path("mlruns") / "id"
     if not path.exists():
         write_bytes(path, f"{uuid.uuid4()}\n".encode())

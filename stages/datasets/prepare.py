@@ -12,6 +12,7 @@ from typing import Any
 
 from filelock import FileLock
 
+from stages.addresses import shareable
 from stages.datasets.catalog import catalog, get_spec
 from stages.datasets.inspection import DatasetError, compare
 from stages.datasets.packed import DatasetUnavailable, PackedDataset, PackedHeader, replace_folder, write_header
@@ -177,6 +178,8 @@ def _unavailable(spec: DatasetSpec, folder: Path, error: SourceError, seconds: f
         raise DatasetError(
             f"{folder} holds an older or a damaged version of {spec.name!r}, which stays as it is; the present one cannot be made: {error}"
         ) from error
-    tried = [{"source": source, "error": text} for source, text in error.tried]
-    write_json(folder / "unavailable.json", {"dataset": spec.name, "reason": error.reason, "tried": tried, "remedy": error.remedy})
+    # from here it goes into results and reports
+    tried = [{"source": shareable(source), "error": shareable(text)} for source, text in error.tried]
+    note = {"dataset": spec.name, "reason": shareable(error.reason), "tried": tried, "remedy": shareable(error.remedy)}
+    write_json(folder / "unavailable.json", note)
     return Prepared("unavailable", folder, reason=str(error), seconds=seconds)

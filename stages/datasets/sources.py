@@ -18,6 +18,7 @@ from urllib.parse import quote, urljoin, urlsplit
 from filelock import FileLock
 from tqdm import tqdm
 
+from stages.addresses import without_credentials
 from stages.datasets.inspection import DatasetError
 from stages.datasets.spec import RemoteFile
 
@@ -82,10 +83,10 @@ def _fetch(file: RemoteFile, target: Path, mirrors: list[str], say: Callable[[st
             if wrong is not None:
                 raise _Failed(f"{wrong}; set aside as {_reject(part, target).name}")
             os.replace(part, target)
-            say(f"{file.path}: {target.stat().st_size:,} bytes from {source}")
+            say(f"{file.path}: {target.stat().st_size:,} bytes from {without_credentials(source)}")
             return target
         except _Failed as error:
-            tried.append((source, str(error)))
+            tried.append((without_credentials(source), without_credentials(str(error))))
     digest = f" (its sha256 must be {file.sha256})" if file.sha256 else ""
     made = f"\nIt is no original but derived: {file.derived}" if file.derived else ""
     raise SourceError(
@@ -104,7 +105,7 @@ def reachable(file: RemoteFile, raw: Path, mirrors: Sequence[str] = ()) -> tuple
             if Path(source).is_file():
                 return True, source
         elif _host_answers(urlsplit(source).scheme, urlsplit(source).netloc):
-            return True, source
+            return True, without_credentials(source)
     return False, f"{file.path}: no mirror has it and no host answers"
 
 
@@ -163,7 +164,7 @@ def _download(url: str, part: Path, size: int | None, at_most: int) -> None:
 
     parts = urlsplit(url)
     if not _host_answers(parts.scheme, parts.netloc):
-        raise _Failed(f"{parts.netloc} does not answer within {PROBE_TIMEOUT:g} s")
+        raise _Failed(f"{parts.netloc.rpartition('@')[2]} does not answer within {PROBE_TIMEOUT:g} s")
     have = part.stat().st_size if part.exists() else 0
     if size is not None and have >= size:
         os.unlink(part)
