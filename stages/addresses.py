@@ -9,6 +9,11 @@ _USER = re.compile(r"([A-Za-z][\w+.-]*://)[^/\s'\"]*@")
 _ABSOLUTE = re.compile(r"(?<![\w:/.~…])/(?:[^\s/:;,'\"]+/)+(?=[^\s/:;,'\"]+/[^\s/:;,'\"]+)")
 
 
+def printable(text: str) -> str:
+    """Foreign text on one line, its control and formatting characters cut."""
+    return "".join(character for character in " ".join(text.split()) if character.isprintable())
+
+
 def without_credentials(text: str) -> str:
     """`text` with user, password and secret parts of queries cut from every URL in it."""
     return _SECRET.sub(r"\1***", _USER.sub(r"\1", text))

@@ -18,7 +18,7 @@ from urllib.parse import quote, urljoin, urlsplit
 from filelock import FileLock
 from tqdm import tqdm
 
-from stages.addresses import without_credentials
+from stages.addresses import printable, without_credentials
 from stages.datasets.inspection import DatasetError
 from stages.datasets.spec import RemoteFile
 
@@ -238,7 +238,8 @@ def _bar(name: str, total: int | None, start: int):
 
 
 def _short(error: BaseException) -> str:
-    return str(error).replace("\n", " ")[:200]
+    """What a host says, on one line and without what a terminal would obey."""
+    return printable(str(error))[:200]
 
 
 def _below(mirror: str, path: str) -> str:

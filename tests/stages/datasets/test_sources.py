@@ -61,6 +61,9 @@ class Server:
                     self.send_header("Location", "/b.bin")
                     self.end_headers()
                     return
+                if self.path.endswith("refused"):
+                    self.wfile.write(f"HTTP/1.0 403 {outer.reason}\r\n\r\n".encode())
+                    return
                 if not self.path.endswith("b.bin"):
                     self.send_error(404)
                     return
@@ -176,6 +179,14 @@ def test_https_is_never_left_by_a_redirect(first, location, followed):
     else:
         with pytest.raises(sources._Failed, match="redirects from https to http"):
             sources._session().get_redirect_target(answer)
+
+
+def test_what_a_host_says_is_cut_for_the_terminal(tmp_path, server):
+    server.reason = "<img src=x onerror=alert(1)> \x1b[31mred\x07 \u202etxt"
+    with pytest.raises(SourceError) as caught:
+        fetch(remote(f"{server.url}/refused"), tmp_path)
+    assert "<img src=x onerror=alert(1)> [31mred" in str(caught.value)
+    assert not [c for c in str(caught.value) if not c.isprintable() and c != "\n"]
 
 
 def test_redirects_are_followed_where_they_may_be(tmp_path, server):
