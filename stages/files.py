@@ -66,6 +66,16 @@ def hold(lock: FileLock) -> FileLock:
 
 
 @contextlib.contextmanager
+def held(path: Path) -> Iterator[None]:
+    """The lock of this file, for as long as the block takes. Raises WriteError where the file cannot be written."""
+    lock = hold(FileLock(path))
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextlib.contextmanager
 def _writing(path: Path) -> Iterator[None]:
     try:
         yield

@@ -425,7 +425,7 @@ def _why_unavailable(folder: Path) -> str:
         note = json.loads((folder / "unavailable.json").read_text())
         tried = "".join(f"\n  {entry['source']}: {entry['error']}" for entry in note["tried"])
         return f"dataset {note['dataset']!r} is not at hand: {note['reason']}{tried}\n{note['remedy']}"
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return f"{folder}: nothing is packed here yet; run: {_remedy(folder)}"
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DatasetError(f"{folder}/unavailable.json: damaged ({error!r}); run: {_remedy(folder)}") from error

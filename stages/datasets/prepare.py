@@ -10,8 +10,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from filelock import FileLock
-
 from stages.addresses import shareable
 from stages.datasets.catalog import catalog, get_spec
 from stages.datasets.inspection import DatasetError, compare
@@ -19,7 +17,7 @@ from stages.datasets.packed import DatasetUnavailable, PackedDataset, PackedHead
 from stages.datasets.pins import PATH, Pin, add_pins, new_pin, read_pins, with_pin
 from stages.datasets.sources import SourceError, fetch, reachable, sha256_of
 from stages.datasets.spec import DatasetSpec
-from stages.files import write_json
+from stages.files import held, make_folder, write_json
 
 Say = Callable[[str], None]
 
@@ -43,8 +41,8 @@ def prepare(name: str, data_root: str | Path = "data", mirrors: Sequence[str] = 
     """
     spec, root = get_spec(name), Path(data_root)
     folder = root / "packed" / name
-    (root / ".locks").mkdir(parents=True, exist_ok=True)
-    with FileLock(root / ".locks" / f"{name}.lock"):
+    make_folder(root / ".locks")
+    with held(root / ".locks" / f"{name}.lock"):
         start = time.monotonic()
         pins = read_pins()
         header = valid(spec, folder, pins, say)
@@ -63,7 +61,7 @@ def prepare(name: str, data_root: str | Path = "data", mirrors: Sequence[str] = 
             for file in spec.files
             if file.sha256 is None
         }
-        folder.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(folder.parent)
         temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{name}."))
         try:
             spec.prepare(spec, files, temporary / name)
@@ -124,7 +122,7 @@ def _contradictions(header: PackedHeader, pins: Mapping[str, Pin]) -> list[str]:
 def _pin(found: Mapping[str, Pin | Mapping[str, Any]], root: Path) -> list[str]:
     """Adds what the lock file lacks, and returns the paths that are new there."""
     new = {path: pin if isinstance(pin, Pin) else Pin(**pin) for path, pin in found.items()}
-    with FileLock(root / ".locks" / f"{PATH.name}.lock"):
+    with held(root / ".locks" / f"{PATH.name}.lock"):
         there = read_pins()
         new = {path: pin for path, pin in new.items() if path not in there}
         if new:

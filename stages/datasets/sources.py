@@ -15,12 +15,12 @@ from functools import cache
 from pathlib import Path
 from urllib.parse import quote, urljoin, urlsplit
 
-from filelock import FileLock
 from tqdm import tqdm
 
 from stages.addresses import printable, without_credentials
 from stages.datasets.inspection import DatasetError
 from stages.datasets.spec import RemoteFile
+from stages.files import held, make_folder
 
 TIMEOUT = (5.0, 20.0)  # seconds to connect, and between two blocks of data
 PROBE_TIMEOUT = 2.0
@@ -57,11 +57,11 @@ def fetch(file: RemoteFile, raw: Path, mirrors: Sequence[str] = (), say: Callabl
     Raises SourceError where no source delivers. A file with a wrong checksum is kept aside as NAME.rejected-XXXXXXXX.
     """
     target = raw / file.path
-    target.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(target.parent)
     # beside raw/, and never deleted: a lock file that goes away while another process waits for it guards nothing
     lock = raw.parent / ".locks" / hashlib.sha256(file.path.encode()).hexdigest()[:16]
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(lock):
+    make_folder(lock.parent)
+    with held(lock):
         return _fetch(file, target, mirrors_in_order(mirrors), say)
 
 

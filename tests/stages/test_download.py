@@ -165,3 +165,17 @@ def test_two_processes_prepare_once(tmp_path):
     assert sorted(["packed in" in text for text in said]) == [False, True]
     assert sorted(["kept: it is already packed" in text for text in said]) == [False, True]
     assert PackedDataset.open(tmp_path / "packed/sbm-cluster").num_graphs == 300
+
+
+@pytest.mark.parametrize("place", ["data", "data/packed", "data/.locks"])
+def test_a_file_in_the_place_of_a_folder_is_one_line(run, tmp_path, place):
+    (tmp_path / place).parent.mkdir(exist_ok=True)
+    (tmp_path / place).write_text("not a folder")
+    said = run("chains", code=1)
+    assert said.startswith("error: data")
+    assert "cannot be written" in said
+    assert (tmp_path / place).read_text() == "not a folder"
+
+
+def test_a_long_name_is_not_echoed(run):
+    assert len(run("x" * 100_000, code=1)) < 3000
