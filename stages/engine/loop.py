@@ -198,9 +198,10 @@ class Run:
         if not math.isfinite(mean):
             raise Diverged(f"the training loss is {mean} in epoch {self.epoch + 1}")
         # a gradient that is not finite makes its weights so, whatever the optimiser; a model may hide that from its outputs
-        if not bool(torch.stack([parameter.detach().isfinite().all() for parameter in self.model.parameters()]).all()):
+        if not bool(nn.utils.get_total_norm(parameter.detach() for parameter in self.model.parameters()).isfinite()):
             names = [name for name, parameter in self.model.named_parameters() if not bool(parameter.isfinite().all())]
-            raise Diverged(f"weights are not finite after epoch {self.epoch + 1}: {', '.join(names[:3])}{' ...' if names[3:] else ''}")
+            if names:  # else only the norm is too large for its type
+                raise Diverged(f"weights are not finite after epoch {self.epoch + 1}: {', '.join(names[:3])}{' ...' if names[3:] else ''}")
         return first_lr, mean
 
     def _predict(self, batch: Any, rows: Tensor | None) -> tuple[Tensor, Any]:
