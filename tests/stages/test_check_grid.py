@@ -86,7 +86,7 @@ def test_what_a_cell_starts_from_is_run_before_it(grid):
         ({"model": {"name": "mlp", "hidden_dim": 8, "num_layers": 0}}, "at least one layer, not 0"),
         ({"model": {"name": "mlp", "hidden_dim": 8, "depth": 3}}, "unknown key 'model.depth'"),
         ({"batch": {"graphs": 4}}, "one large graph"),
-        ({"loss": "bce"}, "invalid for input of size"),
+        ({"loss": "bce"}, "loss 'bce' is not one of this task's"),
         ({"model": {"name": "tokengt", "hidden_dim": 8, "num_layers": 1, "num_heads": 2}}, "laplacian_eigenvectors"),
         ({"search": {"trials": 2, "space": {"model.droput": {"choices": [0.1]}}}}, "search.space.model.droput"),
         ({"optimizer": {"name": "sgd", "lr": 1e30}}, "diverged"),
