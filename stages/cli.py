@@ -6,10 +6,12 @@ from typing import Annotated
 
 import typer
 
+from stages.addresses import without_credentials
 from stages.bases import recipe_text
 from stages.params import load_grid
 from stages.recipe import check_fit, check_model, load_recipe
 from stages.schema import RecipeError
+from stages.stop import handled
 from stages.threads import settle_environment
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__, pretty_exceptions_enable=False)
@@ -65,7 +67,7 @@ def _show_leaderboard(suite: str) -> None:
     if not path.exists():
         raise RecipeError(f"{path} is not there yet: run `make reproduce SUITE={suite}`")
     show_table(suite, rows_in(path), [path.with_suffix(s) for s in (".json", ".csv", ".md")])
-    uri = tracking_uri()
+    uri = without_credentials(tracking_uri())
     print(f"MLflow: open {uri}" if uri.startswith("http") else "MLflow: `make ui`, then open http://127.0.0.1:5000")
 
 
@@ -79,15 +81,11 @@ def train(
 
     grid = load_grid()
     cells = grid.chosen(names)
-    try:
-        if len(cells) == 1 and jobs == 1:
-            train_cell(cells[0], grid)
-        elif lost := train_cells(cells, grid, jobs):
-            print(f"{len(cells) - len(lost)} of {len(cells)} cells are trained; the same command goes on")
-            raise typer.Exit(1)
-    except KeyboardInterrupt:
-        print("stopped; the same command continues where it was", file=sys.stderr)
-        raise typer.Exit(130) from None
+    if len(cells) == 1 and jobs == 1:
+        train_cell(cells[0], grid)
+    elif lost := train_cells(cells, grid, jobs):
+        print(f"{len(cells) - len(lost)} of {len(cells)} cells are trained; the same command goes on")
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -339,7 +337,8 @@ def main() -> None:
     from stages.store import StoreError
 
     try:
-        app()
+        with handled():
+            app()
     except (RecipeError, StoreError, WriteError, DatasetError, Lost) as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(1)

@@ -7,6 +7,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from stages.files import is_plain_name
 from stages.schema import Positive, RecipeError, Strict, nearest, read_yaml, validated
 
 
@@ -107,6 +108,13 @@ class Grid(Strict):
 
     @model_validator(mode="after")
     def _consistent(self):
+        for kind, name in [
+            *(("dataset", name) for name in self.datasets),
+            *(("suite", name) for name in self.suites),
+            *(("model", cell.model) for cell in self.cells.values()),
+        ]:
+            if not is_plain_name(name):  # each becomes a folder or a file
+                raise ValueError(f"a {kind} cannot be named {name!r}: letters, digits, '.', '_' and '-', beginning with a letter or digit")
         for cell in self.cells.values():
             suite, dataset, model = cell.cell.split("/") if cell.cell.count("/") == 2 else (None, None, None)
             if (dataset, model) != (cell.dataset, cell.model) or cell.key != cell.cell.replace("/", "-"):

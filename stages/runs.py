@@ -17,7 +17,7 @@ from gt_models.registry import create_model, model_info
 from stages.engine import weights
 from stages.engine.batching import Loader
 from stages.engine.checkpoint import Checkpoint
-from stages.engine.failures import failure
+from stages.engine.failures import WrongOutput, failure
 from stages.engine.loop import Outcome, Run
 from stages.engine.subgraphs import SubgraphLoader
 from stages.engine.targets import StandardisedTargets
@@ -206,7 +206,7 @@ class Experiment:
         memory.start()
         try:
             outcome = run.train(test)
-        except MissingEncoding as error:
+        except (MissingEncoding, WrongOutput) as error:
             raise RecipeError(f"{self.path}: {error}") from error
         if self.recipe.keep_weights and outcome.status == "ok":
             weights.save_weights(self.store.folder(digest), run.best["model"])

@@ -10,22 +10,21 @@ import os
 import pickle
 import signal
 import sys
-import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from stages.files import WriteError
+from stages.stop import GRACE, handled
 
 MARGIN = 1.1  # of memory: epochs to come may need a little more than those so far
 POLL_SECONDS = 0.2  # between two looks at memory while tasks wait
-GRACE_SECONDS = 5.0  # from SIGTERM to SIGKILL
+KILL_SECONDS = GRACE + 1  # from SIGTERM to SIGKILL: a run may end its epoch and keep a checkpoint
 
 
 class Lost(RuntimeError):
@@ -198,9 +197,13 @@ class Crew:
 def _serve(work: Callable[..., Any], pipe: Connection, near: Connection, parent: int, once: bool) -> None:
     """A worker's life: one task, or task after task until it is stopped or its parent is gone."""
     near.close()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches everyone at a terminal; the parent decides
-    signal.signal(signal.SIGTERM, _leave)
-    _die_with_parent(parent)
+    with handled(say=False):  # the parent says it, once
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches everyone at a terminal; the parent decides
+        _die_with_parent(parent)
+        _do_tasks(work, pipe, once)
+
+
+def _do_tasks(work: Callable[..., Any], pipe: Connection, once: bool) -> None:
     while True:
         try:
             task = pipe.recv()
@@ -208,8 +211,6 @@ def _serve(work: Callable[..., Any], pipe: Connection, near: Connection, parent:
             return
         try:
             ending = Ending(work(task, lambda *what: pipe.send(("told", what))))
-        except KeyboardInterrupt:  # SIGTERM within `stoppable`
-            _leave()
         except Exception as error:
             ending = Ending(error=_portable(error))
         pipe.send(("ended", ending))
@@ -229,46 +230,25 @@ def _portable(error: Exception) -> Exception:
     return error
 
 
-def _leave(*_: Any) -> None:
-    sys.exit(128 + signal.SIGTERM)
-
-
 def _die_with_parent(parent: int) -> None:
     """Has the kernel send SIGTERM when the parent is gone, which nothing else tells where it was killed by signal 9."""
     with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG of linux/prctl.h
     if os.getppid() != parent:
-        _leave()
+        sys.exit(128 + signal.SIGTERM)
 
 
 def stop(processes: Sequence[Any]) -> None:
-    """Ends them: asked by SIGTERM, and after GRACE_SECONDS by SIGKILL."""
+    """Ends them: asked by SIGTERM, and after KILL_SECONDS by SIGKILL."""
     for process in processes:
         if process.is_alive():
             process.terminate()
-    until = time.monotonic() + GRACE_SECONDS
+    until = time.monotonic() + KILL_SECONDS
     for process in processes:
         process.join(max(0.0, until - time.monotonic()))
         if process.is_alive():
             process.kill()
             process.join()
-
-
-@contextlib.contextmanager
-def stoppable() -> Iterator[None]:
-    """SIGTERM is as Ctrl-C: a KeyboardInterrupt, so that workers are stopped on the way out."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def interrupt(_signal: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def cores() -> int:

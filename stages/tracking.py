@@ -19,6 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from stages.addresses import without_credentials
 from stages.report.mirror import PARENT, SEAL, Mirror, TrackingError, reported
 from stages.report.tracked import cell_name, cell_tags, flatten, tracked_run, tracked_search
 
@@ -273,6 +274,7 @@ def _read(lines: Iterable[str], messages: queue.SimpleQueue) -> None:
 
 def _warn(uri: str, suite: str, reason: str, meanwhile: str = "Training goes on") -> None:
     remedy = f"python -m stages.leaderboard {suite}"
+    uri, reason = without_credentials(uri), without_credentials(reason)
     print(f"warning: MLflow at {uri} cannot be used: {reason}. {meanwhile}; `{remedy}` completes it later.", file=sys.stderr, flush=True)
 
 

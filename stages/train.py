@@ -16,7 +16,8 @@ from typing import Any
 from stages.params import Cell, Grid, load_grid
 from stages.recipe import Recipe, load_recipe
 from stages.schema import RecipeError
-from stages.side_by_side import Crew, Ending, Lost, at_once, cores, stoppable
+from stages.side_by_side import Crew, Ending, Lost, at_once, cores
+from stages.stop import handled
 from stages.threads import settle_environment
 
 
@@ -110,6 +111,8 @@ def train_cell(
     header = experiment.header
     if header.derived:
         result["reduced"] = [*cuts, f"derived data: {header.derived}"]
+    if header.pinned_remark:
+        result["notes"] = [header.pinned_remark]
     described = {
         "name": header.name,
         "digest": experiment.packed.digest,
@@ -124,7 +127,6 @@ def train_cell(
     with contextlib.ExitStack() as stack:
         crew = None
         if most > 1:
-            stack.enter_context(stoppable())
             crew = stack.enter_context(Crew(_work_of(experiment), most, memory=not gpu))
         live = Live(cell, result["recipe"], described, result["published"]) if grid.run.tracking else None
         progress = stack.enter_context(Progress(cell.cell, len(recipe.seeds) * recipe.reports, bar))
@@ -330,7 +332,7 @@ def train_cells(cells: Sequence[Cell], grid: Grid, jobs: int = 1, **folders: Pat
             if ending.error is not None and not isinstance(ending.error, _mendable()):
                 print("\n".join(ending.error.__notes__), file=sys.stderr, flush=True)
 
-    with stoppable(), Crew(work, most, fresh=True) as crew:
+    with Crew(work, most, fresh=True) as crew:
         # once the present cells have had an epoch, what they take is known
         crew.run(
             list(by_name),
@@ -364,8 +366,9 @@ def cell_stage(description: str, stage: Callable[[Cell, Grid], Any]) -> int:
         print(description)
         return 2
     try:
-        grid = load_grid()
-        stage(grid.find(sys.argv[1]), grid)
+        with handled():
+            grid = load_grid()
+            stage(grid.find(sys.argv[1]), grid)
     except _mendable() as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

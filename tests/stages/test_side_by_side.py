@@ -12,7 +12,8 @@ import pytest
 
 from stages import side_by_side
 from stages.schema import RecipeError
-from stages.side_by_side import Crew, Ending, at_once, available_mib, cores, peak_mib, stoppable
+from stages.side_by_side import Crew, Ending, at_once, available_mib, cores, peak_mib
+from stages.stop import Stopped, handled
 from tests.conftest import ROOT
 
 
@@ -163,8 +164,8 @@ def test_cores_granted_by_a_control_group(monkeypatch, tmp_path):
     assert cores() == 12
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_nobody_is_left_after_a_stop(number):
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_nobody_is_left_after_a_stop(number, status):
     pids = []
 
     def work(task, tell):
@@ -177,9 +178,10 @@ def test_nobody_is_left_after_a_stop(number):
             os.kill(os.getpid(), number)
 
     began = time.monotonic()
-    with pytest.raises(KeyboardInterrupt), stoppable():
+    with pytest.raises(Stopped) as stopped, handled():
         run(work, 2, range(2), heard=heard)
-    assert time.monotonic() - began < side_by_side.GRACE_SECONDS
+    assert stopped.value.code == status
+    assert time.monotonic() - began < side_by_side.KILL_SECONDS
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
