@@ -28,6 +28,7 @@ from typing import Any
 from stages.params import Cell, Grid, RunSettings, load_grid
 from stages.recipe import Recipe, load_recipe
 from stages.schema import RecipeError
+from stages.threads import settle_environment
 
 STEPS = 2
 SECONDS = 300  # a cell that takes longer than this on its miniature is broken, or belongs on another one
@@ -100,7 +101,7 @@ def _run(cell: Cell, data: Path, store: Path) -> tuple[dict[str, Any], str | Non
     from stages.store import Store
     from stages.tune import check_space
 
-    settings = RunSettings(device="cpu", threads=1, checkpoint_seconds=1e9, tracking=False)
+    settings = RunSettings(device="cpu", checkpoint_seconds=1e9, tracking=False)
 
     def experiment_of(cell: str, recipe: Recipe) -> Experiment:
         """With the run that it starts from done before it."""
@@ -225,6 +226,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     # spawned workers look for modules where this process does
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).parent.parent), os.environ.get("PYTHONPATH")]))
+    settle_environment()
     start = time.perf_counter()
     try:
         outcomes = check(cells_of(arguments.names, load_grid()), arguments.workers, lambda line: print(line, flush=True))

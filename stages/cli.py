@@ -6,10 +6,13 @@ from typing import Annotated
 
 import typer
 
+from stages.addresses import without_credentials
 from stages.bases import recipe_text
 from stages.params import load_grid
 from stages.recipe import check_fit, check_model, load_recipe
 from stages.schema import RecipeError
+from stages.stop import handled
+from stages.threads import settle_environment
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__, pretty_exceptions_enable=False)
 Names = Annotated[list[str] | None, typer.Argument(help="suites and cells (suite/dataset/row); all where none is named")]
@@ -64,17 +67,25 @@ def _show_leaderboard(suite: str) -> None:
     if not path.exists():
         raise RecipeError(f"{path} is not there yet: run `make reproduce SUITE={suite}`")
     show_table(suite, rows_in(path), [path.with_suffix(s) for s in (".json", ".csv", ".md")])
-    uri = tracking_uri()
+    uri = without_credentials(tracking_uri())
     print(f"MLflow: open {uri}" if uri.startswith("http") else "MLflow: `make ui`, then open http://127.0.0.1:5000")
 
 
 @app.command()
-def train(cell: str) -> None:
-    """One cell: suite/dataset/model. Data and encodings must be there (`dvc repro train@CELL` sees to it)."""
-    from stages.train import train_cell
+def train(
+    names: Annotated[list[str], typer.Argument(help="cells (suite/dataset/row) and suites")],
+    jobs: Annotated[int, typer.Option(help="cells that train at once, each in a process of its own")] = 1,
+) -> None:
+    """Trains cells. Data and encodings must be there (`dvc repro train@CELL` sees to it)."""
+    from stages.train import train_cell, train_cells
 
     grid = load_grid()
-    train_cell(grid.find(cell), grid)
+    cells = grid.chosen(names)
+    if len(cells) == 1 and jobs == 1:
+        train_cell(cells[0], grid)
+    elif lost := train_cells(cells, grid, jobs):
+        print(f"{len(cells) - len(lost)} of {len(cells)} cells are trained; the same command goes on")
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -319,13 +330,16 @@ def store_verify(names: Names = None, records: Records = Path("records")) -> Non
 
 
 def main() -> None:
+    settle_environment()
     from stages.datasets.inspection import DatasetError
     from stages.files import WriteError
+    from stages.side_by_side import Lost
     from stages.store import StoreError
 
     try:
-        app()
-    except (RecipeError, StoreError, WriteError, DatasetError) as error:
+        with handled():
+            app()
+    except (RecipeError, StoreError, WriteError, DatasetError, Lost) as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(1)
 

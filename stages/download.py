@@ -3,7 +3,6 @@
 --list, --plan and --verify tell what exists, what would be fetched, and whether what is on disk is whole.
 """
 
-import re
 import sys
 import textwrap
 from collections.abc import Sequence
@@ -15,10 +14,12 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from stages.addresses import without_credentials
 from stages.datasets.catalog import catalog, get_spec
 from stages.datasets.inspection import DatasetError
 from stages.datasets.miniature import shapes
 from stages.datasets.packed import PackedHeader
+from stages.datasets.pins import read_pins, with_pin
 from stages.datasets.prepare import Prepared, available, prepare, valid, verify
 from stages.datasets.sources import _is_url, mirrors_in_order
 from stages.datasets.spec import DatasetSpec
@@ -100,6 +101,8 @@ def report(result: Prepared) -> None:
     console.print(statistics_table(get_spec(name), header))
     if header.derived:
         console.print(f"[yellow]derived[/yellow]: {_plain(header.derived)}")
+    if header.pinned_remark:
+        console.print(f"note: {header.pinned_remark}")
     for note in header.notes:
         console.print(f"note: {_plain(note)}")
 
@@ -115,11 +118,12 @@ def statistics_table(spec: DatasetSpec, header: PackedHeader) -> Table:
 
 def listing(data_root: Path) -> tuple[list[str], list[list[str]]]:
     """Columns and rows: all datasets with what is known before they are prepared; measured numbers where they are on disk."""
+    pins = read_pins()
     columns = ["name", "task", "metric", "graphs", "nodes", "edges", "size", "licence", "source", "on disk"]
     rows = []
     for name, spec in catalog().items():
         folder = data_root / "packed" / name
-        header = valid(spec, folder)
+        header = valid(spec, folder, pins)
         numbers = header.statistics if header else _known(spec)
         packed = header.data_bytes if header else numbers.get("bytes")
         source = "generated" if not spec.files else spec.homepage or spec.files[0].path
@@ -132,14 +136,15 @@ def listing(data_root: Path) -> tuple[list[str], list[list[str]]]:
 
 def planning(names: Sequence[str], data_root: Path, mirrors: Sequence[str]) -> tuple[list[str], list[list[str]]]:
     """Columns and rows: what preparing `names` would do; the last row is the total."""
-    rows, fetch_total, disk_total, complete = [], 0, 0, True
+    rows, fetch_total, disk_total, complete, pins = [], 0, 0, True, read_pins()
     for name in names:
         spec = get_spec(name)
-        header = valid(spec, data_root / "packed" / name)
-        missing = [file for file in spec.files if not (data_root / "raw" / file.path).exists()]
-        raw = sum(file.bytes or 0 for file in spec.files)
+        files = [with_pin(file, pins) for file in spec.files]
+        header = valid(spec, data_root / "packed" / name, pins)
+        missing = [file for file in files if not (data_root / "raw" / file.path).exists()]
+        raw = sum(file.bytes or 0 for file in files)
         packed = header.data_bytes if header else _known(spec).get("bytes")
-        known = packed is not None and all(file.bytes for file in spec.files)
+        known = packed is not None and all(file.bytes for file in files)
         after = f"{'' if known else 'more than '}{_size(raw + (packed or 0))}"
         if header:
             rows.append([name, "nothing", "already packed", _size(0), after])
@@ -152,13 +157,15 @@ def planning(names: Sequence[str], data_root: Path, mirrors: Sequence[str]) -> t
         amount = sum(file.bytes or 0 for file in missing)
         if spec.files:
             does, origin = f"fetches {len(missing)} of {len(spec.files)} files", f"{_origin(where)} ({len(spec.files)} files)"
+            new = sum(file.sha256 is None for file in files)
+            does += f"; pins {new} digest{'s' if new > 1 else ''} on first use" if new else ""
             fetched = _size(amount) if all(file.bytes for file in missing) else f"more than {_size(amount)}"
         else:
             does, origin, fetched = "generates", "", _size(0)
         rows.append([name, does, origin, fetched, after])
         fetch_total, disk_total, complete = fetch_total + amount, disk_total + raw + (packed or 0), complete and known
     more = "" if complete else "more than "
-    rows.append(["total", "", ", ".join(mirrors_in_order(mirrors)), _size(fetch_total), more + _size(disk_total)])
+    rows.append(["total", "", ", ".join(map(without_credentials, mirrors_in_order(mirrors))), _size(fetch_total), more + _size(disk_total)])
     return ["dataset", "work", "from", "to fetch", "on disk after (raw and packed)"], rows
 
 
@@ -189,19 +196,11 @@ def _known(spec: DatasetSpec) -> dict[str, Any]:
 
 
 def _verify(data_root: Path) -> int:
-    wrong = [_with_remedy(line, data_root) for line in verify(data_root, console.print)]
+    wrong = verify(data_root, console.print)
     for line in wrong:
         console.print(f"[red]wrong[/red]: {_plain(line)}")
     console.print("everything on disk is as it should be" if not wrong else f"{len(wrong)} things are wrong")
     return 1 if wrong else 0
-
-
-def _with_remedy(line: str, data_root: Path) -> str:
-    """A packed folder with an intact header is kept by a new preparation, so it has to go first. (The line is packed.py's, which is in the
-    digest of every run: what it advises is put right here.)"""
-    other = "" if data_root == Path("data") else f" --data-root {data_root}"
-    found = re.search(r"prepare it again: (python -m stages\.download (\S+))$", line)
-    return line if found is None else f"{line[: found.start()]}delete {data_root / 'packed' / found[2]} and run: {found[1]}{other}"
 
 
 def _expand(names: Sequence[str]) -> list[str]:

@@ -16,6 +16,7 @@ from typing import Any
 from stages.params import Grid, load_grid
 from stages.recipe import Recipe, load_recipe
 from stages.schema import RecipeError
+from stages.threads import settle_environment
 
 
 def encode_dataset(
@@ -116,6 +117,7 @@ def main(argv: list[str] | None = None) -> int:
     from stages.datasets.inspection import DatasetError
     from stages.files import WriteError
 
+    settle_environment()
     parser = argparse.ArgumentParser(
         prog="python -m stages.encode", description="Computes the encodings that recipes ask for on a dataset."
     )

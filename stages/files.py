@@ -4,6 +4,7 @@ import contextlib
 import errno
 import json
 import os
+import re
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,11 @@ from filelock import FileLock
 
 class WriteError(RuntimeError):
     """A file could not be written; the message names it and the remedy. Every file is as it was."""
+
+
+def is_plain_name(name: str) -> bool:
+    """Whether `name` can be a file's or a folder's own name below the folder it is put in: no path, not empty, not hidden."""
+    return re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}", name) is not None
 
 
 def write_json(path: Path, content: Any) -> Path:
@@ -57,6 +63,16 @@ def hold(lock: FileLock) -> FileLock:
     with _writing(Path(lock.lock_file)):
         lock.acquire()
     return lock
+
+
+@contextlib.contextmanager
+def held(path: Path) -> Iterator[None]:
+    """The lock of this file, for as long as the block takes. Raises WriteError where the file cannot be written."""
+    lock = hold(FileLock(path))
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 @contextlib.contextmanager

@@ -135,7 +135,7 @@ def forecast_cell(cell: Cell, grid: Grid, data: Path = Path("data"), budget: flo
     from stages.runs import prepare_process
 
     try:
-        allocator = prepare_process(grid.run)
+        allocator = prepare_process(grid.run, load_recipe(cell.recipe_path).threads)
         with contextlib.redirect_stdout(io.StringIO()), tempfile.TemporaryDirectory(prefix="gt-forecast-") as folder:
             return _measured(cell, grid, data, Path(folder), budget, allocator)
     except (
@@ -363,7 +363,7 @@ def actual(cell: Cell, grid: Grid, results: Path = Path("results"), store_root: 
     from stages.store import Store, StoreError
 
     try:
-        recipe = _recipe_now(cell, grid).decisive()
+        recipe = _recipe_now(cell, grid)
         result = json.loads((results / f"{cell.cell}.json").read_text())
         records = [Store(store_root).get(digest) for digest in result["runs"]]
     except (FileNotFoundError, ValueError, KeyError, StoreError):
@@ -373,9 +373,9 @@ def actual(cell: Cell, grid: Grid, results: Path = Path("results"), store_root: 
         r["measured"]
         for r in records
         if r is not None
-        and (r["deterministic"]["status"], r["deterministic"]["recipe"]) == ("ok", recipe)
+        and (r["deterministic"]["status"], r["deterministic"]["recipe"]) == ("ok", recipe.decisive())
         and r["measured"]["device"] == device
-        and (device != "cpu" or (r["measured"]["environment"].get("cpu"), r["measured"].get("threads")) == (cpu, grid.run.threads))
+        and (device != "cpu" or (r["measured"]["environment"].get("cpu"), r["measured"].get("threads")) == (cpu, recipe.threads))
     ]
     if not here:
         return {}

@@ -97,14 +97,18 @@ def show(suite: str, rows: Sequence[dict[str, Any]], files: Sequence[Path]) -> N
 
 def track(suite: str, results: Sequence[dict], records: dict[str, dict]) -> None:
     """Completes MLflow and says how to look at it; a store that cannot be reached costs a warning, never the reports."""
+    from stages.addresses import without_credentials
     from stages.tracking import TrackingError, complete, tracking_uri
 
-    uri = tracking_uri()
+    uri = without_credentials(tracking_uri())
     try:
         complete(suite, results, records)
     except TrackingError as error:
         remedy = f"when it is back, `python -m stages.leaderboard {suite}` completes it from the records"
-        print(f"warning: MLflow at {uri} was not completed: {error}. The reports are written; {remedy}.", file=sys.stderr)
+        print(
+            f"warning: MLflow at {uri} was not completed: {without_credentials(str(error))}. The reports are written; {remedy}.",
+            file=sys.stderr,
+        )
         return
     look = f"open {uri}" if uri.startswith("http") else f"mlflow ui --backend-store-uri {uri}   (then open http://127.0.0.1:5000)"
     print(f"MLflow: {look}", flush=True)

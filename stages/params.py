@@ -7,6 +7,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from stages.files import is_plain_name
 from stages.schema import Positive, RecipeError, Strict, nearest, read_yaml, validated
 
 
@@ -44,16 +45,34 @@ class Limits(Strict):
 
 
 class RunSettings(Strict):
-    """Run-wide settings that change no number of a finished run. `study_storage`: URL of the database of searches, nothing for journal files."""
+    """Run-wide settings that change no number of a finished run. `parallel`: how many seeds of a cell train at once, "auto" as many as cores
+    and memory hold (on a GPU one). `study_storage`: URL of the database of searches, nothing for journal files."""
 
     device: str = "auto"
-    threads: int = Field(2, ge=1, le=1024)
+    parallel: Literal["auto"] | Positive = "auto"
     mirrors: list[str] = []
     time_limit_hours: float | None = Field(None, gt=0)
     checkpoint_seconds: float = Field(60.0, ge=0)
     tracking: bool = True
     margin_std: float = Field(1.0, gt=0)
     study_storage: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _moved(cls, content):
+        if isinstance(content, dict) and "threads" in content:
+            raise ValueError(
+                "threads is no longer a setting: it decides numbers, and is a key of recipes now (`threads: 2` with its origin; nothing is 1). "
+                "Take it out here; `parallel` says how many seeds train at once"
+            )
+        return content
+
+    @field_validator("parallel", mode="before")
+    @classmethod
+    def _at_once(cls, parallel):
+        if parallel != "auto" and (type(parallel) is not int or parallel < 1):
+            raise ValueError("expected auto, or how many seeds of a cell train at once: 1, 2, ...")
+        return parallel
 
     @field_validator("device")
     @classmethod
@@ -89,6 +108,13 @@ class Grid(Strict):
 
     @model_validator(mode="after")
     def _consistent(self):
+        for kind, name in [
+            *(("dataset", name) for name in self.datasets),
+            *(("suite", name) for name in self.suites),
+            *(("model", cell.model) for cell in self.cells.values()),
+        ]:
+            if not is_plain_name(name):  # each becomes a folder or a file
+                raise ValueError(f"a {kind} cannot be named {name!r}: letters, digits, '.', '_' and '-', beginning with a letter or digit")
         for cell in self.cells.values():
             suite, dataset, model = cell.cell.split("/") if cell.cell.count("/") == 2 else (None, None, None)
             if (dataset, model) != (cell.dataset, cell.model) or cell.key != cell.cell.replace("/", "-"):

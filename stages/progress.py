@@ -8,16 +8,18 @@ PLAIN_SECONDS = 15.0
 
 
 class Progress:
-    """Counts epochs over all runs of a cell. Use as a context manager."""
+    """Counts epochs over all runs of a cell, of which several may be under way: `run` names one, without it the last that started. Use as a
+    context manager. `bar`: False for plain lines in any case."""
 
-    def __init__(self, title: str, total_epochs: int):
+    def __init__(self, title: str, total_epochs: int, bar: bool = True):
         self.title, self.total = title, total_epochs
         self.bar = None
-        if sys.stderr.isatty():
+        if bar and sys.stderr.isatty():
             from tqdm import tqdm
 
             self.bar = tqdm(total=total_epochs, desc=title, unit="epoch", dynamic_ncols=True)
-        self.run, self.run_epochs, self.done_before, self._last = "", 0, 0, time.monotonic()
+        self.run, self.done_before, self._last = "", 0, time.monotonic()
+        self.under_way: dict[str, tuple[int, int]] = {}  # run -> (its epochs, those done)
 
     def __enter__(self) -> Self:
         return self
@@ -27,33 +29,40 @@ class Progress:
             self.bar.close()
 
     def start_run(self, run: str, epochs: int) -> None:
-        self.run, self.run_epochs = run, epochs
+        self.run = run
+        self.under_way[run] = (epochs, 0)
 
-    def epoch(self, epoch: int, values: dict[str, float]) -> None:
+    def epoch(self, epoch: int, values: dict[str, float], run: str | None = None) -> None:
+        run = self.run if run is None else run
+        epochs, _ = self.under_way[run]
+        self.under_way[run] = (epochs, epoch)
         shown = " ".join(f"{k} {v:.4g}" for k, v in values.items() if k != "lr")
         if self.bar is not None:
-            self.bar.set_postfix_str(f"{self.run} {shown}", refresh=False)
-            self.bar.update(self.done_before + epoch - self.bar.n)
+            self.bar.set_postfix_str(f"{run} {shown}", refresh=False)
+            self.bar.update(self.done_before + sum(done for _, done in self.under_way.values()) - self.bar.n)
         elif time.monotonic() - self._last >= PLAIN_SECONDS:
             self._last = time.monotonic()
-            print(f"{self.title} {self.run} epoch {epoch}/{self.run_epochs} {shown}", flush=True)
+            print(f"{self.title} {run} epoch {epoch}/{epochs} {shown}", flush=True)
 
     def finish_trial(self, outcome: str, values: dict[str, Any]) -> None:
-        self._finish(f"{self.title} {self.run}: {outcome} with {', '.join(f'{k}={v}' for k, v in values.items())}")
+        self._finish(self.run, f"{self.title} {self.run}: {outcome} with {', '.join(f'{k}={v}' for k, v in values.items())}")
 
-    def finish_run(self, record: dict[str, Any], computed: bool) -> None:
-        result = record["deterministic"]
-        line = f"{self.title} {self.run}: {result['status']}"
+    def finish_run(self, record: dict[str, Any], computed: bool, run: str | None = None) -> None:
+        run, result = self.run if run is None else run, record["deterministic"]
+        line = f"{self.title} {run}: {result['status']}"
         if result["test"] is not None:
             line += f", {result['metric']} test {result['test']:.4f}"
             if result["val"] is not None:  # a protocol may have no validation
                 line += f" val {result['val']:.4f} at epoch {result['best_epoch']}"
         elif result["error"]:
             line += f", {result['error']}"
-        self._finish(line + (f" ({record['measured']['seconds']:.1f} s)" if computed else " (from the store)"))
+        self._finish(run, line + (f" ({record['measured']['seconds']:.1f} s)" if computed else " (from the store)"))
 
-    def _finish(self, line: str) -> None:
-        self.done_before += self.run_epochs
-        if self.bar is not None:
-            self.bar.update(self.done_before - self.bar.n)
+    def say(self, line: str) -> None:
         print(line, flush=True) if self.bar is None else self.bar.write(line)
+
+    def _finish(self, run: str, line: str) -> None:
+        self.done_before += self.under_way.pop(run, (0, 0))[0]
+        if self.bar is not None:
+            self.bar.update(self.done_before + sum(done for _, done in self.under_way.values()) - self.bar.n)
+        self.say(line)

@@ -24,6 +24,9 @@ DATA_ARGUMENTS = ("in_dim", "edge_dim", "out_dim", "level")
 # what describes a recipe and decides no number of a run
 DESCRIBED = frozenset({"seeds", "search", "published", "parameters", "keep_weights", "reduced", "origin"})
 
+# keys that came after the first records: at these values they are left out of what decides a run
+USUAL = {"select": "best", "threads": 1}
+
 
 class ModelSection(BaseModel):
     """`name`, and beside it the arguments of the model's constructor (checked against its signature by `check_model`)."""
@@ -240,7 +243,8 @@ class Recipe(Strict):
     test run, for a graph that does not fit into the training device whole. `select`: the epoch that is tested, the best on validation or the
     last one (then validation decides nothing). `targets`: regression targets standardised per column with the
     statistics of the training part ("train") or of all parts ("all": a leak, for protocols that were run so); nothing: as packed.
-    `start`: fine-tuning; `keep_weights`: best weights stay in the store beside the record, for cells that start from them. `brec`: what that task asks for besides. `parameters`: the count that the paper prints for this row; decides nothing."""
+    `start`: fine-tuning; `keep_weights`: best weights stay in the store beside the record, for cells that start from them. `brec`: what that task asks for besides.
+    `threads`: of the CPU, in one run; sums over several are rounded otherwise. `parameters`: the count that the paper prints for this row; decides nothing."""
 
     model: ModelSection
     encodings: dict[str, dict[str, Any]] = {}
@@ -263,6 +267,7 @@ class Recipe(Strict):
     keep_weights: bool = False
     brec: BrecSection | None = None
     precision: Literal["float32", "bf16", "float64"] = "float32"
+    threads: int = Field(1, ge=1, le=1024)
     seeds: list[int] = Field(min_length=1)
     split: Literal["seed"] | int = "seed"
     published: PublishedRef | None = None
@@ -289,6 +294,8 @@ class Recipe(Strict):
             raise ValueError("give either epochs or phases")
         if self.select == "last" and (self.patience or any(phase.reload_best for phase in self.phases)):
             raise ValueError("select: last knows no best epoch: give no patience and no reload_best beside it")
+        if self.search and any("threads" in (key, *getattr(space, "also", ())) for key, space in self.search.space.items()):
+            raise ValueError("search.space: threads is no hyperparameter: it says how a run is computed, not what; take it out")
         if self.search and self.start:
             raise ValueError("a search cannot start from another cell's weights: search that cell, and start from it without a search")
         if self.subgraphs and not self.batch.graphs:
@@ -318,7 +325,8 @@ class Recipe(Strict):
 
     def decisive(self) -> dict[str, Any]:
         """What decides a run's numbers besides seed, data and code. Empty values are left out, so that a new optional key changes no old digest."""
-        content = self.model_dump(mode="json", exclude=set(DESCRIBED) | ({"select"} if self.select == "best" else set()))
+        usual = {key for key, value in USUAL.items() if getattr(self, key) == value}
+        content = self.model_dump(mode="json", exclude=set(DESCRIBED) | usual)
         # an empty value given to a constructor may override a default: these stay as they are
         as_given = {key: content.pop(key) for key in ("model", "encodings")}
         return _without_empty(content) | as_given

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from threadpoolctl import threadpool_limits
 from torch import nn
 
 from gt_models.batch import MissingEncoding
@@ -17,7 +18,7 @@ from gt_models.registry import create_model, model_info
 from stages.engine import weights
 from stages.engine.batching import Loader
 from stages.engine.checkpoint import Checkpoint
-from stages.engine.failures import failure
+from stages.engine.failures import WrongOutput, failure
 from stages.engine.loop import Outcome, Run
 from stages.engine.subgraphs import SubgraphLoader
 from stages.engine.targets import StandardisedTargets
@@ -28,15 +29,17 @@ from stages.recipe import Recipe, check_fit, check_model, digest_of
 from stages.schema import RecipeError
 from stages.store import SCHEMA, Store, run_digest, sealed
 from stages.tasks import create_task
+from stages.threads import computing_with
 
 DATA, STORE, RESULTS = Path("data"), Path("store"), Path("results")
 
 
-def prepare_process(settings: RunSettings) -> str:
+def prepare_process(settings: RunSettings, threads: int = 1) -> str:
     """Sets threads, allocator and the bound on memory for the whole process; returns what the allocator is set to, for the records. Raises
     RecipeError for a device that this machine lacks."""
     allocator = keep_allocations()
-    torch.set_num_threads(settings.threads)
+    torch.set_num_threads(threads)
+    threadpool_limits(threads)
     try:
         device = choose_device(settings.device)
     except ValueError as error:
@@ -130,8 +133,10 @@ class Experiment:
         test: bool = True,
         on_start: Callable[[int, str], None] | None = None,
         on_epoch: Callable[[int, dict], None] | None = None,
+        shared: bool = False,
     ) -> tuple[dict[str, Any], bool]:
-        """(record, whether it was computed now): the stored record where there is a settled one, else the run is computed and stored."""
+        """(record, whether it was computed now): the stored record where there is a settled one, else the run is computed and stored.
+        `shared`: others run in the same memory; running out of it is then no result, and is not stored."""
         digest = self.digest(seed, test)
         record = self._settled(digest)
         if record:
@@ -142,9 +147,15 @@ class Experiment:
                 return record, False
             if on_start:
                 on_start(seed, digest)
-            record = self._compute(seed, digest, test, on_epoch)
-            self.store.put(record)
+            with computing_with(self.recipe.threads):
+                record = self._compute(seed, digest, test, on_epoch)
+            if not (shared and record["deterministic"]["status"] == "oom"):
+                self.store.put(record)
         return record, True
+
+    def settled(self, seed: int, test: bool = True) -> dict[str, Any] | None:
+        """The stored record of a seed where running again could not change it."""
+        return self._settled(self.digest(seed, test))
 
     def _settled(self, digest: str) -> dict[str, Any] | None:
         record = self.store.settled(digest, time_limit=self.time_limit, memory_limit=memory_limit_mib(self.device))
@@ -197,7 +208,7 @@ class Experiment:
         try:
             with forms_taken(training=True) as trained, forms_taken(training=False) as evaluated:
                 outcome = run.train(test)
-        except MissingEncoding as error:
+        except (MissingEncoding, WrongOutput) as error:
             raise RecipeError(f"{self.path}: {error}") from error
         if self.recipe.keep_weights and outcome.status == "ok":
             weights.save_weights(self.store.folder(digest), run.best["model"])

@@ -13,6 +13,7 @@ import uuid
 from functools import cache
 from pathlib import Path
 
+from stages.addresses import without_credentials
 from stages.bases import bases_of
 from stages.datasets.inspection import DatasetError
 from stages.files import WriteError, write_bytes
@@ -27,6 +28,7 @@ ROOT = Path("state")
 def write_state(grid: Grid, root: Path = ROOT, data: Path = Path("data")) -> None:
     """Writes all state files under `root`; files of what is no longer in the grid are removed."""
     from stages.datasets.catalog import get_spec
+    from stages.datasets.prepare import contradicted
     from stages.download import available
     from stages.encode import requests as encoding_requests
 
@@ -51,6 +53,8 @@ def write_state(grid: Grid, root: Path = ROOT, data: Path = Path("data")) -> Non
     for name, spec in specs.items():
         can_be_had, _ = available(name, data, grid.run.mirrors)
         wanted[root / "datasets" / f"{name}.json"] = {"spec": spec.digest, "available": can_be_had}
+        if other := contradicted(name, data):  # named only then, so that the pins of a first use run nothing again
+            wanted[root / "datasets" / f"{name}.json"] |= {"packed_from_other": other}
         wanted[root / "encodings" / f"{name}.json"] = {"code": encoding_code, "requests": requests[name]}
     report_code, store = code_digest(["stages.leaderboard"]), _tracking_store()
     for suite in grid.suites:
@@ -69,7 +73,7 @@ def _tracking_store() -> str:
     are run again and fill it from the records."""
     uri = os.environ.get("MLFLOW_TRACKING_URI")
     if uri:
-        return uri
+        return without_credentials(uri)
     path = Path("mlruns") / "id"
     if not path.exists():
         write_bytes(path, f"{uuid.uuid4()}\n".encode())

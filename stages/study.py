@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from filelock import FileLock, Timeout
 
+from stages.addresses import without_credentials
 from stages.files import hold
 from stages.params import RunSettings
 from stages.schema import RecipeError
@@ -209,11 +210,11 @@ def _reported(url: str | None) -> Iterator[None]:
         shown = make_url(url).render_as_string(hide_password=True)
     except ArgumentError:
         raise RecipeError(
-            f"run.study_storage or {STORAGE}: {url!r} is no database URL; expected postgresql+psycopg://user@host/name"
+            f"run.study_storage or {STORAGE}: {without_credentials(url)!r} is no database URL; expected postgresql+psycopg://user@host/name"
         ) from None
     try:
         yield
     except (ImportError, ModuleNotFoundError) as error:
         raise RecipeError(f"study storage {shown}: its driver is not installed ({error}); pip install 'psycopg[binary]'") from error
     except SQLAlchemyError as error:
-        raise RecipeError(f"study storage {shown} cannot be used: {' '.join(str(error).split())[:300]}") from error
+        raise RecipeError(f"study storage {shown} cannot be used: {without_credentials(' '.join(str(error).split()))[:300]}") from error

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from stages.addresses import without_credentials
 from stages.report.mirror import PARENT, SEAL, Mirror, TrackingError, reported
 from stages.report.tracked import cell_name, cell_tags, flatten, tracked_run, tracked_search
 
@@ -65,8 +66,8 @@ class Live:
     def start_seed(self, seed: int, digest: str) -> None:
         self._send(do="seed", seed=seed, digest=digest)
 
-    def log_epoch(self, epoch: int, values: Mapping[str, float]) -> None:
-        self._send(do="epoch", epoch=epoch, values=dict(values), time=int(time.time() * 1000))
+    def log_epoch(self, digest: str, epoch: int, values: Mapping[str, float]) -> None:
+        self._send(do="epoch", digest=digest, epoch=epoch, values=dict(values), time=int(time.time() * 1000))
 
     def finish_seed(self, record: Mapping[str, Any]) -> None:
         self._send(do="finish", record=record)
@@ -168,29 +169,34 @@ class Follower:
         self.cell, self.dataset = cell, dataset
         self.mirror = Mirror(uri, cell["suite"])
         self.parent = self._running(cell_name(cell), cell_tags(cell), flatten(recipe))
-        self.current: str | None = None
-        self.seen: set[tuple[str, int]] = set()
-        self.waiting: list[tuple[str, float, int, int]] = []
+        # by the digest of the runs under way: its run in the store, what was tracked before it was killed, what is not written yet
+        self.current: dict[str, str] = {}
+        self.seen: dict[str, set[tuple[str, int]]] = {}
+        self.waiting: dict[str, list[tuple[str, float, int, int]]] = {}
 
     def seed(self, seed: int, digest: str) -> None:
         name = f"{cell_name(self.cell)} seed {seed}"
         tags = {"gt.kind": "run", "gt.cell": self.cell["cell"], "gt.digest": digest, PARENT: self.parent}
-        self.current = self._running(name, tags, {"seed": str(seed)})
+        run = self.current[digest] = self._running(name, tags, {"seed": str(seed)})
         # a run that was killed goes on from its last checkpoint: epochs that were tracked before are not tracked twice
-        held = self.mirror.history(self.mirror.runs[self.current])
-        self.seen = {(k, step) for k, points in held.items() for step, _ in points}
+        held = self.mirror.history(self.mirror.runs[run])
+        self.seen[digest] = {(k, step) for k, points in held.items() for step, _ in points}
+        self.waiting[digest] = []
 
-    def epoch(self, epoch: int, values: Mapping[str, float], time: int) -> None:
-        self.waiting += [(k, v, time, epoch) for k, v in values.items() if v is not None and (k, epoch) not in self.seen]
+    def epoch(self, digest: str, epoch: int, values: Mapping[str, float], time: int) -> None:
+        seen = self.seen[digest]
+        self.waiting[digest] += [(k, v, time, epoch) for k, v in values.items() if v is not None and (k, epoch) not in seen]
 
     def flush(self) -> None:
-        points, self.waiting = self.waiting, []
-        if points and self.current:
-            self.mirror.log(self.current, metrics=points)
+        for digest, points in self.waiting.items():
+            if points:
+                self.mirror.log(self.current[digest], metrics=points)
+                self.waiting[digest] = []
 
     def finish(self, record: Mapping[str, Any]) -> None:
         self.mirror.put(tracked_run(self.cell, record), self._fresh("run", record["digest"]), self.parent)
-        self.current = None
+        for held in (self.current, self.seen, self.waiting):
+            held.pop(record["digest"], None)
 
     def close(self, result: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> None:
         self._fresh("cell")
@@ -198,7 +204,7 @@ class Follower:
 
     def interrupted(self) -> None:
         """The training process is gone without a word."""
-        for run_id in filter(None, (self.current, self.parent)):
+        for run_id in (*self.current.values(), self.parent):
             self.mirror.client.set_terminated(run_id, "KILLED")
 
     def _running(self, name: str, tags: Mapping[str, str], params: Mapping[str, str]) -> str:
@@ -268,6 +274,7 @@ def _read(lines: Iterable[str], messages: queue.SimpleQueue) -> None:
 
 def _warn(uri: str, suite: str, reason: str, meanwhile: str = "Training goes on") -> None:
     remedy = f"python -m stages.leaderboard {suite}"
+    uri, reason = without_credentials(uri), without_credentials(reason)
     print(f"warning: MLflow at {uri} cannot be used: {reason}. {meanwhile}; `{remedy}` completes it later.", file=sys.stderr, flush=True)
 
 

@@ -146,7 +146,7 @@ def _search(recipe: Recipe, cell: Cell, grid: Grid, trials: int, folder: Path, d
     from stages.runs import Experiment, prepare_process
     from stages.store import Store
 
-    allocator = prepare_process(grid.run)
+    allocator = prepare_process(grid.run, recipe.threads)
     search, store = recipe.search, Store(store_root)
 
     def experiment(values: dict[str, Any]) -> Experiment:

@@ -24,6 +24,7 @@ _ROOMS = {
     "archives",
     "custom",
     "pickles",
+    "pins",
     "miniature",
     "page",
 }
@@ -72,6 +73,7 @@ def _datasets(module: ModuleType) -> list[DatasetSpec] | tuple[DatasetSpec, ...]
 def get_spec(name: str) -> DatasetSpec:
     """The spec of dataset `name`. Raises UnknownDataset with the nearest known name."""
     if name not in catalog():
+        name = name[:100]  # it is echoed
         near = difflib.get_close_matches(name, catalog(), 1)
         hint = f"did you mean {near[0]!r}? " if near else ""
         raise UnknownDataset(f"no dataset named {name!r}; {hint}known: {', '.join(catalog())}")

@@ -28,6 +28,7 @@ METRICS = {  # task -> the metrics that fit it
     "graph-regression": ("mae", "mse"),
     "node-classification": _CLASSES,
 }
+MOST_CLASSES = 100_000
 MOST = 2**31  # ids and categories are stored as int32
 ARRAYS = ("num_nodes", "num_edges", "x", "edge_index", "edge_attr", "y", "split")
 
@@ -94,6 +95,7 @@ def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
         for block in reader.blocks():
             facts.see(block)
             writer.graphs(**{key: value for key, value in block.items() if key != "split"})
+        facts.check_targets()
         if spec.metric == "roc-auc" and spec.task.endswith("-classification") and facts.out_dim != 2:
             raise DatasetError(f"dataset {spec.name!r}: the metric roc-auc needs two classes; the targets have {facts.out_dim}")
         split = facts.split()
@@ -154,6 +156,8 @@ class _Facts:
         self.widths: dict[str, Any] = {}
         self.splits: list[np.ndarray] = []
         self.count = self.out_dim = 0
+        self.known: set[int] = set()  # classes that occur
+        self.labelled = False
 
     def see(self, block: Mapping[str, np.ndarray]) -> None:
         for key in ("x", "edge_attr"):
@@ -168,10 +172,38 @@ class _Facts:
         classes = self.spec.task.endswith("-classification")
         if classes and y.dtype.kind == "f":
             raise DatasetError(f"dataset {self.spec.name!r}: {self.spec.task} needs whole numbers 0, 1, ... as targets")
+        self._see_targets(y)
         self.out_dim = max(self.out_dim, int(y.max(initial=0)) + 1 if classes else y.shape[1] if y.ndim > 1 else 1)
         self.count += len(y)
         if "split" in block:
             self.splits.append(np.atleast_2d(block["split"]))
+
+    def _see_targets(self, y: np.ndarray) -> None:
+        name, task = self.spec.name, self.spec.task
+        if task.endswith("-classification"):
+            if y.size and y.max() >= MOST_CLASSES:
+                raise DatasetError(
+                    f"dataset {name!r}: a label is {y.max()}; classes are numbered 0, 1, ... and fewer than {MOST_CLASSES:,}"
+                )
+            if y.size and y.min() < -1:
+                raise DatasetError(f"dataset {name!r}: a label is {y.min()}; classes are numbered from 0, and -1 is none")
+            self.known.update(np.unique(y[y >= 0]).tolist())
+            return
+        self.labelled = self.labelled or y.dtype.kind != "f" or not np.isnan(y).all()
+        if task == "graph-multilabel":
+            values = np.unique(y if y.dtype.kind != "f" else y[~np.isnan(y)])
+            wrong = values[(values != 0) & (values != 1)]
+            if wrong.size:
+                raise DatasetError(f"dataset {name!r}: a target is {wrong[0]:g}; labels of {task} are 0 and 1 (empty or NaN: not known)")
+
+    def check_targets(self) -> None:
+        """Raises DatasetError for targets that teach nothing."""
+        if self.spec.task.endswith("-classification"):
+            if len(self.known) < 2:
+                only = f"all labels are {next(iter(self.known))}" if self.known else "there is no label"
+                raise DatasetError(f"dataset {self.spec.name!r}: {only}; {self.spec.task} needs two classes or more")
+        elif not self.labelled:
+            raise DatasetError(f"dataset {self.spec.name!r}: every target is empty or NaN")
 
     def dim(self, key: str) -> int | list[int] | None:
         width = self.widths.get(key)
@@ -251,7 +283,7 @@ def _columns(path: Path) -> dict[str, np.ndarray]:
         if name == "split":
             unknown = sorted(set(cells) - set(CODES))
             if unknown:
-                raise DatasetError(f"{path}: unknown split {unknown[0]!r}; known: train, val, test, none")
+                raise DatasetError(f"{path}: unknown split {unknown[0][:100]!r}; known: train, val, test, none")
             columns[name] = np.array([CODES[cell] for cell in cells], np.uint8)
             continue
         try:
@@ -260,7 +292,7 @@ def _columns(path: Path) -> dict[str, np.ndarray]:
             try:
                 columns[name] = np.array([float(cell) for cell in cells])
             except ValueError as error:
-                raise DatasetError(f"{path}: column {name}: {error}") from error
+                raise DatasetError(f"{path}: column {name}: {str(error)[:200]}") from error
     return columns
 
 

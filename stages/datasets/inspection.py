@@ -151,11 +151,11 @@ def _target_statistics(header, y: Tensor) -> dict[str, Any]:
     if classes:
         if y.is_floating_point():
             raise DatasetError(f"{header.name}: classes must be integers, not {y.dtype}")
-        counts = y[y >= 0].flatten().bincount(minlength=header.out_dim)
-        if (y.numel() and int(y.min()) < -1) or counts.numel() > header.out_dim:
+        if y.numel() and (int(y.min()) < -1 or int(y.max()) >= header.out_dim):  # first: counting takes memory by the largest label
             raise DatasetError(
                 f"{header.name}: labels lie in {int(y.min())}..{int(y.max())}; the header says {header.out_dim} classes (-1: none)"
             )
+        counts = y[y >= 0].flatten().bincount(minlength=header.out_dim)
         return {"classes": header.out_dim, "label_counts": counts.tolist(), "unlabelled": int((y < 0).sum())}
     if y.is_floating_point() and bool(y.isinf().any()):
         raise DatasetError(f"{header.name}: a target is infinite")

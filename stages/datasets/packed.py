@@ -9,6 +9,7 @@ data/packed/NAME/data.safetensors holds the concatenated arrays of all graphs, w
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -24,7 +25,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from safetensors import SafetensorError, safe_open
 
 from stages.datasets.inspection import DatasetError, inspect
-from stages.files import WriteError, write_json
+from stages.files import WriteError, is_plain_name, write_json
 
 if TYPE_CHECKING:  # the catalog is read by stages that have no use for torch, which takes seconds to import
     from torch import LongTensor, Tensor
@@ -52,6 +53,7 @@ class PackedHeader(BaseModel):
         statistics: measured on the packed arrays (`stages.datasets.inspection`).
         provenance: digest of the spec, sha256 of the raw files, generator arguments, licence, homepage, citation.
         notes: flaws and choices that a user must see.
+        data_sha256, data_bytes: of data.safetensors; header_sha256: of all the other fields, so that an edited header is found.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -74,12 +76,32 @@ class PackedHeader(BaseModel):
     notes: list[str] = []
     data_sha256: str = ""
     data_bytes: int = 0
+    header_sha256: str = ""
     format: Literal[1] = FORMAT
+
+    def sealed(self) -> PackedHeader:
+        """The header with its own digest."""
+        fields = json.loads(json.dumps(self.model_dump(exclude={"header_sha256"})))  # as they are read back
+        return self.model_copy(update={"header_sha256": hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()})
+
+    @property
+    def pins(self) -> dict[str, dict[str, Any]]:
+        """Raw file -> {sha256, bytes, date}, for those whose digest was pinned on first use (`stages.datasets.pins`)."""
+        return self.provenance.get("pinned", {})
+
+    def with_pins(self, pins: Mapping[str, Mapping[str, Any]]) -> PackedHeader:
+        return self.model_copy(update={"provenance": self.provenance | {"pinned": dict(pins)}})
+
+    @property
+    def pinned_remark(self) -> str | None:
+        """What every report says of data whose digest nobody publishes."""
+        dates = sorted({pin["date"] for pin in self.pins.values()})
+        return f"digest pinned on first use, {', '.join(dates)}" if dates else None
 
     @property
     def digest(self) -> str:
         """sha256 over the arrays and what decides how they are read; notes, statistics and provenance do not count."""
-        described = {"statistics", "provenance", "notes", "derived"}
+        described = {"statistics", "provenance", "notes", "derived", "header_sha256"}
         decisive = self.model_dump(exclude=described if self.also else described | {"also"})
         return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
@@ -95,22 +117,27 @@ class PackedDataset:
 
     @classmethod
     def open(cls, folder: str | Path) -> PackedDataset:
-        """Raises DatasetUnavailable where the folder says so or holds nothing, DatasetError where its files are damaged."""
+        """Raises DatasetUnavailable where the folder says so or holds nothing, DatasetError where its files are damaged.
+
+        Header and content are held against their digests; the content only when its file changed since it was last found whole, which is
+        remembered beside the folder.
+        """
         folder = Path(folder)
         if not (folder / "header.json").exists():
             raise DatasetUnavailable(_why_unavailable(folder))
         try:
             header = PackedHeader.model_validate_json((folder / "header.json").read_bytes())
+            if header != header.sealed():
+                raise DatasetError("header.json is not as it was written, or is of an older version")
             path = folder / "data.safetensors"
-            if path.stat().st_size != header.data_bytes:
-                raise DatasetError(f"{path.stat().st_size} bytes where the header says {header.data_bytes}")
+            _check_content(path, header)
             with safe_open(path, framework="pt") as file:
                 arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
             missing = {"node_ptr", "edge_ptr", "x", "source", "target", *header.extras} - set(arrays)
             if missing:
                 raise DatasetError(f"no array named {', '.join(sorted(missing))}")
         except (OSError, ValidationError, SafetensorError, DatasetError) as error:
-            raise DatasetError(f"{folder}: damaged ({error}); prepare it again: python -m stages.download {folder.name}") from error
+            raise DatasetError(f"{folder}: damaged ({error}); prepare it again: {_remedy(folder)}") from error
         return cls(folder, header, arrays)
 
     @property
@@ -190,9 +217,7 @@ class PackedDataset:
     def verify(self) -> None:
         """Reads the whole file again. Raises DatasetError where it is not what the header says."""
         if _sha256(self.folder / "data.safetensors") != self.header.data_sha256:
-            raise DatasetError(
-                f"{self.folder}/data.safetensors: not what its header says; prepare it again: python -m stages.download {self.header.name}"
-            )
+            raise DatasetError(f"{self.folder}/data.safetensors: not what its header says; prepare it again: {_remedy(self.folder)}")
 
 
 class PackedWriter:
@@ -259,8 +284,8 @@ class PackedWriter:
                 arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             header = header.model_copy(update={"statistics": inspect(header, arrays)})
             del arrays
-            header = header.model_copy(update={"data_sha256": _sha256(path), "data_bytes": path.stat().st_size})
-            write_json(path.parent / "header.json", header.model_dump())
+            header = header.model_copy(update={"data_sha256": _sha256(path), "data_bytes": path.stat().st_size}).sealed()
+            write_header(path.parent, header)
             replace_folder(path.parent, self.folder)
         except OSError as error:
             raise WriteError(
@@ -325,8 +350,20 @@ def _targets(array: np.ndarray) -> np.ndarray:
     return array.astype(np.float32 if array.dtype.kind == "f" else np.int64, copy=False)
 
 
+def write_header(folder: Path, header: PackedHeader) -> None:
+    """Writes header.json of `folder`, sealed."""
+    write_json(folder / "header.json", header.sealed().model_dump())
+
+
 def replace_folder(new: Path, folder: Path) -> None:
-    """Puts `new` in the place of `folder`, which is gone only when `new` is there."""
+    """Puts `new` in the place of `folder`, which is gone only when `new` is there.
+
+    Raises DatasetError for a path that is no name below a folder, and where `folder` is no folder of files: nothing else is ever deleted.
+    """
+    if not is_plain_name(folder.name) or ".." in folder.parts:
+        raise DatasetError(f"{folder}: not the folder of a dataset; its name must be letters, digits, '.', '_' and '-'")
+    if folder.exists() and not (folder.is_dir() and all(path.is_file() for path in folder.iterdir())):
+        raise DatasetError(f"{folder}: holds more than a packed dataset and is left as it is; move it away and run the same command again")
     old = None
     if folder.exists():
         old = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.old."))
@@ -360,12 +397,35 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def _check_content(path: Path, header: PackedHeader) -> None:
+    """Raises DatasetError where the file is not what the header says. The digest is taken when size, times or inode are not those of the last
+    check: a hidden file beside the dataset's folder, where neither DVC nor a replacement of the folder sees it, remembers them."""
+    stat = path.stat()
+    if stat.st_size != header.data_bytes:
+        raise DatasetError(f"{stat.st_size} bytes where the header says {header.data_bytes}")
+    seen = {"inode": stat.st_ino, "mtime_ns": stat.st_mtime_ns, "ctime_ns": stat.st_ctime_ns, "sha256": header.data_sha256}
+    memory = path.parent.with_name(f".{path.parent.name}.checked.json")
+    with contextlib.suppress(OSError, ValueError):
+        if json.loads(memory.read_bytes()) == seen:
+            return
+    if _sha256(path) != header.data_sha256:
+        raise DatasetError("the content of data.safetensors is not what the header says")
+    with contextlib.suppress(WriteError):  # in a folder that is only read, every opening checks
+        write_json(memory, seen)
+
+
+def _remedy(folder: Path) -> str:
+    """The command that prepares the dataset of `folder`, DATA_ROOT/packed/NAME."""
+    root = folder.parent.parent
+    return f"python -m stages.download {folder.name}" + ("" if root == Path("data") else f" --data-root {root}")
+
+
 def _why_unavailable(folder: Path) -> str:
     try:
         note = json.loads((folder / "unavailable.json").read_text())
         tried = "".join(f"\n  {entry['source']}: {entry['error']}" for entry in note["tried"])
         return f"dataset {note['dataset']!r} is not at hand: {note['reason']}{tried}\n{note['remedy']}"
-    except FileNotFoundError:
-        return f"{folder}: nothing is packed here yet; run: python -m stages.download {folder.name}"
+    except (FileNotFoundError, NotADirectoryError):
+        return f"{folder}: nothing is packed here yet; run: {_remedy(folder)}"
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DatasetError(f"{folder}/unavailable.json: damaged ({error!r}); run: python -m stages.download {folder.name}") from error
+        raise DatasetError(f"{folder}/unavailable.json: damaged ({error!r}); run: {_remedy(folder)}") from error

@@ -71,12 +71,9 @@ def absent(data: Path) -> str:
     for name, spec in catalog().items():
         if _header(data, name) is not None:
             continue
-        unpinned = any(file.pickled and not (file.sha256 or file.md5) for file in spec.files)
-        how = (
-            "a pickle without a published digest: pin it in files.json first"
-            if unpinned
-            else "fetched from its host when that can be reached"
-        )
+        how = "fetched from its host when that can be reached"
+        if any(file.sha256 is None for file in spec.files):
+            how += "; digest pinned on first use"
         if spec.needs:
             how += f"; needs {', '.join(spec.needs)}"
         files = ", ".join(f"`{file.path}`" for file in spec.files[:2]) + (" ..." if len(spec.files) > 2 else "")

@@ -1,6 +1,6 @@
 """Pickles of known files, read by an unpickler that can build arrays, tensors and plain containers and call nothing else.
 
-Only files with a pinned digest come here: `stages.datasets.prepare` refuses the others before they are fetched.
+So a file may come here before any digest of it is known: its digest is pinned once its statistics are the published ones.
 """
 
 import collections

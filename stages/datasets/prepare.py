@@ -4,18 +4,20 @@ import importlib.util
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
-from filelock import FileLock
-
+from stages.addresses import shareable
 from stages.datasets.catalog import catalog, get_spec
 from stages.datasets.inspection import DatasetError, compare
-from stages.datasets.packed import PackedDataset, PackedHeader, replace_folder
+from stages.datasets.packed import DatasetUnavailable, PackedDataset, PackedHeader, replace_folder, write_header
+from stages.datasets.pins import PATH, Pin, add_pins, new_pin, read_pins, with_pin
 from stages.datasets.sources import SourceError, fetch, reachable, sha256_of
 from stages.datasets.spec import DatasetSpec
-from stages.files import write_json
+from stages.files import held, make_folder, write_json
 
 Say = Callable[[str], None]
 
@@ -39,45 +41,93 @@ def prepare(name: str, data_root: str | Path = "data", mirrors: Sequence[str] = 
     """
     spec, root = get_spec(name), Path(data_root)
     folder = root / "packed" / name
-    (root / ".locks").mkdir(parents=True, exist_ok=True)
-    with FileLock(root / ".locks" / f"{name}.lock"):
+    make_folder(root / ".locks")
+    with held(root / ".locks" / f"{name}.lock"):
         start = time.monotonic()
-        header = valid(spec, folder)
+        pins = read_pins()
+        header = valid(spec, folder, pins, say)
         if header is not None:
+            _pin(header.pins, root)  # a lost lock file is written again
             return Prepared("kept", folder, header)
         missing = [module for module in spec.needs if importlib.util.find_spec(module) is None]
         try:
             if missing:
                 raise SourceError(f"this needs the package {', '.join(missing)}", [], f"pip install {' '.join(missing)}")
-            _refuse_unpinned_pickles(spec, root)
-            for file in spec.files:
-                if not (file.sha256 or file.md5):
-                    say(f"{file.path}: no checksum of it is published; only its statistics will be checked")
-            files = {file.path: fetch(file, root / "raw", mirrors, say) for file in spec.files}
+            files = {file.path: fetch(with_pin(file, pins), root / "raw", mirrors, say) for file in spec.files}
         except SourceError as error:
             return _unavailable(spec, folder, error, time.monotonic() - start)
-        folder.parent.mkdir(parents=True, exist_ok=True)
+        used = {
+            file.path: pins.get(file.path) or new_pin(sha256_of(files[file.path]), files[file.path].stat().st_size)
+            for file in spec.files
+            if file.sha256 is None
+        }
+        make_folder(folder.parent)
         temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{name}."))
         try:
             spec.prepare(spec, files, temporary / name)
             dataset = PackedDataset.open(temporary / name)
-            wrong = compare(spec.expected, dataset.header.statistics)
+            header = dataset.header
+            wrong = compare(spec.expected, header.statistics)
             if wrong:
                 raise DatasetError(f"dataset {name!r} is not the published one:\n  " + "\n  ".join(wrong))
             del dataset
+            if used:
+                write_header(temporary / name, header.with_pins({path: asdict(pin) for path, pin in used.items()}))
+                for path in _pin(used, root):
+                    say(f"{path}: no sha256 of it is published; the one found is pinned in {PATH}, which belongs in git")
             replace_folder(temporary / name, folder)
+        except DatasetError as error:
+            first = [str(files[path]) for path in used if path not in pins]
+            if not first:
+                raise
+            raise DatasetError(
+                f"{error}\nno digest of {', '.join(first)} is known, and none was pinned: if it is the wrong file, delete it and run the same "
+                "command again"
+            ) from error
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
         return Prepared("packed", folder, PackedDataset.open(folder).header, seconds=time.monotonic() - start)
 
 
-def valid(spec: DatasetSpec, folder: Path) -> PackedHeader | None:
-    """The header of what is packed in `folder` if it was made from this spec by this code, else None. Reads no arrays."""
+def valid(
+    spec: DatasetSpec, folder: Path, pins: Mapping[str, Pin] = MappingProxyType({}), say: Say = lambda line: None
+) -> PackedHeader | None:
+    """The header of what is packed in `folder` if it is whole and was made from this spec by this code, of files that `pins` allow, else None."""
     try:
         header = PackedDataset.open(folder).header
-    except DatasetError:
+    except DatasetUnavailable:
         return None
-    return header if header.provenance.get("spec") == spec.digest else None
+    except DatasetError as error:
+        say(str(error).partition("; prepare it again")[0])
+        return None
+    return header if header.provenance.get("spec") == spec.digest and not _contradictions(header, pins) else None
+
+
+def contradicted(name: str, data_root: str | Path = "data") -> list[str]:
+    """The raw files of which data.lock.json pins another content than the packed dataset `name` was made from. Cheap."""
+    header = Path(data_root) / "packed" / name / "header.json"
+    pins = read_pins()
+    if not pins or not header.exists():
+        return []
+    try:
+        return _contradictions(PackedHeader.model_validate_json(header.read_bytes()), pins)
+    except (OSError, ValueError):  # damaged: the download stage prepares it again
+        return []
+
+
+def _contradictions(header: PackedHeader, pins: Mapping[str, Pin]) -> list[str]:
+    return [path for path, pin in header.pins.items() if path in pins and pins[path].sha256 != pin["sha256"]]
+
+
+def _pin(found: Mapping[str, Pin | Mapping[str, Any]], root: Path) -> list[str]:
+    """Adds what the lock file lacks, and returns the paths that are new there."""
+    new = {path: pin if isinstance(pin, Pin) else Pin(**pin) for path, pin in found.items()}
+    with held(root / ".locks" / f"{PATH.name}.lock"):
+        there = read_pins()
+        new = {path: pin for path, pin in new.items() if path not in there}
+        if new:
+            add_pins(new)
+    return list(new)
 
 
 def available(name: str, data_root: str | Path = "data", mirrors: Sequence[str] = ()) -> tuple[bool, str]:
@@ -90,10 +140,6 @@ def available(name: str, data_root: str | Path = "data", mirrors: Sequence[str] 
         return False, f"needs the package {', '.join(missing)}"
     if not spec.files:
         return True, "generated"
-    try:
-        _refuse_unpinned_pickles(spec, root)
-    except SourceError as error:
-        return False, error.reason
     answers = [reachable(file, root / "raw", mirrors) for file in spec.files]
     missing = [why for found, why in answers if not found]
     return (False, missing[0]) if missing else (True, answers[0][1])
@@ -101,12 +147,15 @@ def available(name: str, data_root: str | Path = "data", mirrors: Sequence[str] 
 
 def verify(data_root: str | Path = "data", say: Say = lambda line: None) -> list[str]:
     """Reads every raw file and packed dataset on disk again. Returns what is wrong, one line each."""
-    root, wrong = Path(data_root), []
+    root, wrong, pins = Path(data_root), [], read_pins()
+    option = "" if root == Path("data") else f" --data-root {root}"
     for name, spec in catalog().items():
-        for file in spec.files:
+        for file in (with_pin(file, pins) for file in spec.files):
             path = root / "raw" / file.path
             if path.exists() and file.sha256 is not None and sha256_of(path) != file.sha256:
-                wrong.append(f"{path}: its sha256 is not the pinned {file.sha256}; delete it and run: python -m stages.download {name}")
+                wrong.append(
+                    f"{path}: its sha256 is not the pinned {file.sha256}{' of data.lock.json' if file.pinned else ''}; delete it and run: python -m stages.download {name}{option}"
+                )
     for folder in sorted((root / "packed").glob("[!.]*")):
         try:
             if (folder / "unavailable.json").exists() and not (folder / "header.json").exists():
@@ -122,22 +171,13 @@ def verify(data_root: str | Path = "data", say: Say = lambda line: None) -> list
     return list(dict.fromkeys(wrong))
 
 
-def _refuse_unpinned_pickles(spec: DatasetSpec, root: Path) -> None:
-    for file in spec.files:
-        if file.pickled and not (file.sha256 or file.md5):
-            raise SourceError(
-                f"{file.path} holds pickles, and no digest of it is pinned: it is not read",
-                [(url, "not tried: no digest is pinned") for url in file.urls],
-                f"Fetch it from a place you trust ({', '.join(file.urls) or spec.homepage}), then\n  cp FILE {root / 'raw' / file.path}\n"
-                "and write what `sha256sum FILE` prints into its entry in stages/datasets/files.json",
-            )
-
-
 def _unavailable(spec: DatasetSpec, folder: Path, error: SourceError, seconds: float) -> Prepared:
     if (folder / "header.json").exists():
         raise DatasetError(
-            f"{folder} holds an older version of {spec.name!r}, which stays as it is; the present one cannot be made: {error}"
+            f"{folder} holds an older or a damaged version of {spec.name!r}, which stays as it is; the present one cannot be made: {error}"
         ) from error
-    tried = [{"source": source, "error": text} for source, text in error.tried]
-    write_json(folder / "unavailable.json", {"dataset": spec.name, "reason": error.reason, "tried": tried, "remedy": error.remedy})
+    # from here it goes into results and reports
+    tried = [{"source": shareable(source), "error": shareable(text)} for source, text in error.tried]
+    note = {"dataset": spec.name, "reason": shareable(error.reason), "tried": tried, "remedy": shareable(error.remedy)}
+    write_json(folder / "unavailable.json", note)
     return Prepared("unavailable", folder, reason=str(error), seconds=seconds)

@@ -13,13 +13,14 @@ import threading
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, urljoin, urlsplit
 
-from filelock import FileLock
 from tqdm import tqdm
 
+from stages.addresses import printable, without_credentials
 from stages.datasets.inspection import DatasetError
 from stages.datasets.spec import RemoteFile
+from stages.files import held, make_folder
 
 TIMEOUT = (5.0, 20.0)  # seconds to connect, and between two blocks of data
 PROBE_TIMEOUT = 2.0
@@ -39,6 +40,11 @@ class _Failed(Exception):
     """One source did not deliver."""
 
 
+class _TooLarge(_Failed):
+    def __init__(self, at_most: int):
+        super().__init__(f"more than the {at_most:,} bytes that are expected")
+
+
 def mirrors_in_order(mirrors: Sequence[str] = ()) -> list[str]:
     """`GT_DATA_MIRROR` (several separated by commas) first, then the ones given; each once."""
     own = [m.strip() for m in os.environ.get("GT_DATA_MIRROR", "").split(",") if m.strip()]
@@ -51,11 +57,11 @@ def fetch(file: RemoteFile, raw: Path, mirrors: Sequence[str] = (), say: Callabl
     Raises SourceError where no source delivers. A file with a wrong checksum is kept aside as NAME.rejected-XXXXXXXX.
     """
     target = raw / file.path
-    target.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(target.parent)
     # beside raw/, and never deleted: a lock file that goes away while another process waits for it guards nothing
     lock = raw.parent / ".locks" / hashlib.sha256(file.path.encode()).hexdigest()[:16]
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(lock):
+    make_folder(lock.parent)
+    with held(lock):
         return _fetch(file, target, mirrors_in_order(mirrors), say)
 
 
@@ -70,17 +76,17 @@ def _fetch(file: RemoteFile, target: Path, mirrors: list[str], say: Callable[[st
         part = target.with_name(target.name + ".part")
         try:
             if _is_url(source):
-                _download(source, part, file.bytes)
+                _download(source, part, file.bytes, file.bytes or file.at_most)
             else:
-                _copy(Path(source), part)
+                _copy(Path(source), part, file.bytes or file.at_most)
             wrong = _wrong(file, part)
             if wrong is not None:
                 raise _Failed(f"{wrong}; set aside as {_reject(part, target).name}")
             os.replace(part, target)
-            say(f"{file.path}: {target.stat().st_size:,} bytes from {source}")
+            say(f"{file.path}: {target.stat().st_size:,} bytes from {without_credentials(source)}")
             return target
         except _Failed as error:
-            tried.append((source, str(error)))
+            tried.append((without_credentials(source), without_credentials(str(error))))
     digest = f" (its sha256 must be {file.sha256})" if file.sha256 else ""
     made = f"\nIt is no original but derived: {file.derived}" if file.derived else ""
     raise SourceError(
@@ -99,7 +105,7 @@ def reachable(file: RemoteFile, raw: Path, mirrors: Sequence[str] = ()) -> tuple
             if Path(source).is_file():
                 return True, source
         elif _host_answers(urlsplit(source).scheme, urlsplit(source).netloc):
-            return True, source
+            return True, without_credentials(source)
     return False, f"{file.path}: no mirror has it and no host answers"
 
 
@@ -116,13 +122,22 @@ def _digest(path: Path, algorithm: str) -> str:
 def _wrong(file: RemoteFile, path: Path) -> str | None:
     size = path.stat().st_size
     if file.bytes is not None and size != file.bytes:
-        return f"{size:,} bytes where {file.bytes:,} are expected"
+        return f"{size:,} bytes where {file.bytes:,} are expected{_where_pinned(file)}"
     found = sha256_of(path)
     if file.sha256 is not None and found != file.sha256:
-        return f"its sha256 is {found}, not {file.sha256}"
+        return f"its sha256 is {found}, not {file.sha256}{_where_pinned(file)}"
     if file.sha256 is None and file.md5 is not None and _digest(path, "md5") != file.md5:
         return f"its md5 is not {file.md5}"
     return None
+
+
+def _where_pinned(file: RemoteFile) -> str:
+    if file.pinned is None:
+        return ""
+    return (
+        f" as data.lock.json has it for {file.path} (pinned on first use, {file.pinned}); if this is a new version that you trust, delete "
+        "that entry of data.lock.json and run the same command again"
+    )
 
 
 def _reject(path: Path, target: Path) -> Path:
@@ -131,29 +146,35 @@ def _reject(path: Path, target: Path) -> Path:
     return aside
 
 
-def _copy(source: Path, part: Path) -> None:
+def _copy(source: Path, part: Path, at_most: int) -> None:
     if not source.is_file():
         raise _Failed("no such file")
+    if source.stat().st_size > 2 * at_most:  # a little too large is a wrong checksum, and kept aside to be looked at
+        raise _Failed(f"{source.stat().st_size:,} bytes, more than the {at_most:,} that are expected")
     try:
         shutil.copyfile(source, part)
     except OSError as error:
         raise _Failed(f"cannot be copied ({error.strerror})") from error
 
 
-def _download(url: str, part: Path, size: int | None) -> None:
-    """Continues `part` where an earlier attempt stopped; what had been fetched stays for the next attempt when this one breaks off."""
+def _download(url: str, part: Path, size: int | None, at_most: int) -> None:
+    """Continues `part` where an earlier attempt stopped; what had been fetched stays for the next attempt when this one breaks off, unless it
+    is more than `at_most` bytes."""
     import requests
 
     parts = urlsplit(url)
     if not _host_answers(parts.scheme, parts.netloc):
-        raise _Failed(f"{parts.netloc} does not answer within {PROBE_TIMEOUT:g} s")
+        raise _Failed(f"{parts.netloc.rpartition('@')[2]} does not answer within {PROBE_TIMEOUT:g} s")
     have = part.stat().st_size if part.exists() else 0
     if size is not None and have >= size:
         os.unlink(part)
         have = 0
     try:
         headers = {"Range": f"bytes={have}-"} if have else {}
-        with requests.get(url, headers=headers | {"Accept-Encoding": "identity"}, stream=True, timeout=TIMEOUT) as answer:
+        with (
+            _session() as session,
+            session.get(url, headers=headers | {"Accept-Encoding": "identity"}, stream=True, timeout=TIMEOUT) as answer,
+        ):
             if answer.status_code == 416:
                 os.unlink(part)
                 raise _Failed("the host does not continue this file; run the same command again to start over")
@@ -162,17 +183,37 @@ def _download(url: str, part: Path, size: int | None) -> None:
                 have = 0
             length = int(answer.headers.get("Content-Length", -1))
             total = size or (have + length if length >= 0 else None)
+            if length >= 0 and have + length > at_most:
+                raise _TooLarge(at_most)
             with open(part, "ab" if have else "wb") as out, _bar(part.name.removesuffix(".part"), total, have) as bar:
                 for block in answer.iter_content(_CHUNK):
                     have += len(block)
-                    if size is not None and have > size:
-                        raise _Failed(f"more than the {size:,} bytes that are expected")
+                    if have > at_most:
+                        raise _TooLarge(at_most)
                     out.write(block)
                     bar.update(len(block))
+    except _TooLarge:
+        part.unlink(missing_ok=True)
+        raise
     except (requests.RequestException, OSError, ValueError) as error:
         raise _Failed(f"{type(error).__name__}: {_short(error)}" + _kept(part)) from error
     if total is not None and have < total:
         raise _Failed(f"broke off after {have:,} of {total:,} bytes" + _kept(part))
+
+
+def _session():
+    """A session that follows no redirect from https to http: there anyone on the way could answer."""
+    import requests
+
+    class Session(requests.Session):
+        def get_redirect_target(self, resp):
+            target = super().get_redirect_target(resp)
+            schemes = urlsplit(resp.url).scheme, urlsplit(urljoin(resp.url, target or "")).scheme
+            if schemes == ("https", "http"):
+                raise _Failed("redirects from https to http, which is not followed")
+            return target
+
+    return Session()
 
 
 def _kept(part: Path) -> str:
@@ -197,7 +238,8 @@ def _bar(name: str, total: int | None, start: int):
 
 
 def _short(error: BaseException) -> str:
-    return str(error).replace("\n", " ")[:200]
+    """What a host says, on one line and without what a terminal would obey."""
+    return printable(str(error))[:200]
 
 
 def _below(mirror: str, path: str) -> str:

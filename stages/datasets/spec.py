@@ -8,9 +8,12 @@ from functools import cache, cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from stages.datasets.inspection import DatasetError
 from stages.datasets.packed import PackedHeader
+from stages.files import is_plain_name
 from stages.fingerprint import code_digest
 
+AT_MOST = 16 << 30  # bytes of a raw file whose size nobody states
 Prepare = Callable[["DatasetSpec", Mapping[str, Path], Path], None]
 
 
@@ -21,10 +24,11 @@ class RemoteFile:
     Attributes:
         path: its place below a mirror and below data/raw.
         urls: where it can be had, the official host first; empty for a file that only a mirror has.
-        sha256: pinned digest; None where none is published: then the file is never unpickled, and the digest found is shown and recorded.
-        bytes: its size, or None.
+        sha256: pinned digest; None where none is published: then that of the first use is pinned (`stages.datasets.pins`).
+        bytes: its size, or None; then not more than `at_most` bytes of it are read.
         md5: the digest its host publishes, where that is not sha256.
-        pickled: holds pickles: without a pinned digest it is refused.
+        pickled: holds pickles, which only `stages.datasets.pickles` reads.
+        pinned: the day on which `sha256` was pinned on first use; None where files.json has it.
         derived: how it was made, where it is not the original host's file.
     """
 
@@ -37,6 +41,8 @@ class RemoteFile:
     derived: str | None = None
     md5: str | None = None
     pickled: bool = False
+    pinned: str | None = None
+    at_most: int = AT_MOST
 
     def __post_init__(self):
         parts = PurePosixPath(self.path).parts
@@ -75,6 +81,12 @@ class DatasetSpec:
     split_kind: str = "graph"
     needs: tuple[str, ...] = ()
     also: tuple[str, ...] = ()
+
+    def __post_init__(self):
+        if not isinstance(self.name, str) or not is_plain_name(self.name):
+            raise DatasetError(
+                f"a dataset cannot be named {self.name!r}: letters, digits, '.', '_' and '-', beginning with a letter or digit"
+            )
 
     @cached_property
     def digest(self) -> str:
@@ -121,12 +133,20 @@ def file(path: str) -> RemoteFile:
     """The raw file of this path with its checksum and addresses (files.json). Raises KeyError for an unknown path."""
     entry = _files()[path]
     known = ("sha256", "bytes", "licence", "note", "derived", "md5")
-    return RemoteFile(path, tuple(entry["urls"]), pickled=entry.get("pickled", False), **{key: entry.get(key) for key in known})
+    bound = entry["bytes"] or entry.get("at_most", AT_MOST)
+    return RemoteFile(
+        path, tuple(entry["urls"]), pickled=entry.get("pickled", False), at_most=bound, **{key: entry.get(key) for key in known}
+    )
 
 
 def files(*paths: str) -> tuple[RemoteFile, ...]:
     """`file` of each path."""
     return tuple(file(path) for path in paths)
+
+
+def known_digests() -> dict[str, str]:
+    """Path -> sha256 of every raw file that files.json pins."""
+    return {path: entry["sha256"] for path, entry in _files().items() if entry["sha256"]}
 
 
 @cache

@@ -1,6 +1,8 @@
 """Where a run stands, in one file of safetensors with a JSON header, replaced atomically: a killed run continues from it, bit for bit."""
 
+import hashlib
 import json
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -28,11 +30,15 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tenso
 
 
 class Checkpoint:
-    """Groups of named tensors and a JSON header at `path`, written at most every `seconds`. `path` None: nothing is kept."""
+    """Groups of named tensors and a JSON header at `path`, written at most every `seconds`. `path` None: nothing is kept.
+
+    `cost`: seconds that the last writing took.
+    """
 
     def __init__(self, path: Path | None, seconds: float = 60.0):
         self.path = path
         self.seconds = seconds
+        self.cost = 0.0
         self._last = time.monotonic()
 
     @property
@@ -41,24 +47,49 @@ class Checkpoint:
 
     def write(self, header: dict[str, Any], groups: dict[str, dict[str, Tensor]]) -> None:
         """Raises WriteError on a full disk."""
+        began = time.monotonic()
         tensors = {f"{group}/{name}": t.detach().cpu().contiguous().clone() for group, named in groups.items() for name, t in named.items()}
-        write_bytes(self.path, save(tensors, {"header": json.dumps(header)}))
+        text = json.dumps(header | {"groups": sorted(groups)})
+        write_bytes(self.path, save(tensors, {"header": text, "sha256": _digest(text, tensors)}))
         self._last = time.monotonic()
+        self.cost = self._last - began
 
     def read(self) -> tuple[dict[str, Any], dict[str, dict[str, Tensor]]] | None:
-        """(header, groups), or None where there is no usable checkpoint; a damaged file is set aside, since the run can start over."""
+        """(header, groups), or None where there is no usable checkpoint; whatever else is in its place is set aside: the run can start over."""
         if self.path is None or not self.path.exists():
             return None
         try:
-            groups: dict[str, dict[str, Tensor]] = {}
             with safe_open(self.path, framework="pt") as file:
-                header = json.loads(file.metadata()["header"])
-                for key in file.keys():  # noqa: SIM118 (a safetensors file is no mapping)
-                    group, name = key.split("/", 1)
-                    groups.setdefault(group, {})[name] = file.get_tensor(key)
+                metadata = file.metadata() or {}
+                tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (a safetensors file is no mapping)
+            if metadata.get("sha256") != _digest(metadata["header"], tensors):
+                raise ValueError("it is not what was written: its sha256 differs")
+            header = json.loads(metadata["header"])
+            groups: dict[str, dict[str, Tensor]] = {group: {} for group in header.pop("groups")}
+            for key, tensor in tensors.items():
+                group, name = key.split("/", 1)
+                groups[group][name] = tensor
             return header, groups
-        except (SafetensorError, KeyError, ValueError) as error:
-            aside = self.path.with_suffix(".damaged")
-            self.path.replace(aside)
-            print(f"checkpoint {self.path} is damaged ({error}); set aside as {aside.name}, the run starts over", flush=True)
+        except (SafetensorError, OSError, KeyError, ValueError, TypeError, AttributeError) as error:
+            self.set_aside(error)
             return None
+
+    def set_aside(self, why: BaseException) -> None:
+        """Moves a checkpoint that cannot be continued out of the way, and says so in one line."""
+        aside = self.path.with_suffix(".damaged")
+        if aside.is_dir() and not aside.is_symlink():
+            shutil.rmtree(aside)
+        if self.path.is_dir():
+            aside.unlink(missing_ok=True)
+        self.path.replace(aside)
+        reason = " ".join(f"{type(why).__name__}: {why}".split())[:200]
+        print(f"checkpoint {self.path} cannot be continued ({reason}); set aside as {aside.name}, the run starts over", flush=True)
+
+
+def _digest(header: str, tensors: dict[str, Tensor]) -> str:
+    """sha256 over the header and every tensor's name, type, shape and bytes."""
+    digest = hashlib.sha256(header.encode())
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy())
+    return digest.hexdigest()

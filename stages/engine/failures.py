@@ -9,6 +9,10 @@ class RunFailure(Exception):
     status = "failed"
 
 
+class WrongOutput(ValueError):
+    """A model's output is not what its task asks for: a mistake in the model, no result."""
+
+
 class Diverged(RunFailure):
     status = "diverged"
 

@@ -6,6 +6,7 @@ Randomness is drawn from streams named by (seed, epoch), so a run that continues
 
 import contextlib
 import math
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -13,9 +14,10 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from stages import stop
 from stages.engine.batching import Loader, seed_of
 from stages.engine.checkpoint import Checkpoint, flatten_optimizer, restore_optimizer
-from stages.engine.failures import Diverged, OutOfMemory, RunFailure, TimedOut, is_out_of_memory
+from stages.engine.failures import Diverged, OutOfMemory, RunFailure, TimedOut, WrongOutput, is_out_of_memory
 from stages.engine.optimisation import create_optimizer, lr_factor
 
 CURVES = ("epoch", "lr", "train_loss", "val_loss", "val")
@@ -56,6 +58,9 @@ class Run:
         on_epoch: called with (epoch, {quantity: value}) after each; whatever it raises ends the run.
     """
 
+    # a runner whose epochs are no unit that a checkpoint holds is stopped wherever it is
+    stops_between_epochs = True
+
     def __init__(
         self,
         recipe: Any,
@@ -83,7 +88,7 @@ class Run:
     def train(self, test: bool = True) -> Outcome:
         """Runs to the end and returns the outcome; `test=False` never reads the test split. A RunFailure becomes a status, a bug is raised."""
         try:
-            with _deterministic(self.device):
+            with _deterministic(self.device), stop.deferred() if self.stops_between_epochs else contextlib.nullcontext():
                 self._train()
                 if test:
                     self._test()
@@ -102,13 +107,11 @@ class Run:
         return len(self.outcome.curves["epoch"])
 
     def _train(self) -> None:
-        torch.manual_seed(seed_of("init", self.seed))
-        self.model = self.build().to(self.device, self.loader.dtype)
-        self.outcome.parameters = sum(p.numel() for p in self.model.parameters())
-        self.optimizer = create_optimizer(self.recipe.optimizer, self.model.parameters())
+        self._begin()
         self._resume()
-        total, patience = self.recipe.total_epochs, self.recipe.patience
-        while self.epoch < total:
+        total = self.recipe.total_epochs
+        while self.epoch < total and not self._out_of_patience():
+            began = time.monotonic()
             self._enter_phase()
             torch.manual_seed(seed_of("epoch", self.seed, self.epoch))
             with self.meter.timing("train"):
@@ -124,7 +127,9 @@ class Run:
             self._keep_best(values["val"])
             if self.on_epoch:
                 self.on_epoch(self.epoch, {k: v for k, v in values.items() if v is not None and k != "epoch"})
-            if self.checkpoint.due:
+            took = time.monotonic() - began
+            # a long epoch does not end within the grace of a signal: then no more than it is lost
+            if self.checkpoint.due or stop.asked() or (took > stop.GRACE and self.checkpoint.cost < 0.02 * took):
                 self._save()
             if (
                 self.time_limit is not None
@@ -133,8 +138,35 @@ class Run:
             ):
                 self._save()
                 raise TimedOut(f"{self.epoch} of {total} epochs took longer than the limit of {self.time_limit:.0f} s")
-            if patience and self.outcome.best_epoch and self.epoch - self.outcome.best_epoch >= patience:
-                break
+            if stop.asked() and self.epoch < total:
+                stop.leave()
+
+    def _out_of_patience(self) -> bool:
+        best = self.outcome.best_epoch
+        return bool(self.recipe.patience and best and self.epoch - best >= self.recipe.patience)
+
+    def _begin(self) -> None:
+        """The freshly initialised model and its optimiser."""
+        torch.manual_seed(seed_of("init", self.seed))
+        self.model = self.build().to(self.device, self.loader.dtype)
+        self.outcome.parameters = sum(p.numel() for p in self.model.parameters())
+        self.optimizer = create_optimizer(self.recipe.optimizer, self.model.parameters())
+        self.model.register_forward_hook(self._check_output)
+
+    def _check_output(self, model: nn.Module, arguments: tuple[Any, ...], output: Any) -> None:
+        """Raises WrongOutput where the loss would broadcast or take classes that are not there."""
+        header = self.loader.packed.header
+        expected = self.task.output_shape(arguments[0], header)
+        if not isinstance(output, Tensor) or not output.is_floating_point():
+            got = f"{output.dtype} of shape {list(output.shape)}" if isinstance(output, Tensor) else type(output).__name__
+        elif expected is None or output.shape == expected:
+            return
+        else:
+            got = f"shape {list(output.shape)}"
+        raise WrongOutput(
+            f"model {type(model).__name__} ({type(model).__module__}) on dataset {header.name!r}: its output is {got}, where {header.task} asks "
+            f"for floating-point numbers of shape {list(expected or ('any',))}: a row per target, and {header.out_dim} columns (`out_dim`)"
+        )
 
     def _train_epoch(self) -> tuple[float, float]:
         """One pass; returns (learning rate of the first step, mean loss per row)."""
@@ -165,9 +197,15 @@ class Run:
         mean = float((torch.stack(losses).double().cpu() * weights).sum() / weights.sum())
         if not math.isfinite(mean):
             raise Diverged(f"the training loss is {mean} in epoch {self.epoch + 1}")
+        # a gradient that is not finite makes its weights so, whatever the optimiser; a model may hide that from its outputs
+        if not bool(nn.utils.get_total_norm(parameter.detach() for parameter in self.model.parameters()).isfinite()):
+            names = [name for name, parameter in self.model.named_parameters() if not bool(parameter.isfinite().all())]
+            if names:  # else only the norm is too large for its type
+                raise Diverged(f"weights are not finite after epoch {self.epoch + 1}: {', '.join(names[:3])}{' ...' if names[3:] else ''}")
         return first_lr, mean
 
     def _predict(self, batch: Any, rows: Tensor | None) -> tuple[Tensor, Any]:
+        stop.poll()
         device = self.device if self.model.training else self.evaluated.device
         with torch.autocast(device.type, torch.bfloat16, enabled=self.recipe.precision == "bf16"):
             output, target = self.task.predict(self.model, batch, rows)
@@ -179,9 +217,13 @@ class Run:
         torch.manual_seed(seed_of("evaluate", self.seed, self.epoch))
         outputs, targets = zip(*(self._predict(batch, rows) for batch, rows in self.evaluated.evaluation(part)), strict=True)
         self.model.to(self.device)
+        epoch = self.epoch + 1 if part == "val" else self.outcome.best_epoch
         if not all(bool(o.isfinite().all()) for o in outputs):
-            raise Diverged(f"outputs on {part} are not finite in epoch {self.epoch + 1}")
-        return self.task.evaluate(list(outputs), list(targets))
+            raise Diverged(f"outputs on {part} are not finite in epoch {epoch}")
+        scores = self.task.evaluate(list(outputs), list(targets))
+        if not math.isfinite(scores["loss"]):
+            raise Diverged(f"the loss on {part} is {scores['loss']} in epoch {epoch}")
+        return scores
 
     def _keep_best(self, value: float | None) -> None:
         best, direction = self.outcome.val, self.task.direction
@@ -225,20 +267,36 @@ class Run:
         self.checkpoint.write(header, groups)
 
     def _resume(self) -> None:
+        """Goes on from the checkpoint; one that does not fit this run is set aside, and the run begins anew."""
         saved = self.checkpoint.read()
         if saved is None:
             return
-        header, groups = saved
+        try:
+            self._restore(*saved)
+        except (KeyError, ValueError, TypeError, AttributeError, IndexError, RuntimeError) as error:
+            if is_out_of_memory(error):
+                raise
+            self.checkpoint.set_aside(error)
+            self._begin()  # undoes what was restored in part
+
+    def _restore(self, header: dict[str, Any], groups: dict[str, dict[str, Tensor]]) -> None:
+        """Raises some error where header or groups are not those of this run."""
+        curves = {name: list(header["curves"][name]) for name in self.outcome.curves}
+        if not 0 < len(curves["epoch"]) <= self.recipe.total_epochs or len({len(curve) for curve in curves.values()}) != 1:
+            raise ValueError("its curves do not fit the recipe")
+        totals = {what: float(header["totals"][what]) for what in self.meter.totals}
+        best_epoch, val = header["best_epoch"], header["val"]
+        if best_epoch is not None and "best_model" not in groups:
+            raise ValueError("it lacks the weights of the best epoch")
         self.model.load_state_dict(groups["model"])
-        restore_optimizer(self.optimizer, groups.get("optimizer", {}))
+        restore_optimizer(self.optimizer, groups["optimizer"])
         self.best = {
             name.removeprefix("best_"): {k: v.to(self.device) for k, v in tensors.items()}
             for name, tensors in groups.items()
             if name.startswith("best_")
         }
-        self.outcome.curves = header["curves"]
-        self.outcome.best_epoch, self.outcome.val = header["best_epoch"], header["val"]
-        self.meter.totals.update(header["totals"])
+        self.outcome.curves, self.outcome.best_epoch, self.outcome.val = curves, best_epoch, val
+        self.meter.totals.update(totals)
 
 
 @contextlib.contextmanager

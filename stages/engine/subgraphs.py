@@ -38,7 +38,8 @@ class SubgraphLoader:
             raise ValueError(
                 f"subgraphs are for one large graph split by nodes; {packed.header.name!r} is split by {packed.header.split_kind}"
             )
-        self.section, self.seed, self.device, self.dtype, self.encodings = section, seed, device, dtype, encodings
+        self.packed, self.section, self.encodings = packed, section, encodings
+        self.seed, self.device, self.dtype = seed, device, dtype
         self.ids = {part: packed.split(part, split) for part in ("train", "val", "test")}
         self.by_node = False
         self.subgraphs = Subgraphs(packed.batch(torch.arange(packed.num_graphs)), subgraphs.hops, subgraphs.max_nodes, seed)

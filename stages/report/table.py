@@ -11,9 +11,11 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from html import escape
 from pathlib import Path
 from typing import Any
 
+from stages.addresses import printable
 from stages.records.carried import note_of, text_of
 from stages.report.published import Published, PublishedError, further, resolve
 from stages.report.verdict import ALPHA, STD_DDOF, judge
@@ -73,7 +75,7 @@ def summarise(
     row |= {"status": _status(result["status"], len(good), seeds, failures, len(problems)), "runs": len(good), "seeds": seeds}
     row |= {
         "reduced": list(result.get("reduced") or ()),
-        "notes": [],
+        "notes": list(result.get("notes") or ()),
         "flags": [],
         "values": [],
         "std_ddof": STD_DDOF,
@@ -229,7 +231,8 @@ def table_lines(rows: Sequence[dict[str, Any]], heading: str = "##") -> list[str
     """Rows as a Markdown table, with their remarks under a heading of that level."""
     lines = [_line(SHOWN), _line(["---"] * len(SHOWN)), *(_line(cells(row)) for row in rows), ""]
     remarks = list(dict.fromkeys(remark for row in rows for remark in remarks_of(row)))
-    return [*lines, f"{heading} Remarks", "", *(f"- {remark}" for remark in remarks), ""] if remarks else lines
+    shown = [f"- {escape(printable(remark), quote=False)}" for remark in remarks]  # a reason may hold what a foreign host said
+    return [*lines, f"{heading} Remarks", "", *shown, ""] if shown else lines
 
 
 def explanation(margin_std: float) -> str:

@@ -22,6 +22,9 @@ class BasisApproximation(Task):
     losses: Mapping[str, Callable[..., Tensor]] = {"squared-error": lambda errors, target: errors.mean()}
     directions: Mapping[str, str] = {"squared-error": "min"}
 
+    def output_shape(self, batch: GraphBatch, header: Any) -> None:
+        """The model says itself what its attention should be."""
+
     def predict(self, model: nn.Module, batch: GraphBatch, rows: Tensor | None) -> tuple[Tensor, Tensor]:
         """Squared errors [B, 15]: what a matrix of attention has to say here, at a ten-thousandth of its size. The target is that of errors, 0."""
         attention = model(batch)

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from gt_models.batch import GraphBatch
 from stages.engine.batching import seed_of
-from stages.engine.failures import TimedOut
+from stages.engine.failures import TimedOut, WrongOutput
 from stages.engine.loop import Run
 from stages.engine.optimisation import create_optimizer, lr_factor
 from stages.tasks.task import Task
@@ -49,6 +49,8 @@ class BrecRun(Run):
 
     Raises ValueError for a recipe without a `brec` section, with an odd number of graphs in a batch, or pairs that the dataset lacks.
     """
+
+    stops_between_epochs = False
 
     def __init__(self, recipe: Any, task: Any, loader: Any, *others: Any, **named: Any):
         super().__init__(recipe, task, loader, *others, **named)
@@ -152,6 +154,11 @@ class BrecRun(Run):
     def _embed(self, model: nn.Module, batch: GraphBatch) -> Tensor:
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.recipe.precision == "bf16"):
             output = model(batch)
+        if output.dim() != 2 or len(output) != batch.num_graphs:
+            raise WrongOutput(
+                f"model {type(model).__name__} ({type(model).__module__}): its output has shape {list(output.shape)}, where brec asks for an "
+                f"embedding per graph: [{batch.num_graphs}, any]"
+            )
         return output.float() if output.dtype == torch.bfloat16 else output
 
     @torch.no_grad()
@@ -168,11 +175,15 @@ class BrecRun(Run):
         if self.checkpoint.path is not None:
             self.checkpoint.write({"curves": self.outcome.curves, "totals": self.meter.totals}, {})
 
-    def _resume(self) -> None:
-        saved = self.checkpoint.read()
-        if saved is not None:
-            self.outcome.curves = saved[0]["curves"]
-            self.meter.totals.update(saved[0]["totals"])
+    def _begin(self) -> None:
+        """Every pair has a model of its own."""
+
+    def _restore(self, header: dict[str, Any], groups: dict[str, dict[str, Tensor]]) -> None:
+        curves = {name: list(header["curves"][name]) for name in self.outcome.curves}
+        if len({len(curve) for curve in curves.values()}) != 1:
+            raise ValueError("its curves differ in length")
+        self.meter.totals.update({what: float(header["totals"][what]) for what in self.meter.totals})
+        self.outcome.curves = curves
 
 
 class Verdict(NamedTuple):

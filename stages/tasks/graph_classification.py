@@ -1,10 +1,11 @@
 """A class for every graph."""
 
-from stages.tasks.task import Task
+from stages.tasks.task import LOSSES, Task
 
 
 class GraphClassification(Task):
     default_loss = "cross-entropy"
+    losses = {name: LOSSES[name] for name in ("cross-entropy", "weighted-cross-entropy", "bce-one-hot")}
 
 
 TASK = GraphClassification

@@ -1,10 +1,11 @@
 """Several yes-or-no labels for every graph; unlabelled entries are not numbers."""
 
-from stages.tasks.task import Task
+from stages.tasks.task import LOSSES, Task
 
 
 class GraphMultilabel(Task):
     default_loss = "bce"
+    losses = {name: LOSSES[name] for name in ("bce",)}
 
 
 TASK = GraphMultilabel

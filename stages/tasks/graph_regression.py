@@ -1,10 +1,11 @@
 """One or several numbers for every graph."""
 
-from stages.tasks.task import Task
+from stages.tasks.task import LOSSES, Task
 
 
 class GraphRegression(Task):
     default_loss = "l1"
+    losses = {name: LOSSES[name] for name in ("l1", "mse")}
 
 
 TASK = GraphRegression

@@ -32,6 +32,8 @@ class IsomorphismRun(Run):
     (largest change by relabelling); both relative to the largest absolute entry.
     """
 
+    stops_between_epochs = False
+
     def __init__(self, recipe: Any, task: Any, loader: Any, *others: Any, **named: Any):
         super().__init__(recipe, task, loader, *others, **named)
         if recipe.precision != "float64":

@@ -1,10 +1,11 @@
 """A class for every node, in one large graph with node splits or in many graphs with graph splits."""
 
-from stages.tasks.task import Task
+from stages.tasks.task import LOSSES, Task
 
 
 class NodeClassification(Task):
     default_loss = "cross-entropy"
+    losses = {name: LOSSES[name] for name in ("cross-entropy", "weighted-cross-entropy", "bce-one-hot")}
 
 
 TASK = NodeClassification

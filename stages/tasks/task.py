@@ -72,6 +72,10 @@ class Task:
         """`in_dim` of the model: that of the packed features, unless the task adds to them."""
         return header.in_dim
 
+    def output_shape(self, batch: GraphBatch, header: Any) -> tuple[int, ...] | None:
+        """Shape that the model's output must have on `batch`: a row per target, a column per class or target. None: any."""
+        return (len(batch.y), header.out_dim)
+
     def predict(self, model: nn.Module, batch: GraphBatch, rows: Tensor | None) -> tuple[Tensor, Any]:
         """(output, target) of what counts in a batch, for `loss` and `evaluate`; `rows` are the outputs that count (None: all of them).
         A target has a len(): how much the batch weighs in the mean training loss of the epoch."""

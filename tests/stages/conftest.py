@@ -70,7 +70,7 @@ def project(tmp_path, monkeypatch):
         cell |= {"after": changes["start"]["cell"]} if "start" in changes else {}
         cells[f"{suite}-{dataset}-{row}"] = cell
         grid = {
-            "run": {"threads": 1, "checkpoint_seconds": 0, "tracking": False, **(run or {})},
+            "run": {"parallel": 1, "checkpoint_seconds": 0, "tracking": False, **(run or {})},
             "limits": limits or {},
             "datasets": ["web", "many"],
             "suites": ["small"],
@@ -85,3 +85,10 @@ def project(tmp_path, monkeypatch):
         return [json.loads(p.read_text()) for p in sorted((tmp_path / "store").glob("??/*/record.json"))]
 
     return SimpleNamespace(root=tmp_path, recipe=recipe, records=records)
+
+
+@pytest.fixture(autouse=True)
+def lock_file(tmp_path, monkeypatch) -> Path:
+    """data.lock.json of a test is its own: none is written into the checkout."""
+    monkeypatch.setattr("stages.datasets.pins.PATH", tmp_path / "data.lock.json")
+    return tmp_path / "data.lock.json"

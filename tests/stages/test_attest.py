@@ -13,6 +13,7 @@ from gt_models.baselines.mlp import MLPBaseline
 from gt_models.registry import _INFOS, model_info
 from stages import cli
 from stages.datasets.catalog import catalog
+from stages.datasets.packed import PackedHeader, write_header
 from stages.datasets.spec import DatasetSpec
 from stages.engine.loop import Run
 from stages.params import load_grid
@@ -33,8 +34,9 @@ def shipped(project, monkeypatch) -> Shipped:
     """One cell of two runs, trained and exported by the code as it is."""
     spec = DatasetSpec(name="web", family="test", task="node-classification", metric="accuracy", prepare=print, level="node")
     monkeypatch.setitem(catalog(), "web", spec)
-    header = Path("data/packed/web/header.json")
-    header.write_text(json.dumps(json.loads(header.read_text()) | {"provenance": {"spec": spec.digest}}))
+    folder = Path("data/packed/web")
+    header = PackedHeader.model_validate_json((folder / "header.json").read_bytes())
+    write_header(folder, header.model_copy(update={"provenance": {"spec": spec.digest}}))
     project.recipe()
     train()
     return read(export())

@@ -3,7 +3,6 @@
 import io
 import json
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -48,7 +47,7 @@ def test_prepare_keep_verify_and_find_damage(run, tmp_path, mirror):
 
     for path, line in (
         ("raw/webkb/texas/out1_graph_edges.txt", "not the pinned"),
-        ("packed/texas/data.safetensors", "delete data/packed/texas"),
+        ("packed/texas/data.safetensors", "prepare it again: python -m stages.download texas"),
     ):
         content = (tmp_path / "data" / path).read_bytes()
         (tmp_path / "data" / path).write_bytes(content[:-1] + b"#")
@@ -66,9 +65,10 @@ def test_what_verify_says_of_a_flipped_bit_mends_it(run, tmp_path):
         content = path.read_bytes()
         path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
         said = run("--verify", *option, code=1)
-        folder, command = re.search(r"delete (\S+) and run: python -m stages\.download (.*)", said).groups()
-        shutil.rmtree(tmp_path / folder)
-        assert "chains: packed in" in run(*command.split())
+        command = re.search(r"prepare it again: python -m stages\.download (.*)", said)[1]
+        said = run(*command.split())
+        assert "chains: packed in" in said
+        assert "the content of data.safetensors is not what the header says" in said
         assert path.read_bytes() == content
         run("--verify", *option)
 
@@ -165,3 +165,17 @@ def test_two_processes_prepare_once(tmp_path):
     assert sorted(["packed in" in text for text in said]) == [False, True]
     assert sorted(["kept: it is already packed" in text for text in said]) == [False, True]
     assert PackedDataset.open(tmp_path / "packed/sbm-cluster").num_graphs == 300
+
+
+@pytest.mark.parametrize("place", ["data", "data/packed", "data/.locks"])
+def test_a_file_in_the_place_of_a_folder_is_one_line(run, tmp_path, place):
+    (tmp_path / place).parent.mkdir(exist_ok=True)
+    (tmp_path / place).write_text("not a folder")
+    said = run("chains", code=1)
+    assert said.startswith("error: data")
+    assert "cannot be written" in said
+    assert (tmp_path / place).read_text() == "not a folder"
+
+
+def test_a_long_name_is_not_echoed(run):
+    assert len(run("x" * 100_000, code=1)) < 3000

@@ -149,7 +149,8 @@ def test_new_optional_keys_change_no_digest_of_old_recipes():
     assert not {"eval_after", "eval_device", "targets", "start", "parameters"} & plain.decisive().keys()
     assert Recipe(**RECIPE, parameters=7).decisive() == plain.decisive()
     assert "total" not in plain.decisive()["schedule"]
-    for change in ({"eval_after": 1}, {"targets": "all"}, {"start": {"cell": "a/b/c"}}, {"schedule": {"total": 3}}):
+    assert Recipe(**RECIPE, threads=1).decisive() == plain.decisive()
+    for change in ({"eval_after": 1}, {"targets": "all"}, {"start": {"cell": "a/b/c"}}, {"schedule": {"total": 3}}, {"threads": 2}):
         assert Recipe(**RECIPE | change).decisive() != plain.decisive()
 
 
@@ -171,7 +172,9 @@ GRID = {
     ("change", "words"),
     [
         ({"run": {"devise": "cpu"}}, ["run.devise", "did you mean 'device'"]),
-        ({"run": {"threads": "many"}}, ["run.threads", "integer"]),
+        ({"run": {"parallel": "many"}}, ["run.parallel", "auto", "many"]),
+        ({"run": {"parallel": 0}}, ["run.parallel", "auto", "0"]),
+        ({"run": {"threads": 2}}, ["run", "threads is no longer a setting", "key of recipes", "Take it out"]),
         ({"run": {"device": "cdua"}}, ["run.device", "auto, cpu, cuda", "cdua"]),
         ({"cels": {}}, ["cels", "did you mean 'cells'"]),
         (

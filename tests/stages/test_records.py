@@ -13,6 +13,7 @@ from gt_models.encodings import compute_with_flags
 from stages import cli
 from stages.datasets import encoded
 from stages.datasets.catalog import catalog
+from stages.datasets.packed import PackedHeader, write_header
 from stages.datasets.spec import DatasetSpec
 from stages.fingerprint import _read_version
 from stages.params import load_grid
@@ -34,11 +35,15 @@ def trained(project, monkeypatch):
     """The project with its one cell trained; `web` is a dataset of the catalog, packed from its present spec."""
     spec = DatasetSpec(name="web", family="test", task="node-classification", metric="accuracy", prepare=print, level="node")
     monkeypatch.setitem(catalog(), "web", spec)
-    header = Path("data/packed/web/header.json")
-    header.write_text(json.dumps(json.loads(header.read_text()) | {"provenance": {"spec": spec.digest}}))
+    edit_header(provenance={"spec": spec.digest})
     project.recipe()
     train()
     return project
+
+
+def edit_header(**changes):
+    folder = Path("data/packed/web")
+    write_header(folder, PackedHeader.model_validate_json((folder / "header.json").read_bytes()).model_copy(update=changes))
 
 
 def train():
@@ -338,10 +343,9 @@ def test_what_changed_since_makes_a_cell_stale(trained, monkeypatch):
     trained.recipe(seeds=[0, 1, 2])
     assert standing(shipped, load_grid()).stale == ["recipe"]
     trained.recipe()
-    header = Path("data/packed/web/header.json")
-    header.write_text(json.dumps(json.loads(header.read_text()) | {"data_sha256": "f" * 64}))
+    edit_header(in_dim=6)
     assert standing(shipped, load_grid()).stale == ["data"]
-    header.write_text(json.dumps(json.loads(header.read_text()) | {"provenance": {"spec": "older"}}))
+    edit_header(provenance={"spec": "older"})
     assert standing(nowhere, load_grid()).text == "cannot be told: data (made by other code)"
 
 

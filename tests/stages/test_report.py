@@ -11,7 +11,19 @@ from scipy import stats
 
 from stages.report.figures import learning_curves
 from stages.report.published import RESULTS, PublishedError, lookup, resolve
-from stages.report.table import COLUMNS, cells, remarks_of, rows_of, summarise, terminal_table, to_csv, to_json, to_markdown, with_verdict
+from stages.report.table import (
+    COLUMNS,
+    cells,
+    remarks_of,
+    rows_of,
+    summarise,
+    table_lines,
+    terminal_table,
+    to_csv,
+    to_json,
+    to_markdown,
+    with_verdict,
+)
 from stages.report.verdict import judge
 from tests.stages.cells import make_record, make_result, without_data
 
@@ -305,3 +317,10 @@ def test_equal_records_give_equal_rows_whatever_was_killed_on_the_way():
     killed = search | {"trials": 7, "states": {"COMPLETE": 3, "FAIL": 3, "PRUNED": 1}}
     assert rows_of(make_result(cell, runs) | {"search": killed}, runs) == plain
     assert "searched on validation: 4 trials (3 complete, 1 pruned)" in plain[0]["notes"]
+
+
+def test_foreign_text_in_a_reason_is_text_in_the_report():
+    result = without_data("s/texas/gcn") | {"reason": "403 <img src=x onerror=alert(1)> \x1b[31m & more"}
+    lines = table_lines(rows_of(result, []))
+    (remark,) = [line for line in lines if "403" in line]
+    assert "403 &lt;img src=x onerror=alert(1)&gt; [31m &amp; more" in remark

@@ -113,14 +113,15 @@ def start(result: dict, record: dict) -> Live:
     return live
 
 
-def train(live: Live, record: dict, epochs: range | None = None) -> None:
+def train(live: Live, record: dict, epochs: range | None = None, begins: bool = True) -> None:
     """What the training stage tells Live of one run."""
     run = record["deterministic"]
-    live.start_seed(run["seed"], record["digest"])
+    if begins:
+        live.start_seed(run["seed"], record["digest"])
     curves = run["epochs"]
     for i, epoch in enumerate(curves["epoch"]):
         if epochs is None or epoch in epochs:
-            live.log_epoch(epoch, {k: v[i] for k, v in curves.items() if k != "epoch" and v[i] is not None})
+            live.log_epoch(record["digest"], epoch, {k: v[i] for k, v in curves.items() if k != "epoch" and v[i] is not None})
 
 
 def test_what_a_store_holds(rebuilt, world):
@@ -178,6 +179,19 @@ def test_live_equals_rebuilt(store, world, rebuilt):
     assert live == {k: v for k, v in rebuilt.items() if "texas" not in k[1]}
     complete(SUITE, world.results, world.records)
     assert snapshot(uri) == rebuilt
+
+
+def test_runs_side_by_side_are_tracked_as_those_one_after_the_other(store, world, rebuilt):
+    uri, result, records = store("beside"), world.results[0], world.by_cell[ET]
+    live = Told(result, records[0])
+    for begins, epochs in ((True, range(1, 6)), (False, range(6, 13))):
+        for record in records:
+            train(live, record, epochs, begins)
+    for record in reversed(records):
+        live.finish_seed(record)
+    live.close(result, records)
+    assert follow(live.lines) == 0
+    assert snapshot(uri) == {k: v for k, v in rebuilt.items() if k[1] == ET}
 
 
 def test_killed_training_is_marked_resumed_and_completed(store, world, rebuilt):

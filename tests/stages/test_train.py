@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,10 +11,14 @@ import time
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from stages.cli import app
 from stages.params import load_grid
+from stages.runs import Experiment
 from stages.schema import RecipeError
-from stages.train import cell_stage, train_cell
+from stages.side_by_side import Lost
+from stages.train import Pace, cell_stage, train_cell
 from stages.tune import tune_cell
 from tests.conftest import ROOT
 from tests.stages.conftest import RECIPE
@@ -288,3 +293,197 @@ def test_what_starts_from_a_failed_run_fails_with_it_and_the_grid_goes_on(projec
     fine = train("small/web/fine")
     assert fine["status"] == "diverged"
     assert "starts from (small/web/mlp, seed 0): outputs on val are not finite" in fine["reason"]
+
+
+# -- side by side
+
+
+@pytest.fixture
+def beside(project, monkeypatch):
+    """`beside(**changes)` writes the cell with two seeds at once, however cheap they are."""
+    monkeypatch.setattr(Pace, "GAIN", 0.0)
+    return lambda **changes: project.recipe(run={"parallel": 2}, **{"seeds": [0, 1, 2]} | changes)
+
+
+def deterministic(root="store"):
+    paths = sorted(Path(root).glob("??/*/record.json"))
+    return {path.parent.name: json.loads(path.read_text())["deterministic"] for path in paths}
+
+
+def test_seeds_side_by_side_leave_what_they_leave_one_after_the_other(project, beside, capsys):
+    project.recipe(seeds=[0, 1, 2])
+    in_turn = train()
+    Path("store").rename("in turn")
+    beside()
+    capsys.readouterr()
+    assert train() == in_turn
+    assert deterministic() == deterministic("in turn")
+    said = capsys.readouterr().out
+    assert [said.count(f"seed {seed} ({seed + 1}/3): ok") for seed in range(3)] == [1, 1, 1]
+    assert "from the store" not in said
+    for record in project.records():  # each process measured itself
+        assert 10 < record["measured"]["peak_memory_mib"] < 4000
+        assert 0 < record["measured"]["seconds"] < 60
+        assert record["measured"]["threads"] == 1
+    assert train() == in_turn
+    assert capsys.readouterr().out.count("from the store") == 3
+
+
+def test_a_seed_that_is_killed_loses_no_other_and_the_same_command_goes_on(project, beside, monkeypatch):
+    beside()
+    compute = Experiment._compute
+
+    def killed(self, seed, *arguments):
+        if seed == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return compute(self, seed, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Experiment, "_compute", killed)
+        with pytest.raises(Lost) as error:
+            train()
+    assert str(error.value) == (
+        f"{CELL}: seed 1: killed by signal 9: probably out of memory; 2 of 3 seeds are kept, the same command goes on"
+    )
+    assert {record["seed"] for record in deterministic().values()} == {0, 2}
+    assert not Path("results").exists()
+    stamps = {path: path.stat().st_mtime_ns for path in Path("store").rglob("record.json")}
+    assert train()["status"] == "ok"
+    assert len(project.records()) == 3
+    assert all(path.stat().st_mtime_ns == stamp for path, stamp in stamps.items())
+
+
+@pytest.mark.parametrize("parallel", [1, 2])
+def test_a_seed_that_fails_loses_no_other(project, monkeypatch, parallel):
+    project.recipe(run={"parallel": parallel}, seeds=[0, 1, 2])
+    compute = Experiment._compute
+
+    def fails(self, seed, *arguments):
+        if seed == 0:
+            raise RecipeError("recipes/small/web/mlp.yaml: not with seed 0")
+        return compute(self, seed, *arguments)
+
+    monkeypatch.setattr(Experiment, "_compute", fails)
+    with pytest.raises(RecipeError, match="not with seed 0\n2 of 3 seeds are kept"):
+        train()
+    assert {record["seed"] for record in deterministic().values()} == {1, 2}
+
+
+def test_a_bug_in_a_process_of_a_seed_is_raised_with_where_it_was(beside, monkeypatch):
+    beside()
+    monkeypatch.setattr(Experiment, "_compute", lambda self, seed, *_: [][seed])
+    with pytest.raises(IndexError) as error:
+        train()
+    assert "_compute" in error.value.__notes__[0]
+
+
+def test_out_of_memory_beside_others_is_no_result_before_it_happened_alone(project, beside, monkeypatch, capsys):
+    beside()
+    started, flag = Experiment._started, Path("ran out")
+
+    def build():
+        flag.touch()
+        raise MemoryError("none is left")
+
+    # the first time only
+    monkeypatch.setattr(Experiment, "_started", lambda self, seed: build if seed == 1 and not flag.exists() else started(self, seed))
+    assert train()["status"] == "ok"
+    assert {record["status"] for record in deterministic().values()} == {"ok"}
+    assert "seed 1 (2/3): out of memory beside other seeds; it runs alone" in capsys.readouterr().out
+    # one that runs out of it alone is the result that it is
+    shutil.rmtree("store")
+    monkeypatch.setattr(Experiment, "_started", lambda self, seed: build if seed == 1 else started(self, seed))
+    assert train()["status"] == "oom"
+    assert sorted(record["status"] for record in deterministic().values()) == ["ok", "ok", "oom"]
+
+
+def test_stopped_by_a_scheduler_nobody_is_left_and_it_goes_on_from_the_checkpoints(project):
+    project.recipe(run={"parallel": 2}, epochs=100, seeds=[0, 1, 2])
+    process = subprocess.Popen(
+        [sys.executable, "-m", "stages.train", CELL],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + 120
+    while not list(Path("store").rglob("checkpoint.safetensors")):
+        assert time.monotonic() < deadline, "no checkpoint appeared"
+        assert process.poll() is None, "the run ended before it could be stopped"
+        time.sleep(0.005)
+    os.killpg(process.pid, signal.SIGTERM)
+    said = process.communicate(timeout=60)[1]
+    assert (process.returncode, said) == (143, "stopped by SIGTERM; the same command continues where it was\n")
+    with pytest.raises(ProcessLookupError):
+        os.killpg(process.pid, 0)
+    assert list(Path("store").rglob("checkpoint.safetensors"))
+    project.recipe(run={"parallel": 2, "checkpoint_seconds": 60}, epochs=100, seeds=[0, 1, 2])
+    train()
+    continued = deterministic()
+    assert not list(Path("store").rglob("checkpoint.*"))
+    Path("store").rename("continued")
+    project.recipe(run={"checkpoint_seconds": 60}, epochs=100, seeds=[0, 1, 2])
+    train()
+    assert continued == deterministic()
+
+
+def test_another_process_pays_where_it_is_done_before_the_present_ones(monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+
+    def pace(first, each, epochs, reports):
+        clock[0] = 0.0
+        found = Pace(reports)
+        found.start(0)
+        for number in range(epochs):
+            clock[0] += each if number else first
+            found.epoch(0)
+        return found
+
+    assert not pace(2.0, 0.1, 1, 100).pays(9), "nothing is known after one epoch"
+    assert pace(30.0, 0.1, 1, 100).pays(9), "but no warm-up takes that long"
+    assert pace(2.0, 0.1, 2, 100).pays(1)  # 12 s of its own beside 20 in turn
+    assert not pace(2.0, 0.1, 2, 10).pays(1)  # 3 s beside 2
+    assert not pace(2.0, 0.1, 90, 100).pays(1)  # the present one is nearly done, and takes it on
+
+
+# -- several cells
+
+
+def run_cli(*arguments):
+    return CliRunner().invoke(app, ["train", *arguments])
+
+
+def test_cells_side_by_side_leave_what_they_leave_one_after_the_other(project):
+    for row in ("one", "two"):
+        project.recipe(row=row, model={**RECIPE["model"], "hidden_dim": len(row) + ord(row[0]) % 7}, keep_weights=True)
+    project.recipe(row="fine", start={"cell": "small/web/one"}, model={**RECIPE["model"], "hidden_dim": 3 + ord("o") % 7})
+    assert run_cli("small/web/one", "small/web/two", "small/web/fine").exit_code == 0
+    in_turn = deterministic()
+    Path("store").rename("in turn")
+    shutil.rmtree("results")
+    done = run_cli("small", "--jobs", "3")
+    assert (done.exit_code, done.output) == (0, done.output)
+    assert deterministic() == in_turn
+    assert len(list(Path("results").rglob("*.json"))) == 3
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_a_cell_that_cannot_be_trained_costs_no_other(project, jobs):
+    project.recipe()
+    project.recipe(row="wrong", model={"name": "mlp", "hiden_dim": 8})
+    project.recipe(row="last", epochs=3)
+    done = run_cli("small", "--jobs", jobs)
+    assert done.exit_code == 1
+    assert "error: small/web/wrong: " in done.stderr
+    assert "hidden_dim" in done.stderr
+    assert "2 of 3 cells are trained" in done.output
+    assert {path.stem for path in Path("results").rglob("*.json")} == {"mlp", "last"}
+
+
+def test_no_job_is_an_error(project):
+    project.recipe()
+    done = run_cli(CELL, "--jobs", "0")
+    assert isinstance(done.exception, RecipeError)
+    assert "--jobs 0: give how many cells train at once, 1 or more" in str(done.exception)

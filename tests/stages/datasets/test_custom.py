@@ -291,3 +291,35 @@ def test_mutated_csv_and_npz_give_data_or_a_clean_error(tmp_path_factory, data):
         dataset.verify()
     except DatasetError:
         assert not (folder / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("task", "y", "message"),
+    [
+        ("node-classification", [0, 1, 10**9, 0], "a label is 1000000000; classes are numbered 0, 1, ... and fewer than 100,000"),
+        ("node-classification", [0, 1, -2, 0], "a label is -2; classes are numbered from 0, and -1 is none"),
+        ("node-classification", [1, 1, 1, -1], "all labels are 1; node-classification needs two classes or more"),
+        ("node-classification", [-1, -1, -1, -1], "there is no label"),
+        ("graph-multilabel", [[7.0, 0.0]] * 4, "a target is 7; labels of graph-multilabel are 0 and 1"),
+        ("graph-multilabel", [[0.5, np.nan]] * 4, "a target is 0.5"),
+        ("graph-multilabel", [[np.nan, np.nan]] * 4, "every target is empty or NaN"),
+        ("graph-regression", [[np.nan]] * 4, "every target is empty or NaN"),
+    ],
+)
+def test_targets_that_teach_nothing_or_cannot_be_are_named(task, y, message, tmp_path):
+    arrays = {"x": np.ones((4, 2), np.float32), "edge_index": np.zeros((2, 0), np.int64), "y": np.array(y)}
+    if task.startswith("graph-"):
+        arrays |= {"num_nodes": np.ones(4, np.int64), "num_edges": np.zeros(4, np.int64)}
+    np.savez(tmp_path / "a.npz", **arrays)
+    metric = METRICS[task][0]
+    with pytest.raises(DatasetError, match=message):
+        packed(custom_dataset("mine", tmp_path / "a.npz", task=task, metric=metric), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_messages_do_not_echo_whole_files(tmp_path):
+    for files in ({"nodes": "y,a\n0," + "x" * 100_000 + "\n"}, {"nodes": "y,a,split\n0,1," + "x" * 100_000 + "\n"}):
+        folder = write(tmp_path / "mine", edges="source,target\n0,0\n", **files)
+        with pytest.raises(DatasetError) as caught:
+            packed(custom_dataset("mine", folder, task="node-classification", metric="accuracy"), tmp_path / "out")
+        assert len(str(caught.value)) < 600

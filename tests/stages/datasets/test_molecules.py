@@ -11,7 +11,6 @@ from stages.datasets.catalog import get_spec
 from stages.datasets.inspection import DatasetError
 from stages.datasets.molecules import OGB_ATOM, OGB_BOND
 from stages.datasets.packed import PackedDataset
-from stages.datasets.prepare import prepare
 from tests.stages.datasets.checks import assert_sound, prepared
 
 
@@ -97,13 +96,6 @@ def test_other_contents_of_zinc_are_clean_errors(edit, chosen, message, tmp_path
     with pytest.raises(DatasetError, match=message):
         spec.prepare(spec, paths, tmp_path / "out")
     assert not (tmp_path / "out").exists()
-
-
-def test_zinc_is_refused_until_its_digest_is_pinned(tmp_path):
-    result = prepare("zinc", tmp_path)
-    assert result.state == "unavailable"
-    assert "zinc12k/molecules.zip holds pickles, and no digest of it is pinned" in result.reason
-    assert not (tmp_path / "raw").exists()
 
 
 @pytest.mark.parametrize("name", ["pcqm4mv2-2k", "qm9-1k", "peptides-func"])

@@ -2,6 +2,9 @@
 
 import itertools
 import json
+import os
+import shutil
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -9,10 +12,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stages.datasets import packed
 from stages.datasets.inspection import DatasetError, compare
-from stages.datasets.packed import DatasetUnavailable, PackedDataset, PackedHeader, PackedWriter, compact, pack
+from stages.datasets.packed import DatasetUnavailable, PackedDataset, PackedHeader, PackedWriter, compact, pack, replace_folder
+from stages.datasets.prepare import prepare
+from stages.datasets.spec import DatasetSpec
 from stages.engine.batching import plan_batches
 from stages.files import WriteError
+from stages.params import load_grid
+from stages.schema import RecipeError
 
 HEADER = PackedHeader(
     name="toy", task="graph-regression", metric="mae", level="graph", in_dim=2, edge_dim=[4], out_dim=1, split_kind="graph", num_splits=1
@@ -129,6 +137,80 @@ def test_safetensors_itself_reads_the_file_and_it_is_mapped_not_loaded(tmp_path)
     assert psutil.Process().memory_info().rss - before < 10 << 20
 
 
+def flip_labels(folder):
+    """All labels of a packed dataset moved on by one, in place: the same length, the same header."""
+    path = folder / "data.safetensors"
+    content = bytearray(path.read_bytes())
+    start = 8 + int.from_bytes(content[:8], "little")
+    low, high = json.loads(content[8:start])["y"]["data_offsets"]
+    content[start + low : start + high] = bytes(b ^ 1 for b in content[start + low : start + high])
+    with open(path, "r+b") as file:
+        file.write(content)
+
+
+@pytest.mark.parametrize("keep_mtime", [False, True])
+def test_other_bytes_of_the_same_length_are_found(toy, tmp_path, keep_mtime):
+    path = tmp_path / "toy/data.safetensors"
+    before = path.stat()
+    flip_labels(tmp_path / "toy")
+    if keep_mtime:
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert path.stat().st_size == before.st_size
+    with pytest.raises(DatasetError, match=r"content of data.safetensors is not.*prepare it again: python -m stages.download toy"):
+        PackedDataset.open(tmp_path / "toy")
+    flip_labels(tmp_path / "toy")
+    PackedDataset.open(tmp_path / "toy")
+
+
+def test_the_content_is_read_again_only_when_the_file_has_changed(toy, tmp_path, monkeypatch):
+    path, read = tmp_path / "toy/data.safetensors", []
+    whole = packed._sha256
+    monkeypatch.setattr(packed, "_sha256", lambda path: read.append(path) or whole(path))
+    PackedDataset.open(tmp_path / "toy")
+    assert read == []  # `toy` has opened it
+    assert sorted(p.name for p in path.parent.iterdir()) == ["data.safetensors", "header.json"]  # a change in there would run DVC's stages
+    os.utime(path, (1, 1))
+    for _ in range(2):
+        PackedDataset.open(tmp_path / "toy")
+    assert read == [path]
+    (tmp_path / ".toy.checked.json").write_text("damaged")
+    PackedDataset.open(tmp_path / "toy")
+    shutil.copy(path, tmp_path / "copy")
+    os.replace(tmp_path / "copy", path)  # another inode
+    PackedDataset.open(tmp_path / "toy")
+    assert read == [path] * 3
+    monkeypatch.setattr(packed, "write_json", mock.Mock(side_effect=WriteError("read-only")))
+    os.utime(path, (2, 2))
+    PackedDataset.open(tmp_path / "toy")
+
+
+@pytest.mark.parametrize(
+    "change", [{"metric": "mse"}, {"in_dim": 3}, {"notes": ["well"]}, {"header_sha256": ""}, {"data_sha256": "0" * 64}]
+)
+def test_an_edited_header_is_found(change, toy, tmp_path):
+    path = tmp_path / "toy/header.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(DatasetError, match="header.json is not as it was written.*prepare it again"):
+        PackedDataset.open(tmp_path / "toy")
+
+
+def test_the_seal_is_not_in_the_digest_of_runs(tmp_path):
+    """Records that were shipped before there was a seal stay true."""
+    result = prepare("chains", tmp_path)
+    assert result.header.digest == "4787da466597847d122118a956b28ce11449205051b6a04e5eab9eba8a60b21f"
+
+
+def test_damaged_data_are_prepared_again_by_the_stage(tmp_path):
+    said = []
+    folder = prepare("chains", tmp_path).folder
+    content = (folder / "data.safetensors").read_bytes()
+    flip_labels(folder)
+    assert prepare("chains", tmp_path, say=said.append).state == "packed"
+    assert said == [f"{folder}: damaged (the content of data.safetensors is not what the header says)"]
+    assert (folder / "data.safetensors").read_bytes() == content
+    assert prepare("chains", tmp_path).state == "kept"
+
+
 def test_pairs_become_flat_targets(tmp_path):
     header = PackedHeader(
         name="sets", task="set-to-graph", metric="f1", level="pair", in_dim=1, out_dim=1, split_kind="graph", num_splits=0
@@ -184,6 +266,39 @@ def test_a_failed_pack_keeps_the_old_folder(toy, tmp_path):
     assert PackedDataset.open(tmp_path / "toy").num_graphs == 20
 
 
+BAD_NAMES = ["", ".", "..", "../evil", "a/b", "/etc", ".hidden", "a\nb", "x" * 300]
+
+
+@pytest.mark.parametrize("name", BAD_NAMES)
+def test_a_dataset_is_never_named_like_a_path(name, tmp_path):
+    with pytest.raises(DatasetError, match="a dataset cannot be named"):
+        DatasetSpec(name=name, family="test", task="node-classification", metric="accuracy", prepare=print)
+    grid = {"datasets": [name], "suites": [], "cells": {}}
+    (tmp_path / "params.yaml").write_text(json.dumps(grid))
+    with pytest.raises(RecipeError, match="a dataset cannot be named"):
+        load_grid(tmp_path / "params.yaml")
+    with pytest.raises(DatasetError, match="no dataset named"):
+        prepare(name, tmp_path / "data")
+    assert [path.name for path in tmp_path.iterdir()] == ["params.yaml"]
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../evil", "../../evil"])
+def test_what_is_no_dataset_is_never_replaced(name, toy, tmp_path):
+    (tmp_path / "evil").mkdir()
+    (tmp_path / "evil/kept").touch()
+    packed, new = tmp_path / "data/packed", tmp_path / "new"
+    for folder in (packed / "other", new):
+        folder.mkdir(parents=True)
+        (folder / "header.json").touch()
+    with pytest.raises(DatasetError):
+        replace_folder(new, packed / name)
+    assert (packed / "other/header.json").exists()
+    assert (tmp_path / "evil/kept").exists()
+    with pytest.raises(DatasetError, match="holds more than a packed dataset"):
+        replace_folder(new, tmp_path / "data")
+    assert new.exists()
+
+
 def test_a_full_disk_is_said_and_leaves_the_old_folder(toy, tmp_path, monkeypatch):
     _, _, arrays = toy
 
@@ -193,7 +308,7 @@ def test_a_full_disk_is_said_and_leaves_the_old_folder(toy, tmp_path, monkeypatc
     monkeypatch.setattr("stages.datasets.packed.shutil.copyfileobj", full)
     with pytest.raises(WriteError, match="No space left"):
         pack(tmp_path / "toy", HEADER, arrays)
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["toy"]
+    assert sorted(p.name for p in tmp_path.glob("[!.]*")) == ["toy"]
     PackedDataset.open(tmp_path / "toy").verify()
 
 

@@ -7,10 +7,11 @@ import threading
 from pathlib import Path
 
 import pytest
+import requests
 
 from stages.datasets import sources
 from stages.datasets.sources import SourceError, fetch, mirrors_in_order, reachable
-from stages.datasets.spec import RemoteFile
+from stages.datasets.spec import RemoteFile, _files
 
 CONTENT = bytes(range(256)) * 4000
 SHA = hashlib.sha256(CONTENT).hexdigest()
@@ -42,7 +43,7 @@ class Server:
         self.requests: list[tuple[str, str, str | None]] = []
         self.cut: int | None = None
         self.content = CONTENT
-        self.ranges = True
+        self.ranges = self.length = True
         outer = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -55,6 +56,14 @@ class Server:
 
             def do_GET(self):
                 outer.requests.append((self.command, self.path, self.headers.get("Range")))
+                if self.path.endswith("moved"):
+                    self.send_response(302)
+                    self.send_header("Location", "/b.bin")
+                    self.end_headers()
+                    return
+                if self.path.endswith("refused"):
+                    self.wfile.write(f"HTTP/1.0 403 {outer.reason}\r\n\r\n".encode())
+                    return
                 if not self.path.endswith("b.bin"):
                     self.send_error(404)
                     return
@@ -65,7 +74,8 @@ class Server:
                 else:
                     self.send_response(200)
                 body = outer.content[start:]
-                self.send_header("Content-Length", str(len(body)))
+                if outer.length:
+                    self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body[: outer.cut])
 
@@ -125,6 +135,62 @@ def test_a_file_that_is_longer_than_published_is_not_read_to_its_end(tmp_path, s
     with pytest.raises(SourceError, match="more than the"):
         fetch(remote(f"{server.url}/b.bin"), tmp_path)
     assert not (tmp_path / "a/b.bin").exists()
+
+
+@pytest.mark.parametrize("length", [True, False])
+def test_a_file_of_unknown_size_has_a_bound(tmp_path, server, length):
+    """Whether its length is announced or not; what came of it does not stay."""
+    server.content, server.length = CONTENT * 20, length
+    bound = len(CONTENT) * 2
+    with pytest.raises(SourceError, match=f"more than the {bound:,} bytes"):
+        fetch(RemoteFile("a/b.bin", (f"{server.url}/b.bin",), at_most=bound), tmp_path)
+    assert list((tmp_path / "a").iterdir()) == []
+    server.content = CONTENT
+    assert fetch(RemoteFile("a/b.bin", (f"{server.url}/b.bin",), at_most=bound), tmp_path).read_bytes() == CONTENT
+
+
+def test_a_mirror_folder_is_bound_too(tmp_path, mirror_folder):
+    with pytest.raises(SourceError, match="more than the 1,000"):
+        fetch(RemoteFile("a/b.bin", at_most=1000), tmp_path / "raw", [str(mirror_folder)])
+
+
+def test_every_file_has_a_bound_and_comes_by_https():
+    for path, entry in _files().items():
+        assert all(url.startswith("https://") for url in entry["urls"]), path
+        assert entry["bytes"] or entry.get("at_most") or not entry["urls"], path
+
+
+@pytest.mark.parametrize(
+    ("first", "location", "followed"),
+    [
+        ("https://a.org/x", "http://a.org/y", False),
+        ("https://a.org/x", "//b.org/y", True),
+        ("https://a.org/x", "/y", True),
+        ("https://a.org/x", "HTTP://a.org/y", False),
+        ("http://a.org/x", "http://a.org/y", True),
+        ("http://a.org/x", "https://a.org/y", True),
+    ],
+)
+def test_https_is_never_left_by_a_redirect(first, location, followed):
+    answer = requests.Response()
+    answer.status_code, answer.url, answer.headers = 302, first, requests.structures.CaseInsensitiveDict(Location=location)
+    if followed:
+        assert sources._session().get_redirect_target(answer) == location
+    else:
+        with pytest.raises(sources._Failed, match="redirects from https to http"):
+            sources._session().get_redirect_target(answer)
+
+
+def test_what_a_host_says_is_cut_for_the_terminal(tmp_path, server):
+    server.reason = "<img src=x onerror=alert(1)> \x1b[31mred\x07 \u202etxt"
+    with pytest.raises(SourceError) as caught:
+        fetch(remote(f"{server.url}/refused"), tmp_path)
+    assert "<img src=x onerror=alert(1)> [31mred" in str(caught.value)
+    assert not [c for c in str(caught.value) if not c.isprintable() and c != "\n"]
+
+
+def test_redirects_are_followed_where_they_may_be(tmp_path, server):
+    assert fetch(remote(f"{server.url}/moved"), tmp_path).read_bytes() == CONTENT
 
 
 def test_a_wrong_checksum_is_kept_aside_and_the_next_source_is_tried(tmp_path, mirror_folder, server):

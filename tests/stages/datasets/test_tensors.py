@@ -17,7 +17,6 @@ from stages.datasets.catalog import get_spec
 from stages.datasets.inspection import DatasetError
 from stages.datasets.packed import PackedDataset
 from stages.datasets.pickles import load_pickle, load_torch
-from stages.datasets.prepare import available, prepare
 from tests.stages.datasets.checks import assert_sound
 
 
@@ -131,21 +130,6 @@ def test_qm9_is_standardised_with_its_training_part(tmp_path):
     torch.testing.assert_close(batch.edge_attr[:, 4], (data["pos"][i] - data["pos"][j]).norm(dim=1))
     walks = compute("rrwp", batch, steps=2, edges="bonds")["rrwp"].view(n, n, 3)
     assert torch.equal(walks[:, :, 1] > 0, bonds.bool())
-
-
-def test_unpinned_pickles_are_refused_before_anything_is_fetched(tmp_path, monkeypatch):
-    monkeypatch.setenv("GT_DATA_MIRROR", str(tmp_path))
-    (tmp_path / "pyg").mkdir()
-    (tmp_path / "pyg/MNIST_v2.zip").write_bytes(b"anything")
-    result = prepare("mnist", tmp_path / "data")
-    assert result.state == "unavailable"
-    assert "no digest of it is pinned" in result.reason
-    assert "sha256sum" in result.reason
-    assert not (tmp_path / "data/raw").exists()
-    assert available("mnist", tmp_path / "data") == (
-        False,
-        "pyg/MNIST_v2.zip holds pickles, and no digest of it is pinned: it is not read",
-    )
 
 
 class Evil:

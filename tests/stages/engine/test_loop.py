@@ -1,15 +1,20 @@
 """The loop: bit-for-bit determinism, resuming, selection on validation, phases, and failures as results."""
 
+import json
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 import torch
+from safetensors import safe_open
+from safetensors.torch import save
 from torch import nn
 
 from stages.datasets.packed import PackedDataset
 from stages.engine.batching import Loader
 from stages.engine.checkpoint import Checkpoint
+from stages.engine.failures import WrongOutput
 from stages.engine.loop import Run
 from stages.measure import Clock
 from stages.recipe import Recipe
@@ -195,6 +200,92 @@ def test_out_of_memory_is_a_record_and_a_bug_is_not(tmp_path):
         make(tmp_path, build=lambda: Broken(5, 3)).train()
 
 
+class Hidden(Net):
+    """A parameter whose gradient is not finite, while no output ever shows it."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.root = nn.Parameter(torch.zeros(1))
+
+    def forward(self, batch):
+        return super().forward(batch) + 0 * self.root.sqrt().nan_to_num()
+
+
+def on_validation(value):
+    class Late(Net):
+        def forward(self, batch):
+            out = super().forward(batch)
+            return out if self.training else out * value
+
+    return Late
+
+
+@pytest.mark.parametrize(
+    ("build", "case", "error"),
+    [
+        (lambda: Hidden(5, 3), {}, "weights are not finite after epoch 1: root"),
+        (lambda: on_validation(math.inf)(5, 3), {"eval_every": 2}, "outputs on val are not finite in epoch 2"),
+        (lambda: on_validation(math.nan)(5, 3), {}, "outputs on val are not finite in epoch 1"),
+        (lambda: on_validation(1e30)(4, 1, graph=True), {**REGRESSION, "loss": "mse"}, "the loss on val is inf in epoch 1"),
+    ],
+)
+def test_what_is_not_finite_ends_the_run_as_diverged_with_its_epoch(tmp_path, build, case, error):
+    run = make(tmp_path, build=build, **case)
+    if "loss" in case:
+        run.task = create_task("graph-regression", "mae", "mse")
+    outcome = run.train()
+    assert (outcome.status, outcome.error, outcome.test) == ("diverged", error, None)
+
+
+def test_outputs_on_test_that_are_not_finite_name_the_best_epoch(tmp_path):
+    run = make(tmp_path)
+    original, asked = run.loader.evaluation, []
+
+    def evaluation(part):
+        asked.append(part)
+        for batch, rows in original(part):
+            yield replace(batch, x=batch.x * (math.nan if part == "test" else 1)), rows
+
+    run.loader.evaluation = evaluation
+    outcome = run.train()
+    assert outcome.status == "diverged"
+    assert outcome.error == f"outputs on test are not finite in epoch {outcome.best_epoch}"
+
+
+class Odd(nn.Module):
+    """A model whose output `change` spoils, from step `step` on (evaluation included)."""
+
+    def __init__(self, net, change, step=0):
+        super().__init__()
+        self.net, self.change, self.step, self.calls = net, change, step, 0
+
+    def forward(self, batch):
+        self.calls += 1
+        out = self.net(batch)
+        return self.change(out) if self.calls > self.step else out
+
+
+@pytest.mark.parametrize(
+    ("case", "change", "got"),
+    [
+        ({}, lambda out: out.repeat(1, 3)[:, :8], r"shape \[60, 8\], where node-classification asks for .* \[60, 3\]"),
+        ({}, lambda out: out[:, :2], r"shape \[60, 2\]"),
+        ({}, lambda out: out.repeat(60, 1), r"shape \[3600, 3\]"),
+        ({}, lambda out: out.unsqueeze(0), r"shape \[1, 60, 3\]"),
+        ({}, lambda out: out.argmax(1), r"torch.int64 of shape \[60\]"),
+        ({}, lambda out: (out, out), "tuple"),
+        (REGRESSION, lambda out: out.squeeze(1), r"shape \[4\], where graph-regression asks for .* \[4, 1\]"),
+        (REGRESSION, lambda out: out.expand(-1, 4), r"shape \[4, 4\]"),
+        (REGRESSION, lambda out: out.mean(0, keepdim=True), r"shape \[1, 1\]"),
+    ],
+)
+@pytest.mark.parametrize("step", [0, 1])
+def test_an_output_of_another_shape_is_no_result(tmp_path, case, change, got, step):
+    net = Net(4, 1, graph=True) if case else Net(5, 3)
+    with pytest.raises(WrongOutput, match=rf"model Odd \(tests.stages.engine.test_loop\) on dataset '(web|many)': its output is {got}"):
+        make(tmp_path, build=lambda: Odd(net, change, step), **case).train()
+
+
 def test_a_time_limit_is_a_record_that_a_higher_limit_continues(tmp_path):
     whole = make(tmp_path).train()
     checkpoint = Checkpoint(tmp_path / "checkpoint.safetensors")
@@ -206,13 +297,97 @@ def test_a_time_limit_is_a_record_that_a_higher_limit_continues(tmp_path):
     assert curves(make(tmp_path, checkpoint=checkpoint).train()) == curves(whole)
 
 
-def test_a_damaged_checkpoint_is_set_aside(tmp_path, capsys):
+def flip_a_sign(path):
+    """One bit of the weights: the sign of the last float of the file."""
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 0x80
+    path.write_bytes(content)
+
+
+def rewrite(change):
+    """A damage that writes the file again as safetensors, so that only what is in it is wrong."""
+
+    def damage(path):
+        with safe_open(path, framework="pt") as file:
+            metadata, tensors = dict(file.metadata()), {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+        header = json.loads(metadata["header"])
+        change(metadata, header, tensors)
+        metadata = metadata | {"header": json.dumps(header)} if "header" in metadata else metadata
+        path.write_bytes(save(tensors, metadata))
+
+    return damage
+
+
+def written_anew(change):
+    """A damage that a checkpoint of a bug, or of another run, would have: its checksum is right."""
+
+    def damage(path):
+        header, groups = Checkpoint(path).read()
+        change(header, groups)
+        Checkpoint(path).write(header, groups)
+
+    return damage
+
+
+def a_folder(path):
+    path.unlink()
+    (path / "inside").mkdir(parents=True)
+
+
+def a_parameter_of_another_shape(header, groups):
+    groups["model"]["out.weight"] = groups["model"]["out.weight"][:1]
+
+
+DAMAGES = {
+    "no checkpoint": lambda path: path.write_bytes(b"no checkpoint"),
+    "empty": lambda path: path.write_bytes(b""),
+    "cut": lambda path: path.write_bytes(path.read_bytes()[:-10]),
+    "flipped sign": flip_a_sign,
+    "a folder": a_folder,
+    "no header": rewrite(lambda metadata, header, tensors: metadata.pop("header")),
+    "no checksum": rewrite(lambda metadata, header, tensors: metadata.pop("sha256")),
+    "edited curve": rewrite(lambda metadata, header, tensors: header["curves"]["val"].__setitem__(0, 0.99)),
+    "no curves, in place": rewrite(lambda metadata, header, tensors: header.pop("curves")),
+    "a tensor left out": rewrite(lambda metadata, header, tensors: tensors.pop("optimizer/0.exp_avg")),
+    "no curves": written_anew(lambda header, groups: header.pop("curves")),
+    "curves of other lengths": written_anew(lambda header, groups: header["curves"]["val"].pop()),
+    "more epochs than the recipe": written_anew(lambda header, groups: [c.extend([1.0] * 9) for c in header["curves"].values()]),
+    "no optimiser state": written_anew(lambda header, groups: groups.pop("optimizer")),
+    "no best weights": written_anew(lambda header, groups: groups.pop("best_model")),
+    "another shape": written_anew(a_parameter_of_another_shape),
+    "half of the weights": written_anew(lambda header, groups: groups["model"].pop("out.weight")),
+    "no totals": written_anew(lambda header, groups: header.update(totals={})),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_checkpoint_is_set_aside_and_the_run_starts_anew(tmp_path, capsys, damage):
     path = tmp_path / "checkpoint.safetensors"
-    path.write_bytes(b"no checkpoint")
+    run = make(tmp_path, checkpoint=Checkpoint(path))
+    run.on_epoch = lambda epoch, values: epoch == 2 and run._save()
+    whole = run.train()
+    capsys.readouterr()
+    path.with_suffix(".damaged").mkdir()  # of an earlier time
+    DAMAGES[damage](path)
     outcome = make(tmp_path, checkpoint=Checkpoint(path)).train()
-    assert curves(outcome) == curves(make(tmp_path).train())
+    assert curves(outcome) == curves(whole)
+    said = capsys.readouterr().out
+    assert said.count("\n") == 1
+    assert f"checkpoint {path} cannot be continued" in said
+    assert "set aside as checkpoint.damaged, the run starts over" in said
     assert path.with_suffix(".damaged").exists()
-    assert "damaged" in capsys.readouterr().out
+    assert not path.exists()
+
+
+def test_a_whole_checkpoint_of_an_optimiser_without_state_is_continued(tmp_path, capsys):
+    case = {"optimizer": {"name": "sgd", "lr": 0.01}}
+    whole = make(tmp_path, **case).train()
+    checkpoint = Checkpoint(tmp_path / "checkpoint.safetensors")
+    run = make(tmp_path, checkpoint=checkpoint, **case)
+    run.on_epoch = lambda epoch, values: epoch == 2 and run._save()
+    run.train()
+    assert curves(make(tmp_path, checkpoint=checkpoint, **case).train()) == curves(whole)
+    assert capsys.readouterr().out == ""
 
 
 def test_parts_cover_the_training_nodes_once_with_induced_edges(tmp_path):

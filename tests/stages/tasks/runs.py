@@ -25,7 +25,7 @@ def experiment(root: Path, dataset: str, store: str = "store", **changes: Any) -
     recipe = Recipe(**{k: v for k, v in {**RECIPE, "seeds": [0], **changes}.items() if v is not None})
     for name, arguments in recipe.encodings.items():
         encode(PackedDataset.open(root / "packed" / dataset), root / "encodings" / dataset, name, arguments)
-    settings = RunSettings(device="cpu", threads=1, checkpoint_seconds=0, tracking=False)
+    settings = RunSettings(device="cpu", checkpoint_seconds=0, tracking=False)
     return Experiment(recipe, "recipe.yaml", dataset, settings, Store(root / store), root)
 
 

@@ -15,6 +15,7 @@ from stages.datasets.encoded import encode
 from stages.datasets.packed import PackedDataset, PackedHeader, pack
 from stages.engine.batching import Loader, seed_of
 from stages.engine.checkpoint import Checkpoint
+from stages.engine.failures import WrongOutput
 from stages.leaderboard import collect
 from stages.measure import Clock
 from stages.params import RunSettings, load_grid
@@ -76,7 +77,7 @@ def experiment(tmp_path):
     pack_brec(tmp_path / "data")
 
     def make(store="store", settings=None, **changes):
-        settings = RunSettings(device="cpu", threads=1, **(settings or {}))
+        settings = RunSettings(device="cpu", **(settings or {}))
         return Experiment(Recipe(**{**RECIPE, **changes}), "recipe.yaml", "brec", settings, Store(tmp_path / store), tmp_path / "data")
 
     return make
@@ -313,3 +314,10 @@ def test_a_cell_through_the_stage_with_a_limit_on_pairs(project, capsys):
     assert [epoch for epoch, _ in tracked.metrics["t_squared"]] == [1, 2]
     assert "test_basic" in tracked.metrics
     learning_curves("brec", list(records.values()))
+
+
+@pytest.mark.parametrize("output", [torch.ones(3, 4), torch.ones(2), torch.ones(2, 1, 1)])
+def test_an_embedding_of_another_shape_is_no_result(output):
+    run = SimpleNamespace(device=torch.device("cpu"), recipe=SimpleNamespace(precision="float32"))
+    with pytest.raises(WrongOutput, match=r"asks for an embedding per graph: \[2, any\]"):
+        brec.BrecRun._embed(run, lambda batch: output, SimpleNamespace(num_graphs=2))

@@ -53,7 +53,7 @@ def packed(request, tmp_path):
 @pytest.fixture
 def experiment(packed, tmp_path):
     def make(store="store", **changes):
-        settings = RunSettings(device="cpu", threads=1)
+        settings = RunSettings(device="cpu")
         recipe = Recipe(**{**RECIPE, **changes})
         return Experiment(recipe, "recipe.yaml", packed.header.name, settings, Store(tmp_path / store), tmp_path / "data")
 

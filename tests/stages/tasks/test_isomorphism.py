@@ -58,7 +58,7 @@ def experiment(tmp_path):
     encode(PackedDataset.open(tmp_path / "data/packed/few"), tmp_path / "data/encodings/few", "rrwp", {"steps": 8})
 
     def make(**changes):
-        settings = RunSettings(device="cpu", threads=1)
+        settings = RunSettings(device="cpu")
         return Experiment(Recipe(**{**RECIPE, **changes}), "recipe.yaml", "few", settings, Store(tmp_path / "store"), tmp_path / "data")
 
     return make

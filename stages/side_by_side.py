@@ -1,0 +1,315 @@
+"""Tasks side by side on one machine: each in a process of its own, as many at once as cores and memory hold.
+
+Workers are forked: that takes milliseconds where importing torch takes seconds, and a worker has what was read before. A fork is sound while
+this process has neither run a team of OpenMP threads nor touched a GPU, so workers come before all of that, and only on Linux.
+"""
+
+import contextlib
+import ctypes
+import os
+import pickle
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any
+
+from stages.files import WriteError
+from stages.stop import GRACE, handled
+
+MARGIN = 1.1  # of memory: epochs to come may need a little more than those so far
+POLL_SECONDS = 0.2  # between two looks at memory while tasks wait
+KILL_SECONDS = GRACE + 1  # from SIGTERM to SIGKILL: a run may end its epoch and keep a checkpoint
+
+
+class Lost(RuntimeError):
+    """Tasks that gave no result; the message says of each what happened, and what to do."""
+
+
+@dataclass
+class Ending:
+    """How a task ended: with `value`, with the `error` it raised, or with the `signal` or exit `status` that its process died of."""
+
+    value: Any = None
+    error: Exception | None = None
+    status: int | None = None
+
+    @property
+    def ok(self) -> bool:
+        return self.error is None and self.status is None
+
+    @property
+    def died(self) -> str:
+        """In words, where the process died."""
+        if self.status is None or self.status >= 0:
+            return f"its process ended with status {self.status}"
+        if self.status == -signal.SIGKILL:
+            return "killed by signal 9: probably out of memory"
+        with contextlib.suppress(ValueError):
+            return f"killed by signal {-self.status} ({signal.Signals(-self.status).name})"
+        return f"killed by signal {-self.status}"
+
+
+@dataclass
+class Worker:
+    process: Any
+    pipe: Connection
+    task: Any = None
+
+
+@dataclass
+class Crew:
+    """Up to `most` processes that do tasks, each one task at a time. Use as a context manager: at its end no process is left.
+
+    Args:
+        work: called in a process as work(task, tell); `tell(*what)` passes on to `heard` of `run`. What it returns must pickle.
+        fresh: one process for each task, forked when it starts; otherwise `most` are forked at once, and do one task after the other.
+        say: told why fewer than `most` are at work.
+        memory: False where it is not this machine's memory that tasks take most of.
+    """
+
+    work: Callable[[Any, Callable[..., None]], Any]
+    most: int
+    fresh: bool = False
+    say: Callable[[str], None] = print
+    memory: bool = True
+    largest: float = 0.0  # MiB, of one process (with its own) so far
+    _idle: list[Worker] = field(default_factory=list)
+    _busy: list[Worker] = field(default_factory=list)
+    _said: bool = False
+
+    def __enter__(self) -> "Crew":
+        if not self.fresh:
+            self._idle = [self._fork() for _ in range(self.most)]
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        stop([worker.process for worker in (*self._idle, *self._busy)])
+        self._idle, self._busy = [], []
+
+    @property
+    def tasks(self) -> list[Any]:
+        """Under way."""
+        return [worker.task for worker in self._busy]
+
+    def run(
+        self,
+        tasks: Sequence[Any],
+        heard: Callable[..., None] = lambda task, *what: None,
+        more: Callable[[list[Any]], bool] = lambda waiting: True,
+        ready: Callable[[Any, list[Any]], bool] = lambda task, unfinished: True,
+        ended: Callable[[Any, Ending], None] = lambda task, ending: None,
+    ) -> dict[Any, Ending]:
+        """Does all tasks, whatever becomes of some; returns how each ended. A disk that cannot be written ends what has not begun.
+
+        Args:
+            heard: called here as heard(task, *what) for each `tell(*what)`.
+            more: whether to start another task beside the running ones, where memory and `most` allow it; given those that wait.
+            ready: whether a task may start while those `unfinished` are.
+            ended: called when a task has ended.
+        """
+        waiting, endings = list(tasks), {}
+        while waiting or self._busy:
+            while (task := self._next(waiting, more, ready)) is not None:
+                self._start(task)
+                waiting.remove(task)
+            if not self._busy:  # all who could do them were killed
+                break
+            for pipe in wait([worker.pipe for worker in self._busy], POLL_SECONDS if waiting else None):
+                worker = next(w for w in self._busy if w.pipe is pipe)
+                task, message = worker.task, self._receive(worker)
+                if isinstance(message, Ending):
+                    endings[task] = message
+                    ended(task, message)
+                    if isinstance(message.error, OSError | WriteError):
+                        waiting.clear()
+                else:
+                    heard(task, *message)
+        return endings
+
+    def _next(self, waiting: list[Any], more: Callable[[list[Any]], bool], ready: Callable[[Any, list[Any]], bool]) -> Any:
+        """The task to start now, None for none."""
+        if not waiting or not (self._idle or self.fresh) or len(self._busy) >= self.most:
+            return None
+        unfinished = [*waiting, *(worker.task for worker in self._busy)]
+        task = next((t for t in waiting if ready(t, [u for u in unfinished if u != t])), None)
+        if not self._busy:
+            return waiting[0] if task is None else task
+        return task if task is not None and more(list(waiting)) and self._has_room() else None
+
+    def _start(self, task: Any) -> None:
+        worker = self._fork() if self.fresh else self._idle.pop(0)
+        worker.task = task
+        self._busy.append(worker)
+        with contextlib.suppress(BrokenPipeError):  # it died while it was idle: `_receive` finds out
+            worker.pipe.send(task)
+
+    def _receive(self, worker: Worker) -> tuple | Ending:
+        """What a worker tells, or how its task ended."""
+        self.largest = max(self.largest, peak_mib(worker.process.pid))
+        try:
+            kind, content = worker.pipe.recv()
+        except (EOFError, OSError):
+            worker.process.join()
+            self._busy.remove(worker)
+            # a kill for want of memory: one fewer at once from here on
+            self.most = max(1, self.most - (worker.process.exitcode == -signal.SIGKILL))
+            return Ending(status=worker.process.exitcode)
+        if kind == "told":
+            return content
+        self._busy.remove(worker)
+        if self.fresh:
+            worker.process.join()
+        else:
+            worker.task = None
+            self._idle.append(worker)
+        return content
+
+    def _has_room(self) -> bool:
+        """Whether memory holds one more, beside what the running ones may still grow to."""
+        if not self.memory:
+            return True
+        held = [(peak_mib(w.process.pid), resident_mib(w.process.pid)) for w in self._busy]
+        self.largest = max([self.largest, *(peak for peak, _ in held)])
+        need = MARGIN * self.largest
+        free = available_mib() - sum(max(0.0, need - resident) for _, resident in held)
+        if free < need and not self._said:
+            self._said = True
+            self.say(
+                f"memory holds {len(self._busy)} of {self.most} at once: one takes up to {need:,.0f} MiB, and {max(0.0, free):,.0f} are left"
+            )
+        return free >= need
+
+    def _fork(self) -> Worker:
+        context = get_context("fork")
+        near, far = context.Pipe()
+        process = context.Process(target=_serve, args=(self.work, far, near, os.getpid(), self.fresh))
+        process.start()
+        far.close()
+        return Worker(process, near)
+
+
+def _serve(work: Callable[..., Any], pipe: Connection, near: Connection, parent: int, once: bool) -> None:
+    """A worker's life: one task, or task after task until it is stopped or its parent is gone."""
+    near.close()
+    with handled(say=False):  # the parent says it, once
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches everyone at a terminal; the parent decides
+        _die_with_parent(parent)
+        _do_tasks(work, pipe, once)
+
+
+def _do_tasks(work: Callable[..., Any], pipe: Connection, once: bool) -> None:
+    while True:
+        try:
+            task = pipe.recv()
+        except EOFError:
+            return
+        try:
+            ending = Ending(work(task, lambda *what: pipe.send(("told", what))))
+        except Exception as error:
+            ending = Ending(error=_portable(error))
+        pipe.send(("ended", ending))
+        if once:
+            return
+
+
+def _portable(error: Exception) -> Exception:
+    """The error with its traceback as a note, in a form that gets through a pipe."""
+    trace = "".join(traceback.format_exception(error)).rstrip()
+    error.add_note(trace)
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:  # whatever its class makes of it
+        error = RuntimeError(f"{type(error).__name__}: {error}")
+        error.add_note(trace)
+    return error
+
+
+def _die_with_parent(parent: int) -> None:
+    """Has the kernel send SIGTERM when the parent is gone, which nothing else tells where it was killed by signal 9."""
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG of linux/prctl.h
+    if os.getppid() != parent:
+        sys.exit(128 + signal.SIGTERM)
+
+
+def stop(processes: Sequence[Any]) -> None:
+    """Ends them: asked by SIGTERM, and after KILL_SECONDS by SIGKILL."""
+    for process in processes:
+        if process.is_alive():
+            process.terminate()
+    until = time.monotonic() + KILL_SECONDS
+    for process in processes:
+        process.join(max(0.0, until - time.monotonic()))
+        if process.is_alive():
+            process.kill()
+            process.join()
+
+
+def cores() -> int:
+    """Cores that this process may use: those it is bound to, and what its control group grants of them."""
+    bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quotas = [text.split() for folder in _control_groups() if (text := _read(folder / "cpu.max"))]
+    granted = [int(int(quota) / int(period)) for quota, period in quotas if quota != "max"]
+    return max(1, min([bound, *granted]))
+
+
+def at_once(parallel: int | str, tasks: int, threads: int = 1, gpu: bool = False) -> int:
+    """How many of `tasks`, each with so many threads, run at once by the setting `run.parallel`."""
+    if sys.platform != "linux":
+        return 1
+    wanted = parallel if isinstance(parallel, int) else 1 if gpu else cores() // threads
+    return max(1, min(wanted, tasks))
+
+
+def available_mib() -> float:
+    """Memory that can still be taken: of the machine, and of the control group."""
+    import psutil
+
+    free = [psutil.virtual_memory().available]
+    for folder in _control_groups():
+        limit, used = _read(folder / "memory.max"), _read(folder / "memory.current")
+        if limit and used and limit.strip() != "max":
+            free.append(int(limit) - int(used))
+    return min(free) / 2**20
+
+
+def peak_mib(pid: int) -> float:
+    """The largest memory of a process, with its own processes, as far as they are still there."""
+    return sum(_status_mib(p, "VmHWM:") for p in _family(pid))
+
+
+def resident_mib(pid: int) -> float:
+    return sum(_status_mib(p, "VmRSS:") for p in _family(pid))
+
+
+def _family(pid: int) -> list[int]:
+    found = [pid]
+    for one in found:
+        found += [int(child) for child in (_read(Path(f"/proc/{one}/task/{one}/children")) or "").split()]
+    return found
+
+
+def _status_mib(pid: int, key: str) -> float:
+    lines = (_read(Path(f"/proc/{pid}/status")) or "").splitlines()
+    return sum(int(line.split()[1]) for line in lines if line.startswith(key)) / 1024
+
+
+def _control_groups() -> list[Path]:
+    """Folders of this process's control group (version 2) and of those it is within."""
+    root = Path("/sys/fs/cgroup")
+    own = [line[3:] for line in (_read(Path("/proc/self/cgroup")) or "").splitlines() if line.startswith("0::")]
+    inner = root / own[0].strip("/") if own else root
+    return [inner, *(parent for parent in inner.parents if parent.is_relative_to(root))]
+
+
+def _read(path: Path) -> str | None:
+    try:
+        return path.read_text()
+    except OSError:
+        return None

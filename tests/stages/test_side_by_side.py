@@ -1,0 +1,218 @@
+"""Side by side: tasks in forked processes, what becomes of those that fail or are killed, memory, cores, and that nobody is left behind."""
+
+import faulthandler
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from stages import side_by_side
+from stages.schema import RecipeError
+from stages.side_by_side import Crew, Ending, at_once, available_mib, cores, peak_mib
+from stages.stop import Stopped, handled
+from tests.conftest import ROOT
+
+
+def run(work, most, tasks, fresh=False, **hooks):
+    with Crew(work, most, fresh=fresh) as crew:
+        return crew.run(tasks, **hooks)
+
+
+@pytest.mark.parametrize(("fresh", "processes"), [(False, 2), (True, 5)])
+def test_every_task_is_done_once_and_as_many_at_once_as_asked_for(tmp_path, fresh, processes):
+    def work(task, tell):
+        tell("begun", os.getpid())
+        (tmp_path / str(task)).touch()
+        until = time.monotonic() + 10
+        while task < 2 and len(list(tmp_path.iterdir())) < 2:  # the first two wait for each other
+            assert time.monotonic() < until
+            time.sleep(0.005)
+        return task**2
+
+    heard = []
+    endings = run(work, 2, range(5), fresh, heard=lambda *what: heard.append(what))
+    assert {task: ending.value for task, ending in endings.items()} == {0: 0, 1: 1, 2: 4, 3: 9, 4: 16}
+    assert sorted((task, what) for task, what, _ in heard) == [(task, "begun") for task in range(5)]
+    assert len({pid for *_, pid in heard}) == processes
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_one_that_is_killed_or_fails_costs_no_other(fresh):
+    def work(task, tell):
+        if task == "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if task == "crashed":
+            faulthandler.disable()
+            os.kill(os.getpid(), signal.SIGSEGV)
+        if task == "left":
+            os._exit(3)
+        if task == "mistaken":
+            raise RecipeError("recipe.yaml: no")
+        return task
+
+    endings = run(work, 5, ["killed", "crashed", "left", "mistaken", "sound", "late"], fresh)
+    assert endings["killed"].died == "killed by signal 9: probably out of memory"
+    assert endings["crashed"].died == "killed by signal 11 (SIGSEGV)"
+    assert endings["left"].died == "its process ended with status 3"
+    assert isinstance(endings["mistaken"].error, RecipeError)
+    assert str(endings["mistaken"].error) == "recipe.yaml: no"
+    assert "in work" in endings["mistaken"].error.__notes__[0]
+    assert (endings["sound"], endings["late"]) == (Ending("sound"), Ending("late"))
+
+
+def test_where_all_who_could_are_killed_the_rest_is_left():
+    assert run(lambda task, tell: os.kill(os.getpid(), signal.SIGKILL), 2, range(9)).keys() == {0, 1}
+
+
+def test_an_error_that_does_not_pickle():
+    class Odd(Exception):
+        def __init__(self, one, two):
+            super().__init__(f"{one} and {two}")
+
+    def work(task, tell):
+        raise Odd(1, 2)
+
+    error = run(work, 1, ["task"])["task"].error
+    assert str(error) == "Odd: 1 and 2"
+    assert "raise Odd(1, 2)" in error.__notes__[0]
+
+
+def test_a_full_disk_ends_what_has_not_begun():
+    def work(task, tell):
+        raise OSError(28, "No space left on device")
+
+    assert len(run(work, 1, range(5))) == 1
+
+
+def test_a_task_waits_for_the_one_it_needs():
+    order = []
+    ready = lambda task, unfinished: task != "second" or "first" not in unfinished  # noqa: E731
+    endings = run(lambda task, tell: tell(), 3, ["second", "first", "third"], True, ready=ready, ended=lambda task, _: order.append(task))
+    assert len(endings) == 3
+    assert order.index("first") < order.index("second")
+    # one that waits for itself is run all the same, and says so itself
+    assert len(run(lambda task, tell: None, 2, ["a", "b"], ready=lambda *_: False)) == 2
+
+
+def test_fewer_where_memory_holds_fewer_and_it_is_said(monkeypatch, tmp_path):
+    """Each takes 60 MiB of 190, later of 100."""
+
+    def work(task, tell):
+        mine = bytearray(60 * 2**20)
+        tell("grown")
+        (tmp_path / f"{task}").touch()
+        time.sleep(0.05)
+        (tmp_path / f"{task}").unlink()
+        return len(mine) and task
+
+    monkeypatch.setattr(side_by_side, "peak_mib", lambda pid: 60.0)
+    monkeypatch.setattr(side_by_side, "resident_mib", lambda pid: 60.0)
+    at_work, said, grown = [], [], set()
+    with Crew(work, 3, say=said.append) as crew:
+        monkeypatch.setattr(side_by_side, "available_mib", lambda: 190.0 - 60 * len(crew.tasks))
+
+        def heard(task, *_):
+            grown.add(task)
+            at_work.append(len(crew.tasks))
+
+        endings = crew.run(range(4), heard, more=lambda _: grown >= set(crew.tasks))
+        assert max(at_work) == 2
+        monkeypatch.setattr(side_by_side, "available_mib", lambda: 100.0 - 60 * len(crew.tasks))
+        del at_work[:]
+        endings |= crew.run(range(4, 8), heard, more=lambda _: grown >= set(crew.tasks))
+    assert max(at_work) == 1
+    assert {ending.value for ending in endings.values()} == set(range(8))
+    assert said == ["memory holds 2 of 3 at once: one takes up to 66 MiB, and 58 are left"]
+
+
+def test_what_a_process_takes_with_its_own():
+    holder = "x = bytearray(80 * 2**20); import sys; print(flush=True); sys.stdin.read()"
+    inner = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {holder!r}])"
+    with subprocess.Popen([sys.executable, "-c", inner], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        process.stdout.readline()
+        assert 80 < peak_mib(process.pid) < 160
+        process.stdin.close()
+    assert peak_mib(process.pid) == 0
+    assert available_mib() > 0
+
+
+def test_how_many_at_once(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(12)))
+    assert cores() <= 12
+    monkeypatch.setattr(side_by_side, "cores", lambda: 8)
+    assert [at_once("auto", 20), at_once("auto", 3), at_once("auto", 20, threads=3), at_once("auto", 20, threads=16)] == [8, 3, 2, 1]
+    assert [at_once("auto", 20, gpu=True), at_once(2, 20, gpu=True), at_once(30, 20), at_once(4, 0)] == [1, 2, 20, 1]
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert at_once("auto", 20) == 1
+
+
+def test_cores_granted_by_a_control_group(monkeypatch, tmp_path):
+    (tmp_path / "cpu.max").write_text("250000 100000\n")
+    (tmp_path / "memory.max").write_text(f"{300 * 2**20}\n")
+    (tmp_path / "memory.current").write_text(f"{100 * 2**20}\n")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(12)))
+    monkeypatch.setattr(side_by_side, "_control_groups", lambda: [tmp_path, tmp_path / "none"])
+    assert cores() == 2
+    assert available_mib() == pytest.approx(200, abs=1)
+    (tmp_path / "cpu.max").write_text("50000 100000\n")
+    assert cores() == 1
+    (tmp_path / "cpu.max").write_text("max 100000\n")
+    assert cores() == 12
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_nobody_is_left_after_a_stop(number, status):
+    pids = []
+
+    def work(task, tell):
+        tell(os.getpid())
+        time.sleep(60)
+
+    def heard(task, pid):
+        pids.append(pid)
+        if len(pids) == 2:
+            os.kill(os.getpid(), number)
+
+    began = time.monotonic()
+    with pytest.raises(Stopped) as stopped, handled():
+        run(work, 2, range(2), heard=heard)
+    assert stopped.value.code == status
+    assert time.monotonic() - began < side_by_side.KILL_SECONDS
+    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+def test_workers_go_with_a_parent_that_is_killed(tmp_path):
+    code = f"""
+import os, time
+from pathlib import Path
+from stages.side_by_side import Crew
+
+def work(task, tell):
+    Path({str(tmp_path)!r}, str(os.getpid())).touch()
+    time.sleep(60)
+
+with Crew(work, 2) as crew:
+    crew.run(range(2))
+"""
+    process = subprocess.Popen([sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": str(ROOT)})
+    until = time.monotonic() + 30
+    while len(found := list(tmp_path.iterdir())) < 2 and time.monotonic() < until:
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    while any(_alive(path.name) for path in found) and time.monotonic() < until:
+        time.sleep(0.01)
+    assert len(found) == 2
+    assert not any(_alive(path.name) for path in found)
+
+
+def _alive(pid: str) -> bool:
+    try:
+        return "(zombie)" not in Path("/proc", pid, "status").read_text()
+    except OSError:
+        return False
