@@ -113,7 +113,7 @@ def local(dtype, size):
 
 @inner
 def hash32(x):
-    """A 32-bit mixing function (two multiplications, three shifts): the same as `gt_models.nn.dropout.hash32` on tensors."""
+    """A 32-bit mixing function (two multiplications, three shifts): the same as `gt_models.kernels.dropout.hash32` on tensors."""
     x = np.uint32((x ^ (x >> np.uint32(16))) * np.uint32(0x7FEB352D))
     x = np.uint32((x ^ (x >> np.uint32(15))) * np.uint32(0x846CA68B))
     return np.uint32(x ^ (x >> np.uint32(16)))

@@ -12,11 +12,8 @@ from torch_geometric.nn import GATConv, GCNConv
 
 from gt_models import create_model
 from gt_models.batch import GraphBatch, MissingEncoding
-from gt_models.nn.dropout import Dropout
-from gt_models.nn.gated_norm import gated_norm
-from gt_models.nn.graph_attention import GraphAttention, GraphConvolution
-from gt_models.nn.linear_attention import linear_attention
 from gt_models.polynormer import PolynomialBase
+from gt_models.polynormer.neighbours import GraphAttention, GraphConvolution
 from tests.gt_models import checks
 from tests.gt_models.reference import polynormer as reference
 
@@ -287,29 +284,6 @@ def test_each_phase_trains_its_own_part():
         model.set_phase("warmup")
 
 
-def test_global_attention_is_the_same_padded_looped_and_alone():
-    many = checks.collate(checks.random_graphs((1, 2, 60, 1, 1), in_dim=6))  # too unlike for padding
-    few = checks.collate(checks.random_graphs((5, 4, 6), in_dim=6))
-    for batch in (many, few):
-        q, k, v = (torch.rand(batch.num_nodes, 3, 2, dtype=torch.float64) for _ in range(3))
-        out = linear_attention(q, k, v, batch)
-        for b in range(batch.num_graphs):
-            part = slice(int(batch.ptr[b]), int(batch.ptr[b + 1]))
-            loops = reference.global_attention(2, *([row.flatten() for row in t[part]] for t in (q, k, v)))
-            torch.testing.assert_close(out[part].flatten(1), torch.stack(loops), rtol=1e-10, atol=1e-10)
-
-
-def test_dropout_keeps_rate_and_mean_and_matches_its_gradient():
-    drop, x = Dropout(0.3), torch.ones(300, 333, requires_grad=True)
-    out = drop(x)
-    out.sum().backward()
-    assert abs(float((out == 0).float().mean()) - 0.3) < 0.01
-    assert abs(float(out.mean()) - 1) < 0.01
-    assert torch.equal(x.grad, out.detach())
-    drop.eval()
-    assert torch.equal(drop(x), x)
-
-
 # -- what the paper claims --------------------------------------------------------------------------------------------------------------
 
 
@@ -473,9 +447,9 @@ def test_compiles():
     out.sum().backward()
     assert model.local_layers[0].local.att_source.grad.abs().max() > 0
     # the layers are one graph: only sorting the edges stays outside
-    layer, x, pattern = model.local_layers[0], torch.randn(7, 8, dtype=torch.float64), model.local_layers[0].local.pattern(graph)
+    layer, x, edges = model.local_layers[0], torch.randn(7, 8, dtype=torch.float64), model.local_layers[0].local.edges(graph)
     whole = torch.compile(layer, backend="aot_eager", fullgraph=True)
-    torch.testing.assert_close(whole(x, graph, pattern, None), layer(x, graph, pattern, None), rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(whole(x, graph, edges, None), layer(x, graph, edges, None), rtol=1e-10, atol=1e-10)
 
 
 def test_state_is_stable_and_tensors_are_not_shared(tmp_path):
@@ -541,53 +515,3 @@ def test_bad_inputs():
         build(version="v2")(checks.random_graphs((4,))[0])
     with pytest.raises(ValueError, match="columns"):
         build(in_dim=6)(graphs()[0])
-
-
-# -- the compiled closing step ------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("relu", [False, True])
-@pytest.mark.parametrize("with_skip", [False, True])
-@pytest.mark.parametrize("with_total", [False, True])
-@pytest.mark.parametrize(("rows", "width"), [(1, 8), (600, 21), (3, 64)])  # more rows than a block; a width that vectors do not divide
-def test_closing_step_equals_its_parts_with_their_gradients(rows, width, with_total, with_skip, relu):
-    tensors = [torch.randn(rows, width, dtype=torch.float64) for _ in range(4)]
-    tensors += [torch.randn(width, dtype=torch.float64) for _ in range(5)]
-    results = []
-    for compiled in (True, False):
-        h, a, skip, total, b, weight, bias, h_bias, skip_bias = leaves = [t.clone().requires_grad_() for t in tensors]
-        skip, total = skip if with_skip else None, total if with_total else None
-        if compiled:
-            out, summed = gated_norm(h, a, b, weight, bias, h_bias=h_bias, skip=skip, skip_bias=skip_bias, relu=relu, total=total)
-        else:
-            h, a = h + h_bias, a + skip_bias + (0 if skip is None else skip)
-            h, a = (h.relu(), a.relu()) if relu else (h, a)
-            out = (1 - b) * nn.functional.layer_norm(h * a, (width,), weight, bias) + b * a
-            summed = out if total is None else total + out
-        (out.sin().sum() + summed.cos().sum()).backward()
-        results.append([out, summed] + [t.grad for t in leaves if t.grad is not None])
-    assert len(results[0]) == len(results[1]) == 9 + with_skip + with_total
-    for mine, expected in zip(*results, strict=True):
-        torch.testing.assert_close(mine, expected, rtol=1e-10, atol=1e-10)
-
-
-@pytest.mark.parametrize("relu", [False, True])
-def test_closing_steps_gradient_sees_the_entries_it_dropped(relu):
-    vector = torch.randn(9, dtype=torch.float64)
-
-    def step(h, a):
-        torch.manual_seed(3)
-        return gated_norm(h, a, vector, vector, vector, relu=relu, dropout=0.4)[0]
-
-    assert torch.autograd.gradcheck(step, [torch.randn(5, 9, dtype=torch.float64, requires_grad=True) for _ in range(2)])
-
-
-def test_closing_step_is_the_same_for_any_number_of_threads():
-    tensors = [torch.randn(1500, 24).requires_grad_() for _ in range(2)] + [torch.randn(24).requires_grad_() for _ in range(3)]
-    results, threads = [], torch.get_num_threads()
-    for count in (1, 3):
-        torch.set_num_threads(count)
-        out, _ = gated_norm(*tensors)
-        results.append([out, *torch.autograd.grad(out.square().sum(), tensors)])
-    torch.set_num_threads(threads)
-    assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))

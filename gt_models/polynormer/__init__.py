@@ -13,16 +13,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gt_models.batch import GraphBatch
+from gt_models.kernels.dropout import draw_seed
+from gt_models.kernels.gated_norm import gated_norm
+from gt_models.kernels.global_attention import global_attention, linear_attention
+from gt_models.kernels.linears import linears
 from gt_models.nn.dropout import Dropout
 from gt_models.nn.features import FeatureEncoder
-from gt_models.nn.gated_norm import gated_norm
-from gt_models.nn.global_attention_cpu import global_attention
-from gt_models.nn.graph_attention import GraphAttention, GraphConvolution
-from gt_models.nn.linear_attention import linear_attention
-from gt_models.nn.neighbourhood import Neighbourhood
 from gt_models.nn.pooling import pool
-from gt_models.nn.projections import project
-from gt_models.nn.row_passes import compiles
+from gt_models.polynormer.neighbours import Edges, GraphAttention, GraphConvolution
 from gt_models.registry import register_model
 
 PHASES = ("local", "global")
@@ -166,10 +164,10 @@ class Polynormer(nn.Module):
             x = self.in_dropout(x.to(self.head.weight.dtype))
         # unstated: the input layer; from the authors' code, without activation
         x = x if self.input is None else self.dropout(self.input(x))  # [N, d]
-        pattern = self.local_layers[0].local.pattern(batch) if self.has_local else None  # one for all layers
+        edges = self.local_layers[0].local.edges(batch) if self.has_local else None  # one for all layers
         total = None
         for layer in self.local_layers:
-            x, total = layer(x, batch, pattern, position, total)  # X_local: the sum of all layers' outputs (Section 3.3)
+            x, total = layer(x, batch, edges, position, total)  # X_local: the sum of all layers' outputs (Section 3.3)
         x = x if total is None else total
         if self.phase == "local":
             return x
@@ -235,13 +233,13 @@ class LocalLayer(nn.Module):
                 part.reset_parameters()
 
     def forward(
-        self, x: Tensor, batch: GraphBatch, pattern: Neighbourhood, position: Tensor | None, total: Tensor | None = None
+        self, x: Tensor, batch: GraphBatch, edges: Edges, position: Tensor | None, total: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         x = x if self.pre_norm is None else self.pre_norm(x)
         maps = [self.gate, self.local.linear] if self.skip is None else [self.gate, self.local.linear, self.skip]
-        h, value, *skip = project(x, [m.weight for m in maps], [None] * len(maps))  # H without its bias, V, [N, d]
+        h, value, *skip = linears(x, *(m.weight for m in maps), *[None] * len(maps))  # H without its bias, V, [N, d]
         skip, skip_bias = (None, None) if self.skip is None else (skip[0], self.skip.bias)
-        a = self.local.attend(value, pattern)  # AV
+        a = self.local.attend(value, edges)  # AV
         if self.parallel is not None:
             # unstated: norm, sum over layers and output of equation 15's variant; as in the local module. One V serves both attentions
             a = a + self.parallel(x, batch, value)  # equation 15
@@ -250,9 +248,10 @@ class LocalLayer(nn.Module):
         b = self.beta(position)  # [d] or [N, d]
         # unstated: where Polynormer-r puts its ReLUs; on H and AV, as in the authors' code
         if self.norm is not None and b.dim() == 1:
+            seed = draw_seed() if self.training and self.dropout.rate else None
             return gated_norm(
-                h, a, b, self.norm.weight, self.norm.bias, self.norm.eps, h_bias=self.gate.bias, skip=skip, skip_bias=skip_bias,
-                relu=self.relu, dropout=self.dropout.rate if self.training else 0.0, total=total,
+                h, a, skip, total, self.gate.bias, skip_bias, b, self.norm.weight, self.norm.bias, self.norm.eps, self.relu, seed,
+                self.dropout.rate,
             )  # fmt: skip
         h = h + self.gate.bias
         a = a if skip is None else a + (skip + skip_bias)
@@ -285,20 +284,12 @@ class GlobalLayer(nn.Module):
         weights, biases = ([head_first(t, 0, heads) for t in (getattr(m, name) for m in maps)] for name in ("weight", "bias"))
         beta = head_first(self.beta(position), -1, heads)  # [d] or [N, d]
         norm = None if self.norm is None else [head_first(t, 0, heads) for t in (self.norm.weight, self.norm.bias)]
-        if norm is not None and beta.dim() == 1 and batch.num_graphs == 1 and compiles(x, self.gate.weight):
-            h, v, k, *q = project(x, weights, [None] * len(maps))  # without biases, [N, d]
-            gate, v_bias, k_bias, *q_bias = biases
-            x, *_ = global_attention(
-                h, v, k, q[0] if q else None, gate + beta, v_bias, k_bias, q_bias[0] if q else None, *norm, heads, self.norm.eps
-            )
-        else:
-            h, v, k, *q = project(x, weights, biases)
-            k = torch.sigmoid(k)
-            q = torch.sigmoid(q[0]) if q else k
-            q, k, v = (t.unflatten(1, (heads, -1)).transpose(1, 2) for t in (q, k, v))  # [N, C, H]
-            y = linear_attention(q, k, v, batch).transpose(1, 2).flatten(1)  # WV of equation 6, [N, d], head first
-            y = y if norm is None else F.layer_norm(y, y.shape[1:], *(t.to(y.dtype) for t in norm), self.norm.eps)
-            x = y * (h + beta)
+        h, v, k, *q = linears(x, *weights, *[None] * len(maps))  # without biases, [N, d]
+        gate, v_bias, k_bias, *q_bias = biases
+        x = global_attention(
+            h, v, k, q[0] if q else None, gate + beta, v_bias, k_bias, q_bias[0] if q else None, *(norm or (None, None)), heads,
+            0.0 if norm is None else self.norm.eps, batch,
+        )  # fmt: skip
         if output is None:
             x = x.unflatten(1, (heads, -1)).transpose(1, 2).flatten(1)  # head last
         else:
@@ -331,12 +322,12 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor, batch: GraphBatch, value: Tensor | None = None) -> Tensor:
         def heads(y: Tensor) -> Tensor:
-            return y.view(len(y), y.size(1) // self.num_heads, self.num_heads)  # [N, C, H]
+            return y.view(len(y), y.size(1) // self.num_heads, self.num_heads).mT  # [N, H, C]
 
         key = heads(torch.sigmoid(self.key(x)))
         query = key if self.query is None else heads(torch.sigmoid(self.query(x)))
         value = self.value(x) if value is None else value
-        return linear_attention(query, key, heads(value), batch).flatten(1)
+        return linear_attention(query, key, heads(value), batch).mT.flatten(1)
 
 
 class Beta(nn.Module):
