@@ -31,8 +31,8 @@ def ours(num_nodes: int, hidden_dim: int, num_heads: int, dropout: float = 0.0) 
 
     batch, mask = node_graph(num_nodes, FEATURES, CLASSES)
     model = create_model(
-        "polynormer", in_dim=FEATURES, out_dim=CLASSES, level="node", hidden_dim=hidden_dim, num_heads=num_heads, num_local_layers=LOCAL,
-        num_global_layers=GLOBAL, form="released", relu=True, dropout=dropout,
+        "polynormer-released", in_dim=FEATURES, out_dim=CLASSES, level="node", hidden_dim=hidden_dim, num_heads=num_heads, num_local_layers=LOCAL,
+        num_global_layers=GLOBAL, relu=True, dropout=dropout,
     )  # fmt: skip
     return model, lambda: F.cross_entropy(model(batch)[mask], batch.y[mask])
 

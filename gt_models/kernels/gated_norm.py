@@ -1,6 +1,6 @@
 """What closes a Polynormer layer (Deng et al. 2024, Eqs. 7 and 17), https://arxiv.org/abs/2403.01232.
 
-h' = act(h + h_bias)     a' = drop(act(a + skip + skip_bias))     x = (1 - b) LayerNorm(h' * a') + b a'
+h' = act(h + h_bias)     a' = drop(act(a + skip + skip_bias))     x = (1 - b) LayerNorm(h' * a') + b a', without norm a' * (h' + b)
 """
 
 import torch
@@ -13,14 +13,15 @@ from gt_models.kernels.dispatch import Form, Operation
 
 def reference(
     h: Tensor, a: Tensor, skip: Tensor | None, total: Tensor | None, h_bias: Tensor, skip_bias: Tensor | None, b: Tensor,
-    weight: Tensor, bias: Tensor, eps: float, relu: bool, seed: Tensor | None, rate: float,
+    weight: Tensor | None, bias: Tensor | None, eps: float, relu: bool, seed: Tensor | None, rate: float,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """x and total + x, both [N, d].
 
     Args:
         h, a, skip: [N, d]; `skip` may be None.
         total: the sum of the layers before, [N, d]; None in the first layer.
-        h_bias, skip_bias, b, weight, bias: [d], the last two and `eps` of the norm; b may be [N, d].
+        h_bias, skip_bias, b: [d]; b may be [N, d].
+        weight, bias, eps: of the norm, [d]; None: no norm (equation 7).
         relu: whether act is ReLU or the identity.
         seed, rate: of `gt_models.kernels.dropout`; seed None drops nothing.
     """
@@ -29,13 +30,18 @@ def reference(
     a = a if skip_bias is None else a + skip_bias
     h, a = (F.relu(h), F.relu(a)) if relu else (h, a)
     a = a if seed is None else dropout.reference(a, seed, rate)
-    u = h * a
-    x = (1 - b) * F.layer_norm(u.to(weight.dtype), u.shape[1:], weight, bias, eps) + b * a
+    if weight is None:
+        x = a * (h + b)
+    else:
+        u = (h * a).to(weight.dtype)
+        x = (1 - b) * F.layer_norm(u, u.shape[1:], weight, bias, eps) + b * a
     return x, x if total is None else total + x
 
 
-def _why_not(h, a, skip, total, h_bias, skip_bias, b, *_) -> str | None:
-    return None if b.dim() == 1 else "b differs from node to node"
+def _why_not(h, a, skip, total, h_bias, skip_bias, b, weight, *_) -> str | None:
+    if b.dim() != 1:
+        return "b differs from node to node"
+    return "there is no norm" if weight is None else None
 
 
 def _example(h, a, skip, total, h_bias, skip_bias, b, weight, bias, eps, relu, seed, rate) -> tuple[tuple, dict]:

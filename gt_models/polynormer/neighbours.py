@@ -147,3 +147,10 @@ def _build(edge_index: Tensor, num_nodes: int, self_loops: bool) -> Edges:
 
 def _full(value: Tensor) -> torch.dtype:
     return torch.float64 if value.dtype == torch.float64 else torch.float32
+
+
+LOCAL_ATTENTION = {
+    "gat": lambda in_dim, dim, num_heads: GraphAttention(in_dim, dim, num_heads),
+    "gcn": lambda in_dim, dim, num_heads: GraphConvolution(in_dim, dim, "gcn"),
+    "random-walk": lambda in_dim, dim, num_heads: GraphConvolution(in_dim, dim, "random-walk"),
+}
