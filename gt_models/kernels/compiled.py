@@ -89,6 +89,11 @@ def exp2(dtype: torch.dtype) -> Callable[..., Any]:
     return form
 
 
+def row_capacity(width: int) -> int:
+    """Numbers to keep on the stack (`local`) for a row of `width`: of few sizes, so that few kernels are compiled."""
+    return max(64, 1 << (width - 1).bit_length())
+
+
 @intrinsic(prefer_literal=True)
 def _stack(typing, dtype, size):
     """Pointer to `size` numbers, a constant, on the stack."""

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from gt_models.kernels.compiled import compiled, hash32, local, real, run
+from gt_models.kernels.compiled import compiled, hash32, local, real, row_capacity, run
 from gt_models.kernels.dropout_numba import draws, is_kept
 
 BLOCK = 256  # rows whose contributions to the vectors' gradients are added up together
@@ -28,7 +28,19 @@ class _GatedNorm(torch.autograd.Function):
         vectors = torch.stack([h_bias, torch.zeros_like(b) if skip_bias is None else skip_bias, b, (1 - b) * weight, (1 - b) * bias])
         settings = (number(0 if relu else np.nan), *draws(seed, rate, h.dtype))
         rows = (h, a, *(none if t is None else t.contiguous() for t in (skip, total)))
-        run(_kernels(h.dtype, h.size(1)).forward, len(h), *rows, vectors, number(eps), *settings, x, summed, kept, stats, grain=BLOCK)
+        run(
+            _kernels(h.dtype, row_capacity(h.size(1))).forward,
+            len(h),
+            *rows,
+            vectors,
+            number(eps),
+            *settings,
+            x,
+            summed,
+            kept,
+            stats,
+            grain=BLOCK,
+        )
         ctx.save_for_backward(h, kept, stats, vectors, weight, bias)
         ctx.settings, ctx.given = settings, (skip is not None, total is not None, skip_bias is not None)
         ctx.set_materialize_grads(False)
@@ -47,7 +59,7 @@ class _GatedNorm(torch.autograd.Function):
         blocks = -(-len(h) // BLOCK)
         sums = h.new_empty(blocks, 5, h.size(1))
         more = given[1] if len(given) == 2 else h.new_empty(0, 0)
-        run(_kernels(h.dtype, h.size(1)).backward, blocks, given[0], more, h, a, stats, vectors, *ctx.settings, dh, da, sums)
+        run(_kernels(h.dtype, row_capacity(h.size(1))).backward, blocks, given[0], more, h, a, stats, vectors, *ctx.settings, dh, da, sums)
         dweight, dbias, db, dh_bias, dskip_bias = sums.sum(0)
         b = vectors[2]
         # the norm's weight and bias enter times 1 - b
@@ -62,13 +74,8 @@ def gated_norm(h: Tensor, a: Tensor, skip: Tensor | None, total: Tensor | None, 
 
 
 @cache
-def _kernels(dtype: torch.dtype, dim: int) -> SimpleNamespace:
-    return _compiled(dtype, max(64, 1 << (dim - 1).bit_length()))
-
-
-@cache
-def _compiled(dtype: torch.dtype, capacity: int) -> SimpleNamespace:
-    """For rows of up to `capacity` numbers, which are kept on the stack: each loop then stores to one array that nothing else points into."""
+def _kernels(dtype: torch.dtype, capacity: int) -> SimpleNamespace:
+    """For rows of up to `capacity` numbers, which are kept on the stack: loops over them store to arrays that nothing else points into."""
     number = real(dtype)
     zero, one = number(0), number(1)
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from gt_models.kernels.compiled import compiled, exp2, local, real, run
+from gt_models.kernels.compiled import compiled, exp2, local, real, row_capacity, run
 from gt_models.kernels.linears import without_autocast
 
 LOG2E = 1.4426950408889634
@@ -24,7 +24,7 @@ class _GlobalAttention(torch.autograd.Function):
     def forward(ctx, h, v, k, q, gate, v_bias, k_bias, q_bias, weight, bias, num_heads, eps, batch) -> Tensor:
         h, v = h.contiguous(), v.contiguous()
         n, d = h.shape
-        kernels = _kernels(h.dtype, d)
+        kernels = _kernels(h.dtype, row_capacity(d))
         keys, total = _activate(kernels, k, k_bias)
         queries = keys if q is None else _activate(kernels, q, q_bias)[0]
         memory = _heads(keys, num_heads).mT @ _heads(v, num_heads)  # [H, C, C]
@@ -41,7 +41,7 @@ class _GlobalAttention(torch.autograd.Function):
     @without_autocast
     def backward(ctx, grad: Tensor):
         h, v, keys, queries, y, scale, stats, memory, vectors = ctx.saved_tensors
-        d, num_heads, blocks, kernels = h.size(1), scale.size(1), -(-len(h) // BLOCK), _kernels(h.dtype, h.size(1))
+        d, num_heads, blocks, kernels = h.size(1), scale.size(1), -(-len(h) // BLOCK), _kernels(h.dtype, row_capacity(h.size(1)))
         dh, dy, dots, sums = torch.empty_like(h), torch.empty_like(h), torch.empty_like(scale), h.new_empty(blocks, 5, d)
         run(kernels.open, blocks, grad.contiguous(), h, y, queries, vectors, scale, stats, dh, dy, dots, sums)
         dgate, dv_bias, dweight, dbias, dtotal = sums.sum(0)
@@ -78,13 +78,8 @@ def _activate(kernels: SimpleNamespace, x: Tensor, bias: Tensor) -> tuple[Tensor
 
 
 @cache
-def _kernels(dtype: torch.dtype, dim: int) -> SimpleNamespace:
-    return _compiled(dtype, max(64, 1 << (dim - 1).bit_length()))
-
-
-@cache
-def _compiled(dtype: torch.dtype, capacity: int) -> SimpleNamespace:
-    """For rows of up to `capacity` numbers, which are kept on the stack: each loop then stores to one array that nothing else points into."""
+def _kernels(dtype: torch.dtype, capacity: int) -> SimpleNamespace:
+    """For rows of up to `capacity` numbers, which are kept on the stack: loops over them store to arrays that nothing else points into."""
     number, power = real(dtype), exp2(dtype)
     zero, one, log2e = number(0), number(1), number(LOG2E)
 
