@@ -28,19 +28,8 @@ class _GatedNorm(torch.autograd.Function):
         vectors = torch.stack([h_bias, torch.zeros_like(b) if skip_bias is None else skip_bias, b, (1 - b) * weight, (1 - b) * bias])
         settings = (number(0 if relu else np.nan), *draws(seed, rate, h.dtype))
         rows = (h, a, *(none if t is None else t.contiguous() for t in (skip, total)))
-        run(
-            _kernels(h.dtype, row_capacity(h.size(1))).forward,
-            len(h),
-            *rows,
-            vectors,
-            number(eps),
-            *settings,
-            x,
-            summed,
-            kept,
-            stats,
-            grain=BLOCK,
-        )
+        kernel = _kernels(h.dtype, row_capacity(h.size(1))).forward
+        run(kernel, len(h), *rows, vectors, number(eps), *settings, x, summed, kept, stats, grain=BLOCK)
         ctx.save_for_backward(h, kept, stats, vectors, weight, bias)
         ctx.settings, ctx.given = settings, (skip is not None, total is not None, skip_bias is not None)
         ctx.set_materialize_grads(False)
@@ -59,7 +48,8 @@ class _GatedNorm(torch.autograd.Function):
         blocks = -(-len(h) // BLOCK)
         sums = h.new_empty(blocks, 5, h.size(1))
         more = given[1] if len(given) == 2 else h.new_empty(0, 0)
-        run(_kernels(h.dtype, row_capacity(h.size(1))).backward, blocks, given[0], more, h, a, stats, vectors, *ctx.settings, dh, da, sums)
+        kernel = _kernels(h.dtype, row_capacity(h.size(1))).backward
+        run(kernel, blocks, given[0], more, h, a, stats, vectors, *ctx.settings, dh, da, sums)
         dweight, dbias, db, dh_bias, dskip_bias = sums.sum(0)
         b = vectors[2]
         # the norm's weight and bias enter times 1 - b
