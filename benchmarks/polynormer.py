@@ -1,4 +1,4 @@
-"""Polynormer's training step against the plain reading of its equations (torch_geometric's GATConv), and its growth from 1k to 200k nodes.
+"""Polynormer's training step against the same with every operation in plain torch, and its growth from 1k to 200k nodes.
 
     python benchmarks/polynormer.py [--quick] [--dropout 0.5]
 
@@ -31,54 +31,23 @@ def ours(num_nodes: int, hidden_dim: int, num_heads: int, dropout: float = 0.0) 
 
     batch, mask = node_graph(num_nodes, FEATURES, CLASSES)
     model = create_model(
-        "polynormer", in_dim=FEATURES, out_dim=CLASSES, level="node", hidden_dim=hidden_dim, num_heads=num_heads, num_local_layers=LOCAL,
-        num_global_layers=GLOBAL, form="released", relu=True, dropout=dropout,
+        "polynormer-released", in_dim=FEATURES, out_dim=CLASSES, level="node", hidden_dim=hidden_dim, num_heads=num_heads,
+        num_local_layers=LOCAL, num_global_layers=GLOBAL, relu=True, dropout=dropout,
     )  # fmt: skip
     return model, lambda: F.cross_entropy(model(batch)[mask], batch.y[mask])
 
 
 def plain(num_nodes: int, hidden_dim: int, num_heads: int, dropout: float = 0.0) -> Builder:
-    batch, mask = node_graph(num_nodes, FEATURES, CLASSES)
-    model = Plain(hidden_dim, num_heads, dropout)
-    return model, lambda: F.cross_entropy(model(batch.x, batch.edge_index)[mask], batch.y[mask])
+    """The same model with every operation in its plain torch form."""
+    from gt_models import kernels
 
+    model, loss = ours(num_nodes, hidden_dim, num_heads, dropout)
 
-class Plain(nn.Module):
-    """The equations, line by line, with GATConv."""
+    def step() -> Tensor:
+        with kernels.use("reference"):
+            return loss()
 
-    def __init__(self, dim: int, num_heads: int, dropout: float):
-        from torch_geometric.nn import GATConv
-
-        super().__init__()
-        self.num_heads, self.dropout = num_heads, dropout
-        self.input, self.between = nn.Linear(FEATURES, dim), nn.LayerNorm(dim)
-        self.conv = nn.ModuleList(GATConv(dim, dim // num_heads, num_heads, add_self_loops=False, bias=False) for _ in range(LOCAL))
-        self.gate, self.skip = (nn.ModuleList(nn.Linear(dim, dim) for _ in range(LOCAL)) for _ in range(2))
-        self.norm = nn.ModuleList(nn.LayerNorm(dim) for _ in range(LOCAL))
-        self.beta = nn.Parameter(nn.init.xavier_normal_(torch.empty(LOCAL, dim)))
-        self.g_gate, self.g_key, self.g_value = (nn.ModuleList(nn.Linear(dim, dim) for _ in range(GLOBAL)) for _ in range(3))
-        self.g_norm = nn.ModuleList(nn.LayerNorm(dim) for _ in range(GLOBAL))
-        self.g_beta = nn.Parameter(nn.init.xavier_normal_(torch.empty(GLOBAL, dim)))
-        self.output, self.local_head, self.head = nn.Linear(dim, dim), nn.Linear(dim, CLASSES), nn.Linear(dim, CLASSES)
-
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        x, total = F.dropout(self.input(x), self.dropout, self.training), 0
-        for i in range(LOCAL):
-            h = F.relu(self.gate[i](x))
-            a = F.dropout(F.relu(self.conv[i](x, edge_index) + self.skip[i](x)), self.dropout, self.training)
-            b = torch.sigmoid(self.beta[i])
-            x = (1 - b) * self.norm[i](h * a) + b * a
-            total = total + x
-        x = self.between(total)
-        for i in range(GLOBAL):
-            h = self.g_gate[i](x)
-            k = torch.sigmoid(self.g_key[i](x)).view(len(x), -1, self.num_heads)
-            v = self.g_value[i](x).view(len(x), -1, self.num_heads)
-            y = torch.einsum("ndh,dmh->nmh", k, torch.einsum("ndh,nmh->dmh", k, v))
-            y = y / torch.einsum("ndh,dh->nh", k, k.sum(0))[:, None]
-            x = self.g_norm[i](y.flatten(1)) * (h + torch.sigmoid(self.g_beta[i]))
-            x = F.dropout(F.relu(self.output(x)), self.dropout, self.training)
-        return self.head(x)
+    return model, step
 
 
 def products(num_nodes: int, hidden_dim: int, num_heads: int, dropout: float = 0.0) -> Builder:

@@ -89,6 +89,11 @@ def exp2(dtype: torch.dtype) -> Callable[..., Any]:
     return form
 
 
+def row_capacity(width: int) -> int:
+    """Numbers to keep on the stack (`local`) for a row of `width`: of few sizes, so that few kernels are compiled."""
+    return max(64, 1 << (width - 1).bit_length())
+
+
 @intrinsic(prefer_literal=True)
 def _stack(typing, dtype, size):
     """Pointer to `size` numbers, a constant, on the stack."""
@@ -113,7 +118,7 @@ def local(dtype, size):
 
 @inner
 def hash32(x):
-    """A 32-bit mixing function (two multiplications, three shifts): the same as `gt_models.nn.dropout.hash32` on tensors."""
+    """A 32-bit mixing function (two multiplications, three shifts): the same as `gt_models.kernels.dropout.hash32` on tensors."""
     x = np.uint32((x ^ (x >> np.uint32(16))) * np.uint32(0x7FEB352D))
     x = np.uint32((x ^ (x >> np.uint32(15))) * np.uint32(0x846CA68B))
     return np.uint32(x ^ (x >> np.uint32(16)))

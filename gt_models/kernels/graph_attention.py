@@ -27,14 +27,19 @@ def reference(
     """
     num_nodes, heads = value.size(0), att_source.size(0)
     v = value.view(num_nodes, heads, -1)  # [N, H, C]
-    row = torch.repeat_interleave(torch.arange(num_nodes, device=col.device), ptr.long().diff(), output_size=col.numel())  # [E]
-    col = col.long()
-    score = F.leaky_relu((v * att_source).sum(-1)[col] + (v * att_target).sum(-1)[row], negative_slope)  # [E, H]
+    row, col = rows_of(ptr, col.numel()), col.long()  # [E]
+    score = F.leaky_relu((v * att_source).sum(-1)[col] + (v * att_target).sum(-1)[row.clamp(max=num_nodes - 1)], negative_slope)  # [E, H]
     index = row[:, None].expand_as(score)
-    peak = score.new_full((num_nodes, heads), -torch.inf).scatter_reduce(0, index, score.detach(), "amax")
+    peak = score.new_full((num_nodes + 1, heads), -torch.inf).scatter_reduce(0, index, score.detach(), "amax")
     weight = (score - peak[row]).exp()
     weight = weight / torch.zeros_like(peak).index_add(0, row, weight)[row]
-    return torch.zeros_like(v).index_add(0, row, weight[..., None] * v[col]).view_as(value)
+    out = v.new_zeros(num_nodes + 1, *v.shape[1:]).index_add(0, row, weight[..., None] * v[col])
+    return out[:-1].reshape(value.shape)
+
+
+def rows_of(ptr: Tensor, num_edges: int) -> Tensor:
+    """Target of each edge, long [E]; N for the edges behind the last node's."""
+    return torch.searchsorted(ptr[1:].contiguous(), torch.arange(num_edges, device=ptr.device, dtype=ptr.dtype), right=True)
 
 
 def _example(value: Tensor, att_source: Tensor, *_, negative_slope: float | None = None) -> tuple[tuple, dict]:
@@ -47,15 +52,15 @@ def _example(value: Tensor, att_source: Tensor, *_, negative_slope: float | None
 
 
 def compressed(source: Tensor, target: Tensor, num_nodes: int) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Edges as (ptr, col, ptr_t, col_t, perm_t), int32, as `graph_attention` takes them."""
-    order = torch.argsort(target, stable=True)
-    row, col = target[order], source[order]
-    perm_t = torch.argsort(col, stable=True)
+    """Edges as (ptr, col, ptr_t, col_t, perm_t), as `graph_attention` takes them; int32 where that is wide enough.
 
-    def offsets(index: Tensor) -> Tensor:
-        return torch.cat([index.new_zeros(1), torch.bincount(index, minlength=num_nodes).cumsum(0)])
-
-    return tuple(t.int() for t in (offsets(row), col, offsets(col), row[perm_t], perm_t))
+    An edge with the target `num_nodes` comes last and belongs to no node: so edges can be dropped where shapes must not depend on data.
+    """
+    row, order = torch.sort(target, stable=True)
+    col, nodes = source[order], torch.arange(num_nodes + 1, device=source.device)
+    col_sorted, perm_t = torch.sort(torch.where(row == num_nodes, num_nodes, col), stable=True)
+    parts = torch.searchsorted(row, nodes), col, torch.searchsorted(col_sorted, nodes), row[perm_t], perm_t
+    return tuple(t.int() if max(source.numel(), num_nodes) < 2**31 - 1 else t for t in parts)
 
 
 def _numba():

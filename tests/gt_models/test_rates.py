@@ -12,9 +12,10 @@ from tests.gt_models.test_compile import OWN, SMALL, batch
 # where a rate acts only beside other choices
 BESIDE = {
     ("hot", "head_dropout"): {"head_dims": [8]},
-    # without an input layer `dropout` acts in the local layers alone
-    ("polynormer", "dropout"): {"attention": "local", "input_layer": False},
     ("polynormer", "global_dropout"): {"attention": "global"},
+    # without an input layer `dropout` acts in the local layers alone
+    ("polynormer-released", "dropout"): {"attention": "local", "input_layer": False},
+    ("polynormer-released", "global_dropout"): {"attention": "global"},
     ("s2g", "dropout"): {"broadcast_activation": True, "pair_dims": ()},
 }
 

@@ -46,6 +46,34 @@ def test_forms_agree_with_the_reference(form, num_nodes, num_edges, heads, width
         torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.parametrize("heads", [1, 3])
+def test_gradients_are_those_of_differences(heads):
+    arguments, _ = case(9, 30, heads, 5)
+    assert torch.autograd.gradcheck(lambda *leaves: graph_attention(*leaves, *arguments[3:]), arguments[:3])
+
+
+def test_large_scores_do_not_overflow():
+    (value, *others), _ = case(9, 30, 2, 5)
+    out = graph_attention(value * 1e5, *others)
+    assert out.isfinite().all()
+    assert all(grad.isfinite().all() for grad in torch.autograd.grad(out.sum(), (value, *others[:2])))
+
+
+@pytest.mark.parametrize("form", ["reference", "numba"])
+def test_wide_indices_and_edges_without_a_node_change_nothing(form):
+    arguments, edges = case(40, 150, 2, 5)
+    source, target = torch.tensor(edges).T
+    dropped = torch.tensor([0, 70, 151])  # where edges that belong to no node lie among the others
+    keep = torch.ones(153, dtype=torch.bool).index_fill(0, dropped, False)
+    more_source, more_target = torch.full((153,), 7), torch.full((153,), 40)
+    more_source[keep], more_target[keep] = source, target
+    wide = tuple(t.long() for t in compressed(more_source, more_target, 40))
+    with use(graph_attention=form):
+        outs = [graph_attention(*arguments[:3], *e, 0.2) for e in (arguments[3:8], wide)]
+    assert torch.equal(*outs)
+    assert all(torch.equal(*g) for g in zip(*(torch.autograd.grad(o.sin().sum(), arguments[:3]) for o in outs), strict=True))
+
+
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
 def test_what_is_not_finite_comes_out_where_the_reference_lets_it_out(bad):
     arguments, _ = case(40, 150, 2, 5)

@@ -69,9 +69,15 @@ def attention(layer, x: list[Tensor], value: list[Tensor] | None = None) -> list
 
 
 def beta(layer, v2: float | None) -> Tensor:
-    b = layer.weight if layer.weight is not None else torch.full((len(layer.constant),), layer.init, dtype=torch.float64)
+    """Equation 5's sigmoid of the parameter; the released code also has the parameter itself, and a constant."""
+    b = layer.weight if hasattr(layer, "weight") else torch.full((len(layer.like),), layer.init, dtype=torch.float64)
     b = b if v2 is None else v2 * b
-    return 1 / (1 + torch.exp(-b)) if layer.kind == "sigmoid" else b
+    return b if hasattr(layer, "init") else 1 / (1 + torch.exp(-b))
+
+
+def part(module, name: str):
+    """What only the released form has."""
+    return getattr(module, name, None)
 
 
 def polynormer(model: Polynormer, graph: GraphBatch) -> Tensor:
@@ -84,16 +90,16 @@ def polynormer(model: Polynormer, graph: GraphBatch) -> Tensor:
         x = linear(model.input.linear, x)
     total = [torch.zeros(model.head.weight.size(1), dtype=torch.float64) for _ in range(n)]
     for layer in model.local_layers:
-        if layer.pre_norm is not None:
+        if part(layer, "pre_norm") is not None:
             x = [layer_norm(layer.pre_norm, v) for v in x]
         h, value = linear(layer.gate, x), linear(layer.local.linear, x)
         kind = getattr(layer.local, "kind", "gat")
         a = {"gat": gat, "gcn": gcn, "random-walk": random_walk}[kind](layer.local, value, edges)
         if layer.parallel is not None:
             a = [u + w for u, w in zip(a, attention(layer.parallel, x, value), strict=True)]  # equation 15
-        if layer.skip is not None:
+        if part(layer, "skip") is not None:
             a = [u + w for u, w in zip(a, linear(layer.skip, x), strict=True)]
-        if layer.batch_norm is not None:
+        if part(layer, "batch_norm") is not None:
             norm = layer.batch_norm
             a = [(u - norm.running_mean) / torch.sqrt(norm.running_var + norm.eps) * norm.weight + norm.bias for u in a]
         if layer.relu:
@@ -108,17 +114,17 @@ def polynormer(model: Polynormer, graph: GraphBatch) -> Tensor:
         total = [t + v for t, v in zip(total, x, strict=True)]
     x = total if len(model.local_layers) else x
     if model.phase == "global":
-        if model.between_norm is not None:
+        if part(model, "between_norm") is not None:
             x = [layer_norm(model.between_norm, v) for v in x]
         for layer in model.global_layers:
             y, h = attention(layer.attention, x), linear(layer.gate, x)
             if layer.norm is not None:
                 y = [layer_norm(layer.norm, v) for v in y]
             x = [y[i] * (h[i] + beta(layer.beta, v2[i])) for i in range(n)]  # equation 8
-            if model.global_output is not None:
+            if part(model, "global_output") is not None:
                 x = linear(model.global_output, x)
             x = [v.clamp(min=0) for v in x] if layer.relu else x
-    head = model.local_head if model.phase == "local" and model.local_head is not None else model.head
+    head = model.local_head if model.phase == "local" and part(model, "local_head") is not None else model.head
     if model.level == "graph":
         x = [{"mean": lambda: sum(x) / n, "sum": lambda: sum(x), "max": lambda: torch.stack(x).amax(0)}[model.pooling]()]
     return torch.stack(linear(head, x))

@@ -1,0 +1,53 @@
+"""Dropout by a counter hash: whether an entry is dropped is a function of its position and of one seed.
+
+No mask is kept for the backward pass, and a fused kernel drops the same entries as plain torch does, on any number of threads.
+"""
+
+import torch
+from torch import Tensor
+
+from gt_models.kernels.dispatch import Form, Operation
+
+GOLDEN = 0x9E3779B9  # 2^32 / golden ratio: spreads neighbouring positions
+
+
+def hash32(x: Tensor) -> Tensor:
+    """A 32-bit mixing function on long tensors of 0 .. 2^32 - 1; https://github.com/skeeto/hash-prospector, the two-round form."""
+    for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):
+        x = ((x ^ (x >> shift)) * factor) & 0xFFFFFFFF
+    return x ^ (x >> 16)
+
+
+def kept(seed: Tensor, count: int, rate: float) -> Tensor:
+    """Whether entry 0 .. count - 1 is kept, bool [count] on the device of `seed`, long [1]."""
+    position = torch.arange(count, device=seed.device)
+    return hash32((hash32(seed) + position * GOLDEN) & 0xFFFFFFFF) >= threshold(rate)
+
+
+def threshold(rate: float) -> int:
+    """Hashes below it are dropped."""
+    return int(rate * 2**32)
+
+
+def draw_seed() -> Tensor:
+    """A seed from torch's CPU generator, long [1]."""
+    return torch.randint(2**31 - 1, (1,))
+
+
+def reference(x: Tensor, seed: Tensor, rate: float) -> Tensor:
+    """x / (1 - rate) where an entry is kept, else 0. x of any shape; `seed` long [1], 0 <= rate < 1."""
+    keep = kept(seed.to(x.device), x.numel(), rate).view(x.shape)
+    return torch.where(keep, x * (1 / (1 - rate)), torch.zeros_like(x))
+
+
+def _example(x: Tensor, seed: Tensor, rate: float) -> tuple[tuple, dict]:
+    return (torch.randn(5, 7, dtype=x.dtype).to(x.device).requires_grad_(), seed, rate), {}
+
+
+def _numba():
+    from gt_models.kernels.dropout_numba import drop
+
+    return drop
+
+
+drop = Operation("dropout", reference, [Form("numba", _numba)], _example)

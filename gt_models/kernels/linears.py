@@ -1,0 +1,63 @@
+"""Several linear maps of the same rows, y_k = x W_k^T + b_k."""
+
+from collections.abc import Callable
+from functools import wraps
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
+
+from gt_models.kernels.dispatch import Form, Operation
+
+
+def reference(x: Tensor, *parameters: Tensor | None) -> tuple[Tensor, ...]:
+    """x [N, d] -> [N, d_k] for each weight [d_k, d] and bias [d_k] or None; `parameters` are all weights, then all biases."""
+    weights, biases = _halves(parameters)
+    return tuple(F.linear(x, w, b) for w, b in zip(weights, biases, strict=True))
+
+
+def _halves(parameters: tuple) -> tuple[tuple, tuple]:
+    return parameters[: len(parameters) // 2], parameters[len(parameters) // 2 :]
+
+
+def without_autocast(backward: Callable) -> Callable:
+    """For the backward of a Function: it may be called inside autocast, and computes as its forward pass did."""
+
+    @wraps(backward)
+    def run(ctx, *grads: Tensor):
+        with torch.autocast(grads[0].device.type, enabled=False):
+            return backward(ctx, *grads)
+
+    return run
+
+
+class _Linears(torch.autograd.Function):
+    """The gradient of x is summed inside the matrix products, not by passes over memory after them."""
+
+    @staticmethod
+    def forward(ctx, x: Tensor, *parameters: Tensor | None) -> tuple[Tensor, ...]:
+        weights, biases = _halves(parameters)
+        ctx.save_for_backward(x, *weights)
+        ctx.biases = [b is not None for b in biases]
+        return reference(x, *parameters)
+
+    @staticmethod
+    @once_differentiable
+    @without_autocast
+    def backward(ctx, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        x, *weights = ctx.saved_tensors
+        grad_x = None
+        if ctx.needs_input_grad[0]:
+            grad_x = grads[0] @ weights[0]
+            for grad, weight in zip(grads[1:], weights[1:], strict=True):
+                grad_x.addmm_(grad, weight)
+        grad_biases = [g.sum(0) if b else None for g, b in zip(grads, ctx.biases, strict=True)]
+        return grad_x, *[g.t() @ x for g in grads], *grad_biases
+
+
+def _why_not(x: Tensor, *parameters: Tensor | None) -> str | None:
+    return "autocast is on" if torch.is_autocast_enabled(x.device.type) else None
+
+
+linears = Operation("linears", reference, [Form("summed", lambda: _Linears.apply, _why_not, devices=("cpu", "cuda"))])

@@ -1,0 +1,54 @@
+"""Sums over neighbours, out_i = sum of value_j over the edges j -> i: the product of an adjacency matrix with node values."""
+
+import warnings
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from gt_models.kernels.dispatch import Form, Operation
+from gt_models.kernels.graph_attention import rows_of
+from gt_models.kernels.linears import without_autocast
+
+
+def reference(value: Tensor, weight: Tensor, ptr: Tensor, col: Tensor, ptr_t: Tensor, col_t: Tensor, perm_t: Tensor) -> Tensor:
+    """out_i = sum_e weight_e value_j, [N, C] -> [N, C]; weight [E] has no gradient, edges as in `gt_models.kernels.graph_attention`.
+
+    Holds an [E, C] tensor.
+    """
+    out = value.new_zeros(len(value) + 1, value.size(1)).index_add(0, rows_of(ptr, col.numel()), weight[:, None] * value[col.long()])
+    return out[:-1]
+
+
+class _Sparse(torch.autograd.Function):
+    """As the product with a sparse matrix: nothing of size E * C is held."""
+
+    @staticmethod
+    def forward(ctx, value, weight, ptr, col, ptr_t, col_t, perm_t) -> Tensor:
+        ctx.save_for_backward(weight, ptr_t, col_t, perm_t)
+        return _product(ptr, col, weight, value)
+
+    @staticmethod
+    @once_differentiable
+    @without_autocast
+    def backward(ctx, grad: Tensor):
+        weight, ptr_t, col_t, perm_t = ctx.saved_tensors
+        return _product(ptr_t, col_t, weight.index_select(0, perm_t), grad), None, None, None, None, None, None
+
+
+def _product(ptr: Tensor, col: Tensor, weight: Tensor, dense: Tensor) -> Tensor:
+    dense, out, n = dense.contiguous(), torch.empty_like(dense, memory_format=torch.contiguous_format), len(dense)
+    matrix = torch.sparse_csr_tensor(ptr, col, weight, size=(n, n), check_invariants=False)
+    # the same object twice, else torch copies it first; with `out` it neither clears nor copies the result
+    return torch.addmm(out, matrix, dense, beta=0, out=out)
+
+
+def _why_not(value: Tensor, *_) -> str | None:
+    return "autocast is on" if torch.is_autocast_enabled(value.device.type) else None
+
+
+with warnings.catch_warnings():  # torch says once per process that compressed rows are beta; hear it here, not in a training log
+    warnings.simplefilter("ignore")
+    torch.sparse_csr_tensor(torch.tensor([0, 0]), torch.tensor([], dtype=torch.long), torch.tensor([]), size=(1, 1))
+
+neighbour_sum = Operation("neighbour_sum", reference, [Form("sparse", lambda: _Sparse.apply, _why_not, devices=("cpu", "cuda"))])

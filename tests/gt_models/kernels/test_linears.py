@@ -1,0 +1,34 @@
+"""Several linear maps of the same rows: the form that sums the rows' gradient in the products equals plain linear maps."""
+
+import pytest
+import torch
+
+from gt_models.kernels import use
+from gt_models.kernels.linears import linears
+
+
+@pytest.mark.parametrize("rows", [0, 1, 7])
+@pytest.mark.parametrize("with_bias", [(True, False, True), (False, False, False)])
+def test_summed_agrees_with_the_reference(with_bias, rows):
+    torch.manual_seed(0)
+    x = torch.randn(rows, 5, dtype=torch.float64, requires_grad=True)
+    weights = [torch.randn(width, 5, dtype=torch.float64, requires_grad=True) for width in (3, 4, 1)]
+    biases = [torch.randn(len(w), dtype=torch.float64, requires_grad=True) if b else None for w, b in zip(weights, with_bias, strict=True)]
+    leaves, results = [x, *weights, *(b for b in biases if b is not None)], []
+    for form in ("reference", "summed"):
+        with use(linears=form):
+            out = torch.cat(linears(x, *weights, *biases), 1)
+        results.append([out, *torch.autograd.grad(out.sin().sum(), leaves)])
+    for expected, found in zip(*results, strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+    by_hand = torch.stack([x @ row for row in weights[0]], 1) + (0 if biases[0] is None else biases[0])
+    torch.testing.assert_close(results[0][0][:, :3], by_hand, rtol=1e-12, atol=1e-12)
+
+
+def test_a_backward_pass_inside_autocast_computes_as_the_forward_pass_did():
+    x, weight = torch.randn(6, 5, requires_grad=True), torch.randn(3, 5, requires_grad=True)
+    (out,) = linears(x, weight, None)
+    with torch.autocast("cpu", torch.bfloat16):
+        (grad,) = torch.autograd.grad(out.sum(), x)
+        assert linears(x, weight, None)[0].dtype == torch.bfloat16
+    torch.testing.assert_close(grad, weight.sum(0).expand(6, 5))

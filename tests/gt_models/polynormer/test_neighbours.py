@@ -1,0 +1,92 @@
+"""Polynormer's layers over neighbours beside torch_geometric's."""
+
+import pytest
+import torch
+from torch_geometric.nn import GATConv, GCNConv
+
+from gt_models.batch import GraphBatch
+from gt_models.polynormer.neighbours import GraphAttention, GraphConvolution, compressed_edges
+from tests.gt_models.polynormer.cases import messy_graph, redraw
+
+
+@pytest.mark.parametrize(("heads", "width"), [(1, 8), (2, 4), (3, 5)])
+def test_attention_equals_gatconv_with_its_gradients(heads, width):
+    graph = messy_graph()
+    ours, theirs = GraphAttention(4, heads * width, heads).double(), GATConv(4, width, heads, bias=False).double()
+    with torch.no_grad():
+        theirs.lin.weight.copy_(ours.linear.weight)
+        theirs.att_src.copy_(ours.att_source[None])
+        theirs.att_dst.copy_(ours.att_target[None])
+    x, y = graph.x.clone().requires_grad_(), graph.x.clone().requires_grad_()
+    out, expected = ours(x, graph), theirs(y, graph.edge_index)
+    torch.testing.assert_close(out, expected, rtol=1e-10, atol=1e-10)
+    weight = torch.randn_like(out)
+    (out * weight).sum().backward()
+    (expected * weight).sum().backward()
+    for mine, other in [(x.grad, y.grad), (ours.linear.weight.grad, theirs.lin.weight.grad)]:
+        torch.testing.assert_close(mine, other, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(ours.att_source.grad[None], theirs.att_src.grad, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(ours.att_target.grad[None], theirs.att_dst.grad, rtol=1e-10, atol=1e-10)
+
+
+def test_attention_does_not_overflow():
+    graph = messy_graph()
+    layer = GraphAttention(4, 8, 2).double()
+    graph.x *= 1e4
+    assert layer(graph.x, graph).isfinite().all()
+
+
+def test_convolution_equals_gcnconv_with_its_gradients():
+    graph = messy_graph()
+    ours, theirs = redraw(GraphConvolution(4, 8).double()), GCNConv(4, 8).double()
+    with torch.no_grad():
+        theirs.lin.weight.copy_(ours.linear.weight)
+        theirs.bias.copy_(ours.bias)
+    x, y = graph.x.clone().requires_grad_(), graph.x.clone().requires_grad_()
+    out, expected = ours(x, graph), theirs(y, graph.edge_index)
+    torch.testing.assert_close(out, expected, rtol=1e-10, atol=1e-10)
+    weight = torch.randn_like(out)
+    (out * weight).sum().backward()
+    (expected * weight).sum().backward()
+    torch.testing.assert_close(x.grad, y.grad, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("self_loops", [True, False])
+def test_edges_are_those_of_the_batch_by_target_and_by_source(self_loops):
+    graph = messy_graph()
+    edges = compressed_edges(graph, self_loops)
+    ptr, col, ptr_t, col_t, perm_t = (t.tolist() for t in edges.compressed)
+    found = sorted((j, i) for i in range(6) for j in col[ptr[i] : ptr[i + 1]])
+    stored = [(j, i) for j, i in zip(*graph.edge_index.tolist(), strict=True) if j != i or not self_loops]
+    assert found == sorted(stored + [(i, i) for i in range(6)] * self_loops)
+    assert sorted((j, i) for j in range(6) for i in col_t[ptr_t[j] : ptr_t[j + 1]]) == found
+    assert all(edges.target[perm_t[e]] == col_t[e] for e in range(len(col_t)))
+    assert edges.in_degree.tolist() == [sum(i == n for _, i in found) for n in range(6)]
+    assert edges.out_degree.tolist() == [sum(j == n for j, _ in found) for n in range(6)]
+    assert compressed_edges(graph, self_loops) is edges  # kept on the batch
+
+
+@pytest.mark.parametrize(
+    "layer", [lambda: GraphAttention(4, 8, 2), lambda: GraphConvolution(4, 8), lambda: GraphConvolution(4, 8, "random-walk")]
+)
+@pytest.mark.parametrize(
+    "make", [messy_graph, lambda: GraphBatch(torch.randn(3, 4).double(), torch.empty(2, 0).long(), torch.tensor([0, 3]))]
+)
+def test_compiled_without_a_break_it_is_the_same(layer, make):
+    layer, graph = redraw(layer().double()), make()
+    whole = torch.compile(layer, backend="aot_eager", fullgraph=True)
+    results = []
+    for form in (layer, whole):
+        layer.zero_grad()
+        out = form(graph.x, graph)
+        out.sin().sum().backward()
+        results.append([out, *(p.grad for p in layer.parameters())])
+    for expected, found in zip(*results, strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+
+
+def test_bad_arguments():
+    with pytest.raises(ValueError, match="multiple"):
+        GraphAttention(4, 9, 2)
+    with pytest.raises(ValueError, match="random-walk"):
+        GraphConvolution(4, 8, "gin")

@@ -1,0 +1,321 @@
+"""Polynormer against its equations, and what its theorem claims."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Data
+
+from gt_models import create_model, kernels
+from gt_models.batch import GraphBatch, MissingEncoding
+from gt_models.polynormer import PolynomialBase
+from tests.gt_models import checks
+from tests.gt_models.polynormer.cases import ATTENTION, build, graphs, messy_graph, redraw
+from tests.gt_models.reference import polynormer as reference
+
+VARIANTS = {
+    "equation 17": {},
+    "equation 7": {"norm": "none"},
+    "r": {"relu": True},
+    "v2": {"version": "v2"},
+    "gcn": {"local_layer": "gcn", "version": "v2", "relu": True},
+    "random walk": {"local_layer": "random-walk", "norm": "none", "version": "v2"},
+}
+
+# -- the equations -------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("attention", ATTENTION)
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_equals_the_equations(variant, attention):
+    settings = VARIANTS[variant] | {"attention": attention}
+    model = redraw(build(**settings)).eval()
+    for phase in model.phases:
+        model.set_phase(phase)
+        for graph in (graphs()[2], messy_graph()):
+            torch.testing.assert_close(model(graph), reference.polynormer(model, graph), rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "sum", "max"])
+def test_graph_level_equals_the_equations(pooling):
+    model = redraw(build("graph", pooling=pooling)).eval()
+    torch.testing.assert_close(model(graphs()[2]), reference.polynormer(model, graphs()[2]), rtol=1e-10, atol=1e-10)
+
+
+def test_stored_self_loops_change_nothing_but_parallel_edges_do():
+    graph, model = graphs()[2], build().eval()
+    loops = torch.arange(7).expand(2, 7)
+    with_loops = GraphBatch(graph.x, torch.cat([loops, graph.edge_index, loops], 1), graph.ptr)
+    doubled = GraphBatch(graph.x, torch.cat([graph.edge_index, graph.edge_index[:, :1]], 1), graph.ptr)
+    torch.testing.assert_close(model(with_loops), model(graph), rtol=1e-10, atol=1e-10)
+    assert (model(doubled) - model(graph)).abs().max() > 1e-6
+
+
+def test_a_changed_edge_index_is_seen():
+    graph, model = graphs()[2], build().eval()
+    before = model(graph)
+    graph.edge_index = graph.edge_index[:, :-2]
+    fewer = model(graph)
+    assert (fewer - before).abs().max() > 1e-6
+    graph.edge_index[:, 0] = graph.edge_index[:, 1]  # in place
+    fresh = GraphBatch(graph.x, graph.edge_index.clone(), graph.ptr)
+    torch.testing.assert_close(model(graph), model(fresh), rtol=0, atol=0)
+
+
+# -- what every model must satisfy ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("variant", "attention", "level"),
+    [(v, a, "node") for v in ("equation 17", "r") for a in ATTENTION]
+    + [(v, "local-to-global", "node") for v in ("equation 7", "v2", "random walk")]
+    + [("equation 17", a, "graph") for a in ("local-to-global", "local-and-global")],
+)
+def test_sound(variant, attention, level):
+    checks.assert_sound(lambda: build(level, attention=attention, **VARIANTS[variant]), graphs(), level)
+
+
+def test_each_phase_trains_its_own_part():
+    model, batch = build(), checks.collate(graphs())
+    model.set_phase("local")
+    checks.assert_gradients_reach(model, batch, ("global_",))
+    assert all(p.grad is None for n, p in model.named_parameters() if n.startswith("global_"))
+    with pytest.raises(ValueError, match="phases"):
+        build(attention="local-and-global").set_phase("global")
+    with pytest.raises(ValueError, match="phases"):
+        model.set_phase("warmup")
+
+
+# -- what the paper claims --------------------------------------------------------------------------------------------------------------
+
+
+def test_base_model_equals_equation_4():
+    model = redraw(PolynomialBase(4, 3, 2).double())
+    x = torch.randn(4, 3, dtype=torch.float64)
+    torch.testing.assert_close(model(x), reference.base_model(x, list(model.weights), list(model.biases)), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("num_layers", [1, 2, 3])
+def test_base_model_represents_a_monomial_of_degree_two_to_the_layers(num_layers):
+    # Theorem 3.3: X_i times a monomial of degree 2^L - 1 in the rows; here with W a cyclic shift per layer, so that node i multiplies the
+    # rows i + S for the sums S of every subset of the shifts 1, 2, 4
+    n = 8
+    model = PolynomialBase(n, 2, num_layers).double()
+    with torch.no_grad():
+        for layer in range(num_layers):
+            model.biases[layer].zero_()
+            model.weights[layer].copy_(torch.eye(n, dtype=torch.float64).roll(2**layer, 1))
+    x = torch.randint(1, 4, (n, 2)).double()  # whole numbers: the arithmetic is exact
+    expected = torch.stack([torch.stack([x[(i + s) % n] for s in range(2**num_layers)]).prod(0) for i in range(n)])
+    assert torch.equal(model(x), expected)
+
+
+def degree(function, most: int) -> int:
+    """Degree of a polynomial in one variable from its finite differences at whole numbers, the smallest d whose (d + 1)st vanish."""
+    values = torch.stack([function(float(t)).flatten() for t in range(most + 3)])
+    scale = values.abs().max()
+    for d in range(most + 2):
+        values = values[1:] - values[:-1]
+        if values.abs().max() <= 1e-9 * scale:
+            return d
+    return most + 2
+
+
+@pytest.mark.parametrize("num_layers", [1, 2, 3])
+def test_local_layers_without_norm_have_degree_two_to_the_layers(num_layers):
+    # fixed weights for A (random walk): attention scores would depend on the features, and the degree is that at given scores
+    graph = graphs()[2]
+    model = redraw(build(attention="local", local_layer="random-walk", norm="none", num_local_layers=num_layers)).eval()
+    direction = 0.1 * torch.randn_like(graph.x)
+
+    def at(t: float) -> torch.Tensor:
+        return model(GraphBatch(graph.x + t * direction, graph.edge_index, graph.ptr))
+
+    assert degree(at, 2**num_layers) == 2**num_layers
+
+
+def test_version_2_tells_apart_what_version_1_cannot():
+    # Appendix K, Figure 6: circular skip links, features and beta all one and no sigmoid, random walk for A, no projection
+    class Ones(nn.Module):
+        def forward(self, v2: Tensor | None) -> Tensor:
+            return torch.ones(1, dtype=torch.float64) if v2 is None else v2
+
+    def circle(skip: int) -> GraphBatch:
+        nodes = torch.arange(11)
+        pairs = torch.cat([torch.stack([nodes, (nodes + s) % 11]) for s in (1, -1, skip, -skip)], 1)
+        adjacency = torch.zeros(11, 11, dtype=torch.float64)
+        adjacency[pairs[0], pairs[1]] = 1
+        _, vectors = torch.linalg.eigh(torch.eye(11, dtype=torch.float64) - adjacency / 4)
+        return GraphBatch(
+            torch.ones(11, 1, dtype=torch.float64), pairs, torch.tensor([0, 11]), encodings={"second_eigenvector": vectors[:, 1:2]}
+        )
+
+    outputs = {}
+    for version in ("v1", "v2"):
+        model = build(
+            "graph", in_dim=1, out_dim=1, hidden_dim=1, num_heads=1, num_local_layers=3, attention="local", local_layer="random-walk",
+            norm="none", version=version, pooling="max",
+        )  # fmt: skip
+        with torch.no_grad():
+            model.input.linear.weight.fill_(1)
+            model.input.linear.bias.zero_()
+            for layer in model.local_layers:
+                layer.beta = Ones()
+                layer.gate.weight.fill_(1)
+                layer.gate.bias.zero_()
+                layer.local.linear.weight.fill_(1)
+        outputs[version] = [model.eval().forward_features(circle(skip)).flatten().sort().values for skip in (2, 3)]
+    torch.testing.assert_close(*outputs["v1"], rtol=1e-12, atol=1e-12)
+    assert (outputs["v2"][0] - outputs["v2"][1]).abs().max() > 1e-3
+
+
+# -- inputs of every kind --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("attention", ATTENTION)
+@pytest.mark.parametrize("level", ["node", "graph"])
+def test_odd_graphs(level, attention):
+    model = build(level, attention=attention).eval()
+    nodes = GraphBatch(torch.randn(1, 4).double(), torch.empty(2, 0, dtype=torch.long), torch.tensor([0, 1]))  # one node, no edge
+    empty = GraphBatch(torch.empty(0, 4).double(), torch.empty(2, 0, dtype=torch.long), torch.tensor([0, 0]))
+    messy = messy_graph()
+    messy.encodings = {}
+    batch = checks.collate([messy, empty, nodes])
+    out = model(batch)
+    assert out.isfinite().all()
+    assert len(out) == (3 if level == "graph" else 7)
+    if level == "node":
+        torch.testing.assert_close(out, torch.cat([model(messy), model(nodes)]), rtol=1e-10, atol=1e-10)
+    assert torch.isfinite(model(empty)).all()
+
+
+def test_an_induced_subgraph_is_a_graph():
+    graph, model = graphs()[2], build()
+    keep = torch.tensor([1, 3, 4, 6])
+    place = torch.full((7,), -1)
+    place[keep] = torch.arange(4)
+    edges = place[graph.edge_index]
+    part = GraphBatch(graph.x[keep], edges[:, (edges >= 0).all(0)], torch.tensor([0, 4]))
+    out = model(part)
+    out.sum().backward()
+    assert out.shape == (4, 3)
+    assert out.isfinite().all()
+
+
+def test_takes_torch_geometric_data_and_categorical_features():
+    graph = graphs()[0]
+    model = build().eval()
+    data = Data(x=graph.x, edge_index=graph.edge_index)
+    torch.testing.assert_close(model(data), model(graph), rtol=0, atol=0)
+    words = create_model("polynormer", in_dim=[5, 3], out_dim=2, level="node", hidden_dim=8, num_heads=2, in_dropout=0.5)
+    assert words(Data(x=torch.tensor([[4, 2], [0, 1]]), edge_index=torch.tensor([[0, 1], [1, 0]]))).shape == (2, 2)
+
+
+def test_bfloat16_autocast_is_near_float32():
+    graph, model = graphs((40,))[0].to("cpu", torch.float32), build(relu=True).float().eval()
+    expected = model(graph)
+    with torch.autocast("cpu", torch.bfloat16):
+        out = model(graph)
+        model.train()(graph).float().sum().backward()
+    assert (out.float() - expected).abs().max() < 0.05 * expected.abs().max() + 0.05
+    assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
+
+
+@pytest.mark.parametrize("settings", [{}, {"version": "v2", "attention": "local-and-global"}])
+def test_compiles_whole(settings):
+    model = build(relu=True, num_local_layers=1, num_global_layers=1, **settings).eval()
+    whole = torch.compile(model, backend="aot_eager", fullgraph=True)
+    for batch in (graphs()[2], checks.collate(graphs())):
+        results = []
+        for form in (model, whole):
+            model.zero_grad()
+            out = form(batch)
+            out.sin().sum().backward()
+            results.append([out] + [p.grad for p in model.parameters() if p.grad is not None])
+        for expected, found in zip(*results, strict=True):
+            torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+
+
+def test_exports():
+    class OfTensors(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.model = build(num_local_layers=1, num_global_layers=1).eval()
+
+        def forward(self, x: Tensor, edge_index: Tensor, ptr: Tensor) -> Tensor:
+            return self.model(GraphBatch(x, edge_index, ptr))
+
+    module, graph = OfTensors(), messy_graph()
+    arguments = (graph.x, graph.edge_index, graph.ptr)
+    torch.testing.assert_close(torch.export.export(module, arguments).module()(*arguments), module(*arguments), rtol=1e-10, atol=1e-10)
+
+
+def test_start_of_beta():
+    """Xavier normal over all layers' [L, d]."""
+    model = build(hidden_dim=400, num_local_layers=5)
+    for layers, count in ((model.local_layers, 5), (model.global_layers, 2)):
+        drawn = torch.cat([layer.beta.weight for layer in layers])
+        assert drawn.std().item() == pytest.approx((2 / (count + 400)) ** 0.5, rel=0.15)
+        assert abs(drawn.mean().item()) < 0.01
+
+
+@pytest.mark.parametrize("settings", [{}, {"attention": "local-and-global"}, {"relu": True, "attention": "local"}])
+def test_fast_forms_are_the_plain_equations(settings):
+    batch, model = graphs()[2], build(dropout=0.4, in_dropout=0.2, **settings)
+    results = []
+    for form in ("reference", None):
+        model.zero_grad()
+        torch.manual_seed(1)
+        with kernels.use(form), kernels.forms_taken() as taken:
+            out = model(batch)
+        out.sin().sum().backward()
+        results.append([out] + [p.grad for p in model.parameters() if p.grad is not None])
+        fast = {name for name, forms in taken.items() if set(forms) != {"reference"}}
+        assert fast == (set() if form else set(taken)), taken
+    for expected, found in zip(*results, strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
+
+
+def test_reset_parameters_draws_as_the_constructor_does():
+    model = build(hidden_dim=400, attention="local-and-global")
+    before = {name: (p.mean().item(), p.std().item()) for name, p in model.named_parameters()}
+    old = {name: p.clone() for name, p in model.named_parameters()}
+    model.reset_parameters()
+    for name, p in model.named_parameters():
+        assert p.std().item() == pytest.approx(before[name][1], rel=0.35, abs=1e-6), name
+        assert name.endswith(("norm.weight", "norm.bias")) or not torch.equal(p, old[name]), name
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"hidden_dim": 9}, "multiple of num_heads"),
+        ({"attention": "both"}, "local-to-global"),
+        ({"version": "v3"}, "v2"),
+        ({"local_layer": "gin"}, "gcn"),
+        ({"norm": "batch"}, "layer"),
+        ({"num_local_layers": 0}, "at least one layer"),
+        ({"level": "pair"}, "pair"),
+        ({"dropout": 1.0}, "dropout"),
+    ],
+)
+def test_bad_arguments(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        build(**arguments)
+
+
+def test_tensors_made_in_inference_mode():
+    model = build().eval()
+    expected = model(graphs()[2])
+    with torch.inference_mode():
+        graph = graphs()[2]  # its tensors count no versions, by which kept edges are told from changed ones
+        torch.testing.assert_close(model(graph), expected, rtol=0, atol=0)
+        graph.edge_index[:, 0] = graph.edge_index[:, 1]
+        fresh = GraphBatch(graph.x, graph.edge_index.clone(), graph.ptr)
+        torch.testing.assert_close(model(graph), model(fresh), rtol=0, atol=0)
+
+
+def test_bad_inputs():
+    with pytest.raises(MissingEncoding, match="second_eigenvector"):
+        build(version="v2")(checks.random_graphs((4,))[0])
+    with pytest.raises(ValueError, match="columns"):
+        build(in_dim=6)(graphs()[0])
