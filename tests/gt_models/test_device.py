@@ -17,7 +17,7 @@ VARIANTS = {
     "edge-transformer": [{"tokens": "authors", "readout": "authors", "edge_dim": None}, {"pooling": "set2set"}],
     "hot": [{"attention": "softmax"}, {"kernel": "generalized", "key_order": "summed", "key_diagonal": True}, {"form": "dense"}],
     "polynormer": [{"form": "released", "relu": True}, {"version": "v2", "local_layer": "gcn"}, {"attention": "local-and-global"}],
-    "ppgt": [{"form": "sparse"}, {"urpe": "none"}, {"urpe": "one-plus", "pairs": "edges"}, {"pooling": "class-attention"}],
+    "ppgt": [{"urpe": "none"}, {"urpe": "one-plus"}, {"pooling": "class-attention"}],
     "tokengt": [{"attention": "performer", "attn_dropout": 0.0}, {"node_identifiers": "orf", "sparse_equivariant_basis": True}],
     "tokengt-attention": [{"node_identifiers": "random"}, {"node_identifiers": "orf-first-order", "node_id_dim": 40}],
 }
