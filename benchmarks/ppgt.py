@@ -2,7 +2,7 @@
 
 12 layers, width 64, 8 heads, K = 24, attention dropout and drop path off, on 32 molecules of 15..30 nodes (17,568 pairs). "plain" holds the
 same weights and gives the same numbers (checked): everything padded to [B, n, n, C], one pair projection per layer, each equation as it
-stands. "stored stem" keeps the stem's intermediates instead of forming them again in backward; "sparse" lists pairs.
+stands. "stored stem" keeps the stem's intermediates instead of forming them again in backward.
 """
 
 import sys
@@ -57,11 +57,6 @@ def ours() -> tuple[nn.Module, Callable[[], Tensor]]:
 
 def stored_stem() -> tuple[nn.Module, Callable[[], Tensor]]:
     model = PPGT(**SETTINGS, stem_chunk=None)
-    return model, _loss(model, zinc())
-
-
-def sparse() -> tuple[nn.Module, Callable[[], Tensor]]:
-    model = PPGT(**SETTINGS, form="sparse")
     return model, _loss(model, zinc())
 
 
@@ -125,7 +120,7 @@ def main() -> None:
     two.load_state_dict(one.state_dict())
     torch.testing.assert_close(one(batch), two(batch), rtol=1e-3, atol=1e-4)
     rates, flops = machine_rates(), floor_flops(batch)
-    names = ["plain", "ours", "stored_stem", "sparse"]
+    names = ["plain", "ours", "stored_stem"]
     results = measure_together([f"benchmarks.ppgt:{name}" for name in names], rounds=1)
     floor = rates.floor_ms(flops=flops)
     first = results[0]

@@ -150,19 +150,19 @@ class GraphBatch:
         return values.flatten(0, 1).index_select(0, self.batch * self.max_nodes + self.local)
 
     @cached_property
-    def _pair_slots(self) -> Tensor:
+    def pair_slots(self) -> Tensor:
         first, second = self.pair_nodes
         return (self.batch * self.max_nodes + self.local)[first] * self.max_nodes + self.local[second]
 
     def pairs_to_dense(self, values: Tensor) -> Tensor:
         """Flat pairs [sum n_b^2, C] -> padded [B, n_max, n_max, C], zero at padding."""
         n = self.max_nodes
-        out = values.new_zeros(self.num_graphs * n * n, *values.shape[1:]).index_copy(0, self._pair_slots, values)
+        out = values.new_zeros(self.num_graphs * n * n, *values.shape[1:]).index_copy(0, self.pair_slots, values)
         return out.view(self.num_graphs, n, n, *values.shape[1:])
 
     def pairs_from_dense(self, values: Tensor) -> Tensor:
         """Padded [B, n_max, n_max, C] -> flat pairs [sum n_b^2, C]."""
-        return values.flatten(0, 2).index_select(0, self._pair_slots)
+        return values.flatten(0, 2).index_select(0, self.pair_slots)
 
     def edge_slots(self) -> tuple[Tensor, Tensor, Tensor]:
         """(graph, local source, local target) of each edge, long [E] each: indices into a padded pair tensor."""

@@ -13,15 +13,16 @@ import torch
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
+from gt_models.kernels.gated_attention import gated_attention
 from gt_models.nn.drop_path import DropPath
 from gt_models.nn.features import FeatureEncoder
 from gt_models.nn.norms import make_norm
 from gt_models.nn.pair_context import PairContext
 from gt_models.nn.pe_stem import PairStem, stem_init
 from gt_models.nn.pooling import pool
-from gt_models.nn.sl2_attention import AttentionForm, GatedAttentionInPlace, dense_attention, sparse_attention
-from gt_models.nn.sl2_attention_cpu import GatedAttentionCompiled
 from gt_models.registry import register_model
+
+MASKED = -1e9  # finite: attention to no node stays a number, and so do its gradients
 
 
 @register_model("ppgt", levels=("graph", "node"), cost="n^2 d", encodings=("rrwp", "position", "target"))
@@ -39,8 +40,6 @@ class PPGT(nn.Module):
         scale_queries: whether <q, k> is divided by sqrt(head width) (Eq. 5); the authors' implementation divides only |k|^2.
         urpe: the gate: "linear" is phi(p) (Eq. 5), "one-plus" is 1 + phi(p) (the authors' implementation), "none" leaves it out.
         norm: "adarms" (Eq. 3), "rms", "batch" or "layer", everywhere in backbone and stem.
-        form: "dense" pads graphs to the largest, "sparse" lists pairs; the same numbers.
-        pairs: "complete", or "edges": attend along stored edges (source attends to target) and to oneself only.
         node_degree, node_order, pair_degree, pair_order: whether log degree and log order join the nodes, 1/degree of both ends and 1/order
             the pairs (Appendix B.3).
         degree: of directed graphs: "out" counts edges that leave, as the walk goes, "neighbours" the nodes joined by an edge either way.
@@ -82,8 +81,6 @@ class PPGT(nn.Module):
         scale_queries: bool = True,
         urpe: Literal["linear", "one-plus", "none"] = "linear",
         norm: Literal["adarms", "rms", "batch", "layer"] = "adarms",
-        form: Literal["dense", "sparse"] = "dense",
-        pairs: Literal["complete", "edges"] = "complete",
         node_degree: bool = True,
         node_order: bool = True,
         pair_degree: bool = True,
@@ -117,8 +114,6 @@ class PPGT(nn.Module):
             ("level", level, ("graph", "node")),
             ("attention", attention, ("sl2", "sdp")),
             ("urpe", urpe, ("linear", "one-plus", "none")),
-            ("form", form, ("dense", "sparse")),
-            ("pairs", pairs, ("complete", "edges")),
             ("pooling", pooling, ("sum", "mean", "class-attention")),
             ("head", head, ("halving", "constant")),
             ("degree", degree, ("out", "neighbours")),
@@ -133,7 +128,7 @@ class PPGT(nn.Module):
         pair_dim = pair_dim or hidden_dim
         self.level, self.rrwp_dim, self.position_dim, self.pooling = level, rrwp_dim, position_dim, pooling
         self.num_heads = num_heads
-        self.form, self.pairs, self.node_mask_rate = form, pairs, node_mask_rate
+        self.node_mask_rate = node_mask_rate
         self.node_degree, self.node_order, self.pair_degree, self.pair_order = node_degree, node_order, pair_degree, pair_order
         self.degree, self.query_end, self.urpe = degree, query_end, urpe
         if urpe == "one-plus":  # 1 on the rows of phi among the pair layers of all layers
@@ -198,27 +193,18 @@ class PPGT(nn.Module):
         """Nodes after the backbone's last norm, [N, hidden_dim] (Eq. 7)."""
         if batch.num_nodes == 0:
             raise ValueError("the batch has no nodes: drop empty graphs before batching")
-        pairs = PairContext(batch, dense=self.form == "dense", edges_only=self.pairs == "edges", query_end=self.query_end)
+        pairs = PairContext(batch, self.query_end)
         x, p = self.encode_nodes(batch, pairs), self.encode_pairs(batch, pairs, edge_values)  # [N, d], [P, pair_dim]
         # every layer's theta and phi are linear in the same p: one product for all of them
         weight = torch.cat([layer.attention.pair_linear.weight for layer in self.layers])  # [L G H, pair_dim], G = 1 or 2
         bias = torch.cat([layer.attention.pair_linear.bias for layer in self.layers])
-        form = self._attention_form(x, pairs)
         if self.urpe == "one-plus":
             bias = bias + self._gate_offset.to(bias.dtype)
-        terms = pairs.project(p, weight, bias, len(self.layers), self.num_heads, form)
-        for layer, term in zip(self.layers, terms, strict=True):
-            x = layer(x, term, pairs, batch, form)
+        terms = torch.addmm(bias[:, None], weight, p.t()).view(-1, self.num_heads, p.size(0)).unbind()  # [H, P] each
+        gates = terms[1::2] if self.urpe != "none" else [None] * len(self.layers)
+        for layer, theta, phi in zip(self.layers, terms[:: 1 if self.urpe == "none" else 2], gates, strict=True):
+            x = layer(x, theta, phi, batch)
         return self.norm(x)
-
-    def _attention_form(self, x: Tensor, pairs: PairContext) -> AttentionForm:
-        """A gate puts dense attention outside torch's fused kernels: weights are formed in place, or on a CPU in a kernel of ours, save where
-        autocast or a compiler rewrites ops."""
-        if not pairs.dense or self.urpe == "none" or torch.is_autocast_enabled(x.device.type) or torch.compiler.is_compiling():
-            return "plain"
-        dropped = self.training and any(layer.attention.dropout > 0.0 for layer in self.layers)
-        whole = x.dtype in (torch.float32, torch.float64) and not pairs.edges_only
-        return "compiled" if x.device.type == "cpu" and whole and not dropped else "in place"
 
     def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
         """Pooling where the level is the graph, then the MLP: [N, hidden_dim] -> [B or N, out_dim]."""
@@ -238,9 +224,9 @@ class PPGT(nn.Module):
         if self.training and self.node_mask_rate > 0.0:
             x = x * (torch.rand_like(x[:, :1]) >= self.node_mask_rate)
         rrwp = batch.encoding("rrwp", self.rrwp_dim)
-        if rrwp.size(0) != pairs.num_complete:
+        if rrwp.size(0) != batch.num_pairs:
             raise ValueError(
-                f"encoding 'rrwp' has {rrwp.size(0)} rows; it needs one per ordered pair of nodes of one graph: {pairs.num_complete}"
+                f"encoding 'rrwp' has {rrwp.size(0)} rows; it needs one per ordered pair of nodes of one graph: {batch.num_pairs}"
             )
         dtype = self.diagonal_encoder.weight.dtype
         x = x + self.diagonal_encoder(rrwp[pairs.diagonal].to(dtype))
@@ -258,7 +244,7 @@ class PPGT(nn.Module):
         """Eq. 10 with Appendix B.3: [P, pair_dim], P the pairs of the context."""
         query, key = pairs.query, pairs.key
         dtype = self.stem.linear1.weight.dtype
-        raw = [pairs.select(batch.encoding("rrwp", self.rrwp_dim)).to(dtype)]  # [P, K]
+        raw = [batch.encoding("rrwp", self.rrwp_dim).to(dtype)]  # [P, K]
         if self.position_dim:
             position = batch.encoding("position", self.position_dim).to(dtype)
             raw.append(position[key] - position[query])
@@ -316,37 +302,27 @@ class PPGTLayer(nn.Module):
         self.linear1, self.linear2 = nn.Linear(dim, expansion * dim), nn.Linear(expansion * dim, dim)
         self.residual1, self.residual2 = Residual(dim, drop_path, layer_scale), Residual(dim, drop_path, layer_scale)
 
-    def forward(self, x: Tensor, term: tuple[Tensor, Tensor | None], pairs: PairContext, batch: GraphBatch, form: AttentionForm) -> Tensor:
-        x = self.residual1(x, self.attention(self.norm1(x), term, pairs, form), batch.batch, batch.num_graphs)
+    def forward(self, x: Tensor, theta: Tensor, phi: Tensor | None, batch: GraphBatch) -> Tensor:
+        x = self.residual1(x, self.attention(self.norm1(x), theta, phi, batch), batch.batch, batch.num_graphs)
         branch = self.linear2(nn.functional.gelu(self.linear1(self.norm2(x))))
         return self.residual2(x, branch, batch.batch, batch.num_graphs)
 
 
 class SL2Attention(nn.Module):
-    """Multi-head Eq. 5 on flat nodes; `term` holds this layer's theta and phi as `PairContext.project` lays them out."""
+    """Multi-head Eq. 5 on flat nodes; theta and phi [H, P] of this layer, phi None where there is no gate."""
 
     def __init__(self, dim: int, num_heads: int, attention: str, scale_queries: bool, dropout: float, pair_dim: int, urpe: str):
         super().__init__()
-        self.num_heads, self.dropout = num_heads, dropout
-        self.simplified_l2 = attention == "sl2"
-        self.scale = (dim // num_heads) ** -0.5 if scale_queries else 1.0
+        self.dropout, root = dropout, (dim // num_heads) ** 0.5
+        self.scale = 1.0 / root if scale_queries else 1.0
+        self.key_scale = -0.5 / root if attention == "sl2" else 0.0
         self.qkv, self.out = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
         self.pair_linear = nn.Linear(pair_dim, num_heads if urpe == "none" else 2 * num_heads)  # theta, phi
 
-    def forward(self, x: Tensor, term: tuple[Tensor, Tensor | None], pairs: PairContext, form: AttentionForm) -> Tensor:
-        theta, gate = term
+    def forward(self, x: Tensor, theta: Tensor, phi: Tensor | None, batch: GraphBatch) -> Tensor:
         dropout = self.dropout if self.training else 0.0
-        qkv = self.qkv(x)  # [N, 3 d]
-        if form == "compiled":
-            y = GatedAttentionCompiled.apply(qkv, theta, gate, self.scale, self.simplified_l2, pairs.units(self.num_heads))  # [N, d]
-        elif pairs.dense:
-            q, k, v = pairs.pad_heads(qkv, self.num_heads)  # [H, B, n, d / H] each
-            settings = (self.scale, self.simplified_l2, pairs.mask.to(q.dtype), dropout)
-            y = pairs.unpad_heads((GatedAttentionInPlace.apply if form == "in place" else dense_attention)(q, k, v, theta, gate, *settings))
-        else:
-            q, k, v = qkv.view(x.size(0), 3, self.num_heads, -1).unbind(1)  # [N, H, d / H] each
-            y = sparse_attention(q, k, v, (pairs.query, pairs.key), theta, gate, self.scale, self.simplified_l2, dropout).flatten(1)
-        return self.out(y)  # [N, d]
+        seed = torch.randint(2**31 - 1, (1,)) if dropout > 0.0 else torch.zeros(1, dtype=torch.long)
+        return self.out(gated_attention(self.qkv(x), theta, phi, batch, self.scale, self.key_scale, dropout, seed))  # [N, d]
 
 
 class Residual(nn.Module):
@@ -419,8 +395,9 @@ class ClassAttentionLayer(nn.Module):
         layer_scale: float | None,
     ):
         super().__init__()
-        self.num_heads, self.dropout, self.simplified_l2 = num_heads, attn_dropout, attention == "sl2"
-        self.scale = (dim // num_heads) ** -0.5 if scale_queries else 1.0
+        self.num_heads, self.dropout, root = num_heads, attn_dropout, (dim // num_heads) ** 0.5
+        self.scale = 1.0 / root if scale_queries else 1.0
+        self.key_scale = -0.5 / root if attention == "sl2" else 0.0
         self.norm1, self.norm2 = make_norm(norm, dim), make_norm(norm, dim)
         self.query, self.key_value, self.out = nn.Linear(dim, dim), nn.Linear(dim, 2 * dim), nn.Linear(dim, dim)
         self.linear1, self.linear2 = nn.Linear(dim, expansion * dim), nn.Linear(expansion * dim, dim)
@@ -428,10 +405,11 @@ class ClassAttentionLayer(nn.Module):
 
     def forward(self, token: Tensor, x: Tensor, batch: GraphBatch) -> Tensor:
         graphs, h = batch.num_graphs, self.num_heads
-        q = self.query(self.norm1(token)).view(graphs, h, 1, -1).transpose(0, 1)  # [H, B, 1, d / H]
+        q = self.query(self.norm1(token)).view(graphs, h, 1, -1)  # [B, H, 1, d / H]
         kv = batch.to_dense(self.key_value(x))  # [B, n, 2 d]
-        k, v = kv.view(graphs, batch.max_nodes, 2, h, -1).permute(2, 3, 0, 1, 4).unbind(0)  # [H, B, n, d / H] each
-        mask = PairContext.mask_keys(batch)
-        y = dense_attention(q, k, v, None, None, self.scale, self.simplified_l2, mask, self.dropout if self.training else 0.0)
-        token = self.residual1(token, self.out(y.transpose(0, 1).reshape(graphs, -1)), None, None)
+        k, v = kv.view(graphs, batch.max_nodes, 2, h, -1).permute(2, 0, 3, 1, 4).unbind(0)  # [B, H, n, d / H] each
+        mask = (self.key_scale * k.square().sum(-1)).masked_fill(~batch.node_mask[:, None], MASKED)[:, :, None]  # [B, H, 1, n]
+        dropout = self.dropout if self.training else 0.0
+        y = nn.functional.scaled_dot_product_attention(q, k, v, mask, dropout, scale=self.scale)
+        token = self.residual1(token, self.out(y.reshape(graphs, -1)), None, None)
         return self.residual2(token, self.linear2(nn.functional.gelu(self.linear1(self.norm2(token)))), None, None)

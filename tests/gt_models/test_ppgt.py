@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from gt_models import GraphBatch, MissingEncoding, create_model
+from gt_models.kernels import use
 from gt_models.nn.norms import AdaRMSNorm
 from gt_models.nn.pe_stem import sinusoids
 from tests.gt_models.checks import assert_gradients_reach, assert_sound, collate, random_graphs
@@ -52,13 +53,10 @@ VARIANTS = [
     {},
     {"attention": "sdp", "norm": "rms", "urpe": "none", "num_frequencies": 0},
     {"norm": "batch", "urpe": "one-plus", "scale_queries": False},
-    {"norm": "layer", "pairs": "edges"},
-    {"form": "sparse"},
-    {"form": "sparse", "pairs": "edges", "urpe": "one-plus", "attention": "sdp"},
-    {"form": "sparse", "urpe": "none"},
-    {"urpe": "none", "pairs": "edges", "scale_queries": False},
+    {"norm": "layer"},
+    {"urpe": "one-plus", "attention": "sdp"},
+    {"urpe": "none", "scale_queries": False},
     {"degree": "neighbours", "query_end": "target"},
-    {"degree": "neighbours", "query_end": "target", "pairs": "edges"},
 ]
 
 
@@ -67,7 +65,7 @@ VARIANTS = [
 def test_equations_in_loops(changes, level):
     model = small(level=level, **changes)
     settings = {"num_layers": 2, "num_heads": 2, "num_frequencies": 3, "attention": "sl2", "scale_queries": True, "urpe": "linear"}
-    settings |= {"norm": "adarms", "pairs": "complete", "num_ffn": 1} | changes
+    settings |= {"norm": "adarms", "num_ffn": 1} | changes
     w, singles = model.state_dict(), [*graphs(), directed_graph()]
     expected = []
     for g in singles:
@@ -102,7 +100,7 @@ def test_inputs_and_stems_in_loops(changes):
         g.encodings["target"] = (torch.arange(g.num_nodes) == number % g.num_nodes).double()[:, None]
     model = small(**changes)
     s = {"num_layers": 2, "num_heads": 2, "num_frequencies": 3, "attention": "sl2", "scale_queries": True, "urpe": "linear"}
-    s |= {"norm": "adarms", "pairs": "complete", "num_ffn": changes.get("num_stem_ffn", 1)} | changes
+    s |= {"norm": "adarms", "num_ffn": changes.get("num_stem_ffn", 1)} | changes
     w, expected = model.state_dict(), []
     for number, g in enumerate(singles):
         n = g.num_nodes
@@ -117,7 +115,7 @@ def test_inputs_and_stems_in_loops(changes):
 def test_class_attention_in_loops():
     model = small(pooling="class-attention", norm="rms")
     settings = {"num_layers": 2, "num_heads": 2, "num_frequencies": 3, "attention": "sl2", "scale_queries": True, "urpe": "linear"}
-    settings |= {"norm": "rms", "pairs": "complete", "num_ffn": 1}
+    settings |= {"norm": "rms", "num_ffn": 1}
     w, singles, expected = model.state_dict(), graphs((4, 2)), []
     for g in singles:
         edges = [tuple(e) for e in g.edge_index.T.tolist()]
@@ -268,25 +266,6 @@ def _loss_and_grads(model, batch):
     return [out.detach(), *[p.grad.clone() for p in model.parameters() if p.grad is not None]]
 
 
-@pytest.mark.parametrize("pairs", ["complete", "edges"])
-@pytest.mark.parametrize("urpe", ["linear", "one-plus", "none"])
-def test_dense_and_sparse_forms_agree(pairs, urpe):
-    """Outputs and gradients, to 1e-10."""
-    dense, sparse = small(pairs=pairs, urpe=urpe, level="node"), small(pairs=pairs, urpe=urpe, level="node", form="sparse")
-    sparse.load_state_dict(dense.state_dict())
-    batch = collate(graphs((4, 1, 6, 3)))
-    for a, b in zip(_loss_and_grads(dense, batch), _loss_and_grads(sparse, batch), strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)
-
-
-def test_edges_of_complete_graphs_are_all_pairs():
-    model = small()
-    local = small(pairs="edges")
-    local.load_state_dict(model.state_dict())
-    batch = collate(graphs((4, 3), density=2.0))
-    torch.testing.assert_close(local(batch), model(batch), rtol=1e-12, atol=1e-12)
-
-
 def test_recomputed_chunks_change_nothing():
     whole, chunked = small(stem_chunk=None), small(stem_chunk=7)
     chunked.load_state_dict(whole.state_dict())
@@ -295,43 +274,17 @@ def test_recomputed_chunks_change_nothing():
         torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
 
 
-def test_weights_formed_in_place_change_nothing(monkeypatch):
-    """Against plain autograd, with attention dropout drawn alike; a second backward is an error, not a wrong gradient."""
-    model = small(attn_dropout=0.3, level="node").train()
-    batch = collate(graphs((4, 1, 6)))
-    torch.manual_seed(3)
-
-    def dropout(values, p, training, inplace=False):
-        return values * (torch.rand_like(values) >= p) / (1 - p) if training and p > 0.0 else values
-
-    in_place = _loss_and_grads(model, batch)
-    monkeypatch.setattr(torch, "is_autocast_enabled", lambda device: True)  # what switches the in-place form off
-    monkeypatch.setattr(torch.nn.functional, "dropout", dropout)
-    torch.manual_seed(3)
-    for a, b in zip(in_place, _loss_and_grads(model, batch), strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)
-    monkeypatch.undo()
-    loss = model(batch).sum()
-    loss.backward(retain_graph=True)
-    with pytest.raises(RuntimeError, match="inplace operation"):
-        loss.backward()
-
-
-@pytest.mark.parametrize("attention", ["sl2", "sdp"])
-@pytest.mark.parametrize("hidden_dim", [8, 40])
-def test_compiled_attention_changes_nothing(monkeypatch, attention, hidden_dim):
-    """Heads narrower and wider than a vector, graphs of one tile of keys and of several; a second backward is an error."""
-    model = small(attention=attention, hidden_dim=hidden_dim, num_heads=2, level="node")
+@pytest.mark.parametrize("changes", [{}, {"attention": "sdp", "urpe": "none"}, {"attn_dropout": 0.3, "hidden_dim": 40}], ids=str)
+def test_forms_of_attention_change_nothing(changes):
+    """In training, dropout drawn alike."""
+    model, results = small(level="node", **changes).train(), []
     batch = collate(graphs((4, 1, 6, 19)))
-    compiled = _loss_and_grads(model, batch)
-    loss = model(batch).sum()
-    loss.backward(retain_graph=True)
-    with pytest.raises(RuntimeError, match="inplace operation"):
-        loss.backward()
-    for form in ("in place", "plain"):
-        monkeypatch.setattr(type(model), "_attention_form", lambda self, x, pairs, form=form: form)
-        for a, b in zip(compiled, _loss_and_grads(model, batch), strict=True):
-            torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)
+    for form in ("reference", "numba"):
+        torch.manual_seed(3)
+        with use(gated_attention=form):
+            results.append(_loss_and_grads(model, batch))
+    for a, b in zip(*results, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)
 
 
 def test_adarms_gradient_and_limits():
@@ -454,11 +407,8 @@ def test_odd_graphs_work():
     loops = torch.tensor([[0, 0, 0, 1, 2, 3], [0, 1, 1, 0, 3, 2]])  # a self-loop, (0, 1) twice, two components
     x, attr, rrwp = (torch.randn(*shape, dtype=torch.float64, generator=rng) for shape in ((4, 4), (6, 3), (16, 5)))
     odd = GraphBatch(x, loops, torch.tensor([0, 4]), attr, encodings={"rrwp": rrwp})
-    for form in ("dense", "sparse"):
-        for pairs in ("complete", "edges"):
-            model = small(level="node", form=form, pairs=pairs)
-            for result in _loss_and_grads(model, collate([one, bare, odd])):
-                assert result.isfinite().all()
+    for result in _loss_and_grads(small(level="node"), collate([one, bare, odd])):
+        assert result.isfinite().all()
     # edges stored twice add up
     model = small()
     merged = GraphBatch(

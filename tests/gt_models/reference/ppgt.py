@@ -39,7 +39,7 @@ def ppgt_nodes(
     position: Tensor | None = None, target: int | None = None,
 ) -> list[Tensor]:  # fmt: skip
     """Backbone's output per node of one graph: x [n, F], rrwp [n, n, K], `s`: num_layers, num_heads, num_frequencies, attention,
-    scale_queries, urpe, norm, pairs, num_ffn, and pair_order and pair_degree where they are off, degree and query_end. position [n, p]; the
+    scale_queries, urpe, norm, num_ffn, and pair_order and pair_degree where they are off, degree and query_end. position [n, p]; the
     target node."""
     n = x.size(0)
     degree = [sum(1 for a, _ in edges if a == i) for i in range(n)]
@@ -62,8 +62,6 @@ def ppgt_nodes(
     p: dict[tuple[int, int], Tensor] = {}
     for i in range(n):
         for j in range(n):
-            if s["pairs"] == "edges" and i != j and (i, j) not in edges:
-                continue
             raw = rrwp[i, j].tolist() + ([] if position is None else (position[j] - position[i]).tolist())
             raw += [1 / n] if s.get("pair_order", True) else []
             raw += [1 / degree[v] if degree[v] else 0.0 for v in (j, i)] if s.get("pair_degree", True) else []
@@ -98,7 +96,7 @@ def attention(w: dict[str, Tensor], name: str, h: list[Tensor], p: dict[tuple[in
         for head in range(heads):
             part = slice(head * width, (head + 1) * width)
             q = qkv[i][:dim][part]
-            keys = [j for j in range(n) if (i, j) in p]
+            keys = list(range(n))
             logits, gates = [], []
             for j in keys:
                 k = qkv[j][dim : 2 * dim][part]

@@ -1,0 +1,98 @@
+"""Gated attention: the reference against loops, each form against the reference."""
+
+import math
+
+import pytest
+import torch
+
+from gt_models import GraphBatch
+from gt_models.kernels import forms_taken, use
+from gt_models.kernels.gated_attention import gated_attention, kept
+
+SIZES = (6, 1, 0, 40)  # a part of a tile of keys, one node, none, two tiles
+
+
+def case(sizes: tuple[int, ...], heads: int, width: int, dropout: float = 0.0, gated: bool = True, dtype: torch.dtype = torch.float64):
+    torch.manual_seed(0)
+    ptr = torch.tensor([0, *sizes]).cumsum(0)
+    batch = GraphBatch(torch.zeros(sum(sizes), 1), torch.zeros(2, 0, dtype=torch.long), ptr)
+    qkv = torch.randn(sum(sizes), 3 * heads * width, dtype=dtype, requires_grad=True)
+    bias, gate = torch.randn(2, heads, batch.num_pairs, dtype=dtype, requires_grad=True).unbind()
+    bias, gate = bias.detach().requires_grad_(), gate.detach().requires_grad_() if gated else None
+    return qkv, bias, gate, batch, 0.7, -0.3, dropout, torch.tensor([11])
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.4])
+def test_the_reference_against_loops(dropout):
+    qkv, bias, gate, _, scale, key_scale, *_ = arguments = case((3, 2), 2, 3, dropout)
+    q, k, v = qkv.view(5, 3, 2, 3).unbind(1)
+    expected, pair = torch.zeros(5, 2, 3, dtype=torch.float64), 0
+    stays = kept(torch.tensor([11]), torch.arange(5)[None], 2, 3, dropout)[:, 0]  # [H, N, 3]
+    for graph in (range(3), range(3, 5)):
+        for i in graph:
+            for h in range(2):
+                logits = [scale * float(q[i, h] @ k[j, h]) + key_scale * float(k[j, h] @ k[j, h]) for j in graph]
+                powers = [math.exp(logit + float(bias[h, pair + place])) for place, logit in enumerate(logits)]
+                for place, j in enumerate(graph):
+                    keep = float(stays[h, i, place]) / (1 - dropout)
+                    expected[i, h] += keep * gate[h, pair + place] * powers[place] / sum(powers) * v[j, h]
+            pair += len(graph)
+    with use("reference"):
+        torch.testing.assert_close(gated_attention(*arguments), expected.view(5, 6), rtol=1e-12, atol=1e-12)
+
+
+def results(form: str, arguments: tuple) -> list[torch.Tensor]:
+    wanted = [t for t in arguments[:3] if t is not None]
+    with use(gated_attention=form):
+        out = gated_attention(*arguments)
+    return [out.detach(), *torch.autograd.grad((out * out.detach().cos()).sum(), wanted)]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "heads", "width", "dropout", "gated"),
+    [(SIZES, 3, 5, 0.0, True), (SIZES, 3, 5, 0.4, True), (SIZES, 2, 12, 0.4, True), (SIZES, 2, 5, 0.4, False), ((), 2, 5, 0.0, True)],
+)
+@pytest.mark.parametrize("form", [f.name for f in gated_attention.forms if "cpu" in f.devices])
+def test_forms_agree_with_the_reference(form, sizes, heads, width, dropout, gated):
+    arguments = case(sizes, heads, width, dropout, gated)
+    for expected, found in zip(results("reference", arguments), results(form, arguments), strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("place", [0, 1, 2])  # queries, keys and values; bias; gate
+def test_what_is_not_finite_comes_out_where_the_reference_lets_it_out(place, bad):
+    arguments = case((6, 40), 2, 5)
+    arguments[place].data[1, 3] = bad
+    outs = [results(form, arguments) for form in ("reference", "numba")]
+    if (place, bad) != (1, -float("inf")):  # a bias of -inf is a weight of 0
+        assert not outs[0][0].isfinite().all()
+    for expected, found in zip(outs[0][:1], outs[1][:1], strict=True):
+        assert torch.equal(expected.isnan(), found.isnan())
+        assert torch.equal(expected.isinf(), found.isinf())
+
+
+def test_threads_do_not_change_a_bit():
+    arguments, outs, before = case((5, 30, 1, 17, 22), 3, 5, 0.2), [], torch.get_num_threads()
+    for threads in (1, 2, 3):
+        torch.set_num_threads(threads)
+        outs.append(results("numba", arguments))
+    torch.set_num_threads(before)
+    for other in outs[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(outs[0], other, strict=True))
+
+
+def test_a_share_of_the_weights_is_dropped_and_seeds_differ():
+    nodes = torch.arange(64).view(2, 32)
+    stays = [kept(torch.tensor([seed]), nodes, 4, 32, 0.3).float() for seed in (1, 2)]
+    for one in stays:
+        assert one.mean().item() == pytest.approx(0.7, abs=0.02)
+        assert one.mean((1, 2, 3)).sub(0.7).abs().max() < 0.04  # each head
+    assert (stays[0] == stays[1]).float().mean().item() == pytest.approx(0.7**2 + 0.3**2, abs=0.03)
+
+
+def test_half_precision_takes_the_reference():
+    arguments = case((4, 3), 2, 3, dtype=torch.bfloat16)
+    with forms_taken() as taken:
+        gated_attention(*arguments)
+    assert dict(taken["gated_attention"]) == {"reference": 1}
