@@ -8,11 +8,11 @@ import torch
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
+from gt_models.kernels.triangular_attention import triangular_attention
 from gt_models.nn.dropout import Dropout
 from gt_models.nn.features import FeatureEncoder
 from gt_models.nn.mlp import MLP, activation
 from gt_models.nn.pooling import pool
-from gt_models.nn.triangular import Implementation, TriangularAttention
 from gt_models.registry import register_model
 
 
@@ -43,7 +43,6 @@ class EdgeTransformer(nn.Module):
         tokens: "paper" (Eq. 3, with a learnt vector on the diagonal) or "authors" (one Linear of both nodes' features, plus the edge's).
         readout: "paper" (two MLPs over pairs) or "authors" (BatchNorm-Linear-ReLU-Linear over pairs, and again over nodes).
         head: widths of the head's two hidden layers: "halving" d/2 and d/4 (the authors' molecular runs), or "constant" d (their WebKB runs).
-        implementation: of triangular attention, see `gt_models.nn.triangular`.
     """
 
     def __init__(
@@ -66,7 +65,6 @@ class EdgeTransformer(nn.Module):
         tokens: Literal["paper", "authors"] = "paper",
         readout: Literal["paper", "authors"] = "paper",
         head: Literal["halving", "constant"] = "halving",
-        implementation: Implementation = "auto",
     ):
         super().__init__()
         if head not in ("halving", "constant"):
@@ -78,7 +76,7 @@ class EdgeTransformer(nn.Module):
         self.level = level
         self.tokens = PairTokens(in_dim, edge_dim, hidden_dim, rrwp_dim, rrwp_hidden_dim if rrwp_dim else 0, activation, tokens)
         self.layers = nn.ModuleList(
-            EdgeTransformerLayer(hidden_dim, num_heads, dropout, attn_dropout, activation, ffn_residual, post_norm, implementation)
+            EdgeTransformerLayer(hidden_dim, num_heads, dropout, attn_dropout, activation, ffn_residual, post_norm)
             for _ in range(num_layers)
         )
         self.readout = None if level == "pair" else PairReadout(hidden_dim, activation, readout)
@@ -127,11 +125,10 @@ class EdgeTransformerLayer(nn.Module):
         activation: str = "gelu",
         ffn_residual: bool = False,
         post_norm: bool = False,
-        implementation: Implementation = "auto",
     ):
         super().__init__()
         self.norm = nn.LayerNorm(hidden_dim)
-        self.attention = TriangularAttention(hidden_dim, num_heads, attn_dropout, implementation)
+        self.attention = TriangularAttention(hidden_dim, num_heads, attn_dropout)
         self.attention_norm = nn.LayerNorm(hidden_dim) if post_norm else None
         # unstated: one hidden layer of width 2d, dropout after each step; from the authors' code
         self.ffn = FeedForward(hidden_dim, 2 * hidden_dim, activation, dropout)
@@ -151,6 +148,42 @@ class EdgeTransformerLayer(nn.Module):
         update = self.dropout(self.ffn(x))  # [P, d]
         x = x + update if self.ffn_residual else update
         return x if self.ffn_norm is None else self.ffn_norm(x)
+
+
+class TriangularAttention(nn.Module):
+    """Multi-head triangular attention over all ordered pairs of each graph, with five bias-free projections: [P, d] -> [P, d].
+
+    `attn_dropout` is the probability with which a single weight A_ilj is dropped. Raises ValueError unless `num_heads` divides `hidden_dim`.
+    """
+
+    def __init__(self, hidden_dim: int, num_heads: int, attn_dropout: float = 0.0):
+        super().__init__()
+        if hidden_dim % num_heads:
+            raise ValueError(f"hidden_dim {hidden_dim} does not split into {num_heads} heads: choose a multiple of num_heads")
+        if not 0.0 <= attn_dropout < 1.0:
+            raise ValueError(f"attn_dropout {attn_dropout} is outside [0, 1)")
+        self.num_heads, self.attn_dropout = num_heads, attn_dropout
+        # the first four of the five projections as one product: rows of the weight are W^Q, W^K, W^V1, W^V2
+        self.projections = nn.Linear(hidden_dim, 4 * hidden_dim, bias=False)
+        # unstated: the output projection and the scale per head; W^O appears in the paper's proof alone, both are in the authors' code
+        self.out = nn.Linear(hidden_dim, hidden_dim, bias=False)
+
+    def reset_parameters(self) -> None:
+        self.projections.reset_parameters()
+        self.out.reset_parameters()
+
+    def forward(self, x: Tensor, batch: GraphBatch) -> Tensor:
+        projected = self.projections(x).view(x.size(0), 4, self.num_heads, x.size(1) // self.num_heads)  # [P, 4, H, d_h]
+        o = attend(projected, batch, self.attn_dropout if self.training else 0.0)  # [P, H, d_h]
+        return self.out(o.flatten(1))  # [P, d]
+
+
+def attend(projected: Tensor, batch: GraphBatch, dropout: float = 0.0, fusion_norm: nn.Module | None = None) -> Tensor:
+    """Eqs. 1 and 2, at least in float32: sums over l of products of three are too much for half precision. Dropout draws one seed."""
+    seed = torch.randint(2**31 - 1, (1,)) if dropout > 0.0 else torch.zeros(1, dtype=torch.long)
+    with torch.autocast(projected.device.type, enabled=False):
+        wide = projected if projected.dtype == torch.float64 else projected.float()
+        return triangular_attention(wide, batch, seed, dropout, fusion_norm).to(projected.dtype)
 
 
 class FeedForward(nn.Module):

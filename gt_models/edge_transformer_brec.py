@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
-from gt_models.nn.triangular import Implementation, triangular_attention
+from gt_models.edge_transformer import attend
 from gt_models.registry import register_model
 
 
@@ -26,7 +26,6 @@ class EdgeTransformerBREC(nn.Module):
         shared_weights: one Linear for queries, keys and both values, one LayerNorm for queries, keys and fused values (as the authors'
             code has it); False gives each its own.
         output_norm: BatchNorm without affine map, momentum 1, on the embedding.
-        implementation: "dense", "chunked" or "auto", see `gt_models.nn.triangular`.
     """
 
     def __init__(
@@ -39,15 +38,12 @@ class EdgeTransformerBREC(nn.Module):
         num_heads: int = 4,
         shared_weights: bool = True,
         output_norm: bool = True,
-        implementation: Implementation = "auto",
     ):
         super().__init__()
         if level != "graph":
             raise ValueError(f"edge-transformer-brec cannot predict at level {level!r}; it predicts: graph")
         out_dim = hidden_dim // 2 if out_dim is None else out_dim
-        self.layers = nn.ModuleList(
-            BRECLayer(hidden_dim if i else 1, hidden_dim, num_heads, shared_weights, implementation) for i in range(num_layers)
-        )
+        self.layers = nn.ModuleList(BRECLayer(hidden_dim if i else 1, hidden_dim, num_heads, shared_weights) for i in range(num_layers))
         self.readouts = nn.ModuleList(nn.Linear(2 * hidden_dim, out_dim) for _ in range(num_layers))
         self.output_norm = nn.BatchNorm1d(out_dim, momentum=1.0, affine=False) if output_norm else None
         self.reset_parameters()
@@ -89,13 +85,11 @@ class EdgeTransformerBREC(nn.Module):
 class BRECLayer(nn.Module):
     """X <- LN(Linear([X, A])), A triangular attention with LayerNorm on queries, keys and fused values per head: [P, c] -> [P, d]."""
 
-    def __init__(self, in_dim: int, hidden_dim: int, num_heads: int, shared_weights: bool, implementation: Implementation):
+    def __init__(self, in_dim: int, hidden_dim: int, num_heads: int, shared_weights: bool):
         super().__init__()
         if hidden_dim % num_heads:
             raise ValueError(f"hidden_dim {hidden_dim} does not split into {num_heads} heads: choose a multiple of num_heads")
-        if implementation == "fused":
-            raise ValueError('the "fused" triangular attention has no norm on fused values: choose "chunked" or "dense"')
-        self.num_heads, self.shared_weights, self.implementation = num_heads, shared_weights, implementation
+        self.num_heads, self.shared_weights = num_heads, shared_weights
         count, head_dim = 1 if shared_weights else 4, hidden_dim // num_heads
         self.projections = nn.ModuleList(nn.Linear(in_dim, hidden_dim) for _ in range(count))
         self.norms = nn.ModuleList(nn.LayerNorm(head_dim) for _ in range(1 if shared_weights else 3))
@@ -107,7 +101,7 @@ class BRECLayer(nn.Module):
         q, k, v1, v2 = projected * 4 if self.shared_weights else projected
         norms = list(self.norms) * 3 if self.shared_weights else list(self.norms)
         stacked = torch.stack([norms[0](q), norms[1](k), v1, v2], 1)  # [P, 4, H, d_h]
-        a = triangular_attention(stacked, batch, fusion_norm=norms[2], implementation=self.implementation)  # [P, H, d_h]
+        a = attend(stacked, batch, fusion_norm=norms[2])  # [P, H, d_h]
         return self.out_norm(self.out(torch.cat([x, a.flatten(1)], 1)))
 
 

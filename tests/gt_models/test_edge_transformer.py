@@ -94,9 +94,7 @@ def test_sound(variant, level):
     checks.assert_sound(lambda: build(level, **VARIANTS[variant]), graphs(), level, ("rrwp",))
 
 
-@pytest.mark.parametrize(
-    "arguments", [{"pooling": "mean"}, {"pooling": "set2set"}, {"implementation": "fused"}, {"implementation": "dense"}]
-)
+@pytest.mark.parametrize("arguments", [{"pooling": "mean"}, {"pooling": "set2set"}])
 def test_sound_options(arguments):
     checks.assert_sound(lambda: build(**arguments), graphs(), "graph", ("rrwp",))
 
@@ -207,7 +205,7 @@ def test_separates_what_2_fwl_separates(arguments):
 
 def test_separates_all_skips_of_csl():
     skips = [oracles.skip_cycle(41, skip) for skip in (2, 3, 4, 5, 6, 9, 11, 12, 13, 16)]
-    model = build(in_dim=1, edge_dim=None, hidden_dim=16, num_layers=4, implementation="fused")
+    model = build(in_dim=1, edge_dim=None, hidden_dim=16, num_layers=4)
     with torch.no_grad():  # sharper attention than a new model's, which all but averages
         for layer in model.layers:
             layer.attention.projections.weight.mul_(3)
@@ -229,7 +227,7 @@ def test_does_not_separate_sr25(mirror):
     assert len(regular) == 15
     assert not oracles.separates(oracles.two_fwl(regular[:2]))
     for model in (
-        model_for_structure(implementation="fused"),
+        model_for_structure(),
         create_model("edge-transformer-brec", output_norm=False, num_layers=2).double(),
     ):
         out = embeddings(model, regular)
@@ -358,5 +356,3 @@ def test_bad_arguments_and_input():
         create_model("edge-transformer-brec")(GraphBatch(torch.ones(0, 1), torch.zeros(2, 0, dtype=torch.long), torch.tensor([0, 0])))
     with pytest.raises(ValueError, match="does not split into 3 heads"):
         create_model("edge-transformer-brec", num_heads=3)
-    with pytest.raises(ValueError, match="no norm on fused values"):
-        create_model("edge-transformer-brec", implementation="fused")
