@@ -47,7 +47,7 @@ class GraphBatch:
     def __post_init__(self):
         # read off now where no device has to be waited for, so that no forward does and torch.compile sees numbers; `to` hands them on
         if self.ptr.device.type == "cpu" and not torch.compiler.is_compiling():
-            self.max_nodes, self.num_pairs  # noqa: B018
+            self.max_nodes, self.max_edges, self.num_pairs  # noqa: B018
 
     @classmethod
     def of(cls, data: Any) -> GraphBatch:
@@ -104,6 +104,12 @@ class GraphBatch:
     def max_nodes(self) -> int:
         """Nodes of the largest graph (waits for the device once, unless the batch was made on the CPU)."""
         return int(self.sizes.max()) if self.num_graphs else 0
+
+    @cached_property
+    def max_edges(self) -> int:
+        """Edges of the graph that has most of them (waits for the device once, unless the batch was made on the CPU)."""
+        graph = torch.bucketize(self.edge_index[0], self.ptr[1:], right=True)
+        return int(torch.bincount(graph).max()) if self.num_edges else 0
 
     @cached_property
     def num_pairs(self) -> int:
@@ -192,7 +198,7 @@ class GraphBatch:
             return value.to(device, dtype if value.is_floating_point() else None, non_blocking=non_blocking)
 
         moved = replace(self, **{f.name: move(getattr(self, f.name)) for f in fields(self)})
-        for name in ("max_nodes", "num_pairs"):
+        for name in ("max_nodes", "max_edges", "num_pairs"):
             if name in self.__dict__:
                 moved.__dict__[name] = self.__dict__[name]
         return moved

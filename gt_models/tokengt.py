@@ -247,14 +247,20 @@ class TokenGT(nn.Module):
         """The packing, and the place of each token of `tuples` in it, long [M]. A graph's tokens: [graph], [null], nodes, (hyper)edges."""
         edge_graph = batch.batch[tuples[batch.num_nodes :, 0]]  # [E]
         edges = torch.zeros_like(batch.sizes).index_add_(0, edge_graph, torch.ones_like(edge_graph))  # [B]
-        # under torch.compile one padded group: how many groups there are would be another graph to compile for each batch
-        packing = Packing.of(batch.sizes + edges + self.num_specials, 1.0 if torch.compiler.is_compiling() else None)
+        num_tokens = tuples.size(0) + batch.num_graphs * self.num_specials
+        # a compiler wants one padded group: how many groups there are would be another graph to compile for each batch
+        longest = batch.max_nodes + self._most_edges(batch, tuples) + self.num_specials if torch.compiler.is_compiling() else None
+        packing = Packing.of(batch.sizes + edges + self.num_specials, num_tokens, longest)
         order = edge_graph.argsort(stable=True)
         rank = torch.empty_like(order)  # of an edge among the edges of its graph
         rank[order] = torch.arange(order.numel(), device=order.device) - (edges.cumsum(0) - edges)[edge_graph[order]]
         node_place = packing.start[batch.batch] + self.num_specials + batch.local
         edge_place = (packing.start + self.num_specials + batch.sizes)[edge_graph] + rank
         return packing, torch.cat([node_place, edge_place])
+
+    def _most_edges(self, batch: GraphBatch, tuples: Tensor) -> int:
+        """At least as many as a graph has (hyper)edges, without asking the device."""
+        return tuples.size(0) - batch.num_nodes if self.hyperedges else batch.max_edges
 
     def _tokens(self, batch: GraphBatch, tuples: Tensor, packing: Packing, places: Tensor, identifiers: Tensor | None) -> Tensor:
         """Input tokens Z^(0), [T, d]."""

@@ -93,19 +93,6 @@ def test_edges_move_with_the_nodes():
     torch.testing.assert_close(model(moved), model(graph), rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize("max_padding", [0.0, 0.25, 1.0])
-def test_grouping_changes_nothing(max_padding, monkeypatch):
-    from gt_models.nn.transformer import Packing, SelfAttention
-
-    model, batch = build("node").eval(), graphs((5, 3, 7, 1, 6))
-    expected = torch.cat([model(g) for g in batch])
-    # as off the CPU, and with dropped weights
-    monkeypatch.setattr(SelfAttention, "_packed", lambda self, q, tokens, bias, packing: self._grouped(q, tokens + bias, packing))
-    of = Packing.of
-    monkeypatch.setattr(Packing, "of", lambda counts, _: of(counts, max_padding))
-    torch.testing.assert_close(model(checks.collate(batch)), expected, rtol=1e-10, atol=1e-10)
-
-
 def parity_model(case: dict[str, Tensor], **arguments) -> TokenGT:
     w = {k.removeprefix("w.encoder."): v for k, v in case.items() if k.startswith("w.")}
     model = TokenGT(

@@ -1,0 +1,79 @@
+"""The encoder's layer: forms of its attention, precision, and compilation."""
+
+import pytest
+import torch
+
+from gt_models.kernels import forms_taken, use
+from gt_models.nn.transformer import EncoderLayer, Packing
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.5])
+@pytest.mark.parametrize("first_only", [False, True])
+def test_layer_takes_either_form(first_only, rate):
+    """Outputs and gradients, with dropped weights too, and the same draws of one seed."""
+    torch.manual_seed(0)
+    layer, counts = EncoderLayer(12, 3, 8, attn_dropout=rate).double(), torch.tensor([5, 3, 7, 1, 6])
+    torch.nn.init.normal_(layer.attn.qkv.bias)
+    packing, x = Packing.of(counts), torch.randn(22, 12, dtype=torch.float64, requires_grad=True)
+    runs = []
+    for form in ("reference", "numba"):
+        torch.manual_seed(1)
+        with use(packed_attention=form), forms_taken() as taken:
+            out = layer(x, packing, first_only)
+        assert taken == {"packed_attention": {form: 1}}
+        runs.append((out, *torch.autograd.grad(out.cos().sum(), [x, *layer.parameters()])))
+    for expected, got in zip(*runs, strict=True):
+        torch.testing.assert_close(got, expected, rtol=1e-10, atol=1e-10)
+    assert torch.equal(layer(x, packing), layer(x, packing)) == (rate == 0.0)
+
+
+def test_first_only_is_the_first_rows():
+    torch.manual_seed(0)
+    layer, packing, x = EncoderLayer(12, 3, 8).double(), Packing.of(torch.tensor([5, 3, 7])), torch.randn(15, 12).double()
+    torch.testing.assert_close(layer(x, packing, True), layer(x, packing)[packing.first], rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("attention", ["softmax", "performer"])
+def test_groups_change_nothing(attention):
+    """Padded to one length, in groups of like length, or graph by graph."""
+    torch.manual_seed(0)
+    layer, counts, x = (
+        EncoderLayer(12, 3, 8, attention=attention).double(),
+        torch.tensor([5, 0, 3, 7, 1, 6, 0]),
+        torch.randn(22, 12).double(),
+    )
+    with use("reference"):
+        expected, *others = [layer(x, Packing.of(counts, **k)) for k in ({"max_padding": 0.0}, {"max_padding": 0.25}, {"longest": 9})]
+    for other in others:
+        torch.testing.assert_close(other, expected, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.5])
+def test_bfloat16_autocast(rate):
+    torch.manual_seed(0)
+    layer, packing, x = EncoderLayer(12, 3, 8, attn_dropout=rate), Packing.of(torch.tensor([5, 3])), torch.randn(8, 12)
+    torch.manual_seed(1)
+    expected = layer(x, packing)
+    torch.manual_seed(1)
+    with torch.autocast("cpu", torch.bfloat16), forms_taken() as taken:
+        out = layer(x, packing)
+        out.sum().backward()
+    assert taken == {"packed_attention": {"numba": 1}}
+    assert (out - expected).norm() < 0.05 * expected.norm()
+
+
+def test_compiles_without_graph_breaks():
+    """The packing too: one padded group, whatever the graphs' lengths are."""
+    layer, x, counts = EncoderLayer(12, 3, 8), torch.randn(8, 12, requires_grad=True), torch.tensor([3, 5])
+    torch._dynamo.reset()
+
+    def run(x, counts):
+        packing = Packing.of(counts, x.size(0), longest=6)
+        return layer(x, packing, True).index_select(0, packing.rank) + layer(x, packing).sum()
+
+    out = torch.compile(run, backend="aot_eager", fullgraph=True)(x, counts)
+    torch.testing.assert_close(out, run(x, counts))
+    (grad,) = torch.autograd.grad(out.sum(), x)
+    (expected,) = torch.autograd.grad(run(x, counts).sum(), x)
+    torch.testing.assert_close(grad, expected)
+    torch._dynamo.reset()
