@@ -3,8 +3,8 @@
     python benchmarks/hot.py [--quick] [--threads 2]
 
 Case: 4 x Enc 2->2, then 2->0, generalized kernel, width 32, 4 heads, the authors' form (387,840 parameters), one random graph of mean
-degree 10, loss the sum of outputs, the support (sorting, transposes) built anew in every step. Plain: the same layers, with Eq. (21) as
-one outer product per entry and Eq. (17) as one score per pair of entries. The authors' implementation took, with its own batch building
+degree 10, loss the sum of outputs, the support (sorting, transposes) built anew in every step. Plain: the same layers, with Eq. (21) in
+its reference form and Eq. (17) as one score per pair of entries. The authors' implementation took, with its own batch building
 beside it, on two threads of a machine of 160 GFLOP/s (shared/papers/MATH.md): 1k edges 361 ms and 722 MiB, 10k 4,382 and 2,810, 50k 38,234
 and 12,173; softmax 1k 1,732 and 1,540.
 """
@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.measure import NUM_THREADS, machine_rates, measure, measure_together, print_table, sparse_graph
+from gt_models import kernels
 from gt_models.batch import GraphBatch
 from gt_models.nn import tuples
 from gt_models.nn.higher_order_attention import HigherOrderAttention
@@ -46,38 +47,24 @@ def plain(num_edges: int, attention: str) -> Builder:
     model, loss = ours(num_edges, attention)
     for layer in model.layers:
         layer.attention.__class__ = PlainAttention
-    return model, loss
+
+    def reference() -> Tensor:
+        with kernels.use("reference"):
+            return loss()
+
+    return model, reference
 
 
 class PlainAttention(HigherOrderAttention):
-    """The same weights; each class on its own, as the equations are written."""
-
-    def _compiles(self, values, support, features):
-        return False
-
-    def _kernel(self, values, queries, keys, support, features):
-        v, attended = self._values(values, support), {}
-        for pattern in dict.fromkeys(c.output_pattern for c in self.classes):
-            outputs = []
-            for c in (c for c in self.classes if c.output_pattern == pattern):
-                q, k, x = self._slots_of(c, queries, keys, v, support)
-                key_group, query_group, groups = self._groups(support, c)
-                phi_q, phi_k = features(q, True), features(k, False)  # [r, heads, m]
-                outer = phi_k[..., None] * x[..., None, :]  # [r_k, heads, m, v]
-                sums = outer.new_zeros(groups, *outer.shape[1:]).index_add(0, key_group, outer)
-                total = phi_k.new_zeros(groups, *phi_k.shape[1:]).index_add(0, key_group, phi_k)
-                above = torch.einsum("rhm,rhmv->rhv", phi_q, sums[query_group])
-                below = torch.einsum("rhm,rhm->rh", phi_q, total[query_group])[..., None]
-                outputs.append(above / torch.where(below == 0, 1.0, below))
-            attended[pattern] = torch.stack(outputs, 1).flatten(1)
-        return attended
+    """Eq. (17) with the same weights, as it is written."""
 
     def _softmax(self, values, queries, keys, support):
         v, attended = self._values(values, support), {}
         for pattern in dict.fromkeys(c.output_pattern for c in self.classes):
             outputs = []
             for c in (c for c in self.classes if c.output_pattern == pattern):
-                q, k, x = self._slots_of(c, queries, keys, v, support)
+                sources = self._query_source(support, c), self._key_source(support, c)
+                q, k = (u if s is None else u[s] for u, s in zip((queries[c], keys[c]), sources, strict=True))
                 key_group, query_group, _ = support.groups(c)
                 mask = query_group[:, None] == key_group  # [r_q, r_k]
                 for a in c.free:
@@ -86,20 +73,15 @@ class PlainAttention(HigherOrderAttention):
                         mask = mask & (other[:, None] != node)
                 scores = torch.einsum("qhd,khd->hqk", q, k) * q.size(-1) ** -0.5
                 weights = scores.masked_fill(~mask, -1e9).softmax(-1) * mask
-                outputs.append(torch.einsum("hqk,khv->qhv", weights, x))
+                outputs.append(torch.einsum("hqk,khv->qhv", weights, v[c]))
             attended[pattern] = torch.stack(outputs, 1).flatten(1)
         return attended
-
-    def _slots_of(self, c, queries, keys, v, support):
-        q, k, x = (next(rows[:, p.index(c)] for p, rows in s.items() if c in p) for s in (queries, keys, v))
-        query_source, key_source = self._query_source(support, c), self._key_source(support, c)
-        return q if query_source is None else q[query_source], k if key_source is None else k[key_source], x
 
 
 def work(num_edges: int, attention: str) -> tuple[float, float]:
     """Operations of the matrix products of one of our steps, and bytes that autograd keeps, written once and read once.
 
-    The compiled kernel's products are counted as those of the form in tiles; a sum over edges is none (the counter takes the sparse matrix
+    The kernel's products are counted as those of its reference; a sum over edges is none (the counter takes the sparse matrix
     behind it for a dense one).
     """
     kept = {}
@@ -115,7 +97,7 @@ def work(num_edges: int, attention: str) -> tuple[float, float]:
     _, loss = ours(num_edges, attention)
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
         loss().backward()
-    with patch.object(HigherOrderAttention, "_compiles", lambda *_: False), patch.object(tuples, "segment_sum", sums):
+    with kernels.use("reference"), patch.object(tuples, "segment_sum", sums):
         _, loss = ours(num_edges, attention)
         with FlopCounterMode(display=False) as counter:
             loss().backward()

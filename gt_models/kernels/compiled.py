@@ -116,6 +116,75 @@ def local(dtype, size):
     return numba.carray(_stack(dtype, size), size)
 
 
+def _pieces(size: int) -> list[tuple[int, int]]:
+    """(first, lanes) of the vectors of a span: sixteen lanes, and powers of two for the rest."""
+    pieces, first = [], 0
+    for lanes in (16, 8, 4, 2, 1):
+        while size - first >= lanes:
+            pieces.append((first, lanes))
+            first += lanes
+    return pieces
+
+
+def _vector(
+    context: Any, builder: ir.IRBuilder, array: tuple[Any, ir.Value], index: tuple[Any, ir.Value], first: int, lanes: int
+) -> ir.Value:
+    """Pointer to `lanes` numbers of `array` from index + first."""
+    kind, value = array
+    at = builder.add(context.cast(builder, index[1], index[0], types.intp), context.get_constant(types.intp, first))
+    data = context.make_array(kind)(context, builder, value).data
+    return builder.bitcast(builder.gep(data, [at]), ir.VectorType(context.get_data_type(kind.dtype), lanes).as_pointer())
+
+
+def _on_vectors(value: Callable[..., ir.Value]) -> Callable[..., Any]:
+    """operation(y, i, a, x, j, size): y[i : i + size] = value(builder, the same, a, x[j : j + size]), `size` a constant. LLVM unrolls loops of
+    a few rounds before it could put them into vectors."""
+
+    @intrinsic(prefer_literal=True)
+    def operation(typing, y, i, a, x, j, size):
+        def build(context, builder, signature, arguments):
+            y, i, a, x, j, _ = zip(signature.args, arguments, strict=True)
+            for first, lanes in _pieces(size.literal_value):
+                to, other = (_vector(context, builder, *place, first, lanes) for place in ((y, i), (x, j)))
+                vector, zeros = to.type.pointee, ir.Constant(ir.VectorType(ir.IntType(32), lanes), None)
+                one = builder.insert_element(ir.Constant(vector, ir.Undefined), a[1], ir.Constant(ir.IntType(32), 0))
+                every = builder.shuffle_vector(one, one, zeros)
+                builder.store(value(builder, builder.load(to, align=1), every, builder.load(other, align=1)), to, align=1)
+            return context.get_dummy_value()
+
+        return types.void(y, i, y.dtype, x, j, size), build
+
+    return operation
+
+
+_FLAGS = tuple(sorted(FASTMATH))
+axpy = _on_vectors(lambda builder, y, a, x: builder.fadd(y, builder.fmul(a, x, flags=_FLAGS), flags=_FLAGS))  # y + a x
+fill = _on_vectors(lambda builder, y, a, x: a)
+gate = _on_vectors(lambda builder, y, a, x: builder.select(builder.fcmp_ordered("<=", x, a), a, y))  # a where x <= a, else y
+
+
+@intrinsic(prefer_literal=True)
+def dot(typing, y, i, x, j, size):
+    """The sum of y[i : i + size] * x[j : j + size], `size` a constant."""
+
+    def build(context, builder, signature, arguments):
+        y, i, x, j, _ = zip(signature.args, arguments, strict=True)
+        sums: dict[int, ir.Value] = {}
+        for first, lanes in _pieces(size.literal_value):
+            a, b = (builder.load(_vector(context, builder, *place, first, lanes), align=1) for place in ((y, i), (x, j)))
+            product = builder.fmul(a, b, flags=_FLAGS)
+            sums[lanes] = builder.fadd(sums[lanes], product, flags=_FLAGS) if lanes in sums else product
+        kind = context.get_data_type(y[0].dtype)
+        total = ir.Constant(kind, -0.0)
+        for lanes, vector in sums.items():
+            name = f"llvm.vector.reduce.fadd.v{lanes}{'f32' if kind == ir.FloatType() else 'f64'}"
+            function = builder.module.declare_intrinsic(name, (), ir.FunctionType(kind, [kind, vector.type]))
+            total = builder.call(function, [total, vector], fastmath=_FLAGS)
+        return total
+
+    return y.dtype(y, i, x, j, size), build
+
+
 @inner
 def hash32(x):
     """A 32-bit mixing function (two multiplications, three shifts): the same as `gt_models.kernels.dropout.hash32` on tensors."""

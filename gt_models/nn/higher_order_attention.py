@@ -7,7 +7,6 @@ stored entries.
 
 import math
 from collections.abc import Callable
-from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -15,12 +14,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from gt_models.kernels.kernel_attention import Groups, attend, kernel_attention
 from gt_models.nn.equivariant_linear import EquivariantLinear, class_sum
-from gt_models.nn.kernel_attention import key_sums, query_reads
 from gt_models.nn.partitions import EquivalenceClass, Partition, distinct, equivalence_classes, set_partitions
-from gt_models.nn.performer import RandomFeatures
+from gt_models.nn.performer import RandomFeatures, softmax_kernel
 from gt_models.nn.softmax_plan import masked_attention
-from gt_models.nn.tiles import Tiling, from_tiles, to_tiles, values_to_tiles
 from gt_models.nn.tuples import Support
 
 ATTENTIONS = ("softmax", "kernel", "ones")
@@ -105,12 +103,8 @@ class HigherOrderAttention(nn.Module):
         rows = {} if self.attention == "ones" else self._rows(values, support)
         if self.attention == "kernel":
             with torch.autocast(values.device.type, enabled=False):
-                rows = {o: _full(x) for o, x in rows.items()}
-                if self._compiles(values, support, features):
-                    attended, light_rows = self._compiled(_full(values), rows, support, features)
-                else:
-                    queries, keys, light_rows = self._slots(rows)
-                    attended = self._kernel(_full(values), queries, keys, support, features)
+                queries, keys, light_rows = self._slots({o: _full(x) for o, x in rows.items()})
+                attended = self._kernel(_full(values), queries, keys, support, features)
         elif self.attention == "softmax":
             queries, keys, light_rows = self._slots(rows)
             attended = self._softmax(values, queries, keys, support)
@@ -144,35 +138,27 @@ class HigherOrderAttention(nn.Module):
         used = {o: layer for o, layer in ((int(name), layer) for name, layer in self.maps.items()) if self.queries[o] or self.keys[o]}
         return {o: layer.at_pattern(values, support, distinct(o)) for o, layer in used.items()}
 
-    def _slots(self, rows: dict[int, Tensor]) -> tuple[dict, dict, Tensor | None]:
-        """`rows` cut into queries and keys of each plan, {plan: [r, classes, heads, head]}, and the light part."""
-        queries, keys, light_rows, head = {}, {}, None, self.qk_dim // self.num_heads
+    def _slots(self, rows: dict[int, Tensor]) -> tuple[dict[EquivalenceClass, Tensor], dict[EquivalenceClass, Tensor], Tensor | None]:
+        """`rows` cut into queries and keys of each class, [r, heads, head], and the light part."""
+        queries: dict[EquivalenceClass, Tensor] = {}
+        keys: dict[EquivalenceClass, Tensor] = {}
+        light_rows = None
         for o, values in rows.items():
-            plans = [(queries, p) for p in self.queries[o]] + [(keys, p) for p in self.keys[o]]
-            widths = [len(p) * self.qk_dim for _, p in plans]
-            parts = values.split([*widths, values.size(1) - sum(widths)], 1)
-            for (into, p), part in zip(plans, parts, strict=False):
-                into[tuple(p)] = part.unflatten(1, (len(p), self.num_heads, head))
-            light_rows = parts[-1] if o == self.l else light_rows
+            places = [(into, c) for into, plans in ((queries, self.queries[o]), (keys, self.keys[o])) for p in plans for c in p]
+            *parts, rest = values.split([*[self.qk_dim] * len(places), values.size(1) - len(places) * self.qk_dim], 1)
+            for (into, c), part in zip(places, parts, strict=True):
+                into[c] = part.unflatten(1, (self.num_heads, -1))
+            light_rows = rest if o == self.l else light_rows
         return queries, keys, light_rows
 
-    def _value_rows(self, values: Tensor, support: Support) -> list[tuple[list, Tensor]]:
-        """Values of all plans that sum over the same entries, at these: [(plans, [r, classes x v])]."""
-        found, first = [], 0
-        for _, group in groupby(self.key_plans, lambda plan: self._key_rows(support, plan[0])):
-            plans = list(group)
-            part = slice(first * self.v_dim, (first + sum(map(len, plans))) * self.v_dim)
-            v = F.linear(values[self._key_rows(support, plans[0][0])], self.value.weight[part], self.value.bias[part])  # w^V of Eq. (10)
-            found.append((plans, v))
-            first += sum(map(len, plans))
-        return found
-
-    def _values(self, values: Tensor, support: Support) -> dict[tuple[EquivalenceClass, ...], Tensor]:
-        """Values of each plan at the entries that its classes sum over: {plan: [r, classes, heads, head]}."""
-        found, head = {}, self.v_dim // self.num_heads
-        for plans, v in self._value_rows(values, support):
-            for plan, part in zip(plans, v.split([len(p) * self.v_dim for p in plans], 1), strict=True):
-                found[tuple(plan)] = part.unflatten(1, (len(plan), self.num_heads, head))
+    def _values(self, values: Tensor, support: Support) -> dict[EquivalenceClass, Tensor]:
+        """Values of each class at the entries that it sums over, [r, heads, head]: one product for all that sum over the same ones."""
+        found: dict[EquivalenceClass, Tensor] = {}
+        for rows, group in groupby(self.value_slots, lambda c: self._key_rows(support, c)):
+            classes, first = list(group), len(found) * self.v_dim
+            part = slice(first, first + len(classes) * self.v_dim)
+            v = F.linear(values[rows], self.value.weight[part], self.value.bias[part])  # w^V of Eq. (10)
+            found |= {c: x.unflatten(1, (self.num_heads, -1)) for c, x in zip(classes, v.split(self.v_dim, 1), strict=True)}
         return found
 
     def _wide(self, c: EquivalenceClass) -> bool:
@@ -183,101 +169,44 @@ class HigherOrderAttention(nn.Module):
         """The entries that the class sums over."""
         return slice(0, len(support.sets[c.k])) if self._wide(c) else support.sets[c.k].rows[c.input_pattern]
 
-    def _compiles(self, values: Tensor, support: Support, features: RandomFeatures) -> bool:
-        """Whether `kernel_attention_cpu` has these features, and each tuple of distinct nodes is one query."""
-        if values.device.type != "cpu" or features.kernel != "relu":
-            return False
-        return len(self.classes) > 0 and all(self._query_source(support, p[0]) is None for p in self.query_plans)
-
-    def _compiled(
-        self, values: Tensor, rows: dict[int, Tensor], support: Support, features: RandomFeatures
-    ) -> tuple[dict[Partition, Tensor], Tensor | None]:
-        """`_kernel` as one compiled pass, and the light part of the rows."""
-        from gt_models.nn.kernel_attention_cpu import Grouping, Heads, Layer, Plan, Slot, attend
-
-        def grouping(c: EquivalenceClass) -> Grouping:
-            return Grouping(*self._groups(support, c), self._key_source(support, c), bool(c.shared))
-
-        def entries_of_keys(source: Tensor, num_rows: int) -> tuple[Tensor, Tensor]:
-            counts = torch.bincount(source, minlength=num_rows)
-            return torch.cat([counts.new_zeros(1), counts.cumsum(0)]), torch.argsort(source, stable=True)
-
-        orders, query_columns, key_columns, rest = list(rows), {}, {}, None
-        for o in orders:
-            column = 0
-            for columns, found in ((query_columns, self.queries[o]), (key_columns, self.keys[o])):
-                for c in (c for p in found for c in p):
-                    columns[c], column = (orders.index(o), column), column + self.qk_dim
-            rest = (orders.index(o), rows[o].size(1) - column) if o == self.l else rest
-        plans, places, of_values = [], {}, self._value_rows(values, support)
-        for tensor, (found, _) in enumerate(of_values):
-            column = 0
-            for plan in found:
-                source, key = self._key_source(support, plan[0]), key_columns[plan[0]]
-                if source is not None:
-                    build = partial(entries_of_keys, source, rows[orders[key[0]]].size(0))
-                    source = support.cached(("entries of keys", plan[0], self._wide(plan[0]), self.key_order), build)
-                places |= {c: (len(plans), place) for place, c in enumerate(plan)}
-                plans.append(Plan(key, (tensor, column), len(plan), source))
-                column += len(plan) * self.v_dim
-        patterns = list(dict.fromkeys(c.output_pattern for c in self.classes))
-        mine = [[c for c in self.classes if c.output_pattern == p] for p in patterns]
-        slots, shapes = [], []
-        for number, classes in enumerate(mine):
-            at = support.sets[self.l].rows[patterns[number]]
-            shapes.append((at.stop - at.start, len(classes) * self.v_dim))
-            for place, c in enumerate(classes):
-                groups = support.cached(("grouping", c, self._wide(c), self.key_order), partial(grouping, c))
-                slots.append(Slot(groups, *places[c], query_columns[c], (number, place * self.v_dim)))
-        heads = Heads(self.num_heads, self.qk_dim // self.num_heads, self.v_dim // self.num_heads)
-        layer = Layer(heads, plans, slots, shapes, rest, features.eps)
-        projection = features.projection.to(values.dtype) * heads.width**-0.25
-        out, light = attend(layer, list(rows.values()), [v for _, v in of_values], projection)
-        return dict(zip(patterns, out, strict=True)), light
-
     def _kernel(self, values: Tensor, queries: dict, keys: dict, support: Support, features: RandomFeatures) -> dict[Partition, Tensor]:
         """Eq. (21) for all classes: sums of phi(K) V^T once per group, read by the queries of the group."""
-        sums: dict[EquivalenceClass, Tensor] = {}
+        v, attended = self._values(values, support), {}
+        # a copy: a projection drawn anew in place must not change a backward pass to come
+        projection = features.projection.to(values.dtype, copy=True)
         top: dict[int, Tensor] = {}  # one call of the authors' feature map takes the keys of one order
         if self.key_stabilizer == "call" and features.kernel == "softmax":
-            top = {o: _call_maximum([keys[tuple(p)] for p in plans], features) for o, plans in self.keys.items() if plans}
-        for plan, v in self._values(values, support).items():
-            tiling = self._key_tiling(support, plan[0])
-            k = to_tiles(keys[plan], tiling, self._key_source(support, plan[0]))  # [classes, tiles, heads, length, head]
-            stabilizer = self._key_stabilizer(k, tiling, support, plan[0], features, top.get(self._key_order(plan[0])))
-            # the values' last channel is one, so the sums' last channel adds up to Z
-            total = key_sums(k, values_to_tiles(v, tiling), tiling, features, stabilizer)  # [classes, groups, heads, features, v + 1]
-            sums |= dict(zip(plan, total.unbind(0), strict=True))
-        attended: dict[Partition, Tensor] = {}
+            top = {o: _call_maximum([keys[c] for p in plans for c in p], features) for o, plans in self.keys.items() if plans}
         for pattern in dict.fromkeys(c.output_pattern for c in self.classes):
-            rows = []
-            for plan in (p for p in self.query_plans if p[0].output_pattern == pattern):
-                tiling = self._query_tiling(support, plan[0])
-                q = to_tiles(queries[tuple(plan)], tiling, self._query_source(support, plan[0]))  # [classes, tiles, heads, length, head]
-                read = query_reads(q, torch.stack([sums[c] for c in plan]), tiling, features)  # [classes, tiles, heads, length, v]
-                rows.append(from_tiles(read, tiling).flatten(1))
-            attended[pattern] = torch.cat(rows, 1)  # [r, classes x v]
+            outputs = []
+            for c in (c for c in self.classes if c.output_pattern == pattern):
+                groups, source, q, k = self._groups(support, c), self._query_source(support, c), queries[c], keys[c]
+                q = q if source is None else q.index_select(0, source)
+                if features.kernel == "relu":
+                    out = kernel_attention(q, k, v[c], projection * q.size(-1) ** -0.25, features.eps, groups)
+                else:
+                    stabilizer = self._key_stabilizer(k, groups, support, c, features, top.get(self._key_order(c)))
+                    phi_q = softmax_kernel(q, projection, True, features.eps, detach=False)
+                    phi_k = softmax_kernel(k, projection, False, features.eps, stabilizer=stabilizer)
+                    out = attend(phi_q, phi_k, v[c], groups)
+                outputs.append(out.flatten(1))
+            attended[pattern] = torch.cat(outputs, 1)  # [r, classes x v]
         return attended
 
     def _key_stabilizer(
-        self, keys: Tensor, tiling: Tiling, support: Support, c: EquivalenceClass, features: RandomFeatures, top: Tensor | None
-    ) -> Tensor | None:
-        """The softmax kernel's: `top`, or the maximum per graph, class and head of keys [classes, tiles, heads, length, head]."""
-        if features.kernel != "softmax" or top is not None:
+        self, keys: Tensor, groups: Groups, support: Support, c: EquivalenceClass, features: RandomFeatures, top: Tensor | None
+    ) -> Tensor:
+        """The softmax kernel's, of each key [K, heads, 1]: `top`, or the maximum over the graph's keys."""
+        if top is not None:
             return top
-        graph = support.cached(("tile graph", c, self._wide(c)), lambda: self._tile_graph(support, c, tiling))
-        here = _projected(keys, features).amax(-1).masked_fill(tiling.empty[:, None], -math.inf).amax(-1)  # [classes, tiles, heads]
-        most = here.new_full((here.size(0), support.num_graphs, here.size(2)), -math.inf)
-        most = most.scatter_reduce(1, graph[None, :, None].expand_as(here), here, "amax").index_select(1, graph)
-        return most.masked_fill(most == -math.inf, 0.0)[..., None, None]
-
-    def _tile_graph(self, support: Support, c: EquivalenceClass, tiling: Tiling) -> Tensor:
-        """Graph of each tile."""
-        keys, queries, count = self._groups(support, c)
-        graph = keys.new_zeros(count)
-        graph[queries] = support.sets[c.l].graph[support.sets[c.l].rows[c.output_pattern]]
-        graph[keys] = support.sets[c.k].graph[self._key_rows(support, c)]
-        return tiling.per_tile(graph)
+        graph = support.sets[c.k].graph[self._key_rows(support, c)]  # of each entry
+        here = _projected(keys, features).amax(-1)  # [K, heads]
+        here = here if groups.key is None else here.index_select(0, groups.key)  # [E, heads]
+        most = here.new_full((support.num_graphs, here.size(1)), -math.inf)
+        most = most.scatter_reduce(0, graph[:, None].expand_as(here), here, "amax")
+        if groups.key is not None:
+            graph = graph.new_zeros(len(keys)).index_copy_(0, groups.key, graph)  # of each key that an entry has
+        return most.masked_fill(most == -math.inf, 0.0).index_select(0, graph)[..., None]
 
     def _softmax(self, values: Tensor, queries: dict, keys: dict, support: Support) -> dict[Partition, Tensor]:
         """Eq. (17): for each class softmax over exactly its keys."""
@@ -285,8 +214,8 @@ class HigherOrderAttention(nn.Module):
         for pattern in dict.fromkeys(c.output_pattern for c in self.classes):
             outputs = []
             for c in (c for c in self.classes if c.output_pattern == pattern):
-                q, k, x = (_slot(slots, c) for slots in (queries, keys, v))  # [r, heads, head] each
-                outputs.append(masked_attention(q, k, x, self._query_source(support, c), self._key_source(support, c), support, c))
+                sources = self._query_source(support, c), self._key_source(support, c)
+                outputs.append(masked_attention(queries[c], keys[c], v[c], *sources, support, c))
             attended[pattern] = torch.stack(outputs, 1).flatten(1)  # [r, classes x v]
         return attended
 
@@ -302,22 +231,11 @@ class HigherOrderAttention(nn.Module):
             attended[pattern] = torch.cat(outputs, 1)
         return attended
 
-    def _groups(self, support: Support, c: EquivalenceClass) -> tuple[Tensor, Tensor, int]:
-        return support.cached(("groups", c, self._wide(c)), lambda: support.groups(c, self._wide(c)))
+    def _groups(self, support: Support, c: EquivalenceClass) -> Groups:
+        def build() -> Groups:
+            return Groups(*support.groups(c, self._wide(c)), self._key_source(support, c))
 
-    def _key_tiling(self, support: Support, c: EquivalenceClass) -> Tiling:
-        def build() -> Tiling:
-            keys, _, count = self._groups(support, c)
-            return Tiling(keys, count)
-
-        return support.cached(("key tiling", c.k, c.key_plan, c.l if len(c.shared) > 1 else None, self._wide(c)), build)
-
-    def _query_tiling(self, support: Support, c: EquivalenceClass) -> Tiling:
-        def build() -> Tiling:
-            _, queries, count = self._groups(support, c)
-            return Tiling(queries, count)
-
-        return support.cached(("query tiling", c.l, c.query_plan, c.k if len(c.shared) > 1 else None), build)
+        return support.cached(("groups of the kernel", c, self._wide(c), self.key_order), build)
 
     def _key_source(self, support: Support, c: EquivalenceClass) -> Tensor | None:
         """For each entry that the class sums over, the row of its key among the distinct tuples of the key's order; None: itself."""
@@ -348,10 +266,6 @@ def _call_maximum(keys: list[Tensor], features: RandomFeatures) -> Tensor:
     """One stabiliser for all keys of one order, at least 0 (authors: padding takes part in the maximum)."""
     largest = [_projected(k, features).amax() for k in keys if k.numel()]
     return torch.stack(largest or [features.projection.new_zeros(())]).amax().clamp(min=0.0)
-
-
-def _slot(slots: dict[tuple[EquivalenceClass, ...], Tensor], c: EquivalenceClass) -> Tensor:
-    return next(rows[:, plan.index(c)] for plan, rows in slots.items() if c in plan)
 
 
 def _by(classes: list[EquivalenceClass], key: Callable[[EquivalenceClass], Any]) -> list[list[EquivalenceClass]]:

@@ -1,0 +1,100 @@
+"""Kernel attention within groups: the reference against loops, each form against the reference."""
+
+import pytest
+import torch
+
+from gt_models.kernels import kernel_attention as operation
+from gt_models.kernels import use
+from gt_models.kernels.kernel_attention import Groups, kernel_attention
+
+
+def case(entries: int, queries: int, groups: int, heads: int, width: int, channels: int, shared: bool, dtype: torch.dtype = torch.float64):
+    """Random groups of which the last has no entry and the one before no query; queries are columns of a wider matrix."""
+    torch.manual_seed(0)
+    of_entry, of_query = torch.randint(0, max(1, groups - 1), (entries,)), torch.randint(0, max(1, groups), (queries,))
+    of_query[of_query == groups - 2] = groups - 1
+    keys = torch.randint(0, 3, (entries,)) if shared else None
+    wide = torch.randn(queries, heads * width + 3, dtype=dtype, requires_grad=True)
+    key = torch.randn(3 if shared else entries, heads, width, dtype=dtype, requires_grad=True)
+    value = torch.randn(entries, heads, channels, dtype=dtype, requires_grad=True)
+    projection, inputs = torch.randn(2 * width + 1, width, dtype=dtype), (wide, key, value)
+    query = wide[:, 2:-1].unflatten(1, (heads, width))
+    return (query, key, value, projection, 1e-3, Groups(of_entry, of_query, groups, keys)), inputs
+
+
+def outcome(arguments, inputs) -> list[torch.Tensor]:
+    out = kernel_attention(*arguments)
+    return [out, *torch.autograd.grad((out * out.detach().cos()).sum(), inputs, retain_graph=True)]
+
+
+def test_the_reference_against_loops():
+    (query, key, value, projection, eps, groups), _ = case(9, 6, 4, 2, 3, 2, shared=True)
+    expected = torch.zeros(6, 2, 2, dtype=torch.float64)
+    for j in range(6):
+        for h in range(2):
+            weights = []
+            for e in range(9):
+                phi_q, phi_k = ((projection @ u).clamp(min=0) + eps for u in (query[j, h], key[groups.key[e], h]))
+                weights.append(float(phi_q @ phi_k) if groups.entries[e] == groups.queries[j] else 0.0)
+            for e in range(9):
+                expected[j, h] += weights[e] / (sum(weights) or 1.0) * value[e, h]
+    with use("reference"):
+        torch.testing.assert_close(kernel_attention(query, key, value, projection, eps, groups), expected, rtol=1e-12, atol=1e-12)
+
+
+def test_the_reference_is_the_same_where_it_computes_twice(monkeypatch):
+    arguments, inputs = case(40, 30, 7, 2, 3, 5, shared=False)
+    with use("reference"):
+        expected = outcome(arguments, inputs)
+        monkeypatch.setattr(operation, "LARGE", 0)
+        torch.testing.assert_close(outcome(arguments, inputs), expected, rtol=1e-12, atol=1e-12)
+
+
+# heads narrower and wider than a vector, no rows at all, one group in several pieces
+@pytest.mark.parametrize(
+    "sizes",
+    [(40, 30, 7, 2, 3, 5), (60, 50, 9, 1, 8, 17), (0, 4, 3, 2, 3, 5), (5, 0, 2, 2, 3, 5), (0, 0, 0, 2, 3, 5), (1300, 1200, 3, 2, 3, 5)],
+)
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("form", [f.name for f in kernel_attention.forms if "cpu" in f.devices])
+def test_forms_agree_with_the_reference(form, shared, sizes):
+    arguments, inputs = case(*sizes, shared=shared)
+    results = []
+    for name in ("reference", form):
+        with use(kernel_attention=name):
+            results.append(outcome(arguments, inputs))
+    for expected, found in zip(*results, strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("which", [0, 1, 2])
+def test_what_is_not_finite_comes_out_where_the_reference_lets_it_out(which, bad):
+    arguments, inputs = case(40, 30, 7, 2, 3, 5, shared=False)
+    inputs[which].data.view(-1)[4] = bad
+    outs = []
+    for form in ("reference", "numba"):
+        with use(kernel_attention=form):
+            outs.append(kernel_attention(*arguments).detach())
+    assert not outs[0].isfinite().all()
+    assert torch.equal(outs[0].isnan(), outs[1].isnan())
+    assert torch.equal(outs[0].isinf(), outs[1].isinf())
+
+
+@pytest.mark.parametrize("groups", [900, 3])
+def test_threads_do_not_change_a_bit(groups):
+    arguments, inputs = case(4000, 3000, groups, 2, 3, 5, shared=True)
+    results, before = [], torch.get_num_threads()
+    for threads in (1, 2, 3):
+        torch.set_num_threads(threads)
+        results.append(outcome(arguments, inputs))
+    torch.set_num_threads(before)
+    for other in results[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))
+
+
+def test_heads_too_wide_for_a_stack_take_the_reference():
+    arguments, _ = case(4, 4, 2, 1, 3, 600, shared=False)
+    with pytest.raises(ValueError, match="600 channels are too many"), use(kernel_attention="numba"):
+        kernel_attention(*arguments)
+    assert kernel_attention(*arguments).isfinite().all()
