@@ -43,12 +43,16 @@ def rows_of(ptr: Tensor, num_edges: int) -> Tensor:
 
 
 def _example(value: Tensor, att_source: Tensor, *_, negative_slope: float | None = None) -> tuple[tuple, dict]:
-    """Seven nodes, the last without an edge; two parallel edges and a self-loop."""
+    edges, num_nodes = small_edges(value.device)
     heads, width = att_source.shape
     draw = lambda *shape: torch.randn(*shape, dtype=value.dtype).to(value.device).requires_grad_()  # noqa: E731
-    source, target = torch.tensor([[1, 2, 2, 0, 3, 4, 5, 5, 0], [0, 0, 0, 1, 3, 2, 4, 0, 5]]).to(value.device)
-    edges = compressed(source, target, 7)
-    return (draw(7, heads * width), draw(heads, width), draw(heads, width), *edges, 0.2), {}
+    return (draw(num_nodes, heads * width), draw(heads, width), draw(heads, width), *edges, 0.2), {}
+
+
+def small_edges(device: torch.device) -> tuple[tuple[Tensor, ...], int]:
+    """For self-checks: seven nodes, the last without an edge; two parallel edges and a self-loop. As (`compressed`, number of nodes)."""
+    source, target = torch.tensor([[1, 2, 2, 0, 3, 4, 5, 5, 0], [0, 0, 0, 1, 3, 2, 4, 0, 5]], device=device)
+    return compressed(source, target, 7), 7
 
 
 def compressed(source: Tensor, target: Tensor, num_nodes: int) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:

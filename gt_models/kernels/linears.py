@@ -60,4 +60,10 @@ def _why_not(x: Tensor, *parameters: Tensor | None) -> str | None:
     return "autocast is on" if torch.is_autocast_enabled(x.device.type) else None
 
 
-linears = Operation("linears", reference, [Form("summed", lambda: _Linears.apply, _why_not, devices=("cpu", "cuda"))])
+def _example(x: Tensor, *parameters: Tensor | None) -> tuple[tuple, dict]:
+    """Five rows through maps of the same shapes."""
+    rows = x.new_empty(5, x.size(1))
+    return tuple(None if t is None else torch.randn_like(t).requires_grad_() for t in (rows, *parameters)), {}
+
+
+linears = Operation("linears", reference, [Form("summed", lambda: _Linears.apply, _why_not, devices=("cpu", "cuda"))], _example)

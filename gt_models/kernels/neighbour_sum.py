@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from gt_models.kernels.dispatch import Form, Operation
-from gt_models.kernels.graph_attention import rows_of
+from gt_models.kernels.graph_attention import rows_of, small_edges
 from gt_models.kernels.linears import without_autocast
 
 
@@ -51,4 +51,11 @@ with warnings.catch_warnings():  # torch says once per process that compressed r
     warnings.simplefilter("ignore")
     torch.sparse_csr_tensor(torch.tensor([0, 0]), torch.tensor([], dtype=torch.long), torch.tensor([]), size=(1, 1))
 
-neighbour_sum = Operation("neighbour_sum", reference, [Form("sparse", lambda: _Sparse.apply, _why_not, devices=("cpu", "cuda"))])
+
+def _example(value: Tensor, *_) -> tuple[tuple, dict]:
+    edges, num_nodes = small_edges(value.device)
+    small, weight = value.new_empty(num_nodes, value.size(1)), value.new_empty(edges[1].numel())
+    return (torch.randn_like(small).requires_grad_(), torch.rand_like(weight), *edges), {}
+
+
+neighbour_sum = Operation("neighbour_sum", reference, [Form("sparse", lambda: _Sparse.apply, _why_not, devices=("cpu", "cuda"))], _example)
