@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from gt_models.kernels import dropout
 from gt_models.kernels.dispatch import Form, Operation
+from gt_models.kernels.dropout import drop
 
 
 def reference(
@@ -29,7 +29,7 @@ def reference(
     a = a if skip is None else a + skip
     a = a if skip_bias is None else a + skip_bias
     h, a = (F.relu(h), F.relu(a)) if relu else (h, a)
-    a = a if seed is None else dropout.reference(a, seed, rate)
+    a = a if seed is None else drop(a, seed, rate)
     if weight is None:
         x = a * (h + b)
     else:
