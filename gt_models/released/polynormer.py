@@ -1,4 +1,4 @@
-"""Polynormer as its authors released it, https://github.com/cornell-zhang/Polynormer (model.py and the scripts for large graphs)."""
+"""Polynormer as its authors released it, https://github.com/cornell-zhang/Polynormer (model.py, and large_graph_exp/ for large graphs)."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -32,7 +32,7 @@ class RawBeta(Beta):
 
 
 class ConstantBeta(nn.Module):
-    """`init`, not learnt: the scripts for large graphs build the parameter after the optimiser has taken the others."""
+    """`init`, not learnt (large_graph_exp/lg_model.py: the constant 0.9)."""
 
     def __init__(self, dim: int, init: float):
         super().__init__()
@@ -153,7 +153,7 @@ class ReleasedPolynormer(Polynormer):
         self.local_head = nn.Linear(hidden_dim, out_dim) if both else None
 
     def embed(self, x: Tensor) -> Tensor:
-        # the scripts for large graphs have no input layer
+        # large_graph_exp/ has no input layer
         return self.in_dropout(x.to(self.head.weight.dtype)) if self.input is None else super().embed(x)
 
     def global_module(self, x: Tensor, batch: GraphBatch, v2: Tensor | None) -> Tensor:
