@@ -1,9 +1,9 @@
-"""TokenGT's training step against a plain, padded reading of its equations, and its growth with Performer attention on one large graph.
+"""TokenGT's training step against its equations in plain torch, and its growth with Performer attention on one large graph.
 
     python benchmarks/tokengt.py [--quick] [--dropout 0.1]
 
-Cases: 32 molecules of 10 to 18 nodes with 9 atom and 3 bond columns, 16 eigenvectors, softmax attention, the implementation's form (as its
-parameter counts are); 4 layers of width 128 with 8 heads (1,223,297 parameters) and 12 of 768 with 32 (48,492,289).
+Cases: 32 molecules of 10 to 18 nodes with 9 atom and 3 bond columns, 16 eigenvectors, softmax attention, the released form (with its
+parameter counts); 4 layers of width 128 with 8 heads (1,223,297 parameters) and 12 of 768 with 32 (48,492,289).
 Floor: the matrix products of real tokens (forward and twice that backward) at this machine's rate, then the optimiser's traffic
 (parameters, gradients and two moments read, parameters and moments written, gradients written before) at its copy rate. Of the last layer
 only what the [graph] token needs is counted, as that is all that is computed. The last two columns are ratios of processor time (set
@@ -23,9 +23,10 @@ import torch._dynamo
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-import gt_models.tokengt  # noqa: F401
+import gt_models.released.tokengt  # noqa: F401
 from benchmarks.measure import machine_rates, measure, measure_together, molecules, print_table
 from gt_models.batch import GraphBatch
+from gt_models.kernels import use
 
 Builder = tuple[nn.Module, Callable[[], Tensor]]
 
@@ -42,68 +43,22 @@ def ours(hidden_dim: int, num_heads: int, num_layers: int, dropout: float = 0.0)
 
     batch = inputs()
     model = create_model(
-        "tokengt", in_dim=[512] * 9, edge_dim=[512] * 3, out_dim=1, level="graph", hidden_dim=hidden_dim, num_heads=num_heads,
-        num_layers=num_layers, null_token=True, embedding_norm=True, final_norm=False, head="transform", build_unused=True,
-        attn_dropout=dropout, activation_dropout=dropout, drop_path=dropout,
+        "tokengt-released", in_dim=[512] * 9, edge_dim=[512] * 3, out_dim=1, level="graph", hidden_dim=hidden_dim, num_heads=num_heads,
+        num_layers=num_layers, attn_dropout=dropout, activation_dropout=dropout, drop_path=dropout,
     )  # fmt: skip
+    model.build_unused()
     return model, lambda: (model(batch) - batch.y).abs().mean()
 
 
 def plain(hidden_dim: int, num_heads: int, num_layers: int, dropout: float = 0.0) -> Builder:
-    batch = inputs()
-    model = Plain(hidden_dim, num_heads, num_layers, dropout)
-    return model, lambda: (model(batch) - batch.y).abs().mean()
+    """The same model with each operation in its definition: no kernel."""
+    model, loss = ours(hidden_dim, num_heads, num_layers, dropout)
 
+    def plain_loss() -> Tensor:
+        with use("reference"):
+            return loss()
 
-class Plain(nn.Module):
-    """The equations, line by line, on padded tokens [B, T, d]."""
-
-    def __init__(self, dim: int, num_heads: int, num_layers: int, dropout: float):
-        super().__init__()
-        self.num_heads, self.dropout = num_heads, dropout
-        self.atom, self.bond = nn.Embedding(9 * 512, dim), nn.Embedding(3 * 512, dim)
-        self.graph, self.null, self.kind = nn.Embedding(1, dim), nn.Embedding(1, dim), nn.Embedding(2, dim)
-        self.identifier = nn.Linear(32, dim, bias=False)
-        self.norm1, self.norm2 = (nn.ModuleList(nn.LayerNorm(dim) for _ in range(num_layers)) for _ in range(2))
-        self.first, self.unused = nn.LayerNorm(dim), nn.LayerNorm(dim)
-        self.pooler, self.transform, self.out = nn.Linear(dim, dim), nn.Linear(dim, dim), nn.Linear(dim, 1)
-        self.final = nn.LayerNorm(dim)
-        self.q, self.k, self.v, self.o, self.fc1, self.fc2 = (
-            nn.ModuleList(nn.Linear(dim, dim) for _ in range(num_layers)) for _ in range(6)
-        )
-
-    def forward(self, batch: GraphBatch) -> Tensor:
-        nodes, p = self.atom(batch.x + torch.arange(9) * 512).sum(-2), batch.encodings["laplacian_eigenvectors"]
-        if self.training:
-            p = p * (torch.randint(0, 2, (batch.num_graphs, 16)) * 2 - 1)[batch.batch]
-        u, v = batch.edge_index
-        nodes = nodes + self.identifier(torch.cat([p, p], -1)) + self.kind.weight[1]
-        edges = (
-            self.bond(batch.edge_attr + torch.arange(3) * 512).sum(-2) + self.identifier(torch.cat([p[u], p[v]], -1)) + self.kind.weight[0]
-        )
-        rows = []
-        for b in range(batch.num_graphs):
-            rows.append(torch.cat([self.graph.weight, self.null.weight, nodes[batch.batch == b], edges[batch.batch[u] == b]]))
-        x = nn.utils.rnn.pad_sequence(rows, batch_first=True)  # [B, T, d]
-        sizes = torch.tensor([len(r) for r in rows])
-        padding = torch.arange(x.size(1)) >= sizes[:, None]
-        x = self.first(x)
-        rates = [self.dropout * (i + 1) / len(self.q) for i in range(len(self.q))]
-        for i, rate in enumerate(rates):
-            y = self.norm1[i](x)
-            q, k, v = (m[i](y).unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for m in (self.q, self.k, self.v))  # [B, H, T, d_h]
-            scores = (q * q.size(-1) ** -0.5) @ k.transpose(-1, -2)
-            weights = scores.masked_fill(padding[:, None, None], float("-inf")).softmax(-1)
-            y = F.dropout(weights, self.dropout, self.training) @ v
-            x = x + self.skip(self.o[i](y.transpose(1, 2).flatten(2)), rate)
-            y = F.dropout(F.gelu(self.fc1[i](self.norm2[i](x))), self.dropout, self.training)
-            x = x + self.skip(self.fc2[i](y), rate)
-        return self.out(self.final(F.gelu(self.transform(x[:, 0]))))
-
-    def skip(self, branch: Tensor, rate: float) -> Tensor:
-        if not self.training or rate == 0.0:
-            return branch
-        return branch * (torch.rand(branch.size(0), 1, 1) >= rate) / (1 - rate)
+    return model, plain_loss
 
 
 def products(hidden_dim: int, num_heads: int, num_layers: int, dropout: float = 0.0) -> Builder:

@@ -7,6 +7,35 @@ torch's global generator, anew in every forward.
 import torch
 from torch import Tensor
 
+from gt_models.batch import GraphBatch
+
+
+def node_tuples(batch: GraphBatch, order: int, hyperedges: bool) -> Tensor:
+    """Node ids of each token, long [M, k]: nodes as (v, ..., v), then edges or hyperedges of `order` nodes.
+
+    Raises ValueError for no graph, and where hyperedges are missing, have another order, or join nodes outside the batch or of two graphs.
+    """
+    if batch.num_graphs == 0:
+        raise ValueError("the batch holds no graph: give at least one")
+    nodes = torch.arange(batch.num_nodes, device=batch.x.device)[:, None].expand(-1, order)
+    if not hyperedges:
+        return torch.cat([nodes, batch.edge_index.T])
+    index = extra(batch, "hyperedge_index")
+    if index is None:
+        raise ValueError('hyperedge tokens need batch.extras["hyperedge_index"], long [H, order], the node ids of each hyperedge')
+    if index.dim() != 2 or index.size(1) != order:
+        raise ValueError(f"hyperedge_index of shape {tuple(index.shape)} in a model of order {order}: give [H, {order}]")
+    if index.numel() and bool((index < 0).any() | (index >= batch.num_nodes).any()):
+        raise ValueError(f"hyperedge_index names a node outside 0..{batch.num_nodes - 1}: it holds node ids of the whole batch")
+    if index.numel() and (batch.batch[index] != batch.batch[index[:, :1]]).any():
+        raise ValueError("a hyperedge joins nodes of two graphs: hyperedge_index must name nodes of the batch, not of each graph")
+    return torch.cat([nodes, index])
+
+
+def extra(batch: GraphBatch, name: str) -> Tensor | None:
+    """`batch.extras[name]`, or an attribute of that name of a torch_geometric Data; None where there is neither."""
+    return batch.extras.get(name, batch.encodings.get(name))
+
 
 def orthogonal_rows(sizes: Tensor, owner: Tensor, local: Tensor, max_size: int, width: int, dtype: torch.dtype = torch.float32) -> Tensor:
     """Orthogonal random features: per graph the rows of a random orthogonal n x n matrix (QR of a Gaussian one).

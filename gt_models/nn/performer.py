@@ -232,3 +232,24 @@ def num_features_default(head_dim: int) -> int:
 
 def _forget_forwards(module: RandomFeatures, incompatible_keys) -> None:
     module._forwards = None
+
+
+def load_softmax_state(model: nn.Module, state: dict[str, Tensor]) -> None:
+    """Takes the weights of the same model with softmax attention into this Performer `model`, to fine-tune it (TokenGT, appendix on PCQM4Mv2).
+
+    Random features keep what the model drew; everything else must be there, and nothing more.
+
+    Raises:
+        ValueError: where `model` has softmax attention, or names or shapes differ.
+    """
+    own = model.state_dict()
+    features = [name for name, module in model.named_modules() if isinstance(module, RandomFeatures)]
+    drawn = {f"{name}.{buffer}" for name in features for buffer in ("projection", "forwards")}
+    if not drawn:
+        raise ValueError("this model has softmax attention: build it with attention='performer', or use load_state_dict")
+    missing, unknown = sorted(own.keys() - drawn - state.keys()), sorted(state.keys() - (own.keys() - drawn))
+    shared = own.keys() & state.keys()
+    shapes = [f"{k} {tuple(state[k].shape)} for {tuple(own[k].shape)}" for k in shared if state[k].shape != own[k].shape]
+    if missing or unknown or shapes:
+        raise ValueError(f"not the weights of this model with softmax attention: missing {missing}, unknown {unknown}, shapes {shapes}")
+    model.load_state_dict({**state, **{name: own[name] for name in drawn}})

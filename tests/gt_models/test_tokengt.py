@@ -8,18 +8,20 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch_geometric.data import Batch, Data
 
-from gt_models import GraphBatch, MissingEncoding, create_model
+from gt_models import GraphBatch, MissingEncoding
+from gt_models.nn.identifiers import node_tuples
+from gt_models.nn.performer import load_softmax_state
+from gt_models.released.tokengt import TokenGTReleased
 from gt_models.tokengt import TokenGT
 from tests.gt_models import checks
 from tests.gt_models.reference import tokengt as reference
 
 TINY = {"in_dim": 4, "edge_dim": 3, "out_dim": 2, "hidden_dim": 12, "num_heads": 3, "num_layers": 2, "node_id_dim": 5}
-IMPLEMENTATION = {"null_token": True, "embedding_norm": True, "final_norm": False, "head": "transform"}
 
 
-def build(level="graph", **arguments) -> TokenGT:
+def build(level="graph", cls=TokenGT, **arguments) -> TokenGT:
     torch.manual_seed(3)
-    model = TokenGT(**{**TINY, "level": level, **arguments}).double()
+    model = cls(**{**TINY, "level": level, **arguments}).double()
     for name, parameter in model.named_parameters():  # biases, norms and small weights must matter
         if "norm" not in name:
             torch.nn.init.normal_(parameter, std=0.5)
@@ -52,12 +54,12 @@ def transcribed(model: TokenGT, graph: GraphBatch, p: Tensor | None) -> Tensor:
 
 VARIANTS = {
     "paper": {},
-    "implementation": IMPLEMENTATION,
+    "released": {"cls": TokenGTReleased},
     "performer": {"attention": "performer", "num_features": 9},
     "seb": {"attention": "performer", "sparse_equivariant_basis": True},
     "no types": {"type_identifiers": False},
     "no identifiers": {"node_identifiers": "none", "type_identifiers": False},
-    "two specials": {"null_token": True, "ffn_dim": 7},
+    "two specials": {"cls": TokenGTReleased, "ffn_dim": 7},
 }
 
 
@@ -93,89 +95,10 @@ def test_edges_move_with_the_nodes():
     torch.testing.assert_close(model(moved), model(graph), rtol=1e-10, atol=1e-10)
 
 
-def parity_model(case: dict[str, Tensor], **arguments) -> TokenGT:
-    w = {k.removeprefix("w.encoder."): v for k, v in case.items() if k.startswith("w.")}
-    model = TokenGT(
-        in_dim=[20, 20], out_dim=1, edge_dim=[20, 20], hidden_dim=8, num_heads=2, num_layers=2, node_id_dim=4, **IMPLEMENTATION, **arguments
-    ).double()
-    state = dict(model.state_dict())
-    old = "graph_encoder.graph_feature."
-    # the stored columns are offset already, into one table
-    state["node_encoder.embedding.weight"] = w[old + "atom_encoder.weight"]
-    state["edge_encoder.embedding.weight"] = w[old + "edge_encoder.weight"]
-    state["graph_token"], state["null_token"] = w[old + "graph_token.weight"], w[old + "null_token.weight"]
-    state["identifier_encoder.weight"] = w[old + "lap_encoder.weight"]
-    state["type_encoder.weight"] = w[old + "order_encoder.weight"]
-    for end in ("weight", "bias"):
-        state[f"embedding_norm.{end}"] = w[f"graph_encoder.emb_layer_norm.{end}"]
-        state[f"head.transform.{end}"] = w[f"lm_head_transform_weight.{end}"]
-        state[f"head.norm.{end}"] = w[f"layer_norm.{end}"]
-        for i in range(2):
-            theirs, ours = f"graph_encoder.layers.{i}.", f"layers.{i}."
-            state[f"{ours}attn.qkv.{end}"] = torch.cat([w[f"{theirs}self_attn.{p}_proj.{end}"] for p in "qkv"])
-            state[f"{ours}attn.out.{end}"] = w[f"{theirs}self_attn.out_proj.{end}"]
-            state[f"{ours}attn_norm.{end}"] = w[f"{theirs}self_attn_layer_norm.{end}"]
-            state[f"{ours}ffn_norm.{end}"] = w[f"{theirs}final_layer_norm.{end}"]
-            state[f"{ours}ffn_in.{end}"] = w[f"{theirs}feedforward.fc1.{end}"]
-            state[f"{ours}ffn_out.{end}"] = w[f"{theirs}feedforward.fc2.{end}"]
-    state["head.out.weight"], state["head.bias"] = w["embed_out.weight"], w["lm_output_learned_bias"]
-    model.node_encoder, model.edge_encoder = TableEncoder(20, 8), TableEncoder(20, 8)
-    model.double().load_state_dict(state)
-    return model
-
-
-class TableEncoder(torch.nn.Module):
-    """Sum of rows of one table at ids that were offset before."""
-
-    def __init__(self, rows: int, width: int):
-        super().__init__()
-        self.embedding = torch.nn.Embedding(rows, width)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.embedding(x).sum(1)
-
-
-def test_parity(parity):
-    case = parity("tokengt_lap_prenorm")
-    model = parity_model(case).eval()
-    sizes = case["in.node_num"]
-    ptr = torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])
-    # the stored edges name the nodes of their own graph
-    index = case["in.edge_index"] + ptr[torch.repeat_interleave(torch.arange(2), case["in.edge_num"])]
-    batch = GraphBatch(
-        case["in.node_data"], index, ptr, case["in.edge_data"], encodings={"laplacian_eigenvectors": case["in.lap_eigvec"][:, :4]}
-    )
-    out = model(batch)
-    torch.testing.assert_close(out, case["out.y"], rtol=1e-10, atol=1e-10)
-    loss = 1.3 * out[0, 0] - 0.7 * out[1, 0]
-    torch.testing.assert_close(loss, case["out.loss"], rtol=1e-10, atol=1e-10)
-    loss.backward()
-    graph = "g.encoder.graph_encoder."
-    for ours, theirs in {
-        model.node_encoder.embedding.weight: graph + "graph_feature.atom_encoder.weight",
-        model.identifier_encoder.weight: graph + "graph_feature.lap_encoder.weight",
-        model.type_encoder.weight: graph + "graph_feature.order_encoder.weight",
-        model.null_token: graph + "graph_feature.null_token.weight",
-        model.layers[0].ffn_in.weight: graph + "layers.0.feedforward.fc1.weight",
-        model.layers[1].attn.out.bias: graph + "layers.1.self_attn.out_proj.bias",
-        model.embedding_norm.weight: graph + "emb_layer_norm.weight",
-        model.head.bias: "g.encoder.lm_output_learned_bias",
-    }.items():
-        torch.testing.assert_close(ours.grad, case[theirs], rtol=1e-10, atol=1e-10)
-
-
-def test_parameter_counts():
-    pcqm = {"in_dim": [512] * 9, "edge_dim": [512] * 3, "out_dim": 1, "build_unused": True, **IMPLEMENTATION}
-    with torch.device("meta"):
-        large = create_model("tokengt", hidden_dim=768, num_heads=32, num_layers=12, **pcqm)
-    assert sum(p.numel() for p in large.parameters()) == 48_492_289
-    small = create_model("tokengt", hidden_dim=128, num_heads=8, num_layers=4, **pcqm)
-    assert sum(p.numel() for p in small.parameters()) == 1_223_297
-
-
-def test_initialisation():
+@pytest.mark.parametrize("cls", [TokenGT, TokenGTReleased])
+def test_initialisation(cls):
     """As the implementation: N(0, 0.02) matrices, embeddings and special tokens, zero biases, norms of one."""
-    model = TokenGT(in_dim=[500], edge_dim=[500], out_dim=500, hidden_dim=128, num_heads=4, num_layers=1, **IMPLEMENTATION)
+    model = cls(in_dim=[500], edge_dim=[500], out_dim=500, hidden_dim=128, num_heads=4, num_layers=1)
     for name, parameter in model.named_parameters():
         if "norm" in name:
             assert (parameter == float(name.endswith("weight"))).all(), name
@@ -207,15 +130,6 @@ def test_orf_beyond_its_width_has_orthonormal_columns():
     p = model.draw_identifiers(batch)
     assert orthonormal(p[:9].T)
     assert orthonormal(p[9:])
-
-
-def test_orf_of_the_largest_graph_has_unit_rows():
-    model, batch = build(node_identifiers="orf", node_id_dim=4, orf_form="batch"), checks.collate(graphs((9, 3)))
-    p = model.draw_identifiers(batch)
-    torch.testing.assert_close(p.norm(dim=1), torch.ones(12, dtype=p.dtype))
-    wide = build(node_identifiers="orf", node_id_dim=16, orf_form="batch").draw_identifiers(batch)
-    assert orthonormal(wide[:9])
-    assert (wide[:, 9:] == 0).all()
 
 
 def test_near_orf_and_random():
@@ -286,30 +200,28 @@ def test_eigenvector_dropout():
     assert set(kept.unique().round().tolist()) == {0.0, 2.0}
     assert (kept[:30] - kept[0]).abs().max() < 1e-12
     assert torch.equal(model.eval().draw_identifiers(batch), stored)
-    entries = build(sign_flip=False, eigenvector_dropout=0.5, eigenvector_dropout_unit="entry").train().draw_identifiers(batch)
-    assert len(set((entries / stored)[:30, 0].round().tolist())) == 2
 
 
 # Performer
 
 
 def test_fine_tuning_starts_from_softmax_weights(tmp_path):
-    softmax, performer = build(**IMPLEMENTATION).eval(), build(attention="performer", num_features=4000, **IMPLEMENTATION).eval()
+    softmax, performer = build().eval(), build(attention="performer", num_features=4000).eval()
     save_file(softmax.state_dict(), tmp_path / "w.safetensors")
     for parameter in performer.parameters():
         torch.nn.init.normal_(parameter)
-    performer.load_softmax_state(load_file(tmp_path / "w.safetensors"))
+    load_softmax_state(performer, load_file(tmp_path / "w.safetensors"))
     for name, parameter in softmax.named_parameters():
         assert torch.equal(parameter, performer.get_parameter(name))
     state = softmax.state_dict()
     with pytest.raises(ValueError, match=r"missing .*graph_token"):
-        performer.load_softmax_state({k: v for k, v in state.items() if k != "graph_token"})
+        load_softmax_state(performer, {k: v for k, v in state.items() if k != "graph_token"})
     with pytest.raises(ValueError, match=r"unknown .*extra"):
-        performer.load_softmax_state({**state, "extra": torch.zeros(1)})
+        load_softmax_state(performer, {**state, "extra": torch.zeros(1)})
     with pytest.raises(ValueError, match="shapes"):
-        performer.load_softmax_state({**state, "graph_token": torch.zeros(1, 3)})
+        load_softmax_state(performer, {**state, "graph_token": torch.zeros(1, 3)})
     with pytest.raises(ValueError, match="softmax attention"):
-        softmax.load_softmax_state(state)
+        load_softmax_state(softmax, state)
 
 
 def test_performer_redraws_when_due_in_training_alone():
@@ -327,7 +239,7 @@ def test_performer_model_nears_the_softmax_model():
     errors = []
     for features in (8, 64, 4096):
         performer = TokenGT(**TINY, attention="performer", num_features=features).double().eval()
-        performer.load_softmax_state(softmax.state_dict())
+        load_softmax_state(performer, softmax.state_dict())
         errors.append(float((performer.forward_features(batch) - softmax.forward_features(batch)).abs().max().detach()))
     assert errors[2] < 0.1 * errors[0]
 
@@ -447,7 +359,6 @@ def test_graphs_without_nodes():
         ({"graph_token": False}, "graph_token"),
         ({"level": "edge", "order": 3}, "order 3"),
         ({"level": "node", "order": 3, "sparse_equivariant_basis": True}, "order 2"),
-        ({"head": "mlp"}, "head"),
         ({"num_layers": 0}, "at least one"),
     ],
 )
@@ -477,9 +388,9 @@ def test_torch_geometric_batch_and_bfloat16():
         assert out.isfinite().all()
 
 
-@pytest.mark.parametrize("head", ["linear", "transform"])
-def test_predictions_are_finer_than_bfloat16(head):
-    model, graph = build(head=head).float().eval(), graphs()[0]
+@pytest.mark.parametrize("cls", [TokenGT, TokenGTReleased])
+def test_predictions_are_finer_than_bfloat16(cls):
+    model, graph = build(cls=cls).float().eval(), graphs()[0]
     with torch.autocast("cpu", torch.bfloat16):
         features = model.forward_features(graph)
         out = model.forward_head(features, graph)
@@ -491,7 +402,7 @@ def test_stochastic_depth_drops_whole_graphs_and_rises():
     model = build("node", drop_path=0.3)
     assert [layer.drop_path.rate for layer in model.layers] == pytest.approx([0.15, 0.3])
     layer, batch = model.layers[1], checks.collate(graphs())
-    packing, _ = model._pack(batch, model._tuples(batch))
+    packing, _ = model._pack(batch, node_tuples(batch, 2, False))
     layer.drop_path.rate = 0.9
     x = torch.randn(packing.num_tokens, 12, dtype=torch.float64)
     still = (layer.train()(x, packing) == x).all(1)
@@ -503,7 +414,7 @@ def test_dropout_falls_on_both_branches():
     batch = checks.collate(graphs())
     for silent in ("attn.out", "ffn_out"):
         model = build("node", dropout=0.5)
-        layer, (packing, _) = model.layers[0].train(), model._pack(batch, model._tuples(batch))
+        layer, (packing, _) = model.layers[0].train(), model._pack(batch, node_tuples(batch, 2, False))
         x = torch.randn(packing.num_tokens, 12, dtype=torch.float64)
         for name, parameter in layer.named_parameters():
             if name.startswith(silent):
