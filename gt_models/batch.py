@@ -145,6 +145,16 @@ class GraphBatch:
         second = torch.arange(num_pairs, device=sizes.device) - start[first] + self.ptr[self.batch[first]]
         return first, second
 
+    def pair_of(self, first: Tensor, second: Tensor) -> Tensor:
+        """Which flat pair (first, second) is, for nodes of one graph each, long of their shape."""
+        row = self.pair_ptr[self.batch] + self.local * self.sizes[self.batch]  # first pair of each node, [N]
+        return row[first] + self.local[second]
+
+    def out_degree(self, dtype: torch.dtype) -> Tensor:
+        """Edges that leave each node, as a random walk counts them (a self-loop once), [N]."""
+        ones = torch.ones(self.num_edges, device=self.ptr.device, dtype=dtype)
+        return ones.new_zeros(self.num_nodes).index_add(0, self.edge_index[0], ones)
+
     def to_dense(self, values: Tensor) -> Tensor:
         """Per node [N, C] -> padded [B, n_max, C], zero at padding."""
         out = values.new_zeros(self.num_graphs * self.max_nodes, *values.shape[1:])
@@ -157,6 +167,7 @@ class GraphBatch:
 
     @cached_property
     def pair_slots(self) -> Tensor:
+        """Place of every flat pair in the padded form, long [sum n_b^2]."""
         first, second = self.pair_nodes
         return (self.batch * self.max_nodes + self.local)[first] * self.max_nodes + self.local[second]
 

@@ -7,20 +7,20 @@ import torch
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
-from gt_models.ppgt import PPGT
 from gt_models.registry import register_model
+from gt_models.released.ppgt import PPGTReleased
 
 
 @register_model("i2gnn-ppgt", levels=("graph", "node"), cost="m^2 d + n^2 d", encodings=("rrwp",))
 class I2GNNPPGT(nn.Module):
     """Every directed edge (i, j) gets a subgraph, whose nodes v carry the RRWP of (v, i) and (v, j); a GIN reads it to one vector for the
-    pair (i, j) of PPGT. Predicts [B, out_dim] (graph) or [N, out_dim] (node).
+    pair (i, j) of PPGT as released. Predicts [B, out_dim] (graph) or [N, out_dim] (node).
 
     Args:
         subgraph_hops: radius of a subgraph. subgraph: "edge" takes the nodes near either end (the paper's neighbourhood of the edge),
             "source" those near the first end (the authors' implementation).
         gin_layers: layers of the GIN, each as wide as the pair encodings.
-        The others: see `PPGT`; defaults are the paper's BREC setting (Table 10).
+        The others: see `PPGTReleased`; defaults are the paper's BREC setting (Table 10).
 
     Memory grows with sum over edges of the subgraphs' edges, at most m^2 a graph: for small graphs.
     """
@@ -40,15 +40,11 @@ class I2GNNPPGT(nn.Module):
         num_stem_ffn: int = 4,
         stem_ffn_expansion: int = 2,
         num_frequencies: int = 15,
-        scale_queries: bool = True,
-        urpe: Literal["linear", "one-plus", "none"] = "linear",
-        stem_ffn_init: Literal["kaiming", "truncated"] = "kaiming",
         edge_vector: bool = False,
         attn_dropout: float = 0.0,
         drop_path: float = 0.0,
         pooling: Literal["sum", "mean", "class-attention"] = "sum",
         out_norm: bool = False,
-        head: Literal["halving", "constant"] = "halving",
         head_layers: int = 3,
         subgraph_hops: int = 4,
         subgraph: Literal["edge", "source"] = "edge",
@@ -58,7 +54,7 @@ class I2GNNPPGT(nn.Module):
         if subgraph not in ("edge", "source"):
             raise ValueError(f"unknown subgraph {subgraph!r}; known: edge, source")
         self.rrwp_dim, self.subgraph_hops, self.subgraph = rrwp_dim, subgraph_hops, subgraph
-        self.ppgt = PPGT(
+        self.ppgt = _Backbone(
             in_dim,
             out_dim,
             level,
@@ -72,15 +68,11 @@ class I2GNNPPGT(nn.Module):
             num_stem_ffn=num_stem_ffn,
             stem_ffn_expansion=stem_ffn_expansion,
             num_frequencies=num_frequencies,
-            scale_queries=scale_queries,
-            urpe=urpe,
-            stem_ffn_init=stem_ffn_init,
             edge_vector=edge_vector,
             attn_dropout=attn_dropout,
             drop_path=drop_path,
             pooling=pooling,
             out_norm=out_norm,
-            head=head,
             head_layers=head_layers,
         )
         # unstated: all of the GIN but its depth and batch norm; as wide as the pairs, walks that end at i and j, nothing after a layer's norm,
@@ -118,14 +110,27 @@ class I2GNNPPGT(nn.Module):
         graph, first, second, local = graph[owner], first[owner], second[owner], batch.local[node]
         seen = torch.cat([rrwp[graph, local, first], rrwp[graph, local, second]], 1)  # [S, 2 K], S nodes of all subgraphs
         h = self.node_linear(seen.to(self.node_linear.weight.dtype))  # [S, d]
-        if h.size(0):
+        if _some(h.size(0), self.training):
             for layer in self.layers:
                 h = layer(h, source, target)
         pooled = h.new_zeros(batch.num_edges, h.size(1)).index_add(0, owner, h)  # [E, d]
         proper = (batch.edge_index[0] != batch.edge_index[1]).nonzero().squeeze(1)
-        if proper.numel() == 0:
+        if not _some(proper.size(0), self.training):
             return pooled
         return torch.zeros_like(pooled).index_copy(0, proper, self.out(self.norm(pooled[proper])))
+
+
+def _some(count: int, training: bool) -> bool:
+    """Whether there are rows for a batch norm. A compiled model must not ask: it is compiled for some, and raises where there are none."""
+    if torch.compiler.is_compiling():
+        torch._check(count > 1 if training else count > 0)
+        return True
+    return count > 0
+
+
+class _Backbone(PPGTReleased):
+    def edge_ends(self, batch: GraphBatch) -> tuple[Tensor, Tensor]:
+        return tuple(batch.edge_index)  # the vector of the edge (i, j) belongs to the pair (i, j)
 
 
 class GINLayer(nn.Module):

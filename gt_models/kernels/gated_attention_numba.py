@@ -3,8 +3,9 @@
 Keys lie in tiles of J, [channels, J]: the innermost loops run along the keys. A tile is filled up with keys whose logits are -inf and whose
 weights are therefore 0. Backward forms the weights of a row again from the row's maximum and the inverse of its sum.
 
-Twelve layers of 8 heads of 8 on 32 molecules take 1.3 to 1.6 times what the same loops take as LLVM text, heads of 12 and 24 channels
-about twice that; a training step of PPGT is mostly its stem, and takes 1.05 times.
+Processor time by that of the same loops as LLVM text, which it replaced, forward and backward: 1.3 to 1.7 for heads of 6 and 8 channels on
+graphs of 15 to 30 nodes, 2.0 to 2.6 for wider heads and graphs of 6, 50 and 150. A training step of PPGT on 32 molecules is mostly its
+stem: 1.01 times, and 0.89 with attention dropout, which the LLVM text did not have.
 """
 
 from functools import cache

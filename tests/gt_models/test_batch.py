@@ -104,3 +104,12 @@ def test_bad_input(batch):
     with pytest.raises(MissingEncoding, match="compute it wider"):
         batch.encoding("rrwp", 3)
     assert batch.encoding("rrwp", 1).shape == (26, 1)
+
+
+def test_flat_pairs_of_nodes_and_out_degrees():
+    edges = torch.tensor([[0, 1, 1, 4, 4], [1, 0, 1, 3, 3]])  # a self-loop, one edge twice
+    batch = GraphBatch(torch.zeros(5, 1), edges, torch.tensor([0, 2, 2, 5]))
+    first, second = batch.pair_nodes
+    pairs = batch.pair_of(*edges)
+    assert torch.equal(torch.stack([first[pairs], second[pairs]]), edges)
+    assert batch.out_degree(torch.float64).tolist() == [1, 2, 0, 0, 2]

@@ -37,7 +37,10 @@ SMALL = {
     "dropout": 0.0,
     "redraw_interval": None,
 }
-OWN = {"tokengt-attention": {"in_dim": 0, "out_dim": 15, "num_heads": 15, "node_identifiers": "laplacian"}}
+OWN = {
+    "ppgt-node2subgraph-released": {"layer_scale": 1.0, "stem_layer_scale": 1.0},
+    "tokengt-attention": {"in_dim": 0, "out_dim": 15, "num_heads": 15, "node_identifiers": "laplacian"},
+}
 
 
 def build(name: str) -> nn.Module:
@@ -50,7 +53,7 @@ def build(name: str) -> nn.Module:
 def batch(sizes: tuple[int, ...] = (5, 3, 4)) -> GraphBatch:
     encodings = {
         "pair_encodings": (("rrwp", 3),),
-        "node_encodings": (("laplacian_eigenvectors", 3), ("second_eigenvector", 1), ("rwse", 3)),
+        "node_encodings": (("laplacian_eigenvectors", 3), ("second_eigenvector", 1), ("rwse", 3), ("target", 1)),
     }
     graphs = collate(random_graphs(sizes, dtype=torch.float32, **encodings))
     rng = torch.Generator().manual_seed(0)

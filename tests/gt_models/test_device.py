@@ -19,7 +19,7 @@ VARIANTS = {
     "hot": [{"attention": "softmax"}, {"kernel": "generalized", "key_order": "summed", "key_diagonal": True}, {"form": "dense"}],
     "polynormer": [{"relu": True}, {"version": "v2", "local_layer": "gcn"}, {"attention": "local-and-global"}],
     "polynormer-released": [{"relu": True, "batch_norm": True, "pre_norm": True}],
-    "ppgt": [{"urpe": "none"}, {"urpe": "one-plus"}, {"pooling": "class-attention"}],
+    "ppgt": [{"urpe": False}, {"pooling": "class-attention"}],
     "tokengt": [{"attention": "performer", "attn_dropout": 0.0}, {"node_identifiers": "orf", "sparse_equivariant_basis": True}],
     "tokengt-released": [{"node_identifiers": "orf", "eigenvector_dropout": 0.1}],
     "tokengt-attention": [{"node_identifiers": "random"}, {"node_identifiers": "orf-first-order", "node_id_dim": 40}],

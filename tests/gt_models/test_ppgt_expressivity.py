@@ -53,7 +53,7 @@ def assert_separates_as_the_oracle(batches: list[GraphBatch], **settings) -> lis
     """Outputs of a model with random weights differ for exactly the pairs whose GD-WL colours differ. Returns the colours."""
     torch.manual_seed(5)
     model = create_model(
-        "ppgt",
+        settings.pop("name", "ppgt"),
         in_dim=[1],
         out_dim=8,
         edge_vector=True,
@@ -78,7 +78,7 @@ def assert_separates_as_the_oracle(batches: list[GraphBatch], **settings) -> lis
     return colours
 
 
-@pytest.mark.parametrize("settings", [{}, {"scale_queries": False, "urpe": "one-plus"}], ids=["paper", "released"])
+@pytest.mark.parametrize("settings", [{}, {"name": "ppgt-released"}], ids=["paper", "released"])
 def test_one_wl_twins_are_separated(settings):
     decalin = nx.Graph([(i, (i + 1) % 10) for i in range(10)] + [(0, 5)])
     bicyclopentyl = nx.Graph([(i, (i + 1) % 5) for i in range(5)] + [(5 + i, 5 + (i + 1) % 5) for i in range(5)] + [(0, 5)])

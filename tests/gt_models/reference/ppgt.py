@@ -29,9 +29,9 @@ def gelu(x: Tensor) -> Tensor:
     return torch.tensor([0.5 * float(v) * (1 + math.erf(float(v) / math.sqrt(2))) for v in x], dtype=x.dtype)
 
 
-def ffn(w: dict[str, Tensor], name: str, x: Tensor, norm_name: str, kind: str) -> Tensor:
+def ffn(w: dict[str, Tensor], name: str, x: Tensor, norm_name: str, kind: str, scale: Tensor | float = 1.0) -> Tensor:
     branch = linear(w, f"{name}.linear2", gelu(linear(w, f"{name}.linear1", norm(w, f"{name}.{norm_name}", x, kind))))
-    return x + w.get(f"{name}.residual2.scale", w.get(f"{name}.scale", 1.0)) * branch
+    return x + w.get(f"{name}.residual2.scale", scale) * branch
 
 
 def ppgt_nodes(
@@ -76,7 +76,7 @@ def ppgt_nodes(
                     value = value + w["edge_vector"]
             value = norm(w, "stem.pre_norm", value, s["norm"]) if s.get("stem_norm") else value
             for block in range(s["num_ffn"]):  # Eq. 10
-                value = ffn(w, f"stem.blocks.{block}", value, "norm", s["norm"])
+                value = ffn(w, f"stem.blocks.{block}", value, "norm", s["norm"], w.get(f"stem.scales.{block}", 1.0))
             p[i, j] = norm(w, "stem.norm", value, s["norm"])
     for layer in range(s["num_layers"]):  # Eq. 7
         attended = attention(w, f"layers.{layer}.attention", [norm(w, f"layers.{layer}.norm1", v, s["norm"]) for v in h], p, s)
@@ -134,7 +134,7 @@ def class_attention(w: dict[str, Tensor], h: list[Tensor], s: dict, num_layers: 
             total = sum(math.exp(v) for v in logits)
             for both, logit in zip(kv, logits, strict=True):
                 out[part] += math.exp(logit) / total * both[dim:][part]
-        token = ffn(w, name, token + linear(w, f"{name}.out", out), "norm2", s["norm"])
+        token = ffn(w, name, token + w.get(f"{name}.residual1.scale", 1.0) * linear(w, f"{name}.out", out), "norm2", s["norm"])
     return norm(w, "class_attention.norm", token, s["norm"])
 
 

@@ -17,8 +17,8 @@ from stages.store import Store
 from tests.stages.conftest import pack_many, pack_web
 
 PPGT = {
-    "model": {"name": "ppgt", "hidden_dim": 8, "num_layers": 1, "num_heads": 2, "rrwp_dim": 5, "stem_dim": 8, "num_stem_ffn": 1}
-    | {"pooling": "class-attention", "target_marker": True, "edge_vector": True, "node_mask_rate": 0.5},
+    "model": {"name": "ppgt-node2subgraph-released", "hidden_dim": 8, "num_layers": 1, "num_heads": 2, "rrwp_dim": 5, "stem_dim": 8}
+    | {"num_stem_ffn": 1, "node_mask_rate": 0.5},
     "encodings": {"rrwp": {"steps": 2, "dual": True}},
     "subgraphs": {"hops": 2, "max_nodes": 7},
     "batch": {"graphs": 8},

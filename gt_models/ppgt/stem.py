@@ -2,33 +2,27 @@
 
 import math
 from collections.abc import Iterator
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from gt_models.nn.norms import make_norm
+from gt_models.ppgt.norms import make_norm
+
+CHUNK = 2048  # pairs at a time: what they need fits into the cache
 
 
 class PreNormFFN(nn.Module):
-    """x + scale W2 gelu(W1 norm(x)) (Eq. 7, right), [rows, dim] -> [rows, dim]; `layer_scale` is what scale begins with, None for none."""
+    """x + W2 gelu(W1 norm(x)) (Eq. 7, right), [rows, dim] -> [rows, dim]."""
 
-    def __init__(self, dim: int, expansion: int, norm: str, layer_scale: float | None = None):
+    def __init__(self, dim: int, expansion: int, norm: str):
         super().__init__()
         self.norm = make_norm(norm, dim)
         self.linear1 = nn.Linear(dim, expansion * dim)
         self.linear2 = nn.Linear(expansion * dim, dim)
-        self.layer_scale = layer_scale
-        self.scale = None if layer_scale is None else nn.Parameter(torch.full((dim,), layer_scale))
-
-    def reset_parameters(self) -> None:
-        if self.scale is not None:
-            nn.init.constant_(self.scale, self.layer_scale)
 
     def branch(self, x: Tensor) -> Tensor:
-        branch = self.linear2(nn.functional.gelu(self.linear1(self.norm(x))))
-        return branch if self.scale is None else branch * self.scale
+        return self.linear2(nn.functional.gelu(self.linear1(self.norm(x))))
 
     def forward(self, x: Tensor) -> Tensor:
         return x + self.branch(x)
@@ -43,58 +37,44 @@ class PairStem(nn.Module):
     Args:
         num_frequencies: S of Eq. 9; 0 leaves the sinusoids out.
         mlp_dim: hidden width of the MLP over the enhanced channels.
-        chunk: rows at a time on a CPU; None never chunks. Batch norm needs all rows at once and is never chunked.
-        pre_norm: whether one more norm stands before the FFN blocks.
-        layer_scale: initial scale of the FFN blocks' branches, None for no scale.
-        ffn_init: of the FFN blocks: "kaiming" uniform as everywhere in the stems (Appendix B.2), or "truncated" normal 0.02, which the
-            authors' implementation leaves them at.
+
+    Attributes:
+        chunk: rows at a time on a CPU; None computes and keeps all at once, as batch norm needs it.
     """
 
-    def __init__(
-        self,
-        in_dim: int,
-        out_dim: int,
-        mlp_dim: int,
-        num_ffn: int,
-        expansion: int,
-        num_frequencies: int,
-        norm: str,
-        chunk: int | None,
-        pre_norm: bool = False,
-        layer_scale: float | None = None,
-        ffn_init: Literal["kaiming", "truncated"] = "kaiming",
-    ):
+    def __init__(self, in_dim: int, out_dim: int, mlp_dim: int, num_ffn: int, expansion: int, num_frequencies: int, norm: str):
         super().__init__()
-        if ffn_init not in ("kaiming", "truncated"):
-            raise ValueError(f"unknown stem_ffn_init {ffn_init!r}; known: kaiming, truncated")
-        self.ffn_init = ffn_init
-        self.num_frequencies, self.chunk = num_frequencies, None if norm == "batch" else chunk
+        self.num_frequencies, self.chunk = num_frequencies, None if norm == "batch" else CHUNK
         self.linear1 = nn.Linear(in_dim * (1 + 2 * num_frequencies), mlp_dim)
         self.linear2 = nn.Linear(mlp_dim, out_dim)
-        self.pre_norm = make_norm(norm, out_dim) if pre_norm else nn.Identity()
-        self.blocks = nn.ModuleList([PreNormFFN(out_dim, expansion, norm, layer_scale) for _ in range(num_ffn)])
+        self.blocks = nn.ModuleList([PreNormFFN(out_dim, expansion, norm) for _ in range(num_ffn)])
         self.norm = make_norm(norm, out_dim)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
+        """Kaiming uniform (Appendix B.2)."""
         for module in self.modules():
             if module is not self and hasattr(module, "reset_parameters"):
                 module.reset_parameters()
         for hidden, output in [(self.linear1, self.linear2), *((b.linear1, b.linear2) for b in self.blocks)]:
             stem_init(hidden, 0.0)
             stem_init(output, 1.0)
-        if self.ffn_init == "truncated":
-            for block in self.blocks:
-                for linear in (block.linear1, block.linear2):
-                    nn.init.trunc_normal_(linear.weight, std=0.02)
 
     def rows(self, raw: Tensor, edge: Tensor | None, keep: Tensor | None) -> Tensor:
         """The stem on some of the rows; `keep` [P, FFN blocks] scales the branches of the blocks (stochastic depth)."""
-        p = self.linear2(nn.functional.gelu(self.linear1(sinusoids(raw, self.num_frequencies))))
-        p = self.pre_norm(p if edge is None else p + edge)
-        for i, block in enumerate(self.blocks):
-            p = block(p) if keep is None else p + keep[:, i : i + 1] * block.branch(p)
+        p = self.embed(raw, edge)
+        for i in range(len(self.blocks)):
+            branch = self.branch(i, p)
+            p = p + (branch if keep is None else keep[:, i : i + 1] * branch)
         return self.norm(p)
+
+    def embed(self, raw: Tensor, edge: Tensor | None) -> Tensor:
+        """Eqs. 8 and 9: an MLP on the enhanced channels, and what edges carry."""
+        p = self.linear2(nn.functional.gelu(self.linear1(sinusoids(raw, self.num_frequencies))))
+        return p if edge is None else p + edge
+
+    def branch(self, i: int, p: Tensor) -> Tensor:
+        return self.blocks[i].branch(p)
 
     def forward(self, raw: Tensor, edge: Tensor | None = None, keep: Tensor | None = None) -> Tensor:
         if self.chunk is None or raw.is_cuda or raw.size(0) <= self.chunk or torch.compiler.is_compiling():

@@ -1,0 +1,175 @@
+"""PPGT as its authors' code has it, https://github.com/LiamMa/PPGT, where that is not the paper.
+
+Always: the gate is 1 + phi (paper: phi, Eq. 5); <q, k> is not divided by the root of the head's width (Eq. 5 divides both terms); a degree
+counts neighbours, not edges that leave; the target of an edge is the query of its pair. The last two are the same on undirected graphs.
+By default: a head of constant width; FFN blocks of the stem that begin as the backbone does (`FFN.init_weights` reaches no layer).
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from gt_models.batch import GraphBatch
+from gt_models.ppgt import PAPER, PPGT
+from gt_models.ppgt.class_attention import Residual
+from gt_models.ppgt.norms import make_norm
+from gt_models.ppgt.stem import PairStem
+from gt_models.registry import register_model
+
+
+@register_model("ppgt-released", levels=("graph", "node"), cost="n^2 d", encodings=("rrwp", "position"), paper=PAPER)
+class PPGTReleased(PPGT):
+    """Predicts [B, out_dim] (graph) or [N, out_dim] (node).
+
+    Args:
+        degree: whether log degree joins the nodes and 1 / degree the pairs. node_order: whether log order joins the nodes.
+        position_dim: width of the node encoding "position" that joins nodes, and pairs as p_j - p_i (superpixels); 0 for none.
+        stem_ffn_init: FFN blocks of the stem: "truncated" normal 0.02, or "kaiming" uniform as the paper prints it (Appendix B.2).
+        stem_norm: one more norm on nodes before the backbone and on pairs before the stem's FFN blocks.
+        layer_scale: initial scale of the branches of backbone and class attention; None for no scale.
+        pool_norm: batch norm after pooling. out_norm: batch norm on the outputs (BREC).
+        The others: see `PPGT`.
+
+    Raises what `PPGT` raises.
+    """
+
+    scale_queries = False
+
+    def __init__(
+        self,
+        in_dim: int | Sequence[int],
+        out_dim: int,
+        level: Literal["graph", "node"] = "graph",
+        edge_dim: int | Sequence[int] | None = None,
+        hidden_dim: int = 64,
+        num_layers: int = 12,
+        num_heads: int = 8,
+        ffn_expansion: int = 2,
+        rrwp_dim: int = 25,
+        stem_dim: int = 128,
+        pair_dim: int | None = None,
+        num_stem_ffn: int = 2,
+        stem_ffn_expansion: int = 2,
+        num_frequencies: int = 3,
+        attention: Literal["sl2", "sdp"] = "sl2",
+        urpe: bool = True,
+        norm: Literal["adarms", "rms", "batch", "layer"] = "adarms",
+        edge_vector: bool = False,
+        attn_dropout: float = 0.0,
+        drop_path: float = 0.0,
+        pooling: Literal["sum", "mean", "class-attention"] = "sum",
+        head: Literal["halving", "constant"] = "constant",
+        head_layers: int = 3,
+        degree: bool = True,
+        node_order: bool = True,
+        position_dim: int = 0,
+        stem_ffn_init: Literal["truncated", "kaiming"] = "truncated",
+        stem_norm: bool = False,
+        layer_scale: float | None = None,
+        pool_norm: bool = False,
+        out_norm: bool = False,
+    ):
+        if stem_ffn_init not in ("truncated", "kaiming"):
+            raise ValueError(f"unknown stem_ffn_init {stem_ffn_init!r}; known: truncated, kaiming")
+        # read by the constructor of the paper's model
+        self.position_dim = position_dim
+        channels = {"degree": int(degree), "order": int(node_order), "position": position_dim}
+        self.node_extras = {name: width for name, width in channels.items() if width}
+        self.pair_extras = 1 + 2 * degree + position_dim
+        self.stem_class = ReleasedStem if stem_ffn_init == "truncated" else PrintedStartStem
+        super().__init__(
+            in_dim, out_dim, level, edge_dim, hidden_dim, num_layers, num_heads, ffn_expansion, rrwp_dim, stem_dim, pair_dim, num_stem_ffn,
+            stem_ffn_expansion, num_frequencies, attention, urpe, norm, edge_vector, attn_dropout, drop_path, pooling, head, head_layers,
+        )  # fmt: skip
+        if urpe:  # 1 on the rows of phi among the pair layers of all layers
+            self.register_buffer("_gate_offset", torch.tensor([0.0, 1.0]).repeat_interleave(num_heads).repeat(num_layers), persistent=False)
+        self.node_norm = make_norm(norm, hidden_dim) if stem_norm else nn.Identity()
+        self.stem.pre_norm = make_norm(norm, pair_dim or hidden_dim) if stem_norm else nn.Identity()
+        self.pool_norm = nn.BatchNorm1d(hidden_dim) if pool_norm else nn.Identity()
+        self.out_norm = nn.BatchNorm1d(out_dim) if out_norm else nn.Identity()
+        if layer_scale is not None:
+            for layer in (*self.layers, *(self.class_attention.layers if self.class_attention else ())):
+                layer.residual1, layer.residual2 = (ScaledResidual(hidden_dim, drop_path, layer_scale) for _ in range(2))
+
+    def encode_nodes(self, batch: GraphBatch) -> Tensor:
+        return self.node_norm(super().encode_nodes(batch))
+
+    def extra_node_channels(self, batch: GraphBatch, dtype: torch.dtype) -> dict[str, Tensor]:
+        channels = super().extra_node_channels(batch, dtype)
+        if self.position_dim:
+            channels["position"] = batch.encoding("position", self.position_dim).to(dtype)
+        return {name: channels[name] for name in self.node_extras}
+
+    def extra_pair_channels(self, batch: GraphBatch, dtype: torch.dtype) -> list[Tensor]:
+        query, key = batch.pair_nodes
+        order, *degrees = super().extra_pair_channels(batch, dtype)
+        channels = [order, *degrees] if "degree" in self.node_extras else [order]
+        if self.position_dim:
+            position = batch.encoding("position", self.position_dim).to(dtype)
+            channels.insert(0, position[key] - position[query])
+        return channels
+
+    def degree(self, batch: GraphBatch, dtype: torch.dtype) -> Tensor:
+        """Nodes that an edge joins to each node, either way (a self-loop to itself), [N]: of the graph that is walked on."""
+        first, second = batch.edge_index
+        joined = torch.zeros(batch.num_pairs, device=batch.ptr.device, dtype=dtype)
+        joined = joined.index_fill(0, torch.cat([batch.pair_of(first, second), batch.pair_of(second, first)]), 1.0)
+        return joined.new_zeros(batch.num_nodes).index_add(0, batch.pair_nodes[0], joined)
+
+    def edge_ends(self, batch: GraphBatch) -> tuple[Tensor, Tensor]:
+        return tuple(batch.edge_index.flip(0))
+
+    def pair_bias(self) -> Tensor:
+        bias = super().pair_bias()
+        return bias + self._gate_offset.to(bias.dtype) if self.urpe else bias
+
+    def predict(self, h: Tensor) -> Tensor:
+        return self.out_norm(super().predict(self.pool_norm(h)))
+
+
+class ReleasedStem(PairStem):
+    """FFN blocks begin truncated normal, as the backbone does; one more norm before them where `pre_norm` is set to one; branches are scaled
+    after `scale_branches`."""
+
+    truncated = True
+
+    def scale_branches(self, initial: float) -> None:
+        """Multiply what each FFN block adds by a learnt vector that begins with `initial`."""
+        self.initial_scale = initial
+        self.scales = nn.ParameterList([torch.full((self.linear2.out_features,), initial) for _ in self.blocks])
+
+    def reset_parameters(self) -> None:
+        super().reset_parameters()
+        for linear in [linear for block in self.blocks for linear in (block.linear1, block.linear2)] if self.truncated else ():
+            nn.init.trunc_normal_(linear.weight, std=0.02)
+        for scale in getattr(self, "scales", ()):
+            nn.init.constant_(scale, self.initial_scale)
+
+    def embed(self, raw: Tensor, edge: Tensor | None) -> Tensor:
+        return self.pre_norm(super().embed(raw, edge))
+
+    def branch(self, i: int, p: Tensor) -> Tensor:
+        branch = super().branch(i, p)
+        return branch * self.scales[i] if hasattr(self, "scales") else branch
+
+
+class PrintedStartStem(ReleasedStem):
+    """FFN blocks begin Kaiming uniform, as the paper prints it (Appendix B.2)."""
+
+    truncated = False
+
+
+class ScaledResidual(Residual):
+    """x + drop_path(scale * branch), the scale a learnt vector."""
+
+    def __init__(self, dim: int, drop_path: float, initial: float):
+        super().__init__(drop_path)
+        self.initial, self.scale = initial, nn.Parameter(torch.full((dim,), initial))
+
+    def reset_parameters(self) -> None:
+        nn.init.constant_(self.scale, self.initial)
+
+    def forward(self, x: Tensor, branch: Tensor, graph: Tensor | None, num_graphs: int | None) -> Tensor:
+        return super().forward(x, branch * self.scale, graph, num_graphs)

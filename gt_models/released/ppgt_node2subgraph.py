@@ -1,0 +1,93 @@
+"""PPGT on one large graph as its authors' code has it (Node2Subgraph, Appendix B.4), https://github.com/LiamMa/PPGT: each node is predicted
+from the subgraph around it, in which it carries a mark, through a class token. Without degrees and order; branches are scaled."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from gt_models.batch import GraphBatch
+from gt_models.nn.drop_path import DropPath
+from gt_models.ppgt import PAPER
+from gt_models.registry import register_model
+from gt_models.released.ppgt import PPGTReleased
+
+
+@register_model("ppgt-node2subgraph-released", levels=("graph",), cost="n^2 d", encodings=("rrwp", "target"), paper=PAPER)
+class Node2SubgraphReleased(PPGTReleased):
+    """Predicts [B, out_dim] from subgraphs whose node encoding "target" [N, 1] is 1 at the node that is asked for, else 0.
+
+    Args:
+        stem_drop_path: rate of stochastic depth in the stem, drawn per graph and FFN block.
+        head_dropout: rate of dropout before each linear layer of the head.
+        node_mask_rate: probability with which a node's embedded features are zeroed in training.
+        layer_scale, stem_layer_scale: initial scale of the branches of backbone and class attention, and of the stem's FFN blocks.
+        class_attention_layers: layers through which the class token reads the nodes.
+        The others: see `PPGTReleased`.
+    """
+
+    def __init__(
+        self,
+        in_dim: int | Sequence[int],
+        out_dim: int,
+        level: Literal["graph"] = "graph",
+        hidden_dim: int = 192,
+        num_layers: int = 10,
+        num_heads: int = 8,
+        ffn_expansion: int = 2,
+        rrwp_dim: int = 11,
+        stem_dim: int = 192,
+        pair_dim: int | None = 96,
+        num_stem_ffn: int = 2,
+        stem_ffn_expansion: int = 2,
+        num_frequencies: int = 3,
+        attention: Literal["sl2", "sdp"] = "sl2",
+        norm: Literal["adarms", "rms", "batch", "layer"] = "adarms",
+        attn_dropout: float = 0.0,
+        drop_path: float = 0.0,
+        stem_drop_path: float = 0.0,
+        head_dropout: float = 0.0,
+        node_mask_rate: float = 0.0,
+        layer_scale: float = 1e-5,
+        stem_layer_scale: float = 1e-5,
+        class_attention_layers: int = 2,
+        head_layers: int = 1,
+    ):
+        self.class_attention_layers, self.node_mask_rate = class_attention_layers, node_mask_rate
+        super().__init__(
+            in_dim, out_dim, level, None, hidden_dim, num_layers, num_heads, ffn_expansion, rrwp_dim, stem_dim, pair_dim, num_stem_ffn,
+            stem_ffn_expansion, num_frequencies, attention, True, norm, False, attn_dropout, drop_path, "class-attention", "constant",
+            head_layers, degree=False, node_order=False, layer_scale=layer_scale,
+        )  # fmt: skip
+        self.stem.scale_branches(stem_layer_scale)
+        self.stem_drop_path, self.head_dropout = DropPath(stem_drop_path), nn.Dropout(head_dropout)
+        self.target_vector = nn.Parameter(torch.empty(hidden_dim))
+        nn.init.trunc_normal_(self.target_vector, std=0.02)
+
+    def reset_parameters(self) -> None:
+        super().reset_parameters()
+        if hasattr(self, "target_vector"):
+            nn.init.trunc_normal_(self.target_vector, std=0.02)
+
+    def embed_nodes(self, batch: GraphBatch) -> Tensor:
+        x = super().embed_nodes(batch)
+        if self.training and self.node_mask_rate > 0.0:
+            x = x * (torch.rand_like(x[:, :1]) >= self.node_mask_rate)
+        return x
+
+    def encode_nodes(self, batch: GraphBatch) -> Tensor:
+        x = super().encode_nodes(batch)
+        return x + batch.encoding("target", 1).to(x.dtype) * self.target_vector
+
+    def keep_branches(self, batch: GraphBatch) -> Tensor | None:
+        if not self.training or self.stem_drop_path.rate == 0.0 or len(self.stem.blocks) == 0:
+            return None
+        ones, graph = self.target_vector.new_ones(batch.num_pairs, 1), batch.batch[batch.pair_nodes[0]]
+        return torch.cat([self.stem_drop_path(ones, graph, batch.num_graphs) for _ in self.stem.blocks], 1)
+
+    def predict(self, h: Tensor) -> Tensor:
+        for i, linear in enumerate(self.head):
+            h = linear(self.head_dropout(F.gelu(h) if i else h))
+        return h
