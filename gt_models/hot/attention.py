@@ -14,12 +14,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from gt_models.hot.class_softmax import masked_attention
+from gt_models.hot.equivalence_classes import EquivalenceClass, Partition, distinct, equivalence_classes, set_partitions
+from gt_models.hot.equivariant_linear import EquivariantLinear, class_sum
+from gt_models.hot.support import Support
 from gt_models.kernels.kernel_attention import Groups, attend, kernel_attention
-from gt_models.nn.equivariant_linear import EquivariantLinear, class_sum
-from gt_models.nn.partitions import EquivalenceClass, Partition, distinct, equivalence_classes, set_partitions
 from gt_models.nn.performer import RandomFeatures, softmax_kernel
-from gt_models.nn.softmax_plan import masked_attention
-from gt_models.nn.tuples import Support
 
 ATTENTIONS = ("softmax", "kernel", "ones")
 

@@ -5,17 +5,17 @@ import torch
 from torch_geometric.data import Data
 
 from gt_models import GraphBatch, create_model
+from gt_models.hot.attention import HigherOrderAttention
+from gt_models.hot.equivalence_classes import light_classes
+from gt_models.hot.equivariant_linear import EquivariantLinear
+from gt_models.hot.support import Support
+from gt_models.hot.tensor_head import TensorHead
+from gt_models.hot.tensor_input import TensorInput
 from gt_models.kernels import use
-from gt_models.nn.equivariant_linear import EquivariantLinear
-from gt_models.nn.higher_order_attention import HigherOrderAttention
-from gt_models.nn.partitions import light_classes
 from gt_models.nn.performer import RandomFeatures
-from gt_models.nn.tensor_head import TensorHead
-from gt_models.nn.tensor_input import TensorInput
-from gt_models.nn.tuples import Support
 from tests.gt_models import checks
+from tests.gt_models.hot.test_equivariant_linear import parity_support, to_rows
 from tests.gt_models.reference import hot as reference
-from tests.gt_models.test_equivariant_linear import parity_support, to_rows
 
 AUTHORS = {
     "kernel": "generalized",

@@ -11,13 +11,13 @@ import torch
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
-from gt_models.nn.cooccurrence import node_input
-from gt_models.nn.equivariant_linear import EquivariantLinear
-from gt_models.nn.higher_order_attention import HigherOrderAttention, check_attention
+from gt_models.hot.attention import HigherOrderAttention, check_attention
+from gt_models.hot.cooccurrence import node_input
+from gt_models.hot.equivariant_linear import EquivariantLinear
+from gt_models.hot.support import Support
+from gt_models.hot.tensor_head import TensorHead, hyperedge_index
 from gt_models.nn.mlp import activation as make_activation
 from gt_models.nn.performer import RandomFeatures
-from gt_models.nn.tensor_head import TensorHead, hyperedge_index
-from gt_models.nn.tuples import Support
 from gt_models.registry import register_model
 
 
