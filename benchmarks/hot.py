@@ -37,8 +37,8 @@ def ours(num_edges: int, attention: str) -> Builder:
 
     batch = sparse_graph(num_edges)
     model = create_model(
-        "hot", in_dim=16, out_dim=32, edge_dim=16, hidden_dim=32, num_layers=4, num_heads=4, attention=attention, kernel="generalized",
-        key_order="summed", key_diagonal=attention == "kernel", normalize_sums=True, activation="gelu", redraw_interval=None,
+        "hot-released", in_dim=16, out_dim=32, edge_dim=16, hidden_dim=32, num_layers=4, num_heads=4, attention=attention,
+        redraw_interval=None,
     )  # fmt: skip
     return model, lambda: model(GraphBatch(batch.x, batch.edge_index, batch.ptr, batch.edge_attr)).sum()
 

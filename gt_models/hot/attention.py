@@ -282,7 +282,13 @@ def _rows_of_distinct(support: Support, columns: list[Tensor]) -> Tensor | None:
 
 
 def check_attention(
-    qk_dim: int, v_dim: int, num_heads: int, attention: str, key_order: str, key_diagonal: bool, key_stabilizer: str
+    qk_dim: int,
+    v_dim: int,
+    num_heads: int,
+    attention: str,
+    key_order: str = "unique",
+    key_diagonal: bool = False,
+    key_stabilizer: str = "graph",
 ) -> None:
     """Raises ValueError for settings that cannot be, saying what can."""
     for name, width in (("qk_dim", qk_dim), ("v_dim", v_dim)):

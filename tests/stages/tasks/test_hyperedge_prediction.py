@@ -165,7 +165,7 @@ def pack_hypergraph(root):
 
 ENCODER = {"node_encoder": "cooccurrence", "hidden_dim": 8}
 HOT = {
-    "name": "hot",
+    "name": "hot-released",
     "num_layers": 1,
     "num_heads": 2,
     "attention": "kernel",
