@@ -24,8 +24,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from benchmarks.measure import NUM_THREADS, machine_rates, measure, measure_together, print_table, sparse_graph
 from gt_models import kernels
 from gt_models.batch import GraphBatch
-from gt_models.nn import tuples
-from gt_models.nn.higher_order_attention import HigherOrderAttention
+from gt_models.hot import support
+from gt_models.hot.attention import HigherOrderAttention
 
 AUTHORS_MS = {("kernel", 1_000): 361, ("kernel", 10_000): 4_382, ("kernel", 50_000): 38_234, ("softmax", 1_000): 1_732}
 AUTHORS_FLOPS = 160e9  # matrix products there, a second
@@ -37,8 +37,8 @@ def ours(num_edges: int, attention: str) -> Builder:
 
     batch = sparse_graph(num_edges)
     model = create_model(
-        "hot", in_dim=16, out_dim=32, edge_dim=16, hidden_dim=32, num_layers=4, num_heads=4, attention=attention, kernel="generalized",
-        key_order="summed", key_diagonal=attention == "kernel", normalize_sums=True, activation="gelu", redraw_interval=None,
+        "hot-released", in_dim=16, out_dim=32, edge_dim=16, hidden_dim=32, num_layers=4, num_heads=4, attention=attention,
+        redraw_interval=None,
     )  # fmt: skip
     return model, lambda: model(GraphBatch(batch.x, batch.edge_index, batch.ptr, batch.edge_attr)).sum()
 
@@ -97,7 +97,7 @@ def work(num_edges: int, attention: str) -> tuple[float, float]:
     _, loss = ours(num_edges, attention)
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
         loss().backward()
-    with kernels.use("reference"), patch.object(tuples, "segment_sum", sums):
+    with kernels.use("reference"), patch.object(support, "segment_sum", sums):
         _, loss = ours(num_edges, attention)
         with FlopCounterMode(display=False) as counter:
             loss().backward()

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
-from gt_models.nn.equivariant_linear import EquivariantLinear
+from gt_models.hot.equivariant_linear import EquivariantLinear
+from gt_models.hot.support import Support
+from gt_models.hot.tensor_input import TensorInput
 from gt_models.nn.mlp import activation as make_activation
-from gt_models.nn.tensor_input import TensorInput
-from gt_models.nn.tuples import Support
 from gt_models.registry import register_model
 
 

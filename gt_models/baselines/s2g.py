@@ -9,11 +9,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
-from gt_models.nn.cooccurrence import node_input
-from gt_models.nn.equivariant_linear import EquivariantLinear
+from gt_models.hot.cooccurrence import node_input
+from gt_models.hot.equivariant_linear import EquivariantLinear
+from gt_models.hot.support import Support
+from gt_models.hot.tensor_head import hyperedge_index
 from gt_models.nn.mlp import MLP
-from gt_models.nn.tensor_head import hyperedge_index
-from gt_models.nn.tuples import Support
 from gt_models.registry import register_model
 
 

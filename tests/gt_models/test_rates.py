@@ -11,7 +11,7 @@ from tests.gt_models.test_compile import OWN, SMALL, batch
 
 # where a rate acts only beside other choices
 BESIDE = {
-    ("hot", "head_dropout"): {"head_dims": [8]},
+    ("hot-released", "head_dropout"): {"head_dims": [8]},
     ("polynormer", "global_dropout"): {"attention": "global"},
     # without an input layer `dropout` acts in the local layers alone
     ("polynormer-released", "dropout"): {"attention": "local", "input_layer": False},

@@ -9,7 +9,7 @@ import torch
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from gt_models.batch import GraphBatch
-from gt_models.nn.cooccurrence import CooccurrenceInput
+from gt_models.hot.cooccurrence import CooccurrenceInput
 from stages.datasets.packed import PackedHeader, pack
 from stages.schema import RecipeError
 from stages.tasks import create_task
@@ -165,7 +165,7 @@ def pack_hypergraph(root):
 
 ENCODER = {"node_encoder": "cooccurrence", "hidden_dim": 8}
 HOT = {
-    "name": "hot",
+    "name": "hot-released",
     "num_layers": 1,
     "num_heads": 2,
     "attention": "kernel",

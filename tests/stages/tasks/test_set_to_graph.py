@@ -144,7 +144,7 @@ def pack_sets(folder, partition=False, graphs=24):
     return pack(folder / "packed" / "sets", header, arrays)
 
 
-HOT = {"name": "hot", "form": "dense", "attention": "softmax", "hidden_dim": 8, "num_layers": 1, "num_heads": 2, "head_dims": [8]}
+HOT = {"name": "hot-released", "form": "dense", "attention": "softmax", "hidden_dim": 8, "num_layers": 1, "num_heads": 2, "head_dims": [8]}
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from gt_models.batch import GraphBatch
-from gt_models.nn.partitions import EquivalenceClass, Partition, distinct, set_partitions
+from gt_models.hot.equivalence_classes import EquivalenceClass, Partition, distinct, set_partitions
 
 
 class TupleSet:

@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
-from gt_models.nn.tensor_input import TensorInput
-from gt_models.nn.tuples import Support
+from gt_models.hot.support import Support
+from gt_models.hot.tensor_input import TensorInput
 
 
 def node_input(

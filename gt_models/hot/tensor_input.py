@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
+from gt_models.hot.support import Support
 from gt_models.nn.features import FeatureEncoder
-from gt_models.nn.tuples import Support
 
 
 class TensorInput(nn.Module):

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from gt_models.batch import GraphBatch
-from gt_models.nn.equivariant_linear import EquivariantLinear, class_count
-from gt_models.nn.partitions import equivalence_classes, light_classes, set_partitions
-from gt_models.nn.tuples import Support
+from gt_models.hot.equivalence_classes import equivalence_classes, light_classes, set_partitions
+from gt_models.hot.equivariant_linear import EquivariantLinear, class_count
+from gt_models.hot.support import Support
 from tests.gt_models.checks import collate, permute, random_graphs
 from tests.gt_models.reference import hot as reference
 

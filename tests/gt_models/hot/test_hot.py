@@ -5,27 +5,18 @@ import torch
 from torch_geometric.data import Data
 
 from gt_models import GraphBatch, create_model
+from gt_models.hot.attention import HigherOrderAttention
+from gt_models.hot.equivalence_classes import light_classes
+from gt_models.hot.equivariant_linear import EquivariantLinear
+from gt_models.hot.support import Support
+from gt_models.hot.tensor_head import TensorHead
+from gt_models.hot.tensor_input import TensorInput
 from gt_models.kernels import use
-from gt_models.nn.equivariant_linear import EquivariantLinear
-from gt_models.nn.higher_order_attention import HigherOrderAttention
-from gt_models.nn.partitions import light_classes
 from gt_models.nn.performer import RandomFeatures
-from gt_models.nn.tensor_head import TensorHead
-from gt_models.nn.tensor_input import TensorInput
-from gt_models.nn.tuples import Support
 from tests.gt_models import checks
+from tests.gt_models.hot.test_equivariant_linear import parity_support, to_rows
 from tests.gt_models.reference import hot as reference
-from tests.gt_models.test_equivariant_linear import parity_support, to_rows
 
-AUTHORS = {
-    "kernel": "generalized",
-    "key_order": "summed",
-    "key_diagonal": True,
-    "key_stabilizer": "call",
-    "activation": "gelu",
-    "normalize_sums": True,
-    "redraw_interval": None,
-}
 FORMS = [
     ("softmax", "unique", False),
     ("softmax", "summed", False),
@@ -33,6 +24,8 @@ FORMS = [
     ("kernel", "summed", False),
     ("kernel", "summed", True),
 ]
+# the model of the paper and that of the release, each in both of its forms
+MODELS = [(name, attention) for name in ("hot", "hot-released") for attention in ("softmax", "kernel")]
 
 
 @pytest.fixture(autouse=True)
@@ -42,9 +35,9 @@ def _float64():
     torch.set_default_dtype(torch.float32)
 
 
-def build(level="graph", **arguments):
+def build(level="graph", name="hot", **arguments):
     arguments = {"hidden_dim": 8, "num_layers": 1, "num_heads": 2, "edge_dim": 3} | arguments
-    return create_model("hot", in_dim=4, out_dim=3, level=level, **arguments)
+    return create_model(name, in_dim=4, out_dim=3, level=level, **arguments)
 
 
 def supports(graph: GraphBatch, k: int, l: int) -> Support:
@@ -167,13 +160,12 @@ def test_softmax_without_queries_is_the_mean_layer():
     torch.testing.assert_close(attend(values, support), linear(values, support), rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize(("attention", "key_order", "key_diagonal"), FORMS)
-def test_sparse_on_the_complete_graph_is_dense(attention, key_order, key_diagonal):
+@pytest.mark.parametrize(("name", "attention"), MODELS)
+def test_sparse_on_the_complete_graph_is_dense(name, attention):
     n = 5
     pairs = (~torch.eye(n, dtype=torch.bool)).nonzero().T
     graph = GraphBatch(torch.randn(n, 4), pairs, torch.tensor([0, n]), torch.randn(n * n - n, 3))
-    sparse = build("node", attention=attention, key_order=key_order, key_diagonal=key_diagonal)
-    dense = build("node", attention=attention, key_order=key_order, key_diagonal=key_diagonal, form="dense")
+    sparse, dense = build("node", name, attention=attention), build("node", name, attention=attention, form="dense")
     dense.load_state_dict(sparse.state_dict())
     torch.testing.assert_close(sparse.eval()(graph), dense.eval()(graph), rtol=1e-10, atol=1e-10)
 
@@ -313,18 +305,18 @@ def parameters(model) -> int:
 def test_parameter_counts_of_the_authors_models():
     """The runtime study's model exactly; the others to the digits that are known of them (by construction, from the released code)."""
     torch.set_default_dtype(torch.float32)
-    runtime = create_model("hot", in_dim=16, out_dim=32, edge_dim=16, hidden_dim=32, num_layers=4, num_heads=4, **AUTHORS)
+    runtime = create_model("hot-released", in_dim=16, out_dim=32, edge_dim=16, hidden_dim=32, num_layers=4, num_heads=4)
     assert parameters(runtime) == 387_840
-    jets = create_model("hot", in_dim=10, out_dim=1, level="pair", hidden_dim=128, num_layers=4, num_heads=4, head_dims=[256], **AUTHORS)
+    jets = create_model("hot-released", in_dim=10, out_dim=1, level="pair", hidden_dim=128, num_layers=4, num_heads=4, head_dims=[256])
     assert round(parameters(jets) / 1e6, 3) == 0.895
     delaunay = create_model(
-        "hot", in_dim=2, out_dim=1, level="pair", hidden_dim=256, num_layers=5, head_dims=[256, 256], head_diagonal=True, **AUTHORS
+        "hot-released", in_dim=2, out_dim=1, level="pair", hidden_dim=256, num_layers=5, head_dims=[256, 256], head_diagonal=True,
     )  # fmt: skip
     assert round(parameters(delaunay) / 1e6, 2) == 4.15
     with torch.device("meta"):
         pcqm = create_model(
-            "hot", in_dim=[512] * 9, edge_dim=[512] * 3, out_dim=1, hidden_dim=512, num_layers=8, qk_dim=64, v_dim=64, readout_dim=256,
-            readout_heads=16, head_dims=[], edge_columns="mean", degree_embeddings=512, **AUTHORS,
+            "hot-released", in_dim=[512] * 9, edge_dim=[512] * 3, out_dim=1, hidden_dim=512, num_layers=8, qk_dim=64, v_dim=64,
+            readout_dim=256, readout_heads=16, head_dims=[], degree_embeddings=512,
         )  # fmt: skip
     assert round(parameters(pcqm) / 1e6, 1) == 59.8
 
@@ -343,7 +335,7 @@ def one_way_graph() -> GraphBatch:
 @pytest.mark.parametrize("attention", ["softmax", "kernel"])
 def test_model_is_its_parts_one_after_the_other(level, attention, form):
     graph, arguments = one_way_graph(), {"readout_dim": 12, "readout_heads": 3, "ffn_dim": 5, "num_layers": 2, "input_order": 2}
-    model = build(level, attention=attention, form=form, **(arguments | AUTHORS | {"key_diagonal": attention == "kernel"})).eval()
+    model = build(level, "hot-released", attention=attention, form=form, **arguments).eval()
     for p in model.parameters():
         torch.nn.init.normal_(p, std=0.5)
     assert [layer.attention.num_heads for layer in model.layers] == [2, 2, 3 if level == "graph" else 2]
@@ -366,7 +358,7 @@ def test_model_is_its_parts_one_after_the_other(level, attention, form):
 
 def test_settings_reach_every_layer():
     """What the reference reads from the layers themselves."""
-    paper, authors = build("graph", num_layers=2), build("graph", num_layers=2, qk_dim=4, v_dim=6, **AUTHORS)
+    paper, authors = build("graph", num_layers=2), build("graph", "hot-released", num_layers=2, qk_dim=4, v_dim=6, redraw_interval=None)
     for model, widths, settings in (
         (paper, (8, 8), ("unique", False, "graph", False)),
         (authors, (4, 6), ("summed", True, "call", True)),
@@ -419,12 +411,10 @@ def test_head_by_loops():
 # every level and form
 
 
-@pytest.mark.parametrize(("attention", "key_order", "key_diagonal"), FORMS)
+@pytest.mark.parametrize(("name", "attention"), MODELS)
 @pytest.mark.parametrize("level", ["graph", "node", "pair"])
-def test_sound(level, attention, key_order, key_diagonal):
-    checks.assert_sound(
-        lambda: build(level, attention=attention, key_order=key_order, key_diagonal=key_diagonal), checks.random_graphs(), level
-    )
+def test_sound(level, name, attention):
+    checks.assert_sound(lambda: build(level, name, attention=attention), checks.random_graphs(), level)
 
 
 @pytest.mark.parametrize(
@@ -433,9 +423,9 @@ def test_sound(level, attention, key_order, key_diagonal):
         {"form": "dense", "attention": "softmax"},
         {"form": "dense"},
         {"input_order": 1, "attention": "softmax"},
-        {"kernel": "generalized", "activation": "gelu", "normalize_sums": True, "redraw_interval": None},
+        {"kernel": "generalized", "redraw_interval": None},
         {"global_classes": False, "edge_dim": None},
-        {"readout_dim": 12, "readout_heads": 3, "qk_dim": 4, "v_dim": 6, "head_dims": [5]},
+        {"name": "hot-released", "readout_dim": 12, "readout_heads": 3, "qk_dim": 4, "v_dim": 6, "head_dims": [5]},
     ],
 )
 def test_sound_in_other_settings(arguments):
@@ -443,7 +433,7 @@ def test_sound_in_other_settings(arguments):
 
 
 def test_pairs_with_a_diagonal_head_and_edges_as_input():
-    checks.assert_sound(lambda: build("pair", head_dims=[6], head_diagonal=True), checks.random_graphs(), "pair")
+    checks.assert_sound(lambda: build("pair", "hot-released", head_dims=[6], head_diagonal=True), checks.random_graphs(), "pair")
     checks.assert_sound(lambda: build("pair", input_order=2, attention="softmax"), checks.random_graphs(), "pair")
 
 
@@ -518,9 +508,7 @@ def test_parallel_edges_add_up_and_self_loops_stand_on_the_diagonal():
 
 
 def test_torch_geometric_data_and_categorical_features():
-    model = create_model(
-        "hot", in_dim=[5, 3], out_dim=2, edge_dim=[4], hidden_dim=8, num_layers=1, degree_embeddings=6, edge_columns="mean"
-    )
+    model = create_model("hot-released", in_dim=[5, 3], out_dim=2, edge_dim=[4], hidden_dim=8, num_layers=1, degree_embeddings=6)
     data = Data(
         x=torch.tensor([[0, 1], [4, 2], [3, 0]]),
         edge_index=torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]),
@@ -568,13 +556,11 @@ def test_projection_is_redrawn_in_training_only():
     [
         ({"num_heads": 3}, "multiple of num_heads"),
         ({"v_dim": 9}, "multiple of num_heads"),
-        ({"key_diagonal": True}, "key_order='summed'"),
         ({"attention": "linear"}, "softmax, kernel"),
         ({"kernel": "relu"}, "generalized"),
         ({"form": "coo"}, "sparse or dense"),
         ({"input_order": 3}, "nodes and edges"),
-        ({"degree_embeddings": 4}, "vocabulary sizes"),
-        ({"edge_columns": "max"}, "sum, mean"),
+        ({"name": "hot-released", "degree_embeddings": 4}, "vocabulary sizes"),
         ({"level": "hyperedge", "hyperedge_order": 2, "input_order": 2}, "input_order=1"),
         ({"level": "hyperedge", "hyperedge_order": 1}, "two nodes or more"),
     ],
@@ -582,6 +568,13 @@ def test_projection_is_redrawn_in_training_only():
 def test_settings_that_cannot_be_say_what_can(arguments, message):
     with pytest.raises(ValueError, match=message):
         build(**arguments)
+
+
+def test_settings_of_parts_that_cannot_be_say_what_can():
+    with pytest.raises(ValueError, match="key_order='summed'"):
+        HigherOrderAttention(2, 2, 4, 4, 4, 2, attention="kernel", key_diagonal=True)
+    with pytest.raises(ValueError, match="sum, mean"):
+        TensorInput(2, [5], [4], 6, "max")
 
 
 def test_features_that_do_not_fit_are_refused():
@@ -617,7 +610,9 @@ def test_hyperedges_that_do_not_fit_are_refused(index, message):
 # the linear cost
 
 
-@pytest.mark.parametrize("arguments", [{}, {"hidden_dim": 40, "num_features": 11}, {"key_order": "unique", "key_diagonal": False}])
+@pytest.mark.parametrize(
+    "arguments", [{"name": "hot-released"}, {"name": "hot-released", "hidden_dim": 40, "num_features": 11}, {"kernel": "generalized"}]
+)
 @pytest.mark.parametrize(("level", "num_threads"), [("graph", 1), ("node", 3)])
 def test_forms_of_the_kernel_agree(monkeypatch, arguments, level, num_threads):
     """Values and gradients, with groups of one graph in several pieces, isolated nodes, one-way edges, heads wider than a vector."""
@@ -626,7 +621,7 @@ def test_forms_of_the_kernel_agree(monkeypatch, arguments, level, num_threads):
     edges = [torch.randint(0, n, (2, 3 * n), generator=rng) + start for n, start in zip(sizes, starts, strict=True)]
     index = torch.cat(edges, 1)
     batch = GraphBatch(torch.randn(464, 4), index, torch.tensor([0, 400, 403, 404, 464]), torch.randn(index.size(1), 3))
-    model = build(level, **(AUTHORS | {"key_stabilizer": "graph"} | arguments))
+    model = build(level, **arguments, redraw_interval=None)
     monkeypatch.setattr(torch, "get_num_threads", lambda: num_threads)
 
     def run() -> list[torch.Tensor]:

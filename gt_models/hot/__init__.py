@@ -5,25 +5,31 @@ dense (D) or sparse (S) support, softmax or kernel (phi) attention; (S, phi) is 
 """
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
-from gt_models.nn.cooccurrence import node_input
-from gt_models.nn.equivariant_linear import EquivariantLinear
-from gt_models.nn.higher_order_attention import HigherOrderAttention, check_attention
+from gt_models.hot.attention import HigherOrderAttention, check_attention
+from gt_models.hot.cooccurrence import node_input
+from gt_models.hot.equivariant_linear import EquivariantLinear
+from gt_models.hot.support import Support
+from gt_models.hot.tensor_head import TensorHead, hyperedge_index
 from gt_models.nn.mlp import activation as make_activation
 from gt_models.nn.performer import RandomFeatures
-from gt_models.nn.tensor_head import TensorHead, hyperedge_index
-from gt_models.nn.tuples import Support
 from gt_models.registry import register_model
 
 
-@register_model("hot", levels=("graph", "node", "pair", "hyperedge"), cost="m d^2 (S, phi); m^2 d (S); n^2 d^2 (D, phi); n^4 d (D)")
+@register_model(
+    "hot",
+    levels=("graph", "node", "pair", "hyperedge"),
+    cost="m d^2 (S, phi); m^2 d (S); n^2 d^2 (D, phi); n^4 d (D)",
+    paper="Kim, Oh, Hong: Transformers Generalize DeepSets and Can be Extended to Graphs and Hypergraphs, NeurIPS 2021. "
+    "https://arxiv.org/abs/2110.14416",
+)
 class HigherOrderTransformer(nn.Module):
-    """Input map, `num_layers` x Enc_{k->k}, Enc_{k->l}, head.
+    """Input map, `num_layers` x Enc_{k->k}, Enc_{k->l}, head. What the authors' code does otherwise: `gt_models/released/hot.py`.
 
     Args:
         in_dim: width of node features, or vocabulary sizes of categorical columns.
@@ -33,23 +39,15 @@ class HigherOrderTransformer(nn.Module):
         edge_dim: width or vocabulary sizes of edge features; None: the adjacency alone.
         input_order: k; None is 2 for graphs and nodes, 1 for pairs and hyperedges.
         form: support of order 2: "sparse" (S) the diagonal and the edges, "dense" (D) all pairs. Pairs are always all pairs.
-        attention: "softmax" or "kernel" (phi).
-        kernel: feature map of the kernel: "softmax" (Performer's, Section 4.3) or "generalized" (relu; what the authors ran).
+        attention: "softmax" (Eq. 17) or "kernel" (phi, Eq. 21).
+        kernel: feature map of the kernel: "softmax" (Performer's, Section 4.3) or "generalized" (relu).
         num_features: random features per head; None is int(d ln d).
-        redraw_interval: training forwards between draws of the projection (1: a new one for each, as the authors ran); None never.
+        redraw_interval: training forwards between draws of the projection; None never.
         hidden_dim, num_layers, num_heads: width, number of layers k -> k, heads.
         qk_dim, v_dim, ffn_dim: widths of queries and keys, of values (all heads), of the feed-forward; None is `hidden_dim`.
-        readout_dim, readout_heads: query, key and value width and heads of the last layer where l = 0; None as in the other layers.
-        dropout, input_dropout: rates after attention and feed-forward, and after the input map.
-        activation: of the feed-forward: "relu" (Eq. 8) or "gelu" (authors).
-        key_order, key_diagonal, key_stabilizer: see `HigherOrderAttention` (authors: "summed", True, "call").
-        normalize_sums: linear layers average where Eq. 1 sums (authors: True).
-        global_classes: False is the ablation "w/o global".
-        head_dims: None: LN and Linear to `out_dim`; else LN, Linear(d, d) and an MLP of these hidden widths with ReLU.
-        head_diagonal: pairs: each layer of that MLP adds a second linear on the diagonal.
-        head_dropout: after each ReLU of that MLP.
+        dropout: after attention and feed-forward.
+        global_classes: False is the ablation "w/o global" (Section 5).
         hyperedge_order: nodes of a hyperedge.
-        edge_columns, degree_embeddings: see `TensorInput`.
         node_encoder: "features" takes or embeds node features; "cooccurrence" encodes how often nodes are in one known hyperedge, see
             `CooccurrenceInput` (input order 1).
 
@@ -75,22 +73,9 @@ class HigherOrderTransformer(nn.Module):
         qk_dim: int | None = None,
         v_dim: int | None = None,
         ffn_dim: int | None = None,
-        readout_dim: int | None = None,
-        readout_heads: int | None = None,
         dropout: float = 0.0,
-        input_dropout: float = 0.0,
-        activation: Literal["relu", "gelu"] = "relu",
-        key_order: Literal["unique", "summed"] = "unique",
-        key_diagonal: bool = False,
-        key_stabilizer: Literal["graph", "call"] = "graph",
-        normalize_sums: bool = False,
         global_classes: bool = True,
-        head_dims: Sequence[int] | None = None,
-        head_diagonal: bool = False,
         hyperedge_order: int = 3,
-        edge_columns: Literal["sum", "mean"] = "sum",
-        degree_embeddings: int = 0,
-        head_dropout: float = 0.0,
         node_encoder: Literal["features", "cooccurrence"] = "features",
     ):
         super().__init__()
@@ -101,7 +86,7 @@ class HigherOrderTransformer(nn.Module):
         if level == "hyperedge" and hyperedge_order < 2:
             raise ValueError(f"hyperedge_order {hyperedge_order}: a hyperedge has two nodes or more")
         qk_dim, v_dim, ffn_dim = (hidden_dim if width is None else width for width in (qk_dim, v_dim, ffn_dim))
-        check_attention(qk_dim, v_dim, num_heads, attention, key_order, key_diagonal, key_stabilizer)
+        check_attention(qk_dim, v_dim, num_heads, attention)
         self.level, self.hyperedge_order = level, hyperedge_order
         self.k = (2 if level in ("graph", "node") else 1) if input_order is None else input_order
         self.l = {"graph": 0, "node": 1, "pair": 2, "hyperedge": hyperedge_order}[level]
@@ -109,9 +94,8 @@ class HigherOrderTransformer(nn.Module):
             raise ValueError("hyperedges of two nodes need input_order=1 (their pairs are not the graph's edges)")
         # a last layer 2 -> 2 for pairs needs its input on all pairs too
         self.form = "dense" if level == "pair" else form
-        self.input = node_input(node_encoder, self.k, in_dim, edge_dim, hidden_dim, edge_columns, degree_embeddings)
+        self.input = self.make_input(node_encoder, in_dim, edge_dim, hidden_dim)
         self.input_map = EquivariantLinear(self.k, self.k, self.input.width, hidden_dim, light=True)
-        self.input_dropout = nn.Dropout(input_dropout)
         # one map for all layers, as the authors do (unstated in the paper)
         self.features = None
         if attention == "kernel":
@@ -119,17 +103,33 @@ class HigherOrderTransformer(nn.Module):
 
         def layer(l: int, qk: int, v: int, heads: int, distinct_output: bool = False) -> EncoderLayer:
             attend = HigherOrderAttention(
-                self.k, l, hidden_dim, qk, v, heads, dropout, attention, key_order, key_diagonal, key_stabilizer, global_classes,
-                distinct_output, normalize_sums,
+                self.k, l, hidden_dim, qk, v, heads, dropout, attention, global_classes=global_classes, distinct_output=distinct_output,
+                **self.attention_settings(attention),
             )  # fmt: skip
-            return EncoderLayer(attend, hidden_dim, ffn_dim, dropout, activation, distinct_output)
+            return EncoderLayer(attend, hidden_dim, ffn_dim, dropout, self.activation, distinct_output)
 
         self.layers = nn.ModuleList(layer(self.k, qk_dim, v_dim, num_heads) for _ in range(num_layers))
-        if level == "graph":
-            qk_dim, v_dim = (readout_dim or qk_dim, readout_dim or v_dim)
-            num_heads = readout_heads or num_heads
-        self.layers.append(layer(self.l, qk_dim, v_dim, num_heads, level == "hyperedge"))
-        self.head = TensorHead(hidden_dim, out_dim, head_dims, head_diagonal and level == "pair", head_dropout)
+        self.layers.append(layer(self.l, *self.last_widths(qk_dim, v_dim, num_heads), level == "hyperedge"))
+        self.head = self.make_head(hidden_dim, out_dim)
+
+    # the places at which the released code does otherwise
+    activation = "relu"  # Eq. (8)
+
+    def make_input(
+        self, node_encoder: str, in_dim: int | Sequence[int], edge_dim: int | Sequence[int] | None, hidden_dim: int
+    ) -> nn.Module:
+        return node_input(node_encoder, self.k, in_dim, edge_dim, hidden_dim)
+
+    def attention_settings(self, attention: str) -> dict[str, Any]:
+        """Arguments of `HigherOrderAttention`."""
+        return {}
+
+    def last_widths(self, qk_dim: int, v_dim: int, num_heads: int) -> tuple[int, int, int]:
+        """Of the last layer, Enc_{k->l}."""
+        return qk_dim, v_dim, num_heads
+
+    def make_head(self, hidden_dim: int, out_dim: int) -> nn.Module:
+        return TensorHead(hidden_dim, out_dim)
 
     def reset_parameters(self) -> None:
         for part in (self.input, self.input_map, self.features, *self.layers, self.head):
@@ -147,11 +147,14 @@ class HigherOrderTransformer(nn.Module):
         support = self.support(batch)
         if self.features is not None:
             self.features.step()
-        values = self.input(batch, support, self.input_map.weight.dtype)
-        values = self.input_dropout(self.input_map(values, support))  # [rows of order k, hidden]
+        values = self.embed(batch, support)  # [rows of order k, hidden]
         for layer in self.layers:
             values = layer(values, support, self.features)
         return values.index_select(0, support.flat_rows[2]) if self.level == "pair" else values
+
+    def embed(self, batch: GraphBatch, support: Support) -> Tensor:
+        """[rows of order k, hidden_dim]."""
+        return self.input_map(self.input(batch, support, self.input_map.weight.dtype), support)
 
     def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
         return self.head(features, GraphBatch.of(batch))

@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from gt_models.nn.partitions import EquivalenceClass
-from gt_models.nn.tuples import Support
+from gt_models.hot.equivalence_classes import EquivalenceClass
+from gt_models.hot.support import Support
 
 _PAIRS = 1 << 22  # query-key pairs of one piece: bounds what a piece holds
 

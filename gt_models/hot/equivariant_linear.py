@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor, nn
 
-from gt_models.nn.partitions import EquivalenceClass, Partition, equivalence_classes, light_classes, set_partitions
-from gt_models.nn.tuples import Support
+from gt_models.hot.equivalence_classes import EquivalenceClass, Partition, equivalence_classes, light_classes, set_partitions
+from gt_models.hot.support import Support
 
 
 class EquivariantLinear(nn.Module):

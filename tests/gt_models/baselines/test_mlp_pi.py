@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from gt_models import create_model
-from gt_models.nn.tuples import Support
+from gt_models.hot.support import Support
 from tests.gt_models import checks
 from tests.gt_models.reference import hot as reference
 

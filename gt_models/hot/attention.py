@@ -14,12 +14,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from gt_models.hot.class_softmax import masked_attention
+from gt_models.hot.equivalence_classes import EquivalenceClass, Partition, distinct, equivalence_classes, set_partitions
+from gt_models.hot.equivariant_linear import EquivariantLinear, class_sum
+from gt_models.hot.support import Support
 from gt_models.kernels.kernel_attention import Groups, attend, kernel_attention
-from gt_models.nn.equivariant_linear import EquivariantLinear, class_sum
-from gt_models.nn.partitions import EquivalenceClass, Partition, distinct, equivalence_classes, set_partitions
 from gt_models.nn.performer import RandomFeatures, softmax_kernel
-from gt_models.nn.softmax_plan import masked_attention
-from gt_models.nn.tuples import Support
 
 ATTENTIONS = ("softmax", "kernel", "ones")
 
@@ -282,7 +282,13 @@ def _rows_of_distinct(support: Support, columns: list[Tensor]) -> Tensor | None:
 
 
 def check_attention(
-    qk_dim: int, v_dim: int, num_heads: int, attention: str, key_order: str, key_diagonal: bool, key_stabilizer: str
+    qk_dim: int,
+    v_dim: int,
+    num_heads: int,
+    attention: str,
+    key_order: str = "unique",
+    key_diagonal: bool = False,
+    key_stabilizer: str = "graph",
 ) -> None:
     """Raises ValueError for settings that cannot be, saying what can."""
     for name, width in (("qk_dim", qk_dim), ("v_dim", v_dim)):

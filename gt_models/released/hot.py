@@ -1,0 +1,100 @@
+"""HOT as its authors released it, https://github.com/jw9730/hot (hot_pytorch/models)."""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from torch import Tensor, nn
+
+from gt_models.batch import GraphBatch
+from gt_models.hot import HigherOrderTransformer
+from gt_models.hot.cooccurrence import node_input
+from gt_models.hot.support import Support
+from gt_models.hot.tensor_head import TensorHead
+from gt_models.registry import register_model
+
+
+@register_model(
+    "hot-released",
+    levels=("graph", "node", "pair", "hyperedge"),
+    cost="m d^2 (S, phi); m^2 d (S); n^2 d^2 (D, phi); n^4 d (D)",
+    paper="Kim, Oh, Hong: Transformers Generalize DeepSets and Can be Extended to Graphs and Hypergraphs, NeurIPS 2021, as released. "
+    "https://github.com/jw9730/hot",
+)
+class ReleasedHigherOrderTransformer(HigherOrderTransformer):
+    """`HigherOrderTransformer` with what the released code does otherwise.
+
+    Args:
+        kernel: every published cell of the kernel form ran "generalized".
+        readout_dim, readout_heads: query, key and value width and heads of the last layer where l = 0; None as in the other layers.
+        input_dropout: after the input map.
+        head_dims: None: LN and Linear to `out_dim`; else LN, Linear(d, d) and an MLP of these hidden widths with ReLU.
+        head_diagonal: pairs: each layer of that MLP adds a second linear on the diagonal (Delaunay sets).
+        head_dropout: after each ReLU of that MLP.
+        degree_embeddings: rows of each of two tables of in-degrees added to embedded nodes (PCQM4M: 512); 0 for none.
+        others: see `HigherOrderTransformer`.
+    """
+
+    activation = "gelu"  # Eq. (8) prints ReLU
+
+    def __init__(
+        self,
+        in_dim: int | Sequence[int],
+        out_dim: int,
+        level: str = "graph",
+        edge_dim: int | Sequence[int] | None = None,
+        input_order: int | None = None,
+        form: Literal["sparse", "dense"] = "sparse",
+        attention: Literal["softmax", "kernel"] = "kernel",
+        kernel: Literal["softmax", "generalized"] = "generalized",
+        num_features: int | None = None,
+        redraw_interval: int | None = 1,
+        hidden_dim: int = 64,
+        num_layers: int = 4,
+        num_heads: int = 4,
+        qk_dim: int | None = None,
+        v_dim: int | None = None,
+        ffn_dim: int | None = None,
+        readout_dim: int | None = None,
+        readout_heads: int | None = None,
+        dropout: float = 0.0,
+        input_dropout: float = 0.0,
+        global_classes: bool = True,
+        head_dims: Sequence[int] | None = None,
+        head_diagonal: bool = False,
+        head_dropout: float = 0.0,
+        hyperedge_order: int = 3,
+        node_encoder: Literal["features", "cooccurrence"] = "features",
+        degree_embeddings: int = 0,
+    ):
+        self.readout_dim, self.readout_heads, self.degree_embeddings = readout_dim, readout_heads, degree_embeddings
+        self.head_dims, self.head_diagonal, self.head_dropout = head_dims, head_diagonal, head_dropout
+        super().__init__(
+            in_dim, out_dim, level, edge_dim, input_order, form, attention, kernel, num_features, redraw_interval, hidden_dim, num_layers,
+            num_heads, qk_dim, v_dim, ffn_dim, dropout, global_classes, hyperedge_order, node_encoder,
+        )  # fmt: skip
+        self.input_dropout = nn.Dropout(input_dropout)
+
+    def make_input(
+        self, node_encoder: str, in_dim: int | Sequence[int], edge_dim: int | Sequence[int] | None, hidden_dim: int
+    ) -> nn.Module:
+        """Embeddings of an edge's columns are averaged, and in-degrees are embedded (on PCQM4M)."""
+        return node_input(node_encoder, self.k, in_dim, edge_dim, hidden_dim, "mean", self.degree_embeddings)
+
+    def attention_settings(self, attention: str) -> dict[str, Any]:
+        """Keys are computed at a class' summed nodes alone, where Proposition 1 has them at the whole input tuple; kernel sums over row and
+        column neighbours contain the diagonal entry, which Eq. (21) leaves out; the softmax kernel takes one maximum over all keys of a call,
+        padding among them; linear layers average over stored entries, where Eq. (1) sums."""
+        return {"key_order": "summed", "key_diagonal": attention == "kernel", "key_stabilizer": "call", "normalize": True}
+
+    def last_widths(self, qk_dim: int, v_dim: int, num_heads: int) -> tuple[int, int, int]:
+        """The readout to order 0 has widths and heads of its own (regression/examples/pcqm4m-lsc/enc.sh)."""
+        if self.level != "graph":
+            return qk_dim, v_dim, num_heads
+        return self.readout_dim or qk_dim, self.readout_dim or v_dim, self.readout_heads or num_heads
+
+    def make_head(self, hidden_dim: int, out_dim: int) -> nn.Module:
+        """An MLP after the layer norm and a Linear of unchanged width."""
+        return TensorHead(hidden_dim, out_dim, self.head_dims, self.head_diagonal and self.level == "pair", self.head_dropout)
+
+    def embed(self, batch: GraphBatch, support: Support) -> Tensor:
+        return self.input_dropout(super().embed(batch, support))
