@@ -1,10 +1,10 @@
-"""Edge Transformer: a training step (forward, backward, AdamW) with triangular attention dense, chunked and fused, beside its floor.
+"""Edge Transformer: a training step (forward, backward, AdamW) with each form of triangular attention, beside its floor.
 
     python benchmarks/edge_transformer.py            # n = 32, 128, 251; the molecules of the paper's ZINC setting; the WebKB setting
     python benchmarks/edge_transformer.py --quick    # small sizes only
 
-"dense" is a plain reading of Eqs. 1 and 2. The authors' implementation on a machine like the one this was written on took 6,648 ms and
-3,736 MiB for the molecules (2,542 ms where the allocator keeps memory, as all processes here do). About 100 MiB of the fused form's peak are llvmlite and its compiler.
+"reference" is a plain reading of Eqs. 1 and 2. The authors' implementation on a machine like the one this was written on took 6,648 ms and
+3,736 MiB for the molecules (2,542 ms where the allocator keeps memory, as all processes here do). About 100 MiB of the compiled form's peak are numba and its compiler.
 """
 
 import sys
@@ -19,33 +19,43 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from benchmarks.measure import Rates, machine_rates, measure, molecules, print_table
 from gt_models import GraphBatch
-from gt_models.edge_transformer import EdgeTransformer, EdgeTransformerLayer
+from gt_models.kernels import use
+from gt_models.released.edge_transformer import EdgeTransformerReleased, ReleasedLayer
 
-AUTHORS = {"ffn_residual": True, "post_norm": True, "tokens": "authors", "readout": "authors"}
 THIS = "benchmarks.edge_transformer"
 
 
-def layer(num_nodes: int, hidden_dim: int, num_heads: int, implementation: str) -> tuple[nn.Module, Callable[[], Tensor]]:
+def in_form(form: str, loss: Callable[[], Tensor]) -> Callable[[], Tensor]:
+    """`loss` with triangular attention in this form."""
+
+    def run() -> Tensor:
+        with use(triangular_attention=form):
+            return loss()
+
+    return run
+
+
+def layer(num_nodes: int, hidden_dim: int, num_heads: int, form: str) -> tuple[nn.Module, Callable[[], Tensor]]:
     """One layer on one graph."""
-    model = EdgeTransformerLayer(hidden_dim, num_heads, ffn_residual=True, post_norm=True, implementation=implementation)
+    model = ReleasedLayer(hidden_dim, num_heads, 0.0, 0.0, "gelu")
     x = torch.randn(num_nodes**2, hidden_dim, requires_grad=True)
     batch = GraphBatch(torch.zeros(num_nodes, 1), torch.zeros(2, 0, dtype=torch.long), torch.tensor([0, num_nodes]))
-    return model, lambda: model(x, batch).square().mean()
+    return model, in_form(form, lambda: model(x, batch).square().mean())
 
 
-def zinc(implementation: str) -> tuple[nn.Module, Callable[[], Tensor]]:
+def zinc(form: str) -> tuple[nn.Module, Callable[[], Tensor]]:
     """32 molecules, the paper's depth: 270,977 parameters."""
     batch = molecules()
-    model = EdgeTransformer([28], 1, "graph", [4], 64, 6, 8, attn_dropout=0.2, implementation=implementation, **AUTHORS)
-    return model, lambda: (model(batch) - batch.y).abs().mean()
+    model = EdgeTransformerReleased([28], 1, "graph", [4], 64, 6, 8, attn_dropout=0.2)
+    return model, in_form(form, lambda: (model(batch) - batch.y).abs().mean())
 
 
-def webkb(implementation: str, num_nodes: int = 183, hidden_dim: int = 128, dropout: float = 0.0) -> tuple[nn.Module, Callable[[], Tensor]]:
+def webkb(form: str, num_nodes: int = 183, hidden_dim: int = 128, dropout: float = 0.0) -> tuple[nn.Module, Callable[[], Tensor]]:
     """One graph of the size of cornell (183 nodes, 1,703 features, 298 edges), four layers, node classification."""
     x, y = torch.randn(num_nodes, 1703), torch.randint(0, 5, (num_nodes,))
     batch = GraphBatch(x, torch.randint(0, num_nodes, (2, 298)), torch.tensor([0, num_nodes]))
-    model = EdgeTransformer(1703, 5, "node", None, hidden_dim, 4, 8, dropout, 0.2, "relu", implementation=implementation, **AUTHORS)
-    return model, lambda: nn.functional.cross_entropy(model(batch), y)
+    model = EdgeTransformerReleased(1703, 5, "node", None, hidden_dim, 4, 8, dropout, 0.2, "relu")
+    return model, in_form(form, lambda: nn.functional.cross_entropy(model(batch), y))
 
 
 def floor_ms(rates: Rates, sizes: list[int], hidden_dim: int, num_layers: int) -> float:
@@ -75,17 +85,17 @@ def main() -> None:
     rows = []
     for title, builder, arguments, sizes, hidden_dim, num_layers in cases:
         floor, dense_ms = floor_ms(rates, sizes, hidden_dim, num_layers), None
-        for form in ("fused",) if builder == "webkb" else ("dense", "chunked", "fused"):
-            if form == "dense" and (need := dense_gib(sizes, hidden_dim, num_layers)) > 0.5 * psutil.virtual_memory().available / 2**30:
+        for form in ("numba",) if builder == "webkb" else ("reference", "chunked", "numba"):
+            if form == "reference" and (need := dense_gib(sizes, hidden_dim, num_layers)) > 0.5 * psutil.virtual_memory().available / 2**30:
                 rows.append((title, form, f"needs {need:.0f} GiB", "", "", "", ""))
                 continue
-            result = measure(f"{THIS}:{builder}", implementation=form, repeats=5, seconds=20, **arguments)
+            result = measure(f"{THIS}:{builder}", form=form, repeats=5, seconds=20, **arguments)
             print(f"{title}, {form}: {result.ms:,.0f} ms, {result.peak_mib:,.0f} MiB", file=sys.stderr)
-            dense_ms = result.ms if form == "dense" else dense_ms
+            dense_ms = result.ms if form == "reference" else dense_ms
             faster = f"{dense_ms / result.ms:.1f}x" if dense_ms else ""
             rows.append((title, form, result.ms, result.cpu_ms, faster, result.ms / floor, result.peak_mib))
     title = f"Training step, 2 threads; products {rates.flops / 1e9:.0f} GFLOP/s, copies {rates.bytes / 1e9:.1f} GB/s"
-    print_table(title, ["case", "triangular attention", "ms", "cpu ms", "against dense", "times the floor", "peak MiB"], rows)
+    print_table(title, ["case", "triangular attention", "ms", "cpu ms", "against the reference", "times the floor", "peak MiB"], rows)
 
 
 def dense_gib(sizes: list[int], hidden_dim: int, num_layers: int) -> float:

@@ -10,12 +10,13 @@ from typing import Literal
 
 import numpy as np
 import torch
+from scipy import sparse
 from torch import Tensor
 
 from gt_models.batch import GraphBatch
 from gt_models.encodings.blocks import Block, blocks
 from gt_models.encodings.encoding import Encoding, EncodingError
-from gt_models.encodings.walk_kernel import write_powers
+from gt_models.kernels.walk_powers import walk_powers
 
 # above this side, a graph's powers are taken by its sparse matrix
 _SPARSE_SIZE = 512
@@ -58,13 +59,25 @@ def rrwp(
     if device.type == "cpu" and not squaring and dtype in (torch.float32, torch.float64):
         # numpy asks the system for large pages: first touching 45 MB page by page took four times as long as computing them
         out = torch.from_numpy(np.empty(shape, np.float32 if dtype == torch.float32 else np.float64))
-        write_powers(out, batch, 0, steps, identity, False, normalization)
+        walk_powers(out, batch.ptr, *_compressed_transition(batch, False, normalization, dtype), 0, steps, identity)
         if dual:
-            write_powers(out, batch, int(identity) + steps, steps, False, True, normalization)
+            walk_powers(out, batch.ptr, *_compressed_transition(batch, True, normalization, dtype), int(identity) + steps, steps, False)
     else:
         out = torch.empty(shape, dtype=dtype, device=device)
         _write_products(out, batch, steps, identity, squaring, dual, normalization)
     return {"rrwp": out}
+
+
+def _compressed_transition(batch: GraphBatch, reverse: bool, normalization: str, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+    """M of all graphs in compressed rows: offsets long [N + 1], columns long [E] and values [E]; of the reversed graphs if `reverse`."""
+    source, target = batch.edge_index.flip(0).numpy() if reverse else batch.edge_index.numpy()
+    n = batch.num_nodes
+    rows = sparse.csr_array((np.ones(len(source), np.float32), (source, target)), shape=(n, n))
+    degree = np.diff(rows.indptr)
+    scale = np.repeat(degree, degree).astype(np.float64)
+    if normalization == "sym":
+        scale = np.sqrt(scale * np.bincount(rows.indices, minlength=n)[rows.indices])
+    return torch.from_numpy(rows.indptr).long(), torch.from_numpy(rows.indices).long(), torch.from_numpy(1 / scale).to(dtype)
 
 
 def _along_bonds(batch: GraphBatch) -> GraphBatch:

@@ -92,7 +92,9 @@ def test_compiled_is_eager(name):
         torch.testing.assert_close(grad, expected_grads[key], rtol=1e-4, atol=1e-5, msg=lambda m, key=key: f"{key}: {m}")
 
 
-@pytest.mark.parametrize("name", ["edge-transformer", "tokengt", "tokengt-released"])
+@pytest.mark.parametrize(
+    "name", ["edge-transformer", "edge-transformer-released", "edge-transformer-brec-released", "tokengt", "tokengt-released"]
+)
 def test_one_graph_for_all_sizes(name):
     """No break, and once sizes are known to vary, no further compilation."""
     model, graphs = build(name), []

@@ -15,7 +15,7 @@ from tests.gt_models.test_compile import OWN, SMALL, batch
 GPU = torch.device("cuda", 0)
 RATES = {"dropout": 0.1, "attn_dropout": 0.1, "drop_path": 0.1, "sign_flip": True}
 VARIANTS = {
-    "edge-transformer": [{"tokens": "authors", "readout": "authors", "edge_dim": None}, {"pooling": "set2set"}],
+    "edge-transformer": [{"edge_dim": None}, {"pooling": "set2set"}],
     "hot": [{"attention": "softmax"}, {"kernel": "generalized"}, {"form": "dense"}],
     "hot-released": [{"attention": "softmax"}, {"kernel": "softmax"}],
     "polynormer": [{"relu": True}, {"version": "v2", "local_layer": "gcn"}, {"attention": "local-and-global"}],

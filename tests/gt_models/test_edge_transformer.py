@@ -11,18 +11,20 @@ from torch_geometric.nn.aggr import Set2Set
 
 from gt_models import create_model
 from gt_models.batch import GraphBatch, MissingEncoding
-from gt_models.edge_transformer import EdgeTransformerLayer, GraphPooling
+from gt_models.edge_transformer import GraphPooling
+from gt_models.released.edge_transformer import ReleasedLayer
+from gt_models.released.edge_transformer_brec import _largest
 from tests.gt_models import checks, oracles
 from tests.gt_models.reference import edge_transformer as reference
 
-AUTHORS = {"ffn_residual": True, "post_norm": True, "tokens": "authors", "readout": "authors"}
+RELEASED = {"name": "edge-transformer-released"}
 RRWP = {"rrwp_dim": 3, "rrwp_hidden_dim": 4}
-VARIANTS = {"paper": {}, "authors": AUTHORS, "paper, rrwp": RRWP, "authors, rrwp": AUTHORS | RRWP}
+VARIANTS = {"paper": {}, "released": RELEASED, "paper, rrwp": RRWP, "released, rrwp": RELEASED | RRWP}
 
 
-def build(level="graph", **arguments):
+def build(level="graph", name="edge-transformer", **arguments):
     settings = {"in_dim": 4, "out_dim": 3, "level": level, "edge_dim": 3, "hidden_dim": 8, "num_layers": 2, "num_heads": 2}
-    return create_model("edge-transformer", **settings | arguments).double()
+    return create_model(name, **settings | arguments).double()
 
 
 def redraw(model: nn.Module) -> nn.Module:
@@ -48,7 +50,7 @@ def directed_graph(pairs: list[tuple[int, int]]) -> GraphBatch:
 def literal(model: nn.Module, graph: GraphBatch, level: str, arguments: dict, act) -> torch.Tensor:
     """The whole model for one graph, by the reference's equations."""
     w, n = model.state_dict(), graph.num_nodes
-    authors = "tokens" in arguments
+    authors = "name" in arguments
     features = reference.linear(graph.x, w, "tokens.node_encoder.linear")
     if graph.edge_attr is not None and "tokens.edge_encoder.linear.weight" in w:
         values = reference.linear(graph.edge_attr, w, "tokens.edge_encoder.linear")
@@ -80,7 +82,7 @@ def test_equals_the_equations(variant, level):
 
 
 @pytest.mark.parametrize(
-    "arguments", [{"pooling": "mean"}, {"pooling": "set2set", "head": "constant"}, {"edge_dim": None}, AUTHORS | {"edge_dim": None}]
+    "arguments", [{"pooling": "mean"}, {"pooling": "set2set", "head": "constant"}, {"edge_dim": None}, RELEASED | {"edge_dim": None}]
 )
 def test_options_equal_the_equations(arguments):
     model = redraw(build(activation="relu", **arguments)).eval()
@@ -111,7 +113,7 @@ def test_layer_parity(parity):
     names = {
         "norm": "norm", "ffn.hidden": "ffn.mlp.0", "ffn.out": "ffn.mlp.3", "ffn_norm": "ffn.norm", "attention_norm": "ffn.norm_aggregate",
     }  # fmt: skip
-    layer = EdgeTransformerLayer(8, int(case["meta.heads"]), ffn_residual=True, post_norm=True).double()
+    layer = ReleasedLayer(8, int(case["meta.heads"]), 0.0, 0.0, "gelu").double()
 
     def weights(prefix: str) -> dict:
         found = {f"{ours}.{kind}": case[f"{prefix}.{theirs}.{kind}"] for ours, theirs in names.items() for kind in ("weight", "bias")}
@@ -132,7 +134,7 @@ def test_layer_parity(parity):
 @pytest.mark.parametrize(("num_layers", "expected"), [(10, 420_737), (6, 270_977)])
 def test_parameter_counts_of_the_zinc_settings(num_layers, expected):
     model = create_model(
-        "edge-transformer",
+        "edge-transformer-released",
         in_dim=[28],
         out_dim=1,
         level="graph",
@@ -140,7 +142,6 @@ def test_parameter_counts_of_the_zinc_settings(num_layers, expected):
         hidden_dim=64,
         num_layers=num_layers,
         num_heads=8,
-        **AUTHORS,
     )
     assert sum(p.numel() for p in model.parameters()) == expected
 
@@ -159,8 +160,9 @@ def test_dropout_acts_in_training_only():
     assert torch.equal(model(batch), model(batch))
 
 
-def test_reset_parameters_draws_everything_again():
-    model = build(**AUTHORS | {"tokens": "paper"}, rrwp_dim=3, rrwp_hidden_dim=4, edge_dim=None, pooling="set2set")
+@pytest.mark.parametrize("variant", [{"ffn_residual": True}, RELEASED])
+def test_reset_parameters_draws_everything_again(variant):
+    model = build(edge_dim=None, pooling="set2set", **RRWP, **variant)
     before = {name: value.clone() for name, value in model.named_parameters()}
     model.reset_parameters()
     drawn = [n for n, v in model.named_parameters() if v.dim() > 1 or n.endswith("token")]
@@ -170,7 +172,7 @@ def test_reset_parameters_draws_everything_again():
 def test_state_dict_travels_through_safetensors(tmp_path):
     from safetensors.torch import load_file, save_file
 
-    model, other, batch = build(**AUTHORS).eval(), build(**AUTHORS).eval(), checks.collate(graphs())
+    model, other, batch = build(**RELEASED).eval(), build(**RELEASED).eval(), checks.collate(graphs())
     save_file(model.state_dict(), tmp_path / "model.safetensors")
     other.load_state_dict(load_file(tmp_path / "model.safetensors"))
     assert torch.equal(model(batch), other(batch))
@@ -195,7 +197,7 @@ def tells_apart(model: nn.Module, pair) -> bool:
     return gap / scale >= 1e-7
 
 
-@pytest.mark.parametrize("arguments", [{}, {"ffn_residual": True, "post_norm": True}])
+@pytest.mark.parametrize("arguments", [{}, {"ffn_residual": True}, RELEASED])
 def test_separates_what_2_fwl_separates(arguments):
     pairs = [oracles.twins(), (oracles.skip_cycle(11, 2), oracles.skip_cycle(11, 3)), oracles.rook_and_shrikhande()]
     for pair in pairs:
@@ -228,7 +230,7 @@ def test_does_not_separate_sr25(mirror):
     assert not oracles.separates(oracles.two_fwl(regular[:2]))
     for model in (
         model_for_structure(),
-        create_model("edge-transformer-brec", output_norm=False, num_layers=2).double(),
+        create_model("edge-transformer-brec-released", output_norm=False, num_layers=2).double(),
     ):
         out = embeddings(model, regular)
         assert (out - out[0]).abs().max() / out.abs().max() < 1e-9
@@ -239,7 +241,9 @@ def test_does_not_separate_sr25(mirror):
 
 @pytest.mark.parametrize("shared", [True, False])
 def test_brec_equals_the_equations(shared):
-    model = redraw(create_model("edge-transformer-brec", hidden_dim=8, num_layers=2, num_heads=2, shared_weights=shared).double()).eval()
+    model = redraw(
+        create_model("edge-transformer-brec-released", hidden_dim=8, num_layers=2, num_heads=2, shared_weights=shared).double()
+    ).eval()
     model.output_norm = None
     for graph in (*graphs((4, 3)), directed_graph([(0, 1), (1, 2), (2, 1), (3, 0)])):
         adjacency = 2 * torch.eye(graph.num_nodes, dtype=torch.float64)
@@ -251,7 +255,9 @@ def test_brec_equals_the_equations(shared):
 @pytest.mark.parametrize("shared", [True, False])
 def test_brec_sound(shared):
     def model() -> nn.Module:
-        return redraw(create_model("edge-transformer-brec", hidden_dim=8, num_layers=2, num_heads=2, shared_weights=shared).double())
+        return redraw(
+            create_model("edge-transformer-brec-released", hidden_dim=8, num_layers=2, num_heads=2, shared_weights=shared).double()
+        )
 
     checks.assert_deterministic(model, checks.collate(graphs()))
     checks.assert_batch_equals_singles(model(), graphs())
@@ -261,15 +267,24 @@ def test_brec_sound(shared):
     checks.assert_gradients_reach(model(), checks.collate(graphs((5, 3, 6, 4))), except_for=constant)
 
 
+def test_brec_readout_is_the_largest_entry_and_its_gradient():
+    x = torch.tensor([[1.0], [0.0], [0.0], [-2.0], [5.0], [3.0]], requires_grad=True)
+    at, owner = torch.tensor([False, True, False, True, False, True]), torch.tensor([0, 0, 0, 0, 1, 2])
+    largest = _largest(x, at, owner, 3)  # of 0 and -2; of nothing; of 3
+    assert largest.flatten().tolist() == [0.0, 0.0, 3.0]
+    largest.sum().backward()
+    assert x.grad.flatten().tolist() == [0.0, 1.0, 0.0, 0.0, 0.0, 1.0]
+
+
 def test_brec_initialisation():
-    model = create_model("edge-transformer-brec", hidden_dim=64)
+    model = create_model("edge-transformer-brec-released", hidden_dim=64)
     for linear in (m for m in model.modules() if isinstance(m, nn.Linear) and m.in_features > 1):
         assert linear.weight.std().item() == pytest.approx(0.02, rel=0.1)
         assert (linear.bias == 0).all()
 
 
 def test_brec_separates_twins_and_has_the_released_size():
-    model = create_model("edge-transformer-brec").double()
+    model = create_model("edge-transformer-brec-released").double()
     model.output_norm = None
     assert tells_apart(model, oracles.twins())
     # first layer 1 -> 32: Linear 64, head norm 16, Linear 33 x 32 + 32, norm 64; four layers 32 -> 32; five readouts 64 x 16 + 16
@@ -279,7 +294,7 @@ def test_brec_separates_twins_and_has_the_released_size():
 # -- unusual and bad input -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("variant", ["paper", "authors"])
+@pytest.mark.parametrize("variant", ["paper", "released"])
 def test_empty_graph_one_node_isolated_nodes_disconnected(variant):
     def graph(n: int, pairs: list[tuple[int, int]]) -> GraphBatch:
         edge_index = torch.tensor(pairs, dtype=torch.long).reshape(-1, 2).T
@@ -335,10 +350,6 @@ def test_bad_arguments_and_input():
         build(num_heads=3)
     with pytest.raises(ValueError, match="cannot predict at level 'hyperedge'"):
         build("hyperedge")
-    with pytest.raises(ValueError, match="known: paper, authors"):
-        build(tokens="ours")
-    with pytest.raises(ValueError, match="known: paper, authors"):
-        build(readout="ours")
     with pytest.raises(ValueError, match="known: sum, mean, set2set"):
         build(pooling="max")
     with pytest.raises(ValueError, match="must lie between"):
@@ -353,6 +364,8 @@ def test_bad_arguments_and_input():
     with pytest.raises(ValueError, match="no edge_attr"):
         build()(GraphBatch(graph.x, graph.edge_index, graph.ptr))
     with pytest.raises(ValueError, match="leave empty graphs out"):
-        create_model("edge-transformer-brec")(GraphBatch(torch.ones(0, 1), torch.zeros(2, 0, dtype=torch.long), torch.tensor([0, 0])))
+        create_model("edge-transformer-brec-released")(
+            GraphBatch(torch.ones(0, 1), torch.zeros(2, 0, dtype=torch.long), torch.tensor([0, 0]))
+        )
     with pytest.raises(ValueError, match="does not split into 3 heads"):
-        create_model("edge-transformer-brec", num_heads=3)
+        create_model("edge-transformer-brec-released", num_heads=3)

@@ -165,7 +165,7 @@ def test_a_message_passing_network_separates_what_colours_separate_and_no_more(e
 
 
 def test_pairs_of_nodes_separate_all(experiment):
-    model = {"name": "edge-transformer-brec", "hidden_dim": 16, "num_layers": 2}
+    model = {"name": "edge-transformer-brec-released", "hidden_dim": 16, "num_layers": 2}
     run = experiment(model=model, brec={"pairs": [[60, 61], [265, 266]]}).run(0)[0]["deterministic"]
     assert run["epochs"]["distinguished"] == [1, 1]
 
@@ -203,7 +203,7 @@ def test_training_is_the_reference_loop(experiment):
 
 
 def test_stopping_and_the_weights_that_are_tested(experiment, monkeypatch):
-    pairs_of_nodes = {"model": {"name": "edge-transformer-brec", "hidden_dim": 16, "num_layers": 2}}
+    pairs_of_nodes = {"model": {"name": "edge-transformer-brec-released", "hidden_dim": 16, "num_layers": 2}}
     for below, epochs in ((0.2, 1), (0.0, 3)):
         run = experiment(**pairs_of_nodes, brec={"pairs": [[0, 1]], "stop_below": below}).run(0)[0]["deterministic"]["epochs"]
         assert run["trained_epochs"] == [epochs]

@@ -1,5 +1,7 @@
 """The Edge Transformer variant that the paper runs on BREC (Mueller and Morris, Section 6 and Appendix): a feed-forward of one Linear, an
-additional LayerNorm on the fused values. The rest of it is the authors' code alone, which is what this file follows."""
+additional LayerNorm on the fused values. The paper says no more of it; the rest is the authors' code
+(https://github.com/luis-mueller/towards-principled-gts, expressivity/main.py): structure alone is read (2 on the diagonal, 1 on edges), one
+Linear serves for queries, keys and both values, and each layer adds a readout of its own to the embedding."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -8,12 +10,14 @@ import torch
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
-from gt_models.edge_transformer import attend
+from gt_models.edge_transformer import PAPER
+from gt_models.edge_transformer.attention import attend
+from gt_models.edge_transformer.pairs import edge_pairs
 from gt_models.registry import register_model
 
 
-@register_model("edge-transformer-brec", levels=("graph",), cost="n^3 d")
-class EdgeTransformerBREC(nn.Module):
+@register_model("edge-transformer-brec-released", levels=("graph",), cost="n^3 d", paper=PAPER)
+class EdgeTransformerBRECReleased(nn.Module):
     """Graph embeddings [B, out_dim] from structure alone: neither node nor edge features are read.
 
     Args:
@@ -41,7 +45,7 @@ class EdgeTransformerBREC(nn.Module):
     ):
         super().__init__()
         if level != "graph":
-            raise ValueError(f"edge-transformer-brec cannot predict at level {level!r}; it predicts: graph")
+            raise ValueError(f"edge-transformer-brec-released cannot predict at level {level!r}; it predicts: graph")
         out_dim = hidden_dim // 2 if out_dim is None else out_dim
         self.layers = nn.ModuleList(BRECLayer(hidden_dim if i else 1, hidden_dim, num_heads, shared_weights) for i in range(num_layers))
         self.readouts = nn.ModuleList(nn.Linear(2 * hidden_dim, out_dim) for _ in range(num_layers))
@@ -59,18 +63,18 @@ class EdgeTransformerBREC(nn.Module):
 
     def forward_features(self, batch: GraphBatch) -> Tensor:
         """Sum over layers of Linear([largest diagonal entry, largest other entry]): [B, out_dim]."""
-        if batch.num_graphs and int(batch.sizes.min()) == 0:
+        # on the CPU only: elsewhere the question would wait for the device, and the entries of an empty graph are zeros
+        if batch.ptr.device.type == "cpu" and not torch.compiler.is_compiling() and not batch.sizes.all():
             raise ValueError("a graph without nodes has no largest entry: leave empty graphs out of the batch")
-        graph, source, target = batch.edge_slots()
         first, second = batch.pair_nodes
         diagonal = first == second  # [P]
         x = torch.zeros(first.numel(), 1, dtype=self.readouts[0].weight.dtype, device=first.device)
-        x = x.index_fill(0, batch.pair_ptr[graph] + source * batch.sizes[graph] + target, 1.0).masked_fill(diagonal[:, None], 2.0)  # [P, 1]
+        x = x.index_fill(0, edge_pairs(batch), 1.0).masked_fill(diagonal[:, None], 2.0)  # [P, 1]
         owner = batch.batch[first]
         total = x.new_zeros(batch.num_graphs, self.readouts[0].out_features)
         for layer, readout in zip(self.layers, self.readouts, strict=True):
             x = layer(x, batch)  # [P, d]
-            largest = [_largest(x[at], owner[at], batch.num_graphs) for at in (diagonal, ~diagonal)]  # [B, d] each
+            largest = [_largest(x, at, owner, batch.num_graphs) for at in (diagonal, ~diagonal)]  # [B, d] each
             total = total + readout(torch.cat(largest, 1))
         return total
 
@@ -105,9 +109,11 @@ class BRECLayer(nn.Module):
         return self.out_norm(self.out(torch.cat([x, a.flatten(1)], 1)))
 
 
-def _largest(values: Tensor, owner: Tensor, num_graphs: int) -> Tensor:
-    """Largest entry per graph [B, d] of rows [M, d]; zero for a graph that has none (the off-diagonal of one node)."""
+def _largest(x: Tensor, at: Tensor, owner: Tensor, num_graphs: int) -> Tensor:
+    """Largest entry per graph [B, d] of those rows of x [P, d] that `at` [P] marks; zero where it marks none (off the diagonal of one node)."""
     # deviates: the authors' code takes the off-diagonal maximum over values of which the diagonal is lowered by a bound over the whole
     # batch, which is the same maximum wherever an off-diagonal entry exists
-    out = values.new_zeros(num_graphs, values.size(1))
-    return out.scatter_reduce(0, owner[:, None].expand_as(values), values, "amax", include_self=False)
+    x = x.masked_fill(~at[:, None], -torch.inf)
+    largest = x.new_full((num_graphs, x.size(1)), -torch.inf).scatter_reduce(0, owner[:, None].expand_as(x), x, "amax")
+    marked = torch.zeros(num_graphs, dtype=torch.long, device=x.device).index_add(0, owner, at.long())
+    return largest.masked_fill((marked == 0)[:, None], 0.0)

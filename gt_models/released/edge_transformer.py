@@ -1,0 +1,88 @@
+"""Edge Transformer as the authors released it (https://github.com/luis-mueller/towards-principled-gts, commit bab6ce7): further norms in the
+layer, a sum in place of phi, batch norms in the readout. It was run on M, M^2, M^4, ... as RRWP (`squaring` of the encoding)."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from torch import Tensor, nn
+
+from gt_models.batch import GraphBatch
+from gt_models.edge_transformer import PAPER, EdgeTransformer, EdgeTransformerLayer, PairReadout, PairTokens
+from gt_models.nn.mlp import MLP
+from gt_models.registry import register_model
+
+
+@register_model("edge-transformer-released", levels=("graph", "node", "pair"), cost="n^3 d", encodings=("rrwp",), paper=PAPER)
+class EdgeTransformerReleased(EdgeTransformer):
+    """Arguments as of `EdgeTransformer`; the feed-forward network always adds its input."""
+
+    def __init__(
+        self,
+        in_dim: int | Sequence[int],
+        out_dim: int,
+        level: Literal["graph", "node", "pair"],
+        edge_dim: int | Sequence[int] | None = None,
+        hidden_dim: int = 64,
+        num_layers: int = 6,
+        num_heads: int = 8,
+        dropout: float = 0.0,
+        attn_dropout: float = 0.0,
+        activation: Literal["relu", "gelu"] = "gelu",
+        pooling: Literal["sum", "mean", "set2set"] = "sum",
+        rrwp_dim: int = 0,
+        rrwp_hidden_dim: int = 32,
+        head: Literal["halving", "constant"] = "halving",
+    ):
+        sizes = (in_dim, out_dim, level, edge_dim, hidden_dim, num_layers, num_heads)
+        super().__init__(*sizes, dropout, attn_dropout, activation, pooling, rrwp_dim, rrwp_hidden_dim, True, head)
+
+    @staticmethod
+    def parts() -> tuple[type[nn.Module], type[nn.Module], type[nn.Module]]:
+        return ReleasedTokens, ReleasedLayer, ReleasedReadout
+
+
+class ReleasedLayer(EdgeTransformerLayer):
+    """U = LN(X + TriangularAttention(LN(X))); X <- LN(U + FFN(U)). Not in the paper: the last two norms and the second sum."""
+
+    def __init__(self, hidden_dim: int, num_heads: int, dropout: float, attn_dropout: float, act: str, ffn_residual: bool = True):
+        super().__init__(hidden_dim, num_heads, dropout, attn_dropout, act, ffn_residual)
+        self.attention_norm, self.ffn_norm = nn.LayerNorm(hidden_dim), nn.LayerNorm(hidden_dim)
+
+    def reset_parameters(self) -> None:
+        super().reset_parameters()
+        self.attention_norm.reset_parameters()
+        self.ffn_norm.reset_parameters()
+
+    def forward(self, x: Tensor, batch: GraphBatch) -> Tensor:
+        x = self.attention_norm(x + self.dropout(self.attention(self.norm(x), batch)))  # [P, d]
+        return self.ffn_norm(x + self.dropout(self.ffn(x)))  # [P, d]
+
+
+class ReleasedTokens(PairTokens):
+    """X_ij = Linear([F_i F_j]) + E_ij in place of phi, and nothing on the diagonal."""
+
+    def make_phi(self, hidden_dim: int, act: str) -> None:
+        self.pair_encoder, self.pair_out, self.diagonal_token = nn.Linear(2 * hidden_dim, hidden_dim), None, None
+
+    def phi(self, pairs: Tensor, edges: Tensor) -> Tensor:
+        return pairs + edges
+
+
+class ReleasedReadout(PairReadout):
+    """BatchNorm-Linear-ReLU-Linear over pairs, and the same over nodes. Both sums read the same 2d hidden units; ReLU whatever the model's
+    activation is."""
+
+    def __init__(self, hidden_dim: int, act: str):
+        nn.Module.__init__(self)  # other widths: nothing is drawn that is not used
+        self.norm, self.hidden, self.activation = nn.BatchNorm1d(hidden_dim), nn.Linear(hidden_dim, 2 * hidden_dim), nn.ReLU()
+        self.first, self.second = nn.Linear(2 * hidden_dim, hidden_dim), nn.Linear(2 * hidden_dim, hidden_dim)
+        self.node_norm, self.node_mlp = nn.BatchNorm1d(hidden_dim), MLP([hidden_dim, hidden_dim, hidden_dim])
+
+    def reset_parameters(self) -> None:
+        super().reset_parameters()
+        for module in (self.norm, self.node_norm, self.node_mlp):
+            module.reset_parameters()
+
+    def forward(self, x: Tensor, batch: GraphBatch) -> Tensor:
+        rows, columns = self.sums(self.norm(x), batch)  # [N, 2d]
+        return self.node_mlp(self.node_norm(self.last(rows, columns, batch)))  # [N, d]
