@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from gt_models.batch import GraphBatch
 from gt_models.kernels.dispatch import Form, Operation
+from gt_models.kernels.dropout import GOLDEN, hash32, threshold
 
 
 def reference(
@@ -54,15 +55,8 @@ def reference(
 def kept(seed: Tensor, nodes: Tensor, num_heads: int, num_keys: int, rate: float) -> Tensor:
     """Which weights stay: queries, long [B, n] -> bool [H, B, n, keys]."""
     rows = nodes * num_heads + torch.arange(num_heads)[:, None, None]  # [H, B, n]
-    draws = _hash32((rows & 0xFFFFFFFF) ^ seed)[..., None] + torch.arange(num_keys) * 0x9E3779B9
-    return _hash32(draws & 0xFFFFFFFF) >= int(rate * 2**32)
-
-
-def _hash32(x: Tensor) -> Tensor:
-    """A 32-bit mixing function on long tensors of 0 .. 2^32 - 1: `gt_models.kernels.compiled.hash32`."""
-    for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):
-        x = ((x ^ (x >> shift)) * factor) & 0xFFFFFFFF
-    return x ^ (x >> 16)
+    draws = hash32((rows & 0xFFFFFFFF) ^ seed)[..., None] + torch.arange(num_keys) * GOLDEN
+    return hash32(draws & 0xFFFFFFFF) >= threshold(rate)
 
 
 def _example(qkv: Tensor, bias: Tensor, gate: Tensor | None, batch: GraphBatch, *rest) -> tuple[tuple, dict]:

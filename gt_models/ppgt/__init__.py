@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gt_models.batch import GraphBatch
+from gt_models.kernels.dropout import draw_seed
 from gt_models.kernels.gated_attention import gated_attention
 from gt_models.nn.features import FeatureEncoder
 from gt_models.nn.pooling import pool
@@ -245,6 +246,5 @@ class SL2Attention(nn.Module):
         self.pair_linear = nn.Linear(pair_dim, num_heads * (2 if urpe else 1))  # theta, phi
 
     def forward(self, x: Tensor, theta: Tensor, phi: Tensor | None, batch: GraphBatch) -> Tensor:
-        dropout = self.dropout if self.training else 0.0
-        seed = torch.randint(2**31 - 1, (1,)) if dropout > 0.0 else torch.zeros(1, dtype=torch.long)
+        dropout, seed = (self.dropout, draw_seed()) if self.training and self.dropout else (0.0, torch.zeros(1, dtype=torch.long))
         return self.out(gated_attention(self.qkv(x), theta, phi, batch, self.scale, self.key_scale, dropout, seed))  # [N, d]
