@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import numba
@@ -19,6 +20,7 @@ import numpy as np
 import torch
 from llvmlite import ir
 from numba import types
+from numba.core.caching import FunctionCache
 from numba.extending import intrinsic
 from torch import Tensor
 
@@ -28,7 +30,29 @@ FASTMATH = {"contract", "reassoc", "nsz", "arcp"}
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compiled at its first call and kept on disk. Runs without the interpreter's lock; a division by zero is infinite or NaN."""
-    return numba.njit(nogil=True, cache=True, fastmath=FASTMATH, error_model="numpy")(function)
+    kernel = numba.njit(nogil=True, fastmath=FASTMATH, error_model="numpy")(function)
+    kernel._cache = _Cache(function)  # what `cache=True` does, with a key that another process finds
+    return kernel
+
+
+class _Cache(FunctionCache):
+    """Keyed by where a kernel is defined and what it closes over, parts of it likewise.
+
+    Numba's own key pickles what a kernel closes over, and a compiled part pickles with an identity that every process draws anew: it would
+    never be found again. `_cache_folder` sees to it that sources are the same.
+    """
+
+    def _index_key(self, signature: Any, codegen: Any) -> tuple[Any, ...]:
+        return signature, codegen.magic_tuple(), _identity(self._py_func)
+
+
+def _identity(value: Any) -> str:
+    """The same for the same constant, and for a function defined in the same place over the same values, in every process."""
+    function = getattr(value, "py_func", value)
+    if not isinstance(function, FunctionType):
+        return repr(value)
+    closure = ", ".join(_identity(cell.cell_contents) for cell in function.__closure__ or ())
+    return f"{function.__module__}.{function.__qualname__}:{function.__code__.co_firstlineno}({closure})"
 
 
 def inner(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,10 +1,15 @@
 """Operations on vectors of a constant length: whole vectors, and the rest in powers of two."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
 
 from gt_models.kernels.compiled import axpy, compiled, dot, fill, gate, real
+from tests.conftest import ROOT
 
 SIZE = 37  # 16 + 16 + 4 + 1
 
@@ -33,3 +38,20 @@ def test_operations_on_vectors(dtype):
     assert np.isnan(products[0])
     _operations(y, x_dot, a, products)
     np.testing.assert_allclose(products[0], expected[3, at] @ x_dot[other], rtol=1e-5)
+
+
+def test_another_process_finds_what_one_compiled(tmp_path):
+    code = (
+        "import torch\n"
+        "from gt_models.kernels.graph_attention import graph_attention, small_edges\n"
+        "from gt_models.kernels import graph_attention_numba\n"
+        "edges, n = small_edges(torch.device('cpu'))\n"
+        "graph_attention(torch.ones(n, 6), torch.ones(2, 3), torch.ones(2, 3), *edges, 0.2)\n"
+        "kernel = graph_attention_numba._kernels(torch.float32, 3).forward\n"
+        "print(sum(kernel.stats.cache_hits.values()), sum(kernel.stats.cache_misses.values()))\n"
+    )
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    said = [
+        subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True).stdout for _ in range(2)
+    ]
+    assert said == ["0 1\n", "1 0\n"]
