@@ -62,11 +62,12 @@ def _show_leaderboard(suite: str) -> None:
     from stages.report.table import rows_in
     from stages.tracking import tracking_uri
 
-    load_grid().suite(suite)
+    grid = load_grid()
+    grid.suite(suite)
     path = Path("reports", f"{suite}.json")
     if not path.exists():
         raise RecipeError(f"{path} is not there yet: run `make reproduce SUITE={suite}`")
-    show_table(suite, rows_in(path), [path.with_suffix(s) for s in (".json", ".csv", ".md")])
+    show_table(suite, rows_in(path), [path.with_suffix(s) for s in (".json", ".csv", ".md")], grid.run.verdict)
     uri = without_credentials(tracking_uri())
     print(f"MLflow: open {uri}" if uri.startswith("http") else "MLflow: `make ui`, then open http://127.0.0.1:5000")
 
@@ -152,7 +153,7 @@ def board(
     from stages.leaderboard import write_reports
     from stages.records.board import ABSENT
     from stages.records.board import board as rows_of
-    from stages.report.table import remarks_of, terminal_table
+    from stages.report.table import remarks_of, tally, terminal_table
 
     grid = load_grid()
     rows = rows_of(suite, grid, records)
@@ -161,12 +162,13 @@ def board(
     console.print(terminal_table(suite, shown, console.width))
     for remark in dict.fromkeys(r for row in shown for r in remarks_of(row)):
         print(f"  {remark}")
+    print(tally(shown, grid.run.verdict))
     without = [row["cell"] for row in rows if row["status"] == ABSENT]
     print(f"from {records / suite} alone; nothing was computed")
     if without:
         print(f"{len(without)} cells have no shipped record: {', '.join(cell.split('/', 1)[1] for cell in without)}")
     if write:
-        print(f"written: {', '.join(map(str, write_reports(suite, rows, write, grid.run.margin_std)))}")
+        print(f"written: {', '.join(map(str, write_reports(suite, rows, write, grid.run.verdict)))}")
 
 
 @app.command()

@@ -14,7 +14,7 @@ from typing import Any
 from stages.params import Cell, Grid, load_grid
 from stages.records.shipped import ROOT, Shipped, problems_of, shipped_cells
 from stages.records.standing import standing
-from stages.report.table import explanation, table_lines
+from stages.report.table import explanation, table_lines, tally
 from stages.store import Store, StoreError
 
 ABSENT = "no shipped record"  # status of a row of the board
@@ -48,9 +48,9 @@ def page(grid: Grid, root: Path = ROOT) -> str:
         shipped = _shipped(grid, suite, root)
         if shipped:
             rows = _rows([cell for cell in grid.suite(suite) if cell.cell in shipped], shipped, grid)
-            parts += [f"## {suite}", "", *table_lines(rows, "###")]
+            parts += [f"## {suite}", "", *table_lines(rows, "###"), tally(rows, grid.run.verdict), ""]
     parts += ["## Looked into", "", (root / "looked_into.md").read_text()]
-    return "\n".join([*parts, "## How to read it", "", explanation(grid.run.margin_std)]) + "\n"
+    return "\n".join([*parts, "## How to read it", "", explanation(grid.run.verdict)]) + "\n"
 
 
 def _shipped(grid: Grid, suite: str, root: Path) -> dict[str, Shipped]:
@@ -70,7 +70,7 @@ def _rows(cells: Sequence[Cell], shipped: dict[str, Shipped], grid: Grid) -> lis
     try:
         for one in shipped.values():
             _unpack(one, folder)
-        rows, _, _ = collect(cells, folder / "results", Store(folder / "store"), grid.run.margin_std)
+        rows, _, _ = collect(cells, folder / "results", Store(folder / "store"), grid.run.verdict)
     finally:
         shutil.rmtree(folder)
     for row in rows:
