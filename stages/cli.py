@@ -151,7 +151,7 @@ def board(
     from rich.console import Console
 
     from stages.leaderboard import write_reports
-    from stages.records.board import ABSENT
+    from stages.records.board import ABSENT, claim_lines
     from stages.records.board import board as rows_of
     from stages.report.table import remarks_of, tally, terminal_table
 
@@ -164,11 +164,35 @@ def board(
         print(f"  {remark}")
     print(tally(shown, grid.run.verdict))
     without = [row["cell"] for row in rows if row["status"] == ABSENT]
+    print(claim_lines(rows, suite.replace("-", "_"))[-3])
     print(f"from {records / suite} alone; nothing was computed")
     if without:
         print(f"{len(without)} cells have no shipped record: {', '.join(cell.split('/', 1)[1] for cell in without)}")
     if write:
         print(f"written: {', '.join(map(str, write_reports(suite, rows, write, grid.run.verdict)))}")
+
+
+@app.command()
+def claims(
+    paper: Annotated[str | None, typer.Argument(help="tokengt, hot, ppgt, edge_transformer or polynormer; all where none is named")] = None,
+    write: Annotated[Path | None, typer.Option(help="write all of them into this file, as Markdown")] = None,
+    data: Annotated[Path, typer.Option(help="folder with packed/, for the claims that take data")] = Path("data"),
+    records: Records = Path("records"),
+) -> None:
+    """What the papers say in words, each sentence with a verdict: computed from printed numbers, shipped records and data."""
+    from stages.files import write_bytes
+    from stages.records.board import every_row
+    from stages.report.claims import load_claims, show, verdicts_of
+
+    chosen = [claim for claim in load_claims() if paper in (None, claim.paper.replace("_", "-"), claim.paper)]
+    if not chosen:
+        raise RecipeError(f"no claim of a paper {paper!r} in published/claims.yaml")
+    verdicts = verdicts_of(chosen, every_row(load_grid(), records), data)
+    show(chosen, verdicts)
+    if write:
+        from stages.report.claims import page
+
+        print(f"written: {write_bytes(write, page(chosen, verdicts).encode())}")
 
 
 @app.command()

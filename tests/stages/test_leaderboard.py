@@ -81,7 +81,14 @@ def test_every_cell_is_a_row_and_says_how_it_stands(project):
     assert list(found) == CELLS
     assert [found[c]["status"] for c in CELLS] == ["ok", "ok", "ok 1/2 (1 oom)", "not run: data", "ok", "not run"]
     verdicts = [found[c]["verdict"] for c in CELLS]
-    assert verdicts == ["reproduced", "higher (better)", "none: 1 of 2 runs failed", "none: no result", "reproduced, 3 of 10 runs", "none: no result"]
+    assert verdicts == [
+        "reproduced",
+        "higher (better)",
+        "none: 1 of 2 runs failed",
+        "none: no result",
+        "reproduced, 3 of 10 runs",
+        "none: no result",
+    ]
     assert found[CELLS[0]]["difference"] == pytest.approx(0.57 - 0.562)
     for text in ("57.00 ± 0.82", "56.20 ± 2.60", "not run: data", "1,234", "no source of texas answered", "3 of 10 seeds"):
         assert text in result.output
