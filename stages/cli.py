@@ -164,7 +164,8 @@ def board(
         print(f"  {remark}")
     print(tally(shown, grid.run.verdict))
     without = [row["cell"] for row in rows if row["status"] == ABSENT]
-    print(claim_lines(rows, suite.replace("-", "_"))[-3])
+    if said := claim_lines(rows, suite.replace("-", "_")):
+        print(f"What the paper says: {said[-3]} `gt-bench claims {suite}` shows them")
     print(f"from {records / suite} alone; nothing was computed")
     if without:
         print(f"{len(without)} cells have no shipped record: {', '.join(cell.split('/', 1)[1] for cell in without)}")

@@ -58,8 +58,11 @@ def page(grid: Grid, root: Path = ROOT) -> str:
 
 
 def claim_lines(rows: Sequence[dict[str, Any]], paper: str | None = None) -> list[str]:
-    """The claims of published/claims.yaml that printed numbers and the runs of `rows` decide, as Markdown. Raises RecipeError."""
+    """The claims of published/claims.yaml that printed numbers and the runs of `rows` decide, as Markdown; none of a paper that has
+    none. Raises RecipeError."""
     claims = [c for c in load_claims() if c.test and not takes_data(c) and paper in (None, c.paper)]
+    if not claims:
+        return []
     lines = table_of(claims, {claim.id: judged(claim, rows) for claim in claims})
     return [*lines, "", "docs/claims.md has all of them: those that take data too, and those that nothing tests yet (`gt-bench claims`)."]
 

@@ -204,6 +204,7 @@ def _readings(published: Published, our_std: float, runs: int, rules: Rules) -> 
         # unstated: the estimator behind a printed ±; taken for the population one (as in the scripts behind the WebKB rows and in GraphGym), which
         # makes the sample variance larger
         return [Side(sample_std(std, count), count)], []
+    # unstated: how many runs stand behind the printed ±; as few and as many as these papers state elsewhere, and a verdict only where both agree
     few, most = rules.unstated_runs
     said = (
         f"the paper gives no number of runs: {few} and {most} tried"

@@ -397,3 +397,59 @@ def test_foreign_text_in_a_reason_is_text_in_the_report():
     lines = table_lines(rows_of(result, []))
     (remark,) = [line for line in lines if "403" in line]
     assert "403 &lt;img src=x onerror=alert(1)&gt; [31m &amp; more" in remark
+
+
+def test_mlflow_shows_what_the_leaderboard_shows(monkeypatch):
+    from stages import tracking
+    from stages.report.tracked import tracked_cell
+
+    runs = records()
+    result = make_result(ET, runs)
+    (row,) = with_claims(rows_of(result, runs))
+    assert not any(tag.startswith(("gt.verdict", "gt.claim")) for tag in tracked_cell(result, runs).tags)  # while it trains
+    tags = tracked_cell(result, runs, row).tags
+    assert (tags["gt.verdict"], tags["gt.claim"]) == ("reproduced", "not claimed")
+    assert tags["gt.verdict.interval"] == f"[{row['interval_low']:.6g}, {row['interval_high']:.6g}]"
+    assert [float(tags[f"gt.verdict.{k}"]) for k in ("margin", "power")] == [row["margin"], row["power"]]
+    put = []
+
+    class Store:
+        def __init__(self, *_):
+            pass
+
+        def put_cell(self, *arguments):
+            put.append(arguments)
+
+        def drop_other_cells(self, _):
+            pass
+
+    monkeypatch.setattr(tracking, "Mirror", Store)
+    other = make_result(ET.replace("cornell", "texas"), [])
+    tracking.complete(
+        "edge-transformer", [result, other], {r["digest"]: r for r in runs}, rows=[row, row | {"verdict": "a further number"}]
+    )
+    assert [arguments[2] for arguments in put] == [row, None]
+
+
+def test_csv_and_json_carry_both_verdicts_and_what_is_behind_them():
+    runs = records()
+    rows = with_claims(rows_of(make_result(ET, runs), runs))
+    carried = {
+        "verdict",
+        "interval_low",
+        "interval_high",
+        "margin",
+        "power",
+        "seeds_needed",
+        "claim",
+        "claim_low",
+        "claim_high",
+        "claim_more_seeds",
+    }
+    (read,) = csv.DictReader(io.StringIO(to_csv(rows)))
+    assert carried <= read.keys()
+    assert float(read["margin"]) == rows[0]["margin"]
+    content = json.loads(to_json("edge-transformer", rows, Rules()))
+    assert carried <= content["rows"][0].keys()
+    assert content["verdict"] == {"level": 0.05, "power": 0.8, "unstated_runs": [4, 10]}
+    assert "at most 0.1 as higher or lower" in content["tally"]
