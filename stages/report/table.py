@@ -352,8 +352,8 @@ def remarks_of(row: dict[str, Any]) -> list[str]:
     return remarks + [f"{name}: {note}" for note in row["notes"]]
 
 
-# what a terminal narrower than WIDE leaves out: the files have it
-COSTS, WIDE = {"parameters", "s/epoch", "peak MiB", "device"}, 150
+# what a terminal narrower than WIDEST leaves out: the files have it. From WIDE on names and numbers are not broken
+COSTS, WIDE, WIDEST = {"q", "parameters", "s/epoch", "peak MiB", "device"}, 150, 240
 
 
 def terminal_table(suite: str, rows: Sequence[dict[str, Any]], width: int = WIDE):
@@ -362,9 +362,9 @@ def terminal_table(suite: str, rows: Sequence[dict[str, Any]], width: int = WIDE
 
     table = Table(title=f"Leaderboard: {suite}")
     right = {"mean ± std", "runs", "published", "difference", "parameters", "s/epoch", "peak MiB"}
-    shown = [(i, name) for i, name in enumerate(SHOWN) if width >= WIDE or name not in COSTS]
+    shown = [(i, name) for i, name in enumerate(SHOWN) if width >= WIDEST or name not in COSTS]
     for _, name in shown:
-        whole = width >= WIDE and name in ("dataset", "model")
+        whole = width >= WIDE and name in ("dataset", "model", "mean ± std", "published")
         table.add_column(name, justify="right" if name in right else "left", overflow="fold", no_wrap=whole)
     for row in rows:
         texts = [text.replace("[", r"\[") for text in cells(row)]
