@@ -62,11 +62,12 @@ def _show_leaderboard(suite: str) -> None:
     from stages.report.table import rows_in
     from stages.tracking import tracking_uri
 
-    load_grid().suite(suite)
+    grid = load_grid()
+    grid.suite(suite)
     path = Path("reports", f"{suite}.json")
     if not path.exists():
         raise RecipeError(f"{path} is not there yet: run `make reproduce SUITE={suite}`")
-    show_table(suite, rows_in(path), [path.with_suffix(s) for s in (".json", ".csv", ".md")])
+    show_table(suite, rows_in(path), [path.with_suffix(s) for s in (".json", ".csv", ".md")], grid.run.verdict)
     uri = without_credentials(tracking_uri())
     print(f"MLflow: open {uri}" if uri.startswith("http") else "MLflow: `make ui`, then open http://127.0.0.1:5000")
 
@@ -150,9 +151,9 @@ def board(
     from rich.console import Console
 
     from stages.leaderboard import write_reports
-    from stages.records.board import ABSENT
+    from stages.records.board import ABSENT, claim_lines
     from stages.records.board import board as rows_of
-    from stages.report.table import remarks_of, terminal_table
+    from stages.report.table import remarks_of, tally, terminal_table
 
     grid = load_grid()
     rows = rows_of(suite, grid, records)
@@ -161,12 +162,38 @@ def board(
     console.print(terminal_table(suite, shown, console.width))
     for remark in dict.fromkeys(r for row in shown for r in remarks_of(row)):
         print(f"  {remark}")
+    print(tally(shown, grid.run.verdict))
     without = [row["cell"] for row in rows if row["status"] == ABSENT]
+    if said := claim_lines(rows, suite.replace("-", "_")):
+        print(f"What the paper says: {said[-3]} `gt-bench claims {suite}` shows them")
     print(f"from {records / suite} alone; nothing was computed")
     if without:
         print(f"{len(without)} cells have no shipped record: {', '.join(cell.split('/', 1)[1] for cell in without)}")
     if write:
-        print(f"written: {', '.join(map(str, write_reports(suite, rows, write, grid.run.margin_std)))}")
+        print(f"written: {', '.join(map(str, write_reports(suite, rows, write, grid.run.verdict)))}")
+
+
+@app.command()
+def claims(
+    paper: Annotated[str | None, typer.Argument(help="tokengt, hot, ppgt, edge_transformer or polynormer; all where none is named")] = None,
+    write: Annotated[Path | None, typer.Option(help="write all of them into this file, as Markdown")] = None,
+    data: Annotated[Path, typer.Option(help="folder with packed/, for the claims that take data")] = Path("data"),
+    records: Records = Path("records"),
+) -> None:
+    """What the papers say in words, each sentence with a verdict: computed from printed numbers, shipped records and data."""
+    from stages.files import write_bytes
+    from stages.records.board import every_row
+    from stages.report.claims import load_claims, show, verdicts_of
+
+    chosen = [claim for claim in load_claims() if paper in (None, claim.paper.replace("_", "-"), claim.paper)]
+    if not chosen:
+        raise RecipeError(f"no claim of a paper {paper!r} in published/claims.yaml")
+    verdicts = verdicts_of(chosen, every_row(load_grid(), records), data)
+    show(chosen, verdicts)
+    if write:
+        from stages.report.claims import page
+
+        print(f"written: {write_bytes(write, page(chosen, verdicts).encode())}")
 
 
 @app.command()

@@ -15,7 +15,8 @@ import typer
 from stages.files import WriteError, write_bytes
 from stages.params import Cell, load_grid
 from stages.records.shipped import read_result, record_problems
-from stages.report.table import absent, remarks_of, rows_of, terminal_table, to_csv, to_json, to_markdown
+from stages.report.table import absent, remarks_of, rows_of, tally, terminal_table, to_csv, to_json, to_markdown, with_claims
+from stages.report.verdict import Rules
 from stages.schema import RecipeError
 from stages.store import Store, StoreError
 
@@ -35,18 +36,18 @@ def leaderboard(
     """Writes the leaderboard of SUITE and completes its MLflow experiment."""
     try:
         grid = load_grid(params)
-        rows, found, records = collect(grid.suite(suite), results, Store(store), grid.run.margin_std)
-        files = write_reports(suite, rows, reports, grid.run.margin_std)
+        rows, found, records = collect(grid.suite(suite), results, Store(store), grid.run.verdict)
+        files = write_reports(suite, rows, reports, grid.run.verdict)
     except (RecipeError, WriteError) as error:
         print(f"error: {error}", file=sys.stderr)
         raise typer.Exit(1) from None
     if print_:
-        show(suite, rows, files)
+        show(suite, rows, files, grid.run.verdict)
     if mlflow:
-        track(suite, found, records)
+        track(suite, found, records, rows)
 
 
-def collect(cells: Sequence[Cell], results: Path, store: Store, margin_std: float) -> tuple[list[dict], list[dict], dict[str, dict]]:
+def collect(cells: Sequence[Cell], results: Path, store: Store, rules: Rules) -> tuple[list[dict], list[dict], dict[str, dict]]:
     """(rows of all declared cells in their order, the readable results, the readable records by digest)."""
     rows, found, records = [], [], {}
     for cell in cells:
@@ -75,34 +76,35 @@ def collect(cells: Sequence[Cell], results: Path, store: Store, margin_std: floa
                 mine.append(record)
         found.append(result)
         records |= {r["digest"]: r for r in mine}
-        rows += rows_of(result, mine, problems, margin_std)
-    return rows, found, records
+        rows += rows_of(result, mine, problems, rules)
+    return with_claims(rows, rules), found, records
 
 
-def write_reports(suite: str, rows: Sequence[dict[str, Any]], reports: Path, margin_std: float) -> list[Path]:
+def write_reports(suite: str, rows: Sequence[dict[str, Any]], reports: Path, rules: Rules) -> list[Path]:
     """The three files, each replaced whole. Raises WriteError."""
-    contents = {"json": to_json(suite, rows, margin_std), "csv": to_csv(rows), "md": to_markdown(suite, rows, margin_std)}
+    contents = {"json": to_json(suite, rows, rules), "csv": to_csv(rows), "md": to_markdown(suite, rows, rules)}
     return [write_bytes(reports / f"{suite}.{kind}", text.encode()) for kind, text in contents.items()]
 
 
-def show(suite: str, rows: Sequence[dict[str, Any]], files: Sequence[Path]) -> None:
+def show(suite: str, rows: Sequence[dict[str, Any]], files: Sequence[Path], rules: Rules) -> None:
     from rich.console import Console
 
     console = Console(width=None if sys.stdout.isatty() else 180)
     console.print(terminal_table(suite, rows, console.width))
     for remark in dict.fromkeys(r for row in rows for r in remarks_of(row)):
         print(f"  {remark}")
+    print(tally(rows, rules))
     print(f"written: {', '.join(map(str, files))}")
 
 
-def track(suite: str, results: Sequence[dict], records: dict[str, dict]) -> None:
+def track(suite: str, results: Sequence[dict], records: dict[str, dict], rows: Sequence[dict[str, Any]]) -> None:
     """Completes MLflow and says how to look at it; a store that cannot be reached costs a warning, never the reports."""
     from stages.addresses import without_credentials
     from stages.tracking import TrackingError, complete, tracking_uri
 
     uri = without_credentials(tracking_uri())
     try:
-        complete(suite, results, records)
+        complete(suite, results, records, rows=rows)
     except TrackingError as error:
         remedy = f"when it is back, `python -m stages.leaderboard {suite}` completes it from the records"
         print(

@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import Field, field_validator, model_validator
 
 from stages.files import is_plain_name
+from stages.report.verdict import Rules
 from stages.schema import Positive, RecipeError, Strict, nearest, read_yaml, validated
 
 
@@ -54,8 +55,8 @@ class RunSettings(Strict):
     time_limit_hours: float | None = Field(None, gt=0)
     checkpoint_seconds: float = Field(60.0, ge=0)
     tracking: bool = True
-    margin_std: float = Field(1.0, gt=0)
     study_storage: str | None = None
+    verdict: Rules = Rules()
 
     @model_validator(mode="before")
     @classmethod
@@ -64,6 +65,11 @@ class RunSettings(Strict):
             raise ValueError(
                 "threads is no longer a setting: it decides numbers, and is a key of recipes now (`threads: 2` with its origin; nothing is 1). "
                 "Take it out here; `parallel` says how many seeds train at once"
+            )
+        if isinstance(content, dict) and "margin_std" in content:
+            raise ValueError(
+                "margin_std is no longer a setting: the margin follows from the printed deviation and the numbers of runs (docs/verdicts.md). "
+                "Take it out here; the section `verdict` has the level and the power"
             )
         return content
 

@@ -62,7 +62,7 @@ def write_state(grid: Grid, root: Path = ROOT, data: Path = Path("data")) -> Non
         wanted[root / "suites" / f"{suite}.json"] = {
             "cells": cells,
             "code": report_code,
-            "margin_std": grid.run.margin_std,
+            "verdict": grid.run.verdict.model_dump(mode="json"),
             "tracking": store,
         }
     _replace(root, wanted)

@@ -107,7 +107,11 @@ class Live:
 
 
 def complete(
-    suite: str, results: Iterable[Mapping[str, Any]], records: Mapping[str, Mapping[str, Any]], tuned: Path = Path("tuned")
+    suite: str,
+    results: Iterable[Mapping[str, Any]],
+    records: Mapping[str, Mapping[str, Any]],
+    tuned: Path = Path("tuned"),
+    rows: Sequence[Mapping[str, Any]] = (),
 ) -> None:
     """Makes the experiment of `suite` hold exactly these results and records: what is missing is added, what is half written or differs is
     completed or replaced, what no result names is removed (runs of cells that are training right now are left alone). The trials of searches
@@ -116,6 +120,7 @@ def complete(
     Args:
         records: by digest; a result's run without a record here is left out.
         tuned: folder with what the searches wrote.
+        rows: of the leaderboard, whose verdicts become tags; a cell's first one counts.
     Raises:
         TrackingError: naming the URI.
     """
@@ -124,7 +129,8 @@ def complete(
         mirror = Mirror(uri, suite)
         results = list(results)
         for result in results:
-            mirror.put_cell(result, [records[d] for d in result["runs"] if d in records])
+            mine = [records[d] for d in result["runs"] if d in records]
+            mirror.put_cell(result, mine, next((row for row in rows if row["cell"] == result["cell"]), None))
         mirror.drop_other_cells({r["cell"] for r in results})
         searches = {r["cell"]: (r, rows) for r in results if r.get("search") and (rows := _trials(r["cell"], tuned))}
         if searches:

@@ -14,7 +14,8 @@ from typing import Any
 from stages.params import Cell, Grid, load_grid
 from stages.records.shipped import ROOT, Shipped, problems_of, shipped_cells
 from stages.records.standing import standing
-from stages.report.table import explanation, table_lines
+from stages.report.claims import judged, load_claims, table_of, takes_data
+from stages.report.table import explanation, table_lines, tally
 from stages.store import Store, StoreError
 
 ABSENT = "no shipped record"  # status of a row of the board
@@ -44,13 +45,35 @@ def page(grid: Grid, root: Path = ROOT) -> str:
         "present tree would compute differently. A cell that is not here has not been run yet: `dvc repro` runs it.",
         "",
     ]
+    everything: list[dict[str, Any]] = []
     for suite in grid.suites:
         shipped = _shipped(grid, suite, root)
         if shipped:
             rows = _rows([cell for cell in grid.suite(suite) if cell.cell in shipped], shipped, grid)
-            parts += [f"## {suite}", "", *table_lines(rows, "###")]
+            parts += [f"## {suite}", "", *table_lines(rows, "###"), tally(rows, grid.run.verdict), ""]
+            everything += rows
+    parts += ["## What the papers say", "", *claim_lines(everything), ""]
     parts += ["## Looked into", "", (root / "looked_into.md").read_text()]
-    return "\n".join([*parts, "## How to read it", "", explanation(grid.run.margin_std)]) + "\n"
+    return "\n".join([*parts, "## How to read it", "", explanation(grid.run.verdict)]) + "\n"
+
+
+def claim_lines(rows: Sequence[dict[str, Any]], paper: str | None = None) -> list[str]:
+    """The claims of published/claims.yaml that printed numbers and the runs of `rows` decide, as Markdown; none of a paper that has
+    none. Raises RecipeError."""
+    claims = [c for c in load_claims() if c.test and not takes_data(c) and paper in (None, c.paper)]
+    if not claims:
+        return []
+    lines = table_of(claims, {claim.id: judged(claim, rows) for claim in claims})
+    return [*lines, "", "docs/claims.md has all of them: those that take data too, and those that nothing tests yet (`gt-bench claims`)."]
+
+
+def every_row(grid: Grid, root: Path = ROOT) -> list[dict[str, Any]]:
+    """The leaderboard's rows of every shipped cell, suite by suite. Raises StoreError, RecipeError."""
+    found: list[dict[str, Any]] = []
+    for suite in grid.suites:
+        if shipped := _shipped(grid, suite, root):
+            found += _rows([cell for cell in grid.suite(suite) if cell.cell in shipped], shipped, grid)
+    return found
 
 
 def _shipped(grid: Grid, suite: str, root: Path) -> dict[str, Shipped]:
@@ -70,7 +93,7 @@ def _rows(cells: Sequence[Cell], shipped: dict[str, Shipped], grid: Grid) -> lis
     try:
         for one in shipped.values():
             _unpack(one, folder)
-        rows, _, _ = collect(cells, folder / "results", Store(folder / "store"), grid.run.margin_std)
+        rows, _, _ = collect(cells, folder / "results", Store(folder / "store"), grid.run.verdict)
     finally:
         shutil.rmtree(folder)
     for row in rows:

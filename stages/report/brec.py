@@ -9,3 +9,12 @@ PUBLISHED = {
     "pairs-distinguished": ("brec-total", "pairs-distinguished"),
     "accuracy": ("brec-total", "accuracy"),
 }
+
+# dataset in results.yaml -> its pairs, as PPGT's Table 1 counts them (four families are regular)
+PAIRS = {
+    "brec-basic": frozenset(range(60)),
+    "brec-regular": frozenset([*range(60, 160), *range(360, 400)]),
+    "brec-extension": frozenset(range(160, 260)),
+    "brec-cfi": frozenset(range(260, 360)),
+    "brec-total": frozenset(range(400)),
+}

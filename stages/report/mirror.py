@@ -52,9 +52,9 @@ class Mirror:
             self.experiment_id = self._experiment(suite, location)
         self.runs = self._all_runs()
 
-    def put_cell(self, result: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> None:
-        """Makes the cell's run and the runs of its records whole, and removes the cell's other runs."""
-        parent = self.put(tracked_cell(result, records), self.find("cell", result["cell"]))
+    def put_cell(self, result: Mapping[str, Any], records: Sequence[Mapping[str, Any]], row: Mapping[str, Any] | None = None) -> None:
+        """Makes the cell's run and the runs of its records whole, and removes the cell's other runs. `row`: the leaderboard's."""
+        parent = self.put(tracked_cell(result, records, row), self.find("cell", result["cell"]))
         kept = {parent}
         for record in records:
             spec = tracked_run(result, record)

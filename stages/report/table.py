@@ -8,6 +8,7 @@ import csv
 import io
 import json
 import math
+import re
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -17,26 +18,29 @@ from typing import Any
 
 from stages.addresses import printable
 from stages.records.carried import note_of, text_of
-from stages.report.published import Published, PublishedError, further, resolve
-from stages.report.verdict import ALPHA, STD_DDOF, judge
+from stages.report.published import Published, PublishedError, further, lookup, resolve
+from stages.report.verdict import MOST_SEEDS, STD_DDOF, Number, Rules, false_discovery, judge, judge_claim, sample_std, seeds_needed
 from stages.store import StoreError
 
 COLUMNS = (
     "cell", "dataset", "model", "status", "reason", "metric", "direction", "unit", "mean", "std", "std_ddof", "runs", "seeds",
-    "published_mean", "published_std", "published_runs", "published_printed", "published_source", "flags", "difference", "verdict", "margin",
-    "p_difference", "p_equivalence", "reduced", "carried_over", "notes", "parameters", "seconds_per_epoch", "peak_memory_mib", "device",
+    "published_mean", "published_std", "published_runs", "published_printed", "published_source", "published_place", "flags", "difference",
+    "interval_low", "interval_high", "verdict", "provisional", "margin", "margin_std", "power", "seeds_needed", "p_difference", "p_equivalence",
+    "q_difference", "claim", "claim_rival", "claim_low", "claim_high", "claim_more_seeds", "reduced", "carried_over", "notes", "parameters", "seconds_per_epoch", "peak_memory_mib", "device",
     "values", "digests",
 )  # fmt: skip
+# what a limit of params.yaml leaves in a result: cut in seeds, in pairs of BREC
+SEED_CUT, PAIR_CUT = r"\d+ of (\d+) seeds", r"\d+ of \d+ pairs"
 NO_NUMBER = "no number"  # status of a row whose metric is undefined (NaN or infinite) in a run that ended well
 # how a metric is read where no paper prints it for this cell
 PERCENT = {"accuracy", "balanced-accuracy", "roc-auc", "f1-macro", "f1-micro", "ordered-pair-accuracy"}
 
 
 def rows_of(
-    result: Mapping[str, Any], records: Sequence[Mapping[str, Any]], problems: Sequence[str] = (), margin_std: float = 1.0
+    result: Mapping[str, Any], records: Sequence[Mapping[str, Any]], problems: Sequence[str] = (), rules: Rules | None = None
 ) -> list[dict[str, Any]]:
     """The rows of one cell with their verdicts: its metric first, then one for every further number that the paper prints of these runs."""
-    rows = [with_verdict(summarise(result, records, problems), result, margin_std)]
+    rows = [with_verdict(summarise(result, records, problems), result, rules)]
     try:
         others = further(result.get("published"), result["dataset"], result.get("metric"))
     except PublishedError as error:
@@ -46,7 +50,7 @@ def rows_of(
     for printed in others:
         row = summarise(result, records, problems, printed)
         if row["values"] or not row["runs"]:
-            rows.append(with_verdict(row, result, margin_std, printed))
+            rows.append(with_verdict(row, result, rules, printed))
     return rows
 
 
@@ -68,13 +72,15 @@ def summarise(
         row |= {"metric": printed.metric, "direction": printed.direction}
         if printed.dataset != result["dataset"]:
             row["metric"] += f" ({printed.dataset})"
-    good = [r for r in records if r["deterministic"]["status"] == "ok"]
+    # a run that met its time limit has all of a category of BREC whose every pair was done
+    whole = [r for r in records if printed and printed.whole_in(r) and r["deterministic"]["status"] in ("ok", "timed-out")]
+    good = [r for r in records if r["deterministic"]["status"] == "ok" or r in whole]
     seeds = len(result.get("seeds") or ())
-    failures = Counter(r["deterministic"]["status"] for r in records if r["deterministic"]["status"] != "ok")
+    failures = Counter(r["deterministic"]["status"] for r in records if r not in good)
     reasons = [result["reason"]] if result.get("reason") else []
     row |= {"status": _status(result["status"], len(good), seeds, failures, len(problems)), "runs": len(good), "seeds": seeds}
     row |= {
-        "reduced": list(result.get("reduced") or ()),
+        "reduced": [cut for cut in result.get("reduced") or () if not (whole and len(whole) == len(good) and re.fullmatch(PAIR_CUT, cut))],
         "notes": list(result.get("notes") or ()),
         "flags": [],
         "values": [],
@@ -87,6 +93,7 @@ def summarise(
     if published:
         row["flags"] = list(published.flags)
         row |= {f"published_{k}": getattr(published, k) for k in ("mean", "std", "runs", "printed", "source")}
+        row["published_place"] = list(published.place)
     if published and published.note:
         row["notes"].append(f"the published number: {published.note}")
     if result.get("search"):
@@ -124,26 +131,97 @@ def summarise(
     return row
 
 
-def with_verdict(row: dict[str, Any], result: Mapping[str, Any], margin_std: float, printed: Published | None = None) -> dict[str, Any]:
-    """The row with its verdict (see stages/report/verdict.py). An unfinished or `reduced` cell gets none, whatever its numbers; neither does
-    a cost, which is one of the authors' machine."""
-    if not row["status"].startswith("ok"):
+def with_verdict(
+    row: dict[str, Any], result: Mapping[str, Any], rules: Rules | None = None, printed: Published | None = None
+) -> dict[str, Any]:
+    """The row with its verdict on the number (see stages/report/verdict.py).
+
+    A cell that lacks nothing but seeds has a provisional one, which says so. One whose runs failed, or that is `reduced` otherwise, gets none,
+    whatever its numbers; neither does a cost, which is one of the authors' machine.
+    """
+    cuts = [re.fullmatch(SEED_CUT, cut) for cut in row["reduced"]]
+    full = max([row["seeds"], *(int(cut[1]) for cut in cuts if cut)])
+    # these would be a choice among the runs: what failed may have failed for what it would have scored
+    failed = _failed(row["status"].partition(", stale")[0])
+    if not row["status"].startswith("ok") or row["mean"] is None:
         return row | {"verdict": "none: no result"}
-    if row["runs"] < row["seeds"]:
-        return row | {"verdict": "none: incomplete"}
-    if row["reduced"]:
+    if failed:
+        return row | {"verdict": f"none: {failed} of {full} runs failed"}
+    if not all(cuts):
         return row | {"verdict": "none: reduced"}
     if printed and printed.measured:
         return row | {"verdict": "none: another machine"}
-    notes, problems = list(row["notes"]), []
+    problems: list[str] = []
     published = printed or _resolve(result, problems)
     if problems:
         return row | {"verdict": "none: published number not found"}
-    verdict = judge(row["mean"], row["std"], row["runs"], published, margin_std)
+    verdict = judge(row["mean"], row["std"], row["runs"], published, full, rules)
+    low, high = verdict.interval or (None, None)
+    provisional = row["runs"] < full and verdict.interval is not None
     return row | {
-        "verdict": verdict.word, "margin": verdict.margin, "p_difference": verdict.p_difference, "p_equivalence": verdict.p_equivalence,
-        "notes": notes + list(verdict.assumptions),
+        "verdict": _provisional(verdict.word, row["runs"], full) if provisional else verdict.word,
+        "provisional": provisional, "interval_low": low, "interval_high": high,
+        **{k: getattr(verdict, k) for k in ("margin", "margin_std", "power", "p_difference", "p_equivalence")},
+        "seeds_needed": seeds_needed(row["std"], row["runs"], published, full, rules) if published else None,
+        "notes": [*row["notes"], *verdict.assumptions],
     }  # fmt: skip
+
+
+def with_claims(rows: Sequence[dict[str, Any]], rules: Rules | None = None) -> list[dict[str, Any]]:
+    """The rows with what only all of them together say: the verdict on each paper's claim to be best in its column, against our own complete run of
+    a rival where there is one and its print otherwise; and the false-discovery rates of `higher` and `lower` over all complete numbers."""
+    ours: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for row in rows:
+        if row["interval_low"] is not None and not row["provisional"]:
+            ours.setdefault(tuple(row["published_place"]), []).append(row)
+    complete = [row["p_difference"] if row["interval_low"] is not None and not row["provisional"] else None for row in rows]
+    return [_with_claim(row, ours, rules) | {"q_difference": q} for row, q in zip(rows, false_discovery(complete), strict=True)]
+
+
+def _with_claim(row: dict[str, Any], ours: Mapping[tuple[str, ...], Sequence[dict[str, Any]]], rules: Rules | None) -> dict[str, Any]:
+    # a row whose print has neither runs nor a spread behind it has no interval, and still a claim
+    if row["published_mean"] is None or (row["interval_low"] is None and row["verdict"] != "not judged"):
+        return row
+    published = lookup(*row["published_place"])
+    rivals = published.rivals() if published.own else []
+    sign = 1 if published.direction == "max" else -1
+    if not rivals:
+        return row
+    if sign * published.mean <= max(sign * rival.mean for rival in rivals):
+        return row | {"claim": "not claimed"}
+    numbers = [_rival(rival, ours.get(rival.place, ()), sign) for rival in rivals]
+    best = max(numbers, key=lambda number: sign * number.mean)
+    us = Number(row["model"], row["mean"], sample_std(row["std"], row["runs"]) if row["runs"] > 1 else None, row["runs"])
+    spread = published.std if published.std is None or not published.runs else sample_std(published.std, published.runs)
+    claim = judge_claim(us, best, published.direction, spread, rules)
+    full = max([row["seeds"], *(int(cut[1]) for cut in (re.fullmatch(SEED_CUT, c) for c in row["reduced"]) if cut)])
+    low, high = claim.interval or (None, None)
+    return row | {
+        "claim": _provisional(claim.word, row["runs"], full) if row["runs"] < full else claim.word,
+        "claim_rival": claim.rival, "claim_low": low, "claim_high": high, "claim_more_seeds": claim.more_seeds,
+        "notes": [*row["notes"], *(f"the claim: {assumption}" for assumption in claim.assumptions if assumption not in row["notes"])],
+    }  # fmt: skip
+
+
+def _rival(published: Published, rows: Sequence[dict[str, Any]], sign: int) -> Number:
+    if rows:
+        # of several recipes of one rival, the one that does best
+        row = max(rows, key=lambda row: sign * row["mean"])
+        std = sample_std(row["std"], row["runs"]) if row["runs"] > 1 else None
+        return Number(f"{published.method}, our run {row['model']}", row["mean"], std, row["runs"])
+    std = published.std
+    if std is not None and published.runs:
+        std = sample_std(std, published.runs)
+    return Number(f"{published.method}, printed", published.mean, std, published.runs, published.rounding)
+
+
+def _provisional(word: str, runs: int, full: int) -> str:
+    return f"{word}, {runs} of {full} runs"
+
+
+def _failed(status: str) -> int:
+    """How many runs failed, by a status such as `ok 3/5 (1 diverged, 1 oom)`; what is missing or unreadable has not failed."""
+    return sum(int(n) for n, what in re.findall(r"(\d+) ([\w-]+)", status.partition("(")[2]) if what != "unreadable")
 
 
 def absent(cell: str, status: str, reason: str | None) -> dict[str, Any]:
@@ -153,12 +231,12 @@ def absent(cell: str, status: str, reason: str | None) -> dict[str, Any]:
     return summarise(result, []) | {"verdict": "none: no result"}
 
 
-def to_json(suite: str, rows: Sequence[dict[str, Any]], margin_std: float) -> str:
+def to_json(suite: str, rows: Sequence[dict[str, Any]], rules: Rules) -> str:
     head = {
         "suite": suite,
         "std": "population (ddof 0) over runs",
-        "alpha": ALPHA,
-        "margin_std": margin_std,
+        "verdict": rules.model_dump(mode="json"),
+        "tally": tally(rows, rules),
         "units": "raw: percentages as fractions",
     }
     return json.dumps(head | {"rows": rows}, indent=1, allow_nan=True) + "\n"
@@ -191,8 +269,12 @@ SHOWN = (
     "mean ± std",
     "runs",
     "published",
-    "difference",
+    "difference [95 %]",
     "verdict",
+    "q",
+    "margin (power)",
+    "seeds needed",
+    "claim",
     "status",
     "parameters",
     "s/epoch",
@@ -212,10 +294,12 @@ def cells(row: dict[str, Any]) -> list[str]:
         theirs = row["published_printed"]
     theirs += " !" if row["flags"] else ""
     sign = "+" if row["difference"] is not None and row["difference"] > 0 else ""
+    interval = "" if row["interval_low"] is None else f" [{_number(row['interval_low'], row)}, {_number(row['interval_high'], row)}]"
     status = ", ".join(part for part in (row["status"], row["reduced"] and "reduced", row["carried_over"]) if part)
     return [
         row["dataset"], row["model"], metric, ours, f"{row['runs']}/{row['seeds']}" if row["seeds"] else "–", theirs,
-        sign + _number(row["difference"], row), row["verdict"], status,
+        sign + _number(row["difference"], row) + interval, row["verdict"],
+        "–" if row["q_difference"] is None else f"{row['q_difference']:.2g}", _margin(row), _seeds_needed(row), _claim(row), status,
         "–" if row["parameters"] is None else f"{row['parameters']:,}",
         "–" if row["seconds_per_epoch"] is None else f"{row['seconds_per_epoch']:.3g}",
         "–" if row["peak_memory_mib"] is None else f"{row['peak_memory_mib']:,.0f}",
@@ -223,8 +307,24 @@ def cells(row: dict[str, Any]) -> list[str]:
     ]  # fmt: skip
 
 
-def to_markdown(suite: str, rows: Sequence[dict[str, Any]], margin_std: float) -> str:
-    return "\n".join([f"# Leaderboard: {suite}", "", *table_lines(rows), "## How to read it", "", explanation(margin_std)]) + "\n"
+def to_markdown(suite: str, rows: Sequence[dict[str, Any]], rules: Rules) -> str:
+    head = [f"# Leaderboard: {suite}", "", *table_lines(rows), tally(rows, rules), ""]
+    return "\n".join([*head, "## How to read it", "", explanation(rules)]) + "\n"
+
+
+def tally(rows: Sequence[dict[str, Any]], rules: Rules) -> str:
+    """How many verdicts there are of each kind, and how many of them chance alone would bring."""
+    complete = [row for row in rows if row["interval_low"] is not None and not row["provisional"]]
+    words = Counter(row["verdict"].split(" (")[0] for row in complete)
+    off = words["higher"] + words["lower"]
+    sure = sum(row["q_difference"] is not None and row["q_difference"] < rules.level for row in complete)
+    claims = Counter(row["claim"] for row in rows if row["claim"] in ("claim holds", "claim fails", "undecided"))
+    return (
+        f"{len(complete)} numbers judged ({', '.join(f'{n} {word}' for word, n in sorted(words.items())) or 'none'}). Were every one of them reproduced in truth, "
+        f"chance alone would show at most {rules.level * len(complete):.1f} as higher or lower; {off} are, {sure} of them with q below {rules.level:g} "
+        f"(Benjamini-Hochberg). Provisional: {sum(bool(row['provisional']) for row in rows)}, in none of these counts. "
+        f"Claims to be best: {claims['claim holds']} hold, {claims['claim fails']} fail, {claims['undecided']} undecided."
+    )
 
 
 def table_lines(rows: Sequence[dict[str, Any]], heading: str = "##") -> list[str]:
@@ -235,8 +335,9 @@ def table_lines(rows: Sequence[dict[str, Any]], heading: str = "##") -> list[str
     return [*lines, f"{heading} Remarks", "", *shown, ""] if shown else lines
 
 
-def explanation(margin_std: float) -> str:
-    return EXPLANATION.format(margin_std=margin_std, alpha=ALPHA).strip()
+def explanation(rules: Rules) -> str:
+    numbers = {"level": rules.level, "sure": 100 * (1 - rules.level), "power": 100 * rules.power}
+    return EXPLANATION.format(few=rules.unstated_runs[0], most=rules.unstated_runs[1], **numbers).strip()
 
 
 def remarks_of(row: dict[str, Any]) -> list[str]:
@@ -251,8 +352,8 @@ def remarks_of(row: dict[str, Any]) -> list[str]:
     return remarks + [f"{name}: {note}" for note in row["notes"]]
 
 
-# what a terminal narrower than WIDE leaves out: the files have it
-COSTS, WIDE = {"parameters", "s/epoch", "peak MiB", "device"}, 150
+# what a terminal narrower than WIDEST leaves out: the files have it. From WIDE on names and numbers are not broken
+COSTS, WIDE, WIDEST = {"q", "parameters", "s/epoch", "peak MiB", "device"}, 150, 240
 
 
 def terminal_table(suite: str, rows: Sequence[dict[str, Any]], width: int = WIDE):
@@ -261,9 +362,9 @@ def terminal_table(suite: str, rows: Sequence[dict[str, Any]], width: int = WIDE
 
     table = Table(title=f"Leaderboard: {suite}")
     right = {"mean ± std", "runs", "published", "difference", "parameters", "s/epoch", "peak MiB"}
-    shown = [(i, name) for i, name in enumerate(SHOWN) if width >= WIDE or name not in COSTS]
+    shown = [(i, name) for i, name in enumerate(SHOWN) if width >= WIDEST or name not in COSTS]
     for _, name in shown:
-        whole = width >= WIDE and name in ("dataset", "model")
+        whole = width >= WIDE and name in ("dataset", "model", "mean ± std", "published")
         table.add_column(name, justify="right" if name in right else "left", overflow="fold", no_wrap=whole)
     for row in rows:
         texts = [text.replace("[", r"\[") for text in cells(row)]
@@ -276,10 +377,15 @@ EXPLANATION = """
   over the runs that ended well; runs: how many of those asked for. The epoch is chosen on validation. ↑ larger is better, ↓ smaller is.
 - published: the paper's own number in the same unit; difference: ours minus published. *!*: something is wrong with how it was made, see
   the remarks. A cell has a row for every number that its paper prints of these runs; a cost is shown beside the authors', never judged.
-- verdict, at level {alpha}: *within*: two one-sided Welch tests show that the difference is smaller than the margin; *above* or *below*:
-  not so, and Welch's test shows a difference; *inconclusive*: neither is shown, which is not a reproduction. The margin is
-  {margin_std:g} times the published standard deviation (ours, where none is printed), at least half a unit of the last printed digit.
-  A cell that is incomplete or *reduced* (fewer seeds, trials or epochs than published) gets no verdict.
+- difference: with its {sure:g} % interval (Welch, and the rounding of the print). verdict: *consistent*: the printed mean lies in the {sure:g} % prediction interval
+  of a replication of this size, which is the interval around 0 of the same width; *higher* or *lower*: it does not; *reproduced*: consistent, and
+  two one-sided tests show that the difference is smaller than the margin; *undecided*: it hangs on what the paper does not print (no number of
+  runs: {few} and {most} are tried; no spread: an exact mean, and one run with our spread). q: false-discovery rate over the complete numbers.
+- margin: the one with which equal truth passes as reproduced in {power:g} % of cases at full seeds; power: that chance for the runs that there are; seeds
+  needed: for {power:g} % at the spread seen. A cell that lacks only seeds is judged with what it has (*consistent, 3 of 10 runs*); one that is *reduced* in trials,
+  epochs or data, or whose runs failed, is not.
+- claim: does our mean still beat the best other number of the paper's column (our own run of it where there is one)? By the same interval:
+  *claim holds*, *claim fails*, *undecided* (+n: so many more seeds would decide). docs/verdicts.md says what each word does not mean.
 - s/epoch: median over runs of the training seconds per epoch; peak MiB: largest over runs (GPU: allocated; CPU: resident).
 """
 
@@ -310,6 +416,26 @@ def _search_note(search: Mapping[str, Any]) -> str:
     states = ", ".join(f"{n} {state.lower()}" for state, n in states.items() if n)
     space = f" over {', '.join(search['keys'])} ({search['space']})" if search.get("keys") and search.get("space") else ""
     return f"searched on validation: {search.get('used', search['trials'])} trials ({states}){space}"
+
+
+def _margin(row: dict[str, Any]) -> str:
+    if row["margin"] is None:
+        return "–"
+    return _number(row["margin"], row) + ("" if row["power"] is None else f" ({100 * row['power']:.0f} %)")
+
+
+def _seeds_needed(row: dict[str, Any]) -> str:
+    if row["seeds_needed"] is None:
+        # a margin and a power, and no number of runs that reaches the power wanted: the print itself is too uncertain
+        return "–" if row["power"] is None else f"> {MOST_SEEDS}"
+    return str(row["seeds_needed"])
+
+
+def _claim(row: dict[str, Any]) -> str:
+    if row["claim"] is None:
+        return "–"
+    more = f" (+{row['claim_more_seeds']})" if row["claim_more_seeds"] else ""
+    return f"{row['claim']}{more}: {row['claim_rival']}" if row["claim_rival"] else row["claim"]
 
 
 def _number(value: float | None, row: dict[str, Any]) -> str:

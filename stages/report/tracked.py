@@ -73,8 +73,16 @@ def tracked_run(cell: Mapping[str, Any], record: Mapping[str, Any]) -> Tracked:
     )
 
 
-def tracked_cell(result: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> Tracked:
-    """The parent run of a cell: its recipe, its figures in raw units, and the published number."""
+# column of the leaderboard -> tag of a cell's run
+VERDICT_TAGS = {
+    "verdict": "gt.verdict", "margin": "gt.verdict.margin", "power": "gt.verdict.power", "seeds_needed": "gt.verdict.seeds_needed",
+    "q_difference": "gt.verdict.q", "claim": "gt.claim", "claim_rival": "gt.claim.rival", "claim_more_seeds": "gt.claim.more_seeds",
+}  # fmt: skip
+
+
+def tracked_cell(result: Mapping[str, Any], records: Sequence[Mapping[str, Any]], judged: Mapping[str, Any] | None = None) -> Tracked:
+    """The parent run of a cell: its recipe, its figures in raw units, and the published number. `judged`: the cell's row of the leaderboard,
+    which alone knows the rivals' runs; while a cell trains there is none, and no verdict is shown."""
     row = summarise(result, records)
     runs = [r["deterministic"] for r in records]
     validated = [r["val"] for r in runs if r["status"] == "ok" and r["val"] is not None]
@@ -94,6 +102,11 @@ def tracked_cell(result: Mapping[str, Any], records: Sequence[Mapping[str, Any]]
         "gt.published.printed": row["published_printed"], "gt.notes": "; ".join(row["notes"]) or None, "gt.flags": "; ".join(row["flags"]) or None, "gt.device": row["device"],
         "gt.commit": ", ".join(sorted({r["measured"]["environment"].get("commit") or "unknown" for r in records})) or None,
     }  # fmt: skip
+    if judged:
+        tags |= {tag: judged[column] for column, tag in VERDICT_TAGS.items()}
+        for tag, kind in (("gt.verdict.interval", "interval"), ("gt.claim.interval", "claim")):
+            low, high = judged[f"{kind}_low"], judged[f"{kind}_high"]
+            tags[tag] = None if low is None else f"[{low:.6g}, {high:.6g}]"
     for name in ("recipe", "data", "encodings", "code"):
         tags[f"gt.digest.{name}"] = ", ".join(sorted({r["digests"][name] for r in runs})) or None
     artifacts: dict[str, Callable[[], bytes]] = {"result.json": lambda: _json(result)}

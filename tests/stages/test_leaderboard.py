@@ -30,7 +30,7 @@ def project(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     grid = {
-        "run": {"margin_std": 1.0},
+        "run": {"tracking": True},
         "datasets": ["cornell", "texas", "wisconsin"],
         "suites": [SUITE, "embedded"],
         "cells": {
@@ -81,11 +81,19 @@ def test_every_cell_is_a_row_and_says_how_it_stands(project):
     assert list(found) == CELLS
     assert [found[c]["status"] for c in CELLS] == ["ok", "ok", "ok 1/2 (1 oom)", "not run: data", "ok", "not run"]
     verdicts = [found[c]["verdict"] for c in CELLS]
-    assert verdicts == ["inconclusive", "above (better)", "none: incomplete", "none: no result", "none: reduced", "none: no result"]
+    assert verdicts == [
+        "reproduced",
+        "higher (better)",
+        "none: 1 of 2 runs failed",
+        "none: no result",
+        "reproduced, 3 of 10 runs",
+        "none: no result",
+    ]
     assert found[CELLS[0]]["difference"] == pytest.approx(0.57 - 0.562)
-    for text in ("57.00 ± 0.82", "56.20 ± 2.60", "not run: data", "1,234", "no source of texas answered", "3 of 10 seeds"):
+    for text in ("57.00 ± 0.82", "56.20 ± 2.60", "not run: data", "no source of texas answered", "3 of 10 seeds"):
         assert text in result.output
         assert text in Path("reports", f"{SUITE}.md").read_text()
+    assert "| 1,234 |" in Path("reports", f"{SUITE}.md").read_text()  # costs are left out where a terminal has no room
     assert len(Path("reports", f"{SUITE}.csv").read_text().splitlines()) == 7
 
 
@@ -128,10 +136,10 @@ def test_a_broken_record_is_named_in_its_row_and_the_rest_goes_on(project, damag
     assert result.exit_code == 0, result.output
     found = rows()
     row = found[CELLS[0]]
-    assert (row["status"], row["verdict"], row["runs"]) == ("ok 2/3 (1 unreadable)", "none: incomplete", 2)
+    assert (row["status"], row["verdict"], row["runs"]) == ("ok 2/3 (1 unreadable)", "reproduced, 2 of 3 runs", 2)
     for text in (says, str(path), f"python -m stages.train {CELLS[0]}"):
         assert text in row["reason"]
-    assert found[CELLS[1]]["verdict"] == "above (better)"
+    assert found[CELLS[1]]["verdict"] == "higher (better)"
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"cell": "a/b/c"}', None])
@@ -156,7 +164,7 @@ def test_a_metric_that_is_no_number_is_the_status_of_its_row_alone(project):
     assert (row["status"], row["verdict"], row["mean"], row["std"]) == ("no number", "none: no result", None, None)
     assert row["reason"] == "accuracy is not a number on this split: nan of seed 1"
     assert row["reason"] in Path("reports", f"{SUITE}.md").read_text()
-    assert rows()[CELLS[1]]["verdict"] == "above (better)"
+    assert rows()[CELLS[1]]["verdict"] == "higher (better)"
 
 
 @pytest.mark.parametrize(
@@ -176,7 +184,7 @@ def test_a_result_of_another_form_is_named_in_its_row_and_the_rest_goes_on(proje
     row = rows()[CELLS[0]]
     assert row["status"] == "unreadable"
     assert row["reason"] == f"{path}: not a result ({says}); delete it and run: python -m stages.train {CELLS[0]}"
-    assert rows()[CELLS[1]]["verdict"] == "above (better)"
+    assert rows()[CELLS[1]]["verdict"] == "higher (better)"
 
 
 def test_a_reference_without_a_place_is_a_remark_of_its_row(project):
@@ -186,7 +194,7 @@ def test_a_reference_without_a_place_is_a_remark_of_its_row(project):
     row = rows()[CELLS[0]]
     assert (row["status"], row["verdict"]) == ("ok", "none: published number not found")
     assert row["notes"] == ["published number not found: the reference says no table, method"]
-    assert rows()[CELLS[1]]["verdict"] == "above (better)"
+    assert rows()[CELLS[1]]["verdict"] == "higher (better)"
 
 
 @pytest.mark.parametrize("name", ["results.yaml", "flags.yaml"])
@@ -202,7 +210,7 @@ def test_broken_published_numbers_cost_no_row(project, monkeypatch, name, conten
     published._flags.cache_clear()
     assert found[CELLS[0]]["mean"] == pytest.approx(0.57)
     if (name, content) == ("flags.yaml", ""):  # nothing is flagged
-        assert found[CELLS[1]]["verdict"] == "above (better)"
+        assert found[CELLS[1]]["verdict"] == "higher (better)"
         return
     assert {found[c]["verdict"] for c in CELLS[:2]} == {"none: published number not found"}
     assert f"published/{name} cannot be read (" in found[CELLS[0]]["notes"][0]
@@ -227,7 +235,7 @@ def test_what_was_carried_over_says_so_in_every_report(project):
         write(project, [result], [carried])
     shown = run(SUITE, "--no-mlflow")
     row = rows()[CELLS[0]]
-    assert (row["status"], row["carried_over"], row["verdict"]) == ("ok", "carried over (1 of 3 recomputed)", "inconclusive")
+    assert (row["status"], row["carried_over"], row["verdict"]) == ("ok", "carried over (1 of 3 recomputed)", "reproduced")
     for text in (Path("reports", f"{SUITE}.csv").read_text(), Path("reports", f"{SUITE}.md").read_text()):
         assert "carried over (1 of 3 recomputed)" in text
     assert "carried over by commit 555555555555" in shown.output

@@ -90,7 +90,7 @@ def test_a_killed_cell_leaves_its_row_and_a_board(one_seed, capsys, monkeypatch)
     words = "killed by signal 9: probably out of memory; 1 of 2 seeds is kept, the same command goes on"
     assert f"{CELL}: {words}" in said.err
     row = json.loads(Path("reports/small.json").read_text())["rows"][0]
-    assert (row["status"], row["runs"], row["reason"], row["verdict"]) == ("ok 1/2", 1, words, "none: incomplete")
+    assert (row["status"], row["runs"], row["reason"], row["verdict"]) == ("ok 1/2", 1, words, "no published number")
     assert row["mean"] is not None
     assert words in Path("reports/small.md").read_text()
 

@@ -1,0 +1,472 @@
+"""What the papers say in words, checked: each sentence of published/claims.yaml has a verdict that is computed, never typed in.
+
+  holds                  shown by data or by complete runs of ours
+  holds in print alone   the paper's own numbers agree with the sentence; nothing here was run for it, or not all that it takes
+  fails                  the paper's own numbers, the data, or complete runs of ours contradict it
+  undecided              it was tried, and what there is does not decide
+  not tested             no test is built; `needs` says what one would take
+A kind of test is one function, registered by name.
+"""
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from stages.report.published import RESULTS, Published, PublishedError, _at, lookup
+from stages.report.verdict import sample_std
+from stages.schema import RecipeError, Strict, nearest, read_yaml, validated
+
+CLAIMS = RESULTS.with_name("claims.yaml")
+HOLDS, PRINT, FAILS, UNDECIDED, NOT_TESTED = "holds", "holds in print alone", "fails", "undecided", "not tested"
+
+
+class Test(Strict):
+    """`kind`: a name in TESTS; `arguments` of that function."""
+
+    kind: str
+    arguments: dict[str, Any] = {}
+
+
+class Claim(Strict):
+    """A sentence of a paper. `needs`: data or runs that the verdict takes besides what is printed; of a claim without a test, what a test would take.
+    `note`: how the sentence is read where it leaves room."""
+
+    id: str
+    paper: str
+    place: str
+    sentence: str
+    test: Test | None = None
+    needs: str | None = None
+    note: str | None = None
+
+
+class Claims(Strict):
+    claims: list[Claim]
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a test found: `true`, or None where it could not be made; `why` in figures; `shown`: by more than print (data); `columns`: the
+    printed places whose claim to be best our own runs may decide."""
+
+    true: bool | None
+    why: str
+    shown: bool = False
+    columns: tuple[tuple[str, ...], ...] = field(default=())
+
+
+TESTS: dict[str, Callable[..., Found]] = {}
+
+
+def test(function: Callable[..., Found]) -> Callable[..., Found]:
+    TESTS[function.__name__] = function
+    return function
+
+
+def load_claims(path: Path = CLAIMS) -> list[Claim]:
+    """Raises RecipeError for a claim of another form, two of one id, or a test that does not exist."""
+    claims = validated(Claims, read_yaml(path), str(path)).claims
+    ids = [claim.id for claim in claims]
+    if twice := sorted({i for i in ids if ids.count(i) > 1}):
+        raise RecipeError(f"{path}: two claims are named {twice[0]!r}")
+    for claim in claims:
+        if claim.test and claim.test.kind not in TESTS:
+            raise RecipeError(f"{path}: {claim.id}: no kind of test {claim.test.kind!r}{nearest(claim.test.kind, list(TESTS))}")
+        if not claim.test and not claim.needs:
+            raise RecipeError(f"{path}: {claim.id}: has no test, and does not say what one needs")
+    return claims
+
+
+def judged(claim: Claim, rows: Sequence[Mapping[str, Any]] = (), data: Path = Path("data"), path: Path = CLAIMS) -> tuple[str, str]:
+    """(verdict, why) of one claim. `rows`: of the leaderboards, for claims that runs can decide; `data`: the folder with packed/. Raises RecipeError where it names a number that is
+    not printed, or arguments that its test does not take."""
+    if claim.test is None:
+        return NOT_TESTED, f"needs {claim.needs}"
+    arguments = claim.test.arguments | ({"data": data} if takes_data(claim) else {})
+    try:
+        found = TESTS[claim.test.kind](paper=claim.paper, **arguments)
+    except PublishedError as error:
+        raise RecipeError(f"{path}: {claim.id}: {error}") from None
+    except TypeError as error:
+        raise RecipeError(f"{path}: {claim.id}: the test {claim.test.kind} does not take these arguments: {error}") from None
+    if found.true is None:
+        return UNDECIDED, found.why
+    if not found.true:
+        return FAILS, found.why
+    if found.shown:
+        return HOLDS, found.why
+    return _by_runs(found, rows)
+
+
+def _by_runs(found: Found, rows: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
+    """What holds in print, by the leaderboard's verdicts on its columns: complete ones only."""
+    words: dict[tuple[str, ...], set[str]] = {}
+    for row in rows:
+        if row["published_place"]:
+            words.setdefault(tuple(row["published_place"]), set()).add(row["claim"])
+    said = [words.get(place, set()) & {"claim holds", "claim fails", "undecided"} for place in found.columns]
+    if any(word == {"claim fails"} for word in said):
+        place = found.columns[said.index({"claim fails"})]
+        return FAILS, f"our runs of {place[2]} on {place[3]} ({place[4]}): claim fails"
+    if said and all(word == {"claim holds"} for word in said):
+        return HOLDS, f"our runs: claim holds in all {len(said)} columns"
+    if any(said):
+        return (
+            UNDECIDED,
+            f"in print {found.why}; runs have decided {sum(len(w) == 1 and w != {'undecided'} for w in said)} of {len(said)} columns",
+        )
+    return PRINT, found.why
+
+
+# the tests on printed numbers
+
+
+@test
+def best(
+    paper: str,
+    table: str,
+    method: str,
+    datasets: Sequence[str] = (),
+    metrics: Sequence[str] = (),
+    split: str = "test",
+    against: Sequence[str] = (),
+    rank: int = 1,
+    count: int | None = None,
+    only: bool = False,
+) -> Found:
+    """`method` is among the `rank` best of each column of the table (of `datasets` and `metrics`; all): strictly better than all but rank - 1 of
+    the others, which are the methods `against`, or all that are not the paper's own. `count`: in exactly so many columns; `only` with it: at least."""
+    entries = _at({"paper": paper, "table": table, "method": method, "split": split})
+    columns = [
+        e for e in entries if (not datasets or e.dataset in datasets) and (not metrics or e.metric in metrics) and e.mean is not None
+    ]
+    _all_there(columns, datasets, "dataset", paper, table)
+    _all_there(columns, metrics, "metric", paper, table)
+    if not columns:
+        lookup(paper, table, method, next(iter(datasets), ""))  # says which name it is
+    won, lost = [], []
+    for entry in columns:
+        others = _column(entry)
+        _all_there(others, against, "method", paper, table)
+        rivals = [e for e in others if (e.method in against if against else not e.own) and e.method != method and e.mean is not None]
+        ahead = [e for e in rivals if not _better(entry, e)]
+        (won if len(ahead) < rank else lost).append((entry, ahead))
+    of = f"{len(won)} of {len(columns)} columns"
+    beaten = "; ".join(
+        f"{e.dataset} {e.metric}: {e.printed} against {', '.join(f'{a.printed} of {a.method}' for a in ahead[:3])}" for e, ahead in lost
+    )
+    place = "best" if rank == 1 else f"among the first {rank}"
+    expected = len(columns) if count is None else count
+    right = len(won) >= expected if only else len(won) == expected
+    decided = tuple(e.place for e, _ in won) if rank == 1 and not against and not lost else ()
+    return Found(right, f"{place} in {of}" + (f" (not: {beaten})" if beaten else ""), columns=decided)
+
+
+@test
+def gain(
+    paper: str,
+    printed: float,
+    of: Mapping[str, str],
+    over: Mapping[str, str] | None = None,
+    at_most: bool = False,
+    tolerance: float = 0.0,
+) -> Found:
+    """`of` is better than `over` (or than the best other number of its column) by `printed`, in the printed unit and up to the rounding of the
+    numbers and `tolerance`. `of` may name no dataset: then the largest gain of its table counts, and `at_most` is meant by `up to`."""
+    if "dataset" in of:
+        entries = [lookup(paper, **of)]
+    else:
+        entries = [e for e in _at({"paper": paper, **of}) if not e.measured and e.mean is not None]
+        if not entries:
+            raise PublishedError(f"{RESULTS.name} prints nothing at {of} of {paper}")
+    gains = []
+    for entry in entries:
+        rivals = [lookup(paper, **over)] if over else entry.rivals()
+        rival = max(rivals, key=lambda e: _sign(entry) * e.mean)
+        scale = 100 if entry.unit == "percent" else 1
+        gains.append((scale * _sign(entry) * (entry.mean - rival.mean), scale * (entry.rounding + rival.rounding), entry, rival))
+    value, rounding, entry, rival = max(gains, key=operator.itemgetter(0))
+    # the sentence's own last digit
+    digits = 0.5 * 10.0 ** -_decimals(printed)
+    return Found(
+        abs(value - printed) <= rounding + digits + tolerance - 1e-9,
+        f"{entry.printed} ({entry.method}) against {rival.printed} ({rival.method}) on {entry.dataset}: {value:.4g}, printed {printed:g}",
+    )
+
+
+@test
+def share(paper: str, printed: float, of: Mapping[str, str], over: Mapping[str, str], what: str = "mean", saving: bool = False) -> Found:
+    """100 of / over (or 100 (1 - of / over) where it is a saving) is `printed` per cent, up to its last digit; `what`: mean or params."""
+    first, second = (_raw(paper, place, what) for place in (of, over))
+    value = 100 * (1 - first / second) if saving else 100 * first / second
+    return Found(
+        abs(value - printed) <= 0.5 * 10.0 ** -_decimals(printed) + 1e-9,
+        f"{first:g} against {second:g}: {value:.4g} %, printed {printed:g} %",
+    )
+
+
+@test
+def order(
+    paper: str, table: str, better: Sequence[str], worse: Sequence[str], datasets: Sequence[str] = (), metric: str | None = None
+) -> Found:
+    """Every number of `better` beats every number of `worse`, column by column (of `datasets`; all)."""
+    entries = [
+        e for e in _at({"paper": paper, "table": table, "metric": metric}) if (not datasets or e.dataset in datasets) and e.mean is not None
+    ]
+    _all_there(entries, [*better, *worse], "method", paper, table)
+    columns: dict[tuple[str, ...], list[Published]] = {}
+    for entry in entries:
+        columns.setdefault((entry.dataset, entry.metric, entry.split), []).append(entry)
+    wrong, compared = [], 0
+    for column in columns.values():
+        for a in (e for e in column if e.method in better):
+            for b in (e for e in column if e.method in worse):
+                compared += 1
+                if not _better(a, b):
+                    wrong.append(f"{a.dataset} {a.metric}: {a.printed} of {a.method}, {b.printed} of {b.method}")
+    return Found(not wrong, f"{compared - len(wrong)} of {compared} comparisons" + (f" (not: {'; '.join(wrong[:4])})" if wrong else ""))
+
+
+@test
+def best_groups(paper: str, table: str, below: Sequence[str], above: Sequence[str]) -> Found:
+    """In every column the best of the methods `below` is worse than the best of `above`."""
+    entries = [e for e in _at({"paper": paper, "table": table}) if e.mean is not None]
+    _all_there(entries, [*below, *above], "method", paper, table)
+    columns = sorted({(e.dataset, e.metric, e.split) for e in entries})
+    wrong = []
+    for column in columns:
+        here = [e for e in entries if (e.dataset, e.metric, e.split) == column]
+        first, second = (max((e for e in here if e.method in group), key=lambda e: _sign(e) * e.mean) for group in (below, above))
+        if not _better(second, first):
+            wrong.append(f"{column[0]}: {first.printed} of {first.method}, {second.printed} of {second.method}")
+    return Found(not wrong, f"{len(columns) - len(wrong)} of {len(columns)} columns" + (f" (not: {'; '.join(wrong)})" if wrong else ""))
+
+
+@test
+def nobody_in_front(paper: str, table: str, rank: int) -> Found:
+    """No method but the paper's own is among the first `rank` of those in every column."""
+    entries = [e for e in _at({"paper": paper, "table": table}) if e.mean is not None and not e.own]
+    always = None
+    for dataset in sorted({e.dataset for e in entries}):
+        column = sorted((e for e in entries if e.dataset == dataset), key=lambda e: -_sign(e) * e.mean)
+        front = {e.method for e in column[:rank]}
+        always = front if always is None else always & front
+    return Found(not always, f"always among the first {rank}: {', '.join(sorted(always or ())) or 'none'}")
+
+
+@test
+def not_significant(paper: str, first: Mapping[str, str], second: Mapping[str, str], level: float = 0.05) -> Found:
+    """`first` is not better than `second` by a one-tailed t-test (Welch's, the printed deviations taken for population ones) at `level`."""
+    from scipy import stats
+
+    a, b = lookup(paper, **first), lookup(paper, **second)
+    for one in (a, b):
+        if one.std is None or not one.runs or one.runs < 2:
+            return Found(None, f"{one.printed} of {one.method}: no spread or no number of runs is printed")
+    sides = [x for one in (a, b) for x in (_sign(a) * one.mean, sample_std(one.std, one.runs), one.runs)]
+    t = stats.ttest_ind_from_stats(*sides, equal_var=False, alternative="greater")
+    return Found(
+        bool(t.pvalue > level),
+        f"{a.printed} ({a.method}) against {b.printed} ({b.method}): t {t.statistic:.3f}, one-tailed p {t.pvalue:.3f}",
+    )
+
+
+@test
+def equals(paper: str, printed: float, of: Mapping[str, str]) -> Found:
+    """A number of the text is that of the table, in the printed unit."""
+    entry = lookup(paper, **of)
+    value = entry.mean * (100 if entry.unit == "percent" else 1)
+    return Found(
+        abs(value - printed) <= 0.5 * 10.0 ** -_decimals(printed) + 1e-9,
+        f"{entry.table} prints {entry.printed} ({entry.method}), the text {printed:g}",
+    )
+
+
+@test
+def adds_up(paper: str, total: Mapping[str, str], parts: Sequence[str]) -> Found:
+    """The number at `total` is the sum of those on the datasets `parts`."""
+    whole = lookup(paper, **total)
+    values = [lookup(paper, **{**total, "dataset": part}).mean for part in parts]
+    return Found(sum(values) == whole.mean, f"{' + '.join(f'{v:g}' for v in values)} = {sum(values):g}, printed {whole.printed}")
+
+
+# the tests on data
+
+
+@test
+def homophily(paper: str, data: Path, printed: Mapping[str, float]) -> Found:
+    """The homophily of Lim et al. (2021) of each dataset is the one printed, to its last digit (three)."""
+    said, right = [], True
+    for name, value in printed.items():
+        graph = _packed(data, name)
+        if graph is None:
+            return Found(None, f"needs {data / 'packed' / name}: `dvc repro download@{name}`")
+        found = class_homophily(*(graph.array(key).numpy() for key in ("source", "target", "y")))
+        right &= abs(found - value) <= 0.0005 + 1e-9
+        said.append(f"{name} {found:.4f} (printed {value:.3f})")
+    return Found(right, ", ".join(said), shown=True)
+
+
+@test
+def colour_refinement(paper: str, data: Path, method: str, counts: Mapping[str, int], bound: bool = False) -> Found:
+    """Of the pairs of BREC, `method` (1-wl, 3-wl, gd-wl-rrwp, gd-wl-shortest-paths) tells apart `counts` of each category; `bound`: at least so many, so that a
+    trained network of that class can have them."""
+    from stages.report.brec import PAIRS
+
+    pairs = brec_pairs(data)
+    if pairs is None:
+        return Found(None, f"needs {data / 'packed' / 'brec'}: `dvc repro download@brec`")
+    apart = refinement(method)
+    found = {name: sum(apart(*pairs[i]) for i in PAIRS[name]) for name in counts}
+    compare = operator.ge if bound else operator.eq
+    said = ", ".join(f"{name.removeprefix('brec-')} {n} (printed {counts[name]})" for name, n in found.items())
+    return Found(all(compare(n, counts[name]) for name, n in found.items()), f"{method}: {said}", shown=True)
+
+
+NEEDS_DATA = {"homophily", "colour_refinement"}
+
+
+def class_homophily(source, target, labels) -> float:
+    """Of edges given both ways: the mean over classes of max(0, h_k - share of class k), h_k the share of class k's edge ends that lie in the class
+    (summed over its nodes), times C / (C - 1) (Lim et al. 2021, Equation 1). Self-loops are left out."""
+    import numpy as np
+
+    labels = labels.reshape(-1).astype(np.int64)
+    source, target = source.astype(np.int64), target.astype(np.int64)
+    source, target = source[source != target], target[source != target]
+    classes = int(labels.max()) + 1
+    ends = np.bincount(labels[source], minlength=classes)
+    same = np.bincount(labels[source][labels[source] == labels[target]], minlength=classes)
+    share_of = np.bincount(labels, minlength=classes) / len(labels)
+    return float(np.maximum(same / np.maximum(ends, 1) - share_of, 0).sum() / (classes - 1))
+
+
+def refinement(method: str) -> Callable[..., bool]:
+    """Raises PublishedError for a method that is not there."""
+    from stages.report.refinement import gd_wl, one_wl, random_walks, shortest_paths, three_wl
+
+    known = {
+        "1-wl": one_wl,
+        "3-wl": three_wl,
+        "gd-wl-rrwp": lambda a, b: gd_wl(a, b, random_walks(32)),
+        "gd-wl-shortest-paths": lambda a, b: gd_wl(a, b, shortest_paths),
+    }
+    if method not in known:
+        raise PublishedError(f"no refinement {method!r}{nearest(method, list(known))}")
+    return known[method]
+
+
+def brec_pairs(data: Path) -> list[tuple[Any, Any]] | None:
+    """Adjacency matrices [n, n] of both sides of each of BREC's 400 pairs; None where the dataset is not there."""
+    import numpy as np
+
+    packed = _packed(data, "brec")
+    if packed is None:
+        return None
+    pair, control = (packed.array(name).numpy() for name in ("pair", "control"))
+    nodes, edges, source, target = (packed.array(name).numpy() for name in ("node_ptr", "edge_ptr", "source", "target"))
+
+    def adjacency(graph: int):
+        matrix = np.zeros((int(nodes[graph + 1] - nodes[graph]),) * 2)
+        span = slice(int(edges[graph]), int(edges[graph + 1]))
+        matrix[source[span].astype(np.int64), target[span].astype(np.int64)] = 1
+        return matrix
+
+    first = [np.flatnonzero((pair == number) & (control == 0))[:2] for number in range(int(pair.max()) + 1)]
+    return [(adjacency(a), adjacency(b)) for a, b in first]
+
+
+def _packed(data: Path, name: str):
+    from stages.datasets.packed import DatasetUnavailable, PackedDataset
+
+    try:
+        return PackedDataset.open(data / "packed" / name)
+    except DatasetUnavailable:
+        return None
+
+
+def _column(entry: Published) -> list[Published]:
+    return _at({key: getattr(entry, key) for key in ("paper", "table", "dataset", "metric", "split")})
+
+
+def _sign(entry: Published) -> int:
+    return 1 if entry.direction == "max" else -1
+
+
+def _better(entry: Published, other: Published) -> bool:
+    return _sign(entry) * (entry.mean - other.mean) > 1e-12
+
+
+def _raw(paper: str, place: Mapping[str, str], what: str) -> float:
+    if what == "mean":
+        return lookup(paper, **place).mean
+    from stages.report.published import _entries
+
+    found = lookup(paper, **place)
+    (entry,) = [
+        e for e in _entries(RESULTS) if tuple(e[k] for k in ("paper", "table", "method", "dataset", "metric", "split")) == found.place
+    ]
+    if entry.get(what) is None:
+        raise PublishedError(f"{found.source}: no {what} are printed")
+    return float(entry[what])
+
+
+def _decimals(value: float) -> int:
+    return len(repr(float(value)).partition(".")[2].rstrip("0"))
+
+
+def _all_there(entries: Sequence[Published], names: Sequence[str], key: str, paper: str, table: str) -> None:
+    if missing := [name for name in names if name not in {getattr(e, key) for e in entries}]:
+        known = sorted({getattr(e, key) for e in _at({"paper": paper, "table": table})})
+        raise PublishedError(
+            f"{RESULTS.name} has no {key} {missing[0]!r} under paper {paper!r}, table {table!r}{nearest(missing[0], known)}"
+        )
+
+
+def takes_data(claim: Claim) -> bool:
+    return claim.test is not None and claim.test.kind in NEEDS_DATA
+
+
+def table_of(claims: Sequence[Claim], verdicts: Mapping[str, tuple[str, str]]) -> list[str]:
+    """The claims as a Markdown table, paper by paper, with a line of counts."""
+    lines = ["| paper | place | claim | verdict | why |", "| --- | --- | --- | --- | --- |"]
+    for claim in claims:
+        verdict, why = verdicts[claim.id]
+        why += f" (read as: {claim.note})" if claim.note else ""
+        texts = (claim.paper, claim.place, claim.sentence, verdict, why)
+        lines.append("| " + " | ".join(text.replace("|", "\\|") for text in texts) + " |")
+    counts = {word: sum(v == word for v, _ in verdicts.values()) for word in (HOLDS, PRINT, FAILS, UNDECIDED, NOT_TESTED)}
+    return [*lines, "", f"{len(claims)} claims: " + ", ".join(f"{n} {word}" for word, n in counts.items() if n) + "."]
+
+
+def verdicts_of(claims: Sequence[Claim], rows: Sequence[Mapping[str, Any]] = (), data: Path = Path("data")) -> dict[str, tuple[str, str]]:
+    """(verdict, why) by id. Raises RecipeError."""
+    return {claim.id: judged(claim, rows, data) for claim in claims}
+
+
+def show(claims: Sequence[Claim], verdicts: Mapping[str, tuple[str, str]]) -> None:
+    """The claims on the terminal."""
+    import sys
+
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("paper", "place", "claim", "verdict", "why")
+    for claim in claims:
+        table.add_row(*(text.replace("[", r"\[") for text in (claim.paper, claim.place, claim.sentence, *verdicts[claim.id])))
+    Console(width=None if sys.stdout.isatty() else 180).print(table)
+    print(table_of(claims, verdicts)[-1])
+
+
+def page(claims: Sequence[Claim], verdicts: Mapping[str, tuple[str, str]]) -> str:
+    """docs/claims.md."""
+    head = [
+        "# What the papers say, checked",
+        "",
+        "Made by `gt-bench claims --write docs/claims.md` from published/claims.yaml, the printed numbers, the shipped records and the data at hand;",
+        "docs/verdicts.md says what the words mean.",
+        "",
+    ]
+    return "\n".join([*head, *table_of(claims, verdicts)]) + "\n"

@@ -1,0 +1,177 @@
+"""What papers say in words: verdicts from their own numbers, from runs and from data; each mistake in the file is one clear line."""
+
+from pathlib import Path
+
+import networkx as nx
+import numpy as np
+import pytest
+import yaml
+
+from stages.report import claims as module
+from stages.report.claims import CLAIMS, class_homophily, judged, load_claims, refinement, table_of, takes_data
+from stages.report.published import METRIC_NAMES, RESULTS, _entries
+from stages.schema import RecipeError
+
+ROOT = Path(__file__).parent.parent.parent.parent
+ALL = {claim.id: claim for claim in load_claims()}
+METHODS = ("1-wl", "gd-wl-shortest-paths", "gd-wl-rrwp", "3-wl")
+
+
+@pytest.mark.parametrize(
+    ("claim", "verdict", "why"),
+    [
+        ("et-outperforms-all-nodes", "fails", "cornell accuracy: 65.7 ± 4.9 against 67.9 ± 1.7 of (2,2)-SpeqNet"),
+        ("et-outperforms-all-molecules", "holds in print alone", "best in 3 of 3 columns"),
+        ("hot-softmax-over-all-set-to-graph", "fails", "jets-c rand-index: 0.732 against 0.733 of S2G+"),
+        ("hot-kernel-over-all-set-to-graph", "holds in print alone", "best in 15 of 15 columns"),
+        ("polynormer-tpu-random-sage", "fails", "11.3, printed 10.3"),
+        ("polynormer-tpu-tile-local", "holds in print alone", "19.7, printed 19.6"),
+        ("polynormer-tpu-all-local", "fails", "73.7 against 77.3 of GraphSAGE"),
+        ("polynormer-large-gain", "holds in print alone", "on pokec: 4.06"),
+        ("polynormer-fastest", "holds in print alone", "among the first 3 in 3 of 3 columns"),
+        ("polynormer-gts-below-gnns", "holds in print alone", "5 of 5 columns"),
+        ("tokengt-all-but-computers", "holds in print alone", "best in 5 of 6 columns (not: computer accuracy"),
+        ("ppgt-tokengt-parameters", "holds in print alone", "36.21 %"),
+        ("ppgt-peptides-func-t-test", "holds in print alone", "one-tailed p 0.33"),
+        ("ppgt-without-spe-total", "fails", "= 218, printed 234"),
+        ("ppgt-spe-adds-no-structure", "not tested", "needs untrained separation"),
+    ],
+)
+def test_what_the_papers_own_numbers_say(claim, verdict, why):
+    word, said = judged(ALL[claim])
+    assert word == verdict
+    assert why in said
+
+
+def test_eleven_of_thirteen_is_the_sum_of_three_claims():
+    counts = [
+        judged(ALL[f"polynormer-{name}"])[1].split(" columns")[0] for name in ("homophilic-wins-of-eleven", "r-heterophilic", "large")
+    ]
+    assert counts == ["best in 3 of 5", "best in 5 of 5", "best in 3 of 3"]
+
+
+def test_every_claim_that_needs_no_data_is_judged_and_the_page_is_theirs():
+    page = (ROOT / "docs" / "claims.md").read_text().splitlines()
+    for claim in ALL.values():
+        if not takes_data(claim):
+            assert judged(claim)[0] in ("fails", "holds in print alone", "not tested")
+        (line,) = [line for line in page if f"| {claim.sentence.replace('|', chr(92) + '|')} |" in line and f"| {claim.place} |" in line]
+        if not takes_data(claim):
+            # no shipped run decides any of them yet; a run that does changes this line, and the page is made anew
+            assert line in table_of([claim], {claim.id: judged(claim)})
+        else:
+            assert "| undecided |" not in line  # made where the data are
+    assert len([line for line in page if line.startswith("| ")]) == len(ALL) + 2
+
+
+def test_a_verdict_follows_the_printed_numbers(monkeypatch):
+    changed = [dict(entry) for entry in _entries(RESULTS)]
+    for entry in changed:
+        if (entry["paper"], entry["table"], entry["method"], entry["dataset"]) == ("edge_transformer", "Table 3", "ET", "cornell"):
+            entry["mean"] = 68.0
+    monkeypatch.setattr("stages.report.published._entries", lambda path: changed)
+    assert judged(ALL["et-outperforms-all-nodes"])[0] == "holds in print alone"
+
+
+def rows(words):
+    claim = ALL["polynormer-r-heterophilic"]
+    places = module.TESTS["best"](paper="polynormer", **claim.test.arguments).columns
+    assert len(places) == 5
+    return claim, [{"published_place": list(place), "claim": word} for place, word in zip(places, words, strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("words", "verdict"),
+    [
+        (["claim holds"] * 5, "holds"),
+        (["claim holds"] * 4 + ["claim fails"], "fails"),
+        (["claim holds"] * 4 + ["undecided"], "undecided"),
+        (["claim holds"] * 4 + [None], "undecided"),
+        (["claim holds, 3 of 10 runs"] * 5, "holds in print alone"),
+        ([None] * 5, "holds in print alone"),
+    ],
+)
+def test_complete_runs_decide_what_holds_in_print(words, verdict):
+    assert judged(*rows(words))[0] == verdict
+
+
+def test_a_row_that_holds_and_one_that_fails_decide_nothing():
+    claim, found = rows(["claim holds"] * 5)
+    assert judged(claim, [*found, found[0] | {"claim": "claim fails"}])[0] == "undecided"
+
+
+def test_homophily_by_hand():
+    # classes {0, 1}, {2, 3, 4}; class 0: 2 of 3 ends within, class 1: 4 of 5; both ways
+    edges = [(0, 1), (1, 2), (2, 3), (3, 4)]
+    source, target = np.array([*edges, *[(v, u) for u, v in edges]]).T
+    expected = max(0, 2 / 3 - 2 / 5) + max(0, 4 / 5 - 3 / 5)
+    assert class_homophily(source, target, np.array([0, 0, 1, 1, 1])) == pytest.approx(expected)
+    assert class_homophily(np.append(source, 2), np.append(target, 2), np.array([0, 0, 1, 1, 1])) == pytest.approx(expected)
+
+
+def pairs():
+    rook = nx.line_graph(nx.complete_bipartite_graph(4, 4))
+    shrikhande = nx.Graph(((a, b), ((a + x) % 4, (b + y) % 4)) for a in range(4) for b in range(4) for x, y in ((0, 1), (1, 0), (1, 1)))
+    skips = [nx.circulant_graph(11, [1, skip]) for skip in (2, 3)]
+    triangles = nx.disjoint_union(nx.cycle_graph(3), nx.cycle_graph(3))
+    return {
+        "two triangles and a hexagon": (triangles, nx.cycle_graph(6), (False, True, True, True)),
+        "CSL 2 and 3": (*skips, (False, True, True, True)),
+        "Shrikhande and rook": (shrikhande, rook, (False, False, False, False)),
+        "path and star": (nx.path_graph(4), nx.star_graph(3), (True, True, True, True)),
+    }
+
+
+@pytest.mark.parametrize("name", list(pairs()))
+def test_refinement_tells_apart_what_is_known_and_never_a_relabelled_graph(name):
+    first, second, expected = pairs()[name]
+    first, second = nx.to_numpy_array(first), nx.to_numpy_array(second)
+    assert tuple(refinement(method)(first, second) for method in METHODS) == expected
+    order = np.random.default_rng(0).permutation(len(first))
+    assert not any(refinement(method)(first, first[order][:, order]) for method in METHODS)
+
+
+def test_without_the_data_a_claim_is_undecided_and_says_what_it_needs(tmp_path):
+    for name in ("ppgt-3-wl-on-brec", "polynormer-homophily-tolokers"):
+        word, why = judged(ALL[name], data=tmp_path)
+        assert word == "undecided"
+        assert "`dvc repro download@" in why
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"test": {"kind": "bets", "arguments": {}}}, "no kind of test 'bets' (did you mean 'best'?)"),
+        ({"test": {"kind": "best", "arguments": {"table": "Table 3", "method": "EET"}}}, "EET"),
+        ({"test": {"kind": "best", "arguments": {"table": "Table 3", "method": "ET", "datasets": ["cornel"]}}}, "no dataset 'cornel'"),
+        ({"test": {"kind": "best", "arguments": {"table": "Table 3", "method": "ET", "against": ["GCNN"]}}}, "no method 'GCNN'"),
+        ({"test": {"kind": "best", "arguments": {"table": "Table 3", "methods": "ET"}}}, "does not take these arguments"),
+        (
+            {"test": {"kind": "equals", "arguments": {"printed": 1, "of": {"table": "Table 9", "method": "ET", "dataset": "x"}}}},
+            "no table 'Table 9'",
+        ),
+        ({"test": None}, "has no test, and does not say what one needs"),
+        ({"verdict": "holds"}, "unknown key"),
+    ],
+)
+def test_a_claim_that_cannot_be_is_one_clear_line(tmp_path, change, said):
+    entry = {"id": "x", "paper": "edge_transformer", "place": "here", "sentence": "so it is"} | change
+    path = tmp_path / "claims.yaml"
+    path.write_text(yaml.safe_dump({"claims": [entry]}))
+    with pytest.raises(RecipeError) as error:
+        judged(load_claims(path)[0], path=path)
+    assert said in str(error.value)
+    assert str(path) in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_two_claims_of_one_name(tmp_path):
+    path = tmp_path / "claims.yaml"
+    first = yaml.safe_load(CLAIMS.read_text())["claims"][0]
+    path.write_text(yaml.safe_dump({"claims": [first, first]}))
+    with pytest.raises(RecipeError, match="two claims are named 'tokengt-orf-beats-gnns'"):
+        load_claims(path)
+
+
+def test_metric_names_of_claims_are_those_of_the_file():
+    assert not {name for claim in ALL.values() if claim.test for name in claim.test.arguments.get("metrics", ())} & METRIC_NAMES.keys()
