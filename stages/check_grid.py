@@ -25,6 +25,8 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from stages.command import status_of
+from stages.errors import DatasetError, UserError
 from stages.params import Cell, Grid, RunSettings, load_grid
 from stages.recipe import Recipe, load_recipe
 from stages.schema import RecipeError
@@ -137,9 +139,7 @@ def _with_sources(cell: str) -> list[str]:
 
 def _explain(error: BaseException) -> str:
     """A user's mistake in its own words; a bug with where it happened."""
-    from stages.datasets.inspection import DatasetError
-
-    if isinstance(error, RecipeError | DatasetError | TimeoutError):
+    if isinstance(error, UserError | TimeoutError):
         return str(error)
     trace, frame = error.__traceback__, None
     while trace is not None:
@@ -179,7 +179,6 @@ def _begin() -> None:
 def check(cells: Sequence[Cell], workers: int = 2, say=print) -> list[Checked]:
     """Checks all cells in `workers` processes; `say` is told each outcome. A worker that dies fails its cell, and the rest goes on."""
     from stages.datasets.catalog import get_spec
-    from stages.datasets.inspection import DatasetError
     from stages.datasets.miniature import miniature
 
     data = Path(tempfile.mkdtemp(prefix="gt-grid-"))
@@ -227,15 +226,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     # spawned workers look for modules where this process does
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).parent.parent), os.environ.get("PYTHONPATH")]))
     settle_environment()
-    start = time.perf_counter()
-    try:
+
+    def work() -> int:
+        start = time.perf_counter()
         outcomes = check(cells_of(arguments.names, load_grid()), arguments.workers, lambda line: print(line, flush=True))
-    except RecipeError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    report(outcomes, time.perf_counter() - start)
-    unreached = [] if arguments.names else report_forms(outcomes)
-    return int(bool(unreached) or any(outcome.error for outcome in outcomes))
+        report(outcomes, time.perf_counter() - start)
+        unreached = [] if arguments.names else report_forms(outcomes)
+        return int(bool(unreached) or any(outcome.error for outcome in outcomes))
+
+    return status_of(work)
 
 
 def report_forms(outcomes: Sequence[Checked]) -> list[str]:

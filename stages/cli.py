@@ -8,6 +8,8 @@ import typer
 
 from stages.addresses import without_credentials
 from stages.bases import recipe_text
+from stages.command import status_of
+from stages.errors import DatasetError
 from stages.params import load_grid
 from stages.recipe import check_fit, check_model, load_recipe
 from stages.schema import RecipeError
@@ -101,7 +103,6 @@ def tune(cell: str) -> None:
 def doctor() -> None:
     """Checks params.yaml, every recipe against its model, dataset and printed number, and what is on disk; exits 1 with what is wrong."""
     from stages.datasets.catalog import get_spec
-    from stages.datasets.inspection import DatasetError
     from stages.records.shipped import record_problems
     from stages.report.published import PublishedError, further
     from stages.store import Store, StoreError
@@ -331,17 +332,12 @@ def store_verify(names: Names = None, records: Records = Path("records")) -> Non
 
 def main() -> None:
     settle_environment()
-    from stages.datasets.inspection import DatasetError
-    from stages.files import WriteError
-    from stages.side_by_side import Lost
-    from stages.store import StoreError
 
-    try:
+    def work() -> None:
         with handled():
             app()
-    except (RecipeError, StoreError, WriteError, DatasetError, Lost) as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(1)
+
+    sys.exit(status_of(work))
 
 
 if __name__ == "__main__":

@@ -19,6 +19,8 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from stages.cells import limited
+from stages.errors import DatasetError
 from stages.params import Cell, Grid
 from stages.recipe import Choice, Recipe, digest_of, load_recipe
 from stages.schema import RecipeError
@@ -131,7 +133,6 @@ def forecast(cells: Sequence[Cell], grid: Grid, data: Path = Path("data"), budge
 
 def forecast_cell(cell: Cell, grid: Grid, data: Path = Path("data"), budget: float = BUDGET) -> Forecast:
     """The forecast of one cell, measured in this process. Whatever keeps it from being measured becomes its `problem`."""
-    from stages.datasets.inspection import DatasetError
     from stages.runs import prepare_process
 
     try:
@@ -198,8 +199,6 @@ def _measured(cell: Cell, grid: Grid, data: Path, folder: Path, budget: float, a
 
 def _recipe_now(cell: Cell, grid: Grid) -> Recipe:
     """What would be trained: the tuned recipe where the search is done, under the limits of params.yaml."""
-    from stages.train import limited
-
     source = cell.settings_path if cell.settings_path.exists() else cell.recipe_path
     return limited(load_recipe(source), grid, cell)[0]
 
@@ -207,8 +206,6 @@ def _recipe_now(cell: Cell, grid: Grid) -> Recipe:
 def _ends(recipe: Recipe, cell: Cell, grid: Grid) -> list[Recipe]:
     """The recipe at both ends of its search space, all keys at their first or smallest and all at their last or largest value: a trial costs
     something between them, and takes their mean here."""
-    from stages.train import limited
-
     ends = ([], [])
     for space in recipe.search.space.values():
         low, high = (space.choices[0], space.choices[-1]) if isinstance(space, Choice) else (space.low, space.high)
@@ -231,7 +228,6 @@ def _trials(cell: Cell, grid: Grid) -> int:
 
 def _sound(packed: Any, encodings: Path, name: str, arguments: dict[str, Any]) -> bool:
     from stages.datasets.encoded import EncodedDataset
-    from stages.datasets.inspection import DatasetError
 
     try:
         EncodedDataset(packed, encodings, {name: arguments})

@@ -12,17 +12,18 @@ from typing import Annotated, Any
 
 import typer
 
-from stages.files import WriteError, write_bytes
+from stages.command import ends_in_order
+from stages.files import write_bytes
 from stages.params import Cell, load_grid
 from stages.records.shipped import read_result, record_problems
 from stages.report.table import absent, remarks_of, rows_of, terminal_table, to_csv, to_json, to_markdown
-from stages.schema import RecipeError
 from stages.store import Store, StoreError
 
 app = typer.Typer(add_completion=False)
 
 
 @app.command()
+@ends_in_order
 def leaderboard(
     suite: Annotated[str, typer.Argument(help="a suite of params.yaml")],
     params: Path = Path("params.yaml"),
@@ -33,13 +34,9 @@ def leaderboard(
     print_: Annotated[bool, typer.Option("--print/--no-print")] = True,
 ) -> None:
     """Writes the leaderboard of SUITE and completes its MLflow experiment."""
-    try:
-        grid = load_grid(params)
-        rows, found, records = collect(grid.suite(suite), results, Store(store), grid.run.margin_std)
-        files = write_reports(suite, rows, reports, grid.run.margin_std)
-    except (RecipeError, WriteError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        raise typer.Exit(1) from None
+    grid = load_grid(params)
+    rows, found, records = collect(grid.suite(suite), results, Store(store), grid.run.margin_std)
+    files = write_reports(suite, rows, reports, grid.run.margin_std)
     if print_:
         show(suite, rows, files)
     if mlflow:

@@ -19,6 +19,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
+from stages.errors import UserError
 from stages.files import WriteError
 from stages.stop import GRACE, handled
 
@@ -27,7 +28,7 @@ POLL_SECONDS = 0.2  # between two looks at memory while tasks wait
 KILL_SECONDS = GRACE + 1  # from SIGTERM to SIGKILL: a run may end its epoch and keep a checkpoint
 
 
-class Lost(RuntimeError):
+class Lost(UserError, RuntimeError):
     """Tasks that gave no result; the message says of each what happened, and what to do."""
 
 

@@ -6,55 +6,19 @@ Writes results/suite/dataset/model.json, which names the records. A dataset that
 """
 
 import contextlib
-import errno
 import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from stages.params import Cell, Grid, load_grid
-from stages.recipe import Recipe, load_recipe
+from stages.cells import experiment_of, limited, settings_of
+from stages.command import cell_stage
+from stages.errors import UserError
+from stages.params import Cell, Grid
+from stages.recipe import Recipe
 from stages.schema import RecipeError
 from stages.side_by_side import Crew, Ending, Lost, at_once, cores
-from stages.stop import handled
-from stages.threads import settle_environment
-
-
-def limited(recipe: Recipe, grid: Grid, cell: Cell) -> tuple[Recipe, list[str]]:
-    """The recipe under the limits of its cell or suite in params.yaml, and what was cut."""
-    limits, cuts = grid.limits_of(cell), list(recipe.reduced)
-    if limits.seeds is not None and limits.seeds < len(recipe.seeds):
-        cuts.append(f"{limits.seeds} of {len(recipe.seeds)} seeds")
-        recipe = recipe.model_copy(update={"seeds": recipe.seeds[: limits.seeds]})
-    if limits.epochs is not None and limits.epochs < recipe.total_epochs:
-        cuts.append(f"{limits.epochs} of {recipe.total_epochs} epochs")
-        if recipe.phases:  # each phase keeps its share, and at least one epoch
-            shares = [max(1, phase.epochs * limits.epochs // recipe.total_epochs) for phase in recipe.phases]
-            phases = [phase.model_copy(update={"epochs": epochs}) for phase, epochs in zip(recipe.phases, shares, strict=True)]
-            recipe = recipe.model_copy(update={"phases": phases})
-        else:
-            recipe = recipe.model_copy(update={"epochs": limits.epochs})
-    if limits.pairs is not None and recipe.brec and limits.pairs < len(recipe.brec.numbers()):
-        cuts.append(f"{limits.pairs} of {len(recipe.brec.numbers())} pairs")
-        recipe = recipe.model_copy(update={"brec": recipe.brec.only(limits.pairs)})
-    return recipe, cuts
-
-
-def settings_of(cell: Cell) -> Recipe:
-    """What a cell trains with: its recipe, or what its search chose. Raises RecipeError where that is not there yet, or is of another recipe."""
-    recipe = load_recipe(cell.recipe_path)
-    if cell.settings != "tuned":
-        return recipe
-    if not cell.settings_path.exists():
-        raise RecipeError(f"{cell.settings_path}: there is no such file yet: the cell is searched first, by `gt-bench tune {cell.cell}`")
-    chosen = load_recipe(cell.settings_path)
-    values = {key: chosen.value(key) for key in (recipe.search.space if recipe.search else ())}
-    if (recipe.with_values(values).decisive(), recipe.seeds) != (chosen.decisive(), chosen.seeds):
-        raise RecipeError(
-            f"{cell.settings_path}: chosen for another state of {cell.recipe_path}; search again: `gt-bench tune {cell.cell}`"
-        )
-    return chosen
 
 
 def train_cell(
@@ -93,20 +57,11 @@ def train_cell(
         print(f"{cell.cell}: not run: data. {error}", flush=True)
         return result
 
-    from stages.runs import Experiment, prepare_process
+    from stages.runs import prepare_process
 
     allocator = prepare_process(grid.run)  # with one thread: `Experiment.run` takes as many as the recipe says
 
-    def experiment_of(cell: Cell, recipe: Recipe, later: tuple[str, ...] = ()) -> Experiment:
-        source = None
-        if cell.cell in later:
-            raise RecipeError(f"{cell.recipe_path}: start.cell: these cells start from each other: {', '.join(later)}")
-        if recipe.start:
-            before = grid.find(recipe.start.cell)
-            source = experiment_of(before, limited(settings_of(before), grid, before)[0], (*later, cell.cell))
-        return Experiment(recipe, str(cell.settings_path), cell.dataset, grid.run, Store(store_root), data, allocator, source)
-
-    experiment = experiment_of(cell, recipe)
+    experiment = experiment_of(cell, recipe, grid, Store(store_root), data, allocator)
     result |= {"metric": experiment.task.metric, "direction": experiment.task.direction}
     header = experiment.header
     if header.derived:
@@ -307,7 +262,7 @@ def train_cells(cells: Sequence[Cell], grid: Grid, jobs: int = 1, **folders: Pat
         for cell in cells:
             try:
                 train_cell(cell, grid, **folders)
-            except _mendable() as error:
+            except UserError as error:
                 say(cell.cell, error)
         return lost
     import stages.runs  # noqa: F401 (what is imported before the forks is imported once)
@@ -329,7 +284,7 @@ def train_cells(cells: Sequence[Cell], grid: Grid, jobs: int = 1, **folders: Pat
         begun.discard(name)
         if not ending.ok:
             say(name, ending.error or Lost(f"{ending.died}; its finished seeds are kept, the same command goes on"))
-            if ending.error is not None and not isinstance(ending.error, _mendable()):
+            if ending.error is not None and not isinstance(ending.error, UserError):
                 print("\n".join(ending.error.__notes__), file=sys.stderr, flush=True)
 
     with Crew(work, most, fresh=True) as crew:
@@ -344,43 +299,10 @@ def train_cells(cells: Sequence[Cell], grid: Grid, jobs: int = 1, **folders: Pat
     return lost
 
 
-def _mendable() -> tuple[type[Exception], ...]:
-    """What a user can mend."""
-    from stages.datasets.inspection import DatasetError
-    from stages.files import WriteError
-    from stages.store import StoreError
-
-    return RecipeError, StoreError, WriteError, DatasetError, Lost
-
-
 def _search_summary(cell: Cell) -> dict[str, Any] | None:
     from stages.tune import search_summary
 
     return search_summary(cell) if cell.settings == "tuned" else None
-
-
-def cell_stage(description: str, stage: Callable[[Cell, Grid], Any]) -> int:
-    """The command line of a stage that takes one cell: what a user can mend ends in one message and status 1, a bug in its traceback."""
-    settle_environment()
-    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
-        print(description)
-        return 2
-    try:
-        with handled():
-            grid = load_grid()
-            stage(grid.find(sys.argv[1]), grid)
-    except _mendable() as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        print("error: the disk is full; free some space and run the same command again: it continues where it was", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("stopped; the same command continues where it was", file=sys.stderr)
-        return 130
-    return 0
 
 
 if __name__ == "__main__":

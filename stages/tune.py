@@ -19,12 +19,13 @@ from typing import Any
 
 import yaml
 
+from stages.cells import limited
+from stages.command import cell_stage
 from stages.files import make_folder
 from stages.params import Cell, Grid
 from stages.recipe import DESCRIBED, Choice, Range, Recipe, digest_of, load_recipe
 from stages.schema import RecipeError
 from stages.study import Workers, open_study, workers_of
-from stages.train import cell_stage, limited
 
 TUNED, STUDIES = Path("tuned"), Path("studies")
 KILLED = "killed, queued again"

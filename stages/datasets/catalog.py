@@ -9,8 +9,8 @@ from pathlib import Path
 from types import ModuleType
 
 import stages.datasets
-from stages.datasets.inspection import DatasetError
 from stages.datasets.spec import DatasetSpec
+from stages.errors import DatasetError
 
 _ROOMS = {
     "catalog",

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from stages.datasets.inspection import DatasetError
 from stages.datasets.packed import PackedWriter, compact
 from stages.datasets.readers import read_npz
 from stages.datasets.spec import DatasetSpec
+from stages.errors import DatasetError
 
 BLOCK = 1000  # graphs of a torch_geometric dataset held in memory at once
 CODES = {"": 0, "none": 0, "train": 1, "val": 2, "test": 3}

@@ -36,8 +36,8 @@ from torch import LongTensor, Tensor
 
 from gt_models.batch import GraphBatch
 from gt_models.encodings import Encoding, EncodingError, compute, compute_with_flags, find_encoding
-from stages.datasets.inspection import DatasetError
 from stages.datasets.packed import PackedDataset
+from stages.errors import DatasetError
 from stages.files import WriteError, write_json
 from stages.fingerprint import code_digest
 

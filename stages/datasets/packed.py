@@ -24,7 +24,8 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 from safetensors import SafetensorError, safe_open
 
-from stages.datasets.inspection import DatasetError, inspect
+from stages.datasets.inspection import inspect
+from stages.errors import DatasetError
 from stages.files import WriteError, is_plain_name, write_json
 
 if TYPE_CHECKING:  # the catalog is read by stages that have no use for torch, which takes seconds to import

@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from stages.errors import DatasetError
 from stages.params import Cell, Grid
 from stages.recipe import digest_of, load_recipe
 from stages.records.carried import ASKED, MARK, content_digest, with_checksum
@@ -44,8 +45,6 @@ def attest(
     """The file with its attestation: `runs` of its runs, the cheapest first, were computed again by the present code, recipe, data and encodings
     and found what the records hold, or what `beside` holds of the same runs. `commit`: of that code. Raises StaysStale where a bit differs or
     the runs cannot be computed here."""
-    from stages.datasets.inspection import DatasetError
-
     store, cell = store or Store(), grid.find(shipped.cell)
     try:
         present = _Present(cell, grid, shipped, shipped.now().records[0], data, store)

@@ -23,8 +23,8 @@ from gt_models.encodings import ENCODINGS, EncodingError, compute, laplacian
 from stages import encode as stage
 from stages.datasets import encoded
 from stages.datasets.encoded import EncodedDataset, encode, encodings_digest
-from stages.datasets.inspection import DatasetError
 from stages.datasets.packed import PackedDataset, PackedHeader, pack
+from stages.errors import DatasetError
 from stages.params import load_grid
 from tests.gt_models.checks import collate, random_graphs
 from tests.gt_models.encodings.graphs import of_networkx

@@ -1,6 +1,5 @@
 """train@cell: each run once in its life, kill -9 and continue, data that cannot be had, bad recipes, a dead tracking server."""
 
-import errno
 import json
 import os
 import shutil
@@ -18,7 +17,7 @@ from stages.params import load_grid
 from stages.runs import Experiment
 from stages.schema import RecipeError
 from stages.side_by_side import Lost
-from stages.train import Pace, cell_stage, train_cell
+from stages.train import Pace, train_cell
 from stages.tune import tune_cell
 from tests.conftest import ROOT
 from tests.stages.conftest import RECIPE
@@ -267,24 +266,6 @@ def test_a_search_of_another_recipe(project):
             train()
     tune_cell(grid.find(CELL), grid)
     assert train()["status"] == "ok"
-
-
-def test_a_full_disk_and_a_stop_by_hand_end_in_one_line(project, monkeypatch, capsys):
-    project.recipe()
-    monkeypatch.setattr(sys, "argv", ["train", CELL])
-
-    def full(cell, grid):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    def stopped(cell, grid):
-        raise KeyboardInterrupt
-
-    assert (cell_stage("", full), cell_stage("", stopped)) == (1, 130)
-    said = capsys.readouterr().err.splitlines()
-    assert said == [
-        "error: the disk is full; free some space and run the same command again: it continues where it was",
-        "stopped; the same command continues where it was",
-    ]
 
 
 def test_what_starts_from_a_failed_run_fails_with_it_and_the_grid_goes_on(project):
