@@ -100,8 +100,8 @@ def _run(cell: Cell, data: Path, store: Path) -> tuple[dict[str, Any], str | Non
     from stages.datasets.packed import PackedDataset
     from stages.encode import requests
     from stages.runs import Experiment
+    from stages.space import check_space
     from stages.store import Store
-    from stages.tune import check_space
 
     settings = RunSettings(device="cpu", checkpoint_seconds=1e9, tracking=False)
 

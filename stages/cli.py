@@ -79,7 +79,8 @@ def train(
     jobs: Annotated[int, typer.Option(help="cells that train at once, each in a process of its own")] = 1,
 ) -> None:
     """Trains cells. Data and encodings must be there (`dvc repro train@CELL` sees to it)."""
-    from stages.train import train_cell, train_cells
+    from stages.side_by_side.cells import train_cells
+    from stages.train import train_cell
 
     grid = load_grid()
     cells = grid.chosen(names)
@@ -105,8 +106,8 @@ def doctor() -> None:
     from stages.datasets.catalog import get_spec
     from stages.records.shipped import record_problems
     from stages.report.published import PublishedError, further
+    from stages.space import check_space
     from stages.store import Store, StoreError
-    from stages.tune import check_space
 
     problems, grid = [], load_grid()
     for cell in grid.cells.values():

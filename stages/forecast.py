@@ -218,7 +218,7 @@ def _ends(recipe: Recipe, cell: Cell, grid: Grid) -> list[Recipe]:
 
 def _trials(cell: Cell, grid: Grid) -> int:
     """How many trials its search will have: its recipe's or the suite's fair number, within the limits and the points of a grid."""
-    from stages.tune import space_size, trials_of
+    from stages.space import space_size, trials_of
 
     recipe = load_recipe(cell.recipe_path)
     asked = trials_of(cell, grid, recipe)

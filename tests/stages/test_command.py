@@ -11,7 +11,7 @@ from stages.datasets.packed import DatasetUnavailable
 from stages.errors import DatasetError
 from stages.files import WriteError
 from stages.schema import RecipeError
-from stages.side_by_side import Lost
+from stages.side_by_side.crew import Lost
 from stages.store import StoreError
 
 
