@@ -28,9 +28,11 @@ def limited(recipe: Recipe, grid: Grid, cell: Cell) -> tuple[Recipe, list[str]]:
             recipe = recipe.model_copy(update={"phases": phases})
         else:
             recipe = recipe.model_copy(update={"epochs": limits.epochs})
-    if limits.pairs is not None and recipe.brec and limits.pairs < len(recipe.brec.numbers()):
-        cuts.append(f"{limits.pairs} of {len(recipe.brec.numbers())} pairs")
-        recipe = recipe.model_copy(update={"brec": recipe.brec.only(limits.pairs)})
+    protocol = recipe.protocol
+    most = protocol and getattr(limits, protocol.UNIT)
+    if most is not None and most < protocol.parts:
+        cuts.append(f"{most} of {protocol.parts} {protocol.UNIT}")
+        recipe = recipe.with_protocol(protocol.only(most))
     return recipe, cuts
 
 

@@ -75,9 +75,8 @@ def shortened(recipe: Recipe) -> Recipe:
         changes["eval_after"] = None
     if recipe.batch.parts is not None:  # a miniature has few nodes, and BatchNorm needs two
         changes["batch"] = recipe.batch.model_copy(update={"parts": min(recipe.batch.parts, 2)})
-    if recipe.brec is not None:
-        changes["brec"] = recipe.brec.model_copy(update={"pairs": []})
-    return recipe.model_copy(update=changes)
+    short = recipe.model_copy(update=changes)
+    return short.with_protocol(short.protocol.everything()) if short.protocol else short  # a miniature has few parts
 
 
 def check_cell(cell: Cell, data: Path) -> Checked:
@@ -169,7 +168,7 @@ def _begin() -> None:
 
     import torch
 
-    from stages.measure import keep_allocations
+    from stages.measurements import keep_allocations
 
     warnings.simplefilter("ignore")  # of metrics, about classes that twelve graphs do not have
     keep_allocations()

@@ -61,8 +61,8 @@ def show(name: Annotated[str, typer.Argument(metavar="SUITE|CELL")]) -> None:
 
 def _show_leaderboard(suite: str) -> None:
     from stages.leaderboard import show as show_table
+    from stages.mlflow.tracking import tracking_uri
     from stages.report.table import rows_in
-    from stages.tracking import tracking_uri
 
     load_grid().suite(suite)
     path = Path("reports", f"{suite}.json")
@@ -181,8 +181,8 @@ def forecast(
     from rich.console import Console
     from rich.table import Table
 
-    from stages.forecast import COLUMNS, markdown, row, summary
     from stages.forecast import forecast as forecast_cells
+    from stages.report.forecast import COLUMNS, markdown, row, summary
 
     grid = load_grid()
     found = forecast_cells(grid.chosen(names or []), grid, budget=seconds, say=lambda line: print(line, file=sys.stderr, flush=True))
@@ -208,7 +208,7 @@ def store_export(
     dirty: Annotated[bool, typer.Option("--dirty", help="also runs of code that is in no commit")] = False,
 ) -> None:
     """Writes the records of cells to records/<suite>/<dataset>/<row>.json.gz."""
-    from stages.records.travel import export_cell
+    from stages.records.transfer import export_cell
 
     written, without = 0, []
     for cell in load_grid().chosen(names or []):
@@ -228,7 +228,7 @@ def store_import(names: Names = None, records: Records = Path("records")) -> Non
     """Puts shipped records into the store, and results/ where there is none; a record that contradicts the store's own stops it before anything
     is written."""
     from stages.records.shipped import shipped_cells
-    from stages.records.travel import import_records, import_results
+    from stages.records.transfer import import_records, import_results
 
     grid = load_grid()
     shipped = list(shipped_cells(grid, names or [], records))
@@ -254,11 +254,11 @@ def store_attest(
 
     A cell that was carried over already is computed again where it is named. Exits 1 where a cell stays stale, a mark does not hold, or a file
     is unsound."""
-    from stages.measure import commit
+    from stages.measurements import commit
     from stages.records.attest import StaysStale, attest
     from stages.records.carried import text_of
     from stages.records.shipped import problems_of, read, shipped_paths, write
-    from stages.records.standing import standing
+    from stages.records.staleness import standing
     from stages.store import Store, StoreError
 
     grid, head = load_grid(), commit()
@@ -303,8 +303,8 @@ def store_verify(names: Names = None, records: Records = Path("records")) -> Non
     """Checks every shipped and every stored record again, and says which shipped cells are stale; exits 1 where a record is unsound."""
     from stages.records.carried import note_of
     from stages.records.shipped import read, shipped_paths
-    from stages.records.standing import standing
-    from stages.records.travel import verify as verify_records
+    from stages.records.staleness import standing
+    from stages.records.transfer import verify as verify_records
     from stages.store import StoreError
 
     grid = load_grid()

@@ -95,7 +95,7 @@ def show(suite: str, rows: Sequence[dict[str, Any]], files: Sequence[Path]) -> N
 def track(suite: str, results: Sequence[dict], records: dict[str, dict]) -> None:
     """Completes MLflow and says how to look at it; a store that cannot be reached costs a warning, never the reports."""
     from stages.addresses import without_credentials
-    from stages.tracking import TrackingError, complete, tracking_uri
+    from stages.mlflow.tracking import TrackingError, complete, tracking_uri
 
     uri = without_credentials(tracking_uri())
     try:

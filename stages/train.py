@@ -37,9 +37,9 @@ def train_cell(
     """
     from stages.datasets.packed import DatasetUnavailable, PackedDataset
     from stages.files import write_json
+    from stages.mlflow.tracking import Live
     from stages.progress import Progress
     from stages.store import Store
-    from stages.tracking import Live
 
     recipe, cuts = limited(settings_of(cell), grid, cell)
     result: dict[str, Any] = {

@@ -65,7 +65,7 @@ def tune_cell(
         with workers.alone():
             write_outs(chosen, cell, [t for t in study.trials if t.state.is_finished()], tuned, study)
     if grid.run.tracking:
-        from stages.tracking import track_search
+        from stages.mlflow.tracking import track_search
 
         track_search(cell, tuned)
     return chosen

@@ -17,7 +17,7 @@ _ROOMS = {
     "packed",
     "sources",
     "spec",
-    "inspection",
+    "statistics",
     "prepare",
     "encoded",
     "readers",
@@ -26,7 +26,7 @@ _ROOMS = {
     "pickles",
     "pins",
     "miniature",
-    "page",
+    "docs_tables",
 }
 
 

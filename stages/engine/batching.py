@@ -123,6 +123,10 @@ class Loader:
             return -(-len(self.ids["train"]) // self.section.graphs)
         return len(self._plan(self.ids["train"]))
 
+    def num_batches(self, part: str) -> int:
+        """Batches of `part` in evaluation, of a dataset of many graphs."""
+        return len(self._plan(self.ids[part]))
+
     @property
     def whole(self) -> GraphBatch:
         if self._whole is None:

@@ -59,7 +59,11 @@ class SubgraphLoader:
     @property
     def steps_per_epoch(self) -> int:
         """Optimiser steps of an epoch."""
-        return -(-len(self.ids["train"]) // self.section.graphs)
+        return self.num_batches("train")
+
+    def num_batches(self, part: str) -> int:
+        """Batches of `part`."""
+        return -(-len(self.ids[part]) // self.section.graphs)
 
     def load(self, targets: Tensor) -> GraphBatch:
         """The subgraphs around these nodes with their encodings, `y` the nodes' own."""

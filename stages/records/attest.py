@@ -20,7 +20,7 @@ from stages.params import Cell, Grid
 from stages.recipe import digest_of, load_recipe
 from stages.records.carried import ASKED, MARK, content_digest, with_checksum
 from stages.records.shipped import Shipped, record_problems
-from stages.records.standing import origins_of, recipe_now
+from stages.records.staleness import origins_of, recipe_now
 from stages.schema import RecipeError
 from stages.store import Store
 
@@ -117,7 +117,7 @@ class _Present:
 
     def recompute(self, before: dict[str, Any], say: Callable[[str], None]) -> dict[str, Any]:
         """The record of the same seed, computed anew. Raises StaysStale, which says where the two first differ."""
-        from stages.measure import device_name
+        from stages.measurements import device_name
 
         seed, measured = before["deterministic"]["seed"], before["measured"]
         here = device_name(self.experiment.device)

@@ -13,7 +13,7 @@ from typing import Any
 
 from stages.params import Cell, Grid, load_grid
 from stages.records.shipped import ROOT, Shipped, problems_of, shipped_cells
-from stages.records.standing import standing
+from stages.records.staleness import standing
 from stages.report.table import explanation, table_lines
 from stages.store import Store, StoreError
 

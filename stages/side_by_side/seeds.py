@@ -10,8 +10,8 @@ from stages.schema import RecipeError
 from stages.side_by_side.crew import Crew, Ending, Lost
 
 if TYPE_CHECKING:
+    from stages.mlflow.tracking import Live
     from stages.runs import Experiment
-    from stages.tracking import Live
 
 
 class Watch:

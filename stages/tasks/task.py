@@ -54,7 +54,8 @@ class Task:
     directions: Mapping[str, str] = {name: direction for name, (_, direction) in METRICS.items()}
     # a class with the face of stages.engine.batching.Loader, where a batch is not a choice of graphs or nodes
     loader: type | None = None
-    # a class with the face of stages.engine.loop.Run, where the protocol is not "train, choose on validation, test"
+    # a class with the face of stages.engine.loop.Run, where the protocol is not "train, choose on validation, test"; its `seconds(recipe,
+    # stretches)` is what a whole run takes, by the seconds of each timed piece of work (kind -> in order) of a run cut to two epochs a part
     runner: type | None = None
 
     def __init__(self, metric: str, loss: str | None = None, also: Sequence[str] = ()):

@@ -19,8 +19,8 @@ from stages.fingerprint import _read_version
 from stages.params import load_grid
 from stages.records.board import board, page
 from stages.records.shipped import Shipped, problems_of, read, record_problems, shipped_cells
-from stages.records.standing import standing
-from stages.records.travel import Conflict, export_cell, import_records, verify
+from stages.records.staleness import standing
+from stages.records.transfer import Conflict, export_cell, import_records, verify
 from stages.schema import RecipeError
 from stages.store import Store, StoreError, sealed
 from stages.train import train_cell
@@ -501,7 +501,7 @@ def test_names_of_suites_and_cells():
 
 
 def test_records_of_code_that_is_in_no_commit_are_not_exported_unasked(trained, monkeypatch):
-    monkeypatch.setattr("stages.measure.commit", lambda: "0123456789abcdef-dirty")
+    monkeypatch.setattr("stages.measurements.commit", lambda: "0123456789abcdef-dirty")
     shutil.rmtree("store")
     train()
     with pytest.raises(

@@ -19,7 +19,7 @@ from stages.errors import DatasetError
 from stages.params import load_grid
 from stages.report.table import summarise
 from tests.stages.cells import make_result
-from tests.stages.datasets.test_tensors import Evil, edges, saved
+from tests.stages.datasets.test_pyg_hosted import Evil, edges, saved
 
 FILE = "pyg/CLUSTER_v2.zip"
 

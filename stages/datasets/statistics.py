@@ -12,7 +12,7 @@ from stages.errors import DatasetError
 if TYPE_CHECKING:
     from torch import Tensor
 
-CHUNK = 1 << 18  # rows looked at together: bounds the memory of an inspection, and fits a cache
+CHUNK = 1 << 18  # rows looked at together: bounds the memory that counting takes, and fits a cache
 
 
 def inspect(header: Any, arrays: Mapping[str, Tensor]) -> dict[str, Any]:
