@@ -95,7 +95,7 @@ def check_cell(cell: Cell, data: Path) -> Checked:
 
 
 def _run(cell: Cell, data: Path, store: Path) -> tuple[dict[str, Any], str | None]:
-    from stages.datasets.encoded import encode
+    from stages.datasets.encoding import encode
     from stages.datasets.packed import PackedDataset
     from stages.encode import requests
     from stages.runs import Experiment

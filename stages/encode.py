@@ -36,7 +36,8 @@ def encode_dataset(
     Raises RecipeError for an unknown dataset, encoding or argument.
     """
     from gt_models.encodings import EncodingError, find_encoding
-    from stages.datasets.encoded import EncodedDataset, encode, sweep
+    from stages.datasets.encoded import EncodedDataset
+    from stages.datasets.encoding import encode, sweep
     from stages.datasets.packed import DatasetUnavailable, PackedDataset
     from stages.schema import nearest
 

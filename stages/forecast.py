@@ -94,7 +94,7 @@ def forecast_cell(cell: Cell, grid: Grid, data: Path = Path("data"), budget: flo
 def _measured(cell: Cell, grid: Grid, data: Path, folder: Path, budget: float, allocator: str) -> Forecast:
     from gt_models.encodings import find_encoding
     from stages.datasets.catalog import get_spec
-    from stages.datasets.encoded import encode
+    from stages.datasets.encoding import encode
     from stages.datasets.miniature import miniature, shape_of
     from stages.datasets.packed import PackedDataset
     from stages.runs import Experiment

@@ -35,7 +35,7 @@ def write_state(grid: Grid, root: Path = ROOT, data: Path = Path("data")) -> Non
     wanted: dict[Path, object] = {}
     specs = {name: get_spec(name) for name in grid.datasets}
     run_code = cache(lambda model, task, protocol: code_digest(run_modules(model, task, protocol)))
-    encoding_code = code_digest(["gt_models.encodings", "stages.datasets.encoded"])
+    encoding_code = code_digest(["gt_models.encodings", "stages.datasets.encoding"])
     requests: dict[str, dict[str, list]] = {name: {} for name in grid.datasets}
     for cell in grid.cells.values():
         recipe = load_recipe(cell.recipe_path)

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from gt_models.encodings import compute_with_flags
 from stages import cli
-from stages.datasets import encoded
+from stages.datasets import encoding
 from stages.datasets.catalog import catalog
 from stages.datasets.packed import PackedHeader, write_header
 from stages.datasets.spec import DatasetSpec
@@ -380,7 +380,7 @@ def test_encodings_are_compared_by_what_is_computed_and_never_by_bits(trained, m
     assert [*shipped.records[0]["measured"]["encodings"]] == ["laplacian-k=16-normalization=sym-which=lowest"]
     shutil.rmtree("data/encodings")  # not computed yet here, then computed by another library
     assert standing(shipped, grid).text == "as the present tree computes it"
-    monkeypatch.setattr(encoded, "compute_with_flags", other_last_digits)
+    monkeypatch.setattr(encoding, "compute_with_flags", other_last_digits)
     encode_dataset("web", grid)
     assert standing(shipped, grid).text == "as the present tree computes it"
     assert train()["runs"] == shipped.result["runs"]

@@ -3,7 +3,7 @@
 import pytest
 
 from stages.datasets import docs_tables
-from stages.datasets.encoded import encode
+from stages.datasets.encoding import encode
 from stages.datasets.packed import PackedDataset
 from stages.datasets.prepare import prepare
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 import yaml
 
-from stages.datasets.encoded import encode
+from stages.datasets.encoding import encode
 from stages.datasets.packed import PackedDataset, PackedHeader, pack
 from stages.engine.batching import Loader, seed_of
 from stages.engine.checkpoint import Checkpoint
