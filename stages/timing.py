@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from stages.engine.checkpoint import Checkpoint
+from stages.engine.faces import Batches, Objective
 from stages.engine.loop import Outcome, Run
 from stages.measurements import PeakMemory
 from stages.recipe import Recipe
@@ -35,7 +36,7 @@ class Stopwatch:
 class Sample:
     """A loader that ends an epoch early, once `budget` seconds and three batches are over; `taken` and `whole` count batches of each kind."""
 
-    def __init__(self, loader: Any, budget: float):
+    def __init__(self, loader: Batches, budget: float):
         self._loader, self._budget = loader, budget
         self.taken: dict[str, int] = {}
         self.whole: dict[str, bool] = {}
@@ -63,7 +64,7 @@ class Sample:
 class Lenient:
     """A task whose metric is not asked for on a part of a split's graphs, which may hold one class only."""
 
-    def __init__(self, task: Any):
+    def __init__(self, task: Objective):
         self._task = task
 
     def __getattr__(self, name: str) -> Any:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from gt_models.batch import GraphBatch
+from stages.engine.faces import Encoded, Packed
 
 
 def seed_of(*parts: Any) -> int:
@@ -67,7 +68,7 @@ class Loader:
         seed: of the run; batches of an epoch depend on it and the epoch alone.
     """
 
-    def __init__(self, packed: Any, encoded: Any, split: int, section: Any, seed: int, device: torch.device, dtype: torch.dtype):
+    def __init__(self, packed: Packed, encoded: Encoded, split: int, section: Any, seed: int, device: torch.device, dtype: torch.dtype):
         self.packed, self.encoded, self.section, self.seed, self.device, self.dtype = packed, encoded, section, seed, device, dtype
         self.by_node = packed.header.split_kind == "node"
         # a dataset without splits is read by its task's own runner, through `load`

@@ -10,6 +10,7 @@ from gt_models.batch import GraphBatch
 from gt_models.encodings import compute
 from gt_models.nn.subgraphs import Subgraphs
 from stages.engine.batching import seed_of
+from stages.engine.faces import Encoded, Packed
 
 
 class SubgraphLoader:
@@ -23,8 +24,8 @@ class SubgraphLoader:
 
     def __init__(
         self,
-        packed: Any,
-        encoded: Any,
+        packed: Packed,
+        encoded: Encoded,
         split: int,
         section: Any,
         seed: int,

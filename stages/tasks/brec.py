@@ -18,6 +18,7 @@ from torch.nn import functional as F
 
 from gt_models.batch import GraphBatch
 from stages.engine.batching import seed_of
+from stages.engine.faces import Batches
 from stages.engine.failures import TimedOut, WrongOutput
 from stages.engine.loop import Run
 from stages.engine.optimisation import create_optimizer, lr_factor
@@ -53,7 +54,7 @@ class BrecRun(Run):
 
     stops_between_epochs = False
 
-    def __init__(self, recipe: Any, task: Any, loader: Any, *others: Any, **named: Any):
+    def __init__(self, recipe: Any, task: Task, loader: Batches, *others: Any, **named: Any):
         super().__init__(recipe, task, loader, *others, **named)
         if recipe.brec is None:
             raise ValueError("the task brec needs a section `brec:` in the recipe ({}: the reference protocol)")

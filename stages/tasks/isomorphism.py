@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from gt_models.batch import GraphBatch
 from gt_models.encodings import compute
 from stages.engine.batching import seed_of
+from stages.engine.faces import Batches
 from stages.engine.failures import TimedOut
 from stages.engine.loop import Run
 from stages.tasks.task import Task
@@ -34,7 +35,7 @@ class IsomorphismRun(Run):
 
     stops_between_epochs = False
 
-    def __init__(self, recipe: Any, task: Any, loader: Any, *others: Any, **named: Any):
+    def __init__(self, recipe: Any, task: Task, loader: Batches, *others: Any, **named: Any):
         super().__init__(recipe, task, loader, *others, **named)
         if recipe.precision != "float64":
             raise ValueError("the task isomorphism compares embeddings: set precision: float64")

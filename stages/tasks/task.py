@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
+from stages.engine.faces import Header
 from stages.tasks.metrics import METRICS, detached
 
 
@@ -69,11 +70,11 @@ class Task:
             raise KeyError(f"loss {self.loss_name!r} is not one of this task's: {', '.join(self.losses)}")
         self.loss = self.losses[self.loss_name]
 
-    def in_dim(self, header: Any) -> Any:
+    def in_dim(self, header: Header) -> Any:
         """`in_dim` of the model: that of the packed features, unless the task adds to them."""
         return header.in_dim
 
-    def output_shape(self, batch: GraphBatch, header: Any) -> tuple[int, ...] | None:
+    def output_shape(self, batch: GraphBatch, header: Header) -> tuple[int, ...] | None:
         """Shape that the model's output must have on `batch`: a row per target, a column per class or target. None: any."""
         return (len(batch.y), header.out_dim)
 
