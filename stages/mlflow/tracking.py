@@ -49,7 +49,7 @@ class Live:
         self._messages: queue.SimpleQueue = queue.SimpleQueue()
         self._process: subprocess.Popen | None = None
         self._deaf = False
-        root = str(Path(__file__).parent.parent)
+        root = str(Path(__file__).parents[2])
         path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
         try:
             self._process = subprocess.Popen(

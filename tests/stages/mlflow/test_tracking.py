@@ -17,9 +17,9 @@ import pytest
 from stages.mlflow.content import flatten
 from stages.mlflow.experiment import SEAL, Mirror, TrackingError
 from stages.mlflow.tracking import WARNED, Live, complete, follow
+from tests.conftest import ROOT
 from tests.stages.cells import make_record, make_result, without_data
 
-ROOT = Path(__file__).parent.parent.parent
 ET = "edge-transformer/cornell/edge-transformer"
 GCN = "edge-transformer/cornell/gcn"
 SUITE = "edge-transformer"
