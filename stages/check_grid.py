@@ -25,6 +25,8 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from stages.command import status_of
+from stages.errors import DatasetError, UserError
 from stages.params import Cell, Grid, RunSettings, load_grid
 from stages.recipe import Recipe, load_recipe
 from stages.schema import RecipeError
@@ -73,9 +75,8 @@ def shortened(recipe: Recipe) -> Recipe:
         changes["eval_after"] = None
     if recipe.batch.parts is not None:  # a miniature has few nodes, and BatchNorm needs two
         changes["batch"] = recipe.batch.model_copy(update={"parts": min(recipe.batch.parts, 2)})
-    if recipe.brec is not None:
-        changes["brec"] = recipe.brec.model_copy(update={"pairs": []})
-    return recipe.model_copy(update=changes)
+    short = recipe.model_copy(update=changes)
+    return short.with_protocol(short.protocol.everything()) if short.protocol else short  # a miniature has few parts
 
 
 def check_cell(cell: Cell, data: Path) -> Checked:
@@ -94,12 +95,12 @@ def check_cell(cell: Cell, data: Path) -> Checked:
 
 
 def _run(cell: Cell, data: Path, store: Path) -> tuple[dict[str, Any], str | None]:
-    from stages.datasets.encoded import encode
+    from stages.datasets.encoding import encode
     from stages.datasets.packed import PackedDataset
     from stages.encode import requests
     from stages.runs import Experiment
+    from stages.space import check_space
     from stages.store import Store
-    from stages.tune import check_space
 
     settings = RunSettings(device="cpu", checkpoint_seconds=1e9, tracking=False)
 
@@ -137,9 +138,7 @@ def _with_sources(cell: str) -> list[str]:
 
 def _explain(error: BaseException) -> str:
     """A user's mistake in its own words; a bug with where it happened."""
-    from stages.datasets.inspection import DatasetError
-
-    if isinstance(error, RecipeError | DatasetError | TimeoutError):
+    if isinstance(error, UserError | TimeoutError):
         return str(error)
     trace, frame = error.__traceback__, None
     while trace is not None:
@@ -169,7 +168,7 @@ def _begin() -> None:
 
     import torch
 
-    from stages.measure import keep_allocations
+    from stages.measurements import keep_allocations
 
     warnings.simplefilter("ignore")  # of metrics, about classes that twelve graphs do not have
     keep_allocations()
@@ -179,7 +178,6 @@ def _begin() -> None:
 def check(cells: Sequence[Cell], workers: int = 2, say=print) -> list[Checked]:
     """Checks all cells in `workers` processes; `say` is told each outcome. A worker that dies fails its cell, and the rest goes on."""
     from stages.datasets.catalog import get_spec
-    from stages.datasets.inspection import DatasetError
     from stages.datasets.miniature import miniature
 
     data = Path(tempfile.mkdtemp(prefix="gt-grid-"))
@@ -227,15 +225,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     # spawned workers look for modules where this process does
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).parent.parent), os.environ.get("PYTHONPATH")]))
     settle_environment()
-    start = time.perf_counter()
-    try:
+
+    def work() -> int:
+        start = time.perf_counter()
         outcomes = check(cells_of(arguments.names, load_grid()), arguments.workers, lambda line: print(line, flush=True))
-    except RecipeError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    report(outcomes, time.perf_counter() - start)
-    unreached = [] if arguments.names else report_forms(outcomes)
-    return int(bool(unreached) or any(outcome.error for outcome in outcomes))
+        report(outcomes, time.perf_counter() - start)
+        unreached = [] if arguments.names else report_forms(outcomes)
+        return int(bool(unreached) or any(outcome.error for outcome in outcomes))
+
+    return status_of(work)
 
 
 def report_forms(outcomes: Sequence[Checked]) -> list[str]:

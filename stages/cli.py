@@ -8,6 +8,8 @@ import typer
 
 from stages.addresses import without_credentials
 from stages.bases import recipe_text
+from stages.command import status_of
+from stages.errors import DatasetError
 from stages.params import load_grid
 from stages.recipe import check_fit, check_model, load_recipe
 from stages.schema import RecipeError
@@ -59,8 +61,8 @@ def show(name: Annotated[str, typer.Argument(metavar="SUITE|CELL")]) -> None:
 
 def _show_leaderboard(suite: str) -> None:
     from stages.leaderboard import show as show_table
+    from stages.mlflow.tracking import tracking_uri
     from stages.report.table import rows_in
-    from stages.tracking import tracking_uri
 
     grid = load_grid()
     grid.suite(suite)
@@ -78,7 +80,8 @@ def train(
     jobs: Annotated[int, typer.Option(help="cells that train at once, each in a process of its own")] = 1,
 ) -> None:
     """Trains cells. Data and encodings must be there (`dvc repro train@CELL` sees to it)."""
-    from stages.train import train_cell, train_cells
+    from stages.side_by_side.cells import train_cells
+    from stages.train import train_cell
 
     grid = load_grid()
     cells = grid.chosen(names)
@@ -102,11 +105,10 @@ def tune(cell: str) -> None:
 def doctor() -> None:
     """Checks params.yaml, every recipe against its model, dataset and printed number, and what is on disk; exits 1 with what is wrong."""
     from stages.datasets.catalog import get_spec
-    from stages.datasets.inspection import DatasetError
     from stages.records.shipped import record_problems
     from stages.report.published import PublishedError, further
+    from stages.space import check_space
     from stages.store import Store, StoreError
-    from stages.tune import check_space
 
     problems, grid = [], load_grid()
     for cell in grid.cells.values():
@@ -206,8 +208,8 @@ def forecast(
     from rich.console import Console
     from rich.table import Table
 
-    from stages.forecast import COLUMNS, markdown, row, summary
     from stages.forecast import forecast as forecast_cells
+    from stages.report.forecast import COLUMNS, markdown, row, summary
 
     grid = load_grid()
     found = forecast_cells(grid.chosen(names or []), grid, budget=seconds, say=lambda line: print(line, file=sys.stderr, flush=True))
@@ -233,7 +235,7 @@ def store_export(
     dirty: Annotated[bool, typer.Option("--dirty", help="also runs of code that is in no commit")] = False,
 ) -> None:
     """Writes the records of cells to records/<suite>/<dataset>/<row>.json.gz."""
-    from stages.records.travel import export_cell
+    from stages.records.transfer import export_cell
 
     written, without = 0, []
     for cell in load_grid().chosen(names or []):
@@ -253,7 +255,7 @@ def store_import(names: Names = None, records: Records = Path("records")) -> Non
     """Puts shipped records into the store, and results/ where there is none; a record that contradicts the store's own stops it before anything
     is written."""
     from stages.records.shipped import shipped_cells
-    from stages.records.travel import import_records, import_results
+    from stages.records.transfer import import_records, import_results
 
     grid = load_grid()
     shipped = list(shipped_cells(grid, names or [], records))
@@ -279,11 +281,11 @@ def store_attest(
 
     A cell that was carried over already is computed again where it is named. Exits 1 where a cell stays stale, a mark does not hold, or a file
     is unsound."""
-    from stages.measure import commit
+    from stages.measurements import commit
     from stages.records.attest import StaysStale, attest
     from stages.records.carried import text_of
     from stages.records.shipped import problems_of, read, shipped_paths, write
-    from stages.records.standing import standing
+    from stages.records.staleness import standing
     from stages.store import Store, StoreError
 
     grid, head = load_grid(), commit()
@@ -328,8 +330,8 @@ def store_verify(names: Names = None, records: Records = Path("records")) -> Non
     """Checks every shipped and every stored record again, and says which shipped cells are stale; exits 1 where a record is unsound."""
     from stages.records.carried import note_of
     from stages.records.shipped import read, shipped_paths
-    from stages.records.standing import standing
-    from stages.records.travel import verify as verify_records
+    from stages.records.staleness import standing
+    from stages.records.transfer import verify as verify_records
     from stages.store import StoreError
 
     grid = load_grid()
@@ -358,17 +360,12 @@ def store_verify(names: Names = None, records: Records = Path("records")) -> Non
 
 def main() -> None:
     settle_environment()
-    from stages.datasets.inspection import DatasetError
-    from stages.files import WriteError
-    from stages.side_by_side import Lost
-    from stages.store import StoreError
 
-    try:
+    def work() -> None:
         with handled():
             app()
-    except (RecipeError, StoreError, WriteError, DatasetError, Lost) as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(1)
+
+    sys.exit(status_of(work))
 
 
 if __name__ == "__main__":

@@ -15,17 +15,17 @@ from rich.console import Console
 from rich.table import Table
 
 from stages.addresses import without_credentials
+from stages.command import ends_in_order
 from stages.datasets.catalog import catalog, get_spec
-from stages.datasets.inspection import DatasetError
 from stages.datasets.miniature import shapes
 from stages.datasets.packed import PackedHeader
 from stages.datasets.pins import read_pins, with_pin
 from stages.datasets.prepare import Prepared, available, prepare, valid, verify
 from stages.datasets.sources import _is_url, mirrors_in_order
 from stages.datasets.spec import DatasetSpec
-from stages.files import WriteError
+from stages.errors import DatasetError
 from stages.params import load_grid
-from stages.schema import RecipeError, nearest
+from stages.schema import nearest
 
 __all__ = ["app", "available", "prepare"]
 
@@ -48,6 +48,7 @@ SHOWN += ("label_counts", "missing_targets", "pairs", "hyperedges", "splits", "t
 
 
 @app.command()
+@ends_in_order
 def main(
     datasets: Annotated[list[str] | None, typer.Argument(help="names of datasets; with --plan also of a suite")] = None,
     data_root: Annotated[Path, typer.Option(help="where raw/ and packed/ live")] = Path("data"),
@@ -62,26 +63,22 @@ def main(
     ] = False,
 ) -> None:
     """Prepare datasets, or tell about them."""
-    try:
-        mirrors = mirror or _mirrors_of_params()
-        if check:
-            raise typer.Exit(_verify(data_root))
-        if show:
-            show_rows(*listing(data_root))
-            return
-        if not datasets:
-            raise DatasetError("name a dataset, or use --list, --plan or --verify")
-        if plan:
-            show_rows(*planning(_expand(datasets), data_root, mirrors))
-            return
-        failed = False
-        for name in datasets:
-            result = prepare(name, data_root, mirrors, console.print)
-            report(result)
-            failed |= result.state == "unavailable"
-    except (DatasetError, WriteError, RecipeError) as error:
-        console.print(f"[red]error[/red]: {_plain(error)}")
-        raise typer.Exit(1) from None
+    mirrors = mirror or _mirrors_of_params()
+    if check:
+        raise typer.Exit(_verify(data_root))
+    if show:
+        show_rows(*listing(data_root))
+        return
+    if not datasets:
+        raise DatasetError("name a dataset, or use --list, --plan or --verify")
+    if plan:
+        show_rows(*planning(_expand(datasets), data_root, mirrors))
+        return
+    failed = False
+    for name in datasets:
+        result = prepare(name, data_root, mirrors, console.print)
+        report(result)
+        failed |= result.state == "unavailable"
     if failed and strict:
         raise typer.Exit(1)
 

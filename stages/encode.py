@@ -13,6 +13,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from stages.command import status_of
+from stages.errors import DatasetError
 from stages.params import Grid, load_grid
 from stages.recipe import Recipe, load_recipe
 from stages.schema import RecipeError
@@ -34,7 +36,8 @@ def encode_dataset(
     Raises RecipeError for an unknown dataset, encoding or argument.
     """
     from gt_models.encodings import EncodingError, find_encoding
-    from stages.datasets.encoded import EncodedDataset, encode, sweep
+    from stages.datasets.encoded import EncodedDataset
+    from stages.datasets.encoding import encode, sweep
     from stages.datasets.packed import DatasetUnavailable, PackedDataset
     from stages.schema import nearest
 
@@ -57,7 +60,10 @@ def encode_dataset(
         _write_cells(folder, {name: {"unavailable": str(error)} for name in cells}, cells)
         return []
     union = {key: request for wanted in asked.values() for key, request in wanted.items()}
-    paths = [encode(packed, folder, name, arguments, jobs=jobs) for name, arguments in union.values()]
+    try:
+        paths = [encode(packed, folder, name, arguments, jobs=jobs) for name, arguments in union.values()]
+    except ArithmeticError as error:  # eigenvectors that do not converge
+        raise DatasetError(f"{dataset}: {error}") from error
     digests = {key: EncodedDataset(packed, folder, {name: arguments}).digests[key] for key, (name, arguments) in union.items()}
     _write_cells(folder, {name: {key: digests[key] for key in sorted(wanted)} for name, wanted in asked.items()}, cells)
     _unasked(folder, set(paths), prune)
@@ -114,9 +120,6 @@ def _positive(text: str) -> int:
 
 
 def main(argv: list[str] | None = None) -> int:
-    from stages.datasets.inspection import DatasetError
-    from stages.files import WriteError
-
     settle_environment()
     parser = argparse.ArgumentParser(
         prog="python -m stages.encode", description="Computes the encodings that recipes ask for on a dataset."
@@ -127,13 +130,12 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--prune", action="store_true", help="delete encodings that no recipe asks for any more")
     parser.add_argument("--jobs", type=_positive, help="processes (default: as many as cores where the work is worth their start)")
     arguments = parser.parse_args(argv)
-    try:
+
+    def work() -> None:
         grid, recipes = load_grid(arguments.params), arguments.params.parent
         encode_dataset(arguments.dataset, grid, arguments.data_root, recipes, arguments.prune, arguments.jobs)
-    except (RecipeError, DatasetError, WriteError, ArithmeticError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    return 0
+
+    return status_of(work)
 
 
 if __name__ == "__main__":

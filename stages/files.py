@@ -12,8 +12,10 @@ from typing import Any
 
 from filelock import FileLock
 
+from stages.errors import UserError
 
-class WriteError(RuntimeError):
+
+class WriteError(UserError, RuntimeError):
     """A file could not be written; the message names it and the remedy. Every file is as it was."""
 
 

@@ -9,6 +9,7 @@ import re
 import sys
 from pathlib import Path
 
+from stages.command import status_of
 from stages.files import write_bytes
 from stages.params import load_grid
 from stages.recipe import Recipe, load_recipe
@@ -72,26 +73,30 @@ def main(arguments: list[str]) -> int:
     if arguments not in ([], ["--check"]):
         print(__doc__)
         return 2
-    try:
-        before, after = GRID.read_text() if GRID.exists() else "", render(Path("recipes"))
-        if arguments:
-            print(f"{GRID} agrees with recipes/" if before == after else f"{GRID} differs from recipes/: run `python -m stages.grid`")
-            return int(before != after)
-        params = Path("params.yaml")
-        own, mark, _ = params.read_text().partition(OLD_MARK)
-        if mark:
-            write_bytes(params, own.rstrip().encode() + b"\n")
-            print(f"{params}: the grid that stood at its end is in {GRID} now")
-        if before != after:
-            write_bytes(GRID, after.encode())
-        grid = load_grid(params)
-        print(
-            f"{GRID}: {len(grid.cells)} cells, {len(grid.searches)} with a search, {len(grid.suites)} suites, {len(grid.datasets)} datasets"
-        )
-    except (RecipeError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+    return status_of(lambda: _check() if arguments else _write())
+
+
+def _check() -> int:
+    agrees = _present() == render(Path("recipes"))
+    print(f"{GRID} agrees with recipes/" if agrees else f"{GRID} differs from recipes/: run `python -m stages.grid`")
+    return int(not agrees)
+
+
+def _write() -> int:
+    params, text = Path("params.yaml"), render(Path("recipes"))
+    own, mark, _ = params.read_text().partition(OLD_MARK)
+    if mark:
+        write_bytes(params, own.rstrip().encode() + b"\n")
+        print(f"{params}: the grid that stood at its end is in {GRID} now")
+    if text != _present():
+        write_bytes(GRID, text.encode())
+    grid = load_grid(params)
+    print(f"{GRID}: {len(grid.cells)} cells, {len(grid.searches)} with a search, {len(grid.suites)} suites, {len(grid.datasets)} datasets")
     return 0
+
+
+def _present() -> str:
+    return GRID.read_text() if GRID.exists() else ""
 
 
 if __name__ == "__main__":

@@ -12,18 +12,19 @@ from typing import Annotated, Any
 
 import typer
 
-from stages.files import WriteError, write_bytes
+from stages.command import ends_in_order
+from stages.files import write_bytes
 from stages.params import Cell, load_grid
 from stages.records.shipped import read_result, record_problems
 from stages.report.table import absent, remarks_of, rows_of, tally, terminal_table, to_csv, to_json, to_markdown, with_claims
 from stages.report.verdict import Rules
-from stages.schema import RecipeError
 from stages.store import Store, StoreError
 
 app = typer.Typer(add_completion=False)
 
 
 @app.command()
+@ends_in_order
 def leaderboard(
     suite: Annotated[str, typer.Argument(help="a suite of params.yaml")],
     params: Path = Path("params.yaml"),
@@ -34,13 +35,9 @@ def leaderboard(
     print_: Annotated[bool, typer.Option("--print/--no-print")] = True,
 ) -> None:
     """Writes the leaderboard of SUITE and completes its MLflow experiment."""
-    try:
-        grid = load_grid(params)
-        rows, found, records = collect(grid.suite(suite), results, Store(store), grid.run.verdict)
-        files = write_reports(suite, rows, reports, grid.run.verdict)
-    except (RecipeError, WriteError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        raise typer.Exit(1) from None
+    grid = load_grid(params)
+    rows, found, records = collect(grid.suite(suite), results, Store(store), grid.run.verdict)
+    files = write_reports(suite, rows, reports, grid.run.verdict)
     if print_:
         show(suite, rows, files, grid.run.verdict)
     if mlflow:
@@ -100,7 +97,7 @@ def show(suite: str, rows: Sequence[dict[str, Any]], files: Sequence[Path], rule
 def track(suite: str, results: Sequence[dict], records: dict[str, dict], rows: Sequence[dict[str, Any]]) -> None:
     """Completes MLflow and says how to look at it; a store that cannot be reached costs a warning, never the reports."""
     from stages.addresses import without_credentials
-    from stages.tracking import TrackingError, complete, tracking_uri
+    from stages.mlflow.tracking import TrackingError, complete, tracking_uri
 
     uri = without_credentials(tracking_uri())
     try:

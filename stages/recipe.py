@@ -14,11 +14,11 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, create_model, field_validator, model_validator
 
 from stages.bases import ancestors, read_recipe
+from stages.protocols import BrecSection, Protocol
 from stages.schema import Positive, RecipeError, Strict, nearest, tag_of, validated
 
 # how an origin begins: printed in the paper, set by its authors' scripts, stated nowhere, found by search, other than published, ours
 ORIGINS = ("printed", "authors", "unstated", "tuned", "deviates", "chosen")
-BREC_PAIRS = 400
 # in_dim and the like come from the dataset, never from a recipe
 DATA_ARGUMENTS = ("in_dim", "edge_dim", "out_dim", "level")
 # what describes a recipe and decides no number of a run
@@ -206,36 +206,6 @@ class SubgraphsSection(Strict):
     max_nodes: Positive
 
 
-class BrecSection(Strict):
-    """The BREC protocol where it is not that of the reference implementation. `epochs`, `batch`, `optimizer` and `schedule` are those of one pair.
-
-    `select: last` tests the weights after a pair's last epoch, `select: best` those of its lowest training loss (nothing validates here).
-    `stop_below`: a pair's training ends after an epoch whose mean loss is below this; 0: never. `margin`: of the cosine embedding loss.
-    `threshold`: of T^2. `pairs`: which of the 400 pairs, as half-open ranges of their numbers; nothing: all."""
-
-    stop_below: float = Field(0.2, ge=0)
-    margin: float = 0.0
-    threshold: float = Field(72.34, gt=0)
-    pairs: list[tuple[int, int]] = []
-
-    @model_validator(mode="after")
-    def _ranges(self):
-        numbers = [n for start, stop in self.pairs for n in range(start, stop)]
-        if any(not 0 <= start < stop <= BREC_PAIRS for start, stop in self.pairs) or len(set(numbers)) < len(numbers):
-            raise ValueError(f"pairs are ranges [first, one past the last] within 0..{BREC_PAIRS} that share none")
-        return self
-
-    def numbers(self) -> list[int]:
-        """The pairs asked for, ascending."""
-        return sorted(n for start, stop in self.pairs or [(0, BREC_PAIRS)] for n in range(start, stop))
-
-    def only(self, count: int) -> "BrecSection":
-        """With `count` of the pairs, the middle ones of as many stretches."""
-        numbers = self.numbers()
-        chosen = [numbers[(2 * i + 1) * len(numbers) // (2 * count)] for i in range(count)]
-        return self.model_copy(update={"pairs": [(n, n + 1) for n in chosen]})
-
-
 class Recipe(Strict):
     """Every hyperparameter of one model on one dataset.
 
@@ -320,8 +290,16 @@ class Recipe(Strict):
 
     @property
     def reports(self) -> int:
-        """How often a run reports where it stands: after every epoch, or after every pair of BREC."""
-        return len(self.brec.numbers()) if self.brec else self.total_epochs
+        """How often a run reports where it stands: after every epoch, or after every part of a task's own protocol."""
+        return self.protocol.parts if self.protocol else self.total_epochs
+
+    @property
+    def protocol(self) -> Protocol | None:
+        """The section of a task with a protocol of its own."""
+        return self.brec
+
+    def with_protocol(self, section: Protocol) -> "Recipe":
+        return self.model_copy(update={"brec": section})
 
     def decisive(self) -> dict[str, Any]:
         """What decides a run's numbers besides seed, data and code. Empty values are left out, so that a new optional key changes no old digest."""

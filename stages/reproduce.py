@@ -16,6 +16,7 @@ from pathlib import Path
 
 import typer
 
+from stages.command import status_of
 from stages.leaderboard import leaderboard
 from stages.params import Grid, load_grid
 from stages.schema import RecipeError
@@ -125,17 +126,10 @@ def mend_lock(folder: Path) -> bool:
 
 
 def main(arguments: list[str]) -> int:
-    from stages.files import WriteError
-    from stages.store import StoreError
-
     if len(arguments) != 1 or arguments[0].startswith("-"):
         print(__doc__)
         return 2
-    try:
-        return reproduce(arguments[0])
-    except (RecipeError, StoreError, WriteError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+    return status_of(lambda: reproduce(arguments[0]))
 
 
 if __name__ == "__main__":

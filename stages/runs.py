@@ -23,7 +23,7 @@ from stages.engine.loop import Outcome, Run
 from stages.engine.subgraphs import SubgraphLoader
 from stages.engine.targets import StandardisedTargets
 from stages.fingerprint import code_digest, run_modules
-from stages.measure import Clock, PeakMemory, bound_memory, choose_device, environment, keep_allocations, memory_limit_mib, now
+from stages.measurements import Clock, PeakMemory, bound_memory, choose_device, environment, keep_allocations, memory_limit_mib, now
 from stages.params import RunSettings
 from stages.recipe import Recipe, check_fit, check_model, digest_of
 from stages.schema import RecipeError

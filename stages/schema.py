@@ -8,10 +8,12 @@ from typing import Annotated, Any
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from stages.errors import UserError
+
 Positive = Annotated[int, Field(gt=0)]
 
 
-class RecipeError(ValueError):
+class RecipeError(UserError, ValueError):
     """A recipe or params.yaml that cannot be used; the message names the file, the key and what to do."""
 
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from stages.addresses import without_credentials
 from stages.bases import bases_of
-from stages.datasets.inspection import DatasetError
-from stages.files import WriteError, write_bytes
+from stages.command import status_of
+from stages.files import write_bytes
 from stages.fingerprint import PROTOCOLS, code_digest, run_modules
 from stages.params import Grid, load_grid
 from stages.recipe import digest_of, load_recipe
@@ -35,7 +35,7 @@ def write_state(grid: Grid, root: Path = ROOT, data: Path = Path("data")) -> Non
     wanted: dict[Path, object] = {}
     specs = {name: get_spec(name) for name in grid.datasets}
     run_code = cache(lambda model, task, protocol: code_digest(run_modules(model, task, protocol)))
-    encoding_code = code_digest(["gt_models.encodings", "stages.datasets.encoded"])
+    encoding_code = code_digest(["gt_models.encodings", "stages.datasets.encoding"])
     requests: dict[str, dict[str, list]] = {name: {} for name in grid.datasets}
     for cell in grid.cells.values():
         recipe = load_recipe(cell.recipe_path)
@@ -94,12 +94,7 @@ def _replace(root: Path, wanted: dict[Path, object]) -> None:
 
 
 def main() -> int:
-    try:
-        write_state(load_grid())
-    except (RecipeError, DatasetError, WriteError, KeyError) as error:
-        print(f"error: {error.args[0]}", file=sys.stderr)
-        return 1
-    return 0
+    return status_of(lambda: write_state(load_grid()))
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from typing import Any
 
 from filelock import FileLock
 
+from stages.errors import UserError
 from stages.files import hold, make_folder, write_json
 from stages.recipe import digest_of
 
@@ -19,7 +20,7 @@ SCHEMA = 1
 FINAL = ("ok", "diverged")
 
 
-class StoreError(RuntimeError):
+class StoreError(UserError, RuntimeError):
     """A file of the store is no record; the message names it and the remedy."""
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 
 from stages.datasets.archives import Limits, read_member
-from stages.datasets.inspection import DatasetError
 from stages.datasets.packed import pack
 from stages.datasets.spec import DatasetSpec, files
+from stages.errors import DatasetError
 
 
 def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from stages.datasets.inspection import DatasetError
+from stages.errors import DatasetError
 
 # what the standard library raises on damaged archives
 _DAMAGED = (

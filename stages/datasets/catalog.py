@@ -9,24 +9,26 @@ from pathlib import Path
 from types import ModuleType
 
 import stages.datasets
-from stages.datasets.inspection import DatasetError
 from stages.datasets.spec import DatasetSpec
+from stages.errors import DatasetError
 
 _ROOMS = {
     "catalog",
     "packed",
     "sources",
     "spec",
-    "inspection",
+    "statistics",
     "prepare",
     "encoded",
+    "encoding",
     "readers",
     "archives",
     "custom",
+    "custom_files",
     "pickles",
     "pins",
     "miniature",
-    "page",
+    "docs_tables",
 }
 
 

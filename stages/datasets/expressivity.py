@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 
 from stages.datasets.archives import Limits, decompress
-from stages.datasets.inspection import DatasetError
 from stages.datasets.packed import PackedWriter, pack
 from stages.datasets.readers import ids_to_split, parse_graph6, read_index_lines, read_npy, read_npz
 from stages.datasets.spec import DatasetSpec, files
+from stages.errors import DatasetError
 
 BREC_PAIRS, RELABELLINGS = 400, 32
 # first pair of each category, in the order of the file

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
-from stages.datasets.inspection import DatasetError
 from stages.datasets.packed import pack
 from stages.datasets.readers import read_npz
 from stages.datasets.spec import DatasetSpec, files
+from stages.errors import DatasetError
 
 
 def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from stages.datasets.inspection import DatasetError
 from stages.datasets.packed import PackedWriter
 from stages.datasets.spec import DatasetSpec, files
+from stages.errors import DatasetError
 
 TRACK = ("trk_d0", "trk_z0", "trk_phi", "trk_ctgtheta", "trk_pt", "trk_charge")
 JET = ("jet_pt", "jet_eta", "jet_phi", "jet_M")

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from stages.datasets.inspection import DatasetError
 from stages.datasets.packed import PackedDataset, PackedHeader, pack
 from stages.datasets.spec import DatasetSpec
+from stages.errors import DatasetError
 from stages.files import write_bytes
 
 SHAPES = Path(__file__).parent / "shapes.json"

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from stages.datasets.archives import Limits, read_member
-from stages.datasets.inspection import DatasetError
 from stages.datasets.packed import pack
 from stages.datasets.pickles import load_pickle
 from stages.datasets.readers import ids_to_split, read_index_lines, read_npz
 from stages.datasets.spec import DatasetSpec, files
+from stages.errors import DatasetError
 
 # vocabulary sizes of ogb's atom and bond features (ogb.utils.features)
 OGB_ATOM = [119, 5, 12, 12, 10, 6, 6, 2, 2]

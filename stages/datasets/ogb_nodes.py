@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from stages.datasets.archives import Limits, unpack
-from stages.datasets.inspection import DatasetError
 from stages.datasets.packed import PackedWriter
 from stages.datasets.readers import both_directions, ids_to_split
 from stages.datasets.spec import DatasetSpec, files
+from stages.errors import DatasetError
 
 ROWS = 1 << 18
 

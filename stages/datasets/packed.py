@@ -24,7 +24,8 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 from safetensors import SafetensorError, safe_open
 
-from stages.datasets.inspection import DatasetError, inspect
+from stages.datasets.statistics import inspect
+from stages.errors import DatasetError
 from stages.files import WriteError, is_plain_name, write_json
 
 if TYPE_CHECKING:  # the catalog is read by stages that have no use for torch, which takes seconds to import
@@ -50,7 +51,7 @@ class PackedHeader(BaseModel):
         extras: further arrays by what their rows are; those of nodes, edges and graphs travel in `GraphBatch.extras`, tables do not.
         row_normalise: continuous node features are divided by their row's sum when a batch is made (so that counts can be stored as bytes).
         derived: says how, where the data are not the original host's; every report must show it.
-        statistics: measured on the packed arrays (`stages.datasets.inspection`).
+        statistics: measured on the packed arrays (`stages.datasets.statistics`).
         provenance: digest of the spec, sha256 of the raw files, generator arguments, licence, homepage, citation.
         notes: flaws and choices that a user must see.
         data_sha256, data_bytes: of data.safetensors; header_sha256: of all the other fields, so that an edited header is found.

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from stages.datasets.inspection import DatasetError
+from stages.errors import DatasetError
 
 _DAMAGED = (ValueError, TypeError, KeyError, IndexError, AttributeError, EOFError, OSError, MemoryError, OverflowError, RuntimeError)
 _DAMAGED += (pickle.UnpicklingError, ImportError, NotImplementedError, LookupError, AssertionError)

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from json import loads
 from pathlib import Path
 
-from stages.datasets.inspection import DatasetError
 from stages.datasets.spec import RemoteFile, known_digests
+from stages.errors import DatasetError
 from stages.files import write_json
 
 PATH = Path("data.lock.json")

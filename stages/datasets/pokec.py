@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 
-from stages.datasets.inspection import DatasetError
 from stages.datasets.packed import pack
 from stages.datasets.pickles import load_pickle
 from stages.datasets.readers import both_directions, ids_to_split
 from stages.datasets.spec import DatasetSpec, files
+from stages.errors import DatasetError
 
 
 def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:

@@ -12,11 +12,12 @@ from typing import Any
 
 from stages.addresses import shareable
 from stages.datasets.catalog import catalog, get_spec
-from stages.datasets.inspection import DatasetError, compare
 from stages.datasets.packed import DatasetUnavailable, PackedDataset, PackedHeader, replace_folder, write_header
 from stages.datasets.pins import PATH, Pin, add_pins, new_pin, read_pins, with_pin
 from stages.datasets.sources import SourceError, fetch, reachable, sha256_of
 from stages.datasets.spec import DatasetSpec
+from stages.datasets.statistics import compare
+from stages.errors import DatasetError
 from stages.files import held, make_folder, write_json
 
 Say = Callable[[str], None]

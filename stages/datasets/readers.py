@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from stages.datasets.inspection import DatasetError
+from stages.errors import DatasetError
 
 _DAMAGED = (ValueError, OSError, EOFError, KeyError, TypeError, IndexError, OverflowError, MemoryError, NotImplementedError, RuntimeError)
 _DAMAGED += (SyntaxError, zipfile.BadZipFile, zlib.error, tokenize.TokenError)

@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
-from stages.datasets.inspection import DatasetError
 from stages.datasets.packed import pack
 from stages.datasets.readers import both_directions, ids_to_split, per_class_splits, read_npz
 from stages.datasets.spec import DatasetSpec, files
+from stages.errors import DatasetError
 
 KEYS = ("adj_data", "adj_indices", "adj_indptr", "adj_shape", "attr_data", "attr_indices", "attr_indptr", "attr_shape", "labels")
 

@@ -18,12 +18,12 @@ from pathlib import Path
 import numpy as np
 
 from stages.datasets.archives import read_member
-from stages.datasets.inspection import DatasetError
 from stages.datasets.molecules import OGB_ATOM, OGB_BOND
 from stages.datasets.packed import PackedWriter
 from stages.datasets.pickles import load_pickle, load_torch
 from stages.datasets.readers import ids_to_split
 from stages.datasets.spec import DatasetSpec, file, files
+from stages.errors import DatasetError
 
 BLOCK = 2000
 Molecules = list[tuple[str, list[float]]]

@@ -18,8 +18,8 @@ from urllib.parse import quote, urljoin, urlsplit
 from tqdm import tqdm
 
 from stages.addresses import printable, without_credentials
-from stages.datasets.inspection import DatasetError
 from stages.datasets.spec import RemoteFile
+from stages.errors import DatasetError
 from stages.files import held, make_folder
 
 TIMEOUT = (5.0, 20.0)  # seconds to connect, and between two blocks of data

@@ -8,8 +8,8 @@ from functools import cache, cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from stages.datasets.inspection import DatasetError
 from stages.datasets.packed import PackedHeader
+from stages.errors import DatasetError
 from stages.files import is_plain_name
 from stages.fingerprint import code_digest
 

@@ -12,10 +12,10 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from stages.datasets.archives import ArchiveError, Limits
-from stages.datasets.inspection import DatasetError
 from stages.datasets.packed import PackedDataset, PackedWriter
 from stages.datasets.readers import read_npz
 from stages.datasets.spec import DatasetSpec, files
+from stages.errors import DatasetError
 
 LIMITS = Limits(total=1 << 40)
 OPCODES, NODE_FEATURES = 120, 140

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import numpy as np
 
-from stages.datasets.inspection import DatasetError
 from stages.datasets.packed import pack
 from stages.datasets.readers import both_directions, masks_to_split, read_json
 from stages.datasets.spec import DatasetSpec, files
+from stages.errors import DatasetError
 
 
 def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:

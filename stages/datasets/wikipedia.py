@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 
 from stages.datasets.archives import read_member
-from stages.datasets.inspection import DatasetError
 from stages.datasets.packed import pack
 from stages.datasets.readers import both_directions, numbers, per_class_splits
 from stages.datasets.spec import DatasetSpec, files
+from stages.errors import DatasetError
 
 CLASSES = 6
 

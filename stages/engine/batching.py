@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from gt_models.batch import GraphBatch
+from stages.engine.faces import Encoded, Packed
 
 
 def seed_of(*parts: Any) -> int:
@@ -67,7 +68,7 @@ class Loader:
         seed: of the run; batches of an epoch depend on it and the epoch alone.
     """
 
-    def __init__(self, packed: Any, encoded: Any, split: int, section: Any, seed: int, device: torch.device, dtype: torch.dtype):
+    def __init__(self, packed: Packed, encoded: Encoded, split: int, section: Any, seed: int, device: torch.device, dtype: torch.dtype):
         self.packed, self.encoded, self.section, self.seed, self.device, self.dtype = packed, encoded, section, seed, device, dtype
         self.by_node = packed.header.split_kind == "node"
         # a dataset without splits is read by its task's own runner, through `load`
@@ -122,6 +123,10 @@ class Loader:
         if self.section.graphs:
             return -(-len(self.ids["train"]) // self.section.graphs)
         return len(self._plan(self.ids["train"]))
+
+    def num_batches(self, part: str) -> int:
+        """Batches of `part` in evaluation, of a dataset of many graphs."""
+        return len(self._plan(self.ids[part]))
 
     @property
     def whole(self) -> GraphBatch:

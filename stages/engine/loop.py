@@ -15,8 +15,9 @@ import torch
 from torch import Tensor, nn
 
 from stages import stop
-from stages.engine.batching import Loader, seed_of
+from stages.engine.batching import seed_of
 from stages.engine.checkpoint import Checkpoint, flatten_optimizer, restore_optimizer
+from stages.engine.faces import Batches, Objective
 from stages.engine.failures import Diverged, OutOfMemory, RunFailure, TimedOut, WrongOutput, is_out_of_memory
 from stages.engine.optimisation import create_optimizer, lr_factor
 
@@ -64,8 +65,8 @@ class Run:
     def __init__(
         self,
         recipe: Any,
-        task: Any,
-        loader: Loader,
+        task: Objective,
+        loader: Batches,
         build: Callable[[], nn.Module],
         *,
         seed: int,

@@ -10,6 +10,7 @@ from gt_models.batch import GraphBatch
 from gt_models.encodings import compute
 from gt_models.nn.subgraphs import Subgraphs
 from stages.engine.batching import seed_of
+from stages.engine.faces import Encoded, Packed
 
 
 class SubgraphLoader:
@@ -23,8 +24,8 @@ class SubgraphLoader:
 
     def __init__(
         self,
-        packed: Any,
-        encoded: Any,
+        packed: Packed,
+        encoded: Encoded,
         split: int,
         section: Any,
         seed: int,
@@ -59,7 +60,11 @@ class SubgraphLoader:
     @property
     def steps_per_epoch(self) -> int:
         """Optimiser steps of an epoch."""
-        return -(-len(self.ids["train"]) // self.section.graphs)
+        return self.num_batches("train")
+
+    def num_batches(self, part: str) -> int:
+        """Batches of `part`."""
+        return -(-len(self.ids[part]) // self.section.graphs)
 
     def load(self, targets: Tensor) -> GraphBatch:
         """The subgraphs around these nodes with their encodings, `y` the nodes' own."""

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from gt_models.batch import GraphBatch
+from stages.engine.faces import Packed
 
 
 class StandardisedTargets:
@@ -19,7 +20,7 @@ class StandardisedTargets:
     Raises ValueError for targets that are classes or stand per node, and for a target that never varies.
     """
 
-    def __init__(self, packed: Any, statistics: Literal["train", "all"], split: int):
+    def __init__(self, packed: Packed, statistics: Literal["train", "all"], split: int):
         if packed.header.task != "graph-regression":
             raise ValueError(f"targets are standardised for graph-regression; {packed.header.name!r} is {packed.header.task}")
         self._packed = packed

@@ -15,11 +15,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from stages.errors import DatasetError
 from stages.params import Cell, Grid
 from stages.recipe import digest_of, load_recipe
 from stages.records.carried import ASKED, MARK, content_digest, with_checksum
 from stages.records.shipped import Shipped, record_problems
-from stages.records.standing import origins_of, recipe_now
+from stages.records.staleness import origins_of, recipe_now
 from stages.schema import RecipeError
 from stages.store import Store
 
@@ -44,8 +45,6 @@ def attest(
     """The file with its attestation: `runs` of its runs, the cheapest first, were computed again by the present code, recipe, data and encodings
     and found what the records hold, or what `beside` holds of the same runs. `commit`: of that code. Raises StaysStale where a bit differs or
     the runs cannot be computed here."""
-    from stages.datasets.inspection import DatasetError
-
     store, cell = store or Store(), grid.find(shipped.cell)
     try:
         present = _Present(cell, grid, shipped, shipped.now().records[0], data, store)
@@ -118,7 +117,7 @@ class _Present:
 
     def recompute(self, before: dict[str, Any], say: Callable[[str], None]) -> dict[str, Any]:
         """The record of the same seed, computed anew. Raises StaysStale, which says where the two first differ."""
-        from stages.measure import device_name
+        from stages.measurements import device_name
 
         seed, measured = before["deterministic"]["seed"], before["measured"]
         here = device_name(self.experiment.device)

@@ -13,7 +13,7 @@ from typing import Any
 
 from stages.params import Cell, Grid, load_grid
 from stages.records.shipped import ROOT, Shipped, problems_of, shipped_cells
-from stages.records.standing import standing
+from stages.records.staleness import standing
 from stages.report.claims import judged, load_claims, table_of, takes_data
 from stages.report.table import explanation, table_lines, tally
 from stages.store import Store, StoreError

@@ -3,8 +3,10 @@
 from pathlib import Path
 from typing import Any
 
+from stages.cells import experiment_of, limited, settings_of
+from stages.errors import DatasetError
 from stages.params import Cell, Grid
-from stages.recipe import Recipe, load_recipe
+from stages.recipe import load_recipe
 from stages.records.shipped import read_result, record_problems
 from stages.schema import RecipeError
 from stages.store import Store, StoreError
@@ -15,16 +17,13 @@ def seeds_kept(
 ) -> tuple[list[str], int]:
     """(digests of the cell's seeds that are in the store, how many seeds it asks for). Where dataset or encodings are not here, no digest can
     be told, and the runs that its result names count. Raises RecipeError, and StoreError for a damaged result."""
-    from stages.datasets.inspection import DatasetError
-    from stages.train import limited, settings_of
-
     store = store or Store()
     asked = len(limited(load_recipe(cell.recipe_path), grid, cell)[0].seeds)
     try:
         recipe = limited(settings_of(cell), grid, cell)[0]
         if not (data / "packed" / cell.dataset / "header.json").exists():
             raise DatasetError("not here")
-        experiment = _experiment(cell, recipe, grid, store, data)
+        experiment = experiment_of(cell, recipe, grid, store, data)
         digests = [experiment.digest(seed) for seed in recipe.seeds]
     except (RecipeError, DatasetError, ValueError, SyntaxError):  # the last: of the model's file, which training will name
         result = read_result(results / f"{cell.cell}.json", cell.cell)
@@ -32,21 +31,8 @@ def seeds_kept(
     return [digest for digest in digests if (store.folder(digest) / "record.json").exists()], asked
 
 
-def _experiment(cell: Cell, recipe: Recipe, grid: Grid, store: Store, data: Path, later: tuple[str, ...] = ()) -> Any:
-    from stages.runs import Experiment
-    from stages.train import limited, settings_of
-
-    source = None
-    if recipe.start and recipe.start.cell not in (*later, cell.cell):
-        before = grid.find(recipe.start.cell)
-        source = _experiment(before, limited(settings_of(before), grid, before)[0], grid, store, data, (*later, cell.cell))
-    return Experiment(recipe, str(cell.settings_path), cell.dataset, grid.run, store, data, source=source)
-
-
 def unfinished(cell: Cell, grid: Grid, reason: str, store: Store | None = None, data: Path = Path("data")) -> dict[str, Any]:
     """The result of a cell whose training died, as training would write it: its runs are the seeds that are kept. Raises RecipeError."""
-    from stages.train import limited, settings_of
-
     store = store or Store()
     try:
         recipe, cuts = limited(settings_of(cell), grid, cell)

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
+from stages.engine.faces import Header
 from stages.tasks.task import Task
 
 
@@ -22,7 +23,7 @@ class BasisApproximation(Task):
     losses: Mapping[str, Callable[..., Tensor]] = {"squared-error": lambda errors, target: errors.mean()}
     directions: Mapping[str, str] = {"squared-error": "min"}
 
-    def output_shape(self, batch: GraphBatch, header: Any) -> None:
+    def output_shape(self, batch: GraphBatch, header: Header) -> None:
         """The model says itself what its attention should be."""
 
     def predict(self, model: nn.Module, batch: GraphBatch, rows: Tensor | None) -> tuple[Tensor, Tensor]:

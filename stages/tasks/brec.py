@@ -9,6 +9,7 @@ holds 64 relabellings of one graph, is not significant. A pair is one entry of a
 import copy
 import math
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import torch
@@ -17,6 +18,7 @@ from torch.nn import functional as F
 
 from gt_models.batch import GraphBatch
 from stages.engine.batching import seed_of
+from stages.engine.faces import Batches
 from stages.engine.failures import TimedOut, WrongOutput
 from stages.engine.loop import Run
 from stages.engine.optimisation import create_optimizer, lr_factor
@@ -52,7 +54,7 @@ class BrecRun(Run):
 
     stops_between_epochs = False
 
-    def __init__(self, recipe: Any, task: Any, loader: Any, *others: Any, **named: Any):
+    def __init__(self, recipe: Any, task: Task, loader: Batches, *others: Any, **named: Any):
         super().__init__(recipe, task, loader, *others, **named)
         if recipe.brec is None:
             raise ValueError("the task brec needs a section `brec:` in the recipe ({}: the reference protocol)")
@@ -66,6 +68,15 @@ class BrecRun(Run):
         if not self.pairs:
             raise ValueError("brec.pairs: the dataset holds none of these pairs")
         self.outcome.curves |= {name: [] for name in CURVES}
+
+    @staticmethod
+    def seconds(recipe: Any, stretches: Mapping[str, Sequence[float]]) -> float:
+        """See `Task.runner`. `stretches` are of pairs with two epochs each: its model and batches, two epochs, its test. Pairs differ widely in
+        size, so there should be many; the first warms up."""
+        train = stretches["train"][3:]
+        made, trained = train[::3], [t for i, t in enumerate(train) if i % 3]
+        each = fmean(made) + recipe.total_epochs * fmean(trained) + fmean(stretches["eval"][1:])
+        return recipe.brec.parts * each
 
     def _train(self) -> None:
         torch.manual_seed(seed_of("init", self.seed))

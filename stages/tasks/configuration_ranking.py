@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from gt_models.batch import GraphBatch
 from stages.datasets.tpugraphs import OPCODES, configurations, ordered_pair_accuracy, segments
 from stages.engine.batching import Loader, seed_of
+from stages.engine.faces import Encoded, Header, Packed
 from stages.tasks.task import Task
 
 CONFIGURED = {"layout": 18, "tile": 24}
@@ -71,7 +72,7 @@ class RankingLoader(Loader):
     """`batch.graphs` graphs a step, with `batch.configurations` of their configurations drawn anew; validation and test take all of a graph
     (or `batch.evaluated`, spread evenly). Above `batch.segment` nodes a graph carries `extras["segment"]`: the nodes that are trained on."""
 
-    def __init__(self, packed: Any, encoded: Any, split: int, section: Any, seed: int, device: torch.device, dtype: torch.dtype):
+    def __init__(self, packed: Packed, encoded: Encoded, split: int, section: Any, seed: int, device: torch.device, dtype: torch.dtype):
         super().__init__(packed, encoded, split, section, seed, device, dtype)
         if not section.graphs or not section.configurations:
             raise ValueError("configuration-ranking needs batch.graphs and batch.configurations (of each graph) in the recipe")
@@ -146,7 +147,7 @@ class ConfigurationRanking(Task):
     directions: Mapping[str, str] = {"ordered-pair-accuracy": "max", "accuracy": "max"}
     loader = RankingLoader
 
-    def in_dim(self, header: Any) -> int:
+    def in_dim(self, header: Header) -> int:
         return header.in_dim + OPCODES + CONFIGURED["layout" if "config_node" in header.extras else "tile"]
 
     def predict(self, model: nn.Module, batch: GraphBatch, rows: Tensor | None) -> tuple[Tensor, Runtimes]:

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
 from stages.engine.batching import Loader, seed_of
+from stages.engine.faces import Encoded, Packed
 from stages.tasks.metrics import detached
 from stages.tasks.task import Task
 
@@ -104,7 +105,7 @@ class HyperedgeLoader(Loader):
     validation and test are drawn once per seed.
     """
 
-    def __init__(self, packed: Any, encoded: Any, split: int, section: Any, seed: int, device: torch.device, dtype: torch.dtype):
+    def __init__(self, packed: Packed, encoded: Encoded, split: int, section: Any, seed: int, device: torch.device, dtype: torch.dtype):
         if not section.hyperedges:
             raise ValueError("hyperedge prediction takes batch.hyperedges, the known hyperedges of a step")
         super().__init__(packed, encoded, split, section, seed, device, dtype)

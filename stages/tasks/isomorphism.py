@@ -6,7 +6,7 @@ order of a graph's nodes changes (rounding, or a model or an encoding that is no
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from gt_models.batch import GraphBatch
 from gt_models.encodings import compute
 from stages.engine.batching import seed_of
+from stages.engine.faces import Batches
 from stages.engine.failures import TimedOut
 from stages.engine.loop import Run
 from stages.tasks.task import Task
@@ -34,11 +35,17 @@ class IsomorphismRun(Run):
 
     stops_between_epochs = False
 
-    def __init__(self, recipe: Any, task: Any, loader: Any, *others: Any, **named: Any):
+    def __init__(self, recipe: Any, task: Task, loader: Batches, *others: Any, **named: Any):
         super().__init__(recipe, task, loader, *others, **named)
         if recipe.precision != "float64":
             raise ValueError("the task isomorphism compares embeddings: set precision: float64")
         self.outcome.curves |= {name: [] for name in CURVES}
+
+    @staticmethod
+    def seconds(recipe: Any, stretches: Mapping[str, Sequence[float]]) -> float:
+        """See `Task.runner`. Two draws of the weights are timed; the first warms up."""
+        first, usual = stretches["eval"]
+        return first + (recipe.total_epochs - 1) * usual
 
     def _train(self) -> None:
         # unstated: no paper prints a protocol for sr25. The usual one trains a classifier of the 15 graphs; this asks the same untrained

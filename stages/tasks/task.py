@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
+from stages.engine.faces import Header
 from stages.tasks.metrics import METRICS, detached
 
 
@@ -54,7 +55,8 @@ class Task:
     directions: Mapping[str, str] = {name: direction for name, (_, direction) in METRICS.items()}
     # a class with the face of stages.engine.batching.Loader, where a batch is not a choice of graphs or nodes
     loader: type | None = None
-    # a class with the face of stages.engine.loop.Run, where the protocol is not "train, choose on validation, test"
+    # a class with the face of stages.engine.loop.Run, where the protocol is not "train, choose on validation, test"; its `seconds(recipe,
+    # stretches)` is what a whole run takes, by the seconds of each timed piece of work (kind -> in order) of a run cut to two epochs a part
     runner: type | None = None
 
     def __init__(self, metric: str, loss: str | None = None, also: Sequence[str] = ()):
@@ -68,11 +70,11 @@ class Task:
             raise KeyError(f"loss {self.loss_name!r} is not one of this task's: {', '.join(self.losses)}")
         self.loss = self.losses[self.loss_name]
 
-    def in_dim(self, header: Any) -> Any:
+    def in_dim(self, header: Header) -> Any:
         """`in_dim` of the model: that of the packed features, unless the task adds to them."""
         return header.in_dim
 
-    def output_shape(self, batch: GraphBatch, header: Any) -> tuple[int, ...] | None:
+    def output_shape(self, batch: GraphBatch, header: Header) -> tuple[int, ...] | None:
         """Shape that the model's output must have on `batch`: a row per target, a column per class or target. None: any."""
         return (len(batch.y), header.out_dim)
 

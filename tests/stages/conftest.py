@@ -53,7 +53,7 @@ def pack_many(folder: Path, name: str = "many", graphs: int = 30, seed: int = 0)
 def project(tmp_path, monkeypatch):
     """`project.recipe(dataset, row, **changes)` writes a recipe and the grid; the working directory is the project."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("stages.measure.commit", lambda: COMMIT)  # whoever runs the tests may have a dirty tree
+    monkeypatch.setattr("stages.measurements.commit", lambda: COMMIT)  # whoever runs the tests may have a dirty tree
     pack_web(tmp_path / "data")
     pack_many(tmp_path / "data")
     cells: dict[str, dict] = {}

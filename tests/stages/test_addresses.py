@@ -10,7 +10,7 @@ from stages.addresses import shareable, without_credentials
 from stages.datasets.packed import DatasetUnavailable, PackedDataset
 from stages.datasets.prepare import available, prepare
 from stages.download import planning
-from stages.tracking import _warn
+from stages.mlflow.tracking import _warn
 
 SECRET = "s3cr3t-w0rd"
 

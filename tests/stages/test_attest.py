@@ -21,8 +21,8 @@ from stages.records.attest import StaysStale, attest
 from stages.records.board import board
 from stages.records.carried import content_digest, section_of, with_checksum
 from stages.records.shipped import Shipped, problems_of, read, record_problems, write
-from stages.records.standing import standing
-from stages.records.travel import export_cell, import_records, verify
+from stages.records.staleness import standing
+from stages.records.transfer import export_cell, import_records, verify
 from stages.store import Store, StoreError, sealed
 from stages.train import train_cell
 
@@ -317,8 +317,8 @@ def test_a_search_is_carried_over_with_its_cell_and_does_not_start_anew(project,
 
 
 def test_a_mark_needs_a_commit(shipped, other_code, monkeypatch):
-    monkeypatch.setattr("stages.measure.commit", lambda: "0123456789abcdef-dirty")
+    monkeypatch.setattr("stages.measurements.commit", lambda: "0123456789abcdef-dirty")
     assert "the code differs from commit 0123456789ab" in str(run("store", "attest").exception)
     assert run("store", "attest", "--dirty").exit_code == 0
-    monkeypatch.setattr("stages.measure.commit", lambda: None)
+    monkeypatch.setattr("stages.measurements.commit", lambda: None)
     assert "there is no commit to name" in str(run("store", "attest", "--dirty").exception)

@@ -21,10 +21,11 @@ from threadpoolctl import threadpool_limits
 
 from gt_models.encodings import ENCODINGS, EncodingError, compute, laplacian
 from stages import encode as stage
-from stages.datasets import encoded
-from stages.datasets.encoded import EncodedDataset, encode, encodings_digest
-from stages.datasets.inspection import DatasetError
+from stages.datasets import encoded, encoding
+from stages.datasets.encoded import EncodedDataset, encodings_digest
+from stages.datasets.encoding import encode
 from stages.datasets.packed import PackedDataset, PackedHeader, pack
+from stages.errors import DatasetError
 from stages.params import load_grid
 from tests.gt_models.checks import collate, random_graphs
 from tests.gt_models.encodings.graphs import of_networkx
@@ -151,7 +152,7 @@ def test_the_number_of_processes_decides_no_bit(packed, monkeypatch):
     monkeypatch.setattr(encoded, "_PAIRS_PER_BATCH", 30)
     found = []
     for jobs, start in ((1, "spawn"), (2, "spawn"), (4, "fork")):  # fork starts at once; the stage never forks, its libraries have threads
-        monkeypatch.setattr(encoded, "_START", start)
+        monkeypatch.setattr(encoding, "_START", start)
         path = encode(packed, folder_of(packed), "laplacian", {"k": 3}, jobs=jobs)
         found.append(path.read_bytes())
         path.unlink()
@@ -164,8 +165,8 @@ def die(_):
 
 def test_a_process_that_is_killed_is_named_and_leaves_no_file(packed, monkeypatch):
     monkeypatch.setattr(encoded, "_PAIRS_PER_BATCH", 30)
-    monkeypatch.setattr(encoded, "_run_in_worker", die)
-    monkeypatch.setattr(encoded, "_START", "fork")
+    monkeypatch.setattr(encoding, "_run_in_worker", die)
+    monkeypatch.setattr(encoding, "_START", "fork")
     with pytest.raises(DatasetError, match=r"tiny: encoding rwse: a process was killed, probably out of memory; .* tiny --jobs 1"):
         encode(packed, folder_of(packed), "rwse", {"steps": 3}, jobs=2)
     assert list(folder_of(packed).iterdir()) == []
@@ -186,7 +187,7 @@ def rewrite(path, change=lambda header, arrays: None):
     for name, entry in table.items():
         assert header["arrays"][name]["sha256"] == hashlib.sha256(arrays[slice(*entry["data_offsets"])]).hexdigest()
     change(header, arrays)
-    path.write_bytes(encoded._preamble(table, header, size) + arrays)
+    path.write_bytes(encoding._preamble(table, header, size) + arrays)
     return header
 
 
@@ -240,7 +241,7 @@ def test_a_file_of_an_older_version_is_kept_where_threads_decided_nothing(packed
     rewrite(path, as_an_older_version_wrote_it)
     with pytest.raises(DatasetError, match="computed from other algorithm; run: python -m stages.encode tiny"):
         EncodedDataset(packed, folder_of(packed), {name: arguments})
-    monkeypatch.setattr(encoded, "compute_with_flags", lambda *a, **k: pytest.fail("computed again"))
+    monkeypatch.setattr(encoding, "compute_with_flags", lambda *a, **k: pytest.fail("computed again"))
     capsys.readouterr()
     encode(packed, folder_of(packed), name, arguments)
     assert "kept from an older version: the arrays are the same, the header is written anew" in capsys.readouterr().out
@@ -352,7 +353,7 @@ def test_a_damaged_file_is_named_and_computed_again(packed, damage, capsys):
 
 
 def test_a_failed_computation_leaves_no_file(packed, monkeypatch):
-    monkeypatch.setattr(encoded, "compute_with_flags", lambda *a, **k: (_ for _ in ()).throw(ArithmeticError("no convergence")))
+    monkeypatch.setattr(encoding, "compute_with_flags", lambda *a, **k: (_ for _ in ()).throw(ArithmeticError("no convergence")))
     with pytest.raises(ArithmeticError):
         encode(packed, folder_of(packed), "laplacian", {"k": 3})
     assert [p for p in folder_of(packed).rglob("*") if p.is_file()] == []

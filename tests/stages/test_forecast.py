@@ -3,18 +3,17 @@
 import contextlib
 import json
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
-import torch
 import yaml
 from typer.testing import CliRunner
 
 from stages import cli
 from stages import forecast as room
+from stages import timing as timed
 from stages.datasets.catalog import catalog
 from stages.datasets.spec import DatasetSpec
-from stages.forecast import Forecast, actual, forecast_cell, markdown, median_error, row, totals
+from stages.forecast import Forecast, actual, forecast_cell
 from stages.params import load_grid
 from stages.recipe import load_recipe
 from stages.train import train_cell
@@ -45,7 +44,7 @@ def clock(monkeypatch):
         usual = {"train": 2.0, "eval": 0.5, "test": 7.0}[what]
         self.stretches[what].append(usual if self.stretches[what] or what == "test" else 100.0)
 
-    monkeypatch.setattr(room.Stopwatch, "timing", timing)
+    monkeypatch.setattr(timed.Stopwatch, "timing", timing)
 
 
 def seconds(cell: str = CELL, **options) -> Forecast:
@@ -80,15 +79,15 @@ def test_epochs_and_evaluations_are_counted(grid, clock, changes, expected):
 def test_phases_are_timed_apart(grid, monkeypatch):
     lengths = {"local": 3.0, "global": 5.0}
 
-    class Watch(room.Stopwatch):
+    class Watch(timed.Stopwatch):
         @contextlib.contextmanager
         def timing(self, what):
             yield
             half = "local" if len(self.stretches["train"]) < 2 else "global"
             self.stretches[what].append(lengths[half] if what == "train" else 0.0)
 
-    monkeypatch.setattr(room, "Stopwatch", Watch)
-    monkeypatch.setattr(room.statistics, "fmean", lambda values: 1e9)  # no second measurement
+    monkeypatch.setattr(timed, "Stopwatch", Watch)
+    monkeypatch.setattr(timed.statistics, "fmean", lambda values: 1e9)  # no second measurement
     phases = [{"name": "local", "epochs": 10}, {"name": "global", "epochs": 100}]
     model = {"name": "polynormer", "hidden_dim": 8, "num_local_layers": 1, "num_global_layers": 1, "num_heads": 2}
     grid.recipe(model=model, epochs=None, phases=phases)
@@ -120,7 +119,7 @@ def test_trials_cost_what_both_ends_of_the_space_do(grid, monkeypatch):
         width, layers = experiment.recipe.model.arguments["hidden_dim"], experiment.recipe.model.arguments["num_layers"]
         return float(width * layers), 100.0 + width, 1000, 10
 
-    monkeypatch.setattr(room, "_seconds", cost)
+    monkeypatch.setattr("stages.timing.seconds_of", cost)
     space = {"model.hidden_dim": {"choices": [64, 8, 16]}, "model.num_layers": {"low": 1, "high": 3, "integer": True}}
     grid.recipe(search={"trials": 10, "space": space})
     found = seconds()
@@ -137,33 +136,11 @@ def test_trials_cost_what_both_ends_of_the_space_do(grid, monkeypatch):
     assert seconds().search_seconds == found.search_seconds
 
 
-def test_pairs_of_brec_are_counted(monkeypatch):
-    """Of each pair: 3 s to make its model and batches, 5 s an epoch, 7 s for its test; the first pair, which warms up, is slow."""
-    from stages.tasks.brec import BrecRun
-
-    asked = []
-
-    def trial(experiment, epochs, budget, pairs=4):
-        asked.append((epochs, pairs))
-        watch = room.Stopwatch()
-        watch.stretches |= {"train": [100.0] * 3 + [3.0, 5.0, 5.0] * (pairs - 1), "eval": [100.0] + [7.0] * (pairs - 1)}
-        return room.Trial(watch, None, SimpleNamespace(parameters=9))
-
-    monkeypatch.setattr(room, "_trial", trial)
-    recipe = load_recipe(ROOT / "recipes/ppgt/brec/gin.yaml")
-    experiment = SimpleNamespace(recipe=recipe, task=SimpleNamespace(runner=BrecRun), device=torch.device("cpu"))
-    found, _, parameters, _ = room._seconds(experiment, 1.0, budget=3.0)
-    assert (found, parameters) == (pytest.approx(400 * (3 + recipe.total_epochs * 5 + 7)), 9)
-    assert asked == [(2, 4)]
-    room._seconds(experiment, 1.0, budget=205.0)
-    assert asked[1:] == [(2, 4), (2, 10)], "pairs are of all sizes: as many as the time allows"
-
-
 def test_draws_of_untrained_weights_are_counted(monkeypatch):
     """SR25 on random graphs of its size: two draws are timed, of which the first warms up; the recipe asks for three."""
     monkeypatch.chdir(ROOT)
     grid = load_grid()
-    trial = room._trial
+    trial = timed._trial
 
     def measured(experiment, epochs, budget):
         done = trial(experiment, epochs, budget)
@@ -171,7 +148,7 @@ def test_draws_of_untrained_weights_are_counted(monkeypatch):
         done.watch.stretches["eval"] = [5.0, 2.0]
         return done
 
-    monkeypatch.setattr(room, "_trial", measured)
+    monkeypatch.setattr(timed, "_trial", measured)
     found = forecast_cell(grid.find("ppgt/sr25/gin"), grid, data=Path("nothing"))
     assert load_recipe(ROOT / "recipes/ppgt/sr25/gin.yaml").epochs == 3
     assert (found.problem, found.basis, found.seconds) == (None, room.LIKE, 5.0 + 2 * 2.0)
@@ -233,20 +210,6 @@ def test_beside_what_it_took_on_this_device_with_this_recipe(grid):
     assert actual(cell, loaded) == {}
     grid.recipe(epochs=7)
     assert actual(cell, load_grid()) == {}
-
-
-def test_totals_errors_and_the_report():
-    one = Forecast("a/b/c", "real data", 10.0, 3, 0.0, 5.0, 100.0, {"data/b": 1000, "store/a/b/c": 10}, actual_seconds=8.0)
-    two = Forecast("a/b/d", "real data", 4000.0, 1, 60.0, 0.0, 300.0, {"data/b": 1000, "store/a/b/d": 20}, actual_seconds=5000.0)
-    none = Forecast("a/b/e", problem="why\nnot")
-    assert totals([one, two, none]) == {"seconds": 30 + 5 + 4060, "memory_mib": 300.0, "bytes": 1030}
-    assert median_error([one, two, none]) == pytest.approx((0.25 + 0.2) / 2)
-    assert median_error([none]) is None
-    assert row(one)[-1] == "+25%"
-    assert "no forecast: why not" in row(none)[1]
-    text = markdown([one, two, none])
-    assert "2 of 3 cells" in text
-    assert "median error over 2 cells that were run here: 22%" in text
 
 
 def test_the_command_line(grid):

@@ -13,9 +13,9 @@ import yaml
 from typer.testing import CliRunner
 
 from stages.leaderboard import app
+from stages.mlflow.experiment import Mirror
 from stages.records.carried import carry, content_digest
 from stages.report import published
-from stages.report.mirror import Mirror
 from stages.store import run_digest, sealed
 from tests.stages.cells import make_record, make_result, without_data, write
 

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from stages import measure
+from stages import measurements
 from stages.store import Store
 from tests.conftest import ROOT
 
@@ -26,13 +26,13 @@ def test_limits_of_control_groups_and_of_those_around_them(tmp_path):
     (root / "memory/docker/c/memory.limit_in_bytes").write_text(f"{2 * GIB}\n")
     (root / "memory/memory.limit_in_bytes").write_text("9223372036854771712\n")
     process.write_text("0::/a/b\n")
-    assert measure._cgroup_limits(process, root) == [3 * GIB]
+    assert measurements._cgroup_limits(process, root) == [3 * GIB]
     process.write_text("5:cpu,cpuacct:/x\n4:memory:/docker/c\n1:name=systemd:/x\n")
-    assert measure._cgroup_limits(process, root) == [2 * GIB, 9223372036854771712]
+    assert measurements._cgroup_limits(process, root) == [2 * GIB, 9223372036854771712]
     process.write_text("4:memory:/the/host/path\n")  # not there inside the container, whose root is its group
     (root / "memory/memory.limit_in_bytes").write_text(f"{GIB}\n")
-    assert measure._cgroup_limits(process, root) == [GIB]
-    assert measure._cgroup_limits(tmp_path / "absent", root) == []
+    assert measurements._cgroup_limits(process, root) == [GIB]
+    assert measurements._cgroup_limits(tmp_path / "absent", root) == []
 
 
 @pytest.mark.parametrize(
@@ -46,14 +46,14 @@ def test_limits_of_control_groups_and_of_those_around_them(tmp_path):
     ],
 )
 def test_the_least_limit_counts(groups, address, data, expected, monkeypatch):
-    monkeypatch.setattr(measure.psutil, "virtual_memory", lambda: SimpleNamespace(total=8 * GIB))
-    monkeypatch.setattr(measure, "_cgroup_limits", lambda: groups)
+    monkeypatch.setattr(measurements.psutil, "virtual_memory", lambda: SimpleNamespace(total=8 * GIB))
+    monkeypatch.setattr(measurements, "_cgroup_limits", lambda: groups)
     soft = {resource.RLIMIT_AS: address, resource.RLIMIT_DATA: data}
-    monkeypatch.setattr(measure.resource, "getrlimit", lambda which: (soft[which], resource.RLIM_INFINITY))
-    assert measure.memory_limit_mib(CPU) == expected * 1024
+    monkeypatch.setattr(measurements.resource, "getrlimit", lambda which: (soft[which], resource.RLIM_INFINITY))
+    assert measurements.memory_limit_mib(CPU) == expected * 1024
     bounds = []
-    monkeypatch.setattr(measure.resource, "setrlimit", lambda which, limits: bounds.append((which, limits)))
-    measure.bound_memory(CPU)
+    monkeypatch.setattr(measurements.resource, "setrlimit", lambda which, limits: bounds.append((which, limits)))
+    measurements.bound_memory(CPU)
     killing = min([8 * GIB, *groups]) * 95 // 100
     assert bounds == [(resource.RLIMIT_DATA, (killing if data < 0 else min(killing, data), resource.RLIM_INFINITY))]
 
@@ -61,7 +61,7 @@ def test_the_least_limit_counts(groups, address, data, expected, monkeypatch):
 SCRIPT = """
 import torch
 from stages.engine.failures import is_out_of_memory
-from stages.measure import bound_memory, memory_limit_mib
+from stages.measurements import bound_memory, memory_limit_mib
 device = torch.device("cpu")
 for _ in range(2):
     bound_memory(device)

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from gt_models.encodings import compute_with_flags
 from stages import cli
-from stages.datasets import encoded
+from stages.datasets import encoding
 from stages.datasets.catalog import catalog
 from stages.datasets.packed import PackedHeader, write_header
 from stages.datasets.spec import DatasetSpec
@@ -19,8 +19,8 @@ from stages.fingerprint import _read_version
 from stages.params import load_grid
 from stages.records.board import board, page
 from stages.records.shipped import Shipped, problems_of, read, record_problems, shipped_cells
-from stages.records.standing import standing
-from stages.records.travel import Conflict, export_cell, import_records, verify
+from stages.records.staleness import standing
+from stages.records.transfer import Conflict, export_cell, import_records, verify
 from stages.schema import RecipeError
 from stages.store import Store, StoreError, sealed
 from stages.train import train_cell
@@ -380,7 +380,7 @@ def test_encodings_are_compared_by_what_is_computed_and_never_by_bits(trained, m
     assert [*shipped.records[0]["measured"]["encodings"]] == ["laplacian-k=16-normalization=sym-which=lowest"]
     shutil.rmtree("data/encodings")  # not computed yet here, then computed by another library
     assert standing(shipped, grid).text == "as the present tree computes it"
-    monkeypatch.setattr(encoded, "compute_with_flags", other_last_digits)
+    monkeypatch.setattr(encoding, "compute_with_flags", other_last_digits)
     encode_dataset("web", grid)
     assert standing(shipped, grid).text == "as the present tree computes it"
     assert train()["runs"] == shipped.result["runs"]
@@ -501,7 +501,7 @@ def test_names_of_suites_and_cells():
 
 
 def test_records_of_code_that_is_in_no_commit_are_not_exported_unasked(trained, monkeypatch):
-    monkeypatch.setattr("stages.measure.commit", lambda: "0123456789abcdef-dirty")
+    monkeypatch.setattr("stages.measurements.commit", lambda: "0123456789abcdef-dirty")
     shutil.rmtree("store")
     train()
     with pytest.raises(

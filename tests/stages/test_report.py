@@ -401,7 +401,7 @@ def test_foreign_text_in_a_reason_is_text_in_the_report():
 
 def test_mlflow_shows_what_the_leaderboard_shows(monkeypatch):
     from stages import tracking
-    from stages.report.tracked import tracked_cell
+    from stages.mlflow.content import tracked_cell
 
     runs = records()
     result = make_result(ET, runs)

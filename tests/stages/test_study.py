@@ -12,14 +12,16 @@ from pathlib import Path
 
 import pytest
 
+from stages.mlflow.experiment import Mirror
+from stages.mlflow.tracking import complete, tracking_uri
 from stages.params import load_grid
 from stages.recipe import SearchSection, load_recipe
-from stages.report.mirror import Mirror
 from stages.schema import RecipeError
+from stages.space import space_size, trials_of
 from stages.study import STORAGE, FileWorkers, storage_url
-from stages.tracking import complete, tracking_uri
 from stages.train import train_cell
-from stages.tune import search_summary, space_size, trials_of, tune_cell
+from stages.tune import tune_cell
+from stages.tuned import search_summary
 from tests.conftest import ROOT
 
 CELL = "small/web/mlp"

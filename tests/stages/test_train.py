@@ -1,6 +1,5 @@
 """train@cell: each run once in its life, kill -9 and continue, data that cannot be had, bad recipes, a dead tracking server."""
 
-import errno
 import json
 import os
 import shutil
@@ -17,8 +16,9 @@ from stages.cli import app
 from stages.params import load_grid
 from stages.runs import Experiment
 from stages.schema import RecipeError
-from stages.side_by_side import Lost
-from stages.train import Pace, cell_stage, train_cell
+from stages.side_by_side.crew import Lost
+from stages.side_by_side.seeds import Pace
+from stages.train import train_cell
 from stages.tune import tune_cell
 from tests.conftest import ROOT
 from tests.stages.conftest import RECIPE
@@ -269,24 +269,6 @@ def test_a_search_of_another_recipe(project):
     assert train()["status"] == "ok"
 
 
-def test_a_full_disk_and_a_stop_by_hand_end_in_one_line(project, monkeypatch, capsys):
-    project.recipe()
-    monkeypatch.setattr(sys, "argv", ["train", CELL])
-
-    def full(cell, grid):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    def stopped(cell, grid):
-        raise KeyboardInterrupt
-
-    assert (cell_stage("", full), cell_stage("", stopped)) == (1, 130)
-    said = capsys.readouterr().err.splitlines()
-    assert said == [
-        "error: the disk is full; free some space and run the same command again: it continues where it was",
-        "stopped; the same command continues where it was",
-    ]
-
-
 def test_what_starts_from_a_failed_run_fails_with_it_and_the_grid_goes_on(project):
     fine_tune(project, {"optimizer": {"name": "sgd", "lr": 1e30}, "epochs": 9})
     assert train()["status"] == "diverged"
@@ -426,26 +408,6 @@ def test_stopped_by_a_scheduler_nobody_is_left_and_it_goes_on_from_the_checkpoin
     project.recipe(run={"checkpoint_seconds": 60}, epochs=100, seeds=[0, 1, 2])
     train()
     assert continued == deterministic()
-
-
-def test_another_process_pays_where_it_is_done_before_the_present_ones(monkeypatch):
-    clock = [0.0]
-    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
-
-    def pace(first, each, epochs, reports):
-        clock[0] = 0.0
-        found = Pace(reports)
-        found.start(0)
-        for number in range(epochs):
-            clock[0] += each if number else first
-            found.epoch(0)
-        return found
-
-    assert not pace(2.0, 0.1, 1, 100).pays(9), "nothing is known after one epoch"
-    assert pace(30.0, 0.1, 1, 100).pays(9), "but no warm-up takes that long"
-    assert pace(2.0, 0.1, 2, 100).pays(1)  # 12 s of its own beside 20 in turn
-    assert not pace(2.0, 0.1, 2, 10).pays(1)  # 3 s beside 2
-    assert not pace(2.0, 0.1, 90, 100).pays(1)  # the present one is nearly done, and takes it on
 
 
 # -- several cells

@@ -15,7 +15,8 @@ from stages.params import load_grid
 from stages.recipe import load_recipe
 from stages.schema import RecipeError
 from stages.train import train_cell
-from stages.tune import search_summary, tune_cell
+from stages.tune import tune_cell
+from stages.tuned import search_summary
 from tests.conftest import ROOT
 
 CELL = "small/web/mlp"

@@ -5,9 +5,9 @@ from pathlib import Path
 import torch
 
 from stages.datasets.catalog import get_spec
-from stages.datasets.inspection import compare
 from stages.datasets.packed import PackedDataset
 from stages.datasets.prepare import prepare
+from stages.datasets.statistics import compare
 
 
 def prepared(name: str, root: Path, mirror: Path | None) -> PackedDataset:

@@ -11,10 +11,10 @@ import pytest
 import stages.datasets
 from stages.datasets import catalog as room
 from stages.datasets.catalog import UnknownDataset, catalog, get_spec
-from stages.datasets.inspection import DatasetError
 from stages.datasets.pins import new_pin, with_pin
 from stages.datasets.prepare import available
 from stages.datasets.spec import _files, file
+from stages.errors import DatasetError
 
 
 @pytest.mark.parametrize("name", catalog())

@@ -15,8 +15,8 @@ from torch_geometric.datasets import FakeDataset
 
 import stages.datasets
 from stages.datasets.custom import METRICS, custom_dataset
-from stages.datasets.inspection import DatasetError
 from stages.datasets.packed import PackedDataset
+from stages.errors import DatasetError
 from stages.tasks import metrics, task_module
 from tests.conftest import ROOT
 from tests.stages.datasets.checks import assert_sound

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from stages.datasets import expressivity
 from stages.datasets.catalog import get_spec
-from stages.datasets.inspection import DatasetError
 from stages.datasets.packed import PackedDataset
 from stages.datasets.readers import parse_graph6
+from stages.errors import DatasetError
 from tests.stages.datasets.checks import prepared
 
 

@@ -14,8 +14,8 @@ import torch
 
 from stages.datasets import jets, smiles, tpugraphs
 from stages.datasets.catalog import get_spec
-from stages.datasets.inspection import DatasetError
 from stages.datasets.packed import PackedDataset
+from stages.errors import DatasetError
 from tests.stages.datasets.checks import assert_sound
 
 COUNT = 60

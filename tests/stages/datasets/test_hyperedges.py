@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from stages.datasets import hyperedges
-from stages.datasets.inspection import DatasetError
+from stages.errors import DatasetError
 from tests.stages.datasets.checks import prepared
 
 FOLDERS = {"gps": "GPS", "movielens": "MovieLens", "drug": "drug"}

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from stages.datasets.catalog import catalog
-from stages.datasets.inspection import DatasetError
 from stages.datasets.miniature import measure, miniature, shape_of, shapes, write_shapes
 from stages.datasets.packed import PackedDataset
 from stages.datasets.spec import DatasetSpec
+from stages.errors import DatasetError
 from tests.conftest import ROOT
 
 PACKED = Path(os.environ.get("GT_PACKED", ROOT / "data" / "packed"))

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from stages.datasets.catalog import get_spec
-from stages.datasets.inspection import DatasetError
 from stages.datasets.molecules import OGB_ATOM, OGB_BOND
 from stages.datasets.packed import PackedDataset
+from stages.errors import DatasetError
 from tests.stages.datasets.checks import assert_sound, prepared
 
 

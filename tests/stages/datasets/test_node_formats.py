@@ -11,8 +11,8 @@ import torch
 from scipy.io import savemat
 
 from stages.datasets.catalog import get_spec
-from stages.datasets.inspection import DatasetError
 from stages.datasets.packed import PackedDataset
+from stages.errors import DatasetError
 from tests.stages.datasets.checks import assert_sound
 
 

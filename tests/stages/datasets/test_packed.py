@@ -13,11 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stages.datasets import packed
-from stages.datasets.inspection import DatasetError, compare
 from stages.datasets.packed import DatasetUnavailable, PackedDataset, PackedHeader, PackedWriter, compact, pack, replace_folder
 from stages.datasets.prepare import prepare
 from stages.datasets.spec import DatasetSpec
+from stages.datasets.statistics import compare
 from stages.engine.batching import plan_batches
+from stages.errors import DatasetError
 from stages.files import WriteError
 from stages.params import load_grid
 from stages.schema import RecipeError

@@ -12,14 +12,14 @@ import torch
 
 from stages import state
 from stages.datasets.catalog import catalog, get_spec
-from stages.datasets.inspection import DatasetError
 from stages.datasets.pins import new_pin, read_pins
 from stages.datasets.prepare import contradicted, prepare, verify
 from stages.download import planning
+from stages.errors import DatasetError
 from stages.params import load_grid
 from stages.report.table import summarise
 from tests.stages.cells import make_result
-from tests.stages.datasets.test_tensors import Evil, edges, saved
+from tests.stages.datasets.test_pyg_hosted import Evil, edges, saved
 
 FILE = "pyg/CLUSTER_v2.zip"
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stages.datasets.inspection import DatasetError
 from stages.datasets.readers import both_directions, ids_to_split, masks_to_split, read_json, read_npz, read_table
+from stages.errors import DatasetError
 
 
 def test_npz(tmp_path):

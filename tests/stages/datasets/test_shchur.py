@@ -6,8 +6,8 @@ import scipy.sparse as sp
 import torch
 
 from stages.datasets import shchur
-from stages.datasets.inspection import DatasetError
 from stages.datasets.packed import PackedDataset
+from stages.errors import DatasetError
 from tests.stages.datasets.checks import assert_sound, prepared
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from stages.datasets.inspection import DatasetError
 from stages.datasets.prepare import prepare
+from stages.errors import DatasetError
 from tests.stages.datasets.checks import prepared
 
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from stages.datasets import wikipedia
-from stages.datasets.inspection import DatasetError
 from stages.datasets.packed import PackedDataset
+from stages.errors import DatasetError
 from tests.stages.datasets.checks import assert_sound, prepared
 
 

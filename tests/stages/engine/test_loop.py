@@ -16,7 +16,7 @@ from stages.engine.batching import Loader
 from stages.engine.checkpoint import Checkpoint
 from stages.engine.failures import WrongOutput
 from stages.engine.loop import Run
-from stages.measure import Clock
+from stages.measurements import Clock
 from stages.recipe import Recipe
 from stages.tasks import create_task
 from tests.stages.conftest import RECIPE, pack_many, pack_web

@@ -45,7 +45,7 @@ def test_batches_are_the_subgraphs_of_the_split(tmp_path):
     seen = []
     for epoch in range(2):
         batches = [batch for batch, rows in loaded.training(epoch) if rows is None]
-        assert len(batches) == loaded.steps_per_epoch == 3
+        assert len(batches) == loaded.steps_per_epoch == loaded.num_batches("train") == 3
         targets = torch.cat([batch.extras["nodes"][batch.ptr[:-1]] for batch in batches])
         assert sorted(targets.tolist()) == sorted(loaded.ids["train"].tolist())
         seen.append(targets.tolist())

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from stages.datasets.encoded import encode
+from stages.datasets.encoding import encode
 from stages.datasets.packed import PackedDataset
 from stages.engine.loop import Run
 from stages.params import RunSettings

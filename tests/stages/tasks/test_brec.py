@@ -11,18 +11,18 @@ import pytest
 import torch
 import yaml
 
-from stages.datasets.encoded import encode
+from stages.datasets.encoding import encode
 from stages.datasets.packed import PackedDataset, PackedHeader, pack
 from stages.engine.batching import Loader, seed_of
 from stages.engine.checkpoint import Checkpoint
 from stages.engine.failures import WrongOutput
 from stages.leaderboard import collect
-from stages.measure import Clock
+from stages.measurements import Clock
+from stages.mlflow.content import tracked_run
 from stages.params import RunSettings, load_grid
 from stages.recipe import Recipe
 from stages.report.brec import PUBLISHED
 from stages.report.figures import learning_curves
-from stages.report.tracked import tracked_run
 from stages.runs import Experiment
 from stages.schema import RecipeError
 from stages.store import Store

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from gt_models import GraphBatch, create_model
-from stages.datasets.encoded import encode
+from stages.datasets.encoding import encode
 from stages.datasets.packed import PackedDataset, PackedHeader, pack
 from stages.params import RunSettings
 from stages.recipe import Recipe

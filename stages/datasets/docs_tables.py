@@ -1,7 +1,7 @@
 """The tables of docs/datasets.md: what was prepared, what was encoded, what was not at hand, and what a reader of results must know.
 
     dvc repro download encode 2>&1 | tee LOG
-    python -m stages.datasets.page data LOG          rewrites docs/datasets.md between its marks
+    python -m stages.datasets.docs_tables data LOG          rewrites docs/datasets.md between its marks
 
 Statistics and sizes are read from the packed and encoded files in the first folder, seconds from what the stages printed.
 """

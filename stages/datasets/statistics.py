@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from stages.errors import DatasetError
+
 if TYPE_CHECKING:
     from torch import Tensor
 
-CHUNK = 1 << 18  # rows looked at together: bounds the memory of an inspection, and fits a cache
-
-
-class DatasetError(ValueError):
-    """Data that are not what they should be; the message says what and where."""
+CHUNK = 1 << 18  # rows looked at together: bounds the memory that counting takes, and fits a cache
 
 
 def inspect(header: Any, arrays: Mapping[str, Tensor]) -> dict[str, Any]:

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from stages.addresses import without_credentials
-from stages.report.mirror import PARENT, SEAL, Mirror, TrackingError, reported
-from stages.report.tracked import cell_name, cell_tags, flatten, tracked_run, tracked_search
+from stages.mlflow.content import cell_name, cell_tags, flatten, tracked_run, tracked_search
+from stages.mlflow.experiment import PARENT, SEAL, Mirror, TrackingError, reported
 
 DEFAULT_URI = "sqlite:///mlruns/mlflow.db"
 CLOSE_SECONDS = 60.0
@@ -49,11 +49,11 @@ class Live:
         self._messages: queue.SimpleQueue = queue.SimpleQueue()
         self._process: subprocess.Popen | None = None
         self._deaf = False
-        root = str(Path(__file__).parent.parent)
+        root = str(Path(__file__).parents[2])
         path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "stages.tracking"], stdin=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": path}
+                [sys.executable, "-m", "stages.mlflow.tracking"], stdin=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": path}
             )
         except OSError as error:
             _warn(self.uri, self.suite, str(error))

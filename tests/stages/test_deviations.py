@@ -1,6 +1,6 @@
 """The page of deviations says what the code says."""
 
-from stages.marks import find_marks, page
+from stages.deviations import find_marks, page
 from tests.conftest import ROOT
 
 
@@ -11,4 +11,4 @@ def test_a_mark_with_its_further_lines_is_found(tmp_path):
 
 
 def test_the_page_is_up_to_date():
-    assert (ROOT / "docs" / "deviations.md").read_text() == page(), "run: python -m stages.marks > docs/deviations.md"
+    assert (ROOT / "docs" / "deviations.md").read_text() == page(), "run: python -m stages.deviations > docs/deviations.md"

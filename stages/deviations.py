@@ -1,6 +1,6 @@
 """docs/deviations.md from the marks in the code: where it differs from a paper (`# deviates:`) and what a paper leaves open (`# unstated:`).
 
-python -m stages.marks > docs/deviations.md
+python -m stages.deviations > docs/deviations.md
 """
 
 import re
@@ -19,7 +19,7 @@ def find_marks(root: Path = ROOT) -> list[tuple[str, str, str]]:
         lines = path.read_text().splitlines()
         for number, line in enumerate(lines):
             match = _MARK.search(line)
-            if not match or path.name == "marks.py":
+            if not match or path == Path(__file__):
                 continue
             text = [match[2]]
             for further in lines[number + 1 :]:
@@ -34,7 +34,7 @@ def find_marks(root: Path = ROOT) -> list[tuple[str, str, str]]:
 def page(root: Path = ROOT) -> str:
     """The page as Markdown."""
     parts = [
-        "# Deviations and unstated choices\n\nMade from the marks in the code by `python -m stages.marks > docs/deviations.md`. Choices of a single cell\nstand under `origin:` in its recipe.\n"
+        "# Deviations and unstated choices\n\nMade from the marks in the code by `python -m stages.deviations > docs/deviations.md`. Choices of a single cell\nstand under `origin:` in its recipe.\n"
     ]
     marks = find_marks(root)
     for kind, title in KINDS.items():

@@ -10,7 +10,7 @@ from stages.params import Cell, Grid
 from stages.recipe import load_recipe
 from stages.records.carried import MARK, original, section_of
 from stages.records.shipped import ROOT, Shipped, is_trial, problems_of, read, read_result, record_problems, write
-from stages.records.standing import origins_of, searched_values, standing
+from stages.records.staleness import origins_of, searched_values, standing
 from stages.schema import RecipeError
 from stages.store import Store, StoreError
 

@@ -14,18 +14,18 @@ from types import SimpleNamespace
 
 import pytest
 
-from stages.report.mirror import SEAL, Mirror, TrackingError
-from stages.report.tracked import flatten
-from stages.tracking import WARNED, Live, complete, follow
+from stages.mlflow.content import flatten
+from stages.mlflow.experiment import SEAL, Mirror, TrackingError
+from stages.mlflow.tracking import WARNED, Live, complete, follow
+from tests.conftest import ROOT
 from tests.stages.cells import make_record, make_result, without_data
 
-ROOT = Path(__file__).parent.parent.parent
 ET = "edge-transformer/cornell/edge-transformer"
 GCN = "edge-transformer/cornell/gcn"
 SUITE = "edge-transformer"
 OPEN = f"""
 import sys; sys.path.insert(0, {str(ROOT)!r})
-from stages.report.mirror import Mirror
+from stages.mlflow.experiment import Mirror
 Mirror(sys.argv[1], "first")
 """
 

@@ -159,7 +159,7 @@ def environment(device: torch.device, allocator: str) -> dict[str, Any]:
         "python": platform.python_version(),
         **packages(),
         "system": " ".join(part for part in (platform.system(), platform.machine(), *platform.libc_ver()) if part),
-        "cpu": _cpu_name(),
+        "cpu": cpu_name(),
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "blas": blas(),
         "cores": psutil.cpu_count(),
@@ -217,7 +217,7 @@ def commit(root: Path = ROOT) -> str | None:
     return head + ("-dirty" if changed.strip() else "")
 
 
-def _cpu_name() -> str:
+def cpu_name() -> str:
     with contextlib.suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from gt_models.encodings import compute
 from stages.datasets.catalog import get_spec
-from stages.datasets.inspection import DatasetError
 from stages.datasets.packed import PackedDataset
 from stages.datasets.pickles import load_pickle, load_torch
+from stages.errors import DatasetError
 from tests.stages.datasets.checks import assert_sound
 
 

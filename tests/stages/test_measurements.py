@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from stages.measure import blas, commit, environment, packages
+from stages.measurements import blas, commit, environment, packages
 from stages.params import load_grid
 from stages.train import train_cell
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from stages.datasets.archives import Limits, read_member
-from stages.datasets.inspection import DatasetError
 from stages.datasets.packed import PackedHeader, PackedWriter
 from stages.datasets.pickles import load_pickle, load_torch
 from stages.datasets.spec import DatasetSpec, files
+from stages.errors import DatasetError
 
 BLOCK = 2000
 LIMITS = Limits(total=16 << 30)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from stages.datasets import page
-from stages.datasets.encoded import encode
+from stages.datasets import docs_tables
+from stages.datasets.encoding import encode
 from stages.datasets.packed import PackedDataset
 from stages.datasets.prepare import prepare
 
@@ -15,27 +15,27 @@ def test_tables_hold_what_was_measured(tmp_path):
     encode(packed, tmp_path / "encodings/chains", "rrwp", {"steps": 3}, limit=0)
     key = "laplacian-k=4-normalization=sym-which=lowest"
     log = f"chains: packed in 1.5 s; 9 KiB in data\nchains: {key}: 280 graphs, 0.3 MiB, 2.5 s\n"
-    row = next(line for line in page.prepared(tmp_path, log).splitlines() if "chains" in line)
+    row = next(line for line in docs_tables.prepared(tmp_path, log).splitlines() if "chains" in line)
     assert row.startswith("| `chains` | node-classification | accuracy | 280 | 12,800 | 25,040 |")
     assert row.endswith("| 1.5 |")
-    stored, on_the_fly = page.encoded(tmp_path, log).splitlines()[2:]
+    stored, on_the_fly = docs_tables.encoded(tmp_path, log).splitlines()[2:]
     assert f"`{key}` | laplacian_eigenvalues 280 x 4, laplacian_eigenvectors 12,800 x 4 |" in stored
     assert stored.endswith("| 2.5 |")
     assert "above the bound of" in on_the_fly
-    assert "`chains`" not in page.absent(tmp_path)
-    assert "`texas`" in page.absent(tmp_path)
+    assert "`chains`" not in docs_tables.absent(tmp_path)
+    assert "`texas`" in docs_tables.absent(tmp_path)
 
 
 def test_marks_are_filled_and_nothing_else():
     before = "head\n<!-- prepared -->\nold\n<!-- end -->\nmiddle\n<!-- flaws -->\n<!-- end -->\ntail\n"
-    after = page.fill(before, {"prepared": "new", "flaws": "- one"})
+    after = docs_tables.fill(before, {"prepared": "new", "flaws": "- one"})
     assert after == "head\n<!-- prepared -->\nnew\n<!-- end -->\nmiddle\n<!-- flaws -->\n- one\n<!-- end -->\ntail\n"
-    assert page.fill(after, {"prepared": "new", "flaws": "- one"}) == after
+    assert docs_tables.fill(after, {"prepared": "new", "flaws": "- one"}) == after
     with pytest.raises(KeyError, match="mark <!-- encoded --> is missing"):
-        page.fill(before, {"encoded": ""})
+        docs_tables.fill(before, {"encoded": ""})
 
 
 def test_every_flaw_and_choice_is_on_the_page():
-    shown = page.PAGE.read_text()
-    missing = [line for line in page.flaws().splitlines() if line not in shown]
-    assert missing == [], "notes of the catalog changed: python -m stages.datasets.page data LOG"
+    shown = docs_tables.PAGE.read_text()
+    missing = [line for line in docs_tables.flaws().splitlines() if line not in shown]
+    assert missing == [], "notes of the catalog changed: python -m stages.datasets.docs_tables data LOG"

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from stages.cells import limited
+from stages.errors import DatasetError
 from stages.params import Cell, Grid, Limits
 from stages.recipe import Choice, Recipe, load_recipe
 from stages.records.shipped import Shipped
@@ -31,7 +33,6 @@ def standing(shipped: Shipped, grid: Grid, data: Path = Path("data")) -> Standin
     """Compares recipe, code, data and encodings of the shipped records with the present tree. Code needs no data; data and encodings are
     compared with what is on disk, else with the spec and the algorithms they were made by. What was carried over is compared as it is now."""
     from stages.datasets.catalog import get_spec
-    from stages.datasets.inspection import DatasetError
     from stages.fingerprint import code_digest, run_modules
 
     shipped = shipped.now()
@@ -75,8 +76,6 @@ def _recipe_changed(shipped: Shipped, recipe: Recipe, grid: Grid, cell: Cell) ->
 def recipe_now(shipped: Shipped, ran: dict[str, Any], recipe: Recipe, grid: Grid, cell: Cell) -> Recipe:
     """What the cell's present recipe would run where `ran` ran: with what a search chose then, and cut as the result says. Raises RecipeError
     or KeyError where the present search space does not hold what was chosen."""
-    from stages.train import limited
-
     cuts = [re.fullmatch(r"(\d+) of \d+ (epochs|seeds|pairs)", line) for line in shipped.result["reduced"]]
     cut = {m[2]: int(m[1]) for m in cuts if m}
     if recipe.search is not None:
@@ -132,7 +131,6 @@ def _encodings_here(requests: dict[str, dict[str, Any]], spec: Any, data: Path) 
     if not requests:
         return hashlib.sha256(b"{}").hexdigest()
     from stages.datasets.encoded import EncodedDataset, encodings_digest
-    from stages.datasets.inspection import DatasetError
     from stages.datasets.packed import PackedDataset
 
     try:

@@ -1,4 +1,4 @@
-"""One suite's experiment in MLflow as a mirror of what stages/report/tracked.py describes.
+"""One suite's experiment in MLflow as a mirror of what stages/mlflow/content.py describes.
 
 Everything here may raise what MLflow raises; `reported` turns that into TrackingError.
 """
@@ -16,7 +16,7 @@ from typing import Any
 
 from filelock import FileLock
 
-from stages.report.tracked import DIGEST_LENGTH, Tracked, tracked_cell, tracked_run
+from stages.mlflow.content import DIGEST_LENGTH, Tracked, tracked_cell, tracked_run
 
 # MLflow's own patience is 7 retries of 120 s each
 PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1", "MLFLOW_HTTP_REQUEST_TIMEOUT": "5", "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1"}

@@ -1,0 +1,67 @@
+"""What every stage that runs a cell needs of it: the recipe with which it trains, as far as params.yaml lets it, and the experiment of that."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stages.params import Cell, Grid
+from stages.recipe import Recipe, load_recipe
+from stages.schema import RecipeError
+
+if TYPE_CHECKING:
+    from stages.runs import Experiment
+    from stages.store import Store
+
+
+def limited(recipe: Recipe, grid: Grid, cell: Cell) -> tuple[Recipe, list[str]]:
+    """The recipe under the limits of its cell or suite in params.yaml, and what was cut."""
+    limits, cuts = grid.limits_of(cell), list(recipe.reduced)
+    if limits.seeds is not None and limits.seeds < len(recipe.seeds):
+        cuts.append(f"{limits.seeds} of {len(recipe.seeds)} seeds")
+        recipe = recipe.model_copy(update={"seeds": recipe.seeds[: limits.seeds]})
+    if limits.epochs is not None and limits.epochs < recipe.total_epochs:
+        cuts.append(f"{limits.epochs} of {recipe.total_epochs} epochs")
+        if recipe.phases:  # each phase keeps its share, and at least one epoch
+            shares = [max(1, phase.epochs * limits.epochs // recipe.total_epochs) for phase in recipe.phases]
+            phases = [phase.model_copy(update={"epochs": epochs}) for phase, epochs in zip(recipe.phases, shares, strict=True)]
+            recipe = recipe.model_copy(update={"phases": phases})
+        else:
+            recipe = recipe.model_copy(update={"epochs": limits.epochs})
+    protocol = recipe.protocol
+    most = protocol and getattr(limits, protocol.UNIT)
+    if most is not None and most < protocol.parts:
+        cuts.append(f"{most} of {protocol.parts} {protocol.UNIT}")
+        recipe = recipe.with_protocol(protocol.only(most))
+    return recipe, cuts
+
+
+def settings_of(cell: Cell) -> Recipe:
+    """What a cell trains with: its recipe, or what its search chose. Raises RecipeError where that is not there yet, or is of another recipe."""
+    recipe = load_recipe(cell.recipe_path)
+    if cell.settings != "tuned":
+        return recipe
+    if not cell.settings_path.exists():
+        raise RecipeError(f"{cell.settings_path}: there is no such file yet: the cell is searched first, by `gt-bench tune {cell.cell}`")
+    chosen = load_recipe(cell.settings_path)
+    values = {key: chosen.value(key) for key in (recipe.search.space if recipe.search else ())}
+    if (recipe.with_values(values).decisive(), recipe.seeds) != (chosen.decisive(), chosen.seeds):
+        raise RecipeError(
+            f"{cell.settings_path}: chosen for another state of {cell.recipe_path}; search again: `gt-bench tune {cell.cell}`"
+        )
+    return chosen
+
+
+def experiment_of(
+    cell: Cell, recipe: Recipe, grid: Grid, store: Store, data: Path, allocator: str = "system default", later: tuple[str, ...] = ()
+) -> Experiment:
+    """The experiment of a cell with this recipe, and of the cells that it starts from. Raises RecipeError where they start from each other."""
+    from stages.runs import Experiment
+
+    source = None
+    if cell.cell in later:
+        raise RecipeError(f"{cell.recipe_path}: start.cell: these cells start from each other: {', '.join(later)}")
+    if recipe.start:
+        before = grid.find(recipe.start.cell)
+        source = experiment_of(before, limited(settings_of(before), grid, before)[0], grid, store, data, allocator, (*later, cell.cell))
+    return Experiment(recipe, str(cell.settings_path), cell.dataset, grid.run, store, data, allocator, source)

@@ -1,0 +1,59 @@
+"""How a command ends: what a user can mend in one line and status 1, a stop in status 130 or 143, a bug in its traceback."""
+
+import errno
+import functools
+import sys
+from collections.abc import Callable
+from typing import ParamSpec
+
+from stages.errors import UserError
+from stages.params import Cell, Grid, load_grid
+from stages.stop import handled
+from stages.threads import settle_environment
+
+P = ParamSpec("P")
+
+
+def status_of(work: Callable[[], int | None]) -> int:
+    """The exit status of `work`: what it returns, or what its error comes to, having said it."""
+    try:
+        return work() or 0
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        print("error: the disk is full; free some space and run the same command again: it continues where it was", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("stopped; the same command continues where it was", file=sys.stderr)
+        return 130
+
+
+def ends_in_order(command: Callable[P, None]) -> Callable[P, None]:
+    """A command of typer that ends by `status_of`."""
+
+    @functools.wraps(command)
+    def ending(*args: P.args, **kwargs: P.kwargs) -> None:
+        from typer import Exit
+
+        if status := status_of(lambda: command(*args, **kwargs)):
+            raise Exit(status)
+
+    return ending
+
+
+def cell_stage(description: str, stage: Callable[[Cell, Grid], object]) -> int:
+    """The command line of a stage that takes one cell."""
+    settle_environment()
+    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
+        print(description)
+        return 2
+
+    def work() -> None:
+        with handled():
+            grid = load_grid()
+            stage(grid.find(sys.argv[1]), grid)
+
+    return status_of(work)

@@ -1,0 +1,73 @@
+"""Forecasts as rows, totals and Markdown."""
+
+import statistics
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from stages.forecast import Forecast
+
+
+def totals(forecasts: Sequence["Forecast"]) -> dict[str, float]:
+    """Seconds in all (encodings counted once per dataset and cell), largest memory in MiB, bytes on disk (shared files counted once)."""
+    disk: dict[str, int] = {}
+    for one in forecasts:
+        for name, size in (one.disk or {}).items():
+            disk[name] = max(size, disk.get(name, 0))
+    return {
+        "seconds": sum(one.total_seconds + one.encode_seconds for one in forecasts),
+        "memory_mib": max((one.memory_mib or 0.0 for one in forecasts), default=0.0),
+        "bytes": sum(disk.values()),
+    }
+
+
+def median_error(forecasts: Sequence["Forecast"]) -> float | None:
+    errors = [one.error for one in forecasts if one.error is not None]
+    return statistics.median(errors) if errors else None
+
+
+COLUMNS = ("cell", "measured on", "seeds", "one seed", "search", "in all", "memory", "disk", "one seed took", "off by")
+
+
+def row(one: "Forecast") -> list[str]:
+    if one.problem:
+        return [one.cell, "no forecast: " + " ".join(one.problem.split()), *[""] * (len(COLUMNS) - 2)]
+    return [
+        one.cell, one.basis, str(one.seeds), hours(one.seconds), hours(one.search_seconds) if one.search_seconds else "–",
+        hours(one.total_seconds), f"{one.memory_mib:,.0f} MiB", bytes_text(sum(one.disk.values())),
+        "–" if one.actual_seconds is None else hours(one.actual_seconds),
+        "–" if one.error is None else f"{100 * (one.seconds / one.actual_seconds - 1):+.0f}%",
+    ]  # fmt: skip
+
+
+def summary(forecasts: Sequence["Forecast"]) -> str:
+    whole, middle = totals(forecasts), median_error(forecasts)
+    count = sum(one.problem is None for one in forecasts)
+    lines = [
+        f"{count} of {len(forecasts)} cells: {hours(whole['seconds'])} one after the other, at most {whole['memory_mib']:,.0f} MiB at once, "
+        f"{bytes_text(whole['bytes'])} on disk (shared files once)"
+    ]
+    if middle is not None:
+        known = sum(one.error is not None for one in forecasts)
+        lines.append(f"median error over {known} cells that were run here: {100 * middle:.0f}%")
+    return "\n".join(lines)
+
+
+def markdown(forecasts: Sequence["Forecast"]) -> str:
+    rows = [COLUMNS, ["---"] * len(COLUMNS), *(row(one) for one in forecasts)]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in rows) + "\n\n" + summary(forecasts).replace("\n", "  \n") + "\n"
+
+
+def hours(seconds: float) -> str:
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:,.1f} {unit}"
+    return f"{seconds:.3g} s"
+
+
+def bytes_text(size: float) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024 or unit == "GiB":
+            return f"{size:.3g} {unit}" if size < 1000 else f"{size:,.0f} {unit}"
+        size /= 1024
+    raise AssertionError

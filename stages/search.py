@@ -1,0 +1,170 @@
+"""From a space to a study with its trials: what is proposed, who runs it, and what becomes of it. Several workers share one search."""
+
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+from stages.params import Cell, Grid
+from stages.recipe import Choice, Range, Recipe, SearchSection, digest_of
+from stages.schema import RecipeError
+from stages.space import grid_points
+from stages.study import Workers, open_study
+
+WAIT_SECONDS = 0.5  # between two looks at what other workers are still at
+
+
+def run_search(recipe: Recipe, cell: Cell, grid: Grid, trials: int, folder: Path, data: Path, store_root: Path, workers: Workers) -> Any:
+    """Takes part in the search until it has its trials, whoever ran them; returns the study."""
+    from stages.progress import Progress
+    from stages.runs import Experiment, prepare_process
+    from stages.store import Store
+
+    allocator = prepare_process(grid.run, recipe.threads)
+    search, store = recipe.search, Store(store_root)
+
+    def experiment(values: dict[str, Any]) -> Experiment:
+        return Experiment(recipe.with_values(values), str(cell.recipe_path), cell.dataset, grid.run, store, data, allocator)
+
+    first = experiment({})
+    # a study belongs to what decides its values; a changed recipe, dataset or code starts a new one in the same journal
+    space = {k: v.model_dump(mode="json", exclude=None if getattr(v, "also", None) else {"also"}) for k, v in search.space.items()}
+    identity = {
+        "recipe": recipe.decisive(),
+        "space": space,
+        "seeds": search.seeds,
+        "sampler": [search.sampler, search.sampler_seed, search.pruner],
+        "data": first.packed.digest,
+        "encodings": first.encoded.digest,
+        "code": first.code,
+    }
+    direction = first.task.direction
+    with workers.alone():
+        study = open_study(
+            grid.run, folder, cell.cell, digest_of(identity), direction, search.warmup_epochs if search.pruner == "median" else None
+        )
+
+    # optuna's GridSampler stops only studies that it drives itself: the points are queued here, in seeded order
+    points = grid_points(search) if search.sampler == "grid" else []
+    trials = min(trials, len(points) or trials)
+    epochs = recipe.reports * len(search.seeds)
+    with Progress(f"{cell.cell} search", trials * epochs) as progress:
+        while True:
+            with workers.alone():
+                _queue_killed(study, workers)
+                trial, used, running = _claim(study, search, trials, points, workers)
+            if trial is not None:
+                values = {key: _suggest(trial, key, space) for key, space in search.space.items()}
+                progress.start_run(f"trial {trial.number} ({used + 1}/{trials})", epochs)
+                try:
+                    _run_trial(study, trial, experiment(values), search.seeds, direction, progress)
+                except RecipeError as error:
+                    shown = ", ".join(f"{key} {value!r}" for key, value in values.items())
+                    raise RecipeError(f"{error}\n{cell.recipe_path}: search.space holds what cannot be: {shown}; take it out") from None
+            elif not running:
+                return study
+            else:  # the last ones are with others, who may be killed
+                time.sleep(WAIT_SECONDS)
+
+
+def _claim(study: Any, search: SearchSection, trials: int, points: list[dict[str, Any]], workers: Workers) -> tuple[Any, int, int]:
+    """(a trial of this worker's own, or None where none is left; trials used up; trials that others are at). Under `workers.alone`."""
+    from optuna.trial import TrialState
+
+    held = study.get_trials(deepcopy=False)
+    used = sum(t.state.is_finished() and "status" in t.user_attrs for t in held)
+    running = sum(t.state == TrialState.RUNNING for t in held)
+    if used + running >= trials:
+        return None, used, running
+    study.sampler = _sampler(search, used + running)
+    if points and not any(t.state == TrialState.WAITING for t in held):
+        taken = [t.params for t in held if t.state == TrialState.RUNNING or "status" in t.user_attrs]
+        # a worker that has just begun has asked for none of its values yet: they stand in what was queued for it
+        taken += [t.system_attrs["fixed_params"] for t in held if t.state == TrialState.RUNNING and "fixed_params" in t.system_attrs]
+        study.enqueue_trial(next(point for point in points if point not in taken))
+    trial = study.ask()
+    trial.set_user_attr("worker", workers.name)
+    return trial, used + running, running
+
+
+def _queue_killed(study: Any, workers: Workers) -> None:
+    """Queues the trials of workers that are gone. Under `workers.alone`."""
+    from optuna.trial import TrialState
+
+    for trial in study.get_trials(deepcopy=False, states=[TrialState.RUNNING]):
+        if not workers.alive(trial.user_attrs.get("worker", "")):
+            values = trial.params or trial.system_attrs.get("fixed_params", {})
+            study.tell(trial.number, state=TrialState.FAIL)
+            study.enqueue_trial(values)
+
+
+def _run_trial(study: Any, trial: Any, experiment: Any, seeds: list[int], direction: str, progress: Any) -> None:
+    """One trial: mean over `seeds` of the best validation value so far, reported after every epoch, pruned where hopeless."""
+    import optuna
+    from optuna.trial import TrialState
+
+    better = max if direction == "max" else min
+    finished: list[float] = []
+    total = experiment.recipe.total_epochs
+    for number, seed in enumerate(seeds):
+        best_so_far: list[float] = []
+
+        def on_epoch(epoch: int, values: dict[str, float], number: int = number, best_so_far: list[float] = best_so_far) -> None:
+            step = number * total + epoch
+            progress.epoch(step, values)
+            if "val" in values:
+                best_so_far[:] = [better([*best_so_far, values["val"]])]
+                trial.report(sum([*finished, best_so_far[0]]) / (len(finished) + 1), step)
+                if trial.should_prune():
+                    raise optuna.TrialPruned
+
+        try:
+            record, computed = experiment.run(seed, test=False, on_epoch=on_epoch)
+        except optuna.TrialPruned:
+            for leftover in experiment.store.folder(experiment.digest(seed, test=False)).glob("checkpoint.*"):
+                leftover.unlink()
+            trial.set_user_attr("status", "pruned")
+            study.tell(trial, state=TrialState.PRUNED)
+            progress.finish_trial("pruned", trial.params)
+            return
+        result = record["deterministic"]
+        if result["status"] != "ok":
+            trial.set_user_attr("status", result["status"])
+            study.tell(trial, state=TrialState.FAIL)
+            progress.finish_trial(result["status"], trial.params)
+            return
+        if not computed:  # the curve that a killed search had already paid for
+            for epoch, value in zip(result["epochs"]["epoch"], result["epochs"]["val"], strict=True):
+                if value is not None:
+                    best_so_far[:] = [better([*best_so_far, value])]
+                    trial.report(sum([*finished, best_so_far[0]]) / (len(finished) + 1), number * total + epoch)
+        finished.append(result["val"])
+    trial.set_user_attr("status", "ok")
+    study.tell(trial, sum(finished) / len(finished))
+    progress.finish_trial(f"validation {sum(finished) / len(finished):.4f}", trial.params)
+
+
+def _sampler(search: SearchSection, number: int) -> Any:
+    """A sampler seeded by the search and by how many trials came before that were not killed: a search that was killed proposes what it would
+    have proposed."""
+    import optuna
+
+    seed = int(digest_of([search.sampler_seed, number])[:8], 16)
+    if search.sampler != "tpe":
+        return optuna.samplers.RandomSampler(seed=seed)
+    return optuna.samplers.TPESampler(seed=seed)
+
+
+def _suggest(trial: Any, key: str, space: Choice | Range) -> Any:
+    if isinstance(space, Choice):
+        return trial.suggest_categorical(key, space.choices)
+    if space.integer:
+        return trial.suggest_int(key, int(space.low), int(space.high), log=space.log, step=int(space.step or 1))
+    return trial.suggest_float(key, space.low, space.high, log=space.log, step=space.step)
+
+
+def best_of(study: Any) -> Any:
+    """The first of the best complete trials, or None."""
+    complete = [t for t in study.trials if t.value is not None and t.state.name == "COMPLETE" and math.isfinite(t.value)]
+    sign = -1 if study.direction.name == "MAXIMIZE" else 1
+    return min(complete, key=lambda t: (sign * t.value, t.number), default=None)

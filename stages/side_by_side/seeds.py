@@ -1,0 +1,162 @@
+"""The seeds of one cell, in turn or side by side, each shown and tracked as it goes. One that fails loses no other."""
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from stages.progress import Progress
+from stages.recipe import Recipe
+from stages.schema import RecipeError
+from stages.side_by_side.crew import Crew, Ending, Lost
+
+if TYPE_CHECKING:
+    from stages.mlflow.tracking import Live
+    from stages.runs import Experiment
+
+
+class Watch:
+    """Shows a cell's runs as they go, and tracks them where `live` is given."""
+
+    def __init__(self, progress: Progress, live: "Live | None", recipe: Recipe, notice: Callable[[], None]):
+        self.progress, self.live, self.recipe, self.notice = progress, live, recipe, notice
+        self.digests: dict[int, str] = {}
+
+    def name(self, seed: int) -> str:
+        return f"seed {seed} ({self.recipe.seeds.index(seed) + 1}/{len(self.recipe.seeds)})"
+
+    def start(self, seed: int, digest: str) -> None:
+        self.digests[seed] = digest
+        self.progress.start_run(self.name(seed), self.recipe.reports)
+        if self.live:
+            self.live.start_seed(seed, digest)
+
+    def epoch(self, seed: int, epoch: int, values: dict[str, float]) -> None:
+        self.progress.epoch(epoch, values, self.name(seed))
+        if self.live:
+            self.live.log_epoch(self.digests[seed], epoch, values)
+        self.notice()
+
+    def finish(self, seed: int, record: dict[str, Any], computed: bool) -> None:
+        if not computed:
+            self.progress.start_run(self.name(seed), self.recipe.reports)
+        elif self.live:
+            self.live.finish_seed(record)
+        self.progress.finish_run(record, computed, self.name(seed))
+
+
+def seeds_in_turn(experiment: "Experiment", watch: Watch) -> list[dict[str, Any]]:
+    records, errors = [], {}
+    for seed in experiment.recipe.seeds:
+        try:
+            record, computed = experiment.run(
+                seed, on_start=watch.start, on_epoch=lambda epoch, values, seed=seed: watch.epoch(seed, epoch, values)
+            )
+        except RecipeError as error:  # of this seed's split or start, perhaps: the others may be sound
+            errors[seed] = Ending(error=error)
+            continue
+        watch.finish(seed, record, computed)
+        records.append(record)
+    _raise_lost(watch.progress.title, experiment.recipe.seeds, errors, len(records))
+    return records
+
+
+def work_of(experiment: "Experiment") -> Callable[..., str]:
+    """What a worker does: one seed; returns the status of its run."""
+
+    def work(task: tuple[int, bool], tell: Callable[..., None]) -> str:
+        seed, alone = task
+        record, _ = experiment.run(
+            seed,
+            on_start=lambda _, digest: tell("start", digest),
+            on_epoch=lambda epoch, values: tell("epoch", epoch, values),
+            shared=not alone,
+        )
+        return record["deterministic"]["status"]
+
+    return work
+
+
+def seeds_side_by_side(experiment: "Experiment", watch: Watch, crew: Crew) -> list[dict[str, Any]]:
+    seeds, pace, computed, found = experiment.recipe.seeds, Pace(experiment.recipe.reports), set(), {}
+    crew.say = watch.progress.say
+
+    def finish(seed: int) -> None:
+        found[seed] = experiment.settled(seed)
+        watch.finish(seed, found[seed], seed in computed)
+
+    def heard(task: tuple[int, bool], what: str, *content: Any) -> None:
+        seed = task[0]
+        if what == "start":
+            computed.add(seed)
+            pace.start(seed)
+            watch.start(seed, *content)
+        else:
+            pace.epoch(seed)
+            watch.epoch(seed, *content)
+
+    def ended(task: tuple[int, bool], ending: Ending) -> None:
+        seed, alone = task
+        pace.end(seed)
+        if ending.ok and (alone or ending.value != "oom"):
+            finish(seed)
+        elif ending.ok:
+            watch.progress.say(f"{watch.name(seed)}: out of memory beside other seeds; it runs alone once they are finished")
+
+    stored = [seed for seed in seeds if experiment.settled(seed) is not None]
+    for seed in stored:
+        finish(seed)
+    tasks = [(seed, False) for seed in seeds if seed not in stored]
+    endings = crew.run(tasks, heard, lambda waiting: pace.pays(len(waiting)), ended=ended)
+    again = [(seed, True) for (seed, _), ending in endings.items() if ending.ok and ending.value == "oom"]
+    crew.most = 1
+    endings |= crew.run(again, heard, ended=ended)
+    errors = {seed: ending for (seed, _), ending in endings.items() if not ending.ok}
+    _raise_lost(watch.progress.title, seeds, errors, len(found))
+    return [found[seed] for seed in seeds]
+
+
+class Pace:
+    """Whether another process pays: it warms up anew (kernels are compiled, for one), which takes longer than some runs."""
+
+    LONG = 20.0  # seconds of a first epoch that is no warm-up to speak of
+    GAIN = 1.25  # at least so many times sooner: what is paid twice is taken from whatever else runs here
+
+    def __init__(self, reports: int):
+        self.reports = reports
+        self.times: dict[int, tuple[float, float, float, int]] = {}  # seed -> when it began, first and last epoch, epochs
+        self.running: set[int] = set()
+
+    def start(self, seed: int) -> None:
+        now = time.monotonic()
+        self.times[seed] = (now, now, now, 0)
+        self.running.add(seed)
+
+    def epoch(self, seed: int) -> None:
+        (began, first, _, count), now = self.times[seed], time.monotonic()
+        self.times[seed] = (began, first if count else now, now, count + 1)
+
+    def end(self, seed: int) -> None:
+        self.running.discard(seed)
+
+    def pays(self, waiting: int) -> bool:
+        """Whether another process would be done with one of `waiting` runs before the present ones are with all."""
+        known = [(first - began, (last - first) / (count - 1)) for began, first, last, count in self.times.values() if count > 1]
+        if not known:
+            return any(count and first - began > self.LONG for began, first, _, count in self.times.values())
+        warmup, each = (min(column) for column in zip(*known))
+        left = sum(max(0, self.reports - self.times[seed][3]) for seed in self.running)
+        return self.GAIN * (warmup + each * self.reports) < each * (left + waiting * self.reports) / max(1, len(self.running))
+
+
+def _raise_lost(cell: str, seeds: list[int], errors: dict[int, Ending], kept: int) -> None:
+    """Raises what kept seeds from giving a record: a bug as it is, all else in words."""
+    rest = f"{kept} of {len(seeds)} seeds {'is' if kept == 1 else 'are'} kept, the same command goes on"
+    died = [f"seed {seed}: {ending.died}" for seed, ending in errors.items() if ending.error is None]
+    for ending in errors.values():
+        if ending.error is not None and not isinstance(ending.error, RecipeError):
+            raise ending.error
+    said = list(dict.fromkeys(str(ending.error) for ending in errors.values() if ending.error is not None))
+    if died or len(errors) + kept < len(seeds):
+        raise Lost(f"{cell}: " + "\n".join([*said, *died]) + f"; {rest}")
+    if said:
+        raise RecipeError("\n".join(said) + (f"\n{rest}" if kept else ""))

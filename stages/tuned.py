@@ -1,0 +1,100 @@
+"""What a search leaves in tuned/: the recipe with the chosen values, the table of its trials, and pictures of them."""
+
+import csv
+import io
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from stages.files import write_bytes
+from stages.params import Cell
+from stages.recipe import Recipe, load_recipe
+from stages.space import size_text, space_size
+
+TUNED = Path("tuned")
+KILLED = "killed, queued again"  # what the table says of a trial whose worker is gone
+PLOTS = ("history", "importance", "parallel")
+
+
+def search_summary(cell: Cell, tuned: Path = TUNED) -> dict[str, Any] | None:
+    """How many trials a tuned cell had, by state, and the best validation value; None where no search was run. A trial that was killed and
+    queued again is none: equal records give equal summaries, whoever was killed on the way."""
+    path = tuned / f"{cell.cell}.csv"
+    if not path.exists():
+        return None
+    with path.open() as file:
+        rows = [row for row in csv.DictReader(file) if row["status"] != KILLED]
+    if not rows:
+        return None
+    states: dict[str, int] = {}
+    for row in rows:
+        states[row["state"]] = states.get(row["state"], 0) + 1
+    values = [float(row["value"]) for row in rows if row["state"] == "COMPLETE"]
+    best = None if not values else max(values) if rows[0]["direction"] == "max" else min(values)
+    keys = [key for key in rows[0] if key not in ("number", "state", "value", "status", "direction")]
+    summary = {"trials": len(rows), "used": len(rows), "states": dict(sorted(states.items())), "best_validation": best, "keys": keys}
+    space = load_recipe(cell.recipe_path).search
+    return summary | ({"space": size_text(space_size(space))} if space else {})
+
+
+def write_outs(recipe: Recipe, cell: Cell, trials: list[Any], tuned: Path, study: Any = None) -> None:
+    """The five files of tuned/; without a study no trial was run."""
+    base = tuned / cell.cell
+    content = recipe.model_dump(mode="json", exclude_unset=True, exclude={"search"})
+    write_bytes(base.with_name(base.name + ".yaml"), yaml.safe_dump(content, sort_keys=False, width=140).encode())
+    keys = sorted({key for t in trials for key in t.params})
+    rows = [["number", "state", "value", "status", "direction", *keys]]
+    for t in trials:
+        value = "" if t.value is None or t.state.name != "COMPLETE" else repr(t.value)
+        rows.append(
+            [
+                t.number,
+                t.state.name,
+                value,
+                t.user_attrs.get("status", KILLED),
+                "max" if study.direction.name == "MAXIMIZE" else "min",
+            ]
+            + [t.params.get(key, "") for key in keys]
+        )
+    table = io.StringIO(newline="")
+    csv.writer(table).writerows(rows)
+    write_bytes(base.with_name(base.name + ".csv"), table.getvalue().encode())
+    _plots(base, study)
+
+
+def _plots(base: Path, study: Any) -> None:
+    """Optimisation history, hyperparameter importance and parallel coordinates as pictures; with too few trials the picture says so."""
+    import warnings
+
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+    import optuna
+
+    complete = [] if study is None else [t for t in study.trials if t.state.name == "COMPLETE"]
+    # importance is a share of the variance: undefined while nothing varies
+    varied = len({t.value for t in complete}) > 1 and any(len({repr(t.params[k]) for t in complete}) > 1 for k in complete[0].params)
+    for name, possible in zip(PLOTS, (bool(complete), varied, bool(complete)), strict=True):
+        # optuna changes the style of the whole process
+        with warnings.catch_warnings(), matplotlib.rc_context():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            if not possible:
+                figure, axes = plt.subplots()
+                axes.text(0.5, 0.5, f"{len(complete)} complete trials, too alike for {name}", ha="center")
+                axes.set_axis_off()
+            else:
+                from optuna.visualization import matplotlib as plots
+
+                if name == "history":
+                    axes = plots.plot_optimization_history(study)
+                elif name == "parallel":
+                    axes = plots.plot_parallel_coordinate(study)
+                else:
+                    axes = plots.plot_param_importances(study, evaluator=optuna.importance.FanovaImportanceEvaluator(seed=0))
+                figure = axes.figure
+            picture = io.BytesIO()
+            figure.savefig(picture, format="png", dpi=120, bbox_inches="tight")
+            plt.close(figure)
+            write_bytes(base.with_name(f"{base.name}.{name}.png"), picture.getvalue())

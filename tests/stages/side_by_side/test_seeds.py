@@ -1,0 +1,25 @@
+"""When another process pays."""
+
+import time
+
+from stages.side_by_side.seeds import Pace
+
+
+def test_another_process_pays_where_it_is_done_before_the_present_ones(monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+
+    def pace(first, each, epochs, reports):
+        clock[0] = 0.0
+        found = Pace(reports)
+        found.start(0)
+        for number in range(epochs):
+            clock[0] += each if number else first
+            found.epoch(0)
+        return found
+
+    assert not pace(2.0, 0.1, 1, 100).pays(9), "nothing is known after one epoch"
+    assert pace(30.0, 0.1, 1, 100).pays(9), "but no warm-up takes that long"
+    assert pace(2.0, 0.1, 2, 100).pays(1)  # 12 s of its own beside 20 in turn
+    assert not pace(2.0, 0.1, 2, 10).pays(1)  # 3 s beside 2
+    assert not pace(2.0, 0.1, 90, 100).pays(1)  # the present one is nearly done, and takes it on

@@ -1,0 +1,51 @@
+"""How commands end."""
+
+import errno
+import sys
+
+import pytest
+
+from stages.command import cell_stage, status_of
+from stages.datasets.catalog import UnknownDataset
+from stages.datasets.packed import DatasetUnavailable
+from stages.errors import DatasetError
+from stages.files import WriteError
+from stages.schema import RecipeError
+from stages.side_by_side.crew import Lost
+from stages.store import StoreError
+
+
+def raising(error):
+    def work(*_):
+        raise error
+
+    return work
+
+
+@pytest.mark.parametrize("kind", [RecipeError, StoreError, WriteError, DatasetError, DatasetUnavailable, UnknownDataset, Lost])
+def test_what_a_user_can_mend_is_one_line(kind, capsys):
+    assert status_of(raising(kind("web.yaml: mend it"))) == 1
+    assert capsys.readouterr().err == "error: web.yaml: mend it\n"
+
+
+def test_a_bug_is_not_swallowed():
+    for error in (ValueError("a bug"), KeyError("a bug"), OSError(errno.EIO, "a bug")):
+        with pytest.raises(type(error)):
+            status_of(raising(error))
+
+
+def test_without_an_error_the_status_is_what_the_work_returns():
+    assert (status_of(lambda: 3), status_of(lambda: None)) == (3, 0)
+
+
+def test_a_full_disk_and_a_stop_by_hand_end_in_one_line(project, monkeypatch, capsys):
+    project.recipe()
+    monkeypatch.setattr(sys, "argv", ["train", "small/web/mlp"])
+
+    full, stopped = raising(OSError(errno.ENOSPC, "No space left on device")), raising(KeyboardInterrupt())
+    assert (cell_stage("", full), cell_stage("", stopped)) == (1, 130)
+    said = capsys.readouterr().err.splitlines()
+    assert said == [
+        "error: the disk is full; free some space and run the same command again: it continues where it was",
+        "stopped; the same command continues where it was",
+    ]
