@@ -53,9 +53,10 @@ def build(name: str) -> nn.Module:
 def batch(sizes: tuple[int, ...] = (5, 3, 4)) -> GraphBatch:
     encodings = {
         "pair_encodings": (("rrwp", 3),),
-        "node_encodings": (("laplacian_eigenvectors", 3), ("second_eigenvector", 1), ("rwse", 3), ("target", 1)),
+        "node_encodings": (("laplacian_eigenvectors", 3), ("second_eigenvector", 1), ("rwse", 3)),
     }
     graphs = collate(random_graphs(sizes, dtype=torch.float32, **encodings))
+    graphs.encodings["target"] = (graphs.local == 0).float()[:, None]
     rng = torch.Generator().manual_seed(0)
     graphs.encodings["laplacian_eigenvalues"] = torch.rand(len(sizes), 3, generator=rng)
     graphs.encodings["shortest_path_distance"] = torch.randint(-1, 5, (graphs.num_pairs, 1), generator=rng)

@@ -75,10 +75,8 @@ def test_ppgt_learns_from_subgraphs():
     """The ogbn-arxiv setting in small: both directions, class attention, marked targets, masked nodes."""
     batch = node_to_subgraphs(large(), torch.tensor([3, 17, 59]), 10, 12)
     batch.encodings |= rrwp(batch, steps=2, dual=True, dtype=torch.float64)
-    sizes = {"in_dim": 1, "out_dim": 4, "hidden_dim": 8, "num_layers": 2, "num_heads": 2, "rrwp_dim": 5, "stem_dim": 6, "head_layers": 1}
-    inputs = {"target_marker": True, "edge_vector": True, "node_order": False, "node_degree": False, "pair_degree": False}
-    training = {"node_mask_rate": 0.5, "layer_scale": 1e-5, "stem_drop_path": 0.2}
-    model = create_model("ppgt", **sizes, **inputs, **training, pooling="class-attention").double()
+    sizes = {"in_dim": 1, "out_dim": 4, "hidden_dim": 8, "num_layers": 2, "num_heads": 2, "rrwp_dim": 5, "stem_dim": 6, "pair_dim": 8}
+    model = create_model("ppgt-node2subgraph-released", **sizes, node_mask_rate=0.5, stem_drop_path=0.2).double()
     out = model(batch)
     assert out.shape == (3, 4)
     out.sum().backward()
