@@ -14,7 +14,7 @@ test: $(READY) ## the whole test suite
 	@$(RUN) python -m pytest -n 2 --dist worksteal
 
 lint: $(READY)
-	@$(RUN) ruff check . && $(RUN) ruff format --check .
+	@$(RUN) ruff check . && $(RUN) ruff format --check . && $(RUN) python -m mypy
 
 bench: $(READY) ## speed and memory of everything in benchmarks/
 	@for script in benchmarks/*.py; do case $$script in */measure.py) ;; *) echo "== $$script"; $(RUN) python $$script || exit 1;; esac; done

@@ -16,8 +16,8 @@ from stages.command import ends_in_order
 from stages.files import write_bytes
 from stages.params import Cell, load_grid
 from stages.records.shipped import read_result, record_problems
+from stages.report.rules import Rules
 from stages.report.table import absent, remarks_of, rows_of, tally, terminal_table, to_csv, to_json, to_markdown, with_claims
-from stages.report.verdict import Rules
 from stages.store import Store, StoreError
 
 app = typer.Typer(add_completion=False)

@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field, field_validator, model_validator
 
 from stages.files import is_plain_name
-from stages.report.verdict import Rules
+from stages.report.rules import Rules
 from stages.schema import Positive, RecipeError, Strict, nearest, read_yaml, validated
 
 

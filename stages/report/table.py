@@ -19,7 +19,8 @@ from typing import Any
 from stages.addresses import printable
 from stages.records.carried import note_of, text_of
 from stages.report.published import Published, PublishedError, further, lookup, resolve
-from stages.report.verdict import MOST_SEEDS, STD_DDOF, Number, Rules, false_discovery, judge, judge_claim, sample_std, seeds_needed
+from stages.report.rules import Rules
+from stages.report.verdict import MOST_SEEDS, STD_DDOF, Number, false_discovery, judge, judge_claim, sample_std, seeds_needed
 from stages.store import StoreError
 
 COLUMNS = (

@@ -11,6 +11,7 @@ import yaml
 from stages.report.brec import PAIRS
 from stages.report.figures import learning_curves
 from stages.report.published import RESULTS, PublishedError, lookup, resolve
+from stages.report.rules import Rules
 from stages.report.table import (
     COLUMNS,
     absent,
@@ -27,7 +28,6 @@ from stages.report.table import (
     with_claims,
     with_verdict,
 )
-from stages.report.verdict import Rules
 from stages.tasks.brec import FAMILIES, REGULAR, scores
 from tests.stages.cells import make_record, make_result, without_data
 
@@ -400,7 +400,7 @@ def test_foreign_text_in_a_reason_is_text_in_the_report():
 
 
 def test_mlflow_shows_what_the_leaderboard_shows(monkeypatch):
-    from stages import tracking
+    from stages.mlflow import tracking
     from stages.mlflow.content import tracked_cell
 
     runs = records()

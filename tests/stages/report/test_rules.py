@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from stages.params import RunSettings, load_grid
-from stages.report.verdict import Rules
+from stages.report.rules import Rules
 from stages.schema import RecipeError
 
 ROOT = Path(__file__).parent.parent.parent.parent
