@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from gt_models.kernels.dispatch import Form, Operation
+from gt_models.kernels.dropout import GOLDEN, hash32, threshold
 from gt_models.nn.cached import cached_property
 
 
@@ -170,16 +171,9 @@ def reference(query: Tensor | None, tokens: Tensor, packing: Packing, num_heads:
 def _kept(seed: Tensor, rows: Tensor, num_heads: int, num_keys: int, rate: float) -> Tensor:
     """Which weights stay: numbers of the queries, long [b, 1, L, 1] -> bool [b, H, L, keys]."""
     heads = torch.arange(num_heads, device=rows.device)[:, None, None]
-    row = _hash32(((rows * num_heads + heads) & 0xFFFFFFFF) ^ seed)  # [b, H, L, 1]
-    draw = _hash32((row + torch.arange(num_keys, device=rows.device) * 0x9E3779B9) & 0xFFFFFFFF)
-    return draw >= int(rate * 2**32)
-
-
-def _hash32(x: Tensor) -> Tensor:
-    """A 32-bit mixing function on non-negative int64 (two multiplications, three shifts)."""
-    x = ((x ^ (x >> 16)) * 0x7FEB352D) & 0xFFFFFFFF
-    x = ((x ^ (x >> 15)) * 0x846CA68B) & 0xFFFFFFFF
-    return x ^ (x >> 16)
+    row = hash32(((rows * num_heads + heads) & 0xFFFFFFFF) ^ seed)  # [b, H, L, 1]
+    draw = hash32((row + torch.arange(num_keys, device=rows.device) * GOLDEN) & 0xFFFFFFFF)
+    return draw >= threshold(rate)
 
 
 def _example(query: Tensor | None, tokens: Tensor, packing: Packing, num_heads: int, dropout: float, seed: Tensor) -> tuple[tuple, dict]:

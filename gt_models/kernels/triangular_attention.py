@@ -15,6 +15,7 @@ from torch.utils.checkpoint import checkpoint
 
 from gt_models.batch import GraphBatch
 from gt_models.kernels.dispatch import Form, Operation
+from gt_models.kernels.dropout import GOLDEN, hash32, threshold
 
 # values of the largest intermediate, by kind of device: above it, a few rows at a time
 _MANY_VALUES = {"cpu": 2**22, "cuda": 2**27}
@@ -79,15 +80,8 @@ def _attend(q, k, v1, v2, mask, pairs, seed, dropout, fusion_norm) -> Tensor:
 def dropout_mask(seed: Tensor, pairs: Tensor, num_heads: int, num_columns: int, rate: float) -> Tensor:
     """Which weights stay: pair numbers (i, l) [B, i, l] -> bool [B, i, l, j, H]. A hash of seed, pair, head and j: no mask is stored."""
     heads, columns = (torch.arange(count, device=pairs.device) for count in (num_heads, num_columns))
-    row = _hash32(((pairs[..., None] * num_heads + heads) & 0xFFFFFFFF) ^ seed.to(pairs.device))  # [B, i, l, H]
-    return _hash32((row.unsqueeze(-2) + columns[:, None] * 0x9E3779B9) & 0xFFFFFFFF) >= int(rate * 2**32)
-
-
-def _hash32(x: Tensor) -> Tensor:
-    """`hash32` of gt_models.kernels.compiled, on non-negative int64."""
-    x = ((x ^ (x >> 16)) * 0x7FEB352D) & 0xFFFFFFFF
-    x = ((x ^ (x >> 15)) * 0x846CA68B) & 0xFFFFFFFF
-    return x ^ (x >> 16)
+    row = hash32(((pairs[..., None] * num_heads + heads) & 0xFFFFFFFF) ^ seed.to(pairs.device))  # [B, i, l, H]
+    return hash32((row.unsqueeze(-2) + columns[:, None] * GOLDEN) & 0xFFFFFFFF) >= threshold(rate)
 
 
 def _example(x: Tensor, batch: GraphBatch, seed: Tensor, dropout: float, fusion_norm=None) -> tuple[tuple, dict]:
