@@ -204,7 +204,7 @@ def check(cells: Sequence[Cell], workers: int = 2, say=print) -> list[Checked]:
                 for future in as_completed([pool.submit(check_cell, cell, data) for cell in todo]):
                     note(future.result())
         except BrokenProcessPool:
-            # it is not told whose worker died: each of those left gets a process of its own
+            # the pool does not say whose worker died: each cell that is left gets a process of its own
             alone = [cell for cell in todo if cell.cell not in done]
         for cell in alone:
             with ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=_begin) as pool:

@@ -1,4 +1,4 @@
-"""`gt-bench`: the same rooms as the DVC stages, for one's hands: what exists, what was found, and whether all of it fits together."""
+"""`gt-bench`, the command line for the DVC stages: what exists, what was found, and whether all of it fits together."""
 
 import sys
 from pathlib import Path

@@ -110,7 +110,7 @@ def _measured(cell: Cell, grid: Grid, data: Path, folder: Path, budget: float, a
         data = folder / "data"
         miniature(spec, data / "packed" / cell.dataset, life_size=LIFE_SIZE)
     packed = PackedDataset.open(data / "packed" / cell.dataset)
-    # a dataset that stands for a larger one: everything that is paid by the graph or node is paid so many times
+    # stand-in data: scale per-graph and per-node costs to the real size
     scale = 1.0 if real else max(1.0, (shape_of(spec).nodes or 0) / packed.num_nodes)
     disk = {f"data/{cell.dataset}": int(packed.header.data_bytes * scale)}
     encodings, encode_seconds = data / "encodings" / cell.dataset, 0.0

@@ -1,4 +1,4 @@
-"""Nodes told by which nodes they share hyperedges with: the tied autoencoder of Hyper-SAGNN (Zhang et al. 2020), which Kim et al. 2021,
+"""Node features from hyperedge co-occurrence: the tied autoencoder of Hyper-SAGNN (Zhang et al. 2020), which Kim et al. 2021,
 Section 5, keep under their higher-order transformer."""
 
 import math
