@@ -34,7 +34,10 @@ from stages.threads import settle_environment
 
 STEPS = 2
 # forms that a miniature on the CPU cannot reach, and where they run; their own tests hold them against the definition
-ELSEWHERE = {("triangular_attention", "triton"): "on a GPU", ("triangular_attention", "chunked"): "where all triples of a batch are too many"}
+ELSEWHERE = {
+    ("triangular_attention", "triton"): "on a GPU",
+    ("triangular_attention", "chunked"): "where all triples of a batch are too many",
+}
 SECONDS = 300  # a cell that takes longer than this on its miniature is broken, or belongs on another one
 
 
