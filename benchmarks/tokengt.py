@@ -17,7 +17,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-import llvmlite.binding  # noqa: F401  imported here, as the two below, so that a step's memory is above these imports on both sides
+import numba  # noqa: F401  imported here, as the two below, so that a step's memory is above these imports on both sides
 import torch
 import torch._dynamo
 from torch import Tensor, nn
