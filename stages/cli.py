@@ -181,8 +181,18 @@ def claims(
     write: Annotated[Path | None, typer.Option(help="write all of them into this file, as Markdown")] = None,
     data: Annotated[Path, typer.Option(help="folder with packed/, for the claims that take data")] = Path("data"),
     records: Records = Path("records"),
+    recompute: Annotated[
+        str | None, typer.Option(help="compute this finding (published/findings) anew; exits 1 where it is not the kept one")
+    ] = None,
+    case: Annotated[list[str] | None, typer.Option(help="with --recompute: this case alone; may be given several times")] = None,
 ) -> None:
-    """What the papers say in words, each sentence with a verdict: computed from printed numbers, shipped records and data."""
+    """What the papers say in words, each sentence with a verdict: computed from printed numbers, shipped records, data, and what was computed for them."""
+    from stages import findings
+
+    if recompute:
+        if not findings.recompute(recompute, case or (), data):
+            raise typer.Exit(1)
+        return
     from stages.files import write_bytes
     from stages.records.board import every_row
     from stages.report.claims import load_claims, show, verdicts_of
@@ -192,6 +202,10 @@ def claims(
         raise RecipeError(f"no claim of a paper {paper!r} in published/claims.yaml")
     verdicts = verdicts_of(chosen, every_row(load_grid(), records), data)
     show(chosen, verdicts)
+    if other := [name for name in findings.NAMES if findings.stale(name)]:
+        print(
+            f"computed by other code than the present: {', '.join(other)}; `gt-bench claims --recompute NAME` computes one anew and compares"
+        )
     if write:
         from stages.report.claims import page
 

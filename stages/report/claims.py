@@ -1,8 +1,8 @@
 """What the papers say in words, checked: each sentence of published/claims.yaml has a verdict that is computed, never typed in.
 
-  holds                  shown by data or by complete runs of ours
+  holds                  shown by data, by a computation (stages/findings) or by complete runs of ours
   holds in print alone   the paper's own numbers agree with the sentence; nothing here was run for it, or not all that it takes
-  fails                  the paper's own numbers, the data, or complete runs of ours contradict it
+  fails                  the paper's own numbers, the data, a computation, or complete runs of ours contradict it
   undecided              it was tried, and what there is does not decide
   not tested             no test is built; `needs` says what one would take
 A kind of test is one function, registered by name.
@@ -10,10 +10,11 @@ A kind of test is one function, registered by name.
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from stages.report import computed  # noqa: F401 (registers its tests)
+from stages.report.found import TESTS, Found, test
 from stages.report.published import RESULTS, Published, PublishedError, _at, lookup
 from stages.report.verdict import sample_std
 from stages.schema import RecipeError, Strict, nearest, read_yaml, validated
@@ -44,25 +45,6 @@ class Claim(Strict):
 
 class Claims(Strict):
     claims: list[Claim]
-
-
-@dataclass(frozen=True)
-class Found:
-    """What a test found: `true`, or None where it could not be made; `why` in figures; `shown`: by more than print (data); `columns`: the
-    printed places whose claim to be best our own runs may decide."""
-
-    true: bool | None
-    why: str
-    shown: bool = False
-    columns: tuple[tuple[str, ...], ...] = field(default=())
-
-
-TESTS: dict[str, Callable[..., Found]] = {}
-
-
-def test(function: Callable[..., Found]) -> Callable[..., Found]:
-    TESTS[function.__name__] = function
-    return function
 
 
 def load_claims(path: Path = CLAIMS) -> list[Claim]:

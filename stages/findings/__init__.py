@@ -1,0 +1,123 @@
+"""What was computed for the papers' sentences and takes too long to compute at every look: published/findings/NAME.json.
+
+A finding is a module of this room with
+  CASES                names, in the order in which they are computed
+  QUICK                those of them that a test computes again
+  compute(case, data)  a JSON value that the case, the code and the packed data in `data` decide; nothing is drawn without a fixed seed
+Judging the values is stages/report/computed.py's, so that a changed judgement leaves the findings as they are. The file keeps, for each case, the
+command, commit, date and code digest that made it, and is sealed by a checksum: nobody types a number there.
+"""
+
+import hashlib
+import importlib
+import json
+import math
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from stages.errors import UserError
+from stages.files import write_json
+from stages.schema import nearest
+
+NAMES = ("polynomials", "second_eigenvector", "one_wl", "nearest_key", "auto_encoders")
+FOLDER = Path(__file__).parent.parent.parent / "published" / "findings"
+# how far two computations of one value may lie apart: processors round differently
+TOLERANCE = 1e-6
+
+
+class FindingError(UserError, RuntimeError):
+    """A finding that is not there, is damaged, or was changed by hand; the message names the file and the command that mends it."""
+
+
+def module_of(name: str) -> Any:
+    """Raises FindingError for a finding that does not exist."""
+    if name not in NAMES:
+        raise FindingError(f"no finding {name!r}{nearest(name, list(NAMES))}; there are: {', '.join(NAMES)}")
+    return importlib.import_module(f"stages.findings.{name}")
+
+
+def command(name: str) -> str:
+    return f"gt-bench claims --recompute {name}"
+
+
+def load(name: str, folder: Path = FOLDER) -> dict[str, dict[str, Any]]:
+    """{case: {value, command, commit, date, code}}. Raises FindingError."""
+    path, module = folder / f"{name}.json", module_of(name)
+    try:
+        content = json.loads(path.read_text())
+        cases, seal = content["cases"], content["sha256"]
+    except FileNotFoundError:
+        raise FindingError(f"{path} is not there; `{command(name)}` makes it") from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise FindingError(f"{path}: cannot be read ({error}); `{command(name)}` makes it again") from None
+    if seal != sealed(cases):
+        raise FindingError(f"{path}: was changed since it was computed; get it again by git, or `{command(name)}` makes it again")
+    if strange := sorted(cases.keys() - set(module.CASES)):
+        raise FindingError(f"{path}: has a case {strange[0]!r} that {module.__name__} does not compute; `{command(name)}` makes it again")
+    return cases
+
+
+def values(name: str, folder: Path = FOLDER) -> dict[str, Any]:
+    """{case: value} of all cases. Raises FindingError, also where a case has not been computed."""
+    cases = load(name, folder)
+    if missing := [case for case in module_of(name).CASES if case not in cases]:
+        raise FindingError(f"{folder / f'{name}.json'}: lacks the case {missing[0]!r}; `{command(name)}` computes it")
+    return {case: found["value"] for case, found in cases.items()}
+
+
+def recompute(
+    name: str, cases: Iterable[str] = (), data: Path = Path("data"), say: Callable[[str], None] = print, folder: Path = FOLDER
+) -> bool:
+    """Computes `cases` (all) anew and keeps each as soon as it is there. True where every value is the one that was kept before; says which is not.
+    Raises FindingError for a case that does not exist, and what `compute` raises."""
+    from stages.fingerprint import code_digest
+    from stages.measurements import commit
+
+    module = module_of(name)
+    wanted = list(cases) or module.CASES
+    if unknown := [case for case in wanted if case not in module.CASES]:
+        raise FindingError(f"finding {name!r} has no case {unknown[0]!r}{nearest(unknown[0], module.CASES)}")
+    path, made, code = folder / f"{name}.json", commit() or "none", code_digest([module.__name__])
+    try:
+        kept = load(name, folder)
+    except FindingError:
+        kept = {}
+    agree = True
+    for case in wanted:
+        value = json.loads(json.dumps(module.compute(case, data)))
+        before = kept[case]["value"] if case in kept else None
+        known = case in kept and same(value, before)
+        agree &= known
+        say(f"{name}, {case}: {json.dumps(value)}: {'as kept' if known else f'was {json.dumps(before)}' if case in kept else 'new'}")
+        if not known or kept[case]["code"] != code:
+            now = {"command": command(name), "commit": made, "date": f"{datetime.now(UTC):%Y-%m-%d}", "code": code}
+            kept = {c: ({"value": value} | now if c == case else kept[c]) for c in module.CASES if c in {*kept, case}}
+            write_json(path, {"finding": name, "cases": kept, "sha256": sealed(kept)})
+    return agree
+
+
+def stale(name: str, folder: Path = FOLDER) -> list[str]:
+    """The cases that other code than the present computed; none where nothing is kept. Raises FindingError."""
+    from stages.fingerprint import code_digest
+
+    if not (folder / f"{name}.json").exists():
+        return []
+    code = code_digest([module_of(name).__name__])
+    return [case for case, found in load(name, folder).items() if found["code"] != code]
+
+
+def sealed(cases: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(cases, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def same(value: Any, other: Any) -> bool:
+    """Two JSON values are equal, numbers up to TOLERANCE of the larger."""
+    if isinstance(value, dict) and isinstance(other, dict):
+        return value.keys() == other.keys() and all(same(value[key], other[key]) for key in value)
+    if isinstance(value, list) and isinstance(other, list):
+        return len(value) == len(other) and all(map(same, value, other))
+    if isinstance(value, float) and isinstance(other, float | int):
+        return math.isclose(value, other, rel_tol=TOLERANCE, abs_tol=1e-9) or value is other or (math.isnan(value) and math.isnan(other))
+    return value == other

@@ -1,0 +1,24 @@
+"""What a test of a claim hands back, and the kinds of test by name."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a test found: `true`, or None where it could not be made; `why` in figures; `shown`: by more than print (data, a computation);
+    `columns`: the printed places whose claim to be best our own runs may decide."""
+
+    true: bool | None
+    why: str
+    shown: bool = False
+    columns: tuple[tuple[str, ...], ...] = field(default=())
+
+
+TESTS: dict[str, Callable[..., Found]] = {}
+
+
+def test(function: Callable[..., Found]) -> Callable[..., Found]:
+    """Registers a kind of test under the function's name."""
+    TESTS[function.__name__] = function
+    return function

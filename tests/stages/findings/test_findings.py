@@ -1,0 +1,133 @@
+"""What was computed for the papers' sentences: kept whole, sealed, and the same when computed again."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from gt_models.ppgt.norms import make_norm
+from stages import findings
+from stages.findings import FindingError, auto_encoders, graphs, load, module_of, polynomials, recompute, same, stale, values
+
+KEPT = [name for name in findings.NAMES if (findings.FOLDER / f"{name}.json").exists()]
+
+
+@pytest.mark.parametrize(("name", "case"), [(name, case) for name in KEPT for case in module_of(name).QUICK])
+def test_computed_again_it_is_what_is_kept(name, case):
+    assert same(module_of(name).compute(case, Path("data")), values(name)[case])
+
+
+@pytest.mark.parametrize("name", findings.NAMES)
+def test_a_finding_has_cases_and_its_quick_ones_are_among_them(name):
+    module = module_of(name)
+    assert set(module.QUICK) <= set(module.CASES)
+    assert len(module.CASES) == len(set(module.CASES)) > 0
+
+
+@pytest.fixture
+def folder(tmp_path):
+    assert not recompute("polynomials", ["n = 2, L = 2", "n = 3, L = 2"], folder=tmp_path, say=lambda line: None)
+    return tmp_path
+
+
+def test_what_is_kept_says_what_made_it(folder):
+    found = load("polynomials", folder)
+    assert list(found) == ["n = 2, L = 2", "n = 3, L = 2"]
+    assert found["n = 3, L = 2"]["value"] == {"monomials": 10, "represented": 10, "missing": []}
+    assert found["n = 3, L = 2"]["command"] == "gt-bench claims --recompute polynomials"
+    assert len(found["n = 3, L = 2"]["code"]) == 64
+    assert stale("polynomials", folder) == []
+
+
+def test_computed_again_it_agrees_and_nothing_is_written(folder):
+    before = (folder / "polynomials.json").read_bytes()
+    said: list[str] = []
+    assert recompute("polynomials", ["n = 2, L = 2"], folder=folder, say=said.append)
+    assert said[0].endswith("as kept")
+    assert (folder / "polynomials.json").read_bytes() == before
+
+
+def test_another_value_is_said_and_takes_its_place(folder, monkeypatch):
+    monkeypatch.setattr(polynomials, "compute", lambda case, data: {"monomials": 5, "represented": 4, "missing": [[2, 2]]})
+    said: list[str] = []
+    assert not recompute("polynomials", ["n = 2, L = 2"], folder=folder, say=said.append)
+    assert 'was {"monomials": 4' in said[0]
+    assert load("polynomials", folder)["n = 2, L = 2"]["value"]["represented"] == 4
+    assert load("polynomials", folder)["n = 3, L = 2"]["value"]["represented"] == 10
+
+
+def test_other_code_made_it(folder, monkeypatch):
+    monkeypatch.setattr("stages.fingerprint.code_digest", lambda modules: "0" * 64)
+    assert stale("polynomials", folder) == ["n = 2, L = 2", "n = 3, L = 2"]
+
+
+def test_nobody_types_a_number(folder):
+    path = folder / "polynomials.json"
+    path.write_text(path.read_text().replace('"represented": 4', '"represented": 3'))
+    with pytest.raises(
+        FindingError, match=r"polynomials.json: was changed since it was computed; .* `gt-bench claims --recompute polynomials`"
+    ):
+        load("polynomials", folder)
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"cases": {}}'])
+def test_a_damaged_file_is_one_line(folder, content):
+    (folder / "polynomials.json").write_text(content)
+    with pytest.raises(FindingError, match=r"polynomials.json: cannot be read .*makes it again") as error:
+        load("polynomials", folder)
+    assert "\n" not in str(error.value)
+
+
+def test_a_case_that_is_gone_and_one_that_lacks(folder):
+    with pytest.raises(FindingError, match="lacks the case 'n = 4, L = 2'"):
+        values("polynomials", folder)
+    path = folder / "polynomials.json"
+    cases = json.loads(path.read_text())["cases"] | {"n = 9, L = 9": {}}
+    path.write_text(json.dumps({"cases": cases, "sha256": findings.sealed(cases)}))
+    with pytest.raises(FindingError, match="has a case 'n = 9, L = 9'"):
+        load("polynomials", folder)
+
+
+def test_unknown_names(tmp_path):
+    with pytest.raises(FindingError, match=r"no finding 'polynomial' \(did you mean 'polynomials'\?\)"):
+        load("polynomial", tmp_path)
+    with pytest.raises(FindingError, match="has no case 'n = 2, L = 22'"):
+        recompute("polynomials", ["n = 2, L = 22"], folder=tmp_path)
+    with pytest.raises(FindingError, match="is not there; `gt-bench claims --recompute polynomials` makes it"):
+        load("polynomials", tmp_path)
+
+
+def test_numbers_are_the_same_up_to_rounding():
+    assert same({"a": [1.0, 2, "x"]}, {"a": [1.0 + 1e-9, 2, "x"]})
+    assert not same({"a": 1.0}, {"a": 1.001})
+    assert not same({"a": 1}, {"b": 1})
+    assert not same([1.0], [1.0, 1.0])
+
+
+def test_a_monomial_that_weights_do_not_give_is_seen():
+    weights = polynomials.one_hot_weights(3, 2)
+    monomial = (2, 1, 1)
+    assert polynomials.represents(weights[monomial], monomial)
+    assert not polynomials.represents(weights[monomial], (1, 2, 1))
+
+
+def test_graphs_of_figure_6_are_what_their_names_say():
+    import networkx as nx
+
+    pair = [nx.from_numpy_array(g.numpy()) for g in (graphs.decalin(), graphs.bicyclopentyl())]
+    assert [sorted(map(len, nx.minimum_cycle_basis(g))) for g in pair] == [[6, 6], [5, 5]]
+    assert nx.weisfeiler_lehman_graph_hash(pair[0]) == nx.weisfeiler_lehman_graph_hash(pair[1])
+    assert nx.is_isomorphic(nx.from_numpy_array(graphs.circular_skip_link(11, 3).numpy()), nx.circulant_graph(11, [1, 3]))
+    graph = graphs.decalin()
+    assert not torch.equal(graphs.relabelled(graph, 0), graph)
+
+
+def test_without_a_bias_rms_norm_hands_on_directions_alone():
+    # what bounds the trained auto-encoders: no training can bring back what the norm drops
+    model = torch.nn.Sequential(torch.nn.Linear(2, 8, bias=False), make_norm("rms", 8), torch.nn.Linear(8, 2, bias=False)).double()
+    x = auto_encoders.points(50)
+    torch.testing.assert_close(model(2 * x), model(x), rtol=1e-4, atol=1e-6)
+    assert 0.5 < x.norm(dim=1).min() < x.norm(dim=1).max() < 1.5
+    assert auto_encoders.unexplained(x, x) == 0
+    assert auto_encoders.unexplained(x / x.norm(dim=1, keepdim=True) * x.norm(dim=1).mean(), x) == pytest.approx(1)
