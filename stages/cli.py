@@ -1,6 +1,7 @@
 """`gt-bench`, the command line for the DVC stages: what exists, what was found, and whether all of it fits together."""
 
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -19,6 +20,14 @@ from stages.threads import settle_environment
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__, pretty_exceptions_enable=False)
 Names = Annotated[list[str] | None, typer.Argument(help="suites and cells (suite/dataset/row); all where none is named")]
 Records = Annotated[Path, typer.Option(help="folder of shipped records")]
+
+
+class Form(StrEnum):
+    terminal = "terminal"
+    md = "md"
+    tex = "tex"
+    html = "html"
+    csv = "csv"
 
 
 @app.command("list")
@@ -145,34 +154,41 @@ def doctor() -> None:
 
 @app.command()
 def board(
-    suite: str,
+    suite: Annotated[str | None, typer.Argument(help="a suite; none with --dataset")] = None,
+    dataset: Annotated[
+        str | None, typer.Option(help="all suites' rows of this dataset, own and shipped, and what the papers print of it")
+    ] = None,
     write: Annotated[Path | None, typer.Option(help="write SUITE.json, .csv and .md into this folder")] = None,
     records: Records = Path("records"),
 ) -> None:
-    """The leaderboard of a suite from the shipped records alone: nothing is computed, and a stale row says what changed since."""
-    from rich.console import Console
+    """The leaderboard of a suite from the shipped records alone, or of a dataset from own and shipped ones: nothing is computed, and a stale row says
+    what changed since."""
+    from stages.records.board import show_dataset, show_suite
 
-    from stages.leaderboard import write_reports
-    from stages.records.board import ABSENT, claim_lines
-    from stages.records.board import board as rows_of
-    from stages.report.table import remarks_of, tally, terminal_table
+    if (suite is None) == (dataset is None) or (dataset and write):
+        raise RecipeError("say one of them: `gt-bench board SUITE [--write FOLDER]`, or `gt-bench board --dataset DATASET`")
+    if dataset:
+        show_dataset(dataset, load_grid(), records)
+    else:
+        show_suite(suite, load_grid(), records, write)
 
-    grid = load_grid()
-    rows = rows_of(suite, grid, records)
-    shown = [row for row in rows if row["status"] != ABSENT]
-    console = Console(width=None if sys.stdout.isatty() else 180)
-    console.print(terminal_table(suite, shown, console.width))
-    for remark in dict.fromkeys(r for row in shown for r in remarks_of(row)):
-        print(f"  {remark}")
-    print(tally(shown, grid.run.verdict))
-    without = [row["cell"] for row in rows if row["status"] == ABSENT]
-    if said := claim_lines(rows, suite.replace("-", "_")):
-        print(f"What the paper says: {said[-3]} `gt-bench claims {suite}` shows them")
-    print(f"from {records / suite} alone; nothing was computed")
-    if without:
-        print(f"{len(without)} cells have no shipped record: {', '.join(cell.split('/', 1)[1] for cell in without)}")
-    if write:
-        print(f"written: {', '.join(map(str, write_reports(suite, rows, write, grid.run.verdict)))}")
+
+@app.command()
+def table(
+    paper: Annotated[str | None, typer.Argument(help="tokengt, hot, ppgt, edge_transformer or polynormer; all where none is named")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="TABLE", help="as in `Table 3`, or 3; a list of them where none is named")] = None,
+    form: Annotated[Form, typer.Option("--format")] = Form.terminal,
+    records: Records = Path("records"),
+) -> None:
+    """A published table in the paper's own layout: the printed numbers, ours below them with their verdicts."""
+    from stages.records.gathered import gather
+    from stages.report.paper_table import show, show_list
+
+    rows = gather(load_grid(), root=records).rows
+    if paper is None or name is None:
+        show_list(paper, rows)
+    else:
+        show(paper, name, rows, form.value)
 
 
 @app.command()

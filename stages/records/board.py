@@ -3,28 +3,31 @@
 python -m stages.records.board > docs/results.md
 """
 
-import json
-import shutil
 import sys
-import tempfile
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from stages.params import Cell, Grid, load_grid
-from stages.records.shipped import ROOT, Shipped, problems_of, shipped_cells
+from stages.params import Grid, load_grid
+from stages.records.gathered import gather, shipped_of, shipped_rows
+from stages.records.shipped import ROOT
 from stages.records.staleness import standing
-from stages.report.claims import judged, load_claims, table_of, takes_data
-from stages.report.table import explanation, table_lines, tally
-from stages.store import Store, StoreError
+from stages.report.claims import FAILS, judged, load_claims, table_of, takes_data
+from stages.report.layout import layouts
+from stages.report.paper_table import KINDS, PaperTable, kind_of, paper_table, run_part, to_markdown
+from stages.report.published import everything, paper_titles
+from stages.report.table import SHOWN, cells, tally, write_reports
+from stages.report.terminal import console, print_rows
+from stages.schema import RecipeError, nearest
 
 ABSENT = "no shipped record"  # status of a row of the board
 
 
 def board(suite: str, grid: Grid, root: Path = ROOT, data: Path = Path("data")) -> list[dict[str, Any]]:
     """The leaderboard's rows of a suite from shipped records alone; a stale row says what changed since. Raises StoreError, RecipeError."""
-    shipped = _shipped(grid, suite, root)
-    rows = _rows(grid.suite(suite), shipped, grid)
+    shipped = shipped_of(grid, suite, root)
+    rows = shipped_rows(grid.suite(suite), shipped, grid)
     for row in rows:
         if row["cell"] not in shipped:
             row["status"] = ABSENT
@@ -36,25 +39,137 @@ def board(suite: str, grid: Grid, root: Path = ROOT, data: Path = Path("data")) 
     return rows
 
 
+def show_suite(suite: str, grid: Grid, root: Path = ROOT, write: Path | None = None) -> None:
+    """Prints the leaderboard of a suite, and writes its files into the folder `write`. Raises StoreError, RecipeError."""
+    rows = board(suite, grid, root)
+    shown = [row for row in rows if row["status"] != ABSENT]
+    print_rows(suite, shown)
+    print(tally(shown, grid.run.verdict))
+    without = [row["cell"] for row in rows if row["status"] == ABSENT]
+    if said := claim_lines(rows, suite.replace("-", "_")):
+        print(f"What the paper says: {said[-3]} `gt-bench claims {suite}` shows them")
+    print(f"from {root / suite} alone; nothing was computed")
+    if without:
+        print(f"{len(without)} cells have no shipped record: {', '.join(cell.split('/', 1)[1] for cell in without)}")
+    if write:
+        print(f"written: {', '.join(map(str, write_reports(suite, rows, write, grid.run.verdict)))}")
+
+
+def show_dataset(dataset: str, grid: Grid, root: Path = ROOT) -> None:
+    """Prints the rows of a dataset from all suites, own and shipped, and the printed numbers of it that no run is held against. Raises
+    RecipeError for a dataset that neither the grid nor a paper has."""
+    from rich.table import Table
+    from rich.text import Text
+
+    printed = [number for number in everything() if number.dataset == dataset]
+    if dataset not in grid.datasets and not printed:
+        raise RecipeError(f"no dataset {dataset!r}{nearest(dataset, grid.datasets)}; `gt-bench list` names those of the grid")
+    found = gather(grid, root=root)
+    rows = [row for row in (*found.rows, *found.others) if row["dataset"] == dataset]
+    table = Table(
+        "suite / recipe, or paper: method",
+        "metric",
+        "mean ± std",
+        "runs",
+        "printed",
+        "verdict",
+        "from",
+        title=dataset,
+        title_justify="left",
+    )
+    for row in rows:
+        texts = dict(zip(SHOWN, cells(row), strict=True))
+        status = "" if row["status"].partition(",")[0] == "ok" else f"{row['status']}, "
+        name = " / ".join(row["cell"].split("/")[::2])
+        table.add_row(
+            *map(Text, (name, *(texts[k] for k in ("metric", "mean ± std", "runs", "published", "verdict")), f"{status}{row['source']}"))
+        )
+    run = {tuple(row["published_place"]) for row in rows if row["published_place"] and row["mean"] is not None}
+    for number in printed:
+        if number.place not in run:
+            metric = f"{number.metric} {'↑' if number.direction == 'max' else '↓'}{' %' if number.unit == 'percent' else ''}"
+            where = f"{number.table}{'' if number.split == 'test' else f', {number.split} split'}"
+            table.add_row(*map(Text, (f"{number.paper}: {number.method}", metric, "–", "–", number.printed, "–", where)))
+    console().print(table)
+    absent = [cell.cell for cell in grid.cells.values() if cell.dataset == dataset and cell.cell not in {row["cell"] for row in rows}]
+    if absent:
+        print(f"{len(absent)} cells of the grid have not been run: {', '.join(absent)}")
+    for problem in found.problems:
+        print(problem)
+    print("from results/, store/ and shipped records; nothing was computed")
+
+
 def page(grid: Grid, root: Path = ROOT) -> str:
-    """Every shipped cell beside what its paper prints, and what was found out where the two differ, as Markdown. Raises StoreError."""
+    """What the shipped records say of each paper's tables, and what was found out where the two differ, as Markdown. Raises StoreError."""
+    rows = every_row(grid, root)
+    tables = [paper_table(layout, rows) for layout in layouts()]
     parts = [
-        "# Results that this repository ships",
+        "# Results so far",
         "",
-        "Made from the records in `records/` by `python -m stages.records.board > docs/results.md`; `gt-bench store verify` says which of them the",
-        "present tree would compute differently. A cell that is not here has not been run yet: `dvc repro` runs it.",
+        "Made from the records in `records/` by `python -m stages.records.board > docs/results.md`. `gt-bench page` writes all of it, with every printed",
+        "number, plots and recipes, into `reports/index.html`; `gt-bench table PAPER TABLE` prints one table whole; `gt-bench store verify` says which",
+        "records the present tree would compute differently. In the tables a line `ours` is our mean and deviation over the runs of one recipe:",
+        f"{'; '.join(f'{kind.sign} {kind.says}' for kind in KINDS)} ([what these words mean](verdicts.md)).",
+        "",
+        *_counts(tables),
+        "",
+        tally(rows, grid.run.verdict),
         "",
     ]
-    everything: list[dict[str, Any]] = []
-    for suite in grid.suites:
-        shipped = _shipped(grid, suite, root)
-        if shipped:
-            rows = _rows([cell for cell in grid.suite(suite) if cell.cell in shipped], shipped, grid)
-            parts += [f"## {suite}", "", *table_lines(rows, "###"), tally(rows, grid.run.verdict), ""]
-            everything += rows
-    parts += ["## What the papers say", "", *claim_lines(everything), ""]
-    parts += ["## Looked into", "", (root / "looked_into.md").read_text()]
-    return "\n".join([*parts, "## How to read it", "", explanation(grid.run.verdict)]) + "\n"
+    suites = {row["cell"].split("/")[0].replace("-", "_"): row["cell"].split("/")[0] for row in rows}
+    for paper, title in (suites | paper_titles()).items():
+        run = [part for table in tables if table.layout.paper == paper and (part := run_part(table))]
+        bare = _unprinted([row for row in rows if row["cell"].split("/")[0].replace("-", "_") == paper])
+        if run or bare:
+            parts += [f"## {title}", ""]
+            for table in run:
+                parts += [*to_markdown(table, signs=False).splitlines(), ""]
+            parts += [*bare, ""] if bare else []
+    parts += ["## What the papers say", "", *_claims_in_short(rows), ""]
+    return "\n".join([*parts, "## Looked into", "", (root / "looked_into.md").read_text()])
+
+
+def _counts(tables: Sequence[PaperTable]) -> list[str]:
+    """A line per paper: how many numbers it prints, how many were run, and how they came out."""
+    lines = [
+        f"| paper | numbers printed | run | {' | '.join(kind.word for kind in KINDS[:-1])} | not judged |",
+        f"| --- |{' ---: |' * (2 + len(KINDS))}",
+    ]
+    for paper in dict.fromkeys(table.layout.paper for table in tables):
+        mine = [table for table in tables if table.layout.paper == paper]
+        kinds = Counter(kind_of(row).word for table in mine for rows in table.ours.values() for row in rows if row["mean"] is not None)
+        counts = [sum(len(table.layout.printed) for table in mine), sum(table.run for table in mine), *(kinds[kind.word] for kind in KINDS)]
+        lines.append(f"| {paper} | {' | '.join(map(str, counts))} |")
+    return [*lines, "", "A number counts as run once; where several recipes are held against it, each has a verdict."]
+
+
+def _unprinted(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """A line per dataset of the rows that no printed number belongs to."""
+    datasets: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        if row["mean"] is not None and not row["published_place"]:
+            texts = cells(row)
+            datasets.setdefault((row["dataset"], texts[2]), []).append(f"{row['model']} {texts[3]}")
+    found = [f"- {dataset} ({metric}): {', '.join(texts)}" for (dataset, metric), texts in datasets.items()]
+    return ["Run, and printed nowhere:", "", *found] if found else []
+
+
+def _claims_in_short(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """How the sentences come out that print and runs decide, and those that fail."""
+    claims = [c for c in load_claims() if c.test and not takes_data(c)]
+    verdicts = {claim.id: judged(claim, rows) for claim in claims}
+    failing = [
+        f"- {claim.paper}, {claim.place}: \u201c{claim.sentence}\u201d: {verdicts[claim.id][1]}"
+        for claim in claims
+        if verdicts[claim.id][0] == FAILS
+    ]
+    return [
+        table_of(claims, verdicts)[-1] + " Those that fail:",
+        "",
+        *failing,
+        "",
+        "[All of them](claims.md), with those that take data (`gt-bench claims`).",
+    ]
 
 
 def claim_lines(rows: Sequence[dict[str, Any]], paper: str | None = None) -> list[str]:
@@ -71,45 +186,9 @@ def every_row(grid: Grid, root: Path = ROOT) -> list[dict[str, Any]]:
     """The leaderboard's rows of every shipped cell, suite by suite. Raises StoreError, RecipeError."""
     found: list[dict[str, Any]] = []
     for suite in grid.suites:
-        if shipped := _shipped(grid, suite, root):
-            found += _rows([cell for cell in grid.suite(suite) if cell.cell in shipped], shipped, grid)
+        if shipped := shipped_of(grid, suite, root):
+            found += shipped_rows([cell for cell in grid.suite(suite) if cell.cell in shipped], shipped, grid)
     return found
-
-
-def _shipped(grid: Grid, suite: str, root: Path) -> dict[str, Shipped]:
-    """The files of a suite by the cell that they are of. Raises StoreError where one is unsound or the file of another cell."""
-    found = list(shipped_cells(grid, [suite], root))
-    wrong = [line for one in found for line in problems_of(one, root)]
-    if wrong:
-        raise StoreError("\n".join(wrong))
-    return {one.cell: one for one in found}
-
-
-def _rows(cells: Sequence[Cell], shipped: dict[str, Shipped], grid: Grid) -> list[dict[str, Any]]:
-    """The leaderboard's rows of `cells`, each of a shipped one with the commit of its record as the last note."""
-    from stages.leaderboard import collect
-
-    folder = Path(tempfile.mkdtemp(prefix="gt-board-"))
-    try:
-        for one in shipped.values():
-            _unpack(one, folder)
-        rows, _, _ = collect(cells, folder / "results", Store(folder / "store"), grid.run.verdict)
-    finally:
-        shutil.rmtree(folder)
-    for row in rows:
-        if row["cell"] in shipped:
-            commit = shipped[row["cell"]].records[0]["measured"]["environment"].get("commit") or "unknown"
-            row["notes"] = [*row["notes"], f"shipped record of commit {commit[:12]}"]
-    return rows
-
-
-def _unpack(shipped: Shipped, folder: Path) -> None:
-    shipped = shipped.now()
-    contents = {folder / "results" / f"{shipped.cell}.json": shipped.result}
-    contents |= {Store(folder / "store").folder(r["digest"]) / "record.json": r for r in shipped.records}
-    for path, content in contents.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(content))
 
 
 if __name__ == "__main__":

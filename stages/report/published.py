@@ -187,6 +187,17 @@ def further(reference: Mapping[str, Any] | None, dataset: str, metric: str | Non
     return [entry for entry in dict.fromkeys(found) if entry != main]
 
 
+def everything() -> list[Published]:
+    """All printed numbers, in the order of the file. Raises PublishedError for a file that cannot be read."""
+    return [_published(entry) for entry in _entries(RESULTS)]
+
+
+def paper_titles() -> dict[str, str]:
+    """Paper -> its title. Raises PublishedError for a file that cannot be read."""
+    papers = _read(RESULTS, lambda content: [{"paper": name, **about} for name, about in content["papers"].items()], {"title"})
+    return {paper["paper"]: paper["title"] for paper in papers}
+
+
 def _costs_alone(reference: Mapping[str, Any], dataset: str) -> bool:
     place = {k: reference[k] for k in ("paper", "table", "method")} | {"dataset": reference.get("dataset") or dataset}
     found = _at(place | {"metric": reference.get("metric"), "split": reference.get("split")})

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from stages.addresses import printable
+from stages.files import write_bytes
 from stages.records.carried import note_of, text_of
 from stages.report.published import Published, PublishedError, further, lookup, resolve
 from stages.report.rules import Rules
@@ -241,6 +242,12 @@ def to_json(suite: str, rows: Sequence[dict[str, Any]], rules: Rules) -> str:
         "units": "raw: percentages as fractions",
     }
     return json.dumps(head | {"rows": rows}, indent=1, allow_nan=True) + "\n"
+
+
+def write_reports(suite: str, rows: Sequence[dict[str, Any]], reports: Path, rules: Rules) -> list[Path]:
+    """The three files, each replaced whole. Raises WriteError."""
+    contents = {"json": to_json(suite, rows, rules), "csv": to_csv(rows), "md": to_markdown(suite, rows, rules)}
+    return [write_bytes(reports / f"{suite}.{kind}", text.encode()) for kind, text in contents.items()]
 
 
 def rows_in(path: Path) -> list[dict[str, Any]]:

@@ -17,10 +17,14 @@ from stages.datasets.packed import PackedHeader, write_header
 from stages.datasets.spec import DatasetSpec
 from stages.fingerprint import _read_version
 from stages.params import load_grid
-from stages.records.board import board, page
+from stages.records.board import board, every_row, page
+from stages.records.gathered import gather
 from stages.records.shipped import Shipped, problems_of, read, record_problems, shipped_cells
 from stages.records.staleness import standing
 from stages.records.transfer import Conflict, export_cell, import_records, verify
+from stages.report.paper_table import our_number
+from stages.report.published import lookup
+from stages.report.table import cells
 from stages.schema import RecipeError
 from stages.store import Store, StoreError, sealed
 from stages.train import train_cell
@@ -461,11 +465,13 @@ def test_the_page_of_results_is_up_to_date(monkeypatch):
     monkeypatch.chdir(ROOT)
     shown = Path("docs/results.md").read_text()
     assert shown == page(load_grid()), "run: python -m stages.records.board > docs/results.md"
-    assert (
-        len(re.findall(r"\| ok(, carried over \(\d+ of \d+ recomputed\))? \|", shown))
-        >= len(list(Path("records").glob("*/*/*.json.gz")))
-        > 0
-    )
+    for row in every_row(load_grid()):
+        if row["published_place"]:
+            text = our_number(row, lookup(*row["published_place"]))
+            assert any(row["model"] in line and text in line for line in shown.splitlines() if line.startswith("| ours: ")), row["cell"]
+        else:
+            assert f"{row['model']} {cells(row)[3]}" in shown, row["cell"]
+    assert len(shown.split()) < 2600
 
 
 def test_the_page_of_results_shows_what_is_shipped(trained):
@@ -474,8 +480,7 @@ def test_the_page_of_results_shows_what_is_shipped(trained):
     assert "## small" not in page(load_grid())
     export()
     shown = page(load_grid())
-    assert "| web | mlp | accuracy ↑ % |" in shown
-    assert "- web / mlp: shipped record of commit" in shown
+    assert re.search(r"## small\n\nRun, and printed nowhere:\n\n- web \(accuracy ↑ %\): mlp \d", shown)
     assert "## Looked into\n\nnothing yet\n" in shown
 
 
@@ -545,3 +550,37 @@ def test_a_missing_record_is_named(trained):
 def test_every_shipped_record_is_sound():
     found = [read(path) for path in sorted((ROOT / "records").glob("*/*/*.json.gz"))]
     assert [line for one in found for line in problems_of(one, ROOT / "records")] == []
+
+
+def test_a_dataset_is_shown_from_all_suites_own_and_shipped(trained, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    export()
+    shown = run("board", "--dataset", "web")
+    assert shown.exit_code == 0, shown.output
+    assert re.findall(r"small / mlp .*(own|shipped)", shown.output) == ["own", "shipped"]
+    shutil.rmtree("results")
+    assert re.findall(r"small / mlp .*(own|shipped)", run("board", "--dataset", "web").output) == ["shipped"]
+    # of a dataset that is not in the grid, what the papers print
+    assert re.search(r"edge_transformer: GCN .* 56\.2 ± 2\.6", run("board", "--dataset", "cornell").output)
+    assert "no dataset 'wob' (did you mean 'web'?)" in str(run("board", "--dataset", "wob").exception)
+    assert "say one of them" in str(run("board", "small", "--dataset", "web").exception)
+
+
+def test_a_table_is_shown_with_printed_numbers_whatever_was_run(trained, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")
+    shown = run("table", "edge_transformer", "3")
+    assert shown.exit_code == 0, shown.output
+    assert "69.2 ± 5.7" in shown.output
+    assert "0 of 18 numbers" in shown.output
+    assert run("table", "hot").output.count("│ hot ") == 3
+    for form, has in (("md", "| GCN | 56.2"), ("tex", r"\toprule"), ("csv", "edge_transformer,Table 3,GCN,cornell")):
+        assert has in run("table", "edge_transformer", "3", "--format", form).output
+    assert "no paper 'hots' (did you mean 'hot'?)" in str(run("table", "hots").exception)
+
+
+def test_a_shipped_file_that_is_unsound_is_a_problem_and_no_stop(trained):
+    export()
+    Path("records/small/web/mlp.json.gz").write_bytes(b"nothing")
+    found = gather(load_grid())
+    assert [row["source"] for row in found.rows] == ["own"]
+    assert "not an export of records" in found.problems[0]

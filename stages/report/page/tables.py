@@ -1,0 +1,42 @@
+"""A published table as the templates take it."""
+
+from typing import Any
+
+from stages.addresses import printable
+from stages.report.layout import Column
+from stages.report.paper_table import PaperTable, caption, heading, kind_of, legend, name_of, our_number, sign_of
+
+
+def table_content(table: PaperTable) -> dict[str, Any]:
+    return {
+        "layout": table.layout,
+        "caption": caption(table.layout),
+        "heads": [heading(column, table.layout) for column in table.layout.columns],
+        "lines": [
+            {"method": method, "cells": [_cell(table, method, column) for column in table.layout.columns]}
+            for method in table.layout.methods
+        ],
+        "legend": legend(table)[0],
+        "notes": [printable(note) for note in table.notes],
+    }
+
+
+def _cell(table: PaperTable, method: str, column: Column) -> dict[str, Any]:
+    """`order`: by what the column sorts, the printed mean."""
+    printed = table.layout.printed.get((method, column))
+    ours = [
+        {
+            "cell": f"{row['source']}:{row['cell']}" if "source" in row else row["cell"],
+            "text": our_number(row, printed),
+            "sign": sign_of(row),
+            "kind": kind_of(row).word if row["mean"] is not None else "none",
+            "title": f"{name_of(row)}: {row['verdict']}",
+        }
+        for row in table.ours.get((method, column), ())
+    ]
+    return {
+        "printed": printed and printed.printed,
+        "order": printed and printed.mean,
+        "mark": table.marks.get((method, column)),
+        "ours": ours,
+    }

@@ -1,0 +1,22 @@
+"""What reports print on a terminal."""
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+
+from stages.report.table import remarks_of, terminal_table
+
+
+def console() -> Console:
+    """As wide as the terminal; where there is none, wide enough for most tables."""
+    return Console(width=None if sys.stdout.isatty() else 180)
+
+
+def print_rows(title: str, rows: Sequence[dict[str, Any]]) -> None:
+    """Rows of leaderboards as a table, with their remarks below it, each once."""
+    out = console()
+    out.print(terminal_table(title, rows, out.width))
+    for remark in dict.fromkeys(r for row in rows for r in remarks_of(row)):
+        print(f"  {remark}")
