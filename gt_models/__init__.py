@@ -1,23 +1,47 @@
-"""Graph transformers as plain torch modules: `create_model(name, ...)` and `list_models()` are the whole face.
+"""Graph transformers and what they are compared with, as plain torch modules.
 
-The library knows nothing of files, pipelines or trackers. Every model takes a `GraphBatch`, or any torch_geometric `Data` or `Batch`.
+    list_models()                             names of all models
+    model_info("edge-transformer")            levels, cost, expressivity, encodings, paper, arguments
+    create_model("ppgt", in_dim=7, out_dim=2, level="graph")
+    transforms.AddEncodings.for_model(model)  gives a torch_geometric Data what the model reads
+    encodings.compute("rrwp", data, steps=8)  one encoding as flat tensors
+
+Every model takes any torch_geometric `Data` or `Batch`, or a `GraphBatch`. The library knows nothing of recipes, pipelines or trackers.
 """
 
 from importlib import import_module
+from typing import TYPE_CHECKING
+
+from gt_models import registry
+
+if TYPE_CHECKING:  # for editors
+    from gt_models import encodings, transforms
+    from gt_models.batch import GraphBatch, MissingEncoding
+    from gt_models.face import create_model, model_info
+    from gt_models.registry import list_models, register_model
 
 # name -> where it is defined; resolved on first use, so that reading the registry does not cost an import of torch
 _HOMES = {
     "GraphBatch": "gt_models.batch",
     "MissingEncoding": "gt_models.batch",
-    "create_model": "gt_models.registry",
+    "create_model": "gt_models.face",
     "list_models": "gt_models.registry",
-    "model_info": "gt_models.registry",
+    "model_info": "gt_models.face",
     "register_model": "gt_models.registry",
 }
-__all__ = [*_HOMES]
+_ROOMS = ("encodings", "transforms")
+# added here and not in registry.py, which is part of the code digest of every record
+registry._NOT_MODELS |= {"face", "facts", "transforms"}
+__all__ = ["GraphBatch", "MissingEncoding", "create_model", "encodings", "list_models", "model_info", "register_model", "transforms"]
 
 
 def __getattr__(name: str):
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
-    raise AttributeError(f"module 'gt_models' has no attribute {name!r}")
+    if name in _ROOMS:
+        return import_module(f"gt_models.{name}")
+    raise AttributeError(f"module 'gt_models' has no attribute {name!r}; it has: {', '.join(__all__)}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

@@ -1,0 +1,61 @@
+"""What papers prove of their models, and the papers of those whose file names none; by the model's name.
+
+Released forms are listed under the name of the paper's form. "WL" is the Weisfeiler-Leman test; k-WL for k > 2 equals (k - 1)-FWL.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Facts:
+    expressivity: str = "not stated"
+    paper: str = ""
+
+
+_MESSAGES = "at most 1-WL; an encoding adds what it tells apart"
+_NODES = "none of the graph: what the nodes' features tell apart"
+
+FACTS = {
+    "tokengt": Facts("at least 2-WL, which is 1-WL, with orthonormal identifiers (order k: at least k-WL; Theorem 2 and its corollary)"),
+    "tokengt-attention": Facts(
+        "one attention head, to approximate equivariant linear maps",
+        "Kim et al.: Pure Transformers are Powerful Graph Learners, NeurIPS 2022. https://arxiv.org/abs/2207.02505",
+    ),
+    "hot": Facts("order k, dense: holds every equivariant linear layer of that order (k-IGN, as k-WL); sparse: not stated"),
+    "ppgt": Facts("as GD-WL with RRWP as distance: above 1-WL, at most 3-WL (Proposition E.1)"),
+    "ppgt-node2subgraph": Facts("of the subgraph around each node: as PPGT"),
+    "edge-transformer": Facts("at least 3-WL, without any encoding (Theorem 1)"),
+    "edge-transformer-brec": Facts("not stated for this variant; that of the paper: at least 3-WL"),
+    "polynormer": Facts("polynomials of degree 2^L in the node features (Theorem 3.3); at least 1-WL, version v2 above it (Appendix K)"),
+    "gcn": Facts(_MESSAGES, "Kipf, Welling: Semi-Supervised Classification with Graph Convolutional Networks, ICLR 2017. https://arxiv.org/abs/1609.02907"),
+    "gat": Facts(_MESSAGES, "Velickovic et al.: Graph Attention Networks, ICLR 2018. https://arxiv.org/abs/1710.10903"),
+    "sage": Facts(_MESSAGES, "Hamilton, Ying, Leskovec: Inductive Representation Learning on Large Graphs, NeurIPS 2017. https://arxiv.org/abs/1706.02216"),
+    "gin": Facts("1-WL", "Xu et al.: How Powerful are Graph Neural Networks?, ICLR 2019. https://arxiv.org/abs/1810.00826"),
+    "gin-bare": Facts("1-WL", "Xu et al.: How Powerful are Graph Neural Networks?, ICLR 2019. https://arxiv.org/abs/1810.00826"),
+    "gcnii": Facts(_MESSAGES, "Chen et al.: Simple and Deep Graph Convolutional Networks, ICML 2020. https://arxiv.org/abs/2007.02133"),
+    "gps": Facts(
+        "1-WL without encodings; an encoding adds what it tells apart",
+        "Rampasek et al.: Recipe for a General, Powerful, Scalable Graph Transformer, NeurIPS 2022. https://arxiv.org/abs/2205.12454",
+    ),
+    "graphormer": Facts(
+        "as GD-WL with shortest-path distance: above 1-WL, at most 3-WL",
+        "Ying et al.: Do Transformers Really Perform Badly for Graph Representation?, NeurIPS 2021. https://arxiv.org/abs/2106.05234",
+    ),
+    "grit": Facts(
+        "as GD-WL with RRWP as distance: above 1-WL, at most 3-WL",
+        "Ma et al.: Graph Inductive Biases in Transformers without Message Passing, ICML 2023. https://arxiv.org/abs/2305.17589",
+    ),
+    "i2gnn-ppgt": Facts(
+        "above PPGT's GD-WL; 76 % of BREC (PPGT, Section 5.1)",
+        "Huang et al.: Boosting the Cycle Counting Power of Graph Neural Networks with I2-GNNs, ICLR 2023. https://arxiv.org/abs/2210.13978",
+    ),
+    "mlp": Facts(_NODES, "none: the measure of what edges add"),
+    "mlp-pi": Facts(
+        "equivariant linear layers between orders (Maron et al.)",
+        "Maron et al.: Invariant and Equivariant Graph Networks, ICLR 2019. https://arxiv.org/abs/1812.09902",
+    ),
+    "s2g": Facts(
+        "any continuous map from sets to graphs, S2G+ (its paper)",
+        "Serviansky et al.: Set2Graph: Learning Graphs From Sets, NeurIPS 2020. https://arxiv.org/abs/2002.08772",
+    ),
+}  # fmt: skip

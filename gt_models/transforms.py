@@ -1,0 +1,125 @@
+"""Encodings as a torch_geometric transform.
+
+model = create_model("ppgt", in_dim=7, out_dim=2, level="graph", rrwp_dim=8)
+transform = AddEncodings.for_model(model)
+loader = DataLoader([transform(data) for data in dataset], batch_size=16)
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Batch
+from torch_geometric.transforms import BaseTransform
+
+from gt_models.batch import GraphBatch
+from gt_models.encodings import ENCODINGS, Encoding, EncodingError, compute, find_encoding
+
+Requests = dict[str, dict[str, Any]]
+
+
+class AddEncodings(BaseTransform):
+    """Sets encodings as attributes of a `Data` or `Batch`, flat as models read them: [N, k] per node, [sum n_b^2, k] per pair.
+
+    torch_geometric's own DataLoader joins them as it joins node features. Random encodings depend on the graph's content alone, not on its
+    place in a dataset.
+
+    Args:
+        requests: encoding -> its arguments, as under `encodings:` in a recipe: {"laplacian": {"k": 8}}.
+
+    Raises EncodingError for an unknown encoding or argument.
+    """
+
+    def __init__(self, requests: Mapping[str, Mapping[str, Any]]):
+        self.requests: Requests | None = {name: find_encoding(name).arguments(dict(given)) for name, given in requests.items()}
+        self._model: nn.Module | None = None
+        self._given: Requests = {}
+
+    @classmethod
+    def for_model(cls, model: nn.Module, arguments: Mapping[str, Mapping[str, Any]] | None = None) -> AddEncodings:
+        """What `model` reads, with the widths that it was built for.
+
+        The first graph that the transform sees is shown to the model once, which says what it reads: the transform holds the model until then.
+
+        Args:
+            model: built by `create_model`, or any module that reads `batch.encoding(name, width)`.
+            arguments: encoding -> arguments other than its width, where the defaults are not wanted: {"rrwp": {"identity": False}}.
+        """
+        transform = cls({})
+        transform.requests, transform._model = None, model
+        transform._given = {find_encoding(name).name: dict(given) for name, given in (arguments or {}).items()}
+        return transform
+
+    def forward(self, data: Any) -> Any:
+        """`data` with its encodings. Raises EncodingError where numbers of edges would be joined wrongly: then apply it to the batch."""
+        if self.requests is None:
+            self.requests, self._model = needs(self._model, data, self._given), None
+        graphs = None if isinstance(data, Batch) else torch.tensor([_content(data)])
+        for name, arguments in self.requests.items():
+            offsets = ENCODINGS[name].offsets
+            if offsets and graphs is not None:
+                raise EncodingError(
+                    f"encoding {name!r} numbers edges ({', '.join(offsets)}), which a DataLoader does not shift: apply the transform to each "
+                    "batch instead: `for batch in loader: batch = transform(batch)`"
+                )
+            for array, values in compute(name, data, graphs=graphs, **arguments).items():
+                setattr(data, array, values)
+        return data
+
+    def __repr__(self) -> str:
+        return f"AddEncodings({'what ' + type(self._model).__name__ + ' reads' if self.requests is None else self.requests})"
+
+
+def needs(model: nn.Module, data: Any, given: Requests | None = None) -> Requests:
+    """The encodings that `model` reads of the graph `data`, with the arguments that give the widths it asks for; one forward pass."""
+    weight = next(model.parameters(), torch.empty(0))
+    probe = _Probe.of(data).to(weight.device)
+    probe.requests, probe.given = {}, given or {}
+    training = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        with torch.no_grad(), torch.random.fork_rng():
+            model(probe)
+    finally:
+        for module, before in training:
+            module.training = before
+    return probe.requests
+
+
+class _Probe(GraphBatch):
+    """A batch that computes an encoding when it is asked for it, and keeps what was asked."""
+
+    requests: Requests
+    given: Requests
+
+    def encoding(self, name: str, width: int | None = None) -> Tensor:
+        wanted = [e for e in ENCODINGS.values() if name in e.arrays]
+        encoding = next((e for e in wanted if e.name in self.given), wanted[0] if wanted else None)
+        if encoding is not None and name not in self.encodings:
+            arguments = _wide_enough(encoding, name, width or 1, self.given.get(encoding.name, {}))
+            before = self.requests.get(encoding.name, arguments)
+            # one encoding may give two arrays of different widths: the wider request serves both
+            self.requests[encoding.name] = max(arguments, before, key=lambda a: encoding.widths(**a)[name])
+            values = compute(encoding.name, self, dtype=self.x.dtype if self.x.is_floating_point() else torch.float32, **arguments)[name]
+            return values if width is None else values[..., :width]
+        return super().encoding(name, width)
+
+
+def _wide_enough(encoding: Encoding, array: str, width: int, given: dict[str, Any]) -> dict[str, Any]:
+    """Arguments with which `array` has `width` channels or a few more. Raises EncodingError where no size gives them."""
+    sizes = [key for key, parameter in encoding.parameters.items() if parameter.default is parameter.empty and key not in given]
+    for size in range(1, width + 1) if sizes else [0]:
+        arguments = encoding.arguments(given | dict.fromkeys(sizes, size))
+        if encoding.widths(**arguments)[array] >= width:
+            return arguments
+    raise EncodingError(f"encoding {encoding.name!r} with {given} gives fewer than the {width} channels of {array!r} that the model reads")
+
+
+def _content(data: Any) -> int:
+    """An id of a graph by its edges, so that what is drawn for it is the same wherever it stands."""
+    edges = GraphBatch.of(data).edge_index
+    return zlib.crc32(edges.cpu().contiguous().numpy().tobytes(), data.num_nodes)
