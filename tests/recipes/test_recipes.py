@@ -38,7 +38,7 @@ OTHER_DATASETS = {
     "zinc-reconstructed": {"zinc"},
     "ogbn-arxiv-undirected": {"ogbn-arxiv"},
     "jets": {"jets-b"},
-    "brec": {"brec-total", "brec-cfi"},
+    "brec": {f"brec-{part}" for part in ("total", "basic", "regular", "extension", "cfi")},
     **{f"{name}-tokengt": {name} for name in ("computer", "cs", "photo", "physics")},
 }
 
