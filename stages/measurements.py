@@ -205,12 +205,12 @@ def _threads(count: int) -> str:
     return f"{count} thread{'s' if count > 1 else ''}"
 
 
-def commit(root: Path = ROOT) -> str | None:
-    """The commit of the working tree, "-dirty" where a file that can decide a number differs from it or is not in it (`DECIDING`); None outside
-    a repository."""
+def commit(root: Path = ROOT, besides: Collection[str] = ()) -> str | None:
+    """The commit of the working tree, "-dirty" where a file that can decide a number differs from it or is not in it (`DECIDING`, but for the folders
+    `besides`); None outside a repository."""
     try:
         head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True, check=True).stdout.strip()
-        status = ["git", "status", "--porcelain", "--untracked-files=normal", "--", *DECIDING]
+        status = ["git", "status", "--porcelain", "--untracked-files=normal", "--", *DECIDING, *(f":(exclude){path}" for path in besides)]
         changed = subprocess.run(status, cwd=root, capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError):
         return None

@@ -21,7 +21,7 @@ from stages.errors import UserError
 from stages.files import write_json
 from stages.schema import nearest
 
-NAMES = ("polynomials", "second_eigenvector", "one_wl", "nearest_key", "auto_encoders")
+NAMES = ("polynomials", "second_eigenvector", "one_wl", "nearest_key", "auto_encoders", "growth", "separation")
 FOLDER = Path(__file__).parent.parent.parent / "published" / "findings"
 # how far two computations of one value may lie apart: processors round differently
 TOLERANCE = 1e-6
@@ -79,7 +79,7 @@ def recompute(
     wanted = list(cases) or module.CASES
     if unknown := [case for case in wanted if case not in module.CASES]:
         raise FindingError(f"finding {name!r} has no case {unknown[0]!r}{nearest(unknown[0], module.CASES)}")
-    path, made, code = folder / f"{name}.json", commit() or "none", code_digest([module.__name__])
+    path, made, code = folder / f"{name}.json", commit(besides=["published/findings"]) or "none", code_digest([module.__name__])
     try:
         kept = load(name, folder)
     except FindingError:

@@ -11,8 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from gt_models import create_model
-from gt_models.polynormer import PolynomialBase
+from gt_models.polynormer import PolynomialBase, Polynormer
 from stages.findings.graphs import as_batch, relabelled, sorted_rows
 
 N, LAYERS, DIM = 6, 4, 8
@@ -75,9 +74,7 @@ def refined(graphs: list[Tensor]) -> list[int]:
 def polynormer(local: str):
     """Polynormer with that local attention, as the library builds it (equations 7 and 17); all local layers, their sum as node outputs."""
     torch.manual_seed(0)
-    model = create_model(
-        "polynormer", in_dim=1, out_dim=1, hidden_dim=DIM, num_heads=2, num_local_layers=LAYERS, attention="local", local_layer=local
-    ).double()
+    model = Polynormer(1, 1, hidden_dim=DIM, num_heads=2, num_local_layers=LAYERS, attention="local", local_layer=local).double()
     for parameter in model.parameters():
         nn.init.normal_(parameter, std=0.5)
     model.eval().requires_grad_(False)

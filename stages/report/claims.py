@@ -280,9 +280,11 @@ def adds_up(paper: str, total: Mapping[str, str], parts: Sequence[str]) -> Found
 @test
 def homophily(paper: str, data: Path, printed: Mapping[str, float]) -> Found:
     """The homophily of Lim et al. (2021) of each dataset is the one printed, to its last digit (three)."""
+    from stages.report.brec_graphs import packed
+
     said, right = [], True
     for name, value in printed.items():
-        graph = _packed(data, name)
+        graph = packed(data, name)
         if graph is None:
             return Found(None, f"needs {data / 'packed' / name}: `dvc repro download@{name}`")
         found = class_homophily(*(graph.array(key).numpy() for key in ("source", "target", "y")))
@@ -296,6 +298,7 @@ def colour_refinement(paper: str, data: Path, method: str, counts: Mapping[str, 
     """Of the pairs of BREC, `method` (1-wl, 3-wl, gd-wl-rrwp, gd-wl-shortest-paths) tells apart `counts` of each category; `bound`: at least so many, so that a
     trained network of that class can have them."""
     from stages.report.brec import PAIRS
+    from stages.report.brec_graphs import brec_pairs
 
     pairs = brec_pairs(data)
     if pairs is None:
@@ -338,35 +341,6 @@ def refinement(method: str) -> Callable[..., bool]:
     if method not in known:
         raise PublishedError(f"no refinement {method!r}{nearest(method, list(known))}")
     return known[method]
-
-
-def brec_pairs(data: Path) -> list[tuple[Any, Any]] | None:
-    """Adjacency matrices [n, n] of both sides of each of BREC's 400 pairs; None where the dataset is not there."""
-    import numpy as np
-
-    packed = _packed(data, "brec")
-    if packed is None:
-        return None
-    pair, control = (packed.array(name).numpy() for name in ("pair", "control"))
-    nodes, edges, source, target = (packed.array(name).numpy() for name in ("node_ptr", "edge_ptr", "source", "target"))
-
-    def adjacency(graph: int):
-        matrix = np.zeros((int(nodes[graph + 1] - nodes[graph]),) * 2)
-        span = slice(int(edges[graph]), int(edges[graph + 1]))
-        matrix[source[span].astype(np.int64), target[span].astype(np.int64)] = 1
-        return matrix
-
-    first = [np.flatnonzero((pair == number) & (control == 0))[:2] for number in range(int(pair.max()) + 1)]
-    return [(adjacency(a), adjacency(b)) for a, b in first]
-
-
-def _packed(data: Path, name: str):
-    from stages.datasets.packed import DatasetUnavailable, PackedDataset
-
-    try:
-        return PackedDataset.open(data / "packed" / name)
-    except DatasetUnavailable:
-        return None
 
 
 def _column(entry: Published) -> list[Published]:
