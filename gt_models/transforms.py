@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 import torch
@@ -77,7 +78,8 @@ class AddEncodings(BaseTransform):
 def needs(model: nn.Module, data: Any, given: Requests | None = None) -> Requests:
     """The encodings that `model` reads of the graph `data`, with the arguments that give the widths it asks for; one forward pass."""
     weight = next(model.parameters(), torch.empty(0))
-    probe = _Probe.of(data).to(weight.device)
+    batch = GraphBatch.of(data)
+    probe = _Probe(**{field.name: getattr(batch, field.name) for field in fields(batch)}).to(weight.device)
     probe.requests, probe.given = {}, given or {}
     training = [(module, module.training) for module in model.modules()]
     model.eval()

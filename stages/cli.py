@@ -101,6 +101,29 @@ def train(
         raise typer.Exit(1)
 
 
+@app.command("try")
+def try_(
+    model: Annotated[str, typer.Argument(help="a model's name")],
+    dataset: Annotated[str, typer.Argument(help="a dataset's name")],
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="a dotted key of a recipe: optimizer.lr=0.01")
+    ] = None,
+    seeds: Annotated[str | None, typer.Option(help="0-9, or 0,2,5; otherwise the defaults'")] = None,
+    search: Annotated[int | None, typer.Option(min=1, metavar="TRIALS", help="search on validation first")] = None,
+    save: Annotated[str | None, typer.Option(metavar="SUITE", help="write the recipe that was used into recipes/SUITE/")] = None,
+) -> None:
+    """Any model on any dataset without a recipe, by the defaults of stages/own/defaults.yaml; then a table of all that is known there."""
+    from stages.own.defaults import seeds_in, settings
+    from stages.own.table import shown
+    from stages.own.tried import save as save_recipe
+    from stages.own.tried import try_pair
+
+    found = try_pair(model, dataset, settings(set_ or []), None if seeds is None else seeds_in(seeds), search)
+    shown(found, [f"recipe: {found.recipe}"])
+    if save:
+        print(f"saved: {save_recipe(found.recipe, save)}")
+
+
 @app.command()
 def tune(cell: str) -> None:
     """The search of one cell, continued where it was."""

@@ -73,7 +73,7 @@ def main(arguments: list[str]) -> int:
     if arguments not in ([], ["--check"]):
         print(__doc__)
         return 2
-    return status_of(lambda: _check() if arguments else _write())
+    return status_of(lambda: _check() if arguments else write_grid())
 
 
 def _check() -> int:
@@ -82,7 +82,8 @@ def _check() -> int:
     return int(not agrees)
 
 
-def _write() -> int:
+def write_grid() -> int:
+    """Writes grid.yaml from recipes/ and says how many cells there are. Raises RecipeError."""
     params, text = Path("params.yaml"), render(Path("recipes"))
     own, mark, _ = params.read_text().partition(OLD_MARK)
     if mark:

@@ -35,9 +35,14 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
 _Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"^[-+]?(\d+(\.\d*)?|\.\d+)[eE][-+]?\d+$"), list("-+0123456789."))
 
 
+def parse_yaml(text: str) -> Any:
+    """Raises yaml.YAMLError, for a repeated key too."""
+    return yaml.load(text, _Loader)
+
+
 def read_yaml(path: str | Path) -> dict[str, Any]:
     try:
-        content = yaml.load(Path(path).read_text(), _Loader)
+        content = parse_yaml(Path(path).read_text())
     except FileNotFoundError:
         raise RecipeError(f"{path}: there is no such file") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:

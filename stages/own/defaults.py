@@ -1,0 +1,117 @@
+"""The recipe of a pair that has none, by the rules of defaults.yaml; what is searched; and which encodings its model reads."""
+
+import inspect
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from gt_models.registry import ModelInfo
+from stages.datasets.packed import PackedHeader
+from stages.errors import UserError
+from stages.recipe import Recipe
+from stages.schema import parse_yaml, validated
+
+RULES = Path(__file__).with_name("defaults.yaml")
+# tasks whose runs need no protocol of their own beside the rules
+TASKS = ("node-classification", "graph-classification", "graph-regression", "graph-multilabel", "isomorphism")
+
+
+class SettingError(UserError, ValueError):
+    """What --set or --seeds says cannot be read; the message says what it should look like."""
+
+
+def settings(texts: Sequence[str]) -> dict[str, Any]:
+    """["optimizer.lr=0.01"] -> {"optimizer.lr": 0.01}. Values are YAML. Raises SettingError."""
+    found: dict[str, Any] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip() or not value.strip():
+            raise SettingError(f"--set {text}: expected key=value with a dotted key of a recipe, for example --set optimizer.lr=0.01")
+        try:
+            found[key.strip()] = parse_yaml(value)
+        except yaml.YAMLError as error:
+            raise SettingError(f"--set {text}: the value is not readable as YAML: {error}") from None
+    return found
+
+
+def seeds_in(text: str) -> list[int]:
+    """ "0-9" or "0,2,5" -> the seeds. Raises SettingError."""
+    seeds: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not first.isdecimal() or (dash and not last.isdecimal()) or (dash and int(last) < int(first)):
+            raise SettingError(f"--seeds {text}: expected 0-9, or 0,2,5")
+        seeds += range(int(first), int(last if dash else first) + 1)
+    return seeds
+
+
+def recipe_of(info: ModelInfo, header: PackedHeader, given: Mapping[str, Any], seeds: Sequence[int] | None, trials: int | None) -> Recipe:
+    """What the rules say of this pair, with `given` (dotted keys) over it; without the encodings that the model reads.
+
+    Raises RecipeError for a key or a value that no recipe can have.
+    """
+    content: dict[str, Any] = {"model": {"name": info.name}}
+    for rule in _rules()["recipe"]:
+        if _holds(rule.get("when", {}), info, header):
+            _merge(content, rule["recipe"])
+    if "epochs" in given:  # whichever of the two is said takes the place of the other
+        content.pop("phases", None)
+    elif "phases" in given:
+        content.pop("epochs", None)
+    if seeds is not None:
+        given = {**given, "seeds": list(seeds)}
+    for key, value in given.items():
+        _put(content, key, value)
+    if trials is not None:
+        content["search"] = {"trials": trials, "space": search_space(info, header, given)}
+    return validated(Recipe, content, f"gt-bench try {info.name} {header.name}")
+
+
+def search_space(info: ModelInfo, header: PackedHeader, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The spaces of the rules, but for keys whose value is given."""
+    space: dict[str, Any] = {}
+    for rule in _rules()["search"]:
+        if _holds(rule.get("when", {}), info, header):
+            space |= rule["space"]
+    return {key: values for key, values in space.items() if key not in given}
+
+
+def _rules() -> dict[str, list[dict[str, Any]]]:
+    return parse_yaml(RULES.read_text())
+
+
+def _holds(when: Mapping[str, Any], info: ModelInfo, header: PackedHeader) -> bool:
+    sizes = header.statistics
+    answers = {
+        "split": lambda value: header.split_kind == value,
+        "task": lambda value: header.task == value,
+        "nodes_above": lambda value: sizes.get("nodes", 0) > value,
+        "graphs_above": lambda value: sizes.get("graphs", 1) > value,
+        "model": lambda value: info.name.removesuffix("-released") == value,
+        "has": lambda value: value in inspect.signature(info.cls).parameters,
+    }
+    return all(answers[key](value) for key, value in when.items())
+
+
+def _merge(content: dict[str, Any], update: Mapping[str, Any]) -> None:
+    for key, value in update.items():
+        if value is None:
+            content.pop(key, None)
+        elif isinstance(value, dict) and isinstance(content.get(key), dict):
+            _merge(content[key], value)
+        else:
+            content[key] = dict(value) if isinstance(value, dict) else value
+
+
+def _put(content: dict[str, Any], key: str, value: Any) -> None:
+    *sections, last = key.split(".")
+    for name in sections:
+        if not isinstance(content.setdefault(name, {}), dict):
+            raise SettingError(f"--set {key}: {name} is a value, not a section")
+        content = content[name]
+    if value is None:
+        content.pop(last, None)
+    else:
+        content[last] = value

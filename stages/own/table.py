@@ -1,0 +1,131 @@
+"""What a run came to beside everything that is known on its dataset: the numbers shipped, those computed here, and what papers print."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from stages.params import Cell, Grid
+from stages.records.gathered import collect, gather
+from stages.records.shipped import ROOT
+from stages.report.table import summarise
+from stages.report.terminal import console
+from stages.store import Store
+
+COLUMNS = ("model", "of", "metric", "mean ± std", "runs", "published", "status", "parameters", "s/epoch", "peak MiB")
+HERE = "this run"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Rows of one dataset, the best first.
+
+    Attributes:
+        dataset: its name.
+        rows: as a leaderboard has them (`stages.report.table.COLUMNS`, raw units: a percentage is a fraction), and `of`: "this run", or the
+            suite with "shipped" or "own".
+        recipe: file with the recipe of this run.
+    """
+
+    dataset: str
+    rows: list[dict[str, Any]]
+    recipe: str
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """The row of this run."""
+        return next(row for row in self.rows if row["of"] == HERE)
+
+    @property
+    def mean(self) -> float | None:
+        """Test metric of this run, mean over its seeds; None where none ended well."""
+        return self.row["mean"]
+
+    def texts(self) -> list[list[str]]:
+        """What is shown, by row, in the order of `COLUMNS`."""
+        return [_texts(row) for row in self.rows]
+
+    def __str__(self) -> str:
+        rows = [list(COLUMNS), *self.texts()]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+        return "\n".join([f"{self.dataset}: {self._summary()}", lines[0], "-" * len(lines[0]), *lines[1:]])
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        head = "".join(f"<th>{escape(name)}</th>" for name in COLUMNS)
+        body = ""
+        for row, texts in zip(self.rows, self.texts(), strict=True):
+            tag = "b" if row["of"] == HERE else "span"
+            body += "<tr>" + "".join(f"<td><{tag}>{escape(text)}</{tag}></td>" for text in texts) + "</tr>"
+        return f"<table><caption>{escape(self.dataset)}: {escape(self._summary())}</caption><tr>{head}</tr>{body}</table>"
+
+    def _summary(self) -> str:
+        ranked = [row for row in self.rows if row["mean"] is not None and row["metric"] == self.row["metric"]]
+        if self.row not in ranked:
+            return f"this run has no number: {self.row['status']}"
+        return f"this run is number {ranked.index(self.row) + 1} of {len(ranked)} by its mean"
+
+
+def comparison(
+    cell: Cell, result: dict[str, Any], grid: Grid, recipe: str, store: Path, results: Path = Path("results"), records: Path = ROOT
+) -> Comparison:
+    """`result`, just computed, beside the shipped cells and every other result of this folder on the same dataset."""
+    runs = Store(store)
+    here = [record for digest in result["runs"] if (record := runs.get(digest)) is not None]
+    rows = [summarise(result, here) | {"of": HERE}]
+    cells = {key: other for key, other in grid.cells.items() if other.dataset == cell.dataset}
+    found = gather(grid.model_copy(update={"cells": cells}), results, store, records)
+    tried, _, _ = collect(_tried(cell, results), results, runs, grid.run.verdict)
+    seen = {frozenset(rows[0]["digests"])}
+    for row in (*found.rows, *found.others, *(row | {"source": "own"} for row in tried)):
+        runs_of_row = frozenset(row["digests"])
+        if row["mean"] is not None and (row["metric"] != result["metric"] or runs_of_row not in seen):
+            rows.append(row | {"of": f"{row['cell'].split('/')[0]}, {row['source']}"})
+            seen.add(runs_of_row)
+    sign = -1 if result["direction"] == "max" else 1
+    # another metric of the same runs stands below the one that is compared
+    rows.sort(key=lambda row: (row["metric"] != result["metric"], row["mean"] is None, sign * (row["mean"] or 0.0)))
+    return Comparison(cell.dataset, rows, recipe)
+
+
+def _tried(cell: Cell, results: Path) -> list[Cell]:
+    """The other tried cells on this dataset."""
+    names = [f"{cell.suite}/{cell.dataset}/{path.stem}" for path in sorted((results / cell.suite / cell.dataset).glob("*.json"))]
+    return [
+        Cell(key=name.replace("/", "-"), cell=name, dataset=cell.dataset, model=name.split("/")[2], settings="recipes")
+        for name in names
+        if name != cell.cell
+    ]
+
+
+def _texts(row: dict[str, Any]) -> list[str]:
+    percent = row["unit"] == "percent"
+
+    def number(value: float | None) -> str:
+        return "–" if value is None else f"{100 * value:.2f}" if percent else f"{value:.4g}"
+
+    spread = f" ± {number(row['std'])}" if row["runs"] > 1 and row["std"] is not None else ""
+    printed = number(row["published_mean"]) + (f" ± {number(row['published_std'])}" if row["published_std"] is not None else "")
+    return [
+        row["model"], row["of"], f"{row['metric']}{' %' if percent else ''}", number(row["mean"]) + spread, f"{row['runs']}/{row['seeds']}", printed,
+        row["status"] + (", reduced" if row["reduced"] else ""), "–" if row["parameters"] is None else f"{row['parameters']:,}",
+        "–" if row["seconds_per_epoch"] is None else f"{row['seconds_per_epoch']:.3g}",
+        "–" if row["peak_memory_mib"] is None else f"{row['peak_memory_mib']:,.0f}",
+    ]  # fmt: skip
+
+
+def shown(comparison: Comparison, lines: Sequence[str] = ()) -> None:
+    """Prints the table, as wide as the terminal has room for."""
+    from rich.table import Table
+
+    table = Table(*COLUMNS, title=f"{comparison.dataset}: {comparison._summary()}")
+    for row, texts in zip(comparison.rows, comparison.texts(), strict=True):
+        table.add_row(*(text.replace("[", r"\[") for text in texts), style="bold" if row["of"] == HERE else None)
+    console().print(table)
+    for line in lines:
+        print(line)

@@ -1,0 +1,229 @@
+"""One model on one dataset, without a recipe: defaults, data, encodings, runs and a table (`gt-bench try`, `gt_bench.evaluate`)."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+
+from gt_models.encodings import ENCODINGS, find_encoding
+from gt_models.registry import ModelInfo, create_model, list_models, model_info
+from gt_models.transforms import needs
+from stages.datasets.catalog import catalog, get_spec
+from stages.datasets.packed import DatasetUnavailable, PackedDataset
+from stages.datasets.spec import DatasetSpec
+from stages.errors import UserError
+from stages.files import write_bytes
+from stages.own.defaults import TASKS, recipe_of
+from stages.own.table import Comparison, comparison
+from stages.params import Cell, Grid, load_grid
+from stages.recipe import Recipe, check_fit, check_model, load_recipe
+from stages.schema import RecipeError
+from stages.tasks import create_task
+
+SUITE = "tried"  # the experiment of MLflow, and the folder below results/
+PROBED = 40  # nodes of a large graph that a model is shown to learn which encodings it reads
+
+
+class Incompatible(UserError, ValueError):
+    """A model that cannot be run on a dataset; the message says why, and what fits."""
+
+
+class TriedCell(Cell):
+    """A cell outside the grid: its recipe is tried/DATASET/ROW.yaml."""
+
+    @property
+    def recipe_path(self) -> Path:
+        return Path(f"{self.cell}.yaml")
+
+    @property
+    def settings_path(self) -> Path:
+        return self.recipe_path if self.settings == "recipes" else super().settings_path
+
+
+def try_pair(
+    model: str,
+    dataset: str,
+    given: Mapping[str, Any] | None = None,
+    seeds: Sequence[int] | None = None,
+    trials: int | None = None,
+    *,
+    bar: bool = True,
+    grid: Grid | None = None,
+    data: Path = Path("data"),
+    store_root: Path = Path("store"),
+    results: Path = Path("results"),
+    say: Callable[[str], None] = print,
+) -> Comparison:
+    """Trains `model` on `dataset` with every seed, and returns the table of what is known there.
+
+    Args:
+        model, dataset: names.
+        given: dotted keys of a recipe that differ from the defaults.
+        seeds: instead of the defaults'.
+        trials: of a search on validation, over what defaults.yaml says.
+        bar: whether there is a bar of progress.
+        grid: the present one, with other run-wide settings perhaps.
+
+    Raises Incompatible, RecipeError, DatasetError.
+    """
+    from stages.train import train_cell
+
+    grid = grid or load_grid()
+    info, spec = _model(model), get_spec(dataset)
+    check_pair(info, spec)
+    packed = _packed(spec, grid, data, say)
+    recipe = with_encodings(recipe_of(info, packed.header, given or {}, seeds, trials), info, packed)
+    where = f"gt-bench try {model} {dataset}"
+    check_model(recipe, where)
+    check_fit(recipe, packed.header.level, dataset, where)
+    check_size(info, recipe, packed)
+    _encode(recipe, packed, data)
+    cell = _cell(info, dataset, given or {}, trials)
+    write_bytes(cell.recipe_path, _text(recipe, given or {}).encode())
+    if trials is not None:
+        from stages.tune import tune_cell
+
+        tune_cell(cell, grid, data, store_root)
+    result = train_cell(cell, grid, data, store_root, results, bar=bar)
+    return comparison(cell, result, grid, str(cell.settings_path), store_root, results)
+
+
+def save(recipe_path: str | Path, suite: str) -> Path:
+    """Copies the recipe of a tried run to recipes/SUITE/DATASET/ROW.yaml and writes the grid anew. Raises RecipeError."""
+    from stages.grid import write_grid
+
+    source = Path(recipe_path)
+    if not re.fullmatch(r"[a-z0-9][a-z0-9.-]*", suite):
+        raise RecipeError(f"--save {suite}: a suite is named in lower case, digits and dashes")
+    path = Path("recipes", suite, source.parent.name, source.name)
+    recipe = load_recipe(source)
+    if path.exists() and load_recipe(path) != recipe:
+        raise RecipeError(f"{path}: another recipe is there already: name another suite, or move that one away")
+    content = recipe.model_dump(mode="json", exclude_unset=True)
+    write_bytes(path, yaml.safe_dump(content, sort_keys=False, width=140).encode())
+    write_grid()
+    return path
+
+
+def check_pair(info: ModelInfo, spec: DatasetSpec) -> None:
+    """Raises Incompatible, by what the two state alone."""
+    fitting = [name for name in list_models() if spec.level in model_info(name).levels]
+    if spec.level not in info.levels:
+        datasets = [other.name for other in catalog().values() if other.level in info.levels and other.task in TASKS]
+        raise Incompatible(
+            f"model {info.name!r} predicts per {' or per '.join(info.levels)}, and dataset {spec.name!r} asks for a prediction per {spec.level}.\n"
+            f"models that fit {spec.name}: {', '.join(fitting) or 'none'}\ndatasets that fit {info.name}: {', '.join(datasets) or 'none'}"
+        )
+    if spec.task not in TASKS:
+        raise Incompatible(
+            f"dataset {spec.name!r} has the task {spec.task}, whose protocol has settings of its own that no default can guess: start from a recipe, "
+            f"`base: ...` with your model (docs/add_a_model.md); recipes on it: {', '.join(_recipes_on(spec.name)) or 'none'}"
+        )
+
+
+def check_size(info: ModelInfo, recipe: Recipe, packed: PackedDataset) -> None:
+    """Raises Incompatible where one layer's states of all pairs of nodes alone do not fit into memory."""
+    from stages.side_by_side.machine import available_mib
+
+    pairwise = any("pair" in find_encoding(name).arrays.values() for name in recipe.encodings) or info.cost.startswith(("n^2", "n^3"))
+    nodes, width = int(packed.sizes.max()), int(recipe.model.arguments.get("hidden_dim") or 1)
+    needed = nodes**2 * width * 4 / 2**20
+    if pairwise and needed > available_mib():
+        linear = [
+            name
+            for name in list_models()
+            if packed.header.level in model_info(name).levels
+            and not model_info(name).cost.startswith(("n^2", "n^3", "n^4", "m^2", "(n + m)^2"))
+        ]
+        raise Incompatible(
+            f"model {info.name!r} (time per layer {info.cost}) keeps states of all pairs of nodes: with {nodes:,} nodes in a graph of {packed.header.name} "
+            f"and width {width} one layer's take {needed / 1024:.1f} GiB, and {available_mib() / 1024:.1f} GiB are free.\n"
+            f"models linear in nodes and edges: {', '.join(linear)}; or a smaller width: --set model.hidden_dim=16"
+        )
+
+
+def with_encodings(recipe: Recipe, info: ModelInfo, packed: PackedDataset) -> Recipe:
+    """The recipe with the encodings that its model reads, as wide as it is built; those that the recipe names keep their arguments."""
+    from stages.engine.batching import induced
+
+    header = packed.header
+    if not info.encodings or header.task not in TASKS:
+        return recipe
+    arguments = check_model(recipe, f"gt-bench try {info.name} {header.name}")
+    task = create_task(header.task, header.metric, recipe.loss, header.also)
+    dims = {"in_dim": task.in_dim(header), "out_dim": header.out_dim, "level": header.level, "edge_dim": header.edge_dim}
+    model = _built(info, dims, arguments)
+    batch = packed.batch(torch.tensor([0]))
+    batch.y = None
+    if batch.num_nodes > PROBED:
+        batch = induced(batch, torch.arange(PROBED))
+    asked = needs(model, batch, recipe.encodings)
+    found = {name: _without_defaults(name, arguments) for name, arguments in asked.items()}
+    if not found:
+        return recipe
+    return recipe.model_copy(update={"encodings": found | {k: v for k, v in recipe.encodings.items() if k not in found}})
+
+
+def _built(info: ModelInfo, dims: Mapping[str, Any], arguments: Mapping[str, Any]) -> torch.nn.Module:
+    import inspect
+
+    taken = inspect.signature(info.cls).parameters
+    try:
+        with torch.random.fork_rng():
+            return create_model(info.name, **{key: value for key, value in dims.items() if key in taken}, **arguments)
+    except ValueError as error:
+        raise RecipeError(f"gt-bench try {info.name}: model: {error}") from error
+
+
+def _without_defaults(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    parameters = ENCODINGS[name].parameters
+    return {key: value for key, value in arguments.items() if value != parameters[key].default}
+
+
+def _model(name: str) -> ModelInfo:
+    try:
+        return model_info(name)
+    except KeyError as error:
+        raise RecipeError(error.args[0]) from None
+
+
+def _packed(spec: DatasetSpec, grid: Grid, data: Path, say: Callable[[str], None]) -> PackedDataset:
+    from stages.datasets.prepare import prepare
+
+    prepared = prepare(spec.name, data, grid.run.mirrors, say)
+    if prepared.state == "unavailable":
+        raise DatasetUnavailable(f"dataset {spec.name!r} cannot be had: {prepared.reason}")
+    return PackedDataset.open(prepared.folder)
+
+
+def _encode(recipe: Recipe, packed: PackedDataset, data: Path) -> None:
+    from stages.datasets.encoding import encode
+    from stages.encode import requests
+
+    for name, arguments in requests(recipe):
+        encode(packed, data / "encodings" / packed.header.name, name, arguments)
+
+
+def _cell(info: ModelInfo, dataset: str, given: Mapping[str, Any], trials: int | None) -> TriedCell:
+    """Named by the model and what differs from the defaults, so that each variant keeps a result of its own."""
+    parts = [info.name, *(f"{key.split('.')[-1]}-{value}" for key, value in given.items()), *(["searched"] if trials is not None else [])]
+    row = re.sub(r"[^a-z0-9.]+", "-", "-".join(parts).lower()).strip("-.")[:80]
+    settings = "recipes" if trials is None else "tuned"
+    return TriedCell(key=f"{SUITE}-{dataset}-{row}", cell=f"{SUITE}/{dataset}/{row}", dataset=dataset, model=row, settings=settings)
+
+
+def _text(recipe: Recipe, given: Mapping[str, Any]) -> str:
+    origin = {key: "chosen: by --set" for key in given if key in recipe.given_values() and key != "seeds"}
+    content = recipe.model_dump(mode="json", exclude_unset=True) | {
+        "origin": {"all": "chosen: a default of stages/own/defaults.yaml", **origin}
+    }
+    if not set(recipe.given_values()) - set(origin):
+        del content["origin"]["all"]
+    return yaml.safe_dump(content, sort_keys=False, width=140)
+
+
+def _recipes_on(dataset: str) -> list[str]:
+    return [f"recipes/{cell.cell}.yaml" for cell in load_grid().cells.values() if cell.dataset == dataset][:5]

@@ -1,0 +1,170 @@
+"""`gt-bench try`: any pair at once, by stated defaults, into the same store, beside what is known; and what it says where a pair cannot be."""
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from gt_models.registry import list_models, model_info
+from stages.cli import app
+from stages.datasets.packed import PackedHeader
+from stages.own.defaults import SettingError, recipe_of, seeds_in, settings
+from stages.own.tried import Incompatible, try_pair
+from stages.params import load_grid
+from stages.recipe import check_fit, check_model, load_recipe
+from stages.schema import RecipeError
+from stages.store import Store
+
+FAST = {"epochs": 3, "model.hidden_dim": 8}
+
+
+def test_a_pair_without_a_recipe(ours):
+    arguments = ["try", "gcn", "web", "--seeds", "0-1", "--set", "epochs=3", "--set", "model.hidden_dim=8"]
+    shown = CliRunner().invoke(app, [*arguments, "--save", "mine"])
+    assert shown.exit_code == 0, shown.output
+    assert "this run is number 1 of 1" in shown.output
+    records = list(Store().records())
+    assert sorted(r["deterministic"]["seed"] for r in records) == [0, 1]
+    saved = Path("recipes/mine/web/gcn-epochs-3-hidden-dim-8.yaml")
+    assert f"saved: {saved}" in shown.output
+    recipe = load_recipe(saved)
+    assert (recipe.epochs, recipe.seeds, recipe.model.arguments["hidden_dim"]) == (3, [0, 1], 8)
+    assert recipe.origin["epochs"] == "chosen: by --set"
+    assert load_grid().find("mine/web/gcn-epochs-3-hidden-dim-8").dataset == "web"
+    # the saved recipe is the one that ran: its runs are in the store already
+    from stages.train import train_cell
+
+    grid = load_grid()
+    result = train_cell(grid.find("mine/web/gcn-epochs-3-hidden-dim-8"), grid, bar=False)
+    assert set(result["runs"]) == {r["digest"] for r in records}
+    assert len(list(Store().records())) == 2
+
+
+def test_every_variant_stays_in_the_table(ours):
+    try_pair("mlp", "web", FAST, [0, 1], bar=False)
+    found = try_pair("gcn", "web", FAST, [0], bar=False)
+    assert [row["model"] for row in found.rows if row["of"] == "this run"] == ["gcn-epochs-3-hidden-dim-8"]
+    assert {row["of"] for row in found.rows} == {"this run", "tried, own"}
+    means = [row["mean"] for row in found.rows]
+    assert means == sorted(means, reverse=True)
+    assert found.mean == found.row["mean"]
+    assert "<table>" in found._repr_html_()
+    assert str(found).startswith("web: this run is number ")
+
+
+def test_shipped_numbers_stand_beside(ours, monkeypatch):
+    from tests.conftest import ROOT
+
+    grid = load_grid(ROOT / "params.yaml")
+    monkeypatch.setattr("stages.own.table.ROOT", ROOT / "records")
+    from stages.own.table import comparison
+    from stages.own.tried import TriedCell
+
+    cell = TriedCell(key="tried-texas-x", cell="tried/texas/x", dataset="texas", model="x", settings="recipes")
+    result = {"cell": cell.cell, "suite": "tried", "dataset": "texas", "model": "x", "status": "diverged", "runs": [], "seeds": [0]}
+    monkeypatch.chdir(ROOT)
+    found = comparison(
+        cell, result | {"metric": "accuracy", "direction": "max"}, grid, "x", ours / "store", ours / "results", ROOT / "records"
+    )
+    assert any(row["of"] == "edge-transformer, shipped" for row in found.rows)
+    assert found.mean is None
+    assert "this run has no number" in str(found)
+
+
+def test_encodings_are_as_wide_as_the_model_reads(ours):
+    found = try_pair("tokengt", "many", {"epochs": 1, "model.num_layers": 1, "model.node_id_dim": 3}, [0], bar=False)
+    assert load_recipe(found.recipe).encodings == {"laplacian": {"k": 3}}
+    assert found.row["status"] == "ok"
+
+
+def test_a_search(ours):
+    found = try_pair("mlp", "web", {"epochs": 2}, [0], 2, bar=False)
+    chosen = load_recipe(found.recipe)
+    assert found.recipe == "tuned/tried/web/mlp-epochs-2-searched.yaml"
+    assert chosen.origin["optimizer.lr"].startswith("tuned: trial")
+    assert found.row["status"] == "ok"
+
+
+def test_an_experiment_of_its_own(ours):
+    Path("params.yaml").write_text("run: {parallel: 1}\n")
+    try_pair("mlp", "web", FAST, [0], bar=False)
+    with sqlite3.connect("mlruns/mlflow.db") as database:
+        assert ("tried",) in database.execute("select name from experiments").fetchall()
+
+
+@pytest.mark.parametrize(
+    ("model", "dataset", "says"),
+    [
+        ("s2g", "web", ["'s2g' predicts per pair or per hyperedge", "'web' asks for a prediction per node", "models that fit web: ", "gcn"]),
+        ("gcn", "delaunay-50", ["per node or per graph", "a prediction per pair", "models that fit delaunay-50: ", "s2g", "datasets that fit gcn: ", "texas"]),
+        ("gin", "brec", ["has the task brec, whose protocol has settings of its own", "start from a recipe"]),
+    ],
+)  # fmt: skip
+def test_a_pair_that_cannot_be_says_why_and_what_fits(ours, model, dataset, says):
+    with pytest.raises(Incompatible) as error:
+        try_pair(model, dataset)
+    for text in says:
+        assert text in str(error.value)
+
+
+def test_states_of_all_pairs_that_do_not_fit(ours, monkeypatch):
+    monkeypatch.setattr("stages.side_by_side.machine.available_mib", lambda: 0.5)
+    with pytest.raises(
+        Incompatible, match=r"(?s)keeps states of all pairs of nodes: with 60 nodes .*models linear in nodes and edges: .*gcn"
+    ) as error:
+        try_pair("edge-transformer", "web")
+    assert "edge-transformer" not in str(error.value).split("models linear")[1]
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "says"),
+    [
+        ({"optimizer.lrr": 0.1}, RecipeError, r"unknown key 'optimizer.lrr' \(did you mean 'lr'\?\)"),
+        ({"model.hidden": 3}, RecipeError, r"unknown key 'model.hidden' \(did you mean 'hidden_dim'\?\)"),
+        ({"epochs.x": 3}, SettingError, "epochs is a value, not a section"),
+    ],
+)
+def test_wrong_settings(ours, given, error, says):
+    with pytest.raises(error, match=says):
+        try_pair("gcn", "web", given)
+    assert not Path("tried").exists()
+
+
+def test_what_the_command_line_says_is_read():
+    assert settings(["optimizer.lr=1e-3", "model.norm=none", "x=[1, 2]"]) == {"optimizer.lr": 0.001, "model.norm": "none", "x": [1, 2]}
+    assert seeds_in("0-2,7") == [0, 1, 2, 7]
+    for wrong in ("a", "3-1", ""):
+        with pytest.raises(SettingError, match="expected 0-9"):
+            seeds_in(wrong)
+    with pytest.raises(SettingError, match="expected key=value"):
+        settings(["lr"])
+
+
+@pytest.mark.parametrize("split", ["node", "graph"])
+@pytest.mark.parametrize("size", [100, 100_000, 1_000_000])
+def test_there_are_defaults_for_every_model(split, size):
+    task, metric, level = ("node-classification", "accuracy", "node") if split == "node" else ("graph-regression", "mae", "graph")
+    header = PackedHeader(
+        name="x", task=task, metric=metric, level=level, in_dim=3, out_dim=2, split_kind=split, num_splits=1, statistics={"nodes": size, "graphs": size}
+    )  # fmt: skip
+    for name in list_models():
+        if level in model_info(name).levels:
+            recipe = recipe_of(model_info(name), header, {}, None, 3)
+            check_model(recipe, name)
+            check_fit(recipe, level, "x", name)
+
+
+def test_another_recipe_is_not_written_over(ours):
+    from stages.own.tried import save
+
+    found = try_pair("mlp", "web", FAST, [0], bar=False)
+    path = save(found.recipe, "mine")
+    assert save(found.recipe, "mine") == path
+    content = yaml.safe_load(path.read_text()) | {"epochs": 4}
+    path.write_text(yaml.safe_dump(content))
+    with pytest.raises(RecipeError, match="another recipe is there already"):
+        save(found.recipe, "mine")
+    with pytest.raises(RecipeError, match="named in lower case"):
+        save(found.recipe, "My Suite")
