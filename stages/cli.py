@@ -125,6 +125,26 @@ def try_(
 
 
 @app.command()
+def work(
+    names: Names = None,
+    hours: Annotated[float | None, typer.Option(help="work so long; without it until all is done")] = None,
+    jobs: Annotated[
+        int | None, typer.Option(help="runs at once, each with the threads that its recipe says; as many as there are cores")
+    ] = None,
+    plan: Annotated[Path | None, typer.Option(help="YAML: what to run, entry after entry (stages/sweep/plan_file.py)")] = None,
+    export: Annotated[Path, typer.Option(help="folder for the records of finished cells")] = Path("records"),
+) -> None:
+    """Computes missing runs, those of the highest value first (stages/sweep/planner.py), side by side, until the hours are over. Exits 1 where
+    something is left that could not be done."""
+    from stages.sweep.plan_file import entries_of
+    from stages.sweep.work import work as run_queue
+
+    grid = load_grid()
+    if not run_queue(entries_of(names or [], plan, grid), grid, hours, jobs, export) and hours is None:
+        raise typer.Exit(1)
+
+
+@app.command()
 def tune(cell: str) -> None:
     """The search of one cell, continued where it was."""
     from stages.tune import tune_cell

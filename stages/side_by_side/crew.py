@@ -105,6 +105,7 @@ class Crew:
         more: Callable[[list[Any]], bool] = lambda waiting: True,
         ready: Callable[[Any, list[Any]], bool] = lambda task, unfinished: True,
         ended: Callable[[Any, Ending], None] = lambda task, ending: None,
+        until: float | None = None,
     ) -> dict[Any, Ending]:
         """Does all tasks, whatever becomes of some; returns how each ended. A disk that cannot be written ends what has not begun.
 
@@ -113,15 +114,17 @@ class Crew:
             more: whether to start another task beside the running ones, where memory and `most` allow it; given those that wait.
             ready: whether a task may start while those `unfinished` are.
             ended: called when a task has ended.
+            until: when to return whatever is still under way, by time.monotonic(); the end of the context stops it.
         """
         waiting, endings = list(tasks), {}
-        while waiting or self._busy:
+        while (waiting or self._busy) and (until is None or time.monotonic() < until):
             while (task := self._next(waiting, more, ready)) is not None:
                 self._start(task)
                 waiting.remove(task)
             if not self._busy:  # all who could do them were killed
                 break
-            for pipe in wait([worker.pipe for worker in self._busy], POLL_SECONDS if waiting else None):
+            left = None if until is None else max(0.0, until - time.monotonic())
+            for pipe in wait([worker.pipe for worker in self._busy], POLL_SECONDS if waiting else left):
                 worker = next(w for w in self._busy if w.pipe is pipe)
                 task, message = worker.task, self._receive(worker)
                 if isinstance(message, Ending):
@@ -200,7 +203,7 @@ def _serve(work: Callable[..., Any], pipe: Connection, near: Connection, parent:
     near.close()
     with handled(say=False):  # the parent says it, once
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches everyone at a terminal; the parent decides
-        _die_with_parent(parent)
+        die_with_parent(parent)
         _do_tasks(work, pipe, once)
 
 
@@ -231,7 +234,7 @@ def _portable(error: Exception) -> Exception:
     return error
 
 
-def _die_with_parent(parent: int) -> None:
+def die_with_parent(parent: int) -> None:
     """Has the kernel send SIGTERM when the parent is gone, which nothing else tells where it was killed by signal 9."""
     with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG of linux/prctl.h

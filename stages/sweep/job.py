@@ -1,0 +1,187 @@
+"""One job in a process of its own: data, a search, or some runs of one cell, each computed at most once and continued where it was.
+
+    python -m stages.sweep.job < JOB.json
+
+Each line of its output is JSON: {"say": text}, {"seed": n, "outcome": ..., "why": ...} and, last, {"whole": true} where every run of the cell is in
+the store and results/<cell>.json is written. Outcomes: the status of the record; `stored`: it was there; `elsewhere`: another process is at
+it; `failed`; `no data`; `full`: the disk; `changed`: the code on disk is no longer what this process has loaded, so that a new one must go on.
+"""
+
+import contextlib
+import errno
+import io
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent.parent
+SAY_SECONDS = 600.0  # between two lines of a run under way
+
+
+def sources() -> dict[str, tuple[int, int]]:
+    """What tells one state of the project's code from another, cheaply."""
+    found = {}
+    for package in ("gt_models", "stages"):
+        for path in (ROOT / package).rglob("*.py"):
+            with contextlib.suppress(FileNotFoundError):
+                stat = path.stat()
+                found[str(path)] = (stat.st_mtime_ns, stat.st_size)
+    return found
+
+
+def as_json(job: Any, shared: bool) -> str:
+    content = asdict(job) | {"limits": job.limits.model_dump(exclude_none=True), "shared": shared}
+    return json.dumps({key: content[key] for key in ("kind", "name", "seeds", "limits", "shared")})
+
+
+def do(content: dict[str, Any], tell: Callable[..., None], began: dict[str, tuple[int, int]]) -> None:
+    """Does a job in the working directory's project. `tell(**line)` is called for each line of output; `began`: the `sources` at the start of
+    this process."""
+    from stages.files import WriteError
+    from stages.params import Limits, load_grid
+    from stages.sweep.plan_file import limited_grid
+
+    grid = load_grid()
+    # MLflow has one writer: the leaderboard stage completes it from the records
+    grid = grid.model_copy(update={"run": grid.run.model_copy(update={"tracking": False})})
+    try:
+        if content["kind"] == "data":
+            _data(content["name"], grid, tell)
+            return
+        cell = grid.find(content["name"])
+        grid = limited_grid(grid, cell, Limits(**content["limits"]))
+        if content["kind"] == "search":
+            from stages.tune import tune_cell
+
+            with contextlib.redirect_stdout(_Lines(tell)):
+                tune_cell(cell, grid)
+            tell(seed=None, outcome="ok")
+        else:
+            _runs(cell, grid, content["seeds"], content["shared"], tell, began)
+    except (OSError, WriteError) as error:
+        if not is_full(error):
+            raise
+        tell(seed=None, outcome="full", why=str(error))
+
+
+def _data(dataset: str, grid: Any, tell: Callable[..., None]) -> None:
+    from stages.datasets.prepare import prepare
+    from stages.encode import encode_dataset
+
+    with contextlib.redirect_stdout(_Lines(tell)):
+        prepared = prepare(dataset, mirrors=grid.run.mirrors, say=print)
+        encode_dataset(dataset, grid, jobs=1)
+    tell(seed=None, outcome="no data" if prepared.state == "unavailable" else "ok", why=prepared.reason)
+
+
+def _runs(cell: Any, grid: Any, seeds: list[int], shared: bool, tell: Callable[..., None], began: dict[str, tuple[int, int]]) -> None:
+    from stages.cells import experiment_of, limited, settings_of
+    from stages.datasets.packed import DatasetUnavailable
+    from stages.runs import prepare_process
+    from stages.schema import RecipeError
+    from stages.store import Store
+    from stages.sweep.claim import claimed
+
+    store = Store()
+    recipe, _ = limited(settings_of(cell), grid, cell)
+    try:
+        experiment = experiment_of(cell, recipe, grid, store, Path("data"), prepare_process(grid.run))
+    except DatasetUnavailable as error:
+        for seed in seeds:
+            tell(seed=seed, outcome="no data", why=str(error))
+        return
+    for seed in seeds:
+        if experiment.settled(seed) is not None:
+            tell(seed=seed, outcome="stored")
+            continue
+        digest = experiment.digest(seed)
+        if sources() != began:
+            tell(seed=seed, outcome="changed")
+            continue
+        with claimed(store, digest) as mine:
+            if not mine:
+                tell(seed=seed, outcome="elsewhere")
+                continue
+            tell(say=f"{cell.cell} seed {seed}: begins")
+            try:
+                record, computed = experiment.run(seed, on_epoch=_Report(cell.cell, seed, recipe.reports, tell), shared=shared)
+            except RecipeError as error:
+                tell(seed=seed, outcome="failed", why=str(error))
+                continue
+        run = record["deterministic"]
+        found = f"{run['metric']} {run['test']:.4f}" if run["test"] is not None else run["error"]
+        tell(seed=seed, outcome=run["status"] if computed else "stored", why=f"{found} ({record['measured']['seconds']:.0f} s)")
+    if all(experiment.settled(seed) is not None for seed in recipe.seeds):
+        from stages.train import train_cell
+
+        with contextlib.redirect_stdout(io.StringIO()):  # each run was said
+            train_cell(cell, grid, bar=False)
+        tell(whole=True)
+
+
+class _Report:
+    """Says now and then how far a run is."""
+
+    def __init__(self, cell: str, seed: int, reports: int, tell: Callable[..., None]):
+        self.cell, self.seed, self.reports, self.tell, self.last = cell, seed, reports, tell, time.monotonic()
+
+    def __call__(self, epoch: int, values: dict[str, float]) -> None:
+        if time.monotonic() - self.last >= SAY_SECONDS:
+            self.last = time.monotonic()
+            shown = " ".join(f"{k} {v:.4g}" for k, v in values.items() if k != "lr")
+            self.tell(say=f"{self.cell} seed {self.seed}: {epoch}/{self.reports} {shown}")
+
+
+class _Lines(io.TextIOBase):
+    """A text file whose lines are said."""
+
+    def __init__(self, tell: Callable[..., None]):
+        self.tell, self.rest = tell, ""
+
+    def write(self, text: str) -> int:
+        *lines, self.rest = (self.rest + text).split("\n")
+        for line in lines:
+            if line.strip():
+                self.tell(say=line)
+        return len(text)
+
+
+def is_full(error: BaseException) -> bool:
+    """Whether a disk is full, said by the system or by what writes here."""
+    cause = error if isinstance(error, OSError) else error.__cause__
+    return isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+@contextlib.contextmanager
+def _output() -> Iterator[Callable[..., None]]:
+    """`tell` onto the present standard output; whatever else writes there becomes text on standard error."""
+    sys.stdout.flush()
+    with os.fdopen(os.dup(1), "w", buffering=1) as lines:
+        os.dup2(2, 1)
+        yield lambda **line: print(json.dumps(line), file=lines, flush=True)
+
+
+def main() -> int:
+    began = sources()
+    from stages.command import status_of
+    from stages.side_by_side.crew import die_with_parent
+    from stages.stop import handled
+    from stages.threads import settle_environment
+
+    settle_environment()
+
+    def work() -> None:
+        with handled(say=False), _output() as tell:
+            die_with_parent(os.getppid())
+            do(json.loads(sys.stdin.read()), tell, began)
+
+    return status_of(work)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,64 @@
+"""What has been learnt since the last time: the verdicts of cells that have new runs, complete or provisional, as lines.
+
+store/learnt.json holds what was said last.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from stages.errors import UserError
+from stages.files import write_json
+from stages.params import Cell, Grid
+from stages.recipe import load_recipe
+from stages.records.kept import unfinished
+from stages.records.shipped import record_problems
+from stages.report.table import SEED_CUT, cells, rows_of
+from stages.store import Store
+
+FILE = "learnt.json"
+
+
+def news(wanted: Sequence[tuple[Cell, Grid]], store: Store, data: Path = Path("data")) -> list[str]:
+    """One line for each number of these cells, under their grid's limits, whose runs or verdict are not what they were when this was last called."""
+    path, lines = store.root / FILE, []
+    said = _read(path)
+    for cell, grid in wanted:
+        try:
+            rows = _rows(cell, grid, store, data)
+        except UserError as error:
+            lines.append(f"{cell.cell}: {error}")
+            continue
+        for row in rows:
+            metric, ours, runs, theirs, difference, verdict = cells(row)[2:8]
+            now = {"ours": ours, "runs": runs, "verdict": verdict}
+            place = f"{cell.cell} {metric}"
+            if said.get(place) != now and row["values"]:
+                before = f" (before: {said[place]['verdict']}, {said[place]['ours']})" if place in said else ""
+                lines.append(f"{cell.cell}: {metric} {ours} of {runs} runs, printed {theirs}, difference {difference}: {verdict}{before}")
+            said[place] = now
+    if lines:
+        write_json(path, said)
+    return lines
+
+
+def _rows(cell: Cell, grid: Grid, store: Store, data: Path) -> list[dict[str, Any]]:
+    """The leaderboard's rows of the runs that there are: where some are missing, as of a cell that is cut in seeds."""
+    result = unfinished(cell, grid, "", store, data)
+    records = [record for digest in result["runs"] if (record := store.get(digest)) and not record_problems(record)]
+    seeds, full = [record["deterministic"]["seed"] for record in records], len(load_recipe(cell.recipe_path).seeds)
+    cuts = [cut for cut in result["reduced"] if not re.fullmatch(SEED_CUT, cut)]
+    if len(seeds) < full:
+        cuts.append(f"{len(seeds)} of {full} seeds")
+    result |= {"status": "ok", "reason": None, "runs": [record["digest"] for record in records], "seeds": seeds, "reduced": cuts}
+    return rows_of(result, records, rules=grid.run.verdict) if records else []
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        said = json.loads(path.read_text())
+        return said if isinstance(said, dict) else {}
+    except (OSError, ValueError):
+        return {}

@@ -1,0 +1,266 @@
+"""Which runs are missing, what each needs and costs, and in which order they are worth their hours.
+
+The unit is one run: a cell with one seed. The value of the n-th run of a cell, in the order of its recipe's seeds, is
+
+    value(n) = N / (n (n + 1))        N: the printed numbers that the cell's verdicts are about, costs left out
+
+and all runs together are worth N: the first brings half of what a cell can tell, the first three bring three quarters, the tenth 1/110. Runs are
+taken in this order:
+
+  1. by the entry of the plan that they belong to;
+  2. first cells whose paper prints the number as its own method's, then what it compares with, last what nobody prints;
+  3. by value per hour that is still to be computed, the highest first: a run that was begun has fewer of them. A run without a forecast comes last;
+  4. the earlier seed first.
+
+What takes minutes shares a process with other runs of its cell (`jobs_of`).
+"""
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from stages.cells import experiment_of, limited, settings_of
+from stages.errors import DatasetError
+from stages.params import Cell, Grid, Limits
+from stages.recipe import Recipe, load_recipe
+from stages.schema import RecipeError
+from stages.store import Store, StoreError
+from stages.sweep.costs import Cost, costs_of
+from stages.sweep.plan_file import Entry, limited_grid
+
+SHARED = 300.0  # seconds of runs that share a process: starting one takes several
+OWN, QUOTED, UNPRINTED = range(3)  # ranks of cells
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A run that the store lacks. `place`: its n, from 1; `done`: the part of it that its checkpoint has; `digest` None: not known before
+    data, encodings or the search are there."""
+
+    cell: Cell
+    limits: Limits
+    entry: int
+    seed: int
+    place: int
+    rank: int
+    numbers: int
+    threads: int
+    digest: str | None = None
+    done: float = 0.0
+    cost: Cost = field(default_factory=Cost)
+
+    @property
+    def value(self) -> float:
+        return self.numbers / (self.place * (self.place + 1))
+
+    @property
+    def seconds(self) -> float | None:
+        """That are left of it."""
+        return None if self.cost.seconds is None else self.cost.seconds * (1 - self.done)
+
+    @property
+    def order(self) -> tuple[Any, ...]:
+        per_hour = -1.0 if self.seconds is None else self.value / max(self.seconds, 1e-3) * 3600
+        return self.entry, self.rank, -per_hour, self.place
+
+
+@dataclass(frozen=True)
+class Job:
+    """What one process does. `kind`: "data" (download and encode `name`, a dataset), "search" (of the cell `name`) or "runs" (of it, with
+    `seeds`)."""
+
+    kind: str
+    name: str
+    dataset: str
+    seeds: tuple[int, ...] = ()
+    limits: Limits = field(default_factory=Limits)
+    after: str | None = None  # the cell whose weights its runs start from
+    threads: int = 1
+    seconds: float | None = None
+    memory_mib: float | None = None
+
+    def waits_for(self, other: "Job") -> bool:
+        """Whether it needs what `other` makes."""
+        if other.kind == "data":
+            return self.kind != "data" and other.name == self.dataset
+        if other.kind == "search":
+            return self.kind == "runs" and other.name in (self.name, self.after)
+        return self.kind == "runs" and other.name == self.after and bool(set(self.seeds) & set(other.seeds))
+
+    def __str__(self) -> str:
+        seeds = f"seed {', '.join(map(str, self.seeds))}"
+        return f"{self.name} { {'data': 'data and encodings', 'search': 'search'}.get(self.kind, seeds) }"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`missing` in order; `searches`: the cells that are searched first; `data`: datasets that lack something on disk; `stored`: how many runs
+    the store has, and `begun` the cells that they are of, with their limits; `problems`: what keeps a cell out, one line each."""
+
+    missing: list[Missing]
+    searches: frozenset[str]
+    data: list[str]
+    stored: int
+    begun: dict[Cell, Limits]
+    problems: list[str]
+
+
+def plan(
+    entries: Sequence[Entry],
+    grid: Grid,
+    store: Store | None = None,
+    data: Path = Path("data"),
+    at_once: int = 1,
+    say: Callable[[str], None] = lambda line: None,
+    measure: bool = True,
+) -> Plan:
+    """What is missing of the plan's entries, with costs, in order. A run that two entries ask for belongs to the first. What a cell starts from
+    is added before it. `measure`: False to go without the costs that are not known yet; `at_once`: how many are measured at once."""
+    store = store or Store()
+    found: dict[tuple[str, str, int], Missing] = {}
+    searches: set[str] = set()
+    lacking: dict[str, None] = {}
+    begun: dict[Cell, Limits] = {}
+    stored, problems = set(), []
+    for number, entry in enumerate(entries):
+        for cell, limits in _with_sources(entry, grid):
+            try:
+                runs, kept = _of_cell(cell, limits, number, grid, store, data)
+            except (ValueError, StoreError, SyntaxError) as error:  # the last: of the model's file
+                problems.append(f"{cell.cell}: {error}")
+                continue
+            stored |= kept
+            if kept:
+                begun[cell] = limits
+            for run in runs:
+                found.setdefault((run.cell.cell, run.digest or _cut(run), run.seed), run)
+            if runs and _is_unsearched(cell):
+                searches.add(cell.cell)
+            if runs and not is_prepared(cell, data):
+                lacking[cell.dataset] = None
+    missing = list(found.values())
+    wanted = {(run.cell, _cut(run)): limited_grid(grid, run.cell, run.limits) for run in missing}
+    given = costs_of([(cell, own) for (cell, _), own in wanted.items()], store.root, data, at_once, measure, say)
+    costs = dict(zip(wanted, given, strict=True))
+    missing = [replace(run, cost=costs[run.cell, _cut(run)]) for run in missing]
+    missing.sort(key=lambda run: run.order)
+    return Plan(missing, frozenset(searches), list(lacking), len(stored), begun, list(dict.fromkeys(problems)))
+
+
+def _cut(run: Missing) -> str:
+    """What is cut of the run itself."""
+    return run.limits.model_dump_json(exclude={"seeds"})
+
+
+def jobs_of(plan: Plan, missing: Iterable[Missing] | None = None, shared: float = SHARED) -> list[Job]:
+    """The plan as jobs in its order, each in front of which stand the data and the search that it needs. Runs of one cell share a job up to
+    `shared` seconds. `missing`: some of the plan's."""
+    jobs: dict[Any, Job] = {}  # in order; the key tells one from another
+    open_jobs: dict[tuple[str, str], Any] = {}
+    for run in plan.missing if missing is None else missing:
+        cell, kind = run.cell, (run.cell.cell, run.limits.model_dump_json())
+        if cell.dataset in plan.data:
+            jobs.setdefault(("data", cell.dataset), Job("data", cell.dataset, cell.dataset))
+        if cell.cell in plan.searches:
+            seconds = run.cost.search_seconds or None
+            search = Job("search", cell.cell, cell.dataset, (), run.limits, cell.after, run.threads, seconds, run.cost.memory_mib)
+            jobs.setdefault(("search", cell.cell), search)
+        key, took = open_jobs.get(kind), run.seconds
+        if key is not None and took is not None and jobs[key].seconds + took <= shared:
+            jobs[key] = replace(jobs[key], seeds=(*jobs[key].seeds, run.seed), seconds=jobs[key].seconds + took)
+            continue
+        key = (*kind, run.seed)
+        jobs[key] = Job("runs", cell.cell, cell.dataset, (run.seed,), run.limits, cell.after, run.threads, took, run.cost.memory_mib)
+        if took is not None:
+            open_jobs[kind] = key
+    return list(jobs.values())
+
+
+def _with_sources(entry: Entry, grid: Grid) -> list[tuple[Cell, Limits]]:
+    """The entry's cells with what is cut of them, each after the cell that it starts from, of which only seeds are cut."""
+    found: dict[tuple[Cell, Limits], None] = {}
+
+    def add(cell: Cell, limits: Limits) -> None:
+        if cell.after is not None:
+            add(grid.find(cell.after), Limits(seeds=limits.seeds))
+        found[cell, limits] = None
+
+    for cell in entry.cells:
+        add(cell, entry.limits)
+    return list(found)
+
+
+def _of_cell(cell: Cell, limits: Limits, entry: int, grid: Grid, store: Store, data: Path) -> tuple[list[Missing], set[str]]:
+    """(runs of the cell that are missing, digests of those that are not)."""
+    own = limited_grid(grid, cell, limits)
+    asked = limited(load_recipe(cell.recipe_path), own, cell)[0]
+    rank, numbers = printed(cell)
+    every = [Missing(cell, limits, entry, seed, place, rank, numbers, asked.threads) for place, seed in enumerate(asked.seeds, 1)]
+    if _is_unsearched(cell):
+        return every, set()
+    recipe = limited(settings_of(cell), own, cell)[0]
+    try:
+        experiment = experiment_of(cell, recipe, own, store, data)
+        digests = {seed: experiment.digest(seed) for seed in recipe.seeds}
+        kept = {seed for seed in recipe.seeds if experiment.settled(seed) is not None}
+    except DatasetError:  # data or encodings are not there yet
+        return every, set()
+    missing = [run for run in every if run.seed not in kept]
+    missing = [replace(run, digest=digests[run.seed], done=part_done(store, digests[run.seed], recipe)) for run in missing]
+    return missing, {digests[seed] for seed in kept}
+
+
+def part_done(store: Store, digest: str, recipe: Recipe) -> float:
+    """The part of a run that its checkpoint has; 0 where there is none that can be read."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(store.folder(digest) / "checkpoint.safetensors", framework="pt") as file:
+            epochs = json.loads(file.metadata()["header"])["curves"]["epoch"]
+        return min(1.0, len(epochs) / recipe.reports)
+    except (OSError, SafetensorError, ValueError, KeyError, TypeError):
+        return 0.0
+
+
+def printed(cell: Cell) -> tuple[int, int]:
+    """(rank, how many printed numbers the cell's verdicts are about): the paper's own where there are any. Costs are no numbers here."""
+    from stages.datasets.catalog import catalog
+    from stages.report.published import PublishedError, further, resolve
+
+    reference = load_recipe(cell.recipe_path).published
+    reference = reference and reference.model_dump()
+    metric = spec.metric if (spec := catalog().get(cell.dataset)) else None
+    try:
+        entries = [resolve(reference, cell.dataset, metric), *further(reference, cell.dataset, metric)]
+    except PublishedError:  # `gt-bench doctor` says it
+        entries = []
+    judged = [entry for entry in entries if entry is not None and entry.mean is not None and not entry.measured]
+    own = [entry for entry in judged if entry.own]
+    return OWN if own else QUOTED if judged else UNPRINTED, len(own or judged)
+
+
+def _is_unsearched(cell: Cell) -> bool:
+    if cell.settings != "tuned":
+        return False
+    try:
+        settings_of(cell)
+    except RecipeError:
+        return True
+    return False
+
+
+def is_prepared(cell: Cell, data: Path) -> bool:
+    """Whether the dataset is here, and every encoding that a run or a trial of the cell may need."""
+    from stages.datasets.encoded import EncodedDataset
+    from stages.datasets.packed import PackedDataset
+    from stages.encode import requests
+
+    try:
+        packed = PackedDataset.open(data / "packed" / cell.dataset)
+        for name, arguments in requests(load_recipe(cell.recipe_path)):
+            EncodedDataset(packed, data / "encodings" / cell.dataset, {name: arguments})
+    except DatasetError:
+        return False
+    return True

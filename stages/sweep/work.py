@@ -1,0 +1,275 @@
+"""The queue of one machine: runs of the highest value first, side by side, until all are done or the hours are over.
+
+Each job (see job.py) is a process of its own, so that code which changes under a queue of days is never half loaded. At the end of the hours
+runs end their epoch and keep a checkpoint; whoever comes next continues from it.
+"""
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from stages.errors import UserError
+from stages.files import WriteError
+from stages.params import Cell, Grid, Limits
+from stages.report.forecast import bytes_text
+from stages.report.forecast import hours as hours_text
+from stages.schema import RecipeError
+from stages.side_by_side.crew import Crew, Ending
+from stages.side_by_side.machine import at_once, available_mib, resident_mib
+from stages.stop import GRACE
+from stages.store import Store
+from stages.sweep.job import as_json
+from stages.sweep.learnt import news
+from stages.sweep.plan_file import Entry, limited_grid
+from stages.sweep.planner import Job, Missing, Plan, jobs_of, plan
+
+MARGIN = 1.1  # of memory: a forecast is of a few steps
+SHOWN = 5  # of the next jobs
+
+
+def work(
+    entries: Sequence[Entry],
+    grid: Grid,
+    hours: float | None = None,
+    jobs: int | None = None,
+    export: Path = Path("records"),
+    say: Callable[[str], None] = lambda line: print(line, flush=True),
+) -> bool:
+    """Computes what is missing of the entries; returns whether all of it is done. `export`: folder for the records of finished cells; into
+    records/ only runs of code that is in a commit. Raises RecipeError for no hours or jobs, WriteError where the disk is full."""
+    if hours is not None and not hours > 0:
+        raise RecipeError(f"--hours {hours:g}: give how long to work, more than 0; without it the queue works until all is done")
+    if jobs is not None and jobs < 1:
+        raise RecipeError(f"--jobs {jobs}: give how many runs at once, 1 or more")
+    most = at_once(jobs or grid.run.parallel, 10**6, gpu=_has_gpu(grid))
+    queue = _Queue(grid, most, export, say, until=None if hours is None else time.monotonic() + hours * 3600)
+    while True:
+        found = plan(entries, grid, queue.store, at_once=most, say=say, measure=not queue.is_over)
+        if not queue.round(found):
+            return queue.close(found)
+
+
+def _has_gpu(grid: Grid) -> bool:
+    from stages.measurements import choose_device
+
+    return choose_device(grid.run.device).type == "cuda"
+
+
+def _name(run: Missing) -> tuple[str, Limits, int]:
+    return run.cell.cell, run.limits, run.seed
+
+
+@dataclass
+class _Queue:
+    grid: Grid
+    most: int
+    export: Path
+    say: Callable[[str], None]
+    until: float | None
+    store: Store = field(default_factory=Store)
+    tried: set[Any] = field(default_factory=set)  # what was done or cannot be: once is enough
+    alone: set[Any] = field(default_factory=set)  # runs that ran out of memory beside others
+    computed: int = 0
+    told: set[str] = field(default_factory=set)
+    full: str | None = None  # what a full disk said
+    progress: bool = True  # in the last round
+    pids: dict[Job, int] = field(default_factory=dict)
+    answered: dict[Job, set[int]] = field(default_factory=dict)
+    elsewhere: int = 0
+
+    @property
+    def is_over(self) -> bool:
+        return self.full is not None or not self.progress or (self.until is not None and time.monotonic() >= self.until)
+
+    def round(self, found: Plan) -> bool:
+        """Does what the plan has; returns whether there was something to do. What others computed meanwhile, or left, is another plan's."""
+        for problem in found.problems:
+            self._say_once(f"left out: {problem}")
+        self._say_news({cell: limits for cell, limits in found.begun.items() if self.computed == 0})
+        runs = [run for run in found.missing if _name(run) not in self.tried and not self._too_large(run)]
+        jobs = [job for job in self._jobs(found, runs) if (job.kind, job.name) not in self.tried]
+        if not jobs or self.is_over:
+            return False
+        self.progress, self.elsewhere = False, 0
+        self._announce(found, runs, jobs)
+        # each job says how much memory it takes, better than the largest so far does
+        with Crew(_launch(self.most > 1, self.alone), self.most, fresh=True, memory=False) as crew:
+            crew.run(
+                jobs,
+                self._heard,
+                ready=lambda job, unfinished: self._ready(job, unfinished, crew.tasks),
+                ended=self._ended,
+                until=self.until,
+            )
+        return True
+
+    def close(self, found: Plan) -> bool:
+        """Says what is left; returns whether nothing is. Raises WriteError where the disk is full."""
+        left = found.missing
+        others = f", {self.elsewhere} of them are with other processes" if self.elsewhere else ""
+        self.say(f"{self.computed} runs computed; {len(left)} of {len(left) + found.stored} are missing{others}")
+        if self.full is not None:
+            raise WriteError(f"{self.full}\n{self._needs(left)}")
+        if left and self.until is not None and time.monotonic() >= self.until:
+            self.say("the hours are over; the same command continues where it was")
+        return not left and not found.problems
+
+    def _jobs(self, found: Plan, runs: Sequence[Missing]) -> list[Job]:
+        apart = [run for run in runs if _name(run) in self.alone]
+        together = [run for run in runs if _name(run) not in self.alone]
+        return [*jobs_of(found, together), *(job for run in apart for job in jobs_of(found, [run]))]
+
+    def _too_large(self, run: Missing) -> bool:
+        from stages.measurements import choose_device, memory_limit_mib
+
+        need, limit = run.cost.memory_mib, memory_limit_mib(choose_device(self.grid.run.device))
+        if need is None or need <= limit:
+            return False
+        self._say_once(f"left out: {run.cell.cell}: a run takes {need:,.0f} MiB by forecast, and there are {limit:,.0f} here")
+        return True
+
+    def _ready(self, job: Job, unfinished: Sequence[Job], running: Sequence[Job]) -> bool:
+        if any(job.waits_for(other) for other in unfinished):
+            return False
+        if not running:
+            return True
+        if self._is_alone(job) or any(self._is_alone(other) for other in running):
+            return False
+        if sum(other.threads for other in running) + job.threads > self.most:
+            return False
+        to_come = sum(max(0.0, MARGIN * (other.memory_mib or 0.0) - resident_mib(self.pids.get(other, 0))) for other in running)
+        return available_mib() - to_come >= MARGIN * (job.memory_mib or 0.0)
+
+    def _is_alone(self, job: Job) -> bool:
+        return any((job.name, job.limits, seed) in self.alone for seed in job.seeds)
+
+    def _heard(self, job: Job, line: dict[str, Any]) -> None:
+        if "pid" in line:
+            self.pids[job] = line["pid"]
+        elif "say" in line:
+            self.say(line["say"])
+        elif "whole" in line:
+            self._export(self.grid.find(job.name))
+        else:
+            self._outcome(job, line["seed"], line["outcome"], line.get("why"))
+
+    def _outcome(self, job: Job, seed: int | None, outcome: str, why: str | None) -> None:
+        self.answered.setdefault(job, set()).add(-1 if seed is None else seed)
+        name = (job.name, job.limits, seed) if job.kind == "runs" else (job.kind, job.name)
+        what = f"{job.name} seed {seed}" if seed is not None else str(job)
+        if outcome in ("full", "stored", "elsewhere", "changed"):
+            self.progress |= outcome == "changed"
+            self.elsewhere += outcome == "elsewhere"
+            return
+        if outcome == "oom" and self.most > 1 and name not in self.alone:
+            self.alone.add(name)
+            self.progress = True
+            self.say(f"{what}: out of memory beside others; it runs alone later")
+            return
+        if outcome in ("failed", "no data"):
+            self.tried.add(name)
+            self._say_once(f"left out: {what}: {why}")
+            return
+        self.progress = True
+        self.tried.add(name)
+        self.computed += job.kind == "runs"
+        self.say(f"{what}: {outcome}{f', {why}' if why else ''}")
+
+    def _ended(self, job: Job, ending: Ending) -> None:
+        self.pids.pop(job, None)
+        if isinstance(ending.error, WriteError):
+            self.full = str(ending.error)
+        if job.kind == "runs":
+            self._say_news({self.grid.find(job.name): job.limits})
+        missed = set(job.seeds or [-1]) - self.answered.pop(job, set())
+        status = ending.value if ending.ok else None
+        if missed and self.full is None:
+            why = str(ending.error) if ending.error else (f"its process ended with status {status}" if ending.ok else ending.died)
+            self.tried.update((job.name, job.limits, seed) if job.kind == "runs" else (job.kind, job.name) for seed in missed)
+            self._say_once(f"left out: {job}: {why}")
+
+    def _say_news(self, cells: dict[Cell, Limits]) -> None:
+        try:
+            for line in news([(cell, limited_grid(self.grid, cell, limits)) for cell, limits in cells.items()], self.store):
+                self.say(f"learnt: {line}")
+        except WriteError as error:
+            self.full = self.full or str(error)
+
+    def _export(self, cell: Cell) -> None:
+        """A finished cell as a file for others; what keeps it from being one is said, and the records stay in the store."""
+        from stages.measurements import commit
+        from stages.records.transfer import export_cell
+
+        head, shipped = commit(), self.export.resolve() == Path("records").resolve()
+        if shipped and (head is None or head.endswith("-dirty")):
+            what = "the code is in no commit" if head is None else f"the code differs from commit {head[:12]}"
+            self._say_once(f"nothing is written to {self.export}/: {what}; commit it first, or give --export another folder")
+            return
+        try:
+            if path := export_cell(cell, self.export, self.store, dirty=not shipped):
+                self.say(f"{cell.cell}: finished, {path}")
+        except UserError as error:
+            self.say(f"{cell.cell}: finished, not exported: {error}")
+
+    def _announce(self, found: Plan, runs: Sequence[Missing], jobs: Sequence[Job]) -> None:
+        known = [run.seconds for run in runs if run.seconds is not None]
+        unknown = f" ({len(runs) - len(known)} without a forecast)" if len(known) < len(runs) else ""
+        self.say(
+            f"{len(runs)} runs of {len({run.cell for run in runs})} cells are missing, {found.stored} are there: {hours_text(sum(known))} of one process{unknown}, "
+            f"{self.most} at once"
+        )
+        for job in jobs[:SHOWN]:
+            self.say(f"  {job}{'' if job.seconds is None else f': {hours_text(job.seconds)}'}")
+        if jobs[SHOWN:]:
+            self.say(f"  and {len(jobs) - SHOWN} jobs more")
+
+    def _needs(self, left: Sequence[Missing]) -> str:
+        records = sum(run.cost.record_bytes for run in left)
+        checkpoints = self.most * max((run.cost.checkpoint_bytes for run in left), default=0)
+        free = shutil.disk_usage(self.store.root).free
+        return (
+            f"what is left takes about {bytes_text(records + checkpoints)} of {self.store.root}/ ({bytes_text(records)} of records, "
+            f"{bytes_text(checkpoints)} of checkpoints); {bytes_text(free)} are free there"
+        )
+
+    def _say_once(self, line: str) -> None:
+        if line not in self.told:
+            self.told.add(line)
+            self.say(line)
+
+
+def _launch(shared: bool, alone: set[Any]) -> Callable[..., int]:
+    """What a worker of the crew does: starts a job's process, passes its lines on, and ends it where it is ended itself."""
+
+    def launch(job: Job, tell: Callable[..., None]) -> int:
+        beside = shared and not any((job.name, job.limits, seed) in alone for seed in job.seeds)
+        with subprocess.Popen(
+            [sys.executable, "-m", "stages.sweep.job"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as process:
+            try:
+                tell({"pid": process.pid})
+                process.stdin.write(as_json(job, beside))
+                process.stdin.close()
+                full = None
+                for text in process.stdout:
+                    tell(line := json.loads(text))
+                    full = line["why"] if line.get("outcome") == "full" else full
+                process.wait()
+            except BaseException:
+                process.terminate()
+                try:
+                    process.wait(GRACE + 0.5)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                raise
+        if full is not None:
+            raise WriteError(full)  # nothing further begins
+        return process.returncode
+
+    return launch
