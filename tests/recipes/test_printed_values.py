@@ -23,6 +23,7 @@ PLACES = {
     **{f"polynormer/{name}/polynormer*": f"polynormer/{name}" for name in ("ogbn-products", "pokec")},
     "ppgt/zinc*/ppgt": "ppgt/zinc",
     "ppgt/zinc/ppgt-as-released": "ppgt/zinc",
+    "ppgt/zinc*/ppgt-as-printed": "ppgt/zinc",
     "ppgt/peptides-func/ppgt*": "ppgt/peptides-func",
     **{f"ppgt/{name}/ppgt": f"ppgt/{name}" for name in ("mnist", "cifar10", "pattern", "cluster", "peptides-struct", "pascalvoc-sp")},
     "ppgt/pcqm4mv2/ppgt-small": "ppgt/pcqm4mv2",
