@@ -22,8 +22,8 @@ bench: $(READY) ## speed and memory of everything in benchmarks/
 check-grid: $(READY) ## two steps of every cell on a miniature of its dataset: make check-grid CELLS="polynormer hot/chains/hot"
 	@$(RUN) python -m stages.check_grid $(CELLS)
 
-ui: $(READY) ## the tracking store in a browser: http://127.0.0.1:5000
-	@$(RUN) mlflow ui --backend-store-uri $${MLFLOW_TRACKING_URI:-sqlite:///mlruns/mlflow.db}
+ui: $(READY) ## the tracking store in a browser, with the address of each suite: http://127.0.0.1:5000
+	@$(RUN) python -m stages.mlflow.ui
 
 $(READY): pyproject.toml constraints.txt
 	@command -v $(PYTHON) >/dev/null || { echo "python3 (3.11 or newer) is needed"; exit 1; }

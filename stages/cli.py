@@ -94,9 +94,16 @@ def train(
 
     grid = load_grid()
     cells = grid.chosen(names)
+    lost = []
     if len(cells) == 1 and jobs == 1:
         train_cell(cells[0], grid)
-    elif lost := train_cells(cells, grid, jobs):
+    else:
+        lost = train_cells(cells, grid, jobs)
+    if grid.run.tracking:
+        from stages.mlflow.tracking import track_cells
+
+        track_cells(cells)
+    if lost:
         print(f"{len(cells) - len(lost)} of {len(cells)} cells are trained; the same command goes on")
         raise typer.Exit(1)
 
@@ -151,6 +158,64 @@ def tune(cell: str) -> None:
 
     grid = load_grid()
     tune_cell(grid.find(cell), grid)
+
+
+@app.command("history")
+def show_history(cell: str) -> None:
+    """The attempts at a cell: when, by which commit, which number, and what changed from each to the next."""
+    from stages.history import changes, history
+    from stages.records.shipped import read_result
+    from stages.store import Store
+
+    name = load_grid().find(cell).cell
+    found = history(name, Store(), read_result(Path("results", f"{name}.json"), name))
+    for before, one in zip([None, *found], found, strict=False):
+        for change in changes(before, one) if before else ():
+            print(f"    {change}")
+        now = "  <- current" if one.current else ""
+        print(f"{one.name}: {one.shown['mean ± std']} {one.shown['metric']}, {one.shown['runs']} runs, {one.shown['status']}{now}")
+
+
+@app.command("diff")
+def show_diff(
+    cell: str,
+    before: Annotated[int, typer.Argument(help="number of an attempt (`gt-bench history CELL`); -1 is the last but one")] = -1,
+    after: Annotated[int, typer.Argument(help="number of another; 0 is the last")] = 0,
+) -> None:
+    """What changed between two attempts at a cell: in recipe, code, data and machine, and in the number."""
+    from stages.history import NoAttempt, changes, chosen, history, number_lines
+    from stages.records.shipped import read_result
+    from stages.store import Store
+
+    name = load_grid().find(cell).cell
+    found = history(name, Store(), read_result(Path("results", f"{name}.json"), name))
+    if len(found) == 1:
+        raise NoAttempt(f"{name}: there is one attempt only, {found[0].name}: nothing to compare it with")
+    first, second = (chosen(found, n if n > 0 else len(found) + n) for n in (before, after))
+    for line in [*changes(first, second), *number_lines(first, second)]:
+        print(line)
+
+
+@app.command("score")
+def score_cell(cell: str) -> None:
+    """Loads the kept weights of a cell's best seed and tests them again; exits 1 where the numbers are not those of the record."""
+    from stages.best import best_run
+    from stages.cells import experiment_of, limited, settings_of
+    from stages.runs import DATA, prepare_process
+    from stages.store import Store
+    from stages.trained import NotKept, score
+
+    grid = load_grid()
+    found = grid.find(cell)
+    experiment = experiment_of(found, limited(settings_of(found), grid, found)[0], grid, Store(), DATA, prepare_process(grid.run))
+    best = best_run([record for seed in experiment.recipe.seeds if (record := experiment.settled(seed))])
+    if best is None:
+        raise NotKept(f"{found.cell}: no seed of it is in the store; `gt-bench train {found.cell}` comes first")
+    now, then = score(experiment, best["deterministic"]["seed"])
+    for name, value in then.items():
+        print(f"{name}: {now[name]!r} now, {value!r} in the record of seed {best['deterministic']['seed']}")
+    if now != then:
+        raise typer.Exit(1)
 
 
 @app.command()

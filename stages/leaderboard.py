@@ -17,7 +17,7 @@ from stages.params import load_grid
 from stages.records.gathered import collect
 from stages.report.rules import Rules
 from stages.report.table import tally, with_claims, write_reports
-from stages.store import Store
+from stages.store import Store, StoreError
 
 app = typer.Typer(add_completion=False)
 
@@ -41,7 +41,7 @@ def leaderboard(
     if print_:
         show(suite, rows, files, grid.run.verdict)
     if mlflow:
-        track(suite, found, records, rows)
+        track(suite, found, records, rows, Store(store))
 
 
 def show(suite: str, rows: Sequence[dict[str, Any]], files: Sequence[Path], rules: Rules) -> None:
@@ -52,22 +52,26 @@ def show(suite: str, rows: Sequence[dict[str, Any]], files: Sequence[Path], rule
     print(f"written: {', '.join(map(str, files))}")
 
 
-def track(suite: str, results: Sequence[dict], records: dict[str, dict], rows: Sequence[dict[str, Any]]) -> None:
+def track(suite: str, results: Sequence[dict], records: dict[str, dict], rows: Sequence[dict[str, Any]], store: Store) -> None:
     """Completes MLflow and says how to look at it; a store that cannot be reached costs a warning, never the reports."""
     from stages.addresses import without_credentials
     from stages.mlflow.tracking import TrackingError, complete, tracking_uri
 
     uri = without_credentials(tracking_uri())
     try:
-        complete(suite, results, records, rows=rows)
-    except TrackingError as error:
+        complete(suite, results, records, rows=rows, store=store)
+    except (TrackingError, StoreError) as error:
         remedy = f"when it is back, `python -m stages.leaderboard {suite}` completes it from the records"
         print(
             f"warning: MLflow at {uri} was not completed: {without_credentials(str(error))}. The reports are written; {remedy}.",
             file=sys.stderr,
         )
         return
-    look = f"open {uri}" if uri.startswith("http") else f"mlflow ui --backend-store-uri {uri}   (then open http://127.0.0.1:5000)"
+    look = (
+        f"open {uri}"
+        if uri.startswith("http")
+        else "`make ui` (or `python -m stages.mlflow.ui`) serves it and prints the address of each suite"
+    )
     print(f"MLflow: {look}", flush=True)
 
 

@@ -67,6 +67,41 @@ class PeakMemory:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
+class Usage:
+    """Memory in MiB and processor use in percent (of one core) of this process as a run goes: a point after an epoch, at most one a second, and
+    ever fewer of a long run."""
+
+    MOST = 200  # points
+
+    def __init__(self, device: torch.device):
+        self.device, self.process, self.every = device, psutil.Process(), 1.0
+        self.points: dict[str, list] = {"epoch": [], "memory_mib": [], "cpu_percent": []}
+        self.last, self.busy, self.seen = time.monotonic(), time.process_time(), 0
+
+    def epoch(self, epoch: int) -> None:
+        self.seen = epoch
+        if time.monotonic() - self.last >= self.every:
+            self._add()
+
+    def read(self) -> dict[str, list]:
+        """The points, the last of them of now."""
+        if self.seen and self.points["epoch"][-1:] != [self.seen]:
+            self._add()
+        return self.points
+
+    def _add(self) -> None:
+        moment, busy = time.monotonic(), time.process_time()
+        gpu = self.device.type == "cuda"
+        memory = torch.cuda.memory_allocated(self.device) if gpu else self.process.memory_info().rss
+        share = 100 * (busy - self.busy) / max(moment - self.last, 1e-9)
+        for name, value in (("epoch", self.seen), ("memory_mib", round(memory / 2**20, 1)), ("cpu_percent", round(share, 1))):
+            self.points[name].append(value)
+        self.last, self.busy = moment, busy
+        if len(self.points["epoch"]) >= self.MOST:
+            self.points = {name: values[1::2] for name, values in self.points.items()}
+            self.every *= 2
+
+
 def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 

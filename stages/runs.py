@@ -23,13 +23,14 @@ from stages.engine.loop import Outcome, Run
 from stages.engine.subgraphs import SubgraphLoader
 from stages.engine.targets import StandardisedTargets
 from stages.fingerprint import code_digest, run_modules
-from stages.measurements import Clock, PeakMemory, bound_memory, choose_device, environment, keep_allocations, memory_limit_mib, now
+from stages.measurements import Clock, PeakMemory, Usage, bound_memory, choose_device, environment, keep_allocations, memory_limit_mib, now
 from stages.params import RunSettings
 from stages.recipe import Recipe, check_fit, check_model, digest_of
 from stages.schema import RecipeError
 from stages.store import SCHEMA, Store, run_digest, sealed
 from stages.tasks import create_task
 from stages.threads import computing_with
+from stages.trained import all_arguments, save_trained
 
 DATA, STORE, RESULTS = Path("data"), Path("store"), Path("results")
 
@@ -90,13 +91,17 @@ class Experiment:
     def code(self) -> str:
         return code_digest(run_modules(self.recipe.model.name, self.header.task, self.recipe.decisive()))
 
-    def build(self) -> nn.Module:
-        """The freshly initialised model for this dataset. Raises RecipeError where the constructor refuses the recipe's values."""
+    def constructor(self) -> dict[str, Any]:
+        """What the model's constructor is called with."""
         given = {"in_dim": self.task.in_dim(self.header), "out_dim": self.header.out_dim, "level": self.recipe.level_of(self.header.level)}
         if "edge_dim" in inspect.signature(model_info(self.recipe.model.name).cls).parameters:
             given["edge_dim"] = self.header.edge_dim
+        return given | self.arguments
+
+    def build(self) -> nn.Module:
+        """The freshly initialised model for this dataset. Raises RecipeError where the constructor refuses the recipe's values."""
         try:
-            return create_model(self.recipe.model.name, **given, **self.arguments)
+            return create_model(self.recipe.model.name, **self.constructor())
         except ValueError as error:
             raise RecipeError(f"{self.path}: model: {error}") from error
 
@@ -173,7 +178,8 @@ class Experiment:
         record = self.store.get(digest)
         status = record["deterministic"]["status"] if record else None
         folder = self.store.folder(digest)
-        if status is None or (status == "ok" and not (folder / weights.FILE).exists()):
+        kept = self.source.recipe.keep_weights and (folder / weights.FILE).exists()
+        if status is None or (status == "ok" and not kept):
             raise RecipeError(
                 f"{self.path}: start: {start.cell}: its run with seed {seed} {'kept no weights' if status else 'is not run'}; its recipe "
                 f"needs seed {seed} and keep_weights: true, and `python -m stages.train {start.cell}` comes first"
@@ -192,13 +198,19 @@ class Experiment:
         return build
 
     def _compute(self, seed: int, digest: str, test: bool, on_epoch: Callable[[int, dict], None] | None) -> dict[str, Any]:
-        clock, memory = Clock(), PeakMemory(self.device)
+        clock, memory, usage = Clock(), PeakMemory(self.device), Usage(self.device)
+
+        def after_epoch(epoch: int, values: dict) -> None:
+            usage.epoch(epoch)
+            if on_epoch:
+                on_epoch(epoch, values)
+
         checkpoint = Checkpoint(self.store.folder(digest) / "checkpoint.safetensors", self.settings.checkpoint_seconds)
         try:
             loader = self.loader(seed)
             run = (self.task.runner or Run)(
                 self.recipe, self.task, loader, self._started(seed),
-                seed=seed, meter=clock, checkpoint=checkpoint, time_limit=self.time_limit, on_epoch=on_epoch,
+                seed=seed, meter=clock, checkpoint=checkpoint, time_limit=self.time_limit, on_epoch=after_epoch,
             )  # fmt: skip
         except RecipeError:  # names the file already
             raise
@@ -210,17 +222,25 @@ class Experiment:
                 outcome = run.train(test)
         except (MissingEncoding, WrongOutput) as error:
             raise RecipeError(f"{self.path}: {error}") from error
-        if self.recipe.keep_weights and outcome.status == "ok":
-            weights.save_weights(self.store.folder(digest), run.best["model"])
+        if (test or self.recipe.keep_weights) and outcome.status == "ok" and run.best:  # train_cell lets those of the best seed stay
+            folder, of_every_seed = self.store.folder(digest), self.recipe.keep_weights
+            save_trained(folder, run.best["model"], self.recipe.model.name, self.constructor(), of_every_seed)
         with contextlib.suppress(RuntimeError):
             if self.device.type == "cuda":
                 torch.cuda.empty_cache()
         forms = {"training": trained, "evaluation": evaluated}
         forms = {phase: {operation: sorted(of) for operation, of in sorted(taken.items())} for phase, taken in forms.items()}
-        return self.record(outcome, seed, digest, clock, memory, forms)
+        return self.record(outcome, seed, digest, clock, memory, forms, usage)
 
     def record(
-        self, outcome: Outcome, seed: int, digest: str, clock: Clock, memory: PeakMemory, forms: dict[str, dict[str, list[str]]]
+        self,
+        outcome: Outcome,
+        seed: int,
+        digest: str,
+        clock: Clock,
+        memory: PeakMemory,
+        forms: dict[str, dict[str, list[str]]],
+        usage: Usage,
     ) -> dict[str, Any]:
         """The record of a finished run: what is the same everywhere, and what was measured here."""
         recipe, epochs = self.decisive(seed), max(1, len(outcome.curves["epoch"]))
@@ -258,6 +278,8 @@ class Experiment:
                 "threads": torch.get_num_threads(),
                 # of each operation of gt_models.kernels; equal bits are promised for equal forms
                 "forms": forms,
+                "arguments": all_arguments(self.recipe.model.name, self.constructor()),
+                "usage": usage.read(),
                 "encodings": self.encoded.computed_by,
                 "environment": environment(self.device, self.allocator),
             },

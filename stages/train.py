@@ -35,6 +35,7 @@ def train_cell(
 
     Raises RecipeError for a recipe that does not fit, and Lost where processes of seeds died: after the other seeds are finished.
     """
+    from stages.attempts import remember, superseded
     from stages.datasets.packed import DatasetUnavailable, PackedDataset
     from stages.files import write_json
     from stages.mlflow.tracking import Live
@@ -57,6 +58,7 @@ def train_cell(
         return result
 
     from stages.runs import prepare_process
+    from stages.trained import keep_best
 
     allocator = prepare_process(grid.run)  # with one thread: `Experiment.run` takes as many as the recipe says
 
@@ -91,8 +93,10 @@ def train_cell(
     if failed:
         result |= {"status": failed[0]["status"], "reason": failed[0]["error"]}
     write_json(path, result)
+    remember(result, experiment.store)
+    keep_best(records, experiment.store)
     if live:
-        live.close(result, records)
+        live.close(result, records, superseded(result, experiment.store), experiment.store.root)
     return result
 
 

@@ -7,24 +7,29 @@ import hashlib
 import json
 import math
 import re
+import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
-from stages.report.table import summarise
+from stages.addresses import without_credentials
+from stages.attempts import attempt_id, when
+from stages.report.table import SHOWN, cells, summarise
 
 # limits of MLflow: 500 characters of a parameter are kept by every version and backend, 36 of a dataset digest
 PARAM_LENGTH, TAG_LENGTH, DIGEST_LENGTH = 500, 5000, 36
+NOTE = "mlflow.note.content"  # what MLflow shows as a run's description
+ROOT = Path(__file__).parents[2]
 LARGEST = 1.7976931348623157e308
 
 
 @dataclass(frozen=True)
 class Tracked:
-    """One MLflow run. `metrics`: name -> [(step, value)]; `dataset`: (name, sha256); `artifacts`: file name -> its bytes, made when needed;
-    `start`, `end`: milliseconds, None for now; `source`: what the artifacts are made of, so that the seal covers them."""
+    """One MLflow run. `metrics`: name -> [(step, value)]; `dataset`: (name, sha256); `artifacts`: name -> a file of the store, or bytes that are made
+    when needed; `start`, `end`: milliseconds, None for now; `source`: what the artifacts are made of, so that the seal covers them."""
 
     name: str
     status: str
@@ -32,7 +37,7 @@ class Tracked:
     metrics: dict[str, list[tuple[int, float]]]
     tags: dict[str, str]
     dataset: tuple[str, str] | None
-    artifacts: dict[str, Callable[[], bytes]] = field(hash=False)
+    artifacts: dict[str, Callable[[], bytes] | Path] = field(hash=False)
     source: Any = None
     start: int | None = None
     end: int | None = None
@@ -44,32 +49,47 @@ class Tracked:
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def tracked_run(cell: Mapping[str, Any], record: Mapping[str, Any]) -> Tracked:
-    """The run of one seed. `cell`: mapping with suite, dataset, model and cell (a result will do)."""
+def tracked_run(
+    cell: Mapping[str, Any], record: Mapping[str, Any], current: bool = True, best: bool = False, weights: Path | None = None
+) -> Tracked:
+    """The run of one seed. `cell`: mapping with suite, dataset, model and cell (a result will do). `best`: of its cell on validation; then
+    `weights` is the file that the store keeps, if it does."""
     run, measured = record["deterministic"], record["measured"]
-    curves = {k: v for k, v in run["epochs"].items() if k != "epoch"}
+    curves = {f"curve/{k}": v for k, v in run["epochs"].items() if k != "epoch"}
     metrics = {k: [(e, _storable(v)) for e, v in zip(run["epochs"]["epoch"], values) if v is not None] for k, values in curves.items()}
-    figures = {"best_epoch": run["best_epoch"], "best_val": run["val"], "test": run["test"], "parameters": run["parameters"]}
-    figures |= {f"test_{_key(k)}": v for k, v in (run["test_metrics"] or {}).items()}
-    figures |= {k: measured[k] for k in ("seconds", "train_seconds_per_epoch", "eval_seconds_per_epoch", "peak_memory_mib")}
+    usage = measured.get("usage") or {"epoch": []}
+    metrics |= {f"system/process_{k}": list(zip(usage["epoch"], values)) for k, values in usage.items() if k != "epoch"}
+    figures = {
+        "result/best_epoch": run["best_epoch"],
+        "result/val": run["val"],
+        "result/test": run["test"],
+        "cost/parameters": run["parameters"],
+    }
+    figures |= {f"result/test_{_key(k)}": v for k, v in (run["test_metrics"] or {}).items()}
+    figures |= {f"cost/{k}": measured[k] for k in ("seconds", "train_seconds_per_epoch", "eval_seconds_per_epoch", "peak_memory_mib")}
     environment = measured["environment"]
     tags = {
-        "gt.kind": "run", "gt.cell": cell["cell"], "gt.digest": record["digest"], "gt.status": run["status"],
+        "gt.kind": "run", "gt.cell": cell["cell"], "gt.digest": record["digest"], "gt.status": run["status"], "gt.current": _word(current),
+        "gt.best_seed": _word(best),
         "gt.error": run["error"], "gt.metric": run["metric"], "gt.direction": run["direction"], "gt.device": measured["device"],
-        "gt.commit": environment.get("commit"), "gt.torch": environment.get("torch"),
-        **{f"gt.digest.{k}": v for k, v in run["digests"].items()},
+        "gt.threads": measured.get("threads"), "gt.commit": environment.get("commit"), "gt.torch": environment.get("torch"),
+        **{f"gt.digest.{k}": v for k, v in run["digests"].items()}, **_source(cell, environment.get("commit")),
+        NOTE: describe_run(cell, record, current, weights),
     }  # fmt: skip
+    artifacts: dict[str, Callable[[], bytes] | Path] = {"record.json": lambda: _json(record)}
+    if weights is not None and best and weights.exists():
+        artifacts[f"model/{weights.name}"] = weights
     return Tracked(
-        name=f"{cell['dataset']} {cell['model']} seed {run['seed']}",
+        name=f"{cell_name(cell)} seed {run['seed']}",
         status=_status(run["status"]),
-        params=flatten(run["recipe"]) | {"seed": str(run["seed"]), "split": str(run["split"])},
+        params=_arguments(record) | flatten(run["recipe"]) | {"seed": str(run["seed"]), "split": str(run["split"])},
         metrics={k: v for k, v in metrics.items() if v} | _points(figures),
         tags=_tags(tags),
         dataset=(run["dataset"], run["digests"]["data"]),
-        artifacts={"record.json": lambda: _json(record)},
+        artifacts=artifacts,
         source=record,
         start=milliseconds(measured["started"]),
-        end=milliseconds(measured["finished"]),
+        end=_end(record),
     )
 
 
@@ -80,27 +100,34 @@ VERDICT_TAGS = {
 }  # fmt: skip
 
 
-def tracked_cell(result: Mapping[str, Any], records: Sequence[Mapping[str, Any]], judged: Mapping[str, Any] | None = None) -> Tracked:
+def tracked_cell(
+    result: Mapping[str, Any], records: Sequence[Mapping[str, Any]], judged: Mapping[str, Any] | None = None, current: bool = True
+) -> Tracked:
     """The parent run of a cell: its recipe, its figures in raw units, and the published number. `judged`: the cell's row of the leaderboard,
-    which alone knows the rivals' runs; while a cell trains there is none, and no verdict is shown."""
-    row = summarise(result, records)
+    which alone knows the rivals' runs; while a cell trains there is none, and no verdict is shown. `current`: False for an attempt that a
+    later one replaced."""
+    row = judged or summarise(result, records)
     runs = [r["deterministic"] for r in records]
     validated = [r["val"] for r in runs if r["status"] == "ok" and r["val"] is not None]
     figures = {
-        "test_mean": row["mean"], "test_std": row["std"], "runs_ok": row["runs"], "runs_asked": row["seeds"],
-        "val_mean": math.fsum(validated) / len(validated) if validated else None,
-        "published_mean": row["published_mean"], "published_std": row["published_std"], "difference": row["difference"],
-        "parameters": row["parameters"], "train_seconds_per_epoch": row["seconds_per_epoch"], "peak_memory_mib": row["peak_memory_mib"],
+        "result/test_mean": row["mean"], "result/test_std": row["std"], "result/runs_ok": row["runs"], "result/runs_asked": row["seeds"],
+        "result/val_mean": math.fsum(validated) / len(validated) if validated else None, "result/published_mean": row["published_mean"],
+        "result/published_std": row["published_std"], "result/difference": row["difference"], "cost/parameters": row["parameters"],
+        "cost/seconds": math.fsum(r["measured"]["seconds"] for r in records) if records else None,
+        "cost/train_seconds_per_epoch": row["seconds_per_epoch"], "cost/peak_memory_mib": row["peak_memory_mib"],
     }  # fmt: skip
     scores = [r["test_metrics"] or {} for r in runs if r["status"] == "ok"]
     for name in sorted({n for found in scores for n in found if n != row["metric"]}):
         values = [found[name] for found in scores if found.get(name) is not None]
-        figures[f"test_{_key(name)}_mean"] = math.fsum(values) / len(values) if values else None
+        figures[f"result/test_{_key(name)}_mean"] = math.fsum(values) / len(values) if values else None
+    commits = sorted({r["measured"]["environment"].get("commit") or "unknown" for r in records})
     tags = {
-        **cell_tags(result), "gt.status": row["status"], "gt.reason": row["reason"], "gt.reduced": ", ".join(row["reduced"]) or None,
-        "gt.metric": row["metric"], "gt.direction": row["direction"], "gt.published": row["published_source"],
-        "gt.published.printed": row["published_printed"], "gt.notes": "; ".join(row["notes"]) or None, "gt.flags": "; ".join(row["flags"]) or None, "gt.device": row["device"],
-        "gt.commit": ", ".join(sorted({r["measured"]["environment"].get("commit") or "unknown" for r in records})) or None,
+        **cell_tags(result), "gt.digest": attempt_id(result), "gt.current": _word(current), "gt.status": row["status"], "gt.reason": row["reason"],
+        "gt.reduced": ", ".join(row["reduced"]) or None, "gt.metric": row["metric"], "gt.direction": row["direction"],
+        "gt.published": row["published_source"], "gt.published.printed": row["published_printed"],
+        "gt.notes": "; ".join(row["notes"]) or None, "gt.flags": "; ".join(row["flags"]) or None, "gt.device": row["device"],
+        "gt.commit": ", ".join(commits) or None, **_source(result, commits[0] if commits else None),
+        NOTE: describe_cell(result, row, records, current),
     }  # fmt: skip
     if judged:
         tags |= {tag: judged[column] for column, tag in VERDICT_TAGS.items()}
@@ -109,22 +136,110 @@ def tracked_cell(result: Mapping[str, Any], records: Sequence[Mapping[str, Any]]
             tags[tag] = None if low is None else f"[{low:.6g}, {high:.6g}]"
     for name in ("recipe", "data", "encodings", "code"):
         tags[f"gt.digest.{name}"] = ", ".join(sorted({r["digests"][name] for r in runs})) or None
-    artifacts: dict[str, Callable[[], bytes]] = {"result.json": lambda: _json(result)}
+    artifacts: dict[str, Callable[[], bytes] | Path] = {"result.json": lambda: _json(result)}
     if any(r["epochs"]["epoch"] for r in runs):
         artifacts["learning_curves.png"] = lambda: _figure(result["cell"], records)
-    artifacts |= search_plots(result)
+    artifacts |= search_plots(result) if current else {}
     return Tracked(
-        name=cell_name(result),
+        name=cell_name(result) if current else f"{cell_name(result)}, until {when(records)}",
         status=_status(row["status"]),
-        params=flatten(result["recipe"]),
+        params=(_arguments(records[0]) if records else {}) | flatten(result["recipe"]),
         metrics=_points(figures),
         tags=_tags(tags),
         dataset=(runs[0]["dataset"], runs[0]["digests"]["data"]) if runs else None,
         artifacts=artifacts,
         source=[result, records],
         start=min((milliseconds(r["measured"]["started"]) for r in records), default=None),
-        end=max((milliseconds(r["measured"]["finished"]) for r in records), default=None),
+        end=max((_end(r) for r in records), default=None),
     )
+
+
+def describe_cell(
+    result: Mapping[str, Any], row: Mapping[str, Any], records: Sequence[Mapping[str, Any]] = (), current: bool = True
+) -> str:
+    """What a person must know of a cell, as Markdown: what it is, the verdict, the published number, and how to have it again."""
+    shown = dict(zip(SHOWN, cells(dict(row)), strict=True))
+    said = [] if current else ["**Superseded** by a later attempt: `gt-bench diff " + result["cell"] + "` says what changed."]
+    what = f"`{result['model']}` on `{result['dataset']}` (suite `{result['suite']}`)"
+    mean = f": **{shown['mean ± std']}** {shown['metric']} over {shown['runs']} runs" if row["mean"] is not None else f": {row['status']}"
+    said.append(what + mean)
+    if row["published_printed"]:
+        said.append(f"Published: {shown['published']} ({row['published_source']}); ours minus theirs: {shown['difference [95 %]']}")
+    if row.get("verdict"):
+        said.append(f"Verdict: **{row['verdict']}**" + (f"; {shown['claim']}" if row["claim"] else ""))
+    said += [f"Reason: {row['reason']}"] if row["reason"] else []
+    said += [f"Reduced, not the published setting: {', '.join(row['reduced'])}"] if row["reduced"] else []
+    commit = next((r["measured"]["environment"].get("commit") for r in records), None)
+    return "  \n".join([*said, f"Make it again: `python -m stages.train {result['cell']}`", recipe_at(result["cell"], commit)])
+
+
+def describe_run(cell: Mapping[str, Any], record: Mapping[str, Any], current: bool, weights: Path | None) -> str:
+    """The same of one seed."""
+    run = record["deterministic"]
+    ended = f"{run['metric']} {run['test']:.6g} on test" if run["test"] is not None else f"{run['status']}: {run['error']}"
+    said = [] if current else ["**Superseded** by a later attempt."]
+    said.append(
+        f"Seed {run['seed']}, split {run['split']} of `{cell['cell']}`: {ended}, epoch {run['best_epoch']} of {len(run['epochs']['epoch'])}"
+    )
+    if weights is not None and weights.exists():
+        said.append(
+            f'The best seed on validation. Its model: `stages.trained.load_trained("{weights}")`; `gt-bench score {cell["cell"]}` scores it again'
+        )
+    return "  \n".join(
+        [
+            *said,
+            f"Make it again: `python -m stages.train {cell['cell']}`",
+            recipe_at(cell["cell"], record["measured"]["environment"].get("commit")),
+        ]
+    )
+
+
+def recipe_at(cell: str, commit: str | None) -> str:
+    """Where the recipe can be read as it was: a link where the repository has an address of its own, otherwise the command."""
+    path, commit = f"recipes/{cell}.yaml", (commit or "").removesuffix("-dirty")
+    if not commit:
+        return f"Recipe: `{path}`"
+    address = repository()
+    if address.startswith("http"):
+        return f"Recipe: [{path} at {commit[:12]}]({address}/blob/{commit}/{path})"
+    return f"Recipe: `git show {commit[:12]}:{path}`"
+
+
+@cache
+def repository() -> str:
+    """The address of this repository as a browser opens it, without credentials; empty where it has none."""
+    try:
+        found = subprocess.run(
+            ["git", "config", "--get", "remote.origin.url"], cwd=ROOT, capture_output=True, text=True, check=False
+        ).stdout
+    except OSError:
+        return ""
+    address = without_credentials(re.sub(r"^git@([^:]+):", r"https://\1/", found.strip())).removesuffix(".git")
+    return address if address.startswith("http") else ""
+
+
+def _source(cell: Mapping[str, Any], commit: str | None) -> dict[str, str | None]:
+    """MLflow's own tags of where a run came from."""
+    clean = (commit or "").removesuffix("-dirty")
+    return {
+        "mlflow.source.name": f"recipes/{cell['cell']}.yaml", "mlflow.source.type": "LOCAL", "mlflow.source.git.commit": clean or None,
+        "mlflow.source.git.dirty": _word(commit != clean) if commit else None, "mlflow.source.git.repoURL": repository() or None,
+    }  # fmt: skip
+
+
+def _arguments(record: Mapping[str, Any]) -> dict[str, str]:
+    """All arguments of the model's constructor, defaults included, where the record has them."""
+    return flatten(record["measured"].get("arguments") or {}, "model.")
+
+
+def _end(record: Mapping[str, Any]) -> int:
+    """A record's moments are whole seconds: a run of less has an end of its own."""
+    measured = record["measured"]
+    return max(milliseconds(measured["finished"]), milliseconds(measured["started"]) + max(1, math.ceil(1000 * measured["seconds"])))
+
+
+def _word(true: bool) -> str:
+    return str(bool(true)).lower()
 
 
 def search_plots(result: Mapping[str, Any], tuned: Path = Path("tuned")) -> dict[str, Callable[[], bytes]]:
@@ -138,13 +253,13 @@ def tracked_search(cell: Mapping[str, Any], rows: Sequence[Mapping[str, str]], t
     """A search as MLflow runs, from the rows of tuned/<cell>.csv: first the one of the search, with its pictures, then one per trial."""
     values = [(int(r["number"]), float(r["value"])) for r in rows if r["state"] == "COMPLETE"]
     better = max if rows[0]["direction"] == "max" else min
-    counts = {f"trials_{state.lower()}": sum(r["state"] == state for r in rows) for state in sorted({r["state"] for r in rows})}
+    counts = {f"cost/trials_{state.lower()}": sum(r["state"] == state for r in rows) for state in sorted({r["state"] for r in rows})}
     named = {f"gt.{k}": cell[k] for k in ("cell", "suite", "dataset", "model")}
     whole = Tracked(
         name=f"{cell_name(cell)} search",
         status="FINISHED",
         params={},
-        metrics=_points({"best_validation": better(v for _, v in values) if values else None, **counts}),
+        metrics=_points({"result/best_validation": better(v for _, v in values) if values else None, **counts}),
         tags=_tags({"gt.kind": "search", **named, "gt.direction": rows[0]["direction"]}),
         dataset=None,
         artifacts=search_plots({**cell, "search": True}, tuned),
@@ -157,7 +272,7 @@ def tracked_search(cell: Mapping[str, Any], rows: Sequence[Mapping[str, str]], t
             # a pruned trial is no failure
             status="FAILED" if row["state"] == "FAIL" else "FINISHED",
             params={_key(k): v for k, v in row.items() if k not in described},
-            metrics=_points({"validation": float(row["value"])}) if row["state"] == "COMPLETE" else {},
+            metrics=_points({"result/validation": float(row["value"])}) if row["state"] == "COMPLETE" else {},
             tags=_tags(
                 {"gt.kind": "trial", **named, "gt.digest": f"trial {row['number']}", "gt.state": row["state"], "gt.status": row["status"]}
             ),
@@ -174,7 +289,7 @@ def cell_name(cell: Mapping[str, Any]) -> str:
 
 
 def cell_tags(cell: Mapping[str, Any]) -> dict[str, str]:
-    return {"gt.kind": "cell"} | {f"gt.{k}": cell[k] for k in ("cell", "suite", "dataset", "model")}
+    return {"gt.kind": "cell", "gt.current": "true"} | {f"gt.{k}": cell[k] for k in ("cell", "suite", "dataset", "model")}
 
 
 def flatten(content: Mapping[str, Any], prefix: str = "") -> dict[str, str]:

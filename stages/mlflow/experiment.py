@@ -16,12 +16,17 @@ from typing import Any
 
 from filelock import FileLock
 
-from stages.mlflow.content import DIGEST_LENGTH, Tracked, tracked_cell, tracked_run
+from stages.attempts import attempt_id
+from stages.best import best_run
+from stages.mlflow.content import DIGEST_LENGTH, NOTE, Tracked, tracked_cell, tracked_run
+from stages.mlflow.views import described, views_of
+from stages.store import Store
 
 # MLflow's own patience is 7 retries of 120 s each
 PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1", "MLFLOW_HTTP_REQUEST_TIMEOUT": "5", "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1"}
 QUIET = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true"}
 PARENT, SEAL = "mlflow.parentRunId", "gt.seal"
+WEIGHTS = "weights.safetensors"  # in a run's folder of the store (stages/trained.py, which needs torch)
 
 
 class TrackingError(RuntimeError):
@@ -52,13 +57,38 @@ class Mirror:
             self.experiment_id = self._experiment(suite, location)
         self.runs = self._all_runs()
 
-    def put_cell(self, result: Mapping[str, Any], records: Sequence[Mapping[str, Any]], row: Mapping[str, Any] | None = None) -> None:
-        """Makes the cell's run and the runs of its records whole, and removes the cell's other runs. `row`: the leaderboard's."""
-        parent = self.put(tracked_cell(result, records, row), self.find("cell", result["cell"]))
-        kept = {parent}
-        for record in records:
-            spec = tracked_run(result, record)
-            kept.add(self.put(spec, self.find("run", result["cell"], record["digest"]), parent))
+    def put_views(self) -> None:
+        """Gives the experiment its description and the views that have an address of their own."""
+        experiment = self.client.get_experiment(self.experiment_id)
+        params = sorted({key for run in self.runs.values() for key in run.data.params})
+        wanted = views_of(experiment.name, params) | {NOTE: described(experiment.name, self.experiment_id)}
+        for key, value in wanted.items():
+            if experiment.tags.get(key) != value:
+                self.client.set_experiment_tag(self.experiment_id, key, value)
+
+    def put_cell(
+        self, result: Mapping[str, Any], records: Sequence[Mapping[str, Any]], row: Mapping[str, Any] | None = None,
+        earlier: Sequence[tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]] = (), store: Store | None = None,
+    ) -> None:  # fmt: skip
+        """Makes the cell's run and the runs of its records whole, those of the attempts before it too, and removes the cell's other runs.
+        `row`: the leaderboard's; `store`: with the weights of best seeds."""
+        kept: set[str] = set()
+        done: set[str] = set()
+        for attempt, held, current in [(result, records, True), *((*one, False) for one in reversed(earlier))]:
+            own = [
+                r
+                for r in self.find("cell", result["cell"])
+                if SEAL not in r.data.tags or r.data.tags.get("gt.digest") == attempt_id(attempt)
+            ]
+            parent = self.put(tracked_cell(attempt, held, row if current else None, current), [r for r in own if r.info.run_id not in kept])
+            kept.add(parent)
+            best = best_run(held)
+            for record in [r for r in held if r["digest"] not in done]:
+                done.add(record["digest"])
+                is_best = best is not None and best["digest"] == record["digest"]
+                weights = store.folder(record["digest"]) / WEIGHTS if store and is_best else None
+                spec = tracked_run(attempt, record, current, is_best, weights)
+                kept.add(self.put(spec, self.find("run", result["cell"], record["digest"]), parent))
         for run in [r for r in self.runs.values() if r.data.tags.get("gt.cell") == result["cell"] and r.info.run_id not in kept]:
             self.delete(run.info.run_id)
 
@@ -170,19 +200,37 @@ class Mirror:
         self._put_artifacts(run_id, spec)
         if run.info.run_name != spec.name:
             self.client.update_run(run_id, name=spec.name)
-        self.client.set_terminated(run_id, spec.status, spec.end)
+        # a run that was tracked as it went began at its own moment, to the millisecond
+        self.client.set_terminated(
+            run_id, spec.status, spec.end and max(spec.end, run.info.start_time + spec.end - (spec.start or spec.end))
+        )
         self.client.set_tag(run_id, SEAL, spec.seal)
         self.runs[run_id] = self.client.get_run(run_id)
         return True
 
     def _put_artifacts(self, run_id: str, spec: Tracked) -> None:
-        held = {a.path: a.file_size for a in self.client.list_artifacts(run_id)}
-        with tempfile.TemporaryDirectory() as folder:
-            for name, content in spec.artifacts.items():
-                path = Path(folder, name)
-                path.write_bytes(content())
-                if held.get(name) != path.stat().st_size:
-                    self.client.log_artifact(run_id, str(path))
+        folders = {name.rpartition("/")[0] for name in spec.artifacts}
+        held = {a.path: a.file_size for folder in folders for a in self.client.list_artifacts(run_id, folder or None)}
+        for name, content in spec.artifacts.items():
+            with tempfile.TemporaryDirectory() as temporary:
+                path = content if isinstance(content, Path) else Path(temporary, name.rpartition("/")[2])
+                if not isinstance(content, Path):
+                    path.write_bytes(content())
+                if held.get(name) != path.stat().st_size and not (path is content and self._linked(run_id, name, path)):
+                    self.client.log_artifact(run_id, str(path), name.rpartition("/")[0] or None)
+
+    def _linked(self, run_id: str, name: str, path: Path) -> bool:
+        """Whether a file of the store could be linked to its place among local artifacts: then it takes no second room on the disk."""
+        root = Path(self.runs[run_id].info.artifact_uri.removeprefix("file://"))
+        try:
+            if not root.is_absolute():
+                return False
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).unlink(missing_ok=True)
+            os.link(path, root / name)
+        except OSError:  # another file system
+            return False
+        return True
 
     def _all_runs(self) -> dict[str, Any]:
         runs, token = {}, None

@@ -1,8 +1,9 @@
 """MLflow: live while a cell trains, and complete after the fact. One experiment per suite, one run per cell, a nested run per seed.
 
-The tracking store is a mirror of the records and never on the path of a run: while a cell trains a second process does all the talking to
-MLflow, so that a store that is slow, down or dying costs the training neither time nor memory nor an error. `complete` makes the store
-equal to the records whatever happened before, and does nothing where it already is.
+The tracking store is a mirror of the records and never on the path of a run: once a cell has trained for LIVE_AFTER seconds a second process
+does all the talking to MLflow, so that a store that is slow, down or dying costs the training neither time nor memory nor an error. A shorter
+cell has no such process (it would take longer than the cell): the leaderboard of its suite tracks all of them in one. `complete` makes the
+store equal to the records whatever happened before, and does nothing where it already is.
 """
 
 import contextlib
@@ -20,10 +21,13 @@ from pathlib import Path
 from typing import Any
 
 from stages.addresses import without_credentials
+from stages.attempts import records_of, superseded
 from stages.mlflow.content import cell_name, cell_tags, flatten, tracked_run, tracked_search
 from stages.mlflow.experiment import PARENT, SEAL, Mirror, TrackingError, reported
+from stages.store import Store
 
 DEFAULT_URI = "sqlite:///mlruns/mlflow.db"
+LIVE_AFTER = 30.0
 CLOSE_SECONDS = 60.0
 FLUSH_SECONDS = 1.0
 WARNED = 3  # exit status of the second process once it has said what is wrong
@@ -34,34 +38,30 @@ def tracking_uri() -> str:
 
 
 class Live:
-    """Tracks one cell while it trains. No method raises, blocks, or takes more than microseconds, save `close`, which waits for what is
-    outstanding, at most CLOSE_SECONDS. When MLflow cannot be used, one warning on stderr names the URI and the remedy.
+    """Tracks one cell while it trains, if that takes long enough. No method raises, blocks, or takes more than microseconds, save `close`, which
+    waits for what is outstanding, at most CLOSE_SECONDS. When MLflow cannot be used, one warning on stderr names the URI and the remedy.
 
     Args:
         cell: with suite, dataset, model and cell.
         recipe: as in the cell's result.
         dataset: name and digest of the packed dataset, and what else is known of it.
         published: reference to the published number, if any (shown once the cell is complete).
+        after: seconds until the process that tracks begins; a cell that is closed before has none.
     """
 
-    def __init__(self, cell: Any, recipe: Mapping[str, Any], dataset: Mapping[str, Any], published: Mapping[str, Any] | None = None):
+    def __init__(
+        self, cell: Any, recipe: Mapping[str, Any], dataset: Mapping[str, Any], published: Mapping[str, Any] | None = None,
+        after: float = LIVE_AFTER,
+    ):  # fmt: skip
         self.suite, self.uri = cell.suite, tracking_uri()
         self._messages: queue.SimpleQueue = queue.SimpleQueue()
         self._process: subprocess.Popen | None = None
-        self._deaf = False
-        root = str(Path(__file__).parents[2])
-        path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
-        try:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "stages.mlflow.tracking"], stdin=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": path}
-            )
-        except OSError as error:
-            _warn(self.uri, self.suite, str(error))
-            return
-        self._writer = threading.Thread(target=self._write, daemon=True)
-        self._writer.start()
+        self._lock, self._closed, self._deaf = threading.Lock(), False, False
         named = {k: getattr(cell, k) for k in ("cell", "suite", "dataset", "model")}
         self._send(do="open", uri=self.uri, cell=named, recipe=recipe, dataset=[dataset["name"], dataset["digest"]], published=published)
+        self._timer = threading.Timer(after, self._track)
+        self._timer.daemon = True
+        self._timer.start()
 
     def start_seed(self, seed: int, digest: str) -> None:
         self._send(do="seed", seed=seed, digest=digest)
@@ -72,11 +72,17 @@ class Live:
     def finish_seed(self, record: Mapping[str, Any]) -> None:
         self._send(do="finish", record=record)
 
-    def close(self, result: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> None:
-        """Completes the cell. Afterwards the store holds what `complete` would write."""
-        self._send(do="close", result=result, records=list(records))
+    def close(
+        self, result: Mapping[str, Any], records: Sequence[Mapping[str, Any]],
+        earlier: Sequence[tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]] = (), store: Path | None = None,
+    ) -> None:  # fmt: skip
+        """Completes the cell, where it was tracked at all. Afterwards the store holds what `complete` would write."""
+        self._timer.cancel()
+        with self._lock:
+            self._closed = True
         if self._process is None:
             return
+        self._send(do="close", result=result, records=list(records), earlier=list(earlier), store=store and str(store))
         process, self._process = self._process, None
         try:
             status = process.wait(CLOSE_SECONDS)
@@ -89,12 +95,30 @@ class Live:
             _warn(self.uri, self.suite, f"the tracking process ended with status {status}")
 
     def _send(self, **message: Any) -> None:
-        if self._process is not None and not self._deaf:
+        if not self._deaf:
             self._messages.put(message)
 
-    def _write(self) -> None:
-        # a thread of its own, because a pipe to a process that hangs fills up and blocks
-        pipe = self._process.stdin
+    def _track(self) -> None:
+        root = str(Path(__file__).parents[2])
+        path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
+        with self._lock:
+            if self._closed:
+                return
+            try:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-m", "stages.mlflow.tracking"],
+                    stdin=subprocess.PIPE,
+                    text=True,
+                    env=os.environ | {"PYTHONPATH": path},
+                )
+            except OSError as error:
+                self._deaf = True
+                _warn(self.uri, self.suite, str(error))
+                return
+        self._write(self._process.stdin)
+
+    def _write(self, pipe: Any) -> None:
+        # in a thread of its own, because a pipe to a process that hangs fills up and blocks
         with contextlib.suppress(BrokenPipeError), pipe:
             while True:
                 message = self._messages.get()
@@ -112,6 +136,8 @@ def complete(
     records: Mapping[str, Mapping[str, Any]],
     tuned: Path = Path("tuned"),
     rows: Sequence[Mapping[str, Any]] = (),
+    store: Store | None = None,
+    only: bool = False,
 ) -> None:
     """Makes the experiment of `suite` hold exactly these results and records: what is missing is added, what is half written or differs is
     completed or replaced, what no result names is removed (runs of cells that are training right now are left alone). The trials of searches
@@ -121,23 +147,49 @@ def complete(
         records: by digest; a result's run without a record here is left out.
         tuned: folder with what the searches wrote.
         rows: of the leaderboard, whose verdicts become tags; a cell's first one counts.
+        store: with the weights of best seeds and the attempts before the results, which are shown as superseded.
+        only: leave the suite's other cells as they are.
     Raises:
         TrackingError: naming the URI.
+        StoreError: for attempts that cannot be read.
     """
     uri = tracking_uri()
+    results = list(results)
+    earlier = {result["cell"]: superseded(result, store) if store else [] for result in results}
     with reported(uri):
         mirror = Mirror(uri, suite)
-        results = list(results)
         for result in results:
             mine = [records[d] for d in result["runs"] if d in records]
-            mirror.put_cell(result, mine, next((row for row in rows if row["cell"] == result["cell"]), None))
-        mirror.drop_other_cells({r["cell"] for r in results})
+            row = next((row for row in rows if row["cell"] == result["cell"]), None)
+            mirror.put_cell(result, mine, row, earlier[result["cell"]], store)
+        if not only:
+            mirror.drop_other_cells({r["cell"] for r in results})
+        mirror.put_views()
         searches = {r["cell"]: (r, rows) for r in results if r.get("search") and (rows := _trials(r["cell"], tuned))}
         if searches:
             mirror = Mirror(uri, f"{suite}-search")
             for cell, rows in searches.values():
                 _put_search(mirror, cell, rows, tuned)
-            mirror.drop_other_cells(set(searches))
+            if not only:
+                mirror.drop_other_cells(set(searches))
+            mirror.put_views()
+
+
+def track_cells(cells: Iterable[Any], results: Path = Path("results"), store_root: Path = Path("store")) -> None:
+    """Shows cells that were trained by hand, as `complete` would; the leaderboard adds their verdicts. A store that cannot be used costs one
+    warning."""
+    from stages.records.shipped import read_result
+
+    store, uri, by_suite = Store(store_root), tracking_uri(), {}
+    for cell in cells:
+        if result := read_result(results / f"{cell.cell}.json", cell.cell):
+            by_suite.setdefault(cell.suite, []).append(result)
+    for suite, found in by_suite.items():
+        try:
+            records = {r["digest"]: r for result in found for r in records_of(result, store)}
+            complete(suite, found, records, store=store, only=True)
+        except TrackingError as error:
+            _warn(uri, suite, str(error), "The records are kept")
 
 
 def track_search(cell: Any, tuned: Path = Path("tuned")) -> None:
@@ -147,7 +199,9 @@ def track_search(cell: Any, tuned: Path = Path("tuned")) -> None:
         rows = _trials(cell.cell, tuned)
         if rows:
             with reported(uri):
-                _put_search(Mirror(uri, f"{cell.suite}-search"), named, rows, tuned)
+                mirror = Mirror(uri, f"{cell.suite}-search")
+                _put_search(mirror, named, rows, tuned)
+                mirror.put_views()
     except TrackingError as error:
         _warn(uri, cell.suite, str(error), "The search is done")
 
@@ -191,7 +245,8 @@ class Follower:
 
     def epoch(self, digest: str, epoch: int, values: Mapping[str, float], time: int) -> None:
         seen = self.seen[digest]
-        self.waiting[digest] += [(k, v, time, epoch) for k, v in values.items() if v is not None and (k, epoch) not in seen]
+        named = {f"curve/{k}": v for k, v in values.items()}
+        self.waiting[digest] += [(k, v, time, epoch) for k, v in named.items() if v is not None and (k, epoch) not in seen]
 
     def flush(self) -> None:
         for digest, points in self.waiting.items():
@@ -204,9 +259,10 @@ class Follower:
         for held in (self.current, self.seen, self.waiting):
             held.pop(record["digest"], None)
 
-    def close(self, result: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> None:
+    def close(self, result: Mapping[str, Any], records: Sequence[Mapping[str, Any]], earlier: Sequence[Any], store: str | None) -> None:
         self._fresh("cell")
-        self.mirror.put_cell(result, records)
+        self.mirror.put_cell(result, records, None, earlier, Store(store) if store else None)
+        self.mirror.put_views()
 
     def interrupted(self) -> None:
         """The training process is gone without a word."""
@@ -217,6 +273,8 @@ class Follower:
         """A run under way: the unfinished one with these tags if its parameters agree, else a new one in place of all such."""
         mirror, run_id = self.mirror, None
         for run in mirror.find(tags["gt.kind"], tags["gt.cell"], tags.get("gt.digest")):
+            if tags["gt.kind"] == "cell" and SEAL in run.data.tags:  # of an attempt before this one
+                continue
             if run_id is None and SEAL not in run.data.tags and params.items() <= run.data.params.items():
                 run_id = run.info.run_id
                 mirror.client.update_run(run_id, status="RUNNING")
@@ -286,5 +344,5 @@ def _warn(uri: str, suite: str, reason: str, meanwhile: str = "Training goes on"
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the training; this process then notes that, and ends too
-    os.nice(5)  # training comes first where cores are few
+    os.nice(15)  # training comes first where cores are few
     sys.exit(follow(sys.stdin))

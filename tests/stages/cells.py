@@ -60,6 +60,8 @@ def make_record(cell: str, seed: int, status: str = "ok", test: float = 0.65, ep
             "peak_memory_mib": 400.0 + seed,
             "device": "cpu",
             "threads": 2,
+            "arguments": {"in_dim": 5, "hidden_dim": 16, "dropout": 0.1},
+            "usage": {"epoch": [6, 12], "memory_mib": [300.5, 310.0], "cpu_percent": [99.0, 101.5]},
             "environment": ENVIRONMENT,
         },
     }

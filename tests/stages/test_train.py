@@ -171,7 +171,7 @@ def test_a_model_that_cannot_predict_the_level(project, monkeypatch):
 
 def test_a_dead_tracking_server_costs_no_run(project):
     project.recipe(run={"tracking": True})
-    done = stage("stages.train", CELL, MLFLOW_TRACKING_URI="http://127.0.0.1:9")
+    done = stage("stages.cli", "train", CELL, MLFLOW_TRACKING_URI="http://127.0.0.1:9")
     assert done.returncode == 0, done.stderr
     assert (done.stdout + done.stderr).count("warning") == 1, done.stdout + done.stderr
     assert "127.0.0.1:9" in done.stderr

@@ -14,11 +14,14 @@ from types import SimpleNamespace
 
 import pytest
 
+from stages.attempts import attempt_id, remember
 from stages.mlflow.content import flatten
 from stages.mlflow.experiment import SEAL, Mirror, TrackingError
 from stages.mlflow.tracking import WARNED, Live, complete, follow
+from stages.mlflow.views import PREFIX
+from stages.store import Store
 from tests.conftest import ROOT
-from tests.stages.cells import make_record, make_result, without_data
+from tests.stages.cells import make_record, make_result, without_data, write
 
 ET = "edge-transformer/cornell/edge-transformer"
 GCN = "edge-transformer/cornell/gcn"
@@ -104,7 +107,7 @@ def cell_of(result: dict) -> SimpleNamespace:
 
 def open_(result: dict, record: dict, live: Live) -> None:
     digest = record["deterministic"]["digests"]["data"]
-    Live.__init__(live, cell_of(result), result["recipe"], {"name": result["dataset"], "digest": digest}, result["published"])
+    Live.__init__(live, cell_of(result), result["recipe"], {"name": result["dataset"], "digest": digest}, result["published"], after=0)
 
 
 def start(result: dict, record: dict) -> Live:
@@ -125,27 +128,33 @@ def train(live: Live, record: dict, epochs: range | None = None, begins: bool = 
 
 
 def test_what_a_store_holds(rebuilt, world):
-    parent = rebuilt["cell", ET, None]
+    parent = rebuilt["cell", ET, attempt_id(world.results[0])]
     assert parent["params"]["model.hidden_dim"] == "16"
-    assert float(parent["last"]["test_mean"]) == pytest.approx(0.65)
-    assert (parent["last"]["published_mean"], parent["last"]["runs_ok"]) == ("0.657", "2.0")
+    assert float(parent["last"]["result/test_mean"]) == pytest.approx(0.65)
+    assert (parent["last"]["result/published_mean"], parent["last"]["result/runs_ok"]) == ("0.657", "2.0")
     assert parent["tags"]["gt.published"] == "edge_transformer, Table 3, ET"
     assert set(parent["artifacts"]) == {"result.json", "learning_curves.png"}
     record = world.by_cell[ET][0]
     run = rebuilt["run", ET, record["digest"]]
     assert run["parent"] == ET
-    assert run["metrics"]["train_loss"] == [(e, repr(v)) for e, v in enumerate(record["deterministic"]["epochs"]["train_loss"], 1)]
-    assert [s for s, _ in run["metrics"]["val"]] == [2, 4, 6, 8, 10, 12]
-    assert run["metrics"]["best_epoch"] == [(0, "4.0")]
-    assert run["tags"]["gt.commit"] == "0123abc"
+    assert run["metrics"]["curve/train_loss"] == [(e, repr(v)) for e, v in enumerate(record["deterministic"]["epochs"]["train_loss"], 1)]
+    assert [s for s, _ in run["metrics"]["curve/val"]] == [2, 4, 6, 8, 10, 12]
+    assert run["metrics"]["result/best_epoch"] == [(0, "4.0")]
+    assert run["tags"]["gt.commit"] == run["tags"]["mlflow.source.git.commit"] == "0123abc"
+    assert run["tags"]["mlflow.source.name"] == f"recipes/{ET}.yaml"
+    assert {name.partition("/")[0] for name in run["metrics"]} == {"curve", "result", "cost", "system"}
+    assert run["params"]["model.dropout"] == "0.1", "a default of the constructor, which the recipe does not give"
+    for said in ("65.00", "65.70", "edge_transformer, Table 3, ET", f"python -m stages.train {ET}", f"recipes/{ET}.yaml"):
+        assert said in parent["tags"]["mlflow.note.content"]
+    assert parent["tags"]["gt.current"] == run["tags"]["gt.current"] == "true"
     assert run["tags"]["gt.digest.code"] == record["deterministic"]["digests"]["code"]
     ((dataset, tags),) = run["inputs"]
     assert (dataset["name"], dataset["digest"]) == ("cornell", record["deterministic"]["digests"]["data"][:36])
     assert tags == [("mlflow.data.context", "train")]
     diverged = rebuilt["run", GCN, world.by_cell[GCN][0]["digest"]]
     assert (diverged["status"], diverged["tags"]["gt.status"]) == ("FAILED", "diverged")
-    assert diverged["metrics"]["train_loss"][-1] == (12, "nan")
-    missing = rebuilt["cell", "edge-transformer/texas/gcn", None]
+    assert diverged["metrics"]["curve/train_loss"][-1] == (12, "nan")
+    missing = rebuilt["cell", "edge-transformer/texas/gcn", attempt_id(world.results[2])]
     assert (missing["tags"]["gt.status"], missing["inputs"]) == ("not run: data", [])
     assert len(rebuilt) == 7
 
@@ -156,9 +165,10 @@ class Told(Live):
     def __init__(self, result: dict, record: dict):
         self.lines: list[str] = []
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(subprocess, "Popen", lambda *_, **__: SimpleNamespace(wait=lambda _: 0))
-            patch.setattr(Live, "_write", lambda _: None)
+            patch.setattr(subprocess, "Popen", lambda *_, **__: SimpleNamespace(wait=lambda _: 0, stdin=None))
+            patch.setattr(Live, "_write", lambda *_: None)
             open_(result, record, self)
+            self._timer.join()
 
     def _send(self, **message):
         self.lines.append(json.dumps(message) + "\n")
@@ -220,14 +230,14 @@ def test_completion_mends_whatever_is_missing_wrong_or_too_much(store, world, re
     (et,) = mirror.find("cell", ET)
     first, second = (mirror.find("run", ET, r["digest"])[0] for r in world.by_cell[ET])
     client = mirror.client
-    client.log_metric(first.info.run_id, "train_loss", 9.0, step=99)
+    client.log_metric(first.info.run_id, "curve/train_loss", 9.0, step=99)
     client.delete_run(second.info.run_id)
     client.set_tag(et.info.run_id, "gt.status", "oom")
     client.set_tag(mirror.find("cell", GCN)[0].info.run_id, SEAL, "of another time")
     # a run killed before anything but its tags and one metric was there, twice; and a run of a cell and of a record that are no more
     for _ in range(2):
         half = mirror.create("half", {k: second.data.tags[k] for k in ("gt.kind", "gt.cell", "gt.digest")})
-        client.log_metric(half.info.run_id, "lr", 5e-4, step=1)
+        client.log_metric(half.info.run_id, "curve/lr", 5e-4, step=1)
     mirror.create("old", {"gt.kind": "run", "gt.cell": ET, "gt.digest": "0" * 64})
     gone = mirror.create("gone", {"gt.kind": "cell", "gt.cell": "edge-transformer/cornell/mlp"})
     client.set_terminated(gone.info.run_id, "FINISHED")
@@ -323,6 +333,62 @@ def test_a_store_that_dies_midway_costs_one_warning_and_is_completed_later(store
     os.replace(saved, path)
     complete(SUITE, world.results, world.records)
     assert snapshot(uri) == rebuilt
+
+
+def test_superseded_attempts_stay_and_say_so(store, tmp_path):
+    """The cell was trained, then with another learning rate, then with one more seed: two attempts, of which one is current."""
+    uri, kept = store("superseded"), Store(tmp_path / "store")
+    old = [make_record(ET, seed, test=0.5) for seed in (0, 1)]
+    new = [make_record(ET, seed, test=0.6) for seed in (0, 1, 2)]
+    write(tmp_path, [], old + new)
+    first, second, third = make_result(ET, old), make_result(ET, new[:2]), make_result(ET, new)
+    for result, records in ((first, old), (second, new[:2]), (third, new)):
+        remember(result, kept)
+        complete(SUITE, [result], {r["digest"]: r for r in records}, store=kept)
+    seen = snapshot(uri)
+    assert {run["tags"]["gt.current"]: key[2] for key, run in seen.items() if key[0] == "cell"} == {
+        "true": attempt_id(third),
+        "false": attempt_id(first),
+    }
+    assert {key[2] for key, run in seen.items() if key[0] == "run" and run["tags"]["gt.current"] == "false"} == {r["digest"] for r in old}
+    assert "Superseded" in seen["cell", ET, attempt_id(first)]["tags"]["mlflow.note.content"]
+    (tmp_path / "superseded" / "mlflow.db").unlink()
+    uri = store("again")
+    complete(SUITE, [third], {r["digest"]: r for r in new}, store=kept)
+    assert snapshot(uri) == seen, "deleted and made again from the store alone"
+    experiment = Mirror(uri, SUITE).client.get_experiment_by_name(SUITE)
+    view = json.loads(experiment.tags[f"{PREFIX}leaderboard"])
+    current = Mirror(uri, SUITE).client.search_runs([experiment.experiment_id], view["searchFilter"], order_by=[view["orderByKey"]])
+    assert [run.data.tags["gt.digest"] for run in current] == [attempt_id(third)]
+    held = {"metrics": current[0].data.metrics, "tags": current[0].data.tags}
+    shown = [column.replace("`", "").split(".", 1) for column in view["selectedColumns"]]
+    assert [name for kind, name in shown if name not in held[kind]] == ["gt.verdict"], "which the leaderboard's rows give"
+
+
+def test_a_run_ends_after_it_began(store, world):
+    uri = store("moments")
+    record = json.loads(json.dumps(make_record(ET, 0)))
+    record["measured"] |= {"seconds": 0.3, "finished": record["measured"]["started"]}  # within one second
+    result = make_result(ET, [record])
+    live = Told(result, record)
+    train(live, record)
+    live.finish_seed(record)
+    live.close(result, [record])
+    assert follow(live.lines) == 0
+    assert all(run.info.end_time > run.info.start_time for run in Mirror(uri, SUITE).runs.values())
+    uri = store("moments-rebuilt")
+    complete(SUITE, [result], {record["digest"]: record})
+    assert [run.info.end_time - run.info.start_time for run in Mirror(uri, SUITE).runs.values()] == [300, 300]
+
+
+def test_a_short_cell_has_no_process_that_tracks(world, monkeypatch):
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: pytest.fail("a process was started"))
+    result, records = world.results[0], world.by_cell[ET]
+    live = Live(cell_of(result), result["recipe"], {"name": "cornell", "digest": "0" * 64})
+    train(live, records[0])
+    live.finish_seed(records[0])
+    live.close(result, records)
+    live._timer.join()
 
 
 def test_params_are_flat_and_within_the_limits():

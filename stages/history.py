@@ -1,0 +1,133 @@
+"""The attempts at a cell, and what changed between two of them: in the recipe, in the code and in the number."""
+
+import statistics
+import subprocess
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from stages.attempts import attempt_id, attempts, records_of, when
+from stages.errors import UserError
+from stages.fingerprint import ROOT, closure, run_modules
+from stages.report.table import SHOWN, cells, summarise
+from stages.store import Store
+
+ABSENT = "(default)"  # of a value that the recipe does not give
+
+
+class NoAttempt(UserError, ValueError):
+    """There is no such attempt at the cell; the message says which there are."""
+
+
+class Attempt(NamedTuple):
+    """`number`: from 1, in order of time; `records`: those that the store has; `current`: what results/ has now."""
+
+    number: int
+    result: dict[str, Any]
+    records: list[dict[str, Any]]
+    current: bool
+
+    @property
+    def commit(self) -> str:
+        return ", ".join(sorted({_short(r["measured"]["environment"].get("commit")) for r in self.records}))
+
+    @property
+    def shown(self) -> dict[str, str]:
+        return dict(zip(SHOWN, cells(summarise(self.result, self.records) | {"verdict": ""}), strict=True))
+
+    @property
+    def name(self) -> str:
+        return f"attempt {self.number} ({when(self.records)}, commit {self.commit})"
+
+
+def history(cell: str, store: Store, result: Mapping[str, Any] | None = None) -> list[Attempt]:
+    """The attempts at a cell whose records the store has, oldest first. `result`: the one in results/, which is the current one whatever came
+    after it. Raises NoAttempt where there is none, StoreError."""
+    found = [(one, records) for one in attempts(cell, store) if (records := records_of(one, store))]
+    if result and result["runs"] and not any(attempt_id(one) == attempt_id(result) for one, _ in found):
+        found.append((dict(result), records_of(result, store)))  # of before attempts were kept, or imported
+    found = [(one, records) for one, records in found if records]
+    if not found:
+        raise NoAttempt(f"{cell}: no attempt is in {store.root}/; `gt-bench train {cell}` makes one")
+    now = attempt_id(result) if result else attempt_id(found[-1][0])
+    return [Attempt(i, one, records, attempt_id(one) == now) for i, (one, records) in enumerate(found, 1)]
+
+
+def chosen(found: Sequence[Attempt], number: int) -> Attempt:
+    """Raises NoAttempt."""
+    if not 1 <= number <= len(found):
+        raise NoAttempt(f"{found[0].result['cell']}: there is no attempt {number}; there are 1 to {len(found)} (`gt-bench history`)")
+    return found[number - 1]
+
+
+def changes(before: Attempt, after: Attempt) -> list[str]:
+    """What differs between two attempts, one line each: the recipe's values, then what else decides a number, then versions."""
+    lines = [f"recipe  {key}: {old} -> {new}" for key, old, new in recipe_changes(before.result["recipe"], after.result["recipe"])]
+    if before.result["reduced"] != after.result["reduced"]:
+        lines.append(f"cut     {', '.join(before.result['reduced']) or 'nothing'} -> {', '.join(after.result['reduced']) or 'nothing'}")
+    for what in ("data", "encodings", "code"):
+        old, new = ({r["deterministic"]["digests"][what] for r in one.records} for one in (before, after))
+        if old != new:
+            lines += code_changes(before, after) if what == "code" else [f"{what:<7} {_digests(old)} -> {_digests(new)}"]
+    old, new = (_environment(one.records) for one in (before, after))
+    return lines + [
+        f"machine {key}: {old.get(key)} -> {new.get(key)}" for key in sorted(old.keys() | new.keys()) if old.get(key) != new.get(key)
+    ]
+
+
+def recipe_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    old, new = (_flat({k: v for k, v in recipe.items() if k not in ("origin", "published")}) for recipe in (before, after))
+    keys = [*old, *(key for key in new if key not in old)]
+    return [(key, old.get(key, ABSENT), new.get(key, ABSENT)) for key in keys if old.get(key, ABSENT) != new.get(key, ABSENT)]
+
+
+def code_changes(before: Attempt, after: Attempt) -> list[str]:
+    """The files that decide the cell's numbers and differ between the commits of two attempts, as far as git knows them."""
+    lines, run = [f"code    decides otherwise: commit {before.commit} -> {after.commit}"], after.records[0]["deterministic"]
+    commits = [one.records[0]["measured"]["environment"].get("commit") or "" for one in (before, after)]
+    if any(not commit or commit.endswith("-dirty") for commit in commits):
+        return [*lines, "        the code of one of them was in no commit (-dirty): git cannot show it"]
+    from stages.datasets.catalog import get_spec
+
+    modules = closure(run_modules(run["recipe"]["model"]["name"], get_spec(run["dataset"]).task, run["recipe"].keys()))
+    paths = [name.replace(".", "/") for name in modules]
+    files = [path for stem in paths for path in (f"{stem}.py", f"{stem}/__init__.py")]
+    stat = subprocess.run(["git", "diff", "--stat", *commits, "--", *files], cwd=ROOT, capture_output=True, text=True, check=False)
+    return lines + ([f"       {line}" for line in stat.stdout.splitlines()] if stat.returncode == 0 else [f"        {stat.stderr.strip()}"])
+
+
+def number_lines(before: Attempt, after: Attempt) -> list[str]:
+    """Both means, their difference, and that of the seeds that both have."""
+    lines = [f"{one.name}: {one.shown['mean ± std']} {one.shown['metric']}, {one.shown['runs']} runs" for one in (before, after)]
+    old, new = ({r["deterministic"]["seed"]: r["deterministic"]["test"] for r in one.records} for one in (before, after))
+    both = [seed for seed in old if old[seed] is not None and new.get(seed) is not None]
+    if both:
+        percent, differences = after.shown["metric"].endswith("%"), [new[seed] - old[seed] for seed in both]
+        scale = 100 if percent else 1
+        spread = f" ± {scale * statistics.stdev(differences):.4g} (standard deviation)" if len(both) > 1 else ""
+        lines.append(f"difference over {len(both)} common seeds: {scale * statistics.fmean(differences):+.4g}{spread}")
+    return lines
+
+
+def _environment(records: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """What the machine and its packages were, as text; several values where the runs differ."""
+    found: dict[str, set[str]] = {}
+    for record in records:
+        for key, value in record["measured"]["environment"].items():
+            if key != "commit":
+                found.setdefault(key, set()).add(str(value))
+    return {key: ", ".join(sorted(values)) for key, values in found.items()}
+
+
+def _flat(content: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    flat: dict[str, str] = {}
+    for key, value in content.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) and value else {f"{prefix}{key}": str(value)}
+    return flat
+
+
+def _digests(digests: set[str]) -> str:
+    return ", ".join(sorted(digest[:12] for digest in digests))
+
+
+def _short(commit: str | None) -> str:
+    return "unknown" if not commit else commit[:12] + ("-dirty" if commit.endswith("-dirty") else "")

@@ -1,0 +1,51 @@
+"""MLflow's pages of the tracking store, with the address of each suite's leaderboard.
+
+python -m stages.mlflow.ui [--port 5000] [what else `mlflow server` takes]
+"""
+
+import os
+import sys
+from argparse import ArgumentParser
+from pathlib import Path
+
+from stages.addresses import without_credentials
+from stages.mlflow.experiment import QUIET, reported
+from stages.mlflow.tracking import tracking_uri
+from stages.mlflow.views import PREFIX, address_of, first_view
+
+
+def addresses(uri: str, root: str) -> list[str]:
+    """A line for each experiment that has a view of its own. Raises TrackingError."""
+    with reported(uri):
+        from mlflow import MlflowClient
+
+        found = MlflowClient(tracking_uri=uri, registry_uri=uri).search_experiments(order_by=["name ASC"])
+    seen = [(e.name, e.experiment_id, first_view(e.name)) for e in found if PREFIX + first_view(e.name) in e.tags]
+    width = max((len(name) for name, _, _ in seen), default=0)
+    return [f"  {name:<{width}}  {address_of(number, view, f'{root}/')}" for name, number, view in seen]
+
+
+def main() -> int:
+    parser = ArgumentParser(add_help=False)
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=5000)
+    own, others = parser.parse_known_args()
+    uri, root = tracking_uri(), f"http://{own.host}:{own.port}"
+    if uri.startswith("http"):
+        root = without_credentials(uri)
+    elif not Path(uri.removeprefix("sqlite:///")).exists():
+        print(
+            f"there is no {uri.removeprefix('sqlite:///')} yet: `make reproduce` or `python -m stages.leaderboard SUITE` makes it",
+            file=sys.stderr,
+        )
+        return 1
+    os.environ.update(QUIET)
+    print("\n".join([f"MLflow at {root}; the leaderboard of each suite:", *addresses(uri, root)]), flush=True)
+    if uri.startswith("http"):
+        return 0
+    command = ["mlflow", "server", "--backend-store-uri", uri, "--host", own.host, "--port", str(own.port), "--workers", "1", *others]
+    os.execv(sys.executable, [sys.executable, "-m", *command])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

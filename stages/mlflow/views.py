@@ -1,0 +1,59 @@
+"""What MLflow's pages show first: views with an address of their own, kept as tags of the experiment, where MLflow's "share" button puts them.
+
+MLflow 3 has no default view of an experiment that a server can set (a browser remembers its own), so that each view is opened by its address,
+which `make ui` and the experiment's description give.
+"""
+
+import json
+from collections.abc import Sequence
+
+PREFIX = "mlflow.sharedViewState."
+SEARCH = "-search"  # ending of the experiments of searches
+CURRENT = "tags.`gt.kind` = 'cell' and tags.`gt.current` = 'true'"
+LEADERBOARD = (
+    "tags.gt.dataset", "tags.gt.model", "metrics.result/test_mean", "metrics.result/test_std", "metrics.result/published_mean",
+    "tags.gt.verdict", "metrics.cost/seconds", "metrics.cost/peak_memory_mib",
+)  # fmt: skip
+ATTEMPTS = (
+    "tags.gt.cell", "tags.gt.current", "metrics.result/test_mean", "metrics.result/test_std", "metrics.result/difference", "tags.gt.verdict",
+    "tags.gt.commit", "params.optimizer.lr",
+)  # fmt: skip
+
+
+def views_of(experiment: str, params: Sequence[str]) -> dict[str, str]:
+    """The tags of an experiment that hold its views. `params`: of all its runs."""
+    if experiment.endswith(SEARCH):
+        columns = ["tags.gt.cell", "metrics.result/validation", "tags.gt.state", *(f"params.{name}" for name in params)]
+        return {PREFIX + "trials": _view("tags.`gt.kind` = 'trial'", columns, "metrics.`result/validation`")}
+    return {
+        PREFIX + "leaderboard": _view(CURRENT, LEADERBOARD, "tags.`gt.dataset`", ascending=True),
+        PREFIX + "attempts": _view("tags.`gt.kind` = 'cell'", ATTEMPTS, "attributes.`Created`"),
+    }
+
+
+def address_of(experiment_id: str, view: str, root: str = "") -> str:
+    return f"{root}#/experiments/{experiment_id}/runs?viewStateShareKey={view}"
+
+
+def first_view(experiment: str) -> str:
+    return "trials" if experiment.endswith(SEARCH) else "leaderboard"
+
+
+def described(experiment: str, experiment_id: str) -> str:
+    """What stands above the runs of an experiment."""
+    if experiment.endswith(SEARCH):
+        return f"The searches of `{experiment.removesuffix(SEARCH)}`, a run per trial: [all trials]({address_of(experiment_id, 'trials')})"
+    return (
+        f"The cells of `{experiment}`: [the leaderboard]({address_of(experiment_id, 'leaderboard')}), "
+        f"[every attempt, superseded ones too]({address_of(experiment_id, 'attempts')}). A mirror of `store/`: docs/mlflow.md"
+    )
+
+
+def _view(where: str, columns: Sequence[str], order: str, ascending: bool = False) -> str:
+    keys = [f"{kind}.`{name}`" for kind, _, name in (column.partition(".") for column in columns)]
+    state = {
+        "searchFilter": where, "orderByKey": order, "orderByAsc": ascending, "startTime": "ALL", "lifecycleFilter": "Active",
+        "datasetsFilter": [], "modelVersionFilter": "All Runs", "selectedColumns": keys, "columnOrder": keys,
+        "columnWidths": {key: max(110, 9 * len(key.split("`")[1]) + 30) for key in keys}, "viewMaximized": True,
+    }  # fmt: skip
+    return json.dumps(state)

@@ -1,0 +1,99 @@
+"""The weights of a cell's best seed: kept in the store beside its record, loaded again as a model, and scored again.
+
+store/<first two digits>/<digest>/weights.safetensors    the weights of the epoch that was tested; its header says of which model
+"""
+
+import inspect
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file, save
+from torch import Tensor, nn
+
+from gt_models.registry import create_model, model_info
+from stages.best import best_run
+from stages.engine.weights import FILE
+from stages.errors import UserError
+from stages.files import write_bytes
+from stages.store import Store
+
+if TYPE_CHECKING:
+    from stages.runs import Experiment
+
+
+OF_EVERY_SEED = "of every seed"  # because another cell starts from them
+
+
+class NotKept(UserError, ValueError):
+    """There are no weights to load; the message names the file and the remedy."""
+
+
+def all_arguments(model: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What the constructor of `model` was called with, its defaults included, as plain JSON."""
+    parameters = inspect.signature(model_info(model).cls).parameters
+    defaults = {name: p.default for name, p in parameters.items() if p.default is not inspect.Parameter.empty}
+    return json.loads(json.dumps(defaults | dict(given), default=str))
+
+
+def save_trained(folder: Path, state: Mapping[str, Tensor], model: str, arguments: Mapping[str, Any], of_every_seed: bool = False) -> Path:
+    """Writes the weights into `folder`, atomically, with what it takes to build their model. `of_every_seed`: `keep_best` lets them be.
+    Raises WriteError on a full disk."""
+    tensors = {name: value.detach().cpu().contiguous() for name, value in state.items()}
+    about = {"model": model, "arguments": json.dumps(arguments)} | ({"kept": OF_EVERY_SEED} if of_every_seed else {})
+    return write_bytes(folder / FILE, save(tensors, about))
+
+
+def load_trained(path: str | Path) -> nn.Module:
+    """The model whose weights `path` holds (the file, or the folder that it lies in), ready to predict; its input is a GraphBatch with the
+    encodings of its recipe. Nothing is unpickled. Raises NotKept."""
+    path = Path(path)
+    path = path / FILE if path.is_dir() else path
+    try:
+        about = _about(path)
+        model = create_model(about["model"], **json.loads(about["arguments"]))
+        tensors = load_file(path)
+        model.to(next((t.dtype for t in tensors.values() if t.is_floating_point()), torch.float32))
+        model.load_state_dict(tensors)
+    except (OSError, SafetensorError, KeyError, ValueError, TypeError, RuntimeError) as error:
+        raise NotKept(f"{path}: no weights of a model ({error}); delete the run's folder in store/ and train its cell again") from None
+    return model.eval()
+
+
+def score(experiment: "Experiment", seed: int) -> tuple[dict[str, float], dict[str, float]]:
+    """(test metrics of the kept weights of a seed, computed now; those in its record). Raises NotKept where no weights are kept."""
+    from stages.engine.checkpoint import Checkpoint
+    from stages.engine.loop import Run
+    from stages.measurements import Clock
+    from stages.threads import computing_with
+
+    record, folder = experiment.settled(seed), experiment.store.folder(experiment.digest(seed))
+    if record is None or not (folder / FILE).exists():
+        raise NotKept(f"{folder / FILE}: there is no such file: only the weights of a cell's best seed are kept, where it was trained")
+    run = record["deterministic"]
+    again = Run(
+        experiment.recipe, experiment.task, experiment.loader(seed), experiment.build, seed=seed, meter=Clock(), checkpoint=Checkpoint(None)
+    )
+    with computing_with(experiment.recipe.threads):
+        again._begin()
+        again.best = {"model": load_file(folder / FILE)}
+        again.outcome.curves, again.outcome.best_epoch = run["epochs"], run["best_epoch"]
+        again._test()
+    return again.outcome.test_metrics, run["test_metrics"]
+
+
+def keep_best(records: Sequence[Mapping[str, Any]], store: Store) -> None:
+    """Of these runs of one cell only the best one's weights stay, but for those that another cell starts from."""
+    best = best_run(records)
+    for record in records:
+        path = store.folder(record["digest"]) / FILE
+        if best is not None and record["digest"] != best["digest"] and path.exists() and _about(path).get("kept") != OF_EVERY_SEED:
+            path.unlink()
+
+
+def _about(path: Path) -> dict[str, str]:
+    with safe_open(path, "pt") as file:
+        return file.metadata() or {}
