@@ -300,6 +300,28 @@ def table(
 
 
 @app.command()
+def compare(
+    names: Annotated[
+        list[str], typer.Argument(metavar="A B...", help="rows (gcn), SUITE/ROW or cells; @own or @shipped behind: that version")
+    ],
+    dataset: Annotated[list[str] | None, typer.Option(help="only this dataset; may be given several times")] = None,
+    bayes: Annotated[bool, typer.Option("--bayes", help="probabilities that the first is better, equal, worse")] = False,
+    rope: Annotated[
+        float, typer.Option(min=0, help="with --bayes: smaller differences count as equal, in raw units (0.01: one per cent)")
+    ] = 0.01,
+    records: Records = Path("records"),
+) -> None:
+    """Is a difference real? The others against the first, paired over common seeds and splits, and mean ranks over datasets; nothing is computed."""
+    from stages.records.compared import show as show_comparison
+    from stages.records.gathered import gather
+
+    if len(set(names)) != len(names) or len(names) < 2:
+        raise RecipeError("name two or more, and each once: gt-bench compare A B")
+    grid = load_grid()
+    show_comparison(names, grid, gather(grid, root=records), dataset or [], rope if bayes else None)
+
+
+@app.command()
 def claims(
     paper: Annotated[str | None, typer.Argument(help="tokengt, hot, ppgt, edge_transformer or polynormer; all where none is named")] = None,
     write: Annotated[Path | None, typer.Option(help="write all of them into this file, as Markdown")] = None,

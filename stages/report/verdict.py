@@ -101,14 +101,14 @@ def judge(
         # one run has no spread of its own: it is taken for one more of the authors' runs
         errors = [(theirs.std * math.sqrt(1 + 1 / theirs.runs), theirs.runs - 1) for theirs in readings]
         assumptions.append("a single run: judged by the printed spread alone")
-    widths = [_quantile(1 - rules.level / 2, df) * error + published.rounding for error, df in errors]
+    widths = [quantile(1 - rules.level / 2, df) * error + published.rounding for error, df in errors]
     # as in every comparison here, numbers that differ by what floating point adds are the same
-    inside = [abs(difference) <= width + _slack(published.mean) for width in widths]
+    inside = [abs(difference) <= width + slack_of(published.mean) for width in widths]
     wide = int(np.argmax(widths))
     verdict = Verdict(
         "consistent" if all(inside) else "undecided",
         interval=(difference - widths[wide], difference + widths[wide]),
-        p_difference=_p_difference(max(abs(difference) - published.rounding, 0.0), *errors[wide], _slack(published.mean)),
+        p_difference=_p_difference(max(abs(difference) - published.rounding, 0.0), *errors[wide], slack_of(published.mean)),
         assumptions=tuple(assumptions),
     )
     if not any(inside):
@@ -134,7 +134,7 @@ def _equivalence(
     verdict = replace(verdict, margin=margin, margin_std=margin / small.std if small.std > 0 else None)
     if runs < 2:
         return verdict
-    few, slack = readings[0], _slack(published.mean)
+    few, slack = readings[0], slack_of(published.mean)
     p_equivalence = max(_p_within(abs(difference), margin, error, df, slack) for error, df in errors)
     shown = verdict.word == "consistent" and p_equivalence < rules.level
     power = equal_passes(runs, int(few.runs), margin / few.std, rules.level) if few.std > 0 else None
@@ -160,7 +160,7 @@ def seeds_needed(std: float, runs: int, published: Published, full_runs: int | N
     ratio = _margin(full_runs, published, readings, rules)[0] / few.std
     spread = max(sample_std(std, runs) / few.std, 1e-9) if runs > 1 else 1.0
     # a hair below: at equal spreads the answer is the number of full seeds by construction
-    return _first(lambda n: equal_passes(n, int(few.runs), ratio, rules.level, spread) >= rules.power - 1e-5, 2)
+    return first_count(lambda n: equal_passes(n, int(few.runs), ratio, rules.level, spread) >= rules.power - 1e-5, 2)
 
 
 def _readings(published: Published, our_std: float, runs: int, rules: Rules) -> tuple[list[Side], list[str]]:
@@ -216,13 +216,13 @@ def judge_claim(ours: Number, rival: Number, direction: str, spread: float | Non
         mine, others = our_std**2 / runs, other.std**2 / other.runs
         error = math.sqrt(mine + others)
         df = (mine + others) ** 2 / (mine**2 / max(max(runs, certainty) - 1, 1) + others**2 / max(sure - 1, 1)) if error else math.inf
-        return _quantile(1 - rules.level / 2, df) * error + rival.rounding
+        return quantile(1 - rules.level / 2, df) * error + rival.rounding
 
     half = width(ours.runs)
-    interval, slack = (difference - half, difference + half), _slack(rival.mean)
+    interval, slack = (difference - half, difference + half), slack_of(rival.mean)
     if interval[0] > slack or interval[1] < -slack:
         return Claim("claim holds" if difference > 0 else "claim fails", rival.name, interval, None, tuple(assumptions))
-    total = _first(lambda runs: abs(difference) > width(runs), ours.runs + 1)
+    total = first_count(lambda runs: abs(difference) > width(runs), ours.runs + 1)
     return Claim("undecided", rival.name, interval, None if total is None else total - ours.runs, tuple(assumptions))
 
 
@@ -274,7 +274,7 @@ def false_discovery(p_values: Sequence[float | None]) -> list[float | None]:
     return [None if p is None else next(adjusted) for p in p_values]
 
 
-def _first(true, start: int) -> int | None:
+def first_count(true, start: int) -> int | None:
     """The first whole number from `start` for which `true`, which stays so; None beyond MOST_SEEDS."""
     if true(start):
         return start
@@ -300,7 +300,8 @@ def _error(ours: Side, theirs: Side) -> tuple[float, float]:
     return math.sqrt(mine + other), (mine + other) ** 2 / (mine**2 / (ours.runs - 1) + (other**2 / (theirs.runs - 1) if other else 0.0))
 
 
-def _quantile(q: float, df: float) -> float:
+def quantile(q: float, df: float) -> float:
+    """Of Student's t, or of the normal distribution for infinite degrees of freedom."""
     from scipy import special
 
     return float(special.ndtri(q) if math.isinf(df) else special.stdtrit(df, q))
@@ -309,20 +310,22 @@ def _quantile(q: float, df: float) -> float:
 def _p_difference(difference: float, error: float, df: float, slack: float) -> float:
     if error == 0.0:
         return 1.0 if difference <= slack else 0.0
-    return 2 * _upper_tail(difference / error, df)
+    return 2 * upper_tail(difference / error, df)
 
 
 def _p_within(difference: float, margin: float, error: float, df: float, slack: float) -> float:
     if error == 0.0:
         return 0.0 if difference <= margin + slack else 1.0
-    return _upper_tail((margin - difference) / error, df)
+    return upper_tail((margin - difference) / error, df)
 
 
-def _upper_tail(t: float, df: float) -> float:
+def upper_tail(t: float, df: float) -> float:
+    """P(T > t)."""
     from scipy import special
 
     return float(special.ndtr(-t) if math.isinf(df) else special.stdtr(df, -t))
 
 
-def _slack(mean: float) -> float:
+def slack_of(mean: float) -> float:
+    """By so much numbers of this size differ for floating point alone."""
     return 1e-12 + 1e-9 * abs(mean)
