@@ -5,7 +5,7 @@ VENV ?= .venv
 READY := $(VENV)/.ready
 RUN := PATH="$(abspath $(VENV))/bin:$$PATH"
 
-.PHONY: reproduce test lint bench check-grid ui clean
+.PHONY: reproduce test lint bench check-grid ui audit
 
 reproduce: $(READY) ## the whole chain of one suite: make reproduce SUITE=edge-transformer
 	@$(RUN) python -m stages.reproduce $(SUITE)
@@ -24,6 +24,12 @@ check-grid: $(READY) ## two steps of every cell on a miniature of its dataset: m
 
 ui: $(READY) ## the tracking store in a browser, with the address of each suite: http://127.0.0.1:5000
 	@$(RUN) python -m stages.mlflow.ui
+
+audit: $(VENV)/audit/bin/pip-audit ## known vulnerabilities of the exact versions that are installed
+	@$< -r constraints.txt --no-deps --disable-pip --strict
+
+$(VENV)/audit/bin/pip-audit: $(READY)
+	$(PYTHON) -m venv $(VENV)/audit && $(VENV)/audit/bin/pip install -q --disable-pip-version-check pip-audit
 
 $(READY): pyproject.toml constraints.txt
 	@command -v $(PYTHON) >/dev/null || { echo "python3 (3.11 or newer) is needed"; exit 1; }
