@@ -74,8 +74,10 @@ def summarise(
         row |= {"metric": printed.metric, "direction": printed.direction}
         if printed.dataset != result["dataset"]:
             row["metric"] += f" ({printed.dataset})"
+    notes = list(result.get("notes") or ())
+    published = printed or _resolve(result, notes)
     # a run that met its time limit has all of a category of BREC whose every pair was done
-    whole = [r for r in records if printed and printed.whole_in(r) and r["deterministic"]["status"] in ("ok", "timed-out")]
+    whole = [r for r in records if published and published.whole_in(r) and r["deterministic"]["status"] in ("ok", "timed-out")]
     good = [r for r in records if r["deterministic"]["status"] == "ok" or r in whole]
     seeds = len(result.get("seeds") or ())
     failures = Counter(r["deterministic"]["status"] for r in records if r not in good)
@@ -83,7 +85,7 @@ def summarise(
     row |= {"status": _status(result["status"], len(good), seeds, failures, len(problems)), "runs": len(good), "seeds": seeds}
     row |= {
         "reduced": [cut for cut in result.get("reduced") or () if not (whole and len(whole) == len(good) and re.fullmatch(PAIR_CUT, cut))],
-        "notes": list(result.get("notes") or ()),
+        "notes": [*notes, *_not_unique(records)],
         "flags": [],
         "values": [],
         "std_ddof": STD_DDOF,
@@ -91,7 +93,6 @@ def summarise(
     }
     row["reason"] = "; ".join([*reasons, *problems]) or None
     row["carried_over"] = text_of(records)
-    published = printed or _resolve(result, row["notes"])
     if published:
         row["flags"] = list(published.flags)
         row |= {f"published_{k}": getattr(published, k) for k in ("mean", "std", "runs", "printed", "source")}
@@ -110,7 +111,7 @@ def summarise(
     if good:
         # the printed dataset may be a part of the test set
         part = published is not None and all(published.part in (r["deterministic"]["test_metrics"] or {}) for r in good)
-        row["values"] = [r["deterministic"]["test"] if printed is None and not part else published.ours(r) for r in good]
+        row["values"] = [r["deterministic"]["test"] if printed is None and not part and r not in whole else published.ours(r) for r in good]
         row["metric"] = f"{published.metric} ({published.dataset})" if part else row["metric"]
         row["values"] = [] if None in row["values"] else row["values"]
     undefined = [f"{v} of seed {r['deterministic']['seed']}" for v, r in zip(row["values"], good, strict=False) if not math.isfinite(v)]
@@ -131,6 +132,17 @@ def summarise(
     row["peak_memory_mib"] = max(memory, default=None)
     row["device"] = ", ".join(sorted({r["measured"]["device"] for r in records})) or None
     return row
+
+
+def _not_unique(records: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What the data do not determine in the encodings that these runs read: eigenvectors of a repeated eigenvalue."""
+    found = {key: said.get("flags", {}) for record in records for key, said in (record["measured"].get("encodings") or {}).items()}
+    return [
+        f"! the encoding {key} has a {flag.replace('_', ' ')} in {count:,} of the graphs: its vectors there are one choice of many, made by the order of the nodes"
+        for key, flags in found.items()
+        for flag, count in flags.items()
+        if count
+    ]
 
 
 def with_verdict(

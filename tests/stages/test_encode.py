@@ -272,6 +272,8 @@ def test_the_header_says_which_library_decided_last_digits_and_what_is_not_uniqu
     laplacian = header_of(encode(packed, folder_of(packed), "laplacian", {"k": 2}))
     assert laplacian["flags"] == {"repeated_eigenvalue": 1}  # the cycle
     assert "repeated eigenvalue in 1 of the graphs: its vectors are fixed by a rule" in capsys.readouterr().out
+    # Polynormer-v2's encoding too
+    assert header_of(encode(packed, folder_of(packed), "second-eigenvector", {}))["flags"] == {"repeated_eigenvalue": 1}
     assert laplacian["computed_by"]["torch"].startswith(f"{torch.__version__}, ")
     assert not {"flags", "computed_by"} & header_of(encode(packed, folder_of(packed), "degree", {})).keys()
     dataset = EncodedDataset(packed, folder_of(packed), {"laplacian": {"k": 2}, "degree": {}})

@@ -225,6 +225,36 @@ def test_a_category_of_brec_is_a_whole_experiment(status):
     assert again["brec-basic"]["verdict"] == "none: reduced"
 
 
+@pytest.mark.parametrize("status", ["ok", "timed-out"])
+def test_a_cell_whose_own_number_is_a_category_is_judged_by_that_category_alone(status):
+    cfi = sorted(PAIRS["brec-cfi"])
+    runs = brec_runs([*cfi, *range(40)], {*cfi[:24], *range(40)}, status)
+    result = make_result("ppgt/brec/ppgt-s15", runs, reduced=("140 of 400 pairs",)) | {"metric": "pairs-distinguished"}
+    result["published"] = {
+        "paper": "ppgt",
+        "table": "Table 11",
+        "method": "PPGT (S=15)",
+        "dataset": "brec-cfi",
+        "metric": "pairs-distinguished",
+    }
+    row = rows_of(result, runs)[0]
+    assert (row["mean"], row["published_mean"], row["verdict"], row["status"]) == (24, 24, "consistent", "ok")
+
+
+def test_an_eigenvector_that_the_graph_does_not_determine_is_flagged_on_the_row():
+    runs = [make_record(ET, seed) for seed in range(2)]
+    key = "second-eigenvector"
+    for run in runs:
+        run["measured"]["encodings"] = {key: {"computed_by": {}, "flags": {"repeated_eigenvalue": 3}}}
+    row = rows_of(make_result(ET, runs), runs)[0]
+    (note,) = [note for note in row["notes"] if key in note]
+    assert note.startswith("! the encoding second-eigenvector has a repeated eigenvalue in 3 of the graphs")
+    assert any(note in remark for remark in remarks_of(row))
+    for run in runs:
+        run["measured"]["encodings"][key]["flags"] = {"repeated_eigenvalue": 0}
+    assert not [note for note in rows_of(make_result(ET, runs), runs)[0]["notes"] if key in note]
+
+
 def test_the_pairs_of_a_category_are_those_that_a_run_counts():
     starts = [*FAMILIES.values(), 400]
     families = {name: set(range(a, b)) for name, a, b in zip(FAMILIES, starts[:-1], starts[1:], strict=True)}
