@@ -110,13 +110,15 @@ def train(
 
 @app.command("try")
 def try_(
-    model: Annotated[str, typer.Argument(help="a model's name")],
-    dataset: Annotated[str, typer.Argument(help="a dataset's name")],
+    model: Annotated[str, typer.Argument(help="a name, or path/to/file.py:MyModel")],
+    dataset: Annotated[str, typer.Argument(help="a name, a folder of CSV, an npz file, path/to/file.py:load, or pyg:Planetoid/Cora")],
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="a dotted key of a recipe: optimizer.lr=0.01")
     ] = None,
     seeds: Annotated[str | None, typer.Option(help="0-9, or 0,2,5; otherwise the defaults'")] = None,
     search: Annotated[int | None, typer.Option(min=1, metavar="TRIALS", help="search on validation first")] = None,
+    task: Annotated[str | None, typer.Option(help="of data of your own: node-classification, graph-regression, ...")] = None,
+    metric: Annotated[str | None, typer.Option(help="of data of your own: accuracy, mae, ...")] = None,
     save: Annotated[str | None, typer.Option(metavar="SUITE", help="write the recipe that was used into recipes/SUITE/")] = None,
 ) -> None:
     """Any model on any dataset without a recipe, by the defaults of stages/own/defaults.yaml; then a table of all that is known there."""
@@ -125,7 +127,7 @@ def try_(
     from stages.own.tried import save as save_recipe
     from stages.own.tried import try_pair
 
-    found = try_pair(model, dataset, settings(set_ or []), None if seeds is None else seeds_in(seeds), search)
+    found = try_pair(model, dataset, settings(set_ or []), None if seeds is None else seeds_in(seeds), search, task=task, metric=metric)
     shown(found, [f"recipe: {found.recipe}"])
     if save:
         print(f"saved: {save_recipe(found.recipe, save)}")

@@ -376,12 +376,16 @@ def check_origins(recipe: Recipe, path: str | Path = "recipe", complete: bool = 
 
 def check_model(recipe: Recipe, path: str | Path = "recipe") -> dict[str, Any]:
     """Arguments of the recipe's model, checked and converted by the constructor's own signature. Raises RecipeError."""
-    from gt_models.registry import model_info
+    from stages.own.models import find
+    from stages.own.plain import OwnModelError, unfilled
 
     try:
-        info = model_info(recipe.model.name)
+        info = find(recipe.model.name)
+        unfilled(info.cls, recipe.model.arguments)
     except KeyError as error:
         raise RecipeError(f"{path}: model.name: {error.args[0]}") from None
+    except OwnModelError as error:
+        raise RecipeError(f"{path}: {error}") from error
     arguments = validated(_signature_schema(info.cls), recipe.model.arguments, str(path), prefix="model.")
     return arguments.model_dump(exclude_unset=True)
 
@@ -390,8 +394,9 @@ def check_fit(recipe: Recipe, level: str, dataset: str, path: str | Path = "reci
     """Raises RecipeError where the recipe's model cannot predict at the dataset's level, or knows nothing of an encoding it is given."""
     from gt_models.encodings import ENCODINGS, EncodingError, find_encoding
     from gt_models.registry import list_models, model_info
+    from stages.own.models import find
 
-    info = model_info(recipe.model.name)
+    info = find(recipe.model.name)
     if recipe.subgraphs and level != "node":
         raise RecipeError(f"{path}: subgraphs are for datasets with a target per node; {dataset!r} has one per {level}")
     level = recipe.level_of(level)

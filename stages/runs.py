@@ -22,8 +22,8 @@ from stages.engine.failures import WrongOutput, failure
 from stages.engine.loop import Outcome, Run
 from stages.engine.subgraphs import SubgraphLoader
 from stages.engine.targets import StandardisedTargets
-from stages.fingerprint import code_digest, run_modules
 from stages.measurements import Clock, PeakMemory, Usage, bound_memory, choose_device, environment, keep_allocations, memory_limit_mib, now
+from stages.own.models import run_code
 from stages.params import RunSettings
 from stages.recipe import Recipe, check_fit, check_model, digest_of
 from stages.schema import RecipeError
@@ -89,7 +89,7 @@ class Experiment:
 
     @cached_property
     def code(self) -> str:
-        return code_digest(run_modules(self.recipe.model.name, self.header.task, self.recipe.decisive()))
+        return run_code(self.recipe.model.name, self.header.task, self.recipe.decisive())
 
     def constructor(self) -> dict[str, Any]:
         """What the model's constructor is called with."""

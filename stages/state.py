@@ -17,7 +17,8 @@ from stages.addresses import without_credentials
 from stages.bases import bases_of
 from stages.command import status_of
 from stages.files import write_bytes
-from stages.fingerprint import PROTOCOLS, code_digest, run_modules
+from stages.fingerprint import PROTOCOLS, code_digest
+from stages.own.models import run_code
 from stages.params import Grid, load_grid
 from stages.recipe import digest_of, load_recipe
 from stages.schema import RecipeError
@@ -34,13 +35,13 @@ def write_state(grid: Grid, root: Path = ROOT, data: Path = Path("data")) -> Non
 
     wanted: dict[Path, object] = {}
     specs = {name: get_spec(name) for name in grid.datasets}
-    run_code = cache(lambda model, task, protocol: code_digest(run_modules(model, task, protocol)))
+    code_of = cache(run_code)
     encoding_code = code_digest(["gt_models.encodings", "stages.datasets.encoding"])
     requests: dict[str, dict[str, list]] = {name: {} for name in grid.datasets}
     for cell in grid.cells.values():
         recipe = load_recipe(cell.recipe_path)
         try:
-            code = run_code(recipe.model.name, specs[cell.dataset].task, frozenset(PROTOCOLS.keys() & recipe.decisive().keys()))
+            code = code_of(recipe.model.name, specs[cell.dataset].task, frozenset(PROTOCOLS.keys() & recipe.decisive().keys()))
         except KeyError as error:
             raise RecipeError(f"{cell.recipe_path}, dataset {cell.dataset!r}: {error.args[0]}") from error
         limits = grid.limits_of(cell).model_dump(exclude_none=True)

@@ -73,8 +73,12 @@ def _datasets(module: ModuleType) -> list[DatasetSpec] | tuple[DatasetSpec, ...]
 
 
 def get_spec(name: str) -> DatasetSpec:
-    """The spec of dataset `name`. Raises UnknownDataset with the nearest known name."""
+    """The spec of dataset `name`: of a file of this folder, or of one's own. Raises UnknownDataset with the nearest known name."""
     if name not in catalog():
+        from stages.own.datasets import declared
+
+        if (own := declared(name)) is not None:
+            return own
         name = name[:100]  # it is echoed
         near = difflib.get_close_matches(name, catalog(), 1)
         hint = f"did you mean {near[0]!r}? " if near else ""

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from stages.datasets.custom_files import Reader
+from stages.datasets.custom_files import Given, Reader
 from stages.datasets.packed import PackedWriter
 from stages.datasets.spec import DatasetSpec
 from stages.errors import DatasetError
@@ -28,7 +28,7 @@ MOST_CLASSES = 100_000
 
 def custom_dataset(
     name: str,
-    source: str | Path | Callable[[], Iterable[Any]],
+    source: str | Path | Callable[[], Iterable[Any]] | Given,
     *,
     task: str,
     metric: str,
@@ -43,7 +43,7 @@ def custom_dataset(
 
     Args:
         source: a folder with nodes.csv, edges.csv and, at graph level, graphs.csv; an npz file with the arrays of `pack`; or a function
-            without arguments that returns a torch_geometric dataset or a list of Data (it is called when the dataset is prepared).
+            without arguments that returns a Data, a list of Data or a torch_geometric dataset (it is called when the dataset is prepared).
         task: node-classification, graph-classification, graph-regression or graph-multilabel.
         metric: one that fits the task, see `METRICS`.
         split: shares of train, val and test where the data name no split of their own; `num_splits` of them, seeds `seed`, `seed` + 1, ...
@@ -93,7 +93,10 @@ def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
             raise DatasetError(f"dataset {spec.name!r}: the metric roc-auc needs two classes; the targets have {facts.out_dim}")
         split = facts.split()
         writer.append("split", split.astype(np.uint8))
-        header = spec.header(in_dim=facts.dim("x"), edge_dim=facts.dim("edge_attr"), out_dim=facts.out_dim, num_splits=len(split))
+        remarks = tuple(dict.fromkeys(reader.remarks))
+        header = spec.header(
+            in_dim=facts.dim("x"), edge_dim=facts.dim("edge_attr"), out_dim=facts.out_dim, num_splits=len(split), notes=remarks
+        )
         provenance = header.provenance | {"arguments": {"content": spec.arguments["content"]}}
         writer.finish(header.model_copy(update={"provenance": provenance}))
 

@@ -4,7 +4,7 @@ import csv
 import hashlib
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from stages.datasets.packed import compact
 from stages.datasets.readers import read_npz
 from stages.errors import DatasetError
 
+MOST_VALUES = 1000  # of a category beside continuous columns
 BLOCK = 1000  # graphs of a torch_geometric dataset held in memory at once
 CODES = {"": 0, "none": 0, "train": 1, "val": 2, "test": 3}
 MOST = 2**31  # ids and categories are stored as int32
@@ -21,19 +22,32 @@ ARRAYS = ("num_nodes", "num_edges", "x", "edge_index", "edge_attr", "y", "split"
 
 
 @dataclass(frozen=True)
-class Reader:
-    """A source with its form and its split. Its text is part of the dataset's digest."""
+class Given:
+    """Data that something gives: `load()` returns them, `text` decides their digest, `where` names them in messages."""
 
-    source: str | Path | Callable[[], Iterable[Any]]
+    load: Callable[[], Any]
+    text: str
+    where: str
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A source with its form and its split. Its text is part of the dataset's digest. `remarks`: what was done to the data that their user should
+    know, filled while they are read."""
+
+    source: str | Path | Callable[[], Iterable[Any]] | Given
     level: str
     shares: tuple[float, float, float]
     num_splits: int
     seed: int
+    remarks: list[str] = field(default_factory=list, compare=False)
 
     def content(self) -> str:
         """A digest of what is read: the files' bytes, or the text of the function."""
         digest = hashlib.sha256(repr((self.shares, self.num_splits, self.seed)).encode())
-        if callable(self.source):
+        if isinstance(self.source, Given):
+            digest.update(self.source.text.encode())
+        elif callable(self.source):
             digest.update(inspect.getsource(self.source).encode())
         else:
             path = Path(self.source)
@@ -46,10 +60,12 @@ class Reader:
         return f"{self.level} {self.shares} {self.num_splits} {self.seed}"
 
     def blocks(self) -> Iterator[dict[str, np.ndarray]]:
-        if callable(self.source):
+        if isinstance(self.source, Given):
+            yield from _from_pyg(self.source.load(), self.level, self.source.where)
+        elif callable(self.source):
             yield from _from_pyg(self.source(), self.level, f"{self.source.__module__}.{self.source.__qualname__}()")
         elif Path(self.source).is_dir():
-            yield _from_csv(Path(self.source), self.level)
+            yield _from_csv(Path(self.source), self.level, self.remarks)
         elif Path(self.source).suffix == ".npz":
             arrays = read_npz(Path(self.source))
             unknown = set(arrays) - set(ARRAYS)
@@ -65,7 +81,7 @@ class Reader:
             raise DatasetError(f"{self.source}: neither a folder with nodes.csv and edges.csv nor an npz file")
 
 
-def _from_csv(folder: Path, level: str) -> dict[str, np.ndarray]:
+def _from_csv(folder: Path, level: str, remarks: list[str]) -> dict[str, np.ndarray]:
     """nodes.csv: [graph,] features..., at node level y and perhaps split. edges.csv: [graph,] source, target, features...
     graphs.csv: y... and perhaps split, one row per graph. Rows of a graph stand together, in the order of the graphs."""
     paths = [folder / "nodes.csv", folder / "edges.csv", folder / "graphs.csv"]
@@ -93,20 +109,33 @@ def _from_csv(folder: Path, level: str) -> dict[str, np.ndarray]:
         arrays["split"] = targets.pop("split")
     if level == "graph" and targets:
         raise DatasetError(f"{paths[2]}: column {next(iter(targets))} is neither y, y_1, y_2, ... nor split; take it out")
-    arrays["x"] = _features(paths[0], nodes) if nodes else np.zeros((int(num_nodes.sum()), 1), np.int64)
+    arrays["x"] = _features(paths[0], nodes, remarks) if nodes else np.zeros((int(num_nodes.sum()), 1), np.int64)
     if edges:
-        arrays["edge_attr"] = _features(paths[1], edges)
+        arrays["edge_attr"] = _features(paths[1], edges, remarks)
     return _typed(arrays, folder)
 
 
-def _features(path: Path, columns: dict[str, np.ndarray]) -> np.ndarray:
+def _features(path: Path, columns: dict[str, np.ndarray], remarks: list[str]) -> np.ndarray:
+    """One kind of number in all columns: where categories (whole numbers) stand beside continuous columns, each becomes columns of 0 and 1."""
     whole = [name for name, column in columns.items() if column.dtype.kind != "f"]
-    if 0 < len(whole) < len(columns):
-        raise DatasetError(
-            f"{path}: whole numbers (categories) in {', '.join(whole)} and numbers with a point (continuous) in the other features; all must "
-            "be of one kind: write 12.0 for a 12 that is a quantity, and a category as one column of 0.0 and 1.0 for each of its values"
+    if not 0 < len(whole) < len(columns):
+        return np.stack(list(columns.values()), axis=1)
+    found = []
+    for name, column in columns.items():
+        if name not in whole:
+            found.append(column[:, None])
+            continue
+        values = int(column.max(initial=0)) + 1
+        if column.min(initial=0) < 0 or values > MOST_VALUES:
+            raise DatasetError(
+                f"{path}: column {name} holds whole numbers up to {values - 1} (smallest {column.min(initial=0)}) beside columns with a point; as a category it "
+                f"needs 0 to {MOST_VALUES - 1}, as a quantity a point: write 12.0 for 12"
+            )
+        remarks.append(
+            f"{path.name}: column {name} has whole numbers only and is taken as a category, {values} columns of 0 and 1; where it is a quantity, write 12.0 for 12"
         )
-    return np.stack(list(columns.values()), axis=1)
+        found.append(np.eye(values)[column])
+    return np.concatenate(found, axis=1)
 
 
 def _columns(path: Path) -> dict[str, np.ndarray]:
@@ -133,11 +162,20 @@ def _columns(path: Path) -> dict[str, np.ndarray]:
         try:
             columns[name] = np.array([int(cell) for cell in cells], np.int64)
         except (ValueError, OverflowError):
-            try:
-                columns[name] = np.array([float(cell) for cell in cells])
-            except ValueError as error:
-                raise DatasetError(f"{path}: column {name}: {str(error)[:200]}") from error
+            columns[name] = np.array([_number(cell, path, name, line) for line, cell in enumerate(cells, 2)])
     return columns
+
+
+def _number(cell: str, path: Path, name: str, line: int) -> float:
+    try:
+        return float(cell)
+    except ValueError:
+        if not cell:
+            remedy = "-1 for a label that is not known, nan for a number that is not" if name.startswith("y") else "a number"
+            raise DatasetError(f"{path}: line {line}: column {name} is empty; write {remedy}") from None
+        raise DatasetError(
+            f"{path}: line {line}: column {name}: expected a number, found {cell[:100]!r}; number categories 0, 1, ..."
+        ) from None
 
 
 def _per_graph(path: Path, columns: dict[str, np.ndarray], graphs: int | None = None) -> np.ndarray:
@@ -157,13 +195,23 @@ def _per_graph(path: Path, columns: dict[str, np.ndarray], graphs: int | None = 
     return np.bincount(graph, minlength=graphs)
 
 
+def graphs_of(data: Any, where: str) -> Iterable[Any]:
+    """The graphs of a torch_geometric dataset or a list; of a single Data itself. Raises DatasetError for anything else."""
+    from torch_geometric.data import Batch
+    from torch_geometric.data.data import BaseData
+
+    if isinstance(data, BaseData):
+        return data.to_data_list() if isinstance(data, Batch) else [data]
+    if not isinstance(data, Iterable) and not hasattr(data, "__getitem__"):
+        raise DatasetError(f"{where}: returned {type(data).__name__}; return a Data, a list of Data or a torch_geometric dataset")
+    return data
+
+
 def _from_pyg(dataset: Iterable[Any], level: str, where: str) -> Iterator[dict[str, np.ndarray]]:
     """Data objects in blocks of whole graphs. A node-level mask [N] or [N, S] is a split."""
-    if not isinstance(dataset, Iterable) and not hasattr(dataset, "__getitem__"):
-        raise DatasetError(f"{where}: returned {type(dataset).__name__}; return a torch_geometric dataset or a list of Data")
     block: list[dict[str, np.ndarray]] = []
     first = None
-    for number, data in enumerate(dataset):
+    for number, data in enumerate(graphs_of(dataset, where)):
         arrays = _arrays(data, level, f"{where}: graph {number}")
         form = _form(arrays)
         first = first or form

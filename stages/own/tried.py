@@ -16,7 +16,10 @@ from stages.datasets.packed import DatasetUnavailable, PackedDataset
 from stages.datasets.spec import DatasetSpec
 from stages.errors import UserError
 from stages.files import write_bytes
+from stages.own.datasets import named
 from stages.own.defaults import TASKS, recipe_of
+from stages.own.models import find, taken_names
+from stages.own.plain import OwnModelError, PlainModel
 from stages.own.table import Comparison, comparison
 from stages.params import Cell, Grid, load_grid
 from stages.recipe import Recipe, check_fit, check_model, load_recipe
@@ -50,6 +53,8 @@ def try_pair(
     seeds: Sequence[int] | None = None,
     trials: int | None = None,
     *,
+    task: str | None = None,
+    metric: str | None = None,
     bar: bool = True,
     grid: Grid | None = None,
     data: Path = Path("data"),
@@ -60,10 +65,12 @@ def try_pair(
     """Trains `model` on `dataset` with every seed, and returns the table of what is known there.
 
     Args:
-        model, dataset: names.
+        model: a name, `path/to/file.py:MyModel`, or one of an installed package.
+        dataset: a name, a folder of CSV, an npz file, `path/to/file.py:load`, `pyg:Planetoid/Cora`, or one of an installed package.
         given: dotted keys of a recipe that differ from the defaults.
         seeds: instead of the defaults'.
         trials: of a search on validation, over what defaults.yaml says.
+        task, metric: of data of one's own, where what their targets look like would say otherwise.
         bar: whether there is a bar of progress.
         grid: the present one, with other run-wide settings perhaps.
 
@@ -72,7 +79,8 @@ def try_pair(
     from stages.train import train_cell
 
     grid = grid or load_grid()
-    info, spec = _model(model), get_spec(dataset)
+    info, dataset = _model(model), named(dataset, task, metric)
+    spec = get_spec(dataset)
     check_pair(info, spec)
     packed = _packed(spec, grid, data, say)
     recipe = with_encodings(recipe_of(info, packed.header, given or {}, seeds, trials), info, packed)
@@ -110,8 +118,8 @@ def save(recipe_path: str | Path, suite: str) -> Path:
 
 def check_pair(info: ModelInfo, spec: DatasetSpec) -> None:
     """Raises Incompatible, by what the two state alone."""
-    fitting = [name for name in list_models() if spec.level in model_info(name).levels]
     if spec.level not in info.levels:
+        fitting = [name for name in list_models() if spec.level in model_info(name).levels]
         datasets = [other.name for other in catalog().values() if other.level in info.levels and other.task in TASKS]
         raise Incompatible(
             f"model {info.name!r} predicts per {' or per '.join(info.levels)}, and dataset {spec.name!r} asks for a prediction per {spec.level}.\n"
@@ -150,7 +158,9 @@ def with_encodings(recipe: Recipe, info: ModelInfo, packed: PackedDataset) -> Re
     from stages.engine.batching import induced
 
     header = packed.header
-    if not info.encodings or header.task not in TASKS:
+    if (
+        not info.encodings or header.task not in TASKS or issubclass(info.cls, PlainModel)
+    ):  # a plain module reads attributes, which nobody can ask for
         return recipe
     arguments = check_model(recipe, f"gt-bench try {info.name} {header.name}")
     task = create_task(header.task, header.metric, recipe.loss, header.also)
@@ -185,9 +195,12 @@ def _without_defaults(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]
 
 def _model(name: str) -> ModelInfo:
     try:
-        return model_info(name)
+        found = find(name)
     except KeyError as error:
         raise RecipeError(error.args[0]) from None
+    if wrong := [line for line in taken_names() if f" {name} = " in line]:
+        raise OwnModelError(wrong[0])
+    return found
 
 
 def _packed(spec: DatasetSpec, grid: Grid, data: Path, say: Callable[[str], None]) -> PackedDataset:
@@ -209,10 +222,20 @@ def _encode(recipe: Recipe, packed: PackedDataset, data: Path) -> None:
 
 def _cell(info: ModelInfo, dataset: str, given: Mapping[str, Any], trials: int | None) -> TriedCell:
     """Named by the model and what differs from the defaults, so that each variant keeps a result of its own."""
-    parts = [info.name, *(f"{key.split('.')[-1]}-{value}" for key, value in given.items()), *(["searched"] if trials is not None else [])]
+    parts = [
+        _row_name(info.name),
+        *(f"{key.split('.')[-1]}-{value}" for key, value in given.items()),
+        *(["searched"] if trials is not None else []),
+    ]
     row = re.sub(r"[^a-z0-9.]+", "-", "-".join(parts).lower()).strip("-.")[:80]
     settings = "recipes" if trials is None else "tuned"
     return TriedCell(key=f"{SUITE}-{dataset}-{row}", cell=f"{SUITE}/{dataset}/{row}", dataset=dataset, model=row, settings=settings)
+
+
+def _row_name(model: str) -> str:
+    """ "path/to/file.py:MyModel" -> "my-model"."""
+    last = model.rpartition(":")[2] if ":" in model else Path(model).stem if model.endswith(".py") else model
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", last)
 
 
 def _text(recipe: Recipe, given: Mapping[str, Any]) -> str:

@@ -33,7 +33,7 @@ def standing(shipped: Shipped, grid: Grid, data: Path = Path("data")) -> Standin
     """Compares recipe, code, data and encodings of the shipped records with the present tree. Code needs no data; data and encodings are
     compared with what is on disk, else with the spec and the algorithms they were made by. What was carried over is compared as it is now."""
     from stages.datasets.catalog import get_spec
-    from stages.fingerprint import code_digest, run_modules
+    from stages.own.models import run_code
 
     shipped = shipped.now()
     try:
@@ -48,7 +48,7 @@ def standing(shipped: Shipped, grid: Grid, data: Path = Path("data")) -> Standin
         stale.append("recipe")
     try:
         ran = runs[0]["recipe"]
-        code = code_digest(run_modules(ran["model"]["name"], spec.task, ran))
+        code = run_code(ran["model"]["name"], spec.task, ran)
     except (KeyError, ModuleNotFoundError, SyntaxError):  # there is no such model, or none that runs
         code = None
     if {r["digests"]["code"] for r in runs} != {code}:

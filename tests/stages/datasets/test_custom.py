@@ -106,7 +106,8 @@ def test_masks_are_splits(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"nodes": NODES.replace("16", "heavy")}, r"nodes.csv: column mass: could not convert"),
+        ({"nodes": NODES.replace("16", "heavy")}, r"nodes.csv: line 3: column mass: expected a number, found 'heavy'"),
+        ({"graphs": GRAPHS.replace("-2.5", "")}, r"graphs.csv: line 3: column y is empty; write -1 for a label"),
         ({"edges": EDGES.replace("0,0,1,2", "0,0,1")}, r"edges.csv: line 2 has 3 columns where 4"),
         ({"edges": EDGES.replace("0,1,0,2", "0,7,0,2")}, "names a node that its graph does not have"),
         ({"edges": EDGES.replace("1,2,0,0", "2,2,0,0")}, "must number the 2 graphs from 0"),
@@ -125,7 +126,10 @@ def test_masks_are_splits(tmp_path):
         ({"graphs": "graph,y\n1,1.5\n0,2\n"}, r"graphs.csv: column graph is neither y"),
         ({"nodes": NODES.replace("\n1,", "\n2,")}, r"nodes.csv: graph 1 has no nodes"),
         ({"nodes": "graph,mass\n"}, r"nodes.csv: has no rows"),
-        ({"nodes": NODES.replace("12.0", "12")}, r"nodes.csv: whole numbers \(categories\) in mass and .* write 12.0"),
+        (
+            {"nodes": NODES.replace("12.0", "12").replace("16", "9999")},
+            r"nodes.csv: column mass holds whole numbers up to 9999 .* write 12.0 for 12",
+        ),
         ({"nodes": NODES.replace("charge", "mass")}, "two columns are named 'mass'"),
     ],
 )
@@ -190,8 +194,7 @@ def graph(**change) -> Data:
         ([graph(x=torch.ones(0, 3), edge_index=torch.zeros(2, 0))], "graph 0: has no nodes"),
         ([graph(y=None)], "graph 0: a Data; a torch_geometric graph needs edge_index and y"),
         ([], "returned no graphs"),
-        (None, "returned NoneType; return a torch_geometric dataset"),
-        (graph(), "graph 0: a tuple; a torch_geometric graph needs"),
+        (None, "returned NoneType; return a Data, a list of Data"),
     ],
 )
 def test_wrong_graphs_are_refused(graphs, message, tmp_path):

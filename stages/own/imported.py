@@ -1,0 +1,56 @@
+"""A file of one's own as a module, imported once for each text that it has; whatever it raises is named with file and line."""
+
+import hashlib
+import importlib.util
+import sys
+import traceback
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+
+from stages.errors import UserError
+from stages.own.sources import files_of
+
+
+class ImportFails(UserError, ValueError):
+    """A file of one's own that cannot be imported; the message names file and line."""
+
+
+def imported(path: Path, shown: str) -> ModuleType:
+    """The module of the file `path`, which messages call `shown`. What lies beside it can be imported by it. Raises ImportFails."""
+    try:
+        files = files_of(path, path.parent)
+    except SyntaxError:  # the import says where
+        files = [path]
+    return _version(path, shown, tuple((file, file.read_bytes()) for file in files))
+
+
+@cache
+def _version(path: Path, shown: str, texts: tuple[tuple[Path, bytes], ...]) -> ModuleType:
+    beside = {str(file) for file, _ in texts}
+    for other in [key for key, module in sys.modules.items() if getattr(module, "__file__", None) in beside]:
+        del sys.modules[other]  # of an older text
+    name = f"_own_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    sys.path.insert(0, str(path.parent))
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:  # whatever a user's file may raise
+        del sys.modules[name]
+        wrong_here = isinstance(error, SyntaxError) and error.filename == str(path)
+        line = error.lineno if wrong_here else line_in(path, error)
+        remedy = "install that package, or take the import out" if isinstance(error, ImportError) else "correct the line"
+        raise ImportFails(
+            f"{shown}, line {line}: expected a file that Python can import; it raises {type(error).__name__}: {error}; {remedy}"
+        ) from error
+    finally:
+        sys.path.remove(str(path.parent))
+    return module
+
+
+def line_in(path: Path | str, error: BaseException) -> int | str:
+    """The last line of the file that `error` passed; "?" where it passed none."""
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+    return lines[-1] if lines else "?"

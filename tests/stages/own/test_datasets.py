@@ -1,0 +1,191 @@
+"""Data of one's own by where they lie, and what each mistake is told."""
+
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from torch_geometric.data import Batch, Data
+
+from stages.datasets.catalog import get_spec
+from stages.datasets.packed import PackedDataset
+from stages.datasets.prepare import prepare
+from stages.errors import DatasetError
+from stages.own.datasets import held, named
+from stages.own.tried import try_pair
+from tests.stages.own.conftest import write_many, write_web
+
+FAST = {"epochs": 2, "model.hidden_dim": 8}
+LOAD = """
+    import torch
+    from torch_geometric.data import Data
+
+    def load():
+        return Data(x=torch.randn(30, 4), edge_index=torch.randint(0, 30, (2, 60)), y=torch.arange(30) % 3)
+"""
+
+
+def graph(nodes: int = 30) -> Data:
+    torch.manual_seed(0)
+    return Data(x=torch.randn(nodes, 4), edge_index=torch.randint(0, nodes, (2, 2 * nodes)), y=torch.arange(nodes) % 3)
+
+
+def write(name: str, text: str) -> str:
+    Path(name).parent.mkdir(parents=True, exist_ok=True)
+    Path(name).write_text(textwrap.dedent(text).lstrip())
+    return name
+
+
+def test_a_folder_of_csv(ours):
+    write_web(ours / "lab/papers")
+    found = try_pair("mlp", "lab/papers", FAST, [0], bar=False)
+    assert (found.dataset, found.row["status"], found.row["metric"]) == ("papers", "ok", "accuracy")
+    entry = yaml.safe_load(Path("datasets.yaml").read_text())["papers"]
+    assert entry == {"source": "lab/papers", "task": "node-classification", "metric": "accuracy"}
+    # from here on it has a name, for recipes too
+    assert try_pair("mlp", "papers", FAST, [0], bar=False).row["digests"] == found.row["digests"]
+
+
+@pytest.mark.parametrize(
+    ("targets", "task"),
+    [(None, "graph-regression"), ([i % 2 for i in range(30)], "graph-classification"), ("labels", "graph-multilabel")],
+)
+def test_the_task_is_read_off_the_targets(ours, targets, task):
+    folder = write_many(ours / "lab/mine")
+    if targets == "labels":
+        (folder / "graphs.csv").write_text("y_1,y_2\n" + "".join(f"{i % 2},{i % 3 > 0:d}\n" for i in range(30)))
+    elif targets:
+        (folder / "graphs.csv").write_text("y\n" + "".join(f"{y}\n" for y in targets))
+    assert get_spec(named("lab/mine")).task == task
+
+
+def test_a_task_that_is_said(ours):
+    folder = write_many(ours / "lab/mine")
+    (folder / "graphs.csv").write_text("y\n" + "".join(f"{i}\n" for i in range(30)))
+    assert get_spec(named("lab/mine", "graph-regression", "mse")).metric == "mse"
+
+
+def test_an_npz_file(ours):
+    np.savez("points.npz", x=np.random.default_rng(0).normal(size=(20, 3)), edge_index=np.array([[0, 1], [1, 0]]), y=np.arange(20) % 2)
+    assert try_pair("mlp", "points.npz", FAST, [0], bar=False).row["status"] == "ok"
+
+
+def test_a_function_that_returns_one_data(ours):
+    write("lab/rings.py", LOAD)
+    found = try_pair("gcn", "lab/rings.py:load", FAST, [0], bar=False)
+    assert (found.dataset, found.row["status"]) == ("rings", "ok")
+    before = get_spec("rings").digest
+    write("lab/rings.py", LOAD.replace("load():", "load():  # one graph"))
+    assert get_spec("rings").digest == before
+    write("lab/rings.py", LOAD.replace("% 3", "% 2"))
+    assert get_spec("rings").digest != before
+
+
+@pytest.mark.parametrize("data", [graph(), [graph(), graph(20)], Batch.from_data_list([graph(), graph(20)])], ids=["data", "list", "batch"])
+def test_data_in_hand(ours, data):
+    name = held(data, "mine")
+    assert get_spec(name).task == "node-classification"
+    prepare(name)
+    packed = PackedDataset.open(Path("data/packed/mine"))
+    torch.testing.assert_close(packed.batch(torch.tensor([0])).x, graph().x)
+    assert try_pair("mlp", name, FAST, [0], bar=False).row["status"] == "ok"
+
+
+def test_data_of_many_graphs_with_masks_and_edges(ours):
+    data = graph()
+    data.edge_attr = torch.randn(60, 2)
+    data.train_mask, data.val_mask, data.test_mask = (torch.arange(30) % 3 == part for part in range(3))
+    prepare(held(data, "masked"))
+    packed = PackedDataset.open(Path("data/packed/masked"))
+    assert packed.split("val").tolist() == list(range(1, 30, 3))
+    torch.testing.assert_close(packed.batch(torch.tensor([0])).edge_attr, data.edge_attr)
+
+
+def test_a_dataset_of_torch_geometric_by_name(ours):
+    # made of nothing, so that no host is asked
+    found = try_pair("mlp", "pyg:FakeDataset", FAST, [0], bar=False)
+    assert found.dataset == "pyg-fakedataset"
+    assert found.row["status"] == "ok"
+
+
+def test_a_dataset_of_an_installed_package(ours, monkeypatch):
+    info = ours / "site/acme-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[gt_bench.datasets]\nacme-rings = acmedata:load\nacme-bad = acmedata:nothing\n")
+    write("site/acmedata.py", LOAD)
+    monkeypatch.syspath_prepend(str(ours / "site"))
+    assert try_pair("mlp", "acme-rings", FAST, [0], bar=False).row["status"] == "ok"
+    with pytest.raises(
+        DatasetError, match=r"the entry point acme-bad = 'acmedata:nothing' of acme \(group gt_bench.datasets\) does not load: .*, line \d+"
+    ):
+        get_spec("acme-bad")
+
+
+def test_a_category_beside_continuous_columns_is_taken(ours):
+    folder = write_web(ours / "lab/papers")
+    rows = (folder / "nodes.csv").read_text().splitlines()
+    (folder / "nodes.csv").write_text("\n".join([f"{row},{'kind' if i == 0 else i % 3}" for i, row in enumerate(rows)]) + "\n")
+    prepared = prepare(named("lab/papers"))
+    assert prepared.header.in_dim == 4 + 3
+    assert (
+        "nodes.csv: column kind has whole numbers only and is taken as a category, 3 columns of 0 and 1; where it is a quantity, write 12.0 for 12"
+        in prepared.header.notes
+    )
+    assert PackedDataset.open(prepared.folder).batch(torch.tensor([0])).x[:2, 4:].tolist() == [[0, 1, 0], [0, 0, 1]]
+
+
+def edited(folder: Path, file: str, line: int, text: str) -> None:
+    lines = (folder / file).read_text().splitlines()
+    lines[line - 1] = text
+    (folder / file).write_text("\n".join(lines) + "\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "text", "says"),
+    [
+        (5, ",0.1,0.2,0.3,0.4", "nodes.csv: line 5: column y is empty; write -1 for a label that is not known"),
+        (6, "cat,0.1,0.2,0.3,0.4", "nodes.csv: line 6: column y: expected a number, found 'cat'; number categories 0, 1, ..."),
+        (7, "1,0.1,,0.3,0.4", "nodes.csv: line 7: column b is empty; write a number"),
+    ],
+)
+def test_a_cell_that_is_missing_or_no_number(ours, line, text, says):
+    folder = write_web(ours / "lab/papers")
+    edited(folder, "nodes.csv", line, text)
+    with pytest.raises(DatasetError) as error:
+        named("lab/papers")
+    assert says in str(error.value)
+    assert not Path("datasets.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "source", "says"),
+    [
+        ("nowhere.npz", None, "nowhere.npz: there is no such file or folder; a dataset is a name, a folder of CSV, an npz file, file.py:load or pyg:"),
+        ("pyg:Planetiod/Cora", None, "torch_geometric.datasets has no 'Planetiod' (did you mean 'Planetoid'?)"),
+        ("lab/a.py:laod", LOAD, "lab/a.py: has no function 'laod' (did you mean 'load'?)"),
+        ("lab/a.py", LOAD.replace("def load", "def load(: #"), "lab/a.py, line 4: expected a file that Python can import; it raises SyntaxError"),
+        ("lab/a.py", LOAD.replace("torch.arange(30) % 3", "torch.arange(30) % 3 + missing"), "lab/a.py, line 5: load() raises NameError"),
+        ("lab/a.py", LOAD.replace("return Data(", "return dict("), "lab/a.py:load: graph 0: a str; a torch_geometric graph needs edge_index and y"),
+        ("lab/a.py", LOAD.replace("return Data(", "Data("), "lab/a.py:load: returned NoneType; return a Data, a list of Data"),
+        ("lab/texas.py", LOAD, "lab/texas.py: its name 'texas' is taken by a dataset of the benchmark; rename the file or folder"),
+        ("lab/a.py", LOAD.replace("torch.arange(30) % 3", "torch.randn(30)"), "lab/a.py: a target per node is float32"),
+    ],
+)  # fmt: skip
+def test_sources_that_are_no_dataset(ours, text, source, says):
+    if source:
+        write(text.partition(":")[0], source)
+    with pytest.raises(Exception) as error:  # noqa: PT011
+        named(text)
+    assert isinstance(error.value, ValueError)
+    assert says in str(error.value), str(error.value)
+
+
+def test_a_name_that_is_taken_in_this_folder(ours):
+    write_web(ours / "lab/papers")
+    write_web(ours / "other/papers", nodes=40)
+    named("lab/papers")
+    with pytest.raises(DatasetError, match="taken in datasets.yaml by lab/papers; rename the file or folder"):
+        named("other/papers")
