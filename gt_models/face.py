@@ -62,8 +62,8 @@ def create_model(name: str, *, pretrained: str | None = None, **arguments: Any) 
 
     Args:
         name: of `list_models()`.
-        pretrained: a cell (suite/dataset/row) of the grid around the working directory, trained with `keep_weights: true`: the model is
-            built as that cell's recipe says, with the weights of its run that is best on validation.
+        pretrained: a cell (suite/dataset/row) of the grid around the working directory that was trained there: the model is built as that cell's
+            recipe says, with the weights of its run that is best on validation.
         arguments: `in_dim` (int: width of continuous node features; list: one vocabulary size per categorical column), `out_dim`, `level`,
             and the model's hyperparameters; none beside `pretrained`, where the cell's are taken.
 

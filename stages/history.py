@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 from stages.attempts import attempt_id, attempts, records_of, when
 from stages.errors import UserError
-from stages.fingerprint import ROOT, closure, run_modules
+from stages.fingerprint import ROOT, closure
+from stages.own.models import code_modules
 from stages.report.table import SHOWN, cells, summarise
 from stages.store import Store
 
@@ -88,7 +89,7 @@ def code_changes(before: Attempt, after: Attempt) -> list[str]:
         return [*lines, "        the code of one of them was in no commit (-dirty): git cannot show it"]
     from stages.datasets.catalog import get_spec
 
-    modules = closure(run_modules(run["recipe"]["model"]["name"], get_spec(run["dataset"]).task, run["recipe"].keys()))
+    modules = closure(code_modules(run["recipe"]["model"]["name"], get_spec(run["dataset"]).task, run["recipe"].keys()))
     paths = [name.replace(".", "/") for name in modules]
     files = [path for stem in paths for path in (f"{stem}.py", f"{stem}/__init__.py")]
     stat = subprocess.run(["git", "diff", "--stat", *commits, "--", *files], cwd=ROOT, capture_output=True, text=True, check=False)

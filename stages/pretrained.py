@@ -4,11 +4,13 @@ from pathlib import Path
 
 from torch import nn
 
+from stages.best import best_run
 from stages.cells import experiment_of, limited, settings_of
-from stages.engine import weights
+from stages.engine.weights import FILE
 from stages.errors import UserError
 from stages.params import load_grid
 from stages.store import Store
+from stages.trained import load_trained
 
 
 class NoWeights(UserError, ValueError):
@@ -27,14 +29,11 @@ def model_of(name: str, cell: str, data: Path = Path("data"), store_root: Path =
     if recipe.model.name != name:
         raise NoWeights(f"{found.recipe_path}: is a recipe of {recipe.model.name!r}, not of {name!r}")
     experiment = experiment_of(found, recipe, grid, store, data)
-    digests = [experiment.digest(seed) for seed in recipe.seeds]
-    kept = [record for digest in digests if (store.folder(digest) / weights.FILE).exists() and (record := store.get(digest))]
-    if not kept:
+    folders = [store.folder(experiment.digest(seed)) for seed in recipe.seeds]
+    kept = [record for folder in folders if (folder / FILE).exists() and (record := store.get(folder.name))]
+    best = best_run(kept)
+    if best is None:
         raise NoWeights(
-            f"{found.recipe_path}: no run of it kept its weights: set `keep_weights: true` there and run `gt-bench train {found.cell}`"
+            f"{found.recipe_path}: no run of it is here with its weights: `gt-bench train {found.cell}` keeps those of the best seed"
         )
-    sign = 1 if experiment.task.direction == "max" else -1
-    best = max(kept, key=lambda record: sign * record["deterministic"]["val"])
-    model = experiment.build()
-    weights.load_weights(model, store.folder(best["digest"]), "all")
-    return model.eval()
+    return load_trained(store.folder(best["digest"]))

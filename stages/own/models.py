@@ -106,17 +106,15 @@ def from_class(cls: type[nn.Module]) -> ModelInfo:
 
 def run_code(model: str, task: str, protocol: Any = ()) -> str:
     """`code_digest(run_modules(...))`; of a model of one's own also the text of its file. Raises KeyError, ModuleNotFoundError, OwnModelError."""
+    ours, source = code_digest(code_modules(model, task, protocol)), _SOURCES.get(model)
+    return ours if source is None else hashlib.sha256(f"{ours} {source.digest}".encode()).hexdigest()
+
+
+def code_modules(model: str, task: str, protocol: Any = ()) -> list[str]:
+    """`run_modules`; of a model of one's own, those of this project that its file imports in place of its own. Raises as `run_code`."""
     find(model)
-    modules = run_modules(model, task, protocol)
-    source = _SOURCES.get(model)
-    if source is None:
-        return code_digest(modules)
-    ours = code_digest(["stages.own.plain", *source.modules, *modules[1:]])
-    return hashlib.sha256(f"{ours} {source.digest}".encode()).hexdigest()
-
-
-def own(model: str) -> bool:
-    return model in _SOURCES
+    modules, source = run_modules(model, task, protocol), _SOURCES.get(model)
+    return modules if source is None else ["stages.own.plain", *source.modules, *modules[1:]]
 
 
 def taken_names() -> list[str]:

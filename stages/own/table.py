@@ -1,5 +1,6 @@
 """What a run came to beside everything that is known on its dataset: the numbers shipped, those computed here, and what papers print."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -7,13 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from stages.params import Cell, Grid
+from stages.records.compared import verdict_of
 from stages.records.gathered import collect, gather
 from stages.records.shipped import ROOT
+from stages.report.paired import paired
 from stages.report.table import summarise
 from stages.report.terminal import console
 from stages.store import Store
 
-COLUMNS = ("model", "of", "metric", "mean ± std", "runs", "published", "status", "parameters", "s/epoch", "peak MiB")
+COLUMNS = ("model", "of", "metric", "mean ± std", "runs", "this run against it", "published", "status", "parameters", "s/epoch", "peak MiB")
 HERE = "this run"
 
 
@@ -23,8 +26,8 @@ class Comparison:
 
     Attributes:
         dataset: its name.
-        rows: as a leaderboard has them (`stages.report.table.COLUMNS`, raw units: a percentage is a fraction), and `of`: "this run", or the
-            suite with "shipped" or "own".
+        rows: as a leaderboard has them (`stages.report.table.COLUMNS`, raw units: a percentage is a fraction); `of`: "this run", or the
+            suite with "shipped" or "own"; `against`: whether this run is better, worse, or inconclusive beside it (`gt-bench compare`).
         recipe: file with the recipe of this run.
     """
 
@@ -77,20 +80,40 @@ def comparison(
     """`result`, just computed, beside the shipped cells and every other result of this folder on the same dataset."""
     runs = Store(store)
     here = [record for digest in result["runs"] if (record := runs.get(digest)) is not None]
-    rows = [summarise(result, here) | {"of": HERE}]
+    rows = [summarise(result, here) | {"of": HERE, "against": None}]
     cells = {key: other for key, other in grid.cells.items() if other.dataset == cell.dataset}
     found = gather(grid.model_copy(update={"cells": cells}), results, store, records)
-    tried, _, _ = collect(_tried(cell, results), results, runs, grid.run.verdict)
+    tried, _, known = collect(_tried(cell, results), results, runs, grid.run.verdict)
+    known |= {record["digest"]: record for version in found.versions.values() for record in version.records}
     seen = {frozenset(rows[0]["digests"])}
     for row in (*found.rows, *found.others, *(row | {"source": "own"} for row in tried)):
         runs_of_row = frozenset(row["digests"])
         if row["mean"] is not None and (row["metric"] != result["metric"] or runs_of_row not in seen):
-            rows.append(row | {"of": f"{row['cell'].split('/')[0]}, {row['source']}"})
+            theirs = [known[digest] for digest in row["digests"] if digest in known]
+            against = _against(here, theirs, grid) if row["metric"] == result["metric"] else None
+            rows.append(row | {"of": f"{row['cell'].split('/')[0]}, {row['source']}", "against": against})
             seen.add(runs_of_row)
     sign = -1 if result["direction"] == "max" else 1
     # another metric of the same runs stands below the one that is compared
     rows.sort(key=lambda row: (row["metric"] != result["metric"], row["mean"] is None, sign * (row["mean"] or 0.0)))
     return Comparison(cell.dataset, rows, recipe)
+
+
+def _against(here: Sequence[dict[str, Any]], theirs: Sequence[dict[str, Any]], grid: Grid) -> str:
+    """The verdict of `gt-bench compare` on this run and another, over the seeds and splits that they share."""
+    ours, others = _values(here), _values(theirs)
+    common = sorted(ours.keys() & others.keys())
+    if not common:
+        return "no seed in common"
+    direction = here[0]["deterministic"]["direction"]
+    found = paired([ours[run] for run in common], [others[run] for run in common], direction, grid.run.verdict)
+    word = verdict_of(found)
+    return {"first is better": "better", "second is better": "worse"}.get(word, word)
+
+
+def _values(records: Sequence[dict[str, Any]]) -> dict[tuple[int, int], float]:
+    runs = [record["deterministic"] for record in records]
+    return {(r["seed"], r["split"]): r["test"] for r in runs if r["status"] == "ok" and math.isfinite(r["test"])}
 
 
 def _tried(cell: Cell, results: Path) -> list[Cell]:
@@ -112,7 +135,7 @@ def _texts(row: dict[str, Any]) -> list[str]:
     spread = f" ± {number(row['std'])}" if row["runs"] > 1 and row["std"] is not None else ""
     printed = number(row["published_mean"]) + (f" ± {number(row['published_std'])}" if row["published_std"] is not None else "")
     return [
-        row["model"], row["of"], f"{row['metric']}{' %' if percent else ''}", number(row["mean"]) + spread, f"{row['runs']}/{row['seeds']}", printed,
+        row["model"], row["of"], f"{row['metric']}{' %' if percent else ''}", number(row["mean"]) + spread, f"{row['runs']}/{row['seeds']}", row["against"] or "–", printed,
         row["status"] + (", reduced" if row["reduced"] else ""), "–" if row["parameters"] is None else f"{row['parameters']:,}",
         "–" if row["seconds_per_epoch"] is None else f"{row['seconds_per_epoch']:.3g}",
         "–" if row["peak_memory_mib"] is None else f"{row['peak_memory_mib']:,.0f}",

@@ -1,6 +1,7 @@
 """One model on one dataset, without a recipe: defaults, data, encodings, runs and a table (`gt-bench try`, `gt_bench.evaluate`)."""
 
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from stages.own.table import Comparison, comparison
 from stages.params import Cell, Grid, load_grid
 from stages.recipe import Recipe, check_fit, check_model, load_recipe
 from stages.schema import RecipeError
+from stages.store import Store
 from stages.tasks import create_task
 
 SUITE = "tried"  # the experiment of MLflow, and the folder below results/
@@ -96,6 +98,8 @@ def try_pair(
 
         tune_cell(cell, grid, data, store_root)
     result = train_cell(cell, grid, data, store_root, results, bar=bar)
+    if grid.run.tracking:
+        _track(result, Store(store_root))
     return comparison(cell, result, grid, str(cell.settings_path), store_root, results)
 
 
@@ -246,6 +250,21 @@ def _text(recipe: Recipe, given: Mapping[str, Any]) -> str:
     if not set(recipe.given_values()) - set(origin):
         del content["origin"]["all"]
     return yaml.safe_dump(content, sort_keys=False, width=140)
+
+
+def _track(result: dict[str, Any], store: Store) -> None:
+    """Completes the experiment `tried` of MLflow; a store that cannot be used costs one line."""
+    from stages.addresses import without_credentials
+    from stages.mlflow.tracking import TrackingError, complete, tracking_uri
+
+    records = {digest: record for digest in result["runs"] if (record := store.get(digest)) is not None}
+    try:
+        complete(SUITE, [result], records, store=store, only=True)
+    except TrackingError as error:
+        uri = without_credentials(tracking_uri())
+        print(
+            f"warning: MLflow at {uri} was not completed: {without_credentials(str(error))}; the same command tries again", file=sys.stderr
+        )
 
 
 def _recipes_on(dataset: str) -> list[str]:

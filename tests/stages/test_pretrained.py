@@ -11,7 +11,7 @@ from stages.train import train_cell
 
 
 def test_the_best_weights_of_a_kept_run(project):
-    project.recipe("web", "mlp", keep_weights=True)
+    project.recipe("web", "mlp")
     grid = load_grid()
     train_cell(grid.find("small/web/mlp"), grid, bar=False)
     model = create_model("mlp", pretrained="small/web/mlp")
@@ -26,7 +26,7 @@ def test_the_best_weights_of_a_kept_run(project):
 
 def test_what_cannot_be(project):
     path = project.recipe("web", "mlp")
-    with pytest.raises(NoWeights, match="set `keep_weights: true` there and run `gt-bench train small/web/mlp`"):
+    with pytest.raises(NoWeights, match="`gt-bench train small/web/mlp` keeps those of the best seed"):
         create_model("mlp", pretrained="small/web/mlp")
     with pytest.raises(NoWeights, match=f"{path.relative_to(project.root)}: is a recipe of 'mlp', not of 'gcn'"):
         create_model("gcn", pretrained="small/web/mlp")
