@@ -34,6 +34,7 @@ class ModelInfo:
         cost: time per layer as a formula in n (nodes), m (edges) and d (width), for example "n^3 d".
         encodings: names of the encodings it can use (see `gt_models.encodings`).
         paper: authors, title, venue and link.
+        sparse_x: whether `batch.x` may be in compressed sparse rows: the model hands it to a `FeatureEncoder` and reads it nowhere else.
     """
 
     name: str
@@ -42,10 +43,11 @@ class ModelInfo:
     cost: str
     encodings: tuple[str, ...] = ()
     paper: str = ""
+    sparse_x: bool = False
 
 
 def register_model(
-    name: str, *, levels: tuple[str, ...], cost: str, encodings: tuple[str, ...] = (), paper: str = ""
+    name: str, *, levels: tuple[str, ...], cost: str, encodings: tuple[str, ...] = (), paper: str = "", sparse_x: bool = False
 ) -> Callable[[type[nn.Module]], type[nn.Module]]:
     """Class decorator. Raises ValueError for an unknown level, or a name that does not match its file."""
     unknown = set(levels) - set(LEVELS)
@@ -55,7 +57,7 @@ def register_model(
     def register(cls: type[nn.Module]) -> type[nn.Module]:
         if cls.__module__.startswith("gt_models.") and cls.__module__ not in _places(name):
             raise ValueError(f"model {name!r} must live in {' or '.join(_places(name))}, not in {cls.__module__}")
-        _INFOS[name] = ModelInfo(name, cls, tuple(levels), cost, tuple(encodings), paper)
+        _INFOS[name] = ModelInfo(name, cls, tuple(levels), cost, tuple(encodings), paper, sparse_x)
         return cls
 
     return register

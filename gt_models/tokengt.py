@@ -24,6 +24,7 @@ REGISTERED = {
     "levels": ("graph", "node", "edge", "hyperedge"),
     "cost": "(n + m)^2 d, or (n + m) d^2 with Performer",
     "encodings": ("laplacian_eigenvectors",),
+    "sparse_x": True,
     "paper": "Kim et al.: Pure Transformers are Powerful Graph Learners, NeurIPS 2022. https://arxiv.org/abs/2207.02505",
 }
 

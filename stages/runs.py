@@ -108,11 +108,18 @@ class Experiment:
     def loader(self, seed: int) -> Any:
         """Batches of the dataset as the recipe's protocol reads it. Raises ValueError where the two do not fit."""
         dtype = torch.float64 if self.recipe.precision == "float64" else torch.float32
-        packed = StandardisedTargets(self.packed, self.recipe.targets, self.split_of(seed)) if self.recipe.targets else self.packed
+        packed = StandardisedTargets(self.packed, self.recipe.targets, self.split_of(seed)) if self.recipe.targets else self._read
         data = (packed, self.encoded, self.split_of(seed), self.recipe.batch, seed, self.device, dtype)
         if self.recipe.subgraphs:
             return SubgraphLoader(*data, subgraphs=self.recipe.subgraphs, encodings=self.recipe.encodings)
         return (self.task.loader or Loader)(*data)
+
+    @cached_property
+    def _read(self) -> Any:
+        """The dataset with sparse features as such, where the model takes them and the graph is not cut."""
+        cut = self.recipe.subgraphs or self.recipe.batch.parts
+        sparse = self.device.type == "cpu" and not cut and model_info(self.recipe.model.name).sparse_x
+        return self.packed.with_sparse_x() if sparse else self.packed
 
     def split_of(self, seed: int) -> int:
         return self.recipe.split_of(seed, self.header.num_splits)

@@ -13,7 +13,7 @@ from gt_models.nn.node_wise import NodeWise
 from gt_models.registry import register_model
 
 
-@register_model("gat", levels=("node", "graph"), cost="m d + n d^2", encodings=("rrwp", "laplacian_eigenvectors"))
+@register_model("gat", levels=("node", "graph"), cost="m d + n d^2", encodings=("rrwp", "laplacian_eigenvectors"), sparse_x=True)
 class GAT(NodeWise):
     """Node [N, out_dim] or graph [B, out_dim]. Heads side by side in every layer, hidden_dim / num_heads channels each.
 

@@ -26,6 +26,7 @@ ATTENTIONS = ("softmax", "performer", "none")
     levels=("graph", "node"),
     cost="n^2 d + m d + n d^2, or n d^2 + m d with Performer",
     encodings=("rwse", "laplacian_eigenvectors", "laplacian_eigenvalues"),
+    sparse_x=True,
 )
 class GPS(nn.Module):
     """Predicts [B, out_dim] (graph) or [N, out_dim] (node).

@@ -15,7 +15,9 @@ from gt_models.nn.padded_attention import PaddedAttention
 from gt_models.registry import register_model
 
 
-@register_model("graphormer", levels=("graph", "node"), cost="n^2 d", encodings=("shortest_path_distance", "shortest_path_edges"))
+@register_model(
+    "graphormer", levels=("graph", "node"), cost="n^2 d", encodings=("shortest_path_distance", "shortest_path_edges"), sparse_x=True
+)
 class Graphormer(nn.Module):
     """Predicts [B, out_dim] (graph, from the graph token) or [N, out_dim] (node).
 

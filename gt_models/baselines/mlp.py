@@ -13,7 +13,7 @@ from gt_models.nn.pooling import pool
 from gt_models.registry import register_model
 
 
-@register_model("mlp", levels=("node", "graph"), cost="n d^2")
+@register_model("mlp", levels=("node", "graph"), cost="n d^2", sparse_x=True)
 class MLPBaseline(nn.Module):
     """Feature encoder, `num_layers` hidden layers, (pooling,) Linear: node [N, out_dim] or graph [B, out_dim].
 

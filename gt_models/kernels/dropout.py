@@ -20,8 +20,21 @@ def hash32(x: Tensor) -> Tensor:
 
 def kept(seed: Tensor, count: int, rate: float) -> Tensor:
     """Whether entry 0 .. count - 1 is kept, bool [count] on the device of `seed`, long [1]."""
-    position = torch.arange(count, device=seed.device)
+    return kept_at(seed, torch.arange(count, device=seed.device), rate)
+
+
+def kept_at(seed: Tensor, position: Tensor, rate: float) -> Tensor:
+    """Whether the entries at `position`, long, are kept: bool of its shape."""
     return hash32((hash32(seed) + position * GOLDEN) & 0xFFFFFFFF) >= threshold(rate)
+
+
+def drop_sparse(x: Tensor, seed: Tensor, rate: float) -> Tensor:
+    """`drop` of a matrix in compressed sparse rows: what it does with x.to_dense(), of which zeros stay zeros. No gradient."""
+    ptr, col, values = x.crow_indices(), x.col_indices(), x.values()
+    row = torch.repeat_interleave(torch.arange(x.size(0), device=x.device), ptr.diff(), output_size=len(col))
+    keep = kept_at(seed.to(x.device), row * x.size(1) + col, rate)
+    values = torch.where(keep, values * (1 / (1 - rate)), torch.zeros_like(values))
+    return torch.sparse_csr_tensor(ptr, col, values, size=x.shape, check_invariants=False)
 
 
 def threshold(rate: float) -> int:

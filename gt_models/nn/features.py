@@ -5,9 +5,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from gt_models.kernels.sparse_linear import sparse_linear
+
 
 class FeatureEncoder(nn.Module):
-    """Features [N, F] -> [N, out_dim].
+    """Features [N, F] -> [N, out_dim]. Continuous ones may be in compressed sparse rows (`register_model(..., sparse_x=True)`).
 
     Args:
         in_dim: an int is the width F of continuous features; a sequence is one vocabulary size per categorical column.
@@ -33,5 +35,8 @@ class FeatureEncoder(nn.Module):
         if x.dim() != 2 or x.size(1) != width:
             raise ValueError(f"features of shape {tuple(x.shape)} given to an encoder built for {width} columns")
         if self.linear is not None:
-            return self.linear(x.to(self.linear.weight.dtype))
+            x = x.to(self.linear.weight.dtype)
+            if x.layout == torch.sparse_csr:
+                return sparse_linear(x.values(), x.crow_indices(), x.col_indices(), self.linear.weight, self.linear.bias)
+            return self.linear(x)
         return self.embedding(x.long() + self.offsets).sum(1)

@@ -147,7 +147,7 @@ class GlobalLayer(Resets):
         return global_attention(h, v, k, q, gate + b, v_bias, k_bias, q_bias, *norm, heads, getattr(self.norm, "eps", 0.0), batch)
 
 
-@register_model("polynormer", levels=("node", "graph"), cost="m d + n d^2", encodings=("second_eigenvector",), paper=PAPER)
+@register_model("polynormer", levels=("node", "graph"), cost="m d + n d^2", encodings=("second_eigenvector",), paper=PAPER, sparse_x=True)
 class Polynormer(Resets):
     """Polynormer and Polynormer-r, version 1 and 2.
 

@@ -74,7 +74,14 @@ class ReleasedGlobalLayer(GlobalLayer):
         return self.dropout(F.relu(x) if self.relu else x)
 
 
-@register_model("polynormer-released", levels=("node", "graph"), cost="m d + n d^2", encodings=("second_eigenvector",), paper=PAPER)
+@register_model(
+    "polynormer-released",
+    levels=("node", "graph"),
+    cost="m d + n d^2",
+    encodings=("second_eigenvector",),
+    paper=PAPER,
+    sparse_x=True,
+)
 class ReleasedPolynormer(Polynormer):
     """Polynormer with the layers above, LayerNorm between local and global module, and a prediction head of its own for the local phase.
 
@@ -153,8 +160,10 @@ class ReleasedPolynormer(Polynormer):
         self.local_head = nn.Linear(hidden_dim, out_dim) if both else None
 
     def embed(self, x: Tensor) -> Tensor:
+        if self.input is not None:
+            return super().embed(x)
         # large_graph_exp/ has no input layer
-        return self.in_dropout(x.to(self.head.weight.dtype)) if self.input is None else super().embed(x)
+        return self.in_dropout((x.to_dense() if x.is_sparse_csr else x).to(self.head.weight.dtype))
 
     def global_module(self, x: Tensor, batch: GraphBatch, v2: Tensor | None) -> Tensor:
         x = x if self.between_norm is None else self.between_norm(x)

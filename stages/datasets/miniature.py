@@ -145,7 +145,9 @@ def _edges(n: int, rng: np.random.Generator, degree: float | None = None) -> np.
 
 def _features(dim: int | list[int], rows: int, rng: np.random.Generator, counts: bool = False) -> np.ndarray:
     if isinstance(dim, int):
-        return rng.integers(0, 4, (rows, dim)).astype(np.uint8) if counts else rng.standard_normal((rows, dim), np.float32)
+        if counts:  # words: of many few occur
+            return (rng.integers(1, 4, (rows, dim)) * (rng.random((rows, dim)) < (0.05 if dim > 1000 else 0.35))).astype(np.uint8)
+        return rng.standard_normal((rows, dim), np.float32)
     return np.stack([rng.integers(0, vocabulary, rows) for vocabulary in dim], axis=1)
 
 

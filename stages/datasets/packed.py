@@ -10,6 +10,7 @@ data/packed/NAME/data.safetensors holds the concatenated arrays of all graphs, w
 from __future__ import annotations
 
 import contextlib
+import copy
 import hashlib
 import json
 import os
@@ -115,6 +116,7 @@ class PackedDataset:
         self.num_graphs = arrays["node_ptr"].numel() - 1
         self.num_nodes = int(arrays["node_ptr"][-1])
         self.num_edges = int(arrays["edge_ptr"][-1])
+        self._sparse_x: Tensor | None = None
 
     @classmethod
     def open(cls, folder: str | Path) -> PackedDataset:
@@ -182,9 +184,11 @@ class PackedDataset:
         edge_index[0], edge_index[1] = views["source"][edges], views["target"][edges]  # ids within each graph
         if len(ids) > 1:
             edge_index += np.repeat(ptr[:-1], degrees)  # rows of the batch
-        x = _features(views["x"][nodes], self.header.in_dim)
-        if self.header.row_normalise:
-            x /= x.sum(1, keepdim=True).clamp(min=1e-12)
+        x = self._sparse_x
+        if x is None:
+            x = _features(views["x"][nodes], self.header.in_dim)
+            if self.header.row_normalise:
+                x /= x.sum(1, keepdim=True).clamp(min=1e-12)
         rows = {"node": nodes, "edge": edges, "graph": ids}
         y = self._targets(ids, nodes, sizes)
         return GraphBatch(
@@ -195,6 +199,16 @@ class PackedDataset:
             y=None if y is None else torch.from_numpy(y),
             extras={k: torch.from_numpy(views[k][rows[kind]].copy()) for k, kind in self.header.extras.items() if kind in rows},
         )
+
+    def with_sparse_x(self) -> PackedDataset:
+        """The same one graph with `batch.x` in compressed sparse rows; the dataset itself where its features are not sparse, or its graphs are many."""
+        from stages.datasets.sparse_rows import sparse_rows
+
+        if self.num_graphs != 1 or not isinstance(self.header.in_dim, int):
+            return self
+        other = copy.copy(self)
+        other._sparse_x = sparse_rows(self._views["x"], self.header.row_normalise)
+        return self if other._sparse_x is None else other
 
     def _targets(self, graphs: np.ndarray, nodes: slice | np.ndarray, sizes: np.ndarray) -> np.ndarray | None:
         views = self._views

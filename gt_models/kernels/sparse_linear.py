@@ -1,0 +1,49 @@
+"""A linear layer on features that are mostly zero, y = x W^T + b with x in compressed sparse rows (CSR)."""
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from gt_models.kernels.dispatch import Form, Operation
+
+# features are worth being read as sparse from so many columns on, and up to this share that is not zero: one entry of a sparse product
+# takes about ten times as long as one of a dense product
+FEATURES = 256
+DENSITY = 0.1
+
+
+def reference(values: Tensor, ptr: Tensor, col: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """y [N, d].
+
+    Args:
+        values, col: entries of x that are not zero and their columns, row by row, columns of a row ascending, [nnz] each; no gradient.
+        ptr: offsets of the rows, long [N + 1].
+        weight, bias: [d, F], [d] or None.
+
+    Holds x as it is, [N, F].
+    """
+    rows = torch.repeat_interleave(torch.arange(len(ptr) - 1, device=ptr.device), ptr.diff(), output_size=len(col))
+    x = values.new_zeros(len(ptr) - 1, weight.size(1)).index_put((rows, col), values)
+    return F.linear(x, weight, bias)
+
+
+def _why_not(values: Tensor, ptr: Tensor, col: Tensor, weight: Tensor, bias: Tensor | None) -> str | None:
+    return "autocast is on" if torch.is_autocast_enabled(values.device.type) else None
+
+
+def _example(values: Tensor, ptr: Tensor, col: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[tuple, dict]:
+    """Four rows, the second without an entry."""
+    columns = weight.size(1)
+    col = torch.tensor([0, columns // 2, columns - 1, 0, columns - 1, columns // 2], device=values.device)
+    ptr = torch.tensor([0, 3, 3, 5, 6], device=values.device)
+    small = torch.randn(6, dtype=values.dtype).to(values.device)
+    return (small, ptr, col, *(None if t is None else torch.randn_like(t).requires_grad_() for t in (weight, bias))), {}
+
+
+def _numba():
+    from gt_models.kernels.sparse_linear_numba import sparse_linear
+
+    return sparse_linear
+
+
+sparse_linear = Operation("sparse_linear", reference, [Form("numba", _numba, _why_not)], _example)

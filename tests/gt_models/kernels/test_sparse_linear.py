@@ -1,0 +1,108 @@
+"""A linear layer on sparse rows: forms against the dense product, dropout's draws, and every model that says it takes such features."""
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from gt_models.batch import GraphBatch
+from gt_models.kernels import forms_taken, use
+from gt_models.kernels.dropout import drop, drop_sparse
+from gt_models.kernels.sparse_linear import sparse_linear
+from gt_models.nn.dropout import Dropout
+from gt_models.nn.features import FeatureEncoder
+from gt_models.registry import create_model, list_models, model_info
+
+
+def rows(num_rows: int, columns: int, dtype: torch.dtype = torch.float64) -> torch.Tensor:
+    """Dense features of which a tenth is not zero; the last row is empty."""
+    torch.manual_seed(0)
+    x = torch.randn(num_rows, columns, dtype=dtype) * (torch.rand(num_rows, columns) < 0.1)
+    x[-1] = 0
+    return x
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize(("num_rows", "columns", "width"), [(50, 300, 7), (3, 20, 130), (1, 5, 4)])
+@pytest.mark.parametrize("form", ["reference", "numba"])
+def test_forms_agree_with_the_dense_product(form, num_rows, columns, width, bias):
+    x = rows(num_rows, columns)
+    parameters = [torch.randn(width, columns, dtype=torch.float64, requires_grad=True)]
+    parameters += [torch.randn(width, dtype=torch.float64, requires_grad=True)] if bias else []
+    csr = x.to_sparse_csr()
+    with use(sparse_linear=form):
+        out = sparse_linear(csr.values(), csr.crow_indices(), csr.col_indices(), parameters[0], parameters[1] if bias else None)
+    expected = F.linear(x, *parameters)
+    torch.testing.assert_close(out, expected, rtol=1e-10, atol=1e-10)
+    grads = [torch.autograd.grad((y * expected.detach().cos()).sum(), parameters) for y in (out, expected)]
+    for found, right in zip(*grads, strict=True):
+        torch.testing.assert_close(found, right, rtol=1e-10, atol=1e-10)
+
+
+def test_threads_do_not_change_a_bit():
+    csr, results, before = rows(500, 300, torch.float32).to_sparse_csr(), [], torch.get_num_threads()
+    weight = torch.randn(16, 300, requires_grad=True)
+    for threads in (1, 2, 3):
+        torch.set_num_threads(threads)
+        out = sparse_linear(csr.values(), csr.crow_indices(), csr.col_indices(), weight, None)
+        results.append((out.detach(), *torch.autograd.grad(out.square().sum(), weight)))
+    torch.set_num_threads(before)
+    assert all(torch.equal(a, b) for other in results[1:] for a, b in zip(results[0], other, strict=True))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_sparse_rows_drop_what_dense_ones_do(dtype):
+    x, seed = rows(40, 300, dtype), torch.tensor([5])
+    assert torch.equal(drop_sparse(x.to_sparse_csr(), seed, 0.3).to_dense(), drop(x, seed, 0.3))
+    module, outs = Dropout(0.3), []
+    for features in (x, x.to_sparse_csr()):
+        torch.manual_seed(1)
+        out = module(features)
+        outs.append((out.to_dense() if out.is_sparse_csr else out, torch.rand(1)))  # the generator is where it was too
+    assert all(torch.equal(a, b) for a, b in zip(*outs, strict=True))
+
+
+def test_the_encoder_never_makes_sparse_features_dense(monkeypatch):
+    x, encoder = rows(40, 300).to_sparse_csr(), FeatureEncoder(300, 8)
+    expected = F.linear(x.to_dense().float(), encoder.linear.weight, encoder.linear.bias)
+    monkeypatch.setattr(torch.Tensor, "to_dense", None)
+    with forms_taken() as taken:
+        torch.testing.assert_close(encoder(x), expected)
+    assert taken == {"sparse_linear": {"numba": 1}}
+    with pytest.raises(ValueError, match=r"\(40, 300\) given to an encoder built for 299 columns"):
+        FeatureEncoder(299, 8)(x)
+
+
+@pytest.mark.parametrize("name", [name for name in list_models() if model_info(name).sparse_x])
+def test_models_that_take_sparse_features_predict_and_learn_as_from_dense_ones(name):
+    x, edges = rows(12, 300), torch.randint(0, 12, (2, 30), generator=torch.Generator().manual_seed(0))
+    batch = GraphBatch(x, edges, torch.tensor([0, 12]))
+    more = {}
+    if "tokengt" in name:
+        more = {"node_identifiers": "near-orf", "num_heads": 2, "num_layers": 1}
+    elif name == "graphormer":
+        more = {"max_distance": 3, "num_heads": 2, "num_layers": 1}
+        batch.encodings["shortest_path_distance"] = torch.randint(0, 3, (144, 1))
+    elif name == "gps":
+        more = {"num_heads": 2, "num_layers": 1}
+    elif "polynormer" in name:
+        more = {"num_heads": 2, "in_dropout": 0.5}
+    torch.manual_seed(0)
+    model = create_model(name, in_dim=300, out_dim=3, level="node", hidden_dim=8, **more).double()
+    results = []
+    for features in (x, x.to_sparse_csr()):
+        batch.x = features
+        torch.manual_seed(1)
+        out = model(batch)
+        results.append([out, *torch.autograd.grad(out.sin().sum(), list(model.parameters()), allow_unused=True)])
+    for dense, sparse in zip(*results, strict=True):
+        torch.testing.assert_close(sparse, dense, rtol=1e-8, atol=1e-10)
+
+
+def test_a_released_polynormer_without_input_layer_takes_them_too():
+    x = rows(12, 300).to_sparse_csr()
+    batch = GraphBatch(x, torch.tensor([[0, 1], [1, 2]]), torch.tensor([0, 12]))
+    arguments = {"in_dim": 300, "out_dim": 3, "hidden_dim": 8, "num_heads": 2, "input_layer": False, "local_layer": "gcn"}
+    model = create_model("polynormer-released", **arguments).double().eval()
+    out = model(batch)
+    batch.x = x.to_dense()
+    torch.testing.assert_close(out, model(batch))
