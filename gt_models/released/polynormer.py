@@ -70,7 +70,7 @@ class ReleasedGlobalLayer(GlobalLayer):
         super().__init__(*arguments, share_query_key=True)
 
     def forward(self, x: Tensor, batch: GraphBatch, v2: Tensor | None, output: nn.Linear) -> Tensor:
-        x = F.linear(self.attend(x, batch, v2), head_first(output.weight, 1, self.attention.num_heads), output.bias)
+        (x,) = linears(self.attend(x, batch, v2), head_first(output.weight, 1, self.attention.num_heads), output.bias)
         return self.dropout(F.relu(x) if self.relu else x)
 
 

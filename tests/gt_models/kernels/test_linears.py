@@ -25,6 +25,34 @@ def test_summed_agrees_with_the_reference(with_bias, rows):
     torch.testing.assert_close(results[0][0][:, :3], by_hand, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("with_bias", [(True, False), (False, False)])
+def test_onednn_agrees_with_products_in_double_precision(with_bias):
+    torch.manual_seed(0)
+    x = torch.randn(1000, 70, requires_grad=True)
+    weights = [torch.randn(width, 70, requires_grad=True) for width in (64, 33)]
+    biases = [torch.randn(len(w), requires_grad=True) if b else None for w, b in zip(weights, with_bias, strict=True)]
+    results = []
+    for form, dtype in (("reference", torch.float64), ("onednn", torch.float32)):
+        arguments = [None if t is None else t.detach().to(dtype).requires_grad_() for t in (x, *weights, *biases)]
+        with use(linears=form):
+            out = torch.cat(linears(*arguments), 1)
+        results.append([out, *torch.autograd.grad(out.sin().sum(), [t for t in arguments if t is not None])])
+    for expected, found in zip(*results, strict=True):
+        torch.testing.assert_close(found, expected.float(), rtol=1e-4, atol=1e-4 * expected.abs().max().item())
+
+
+def test_onednn_forms_the_same_bits_again_and_reads_rows_that_lie_apart():
+    x, weight = torch.randn(700, 140)[:, ::2].requires_grad_(), torch.randn(70, 64).t().requires_grad_()
+    results = []
+    for rows, columns in ((x, weight), (x.detach().contiguous().requires_grad_(), weight.detach().contiguous().requires_grad_())) * 2:
+        with use(linears="onednn"):
+            (out,) = linears(rows, columns, None)
+        results.append([out, *torch.autograd.grad(out.square().sum(), (rows, columns))])
+    for later in results[1:]:
+        assert all(torch.allclose(a, b, rtol=1e-4, atol=1e-2) for a, b in zip(results[0], later, strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(results[0], results[2], strict=True))
+
+
 def test_a_backward_pass_inside_autocast_computes_as_the_forward_pass_did():
     x, weight = torch.randn(6, 5, requires_grad=True), torch.randn(3, 5, requires_grad=True)
     (out,) = linears(x, weight, None)
