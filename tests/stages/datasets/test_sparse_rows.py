@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from gt_models.kernels import use
 from stages.datasets.packed import PackedDataset, PackedHeader, pack
 from stages.datasets.sparse_rows import sparse_rows
 from stages.params import RunSettings
@@ -67,9 +68,10 @@ def test_a_run_learns_the_same_from_either(tmp_path, model):
     )
     recipe = Recipe(**{**RECIPE, "model": fields or RECIPE["model"]})
     experiment = Experiment(recipe, "words.yaml", "words", RunSettings(device="cpu"), Store(tmp_path / "store"), tmp_path)
-    sparse = experiment.run(0)[0]
-    experiment.store, experiment.__dict__["_read"] = Store(tmp_path / "other"), experiment.packed
-    dense = experiment.run(0)[0]
+    with use("reference", sparse_linear="numba"):
+        sparse = experiment.run(0)[0]
+        experiment.store, experiment.__dict__["_read"] = Store(tmp_path / "other"), experiment.packed
+        dense = experiment.run(0)[0]
     forms = [r["measured"]["forms"]["training"].get("sparse_linear") for r in (sparse, dense)]
     assert forms == [["numba"], None]
     for curve in ("train_loss", "val_loss"):
@@ -78,7 +80,6 @@ def test_a_run_learns_the_same_from_either(tmp_path, model):
 
 def test_a_model_that_does_not_say_so_gets_dense_features(tmp_path):
     pack_words(tmp_path)
-    model = {"name": "ppgt", "hidden_dim": 8, "num_heads": 2, "num_layers": 1, "rrwp_dim": 3}
-    recipe = Recipe(**{**RECIPE, "model": model, "encodings": {"rrwp": {"steps": 2}}})
+    recipe = Recipe(**{**RECIPE, "model": {"name": "edge-transformer", "hidden_dim": 8, "num_heads": 2, "num_layers": 1}})
     experiment = Experiment(recipe, "words.yaml", "words", RunSettings(device="cpu"), Store(tmp_path / "store"), tmp_path)
     assert experiment._read is experiment.packed
