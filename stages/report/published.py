@@ -17,6 +17,7 @@ from stages.report.brec import PAIRS
 from stages.report.brec import PUBLISHED as BREC
 
 RESULTS = Path(__file__).parent.parent.parent / "published" / "results.yaml"
+FURTHER = "further.yaml"  # beside it: what others than the five papers print of the baselines
 # our metric name -> the name in results.yaml, where they differ
 METRIC_NAMES = {
     "balanced-accuracy": "weighted-accuracy",
@@ -225,7 +226,9 @@ def _flags() -> list[dict[str, str]]:
 
 @lru_cache(maxsize=2)
 def _entries(path: Path) -> list[dict[str, Any]]:
-    return _read(path, lambda content: content["results"], ENTRY_KEYS)
+    further = path.with_name(FURTHER)
+    others = _read(further, lambda content: content["results"], ENTRY_KEYS) if further.exists() else []
+    return [*_read(path, lambda content: content["results"], ENTRY_KEYS), *others]
 
 
 def _read(path: Path, entries_of: Callable[[Any], Any], keys: set[str]) -> list[dict[str, Any]]:

@@ -24,8 +24,11 @@ from stages.report.verdict import (
 
 AUC = lookup("polynormer", "Table 2", "Polynormer-r", "minesweeper")  # 97.46 ± 0.36 of 10
 DRAWS = 10_000
-PRINTED = sorted({entry["runs"] for entry in _entries(RESULTS) if entry["runs"] and entry["std"] is not None})
-PAIRS = [(ours, theirs) for ours in PRINTED for theirs in PRINTED]
+PRINTED = sorted(
+    {entry["runs"] for entry in _entries(RESULTS) if entry["runs"] and entry["std"] is not None and entry["paper"] != "luo2024"}
+)
+# those of Luo et al. are three, and so are ours: with 3 on one side alone Welch's interval misses in up to 7 % of cases
+PAIRS = [*((ours, theirs) for ours in PRINTED for theirs in PRINTED), (3, 3)]
 
 
 @lru_cache(maxsize=4)

@@ -1,0 +1,126 @@
+"""GCN, GAT and GraphSAGE as Luo, Shi and Wu tune them ("Classic GNNs are Strong Baselines", NeurIPS 2024, https://arxiv.org/abs/2406.08993)."""
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch_geometric.nn import GATConv, GCNConv, SAGEConv
+from torch_geometric.nn.conv.gcn_conv import gcn_norm
+from torch_geometric.utils import add_self_loops, remove_self_loops
+
+from gt_models.batch import GraphBatch
+from gt_models.registry import register_model
+
+NORMS = {"none": nn.Identity, "batch": nn.BatchNorm1d, "layer": nn.LayerNorm}
+
+
+@register_model(
+    "classic-gnn",
+    levels=("node",),
+    cost="m d + n d^2",
+    encodings=(),
+    paper="Luo, Shi and Wu: Classic GNNs are Strong Baselines: Reassessing GNNs for Node Classification, NeurIPS 2024. https://arxiv.org/abs/2406.08993",
+)
+class ClassicGNN(nn.Module):
+    """Node [N, out_dim]. Layer: dropout(relu(norm(conv(x) (+ W x)))); the head reads the last layer (or the sum of all).
+
+    Every node is its own neighbour, exactly once, in all three convolutions: GCN's normalisation, GAT's softmax and GraphSAGE's mean.
+    The first convolution reads the features themselves, which for bag-of-words is most of the parameters, unless `input_layer`.
+
+    Args:
+        in_dim: width of the node features; they are continuous.
+        out_dim: classes.
+        convolution: "gcn", "gat" (without bias) or "sage" (mean, with a bias and a weight for the node itself).
+        hidden_dim: width of all layers.
+        num_layers: convolutions.
+        num_heads: of "gat", side by side; must divide `hidden_dim`.
+        dropout: after each activation, and after the input layer.
+        normalisation: "none", "batch" or "layer", after convolution and residual.
+        residual: each layer adds a linear map of its input.
+        input_layer: a Linear before the first convolution.
+        all_layers: the head reads the sum of all layers' outputs.
+
+    Raises ValueError for an unknown convolution or normalisation, features that are categories, no layer, or heads that do not divide the width.
+    """
+
+    def __init__(
+        self,
+        in_dim: int,
+        out_dim: int,
+        level: Literal["node"] = "node",
+        convolution: Literal["gcn", "gat", "sage"] = "gcn",
+        hidden_dim: int = 256,
+        num_layers: int = 3,
+        num_heads: int = 1,
+        dropout: float = 0.5,
+        normalisation: Literal["none", "batch", "layer"] = "none",
+        residual: bool = False,
+        input_layer: bool = False,
+        all_layers: bool = False,
+    ):
+        super().__init__()
+        if not isinstance(in_dim, int):
+            raise ValueError("classic-gnn reads continuous features (its first convolution multiplies them); these are categories")
+        if level != "node":
+            raise ValueError(f"classic-gnn cannot predict at level {level!r}; it predicts: node")
+        if convolution not in ("gcn", "gat", "sage"):
+            raise ValueError(f"unknown convolution {convolution!r}; known: gcn, gat, sage")
+        if normalisation not in NORMS:
+            raise ValueError(f"unknown normalisation {normalisation!r}; known: {', '.join(NORMS)}")
+        if num_layers < 1:
+            raise ValueError(f"classic-gnn needs at least one layer, not {num_layers}")
+        if num_heads < 1 or hidden_dim % num_heads:
+            raise ValueError(f"hidden_dim {hidden_dim} does not split into {num_heads} heads: choose a multiple of num_heads")
+        self.convolution, self.dropout, self.all_layers = convolution, dropout, all_layers
+        self.input_layer = nn.Linear(in_dim, hidden_dim) if input_layer else None
+        widths = [hidden_dim if input_layer else in_dim] + [hidden_dim] * (num_layers - 1)
+        self.convs = nn.ModuleList(self._convolution(width, hidden_dim, num_heads) for width in widths)
+        self.residuals = nn.ModuleList(nn.Linear(width, hidden_dim) for width in widths) if residual else None
+        self.norms = nn.ModuleList(NORMS[normalisation](hidden_dim) for _ in widths)
+        self.head = nn.Linear(hidden_dim, out_dim)
+
+    def _convolution(self, width: int, hidden_dim: int, num_heads: int) -> nn.Module:
+        if self.convolution == "gat":
+            return GATConv(width, hidden_dim // num_heads, num_heads, add_self_loops=False, bias=False)
+        if self.convolution == "sage":
+            return SAGEConv(width, hidden_dim)
+        return GCNConv(width, hidden_dim, normalize=False)
+
+    def reset_parameters(self) -> None:
+        for module in [self.input_layer, *self.convs, *(self.residuals or ()), *self.norms, self.head]:
+            if module is not None and not isinstance(module, nn.Identity):
+                module.reset_parameters()
+
+    def forward_features(self, batch: GraphBatch) -> Tensor:
+        x, edges = batch.x.to(self.head.weight.dtype), self.edges(batch)  # [N, in_dim]
+        if self.input_layer is not None:
+            x = F.dropout(self.input_layer(x), self.dropout, self.training)  # [N, d]
+        total = None
+        for i, (conv, norm) in enumerate(zip(self.convs, self.norms, strict=True)):
+            update = conv(x, *edges)
+            if self.residuals is not None:
+                update = update + self.residuals[i](x)
+            x = F.dropout(norm(update).relu(), self.dropout, self.training)  # [N, d]
+            total = x if total is None else total + x
+        return total if self.all_layers else x
+
+    def edges(self, batch: GraphBatch) -> tuple[Tensor, ...]:
+        """edge_index [2, E + N] with each node's self-loop, and for "gcn" the weights D^-1/2 (A + I) D^-1/2, [E + N]."""
+        edge_index = _with_self_loops(batch)
+        if self.convolution != "gcn":
+            return (edge_index,)
+        return gcn_norm(edge_index, None, batch.num_nodes, add_self_loops=False, dtype=self.head.weight.dtype)
+
+    def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
+        return self.head(features)
+
+    def forward(self, batch: GraphBatch) -> Tensor:
+        batch = GraphBatch.of(batch)
+        return self.forward_head(self.forward_features(batch), batch)
+
+
+@torch.compiler.disable  # how many self-loops there are is in the data
+def _with_self_loops(batch: GraphBatch) -> Tensor:
+    edge_index, _ = remove_self_loops(batch.edge_index)
+    return add_self_loops(edge_index, num_nodes=batch.num_nodes)[0]

@@ -1,0 +1,116 @@
+"""GCN, GAT and GraphSAGE as Luo et al. tune them: their equations with dense matrices, symmetries, what they refuse."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from gt_models import create_model
+from tests.gt_models import checks
+
+VARIANTS = [
+    ("gcn", {}),
+    ("gcn", {"normalisation": "layer", "residual": True}),
+    ("gat", {"normalisation": "batch", "residual": True, "input_layer": True}),
+    ("gat", {"num_heads": 2, "all_layers": True}),
+    ("sage", {"normalisation": "layer"}),
+    ("sage", {"normalisation": "batch", "residual": True, "all_layers": True}),
+]
+
+
+def graphs(sizes=(5, 3, 6)):
+    return checks.random_graphs(sizes)
+
+
+def build(convolution: str, **arguments) -> nn.Module:
+    """Its running statistics matter too."""
+    torch.manual_seed(0)
+    sizes = {"in_dim": 4, "out_dim": 2, "level": "node", "hidden_dim": 8, "num_layers": 2}
+    model = create_model("classic-gnn", **sizes | {"convolution": convolution} | arguments).double()
+    for module in model.modules():
+        if isinstance(module, nn.BatchNorm1d):
+            module.running_mean.normal_()
+            module.running_var.uniform_(0.5, 2.0)
+    for parameter in model.parameters():
+        if parameter.dim() == 1:
+            nn.init.normal_(parameter)
+    return model
+
+
+def convolved(w: dict[str, Tensor], name: str, x: Tensor, neighbours: Tensor, heads: int) -> Tensor:
+    """One convolution by dense matrices; neighbours [N, N] bool, (i, j) where j sends to i, each node to itself too."""
+    adjacency = neighbours.to(x.dtype)
+    if name == "gcn":
+        scale = adjacency.sum(1).rsqrt()
+        return (scale[:, None] * adjacency * scale) @ x @ w["lin.weight"].T + w["bias"]
+    if name == "sage":
+        mean = adjacency @ x / adjacency.sum(1, keepdim=True)
+        return mean @ w["lin_l.weight"].T + w["lin_l.bias"] + x @ w["lin_r.weight"].T
+    out = []
+    for z, to, here in zip((x @ w["lin.weight"].T).chunk(heads, 1), w["att_dst"][0], w["att_src"][0], strict=True):
+        scores = F.leaky_relu((z @ to)[:, None] + (z @ here), 0.2).masked_fill(~neighbours, -torch.inf)
+        out.append(scores.softmax(1) @ z)
+    return torch.cat(out, 1)
+
+
+def by_equations(model: nn.Module, graph, convolution: str, heads: int) -> Tensor:
+    w, neighbours = model.state_dict(), torch.eye(graph.num_nodes, dtype=torch.bool)
+    neighbours[graph.edge_index[1], graph.edge_index[0]] = True
+    x = graph.x if model.input_layer is None else graph.x @ w["input_layer.weight"].T + w["input_layer.bias"]
+    states = []
+    for i, norm in enumerate(model.norms):
+        prefix = f"convs.{i}."
+        update = convolved({k.removeprefix(prefix): v for k, v in w.items() if k.startswith(prefix)}, convolution, x, neighbours, heads)
+        if model.residuals is not None:
+            update = update + x @ w[f"residuals.{i}.weight"].T + w[f"residuals.{i}.bias"]
+        if isinstance(norm, nn.LayerNorm):
+            update = (update - update.mean(1, keepdim=True)) / (update.var(1, unbiased=False, keepdim=True) + 1e-5).sqrt()
+        if isinstance(norm, nn.BatchNorm1d):
+            update = (update - w[f"norms.{i}.running_mean"]) / (w[f"norms.{i}.running_var"] + 1e-5).sqrt()
+        if not isinstance(norm, nn.Identity):
+            update = update * w[f"norms.{i}.weight"] + w[f"norms.{i}.bias"]
+        x = update.clamp(min=0)
+        states.append(x)
+    return (sum(states) if model.all_layers else x) @ w["head.weight"].T + w["head.bias"]
+
+
+@pytest.mark.parametrize("loops", [False, True])
+@pytest.mark.parametrize(("convolution", "arguments"), VARIANTS)
+def test_is_its_equations(convolution, arguments, loops):
+    graph, model = graphs((6,))[0], build(convolution, **arguments).eval()
+    if loops:  # one that is there already counts once
+        graph.edge_index = torch.cat([graph.edge_index, torch.tensor([[2, 4], [2, 4]])], 1)
+        graph.edge_attr = None
+    expected = by_equations(model, graph, convolution, arguments.get("num_heads", 1))
+    torch.testing.assert_close(model(graph), expected, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize(("convolution", "arguments"), VARIANTS)
+def test_sound(convolution, arguments):
+    """But for the gradients of constants that a batch norm takes away again."""
+    checks.assert_deterministic(lambda: build(convolution, **arguments), checks.collate(graphs()))
+    batch = arguments.get("normalisation") == "batch"
+    silent = [f"residuals.{i}.bias" for i in range(2)] + ["convs.0.lin_l.bias", "convs.1.lin_l.bias"] if batch else []
+    model = build(convolution, **arguments)
+    silent = tuple(name for name in silent if name in dict(model.named_parameters()))
+    checks.assert_gradients_reach(model, checks.collate(graphs()), except_for=silent)
+    model.eval()
+    checks.assert_batch_equals_singles(model, graphs())
+    for graph in graphs():
+        checks.assert_equivariant(model, graph, "node", ())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"in_dim": [3, 4]}, "continuous features"),
+        ({"level": "graph"}, "predicts: node"),
+        ({"convolution": "gin"}, "known: gcn, gat, sage"),
+        ({"normalisation": "rms"}, "known: none, batch, layer"),
+        ({"num_layers": 0}, "at least one layer"),
+        ({"num_heads": 3}, "does not split into 3 heads"),
+    ],
+)
+def test_bad_arguments(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        build(**{"convolution": "gcn"} | arguments)
