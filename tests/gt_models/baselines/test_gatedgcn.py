@@ -1,0 +1,103 @@
+"""GatedGCN: its equations node by node, symmetries, what it refuses."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from gt_models import create_model
+from gt_models.batch import GraphBatch
+from tests.gt_models import checks
+
+
+def graphs(sizes=(5, 3, 6)) -> list[GraphBatch]:
+    return checks.random_graphs(sizes)
+
+
+def build(level: str = "graph", **arguments) -> nn.Module:
+    """Its running statistics matter too."""
+    torch.manual_seed(0)
+    model = create_model(
+        "gatedgcn", **{"in_dim": 4, "edge_dim": 3, "out_dim": 2, "level": level, "hidden_dim": 8, "num_layers": 2} | arguments
+    ).double()
+    for module in model.modules():
+        if isinstance(module, nn.BatchNorm1d):
+            module.running_mean.normal_()
+            module.running_var.uniform_(0.5, 2.0)
+            nn.init.normal_(module.weight)
+    return model
+
+
+def normed(w: dict[str, Tensor], name: str, x: Tensor) -> Tensor:
+    if f"{name}.weight" not in w:
+        return x
+    return (x - w[f"{name}.running_mean"]) / (w[f"{name}.running_var"] + 1e-5).sqrt() * w[f"{name}.weight"] + w[f"{name}.bias"]
+
+
+def linear(w: dict[str, Tensor], name: str, x: Tensor) -> Tensor:
+    return x @ w[f"{name}.weight"].T + w[f"{name}.bias"]
+
+
+@pytest.mark.parametrize("batch_norm", [False, True])
+@pytest.mark.parametrize(("edge_dim", "edge_features"), [(None, True), (3, True), (3, False)])
+def test_is_its_equations(batch_norm, edge_dim, edge_features):
+    graph, model = graphs((6,))[0], build("node", batch_norm=batch_norm, edge_dim=edge_dim, edge_features=edge_features).eval()
+    w = model.state_dict()
+    h = linear(w, "encoder.linear", graph.x)
+    one = torch.ones(graph.num_edges, 1, dtype=h.dtype)
+    e = linear(w, "edge_start", one) if edge_dim is None or not edge_features else linear(w, "edge_encoder.linear", graph.edge_attr)
+    for layer in ("layers.0", "layers.1"):
+        gates = torch.stack(
+            [
+                linear(w, f"{layer}.C", e[k]) + linear(w, f"{layer}.D", h[j]) + linear(w, f"{layer}.E", h[i])
+                for k, (j, i) in enumerate(graph.edge_index.T.tolist())
+            ]
+        )
+        rows = []
+        for node in range(graph.num_nodes):
+            into = [(k, j) for k, (j, i) in enumerate(graph.edge_index.T.tolist()) if i == node]
+            above = sum((torch.sigmoid(gates[k]) * linear(w, f"{layer}.B", h[j]) for k, j in into), torch.zeros(8, dtype=h.dtype))
+            below = sum((torch.sigmoid(gates[k]) for k, _ in into), torch.zeros(8, dtype=h.dtype))
+            rows.append(linear(w, f"{layer}.A", h[node]) + above / (below + 1e-6))
+        h = h + normed(w, f"{layer}.node_norm", torch.stack(rows)).clamp(min=0)
+        e = e + normed(w, f"{layer}.edge_norm", gates).clamp(min=0)
+    for number, name in enumerate(name for name in w if name.startswith("head") and name.endswith("weight")):
+        h = linear(w, name.removesuffix(".weight"), h.clamp(min=0) if number else h)
+    torch.testing.assert_close(model(graph), h, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("level", ["node", "graph"])
+@pytest.mark.parametrize("pooling", ["mean", "sum"])
+def test_sound(level, pooling):
+    """But for the last edge states, which nothing reads, and constants that a batch norm takes away again."""
+    checks.assert_deterministic(lambda: build(level, pooling=pooling), checks.collate(graphs()))
+    silent = ("layers.0.A.bias", "layers.1.A.bias", "layers.1.edge_norm.weight", "layers.1.edge_norm.bias")
+    checks.assert_gradients_reach(build(level, pooling=pooling), checks.collate(graphs()), except_for=silent)
+    model = build(level, pooling=pooling).eval()
+    checks.assert_batch_equals_singles(model, graphs())
+    for graph in graphs():
+        checks.assert_equivariant(model, graph, level, ())
+
+
+def test_graphs_without_edges_train():
+    lonely = GraphBatch(
+        torch.randn(3, 4, dtype=torch.float64),
+        torch.zeros(2, 0, dtype=torch.long),
+        torch.tensor([0, 1, 3]),
+        torch.zeros(0, 3, dtype=torch.float64),
+    )
+    assert build("graph")(lonely).isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [({"level": "edge"}, "graph"), ({"pooling": "median"}, "known: "), ({"num_layers": 0}, "at least one layer")],
+)
+def test_bad_arguments(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        build(**arguments)
+
+
+def test_edges_without_the_features_that_it_was_built_for():
+    graph = graphs((4,))[0]
+    with pytest.raises(ValueError, match="no edge_attr"):
+        build()(GraphBatch(graph.x, graph.edge_index, graph.ptr))
