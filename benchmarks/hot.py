@@ -25,7 +25,7 @@ from benchmarks.measure import NUM_THREADS, machine_rates, measure, measure_toge
 from gt_models import kernels
 from gt_models.batch import GraphBatch
 from gt_models.hot import support
-from gt_models.hot.attention import HigherOrderAttention
+from gt_models.released.hot import ReleasedAttention
 
 AUTHORS_MS = {("kernel", 1_000): 361, ("kernel", 10_000): 4_382, ("kernel", 50_000): 38_234, ("softmax", 1_000): 1_732}
 AUTHORS_FLOPS = 160e9  # matrix products there, a second
@@ -55,26 +55,23 @@ def plain(num_edges: int, attention: str) -> Builder:
     return model, reference
 
 
-class PlainAttention(HigherOrderAttention):
+class PlainAttention(ReleasedAttention):
     """Eq. (17) with the same weights, as it is written."""
 
-    def _softmax(self, values, queries, keys, support):
-        v, attended = self._values(values, support), {}
-        for pattern in dict.fromkeys(c.output_pattern for c in self.classes):
-            outputs = []
-            for c in (c for c in self.classes if c.output_pattern == pattern):
-                sources = self._query_source(support, c), self._key_source(support, c)
-                q, k = (u if s is None else u[s] for u, s in zip((queries[c], keys[c]), sources, strict=True))
-                key_group, query_group, _ = support.groups(c)
-                mask = query_group[:, None] == key_group  # [r_q, r_k]
-                for a in c.free:
-                    node = support.sets[c.k].nodes(c.input_pattern)[a]
-                    for other in support.sets[c.l].nodes(c.output_pattern):
-                        mask = mask & (other[:, None] != node)
-                scores = torch.einsum("qhd,khd->hqk", q, k) * q.size(-1) ** -0.5
-                weights = scores.masked_fill(~mask, -1e9).softmax(-1) * mask
-                outputs.append(torch.einsum("hqk,khv->qhv", weights, v[c]))
-            attended[pattern] = torch.stack(outputs, 1).flatten(1)
+    def softmax(self, values, queries, keys, support):
+        v, attended = self.class_values(values, support), []
+        for number, c in enumerate(self.classes):
+            sources = self.query_source(support, c), self.key_source(support, c)
+            q, k = (u if s is None else u[s] for u, s in zip((queries[number], keys[number]), sources, strict=True))
+            key_group, query_group, _ = support.groups(c)
+            mask = query_group[:, None] == key_group  # [r_q, r_k]
+            for a in c.free:
+                node = support.sets[c.k].nodes(c.input_pattern)[a]
+                for other in support.sets[c.l].nodes(c.output_pattern):
+                    mask = mask & (other[:, None] != node)
+            scores = torch.einsum("qhd,khd->hqk", q, k) * q.size(-1) ** -0.5
+            weights = scores.masked_fill(~mask, -1e9).softmax(-1) * mask
+            attended.append(torch.einsum("hqk,khv->qhv", weights, v[number]))
         return attended
 
 

@@ -16,6 +16,7 @@ from gt_models.nn import identifiers as ids
 from gt_models.nn.dropout import Dropout
 from gt_models.nn.equivariant_basis import bell, equality_pattern
 from gt_models.nn.features import FeatureEncoder
+from gt_models.nn.fixed_sizes import fixed_sizes
 from gt_models.nn.transformer import EncoderLayer, Packing
 from gt_models.registry import register_model
 
@@ -233,10 +234,9 @@ class TokenGT(nn.Module):
         """The packing, and the place of each token of `tuples` in it, long [M]. A graph's tokens: special ones, nodes, (hyper)edges."""
         specials, edge_graph = len(self.special_tokens()), batch.batch[tuples[batch.num_nodes :, 0]]  # [E]
         edges = torch.zeros_like(batch.sizes).index_add_(0, edge_graph, torch.ones_like(edge_graph))  # [B]
-        longest = None
-        if torch.compiler.is_compiling():  # all graphs in one padded group: another number of groups would be another program
-            longest = batch.max_nodes + specials + (edge_graph.numel() if self.hyperedges else batch.max_edges)
-        packing = Packing.of(batch.sizes + edges + specials, len(tuples) + batch.num_graphs * specials, longest)
+        bound = batch.max_nodes + specials + (edge_graph.numel() if self.hyperedges else batch.max_edges)
+        sizes, total = batch.sizes + edges + specials, len(tuples) + batch.num_graphs * specials
+        packing = Packing.of(sizes, total, bound if fixed_sizes(batch.ptr) else None)  # one padded group, or groups of like length
         order = edge_graph.argsort(stable=True)
         ranks = torch.arange(order.numel(), device=order.device) - (edges.cumsum(0) - edges)[edge_graph[order]]
         rank = torch.empty_like(order).scatter(0, order, ranks)  # of an edge among the edges of its graph

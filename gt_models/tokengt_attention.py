@@ -134,14 +134,14 @@ class TokenGTAttention(nn.Module):
         nodes = torch.arange(n, device=batch.ptr.device)
         diagonal = nodes[:, None].expand(n, 2).expand(batch.num_graphs, n, 2)  # [B, n_max, 2]
         if self.dense:
-            pairs = torch.cartesian_prod(nodes, nodes).view(-1, 2)
-            pairs = pairs[pairs[:, 0] != pairs[:, 1]].expand(batch.num_graphs, -1, 2)  # [B, n_max (n_max - 1), 2]
+            first, other = torch.cartesian_prod(nodes, nodes[1:]).view(-1, 2).T
+            pairs = torch.stack([first, other - (other <= first).long()], 1).expand(batch.num_graphs, -1, 2)  # [B, n_max (n_max - 1), 2]
             return torch.cat([diagonal, pairs], 1), torch.cat([batch.node_mask, (pairs < batch.sizes[:, None, None]).all(-1)], 1)
         owner, source, target = batch.edge_slots()
         counts = torch.zeros_like(batch.sizes).index_add_(0, owner, torch.ones_like(owner))  # [B]
         order = owner.argsort(stable=True)
         rank = torch.arange(owner.numel(), device=owner.device) - (counts.cumsum(0) - counts)[owner[order]]
-        longest = int(counts.max()) if counts.numel() else 0
+        longest = batch.max_edges
         edges = owner.new_zeros(batch.num_graphs, longest, 2)
         edges[owner[order], rank] = torch.stack([source, target], 1)[order]
         real = torch.arange(longest, device=owner.device) < counts[:, None]
@@ -157,19 +157,19 @@ class TokenGTAttention(nn.Module):
         owner, local = mask.nonzero().T
         position = mask.long().cumsum(1)[owner, local] - 1  # among the real tokens of its graph
         out = self.null_token.new_zeros(*mask.shape, self.node_id_dim)
-        out[owner, local] = self._draw(mask.sum(1), owner, position)
+        out[owner, local] = self._draw(mask.sum(1), owner, position, int(mask.sum(1).max()))
         return out
 
     def _draw_for_nodes(self, batch: GraphBatch) -> Tensor:
         if self.node_identifiers != "laplacian":
-            return self._draw(batch.sizes, batch.batch, batch.local)
+            return self._draw(batch.sizes, batch.batch, batch.local, batch.max_nodes)
         vectors = batch.encoding("laplacian_eigenvectors", self.node_id_dim)
         return ids.flip_signs(vectors, batch.batch, batch.num_graphs) if self.training and self.sign_flip else vectors
 
-    def _draw(self, sizes: Tensor, owner: Tensor, local: Tensor) -> Tensor:
-        """Random identifiers of rows `local` of graphs `owner`, [M, d_p]."""
+    def _draw(self, sizes: Tensor, owner: Tensor, local: Tensor, largest: int) -> Tensor:
+        """Random identifiers of rows `local` of graphs `owner`, [M, d_p]; `largest` of the `sizes`."""
         width, dtype, device = self.node_id_dim, self.null_token.dtype, owner.device
-        orthogonal, largest = self.node_identifiers.startswith("orf"), int(sizes.max())
+        orthogonal = self.node_identifiers.startswith("orf")
         if self.identifier_table is None:
             if orthogonal:
                 return ids.orthogonal_rows(sizes, owner, local, largest, width, dtype)

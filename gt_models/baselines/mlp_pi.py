@@ -4,7 +4,6 @@ attention."""
 from collections.abc import Sequence
 from typing import Literal
 
-import torch
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
@@ -74,7 +73,6 @@ class InvariantMLP(nn.Module):
         batch = GraphBatch.of(batch)
         return self.forward_head(self.forward_features(batch), batch)
 
-    @torch.compiler.disable  # integer look-ups decide its shapes: nothing to compile
     def forward_features(self, batch: GraphBatch) -> Tensor:
         """[B, hidden_dim] or [N, hidden_dim]."""
         batch = GraphBatch.of(batch)

@@ -83,7 +83,6 @@ class SetToGraph(nn.Module):
         batch = GraphBatch.of(batch)
         return self.forward_head(self.forward_features(batch), batch)
 
-    @torch.compiler.disable  # integer look-ups decide its shapes: nothing to compile
     def forward_features(self, batch: GraphBatch) -> Tensor:
         """[rows of the output, width of the broadcast]."""
         batch = GraphBatch.of(batch)

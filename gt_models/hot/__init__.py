@@ -1,39 +1,140 @@
-"""Higher-order Transformer (Kim, Oh, Hong 2021, "Transformers Generalize DeepSets and Can be Extended to Graphs and Hypergraphs").
+"""Higher-order Transformer (Kim, Oh, Hong 2021, "Transformers Generalize DeepSets and Can be Extended to Graphs and Hypergraphs",
+https://arxiv.org/abs/2110.14416). What the authors' code does otherwise: `gt_models.released.hot`.
 
 Encoder layers Enc_{k->l} on order-k tensors: order 1 are nodes, order 2 nodes and edges, order 3 and more hyperedges. Forms of the paper:
 dense (D) or sparse (S) support, softmax or kernel (phi) attention; (S, phi) is linear in edges.
 """
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
-from gt_models.hot.attention import HigherOrderAttention, check_attention
+from gt_models.hot.attending_classes import AttendingClasses, full
+from gt_models.hot.class_softmax import masked_attention
 from gt_models.hot.cooccurrence import node_input
+from gt_models.hot.equivalence_classes import distinct
 from gt_models.hot.equivariant_linear import EquivariantLinear
+from gt_models.hot.settings import COST, LEVELS, PAPER, check_attention, check_forms, orders
+from gt_models.hot.stabilizers import graph_maximum
 from gt_models.hot.support import Support
 from gt_models.hot.tensor_head import TensorHead, hyperedge_index
+from gt_models.kernels.kernel_attention import attend, kernel_attention
 from gt_models.nn.mlp import activation as make_activation
-from gt_models.nn.performer import RandomFeatures
+from gt_models.nn.performer import RandomFeatures, softmax_kernel
 from gt_models.registry import register_model
 
 
-@register_model(
-    "hot",
-    levels=("graph", "node", "pair", "hyperedge"),
-    cost="m d^2 (S, phi); m^2 d (S); n^2 d^2 (D, phi); n^4 d (D)",
-    paper="Kim, Oh, Hong: Transformers Generalize DeepSets and Can be Extended to Graphs and Hypergraphs, NeurIPS 2021. "
-    "https://arxiv.org/abs/2110.14416",
-)
+class HigherOrderAttention(AttendingClasses):
+    """Attn_{k->l}(A)_j = sum over classes mu of sum_i alpha^mu_ij A_i w^V_mu w^O_mu, and a lightweight linear path (Eq. 10): [rows of order k,
+    hidden_dim] -> [rows of order l, hidden_dim]. `attention` is "softmax" (Eq. 17) or "kernel" (Eq. 21), `dropout` falls on what the classes
+    give, before w^O; the other arguments are those of `AttendingClasses`."""
+
+    def __init__(
+        self, k: int, l: int, hidden_dim: int, qk_dim: int, v_dim: int, num_heads: int, dropout: float = 0.0, attention: str = "softmax",
+        global_classes: bool = True, distinct_output: bool = False,
+    ):  # fmt: skip
+        check_attention(qk_dim, v_dim, num_heads, attention)
+        # deviates: Eq. (21) for l = 0. One query per graph makes softmax linear already, and the authors' implementation keeps it
+        self.attention = "softmax" if l == 0 else attention
+        super().__init__(k, l, hidden_dim, qk_dim, v_dim, num_heads, global_classes, distinct_output)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, values: Tensor, support: Support, features: RandomFeatures | None = None) -> Tensor:
+        """`features`: the kernel's feature map. Kernel sums run in float32 under autocast. Raises ValueError where the kernel has no map."""
+        kernel, light = self.attention == "kernel", self.maps[str(self.l)]
+        queries, keys, light_rows = self.queries_and_keys(values, support, single=kernel)  # [r, heads, head]
+        attended = self.kernel(values, queries, keys, support, features) if kernel else self.softmax(values, queries, keys, support)
+        out = []
+        for pattern in light.patterns:
+            if pattern == distinct(self.l) and light_rows is not None:
+                part = light_rows
+            else:
+                part = light.at_pattern(values, support, pattern, slice(light.out_dim - values.size(1), None))  # [r, hidden], Eq. (14)
+            if mine := self.of_pattern[pattern]:
+                joined = self.dropout(torch.stack([attended[s] for s in mine], 1).flatten(1))  # [r, classes x v]
+                weight = self.output.weight[:, mine[0] * self.v_dim : (mine[-1] + 1) * self.v_dim]
+                part = part + F.linear(joined, weight, self.output.bias)  # w^O of Eq. (10)
+            elif self.output is not None:
+                part = part + self.output.bias
+            out.append(part)
+        return out[0] if len(out) == 1 else torch.cat(out)
+
+    def softmax(self, values: Tensor, queries: list[Tensor], keys: list[Tensor], support: Support) -> list[Tensor]:
+        """alpha^mu_ij = softmax over exactly the i of class mu of <q_j, k_i> / sqrt(d) (Eq. 12, 17), for each class [r, heads, head]."""
+        v = self.class_values(values, support)
+        return [
+            masked_attention(queries[s], keys[s], v[s], self.query_source(support, c), self.key_source(support, c), support, c)
+            for s, c in enumerate(self.classes)
+        ]
+
+    def kernel(
+        self, values: Tensor, queries: list[Tensor], keys: list[Tensor], support: Support, features: RandomFeatures | None
+    ) -> list[Tensor]:
+        """phi(q_j)^T sum_i phi(k_i) v_i^T / phi(q_j)^T sum_i phi(k_i) (Eq. 21): the sums once per group, read by the queries of the group."""
+        if features is None:
+            raise ValueError("kernel attention needs its feature map: pass features=RandomFeatures(qk_dim // num_heads)")
+        with torch.autocast(values.device.type, enabled=False):
+            v, attended = self.class_values(full(values), support), []
+            # a copy: a projection drawn anew in place must not change a backward pass to come
+            projection = features.projection.to(full(values).dtype, copy=True)
+            stabilizers = self.stabilizers(keys, support, projection) if features.kernel == "softmax" else []
+            for s, c in enumerate(self.classes):
+                groups, source, q = self.groups(support, c), self.query_source(support, c), queries[s]
+                q = q if source is None else q.index_select(0, source)
+                if features.kernel == "relu":
+                    out = kernel_attention(q, keys[s], v[s], projection * q.size(-1) ** -0.25, features.eps, groups)
+                else:  # Eq. (19), (20)
+                    phi_q = softmax_kernel(q, projection, True, features.eps, detach=False)
+                    phi_k = softmax_kernel(keys[s], projection, False, features.eps, stabilizer=stabilizers[s])
+                    out = attend(phi_q, phi_k, v[s], groups)
+                attended.append(out)
+        return attended
+
+    def stabilizers(self, keys: list[Tensor], support: Support, projection: Tensor) -> list[Tensor]:
+        """What each class' keys are stabilised by, broadcastable to [K, heads, 1]: the maximum over the keys of the graph and head."""
+        found = []
+        for k, c in zip(keys, self.classes, strict=True):
+            graph = support.counted(c.k, rows := self.key_rows(support, c), support.sets[c.k].graph[rows], support.num_graphs)
+            found.append(graph_maximum(k, projection, self.key_source(support, c), graph, support.num_graphs))
+        return found
+
+
+class EncoderLayer(nn.Module):
+    """Enc_{k->l} (Eq. 8, 9): a = Attn(LN(A)); a + L2(act(L1(LN(a)))) with lightweight L1, L2. Attention has a linear path, and no residual."""
+
+    def __init__(self, attention: HigherOrderAttention, dim: int, ffn_dim: int, dropout: float, activation: str, distinct_output: bool):
+        super().__init__()
+        l = attention.l
+        # unstated: where normalisation is (footnote 1 omits it). Before attention and feed-forward, as the authors' implementation
+        self.attention_norm = nn.LayerNorm(dim)
+        self.attention = attention
+        self.ffn_norm = nn.LayerNorm(dim)
+        self.ffn_in = EquivariantLinear(l, l, dim, ffn_dim, light=True, distinct_output=distinct_output)
+        self.activation = make_activation(activation)
+        self.ffn_out = EquivariantLinear(l, l, ffn_dim, dim, light=True, distinct_output=distinct_output)
+        self.dropout = nn.Dropout(dropout)
+
+    def reset_parameters(self) -> None:
+        for part in (self.attention_norm, self.attention, self.ffn_norm, self.ffn_in, self.ffn_out):
+            part.reset_parameters()
+
+    def forward(self, values: Tensor, support: Support, features: RandomFeatures | None = None) -> Tensor:
+        """[rows of order k, hidden] -> [rows of order l, hidden]."""
+        attended = self.attention(self.attention_norm(values), support, features)
+        hidden = self.activation(self.ffn_in(self.ffn_norm(attended), support))  # Eq. (8)
+        return attended + self.dropout(self.ffn_out(hidden, support))  # Eq. (9)
+
+
+@register_model("hot", levels=LEVELS, cost=COST, paper=PAPER)
 class HigherOrderTransformer(nn.Module):
-    """Input map, `num_layers` x Enc_{k->k}, Enc_{k->l}, head. What the authors' code does otherwise: `gt_models/released/hot.py`.
+    """Input map, `num_layers` x Enc_{k->k}, Enc_{k->l}, head.
 
     Args:
-        in_dim: width of node features, or vocabulary sizes of categorical columns.
-        out_dim: width of the output.
+        in_dim, out_dim: width of node features, or vocabulary sizes of categorical columns; width of the output.
         level: "graph" (l = 0), "node" (l = 1), "pair" (l = 2 on all pairs of a graph), "hyperedge" (l = `hyperedge_order` on the tuples
             `batch.extras["hyperedge_index"]`, long [H, order]).
         edge_dim: width or vocabulary sizes of edge features; None: the adjacency alone.
@@ -41,18 +142,15 @@ class HigherOrderTransformer(nn.Module):
         form: support of order 2: "sparse" (S) the diagonal and the edges, "dense" (D) all pairs. Pairs are always all pairs.
         attention: "softmax" (Eq. 17) or "kernel" (phi, Eq. 21).
         kernel: feature map of the kernel: "softmax" (Performer's, Section 4.3) or "generalized" (relu).
-        num_features: random features per head; None is int(d ln d).
-        redraw_interval: training forwards between draws of the projection; None never.
+        num_features, redraw_interval: random features per head (None: int(d ln d)); training forwards between draws (None: never).
         hidden_dim, num_layers, num_heads: width, number of layers k -> k, heads.
         qk_dim, v_dim, ffn_dim: widths of queries and keys, of values (all heads), of the feed-forward; None is `hidden_dim`.
         dropout: after attention and feed-forward.
-        global_classes: False is the ablation "w/o global" (Section 5).
-        hyperedge_order: nodes of a hyperedge.
+        global_classes: False is the ablation "w/o global" (Section 5). hyperedge_order: nodes of a hyperedge.
         node_encoder: "features" takes or embeds node features; "cooccurrence" encodes how often nodes are in one known hyperedge, see
             `CooccurrenceInput` (input order 1).
 
-    Raises:
-        ValueError: heads that do not divide a width, unknown settings, features or hyperedges that do not fit.
+    Raises ValueError for heads that do not divide a width, unknown settings, features or hyperedges that do not fit.
     """
 
     def __init__(
@@ -79,50 +177,30 @@ class HigherOrderTransformer(nn.Module):
         node_encoder: Literal["features", "cooccurrence"] = "features",
     ):
         super().__init__()
-        if level not in ("graph", "node", "pair", "hyperedge"):
-            raise ValueError(f"unknown level {level!r}; known: graph, node, pair, hyperedge")
-        if form not in ("sparse", "dense") or kernel not in ("softmax", "generalized"):
-            raise ValueError(f"form {form!r} (sparse or dense) or kernel {kernel!r} (softmax or generalized) is unknown")
-        if level == "hyperedge" and hyperedge_order < 2:
-            raise ValueError(f"hyperedge_order {hyperedge_order}: a hyperedge has two nodes or more")
         qk_dim, v_dim, ffn_dim = (hidden_dim if width is None else width for width in (qk_dim, v_dim, ffn_dim))
+        check_forms(form, kernel)
         check_attention(qk_dim, v_dim, num_heads, attention)
-        self.level, self.hyperedge_order = level, hyperedge_order
-        self.k = (2 if level in ("graph", "node") else 1) if input_order is None else input_order
-        self.l = {"graph": 0, "node": 1, "pair": 2, "hyperedge": hyperedge_order}[level]
-        if level == "hyperedge" and self.k == self.l:
-            raise ValueError("hyperedges of two nodes need input_order=1 (their pairs are not the graph's edges)")
+        self.k, self.l = orders(level, input_order, hyperedge_order)
         # a last layer 2 -> 2 for pairs needs its input on all pairs too
-        self.form = "dense" if level == "pair" else form
+        self.level, self.hyperedge_order, self.form = level, hyperedge_order, "dense" if level == "pair" else form
         self.input = self.make_input(node_encoder, in_dim, edge_dim, hidden_dim)
         self.input_map = EquivariantLinear(self.k, self.k, self.input.width, hidden_dim, light=True)
         # one map for all layers, as the authors do (unstated in the paper)
-        self.features = None
-        if attention == "kernel":
-            self.features = RandomFeatures(qk_dim // num_heads, num_features, redraw_interval, "softmax" if kernel == "softmax" else "relu")
-
-        def layer(l: int, qk: int, v: int, heads: int, distinct_output: bool = False) -> EncoderLayer:
-            attend = HigherOrderAttention(
-                self.k, l, hidden_dim, qk, v, heads, dropout, attention, global_classes=global_classes, distinct_output=distinct_output,
-                **self.attention_settings(attention),
-            )  # fmt: skip
-            return EncoderLayer(attend, hidden_dim, ffn_dim, dropout, self.activation, distinct_output)
-
-        self.layers = nn.ModuleList(layer(self.k, qk_dim, v_dim, num_heads) for _ in range(num_layers))
-        self.layers.append(layer(self.l, *self.last_widths(qk_dim, v_dim, num_heads), level == "hyperedge"))
+        phi = (qk_dim // num_heads, num_features, redraw_interval, {"softmax": "softmax", "generalized": "relu"}[kernel])
+        self.features = RandomFeatures(*phi) if attention == "kernel" else None
+        widths = [(self.k, qk_dim, v_dim, num_heads, False)] * num_layers
+        widths += [(self.l, *self.last_widths(qk_dim, v_dim, num_heads), level == "hyperedge")]
+        self.layers = nn.ModuleList()
+        for l, qk, v, heads, hyperedges in widths:
+            attend = self.attention_class(self.k, l, hidden_dim, qk, v, heads, dropout, attention, global_classes, hyperedges)
+            self.layers.append(EncoderLayer(attend, hidden_dim, ffn_dim, dropout, self.activation, hyperedges))
         self.head = self.make_head(hidden_dim, out_dim)
 
     # the places at which the released code does otherwise
-    activation = "relu"  # Eq. (8)
+    attention_class, activation = HigherOrderAttention, "relu"  # Eq. (8)
 
-    def make_input(
-        self, node_encoder: str, in_dim: int | Sequence[int], edge_dim: int | Sequence[int] | None, hidden_dim: int
-    ) -> nn.Module:
-        return node_input(node_encoder, self.k, in_dim, edge_dim, hidden_dim)
-
-    def attention_settings(self, attention: str) -> dict[str, Any]:
-        """Arguments of `HigherOrderAttention`."""
-        return {}
+    def make_input(self, encoder: str, in_dim: int | Sequence[int], edge_dim: int | Sequence[int] | None, hidden_dim: int) -> nn.Module:
+        return node_input(encoder, self.k, in_dim, edge_dim, hidden_dim)
 
     def last_widths(self, qk_dim: int, v_dim: int, num_heads: int) -> tuple[int, int, int]:
         """Of the last layer, Enc_{k->l}."""
@@ -159,42 +237,12 @@ class HigherOrderTransformer(nn.Module):
     def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
         return self.head(features, GraphBatch.of(batch))
 
-    @torch.compiler.disable  # integer look-ups decide its shapes: nothing to compile
     def support(self, batch: GraphBatch) -> Support:
         """The tuples that this model's tensors live on; all layers share what is looked up in it."""
-        if self.level == "pair" or (self.k == 2 and self.form == "dense"):
-            support = Support.complete(batch, 2)
+        if self.k == 2 or self.level == "pair":
+            support = Support.complete(batch, 2) if self.form == "dense" else Support.sparse(batch)
         else:
-            support = Support.sparse(batch) if self.k == 2 else Support(batch)
+            support = Support(batch)
         if self.level == "hyperedge":
             support.add_hyperedges(hyperedge_index(batch, self.hyperedge_order))
         return support
-
-
-class EncoderLayer(nn.Module):
-    """Enc_{k->l} (Eq. 8, 9): a = Attn(LN(A)); a + L2(act(L1(LN(a)))) with lightweight L1, L2. No residual around the attention: it has its
-    own lightweight linear path."""
-
-    def __init__(
-        self, attention: HigherOrderAttention, hidden_dim: int, ffn_dim: int, dropout: float, activation: str, distinct_output: bool = False
-    ):
-        super().__init__()
-        l = attention.l
-        # unstated: where normalisation is (footnote 1 omits it). Before attention and feed-forward, as the authors' implementation
-        self.attention_norm = nn.LayerNorm(hidden_dim)
-        self.attention = attention
-        self.ffn_norm = nn.LayerNorm(hidden_dim)
-        self.ffn_in = EquivariantLinear(l, l, hidden_dim, ffn_dim, light=True, distinct_output=distinct_output)
-        self.activation = make_activation(activation)
-        self.ffn_out = EquivariantLinear(l, l, ffn_dim, hidden_dim, light=True, distinct_output=distinct_output)
-        self.dropout = nn.Dropout(dropout)
-
-    def reset_parameters(self) -> None:
-        for part in (self.attention_norm, self.attention, self.ffn_norm, self.ffn_in, self.ffn_out):
-            part.reset_parameters()
-
-    def forward(self, values: Tensor, support: Support, features: RandomFeatures | None = None) -> Tensor:
-        """[rows of order k, hidden] -> [rows of order l, hidden]."""
-        attended = self.attention(self.attention_norm(values), support, features)
-        hidden = self.activation(self.ffn_in(self.ffn_norm(attended), support))  # Eq. (8)
-        return attended + self.dropout(self.ffn_out(hidden, support))  # Eq. (9)

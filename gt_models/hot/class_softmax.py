@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from gt_models.hot.equivalence_classes import EquivalenceClass
+from gt_models.hot.equivalence_classes import EquivalenceClass, Partition
 from gt_models.hot.support import Support
 
 _PAIRS = 1 << 22  # query-key pairs of one piece: bounds what a piece holds
@@ -31,22 +31,58 @@ def masked_attention(
     """
     q = q if query_source is None else q.index_select(0, query_source)
     k = k if key_source is None else k.index_select(0, key_source)
+    if support.fixed:
+        piece, place = support.cached(("softmax", c), lambda: _whole(support, c))
+        return _attend(q, k, v, piece).flatten(0, 1).index_select(0, place)
     rows, outputs = [], []
     for piece in support.cached(("softmax", c), lambda: _pieces(support, c)):
-        shape_q, shape_k = piece.queries.shape, piece.keys.shape
-        at_q, at_k = piece.queries.clamp(min=0).flatten(), piece.keys.clamp(min=0).flatten()
-        padded = [
-            x.index_select(0, at).unflatten(0, shape).transpose(1, 2)
-            for x, at, shape in ((q, at_q, shape_q), (k, at_k, shape_k), (v, at_k, shape_k))
-        ]  # [g, heads, L, d] each
-        out = F.scaled_dot_product_attention(*padded, attn_mask=piece.mask)  # [g, heads, Lq, d_v]
-        out = torch.where(piece.any_key, out, 0.0).transpose(1, 2).flatten(0, 1)
+        out = _attend(q, k, v, piece).flatten(0, 1)
         real = (piece.queries.flatten() >= 0).nonzero().squeeze(1)
-        rows.append(at_q[real])
+        rows.append(piece.queries.flatten()[real])
         outputs.append(out.index_select(0, real))
     if not outputs:
         return v.new_zeros(q.size(0), *v.shape[1:]) + 0.0 * (q.sum() + k.sum() + v.sum())
     return v.new_zeros(q.size(0), *v.shape[1:]).index_copy(0, torch.cat(rows), torch.cat(outputs))
+
+
+def _attend(q: Tensor, k: Tensor, v: Tensor, piece: Piece) -> Tensor:
+    """[g, Lq, heads, d_v]."""
+    at_q, at_k = piece.queries.clamp(min=0), piece.keys.clamp(min=0)
+    padded = [x.index_select(0, at.flatten()).unflatten(0, at.shape).transpose(1, 2) for x, at in ((q, at_q), (k, at_k), (v, at_k))]
+    out = F.scaled_dot_product_attention(*padded, attn_mask=piece.mask)  # [g, heads, Lq, d_v]
+    return torch.where(piece.any_key, out, 0.0).transpose(1, 2)
+
+
+def _whole(support: Support, c: EquivalenceClass) -> tuple[Piece, Tensor]:
+    """One piece of all graphs, each padded to what a graph of the batch can have, and the place of each query in it [r]."""
+    source, target = support.sets[c.k], support.sets[c.l]
+    key_rows, query_rows = source.rows[c.input_pattern], target.rows[c.output_pattern]
+    key_group, query_group, _ = support.groups(c)
+    keys, _ = _by_graph(source.graph[key_rows], _most(support, c.input_pattern), support.num_graphs)
+    queries, place = _by_graph(target.graph[query_rows], _most(support, c.output_pattern), support.num_graphs)
+    key_nodes = [source.nodes(c.input_pattern)[a] for a in c.free]
+    same = query_group[queries.clamp(min=0)][:, None, :, None] == key_group[keys.clamp(min=0)][:, None, None, :]
+    return _piece(queries, keys, target.nodes(c.output_pattern), key_nodes, same), place
+
+
+def _most(support: Support, pattern: Partition) -> int:
+    """A bound on a graph's stored tuples of this pattern, from the sizes of the batch alone."""
+    nodes = len(pattern)
+    if nodes <= 1:
+        return support.batch.max_nodes if nodes else 1
+    if nodes == 2 and 2 in support.sets:
+        return support.batch.max_nodes**2 if support.flat_rows else support.batch.max_edges
+    return len(support.sets[nodes])
+
+
+def _by_graph(graph: Tensor, most: int, num_graphs: int) -> tuple[Tensor, Tensor]:
+    """Rows by graph, [num_graphs, most], -1 beyond the end; and the place of each row among them, flat."""
+    order = torch.argsort(graph, stable=True)
+    counts = torch.zeros(num_graphs, dtype=torch.long, device=graph.device).index_add(0, graph, torch.ones_like(graph))
+    sorted_graph = graph[order]
+    at = sorted_graph * most + torch.arange(graph.numel(), device=graph.device) - (counts.cumsum(0) - counts)[sorted_graph]
+    rows = torch.full((num_graphs * most,), -1, device=graph.device).index_copy(0, at, order)
+    return rows.view(num_graphs, most), torch.empty_like(at).index_copy(0, order, at)
 
 
 def _pieces(support: Support, c: EquivalenceClass) -> list[Piece]:
@@ -74,7 +110,7 @@ def _pieces(support: Support, c: EquivalenceClass) -> list[Piece]:
             keys = _padded(by_key, start_k[g], num_k[g], 0, long_k)
             for first in range(0, long_q, step_q):
                 queries = _padded(by_query, start_q[g], num_q[g], first, min(step_q, long_q - first))
-                pieces.append(_piece(queries, keys, query_nodes, key_nodes))
+                pieces.append(_piece(queries, keys, query_nodes, key_nodes, True))
     return pieces
 
 
@@ -84,8 +120,9 @@ def _padded(order: Tensor, start: Tensor, count: Tensor, first: int, length: int
     return torch.where(offset < count[:, None], order[place], -1)
 
 
-def _piece(queries: Tensor, keys: Tensor, query_nodes: list[Tensor], key_nodes: list[Tensor]) -> Piece:
-    mask = ((queries >= 0)[:, :, None] & (keys >= 0)[:, None, :])[:, None]  # [g, 1, Lq, Lk]
+def _piece(queries: Tensor, keys: Tensor, query_nodes: list[Tensor], key_nodes: list[Tensor], same: Tensor | bool) -> Piece:
+    """`same`: which queries and keys are of one group, bool [g, 1, Lq, Lk], or True for all."""
+    mask = ((queries >= 0)[:, :, None] & (keys >= 0)[:, None, :])[:, None] & same  # [g, 1, Lq, Lk]
     for q in query_nodes:
         for k in key_nodes:  # a summed node differs from every output node
             mask = mask & (q[queries.clamp(min=0)][:, None, :, None] != k[keys.clamp(min=0)][:, None, None, :])

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from gt_models.batch import GraphBatch
 from gt_models.hot.support import Support
 from gt_models.hot.tensor_input import TensorInput
+from gt_models.nn.fixed_sizes import fixed_sizes
 
 
 def node_input(
@@ -81,9 +82,9 @@ class CooccurrenceInput(nn.Module):
             self.norm_weight.fill_(1.0)
             self.norm_bias.zero_()
 
-    @torch.compiler.disable  # integer look-ups decide its shapes: nothing to compile
     def forward(self, batch: GraphBatch, support: Support, dtype: torch.dtype) -> Tensor:
-        """[N, width]. Raises ValueError for nodes without a type, edges within a type or out of order, or edges without numbers."""
+        """[N, width]. Raises ValueError for edges without numbers and (on the CPU, where no device has to be waited for) for nodes without a type,
+        and edges within a type or out of order."""
         if batch.x.dim() != 2 or batch.x.size(1) != len(self.columns) or batch.x.is_floating_point():
             raise ValueError(
                 f"node features of shape {tuple(batch.x.shape)}: co-occurrence needs {len(self.columns)} columns of categories"
@@ -93,8 +94,8 @@ class CooccurrenceInput(nn.Module):
         kind = (batch.x > 0).long().argmax(1)  # [N]
         source, target = batch.edge_index
         row, column = kind[target], kind[source]
-        if bool(((batch.x > 0).sum(1) != 1).any()) or bool((row == column).any()) or bool((target.diff() < 0).any()):
-            raise ValueError("co-occurrence needs nodes of one type each, edges between types alone, and edges in order of their target")
+        if not fixed_sizes(target):  # numbers are not to be waited for
+            _check(batch.x, row, column, target)
         number = batch.x.gather(1, kind[:, None]).squeeze(1) - 1  # within the type, [N]
         # the node's place among the columns of the target's type: all nodes but those of that type
         place = self.node_start[column] + number[source] - torch.where(column > row, self.sizes[row], 0) + self.weight_start[row]  # [E]
@@ -108,9 +109,14 @@ class CooccurrenceInput(nn.Module):
 
     def _error(self, hidden: Tensor, place: Tensor, target: Tensor, entry: Tensor, kind: Tensor) -> Tensor:
         decoded = (hidden.index_select(0, target) * self.weight[place]).sum(1) + self.decoder_bias[place]  # [E]
-        entries = torch.bincount(target, minlength=kind.numel())  # [N]
+        entries = target.new_zeros(kind.numel()).index_add(0, target, torch.ones_like(target))  # [N]
         per_node = hidden.new_zeros(kind.numel()).index_add(0, target, (entry - decoded).square()) / entries.clamp(min=1)
         known = (entries > 0).to(hidden.dtype)
         zeros = hidden.new_zeros(len(self.columns))
         # a node without an entry has no error: it does not count in its type's mean
         return (zeros.index_add(0, kind, per_node) / zeros.index_add(0, kind, known).clamp(min=1)).sum()
+
+
+def _check(x: Tensor, row: Tensor, column: Tensor, target: Tensor) -> None:
+    if bool(((x > 0).sum(1) != 1).any()) or bool((row == column).any()) or bool((target.diff() < 0).any()):
+        raise ValueError("co-occurrence needs nodes of one type each, edges between types alone, and edges in order of their target")

@@ -41,6 +41,10 @@ class EquivalenceClass:
     l: int
     blocks: Partition
 
+    def __post_init__(self) -> None:
+        # now, and not at first use: torch.compile reads what is there, but cannot follow the lock of functools.cached_property (Python 3.11)
+        self.input_pattern, self.output_pattern, self.shared, self.free, self.coarser  # noqa: B018
+
     @cached_property
     def input_pattern(self) -> Partition:
         """Equality pattern of i: a partition of 0..k-1."""
@@ -91,8 +95,9 @@ class EquivalenceClass:
         held = tuple(b for _, b in self.shared)
         return (self.output_pattern, held, self.blocks if len(held) > 1 else ())
 
-    def merges(self) -> list["EquivalenceClass"]:
-        """The coarser classes in which one or more summed nodes coincide with output nodes that were not shared."""
+    @cached_property
+    def coarser(self) -> tuple["EquivalenceClass", ...]:
+        """The classes in which one or more summed nodes coincide with output nodes that were not shared."""
         taken = {b for _, b in self.shared}
         open_outputs = [b for b in range(len(self.output_pattern)) if b not in taken]
         found = []
@@ -102,7 +107,7 @@ class EquivalenceClass:
                     found.append(
                         from_patterns(self.input_pattern, self.output_pattern, (*self.shared, *zip(ins, outs, strict=True)), self.k, self.l)
                     )
-        return found
+        return tuple(found)
 
 
 def from_patterns(

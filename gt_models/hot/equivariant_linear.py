@@ -52,7 +52,6 @@ class EquivariantLinear(nn.Module):
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 
-    @torch.compiler.disable  # integer look-ups of the support: little to compile
     def forward(self, values: Tensor, support: Support) -> Tensor:
         """values [rows of order k, in_dim] -> [rows of order l, out_dim]."""
         parts = [self.at_pattern(values, support, p) for p in self.patterns]
@@ -91,7 +90,7 @@ def class_sum(values: Tensor, support: Support, c: EquivalenceClass) -> Tensor:
     keys = values[support.sets[c.k].rows[c.input_pattern]]  # [r_k, d]
     sums = keys.new_zeros(num_groups, keys.size(1)).index_add(0, key_group, keys)  # [groups, d]
     total = sums.index_select(0, query_group)  # [r, d]
-    for coarser in c.merges():
+    for coarser in c.coarser:
         total = total - class_sum(values, support, coarser)
     return total
 

@@ -4,6 +4,7 @@ Sparse form (Kim et al. 2021, Section 4.2): order 2 is stored on the diagonal (i
 Everything here is integer arithmetic on the batch, done once per batch by sorting, and shared by all layers.
 """
 
+import math
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +16,7 @@ from torch.autograd.function import once_differentiable
 
 from gt_models.batch import GraphBatch
 from gt_models.hot.equivalence_classes import EquivalenceClass, Partition, distinct, set_partitions
+from gt_models.nn.fixed_sizes import fixed_sizes
 
 
 class TupleSet:
@@ -41,64 +43,83 @@ class Support:
     """The tuple sets of a batch by order, and what layers look up in them (cached by name).
 
     Build it with `Support(batch)` (orders 0 and 1), `sparse` or `complete`. `sets[0]` are the graphs and `sets[1]` the nodes.
+
+    Attributes:
+        fixed: on a device, and under torch.compile, every size follows from the sizes of the batch: nothing waits for the device, and no graph
+            breaks. On the CPU sizes may follow from what the batch holds.
+        spare: the entries of order 2 that nothing reads, bool [rows]; None where there are none.
+        edge_rows: of `sparse` and `complete`, the entry of each edge, long [E].
+        flat_rows: of `complete`, by order the row of each tuple in flat, row-major order per graph.
     """
+
+    edge_rows: Tensor
 
     def __init__(self, batch: GraphBatch):
         device = batch.ptr.device
         self.num_nodes, self.num_graphs, self.device = batch.num_nodes, batch.num_graphs, device
         self.graph_of_node, self.sizes, self.ptr = batch.batch, batch.sizes, batch.ptr
+        self.batch, self.fixed = batch, fixed_sizes(batch.ptr)
         graphs, nodes = torch.arange(self.num_graphs, device=device), torch.arange(self.num_nodes, device=device)
         self.sets = {
             0: TupleSet(graphs.new_empty(self.num_graphs, 0), graphs, {(): slice(0, self.num_graphs)}),
             1: TupleSet(nodes[:, None], batch.batch, {((0,),): slice(0, self.num_nodes)}),
         }
+        self.spare: Tensor | None = None
+        self.flat_rows: dict[int, Tensor] = {}
+        self._codes: dict[int, tuple[Tensor, Tensor]] = {}
         self._cache: dict[Any, Any] = {}
 
     @classmethod
     def sparse(cls, batch: GraphBatch) -> "Support":
         """Order 2 on the n diagonal entries, then the edges without repetition, sorted by source and target.
 
-        A self-loop is the diagonal entry of its node; parallel edges are one entry. `edge_rows` [E]: the entry of each edge.
+        A self-loop is the diagonal entry of its node; parallel edges are one entry. Where sizes are fixed there are as many entries as nodes
+        and edges, and those of self-loops and repetitions are spare and come last.
         """
         support, n = cls(batch), batch.num_nodes
         source, target = batch.edge_index
         loop = source == target
-        codes, place = torch.unique(torch.where(loop, -1, source * n + target), return_inverse=True)
-        first = int(codes.numel() > 0 and bool(codes[0] < 0))  # the codes hold one -1 where there are self-loops
-        codes = codes[first:]
+        codes, by_code = torch.where(loop, n * n, source * n + target).sort()  # self-loops last
+        first = torch.cat([torch.ones_like(codes[:1], dtype=torch.bool), codes[1:] != codes[:-1]]) & (codes < n * n)
+        entry = first.long().cumsum(0) - 1 + n  # of each code
+        count = batch.num_edges if support.fixed else int(first.sum())
+        chosen = by_code[torch.argsort((~first).long(), stable=True)[:count]]
         nodes = torch.arange(n, device=support.device)
-        index = torch.cat(
-            [torch.stack([nodes, nodes], 1), torch.stack([codes.div(max(n, 1), rounding_mode="floor"), codes % max(n, 1)], 1)]
-        )  # [n + m, 2]
-        support.sets[2] = support._sorted_set(index, {((0, 1),): n, ((0,), (1,)): codes.numel()})
-        support._cache["codes", 2] = (codes, torch.arange(n, n + codes.numel(), device=support.device))
-        support.edge_rows = torch.where(loop, source, place - first + n)
+        index = torch.cat([torch.stack([nodes, nodes], 1), batch.edge_index.index_select(1, chosen).T])  # [n + m, 2]
+        support.sets[2] = support._sorted_set(index, {((0, 1),): n, ((0,), (1,)): count})
+        if support.fixed:
+            support.spare = torch.arange(n + count, device=support.device) >= n + first.sum()
+        support._codes[2] = codes, entry
+        support.edge_rows = torch.where(loop, source, torch.empty_like(entry).index_copy(0, by_code, entry))
         return support
 
     @classmethod
     def complete(cls, batch: GraphBatch, order: int) -> "Support":
-        """Orders 2..`order` on all tuples of nodes of one graph. `edge_rows` [E] as in `sparse`; `flat_rows[k]`: the row of each tuple in
-        flat, row-major order per graph."""
+        """Orders 2..`order` on all tuples of nodes of one graph."""
         support = cls(batch)
-        support.flat_rows = {}
         for k in range(2, order + 1):
             counts = support.sizes**k
-            graph = torch.repeat_interleave(torch.arange(support.num_graphs, device=support.device), counts)
-            number = torch.arange(graph.numel(), device=support.device) - (counts.cumsum(0) - counts)[graph]
+            total = sum(support._num_tuples(len(p)) for p in set_partitions(k))
+            graph = torch.repeat_interleave(torch.arange(support.num_graphs, device=support.device), counts, output_size=total)
+            number = torch.arange(total, device=support.device) - (counts.cumsum(0) - counts)[graph]
             size, columns = support.sizes[graph], []
             for _ in range(k):
                 columns.append(number % size + support.ptr[graph])
                 number = number.div(size, rounding_mode="floor")
             index = torch.stack(columns[::-1], 1)  # [sum n_b^k, k]
-            where = [_has_pattern(index, p).nonzero().squeeze(1) for p in set_partitions(k)]
-            order_of_rows = torch.cat(where)
-            support.flat_rows[k] = torch.empty_like(order_of_rows).index_copy_(
-                0, order_of_rows, torch.arange(graph.numel(), device=support.device)
-            )
-            support.sets[k] = support._sorted_set(index[order_of_rows], {p: len(w) for p, w in zip(set_partitions(k), where, strict=True)})
+            patterns = torch.stack([_has_pattern(index, p) for p in set_partitions(k)])
+            order_of_rows = torch.argsort(patterns.long().argmax(0), stable=True)
+            support.flat_rows[k] = torch.empty_like(order_of_rows).index_copy(0, order_of_rows, torch.arange(total, device=support.device))
+            support.sets[k] = support._sorted_set(index[order_of_rows], {p: support._num_tuples(len(p)) for p in set_partitions(k)})
         if order >= 2:
-            support.edge_rows = support.lookup(2, list(batch.edge_index))
+            support.edge_rows = support.lookup(2, [batch.edge_index[0], batch.edge_index[1]])
         return support
+
+    def _num_tuples(self, nodes: int) -> int:
+        """Tuples of so many distinct nodes of one graph, in the whole batch."""
+        if nodes <= 2:
+            return self.num_nodes if nodes == 1 else self.batch.num_pairs - self.num_nodes
+        return sum(math.perm(n, nodes) for n in self.sizes.tolist())
 
     def add_hyperedges(self, index: Tensor) -> "Support":
         """Order `index.size(1)` on the given tuples [H, order] of distinct nodes of one graph, kept in their order (repetitions too)."""
@@ -110,28 +131,29 @@ class Support:
         where it is not stored. The gradient is a sum over sorted rows: the same bits each time."""
         if len(classes) == 1 and isinstance(only := self.light_rows(classes[0]), slice):
             return values[only]
-        rows, missing, ptr, order = self.cached(("take", classes), lambda: self._taking(classes))
-        if values.requires_grad and values.dtype in (torch.float32, torch.float64):
-            taken = _Take.apply(values, rows, missing, ptr, order)
+        rows = self.cached(("rows", classes), lambda: self._taken_rows(classes))  # [r x classes]
+        if self.fixed:
+            taken = values.index_select(0, rows.clamp(min=0)).masked_fill((rows < 0)[:, None], 0.0)
         else:
-            taken = values.index_select(0, rows)
-            taken = taken if missing is None else taken.index_fill(0, missing, 0.0)
+            places, missing, ptr, order = self.cached(("take", classes), lambda: _taking(rows, len(self.sets[classes[0].k])))
+            if values.requires_grad and values.dtype in (torch.float32, torch.float64):
+                taken = _Take.apply(values, places, missing, ptr, order)
+            else:
+                taken = values.index_select(0, places)
+                taken = taken if missing is None else taken.index_fill(0, missing, 0.0)
         return taken.view(-1, len(classes) * values.size(1))
 
-    def _taking(self, classes: tuple[EquivalenceClass, ...]) -> tuple[Tensor, Tensor | None, Tensor, Tensor]:
-        """Input row of each output tuple and class, [r x classes]; which of them are missing; and the output places that use each input
-        row, as (ptr, order)."""
-        columns, count = [], len(self.sets[classes[0].k])
+    def _taken_rows(self, classes: tuple[EquivalenceClass, ...]) -> Tensor:
+        """Input row of each output tuple and class, [r x classes]; -1 where it is not stored."""
+        columns = []
         for c in classes:
             rows = self.light_rows(c)
             columns.append(torch.arange(rows.start, rows.stop, device=self.device) if isinstance(rows, slice) else rows)
-        rows = torch.stack(columns, 1).flatten()
-        missing, order = (rows < 0).nonzero().squeeze(1), torch.argsort(rows, stable=True)[int((rows < 0).sum()) :]
-        counts = torch.bincount(rows[order], minlength=count)
-        ptr = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
-        return rows.clamp(min=0), missing if missing.numel() else None, ptr, order
+        return torch.stack(columns, 1).flatten()
 
     def cached(self, key: Any, build: Callable[[], Any]) -> Any:
+        if torch.compiler.is_compiling():  # a compiler finds what is computed twice
+            return build()
         if key not in self._cache:
             self._cache[key] = build()
         return self._cache[key]
@@ -140,7 +162,10 @@ class Support:
         """Row of each tuple (columns[0][r], columns[1][r], ...) in the set of that order; -1 where it is not stored."""
         if order == 1:
             return columns[0]
-        codes, rows = self.cached(("codes", order), lambda: self._codes(order))
+        if order not in self._codes:
+            codes, by_code = self._code(list(self.sets[order].index.unbind(1))).sort()
+            self._codes[order] = codes, by_code
+        codes, rows = self._codes[order]
         wanted = self._code(columns)
         found = torch.full_like(wanted, -1)
         if codes.numel():
@@ -148,6 +173,14 @@ class Support:
             found = torch.where(codes[at] == wanted, rows[at], -1)
         # the rows of an order-2 diagonal are the nodes, and the sparse set's codes leave them out
         return torch.where(columns[0] == columns[1], columns[0], found) if order == 2 else found
+
+    def rows_of_distinct(self, columns: list[Tensor]) -> Tensor:
+        """Row of each tuple of distinct nodes among all of them."""
+        return self.lookup(len(columns), columns) - self.sets[len(columns)].rows[distinct(len(columns))].start
+
+    def counted(self, order: int, rows: slice, group: Tensor, beyond: int) -> Tensor:
+        """`group` of the entries `rows` of that order; `beyond` for spare ones."""
+        return group if self.spare is None or order != 2 else torch.where(self.spare[rows], beyond, group)
 
     def light_rows(self, c: EquivalenceClass) -> Tensor | slice:
         """For a class without sum: the input row of each output tuple of the class' pattern; -1 where it is not stored."""
@@ -162,12 +195,14 @@ class Support:
         # for the whole graph no class would pass a message along an edge, which Theorem 2 needs
         source, target = self.sets[c.k], self.sets[c.l]
         rows = slice(0, len(source)) if all_rows else source.rows[c.input_pattern]
+        spare = int(self.spare is not None)  # spare entries are a group of their own, which nothing reads
         if not c.shared:
-            return source.graph[rows], target.graph[target.rows[c.output_pattern]], self.num_graphs
+            keys = self.counted(c.k, rows, source.graph[rows], self.num_graphs)
+            return keys, target.graph[target.rows[c.output_pattern]], self.num_graphs + spare
         keys = [source.index[rows, c.input_pattern[a][0]] for a, _ in c.shared]
         queries = [target.nodes(c.output_pattern)[b] for _, b in c.shared]
         if len(keys) == 1:
-            return keys[0], queries[0], self.num_nodes
+            return self.counted(c.k, rows, keys[0], self.num_nodes), queries[0], self.num_nodes + spare
         codes, place = torch.unique(torch.cat([self._code(keys), self._code(queries)]), return_inverse=True)
         return place[: keys[0].numel()], place[keys[0].numel() :], codes.numel()
 
@@ -191,9 +226,6 @@ class Support:
             start += count
         return TupleSet(index, self.graph_of_node[index[:, 0]], rows)
 
-    def _codes(self, order: int) -> tuple[Tensor, Tensor]:
-        return self._code(list(self.sets[order].index.unbind(1))).sort()
-
     def _code(self, columns: list[Tensor]) -> Tensor:
         if self.num_nodes ** len(columns) >= 2**63:
             raise ValueError(f"{self.num_nodes} nodes are too many for tuples of order {len(columns)} in one batch: use smaller batches")
@@ -201,6 +233,15 @@ class Support:
         for column in columns[1:]:
             code = code * self.num_nodes + column
         return code
+
+
+def _taking(rows: Tensor, count: int) -> tuple[Tensor, Tensor | None, Tensor, Tensor]:
+    """Of rows (-1: missing) taken from `count`: `rows` with 0 in place of -1; where it is missing; and the places that use each row, as
+    (ptr, order)."""
+    missing, order = (rows < 0).nonzero().squeeze(1), torch.argsort(rows, stable=True)[int((rows < 0).sum()) :]
+    counts = torch.bincount(rows[order], minlength=count)
+    ptr = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+    return rows.clamp(min=0), missing if missing.numel() else None, ptr, order
 
 
 class _Take(Function):

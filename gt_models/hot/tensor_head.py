@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
+from gt_models.nn.fixed_sizes import fixed_sizes
 
 
 class TensorHead(nn.Module):
@@ -45,7 +46,8 @@ class TensorHead(nn.Module):
 def hyperedge_index(batch: GraphBatch, order: int) -> Tensor:
     """`batch.extras["hyperedge_index"]` (or an attribute of that name of a torch_geometric Data), long [H, order] of node ids in the batch.
 
-    Raises ValueError where it is missing, of another order, names a node twice or one that is not there, or spans two graphs.
+    Raises ValueError where it is missing, of another order, or (on the CPU, where no device has to be waited for) names a node twice or one
+    that is not there, or spans two graphs.
     """
     index = batch.extras.get("hyperedge_index", batch.encodings.get("hyperedge_index"))
     if index is None:
@@ -54,7 +56,7 @@ def hyperedge_index(batch: GraphBatch, order: int) -> Tensor:
         raise ValueError(
             f"hyperedge_index of shape {tuple(index.shape)} given to a model built for hyperedges of {order} nodes: give [H, {order}]"
         )
-    if index.numel():
+    if index.numel() and not fixed_sizes(index):
         if bool((index < 0).any() | (index >= batch.num_nodes).any()):
             raise ValueError(f"hyperedge_index names a node outside 0..{batch.num_nodes - 1}: it holds node ids of the whole batch")
         ordered = index.sort(1).values

@@ -56,12 +56,12 @@ class TensorInput(nn.Module):
             if part is not None:
                 part.reset_parameters()
 
-    @torch.compiler.disable  # integer look-ups of the support: nothing to compile
     def forward(self, batch: GraphBatch, support: Support, dtype: torch.dtype) -> Tensor:
         """Raises ValueError where features do not have the width that the model was built for."""
         x = self._checked(batch.x, self.node_width, "node") if self.node is None else self.node(batch.x)
         for table in self.degree:
-            in_degree = torch.bincount(batch.edge_index[1], minlength=batch.num_nodes)
+            target = batch.edge_index[1]
+            in_degree = target.new_zeros(batch.num_nodes).index_add(0, target, torch.ones_like(target))  # bincount waits for the device
             x = x + table(in_degree.clamp(max=table.num_embeddings - 1))
         x = x.to(dtype)  # [n, node width]
         if self.order == 1:

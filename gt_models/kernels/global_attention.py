@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from gt_models.batch import GraphBatch
 from gt_models.kernels.dispatch import Form, Operation
+from gt_models.nn.fixed_sizes import fixed_sizes
 
 
 def reference(
@@ -46,7 +47,7 @@ def linear_attention(query: Tensor, key: Tensor, value: Tensor, batch: GraphBatc
         if batch.num_graphs == 1:
             numerator, denominator = _sums(query[None], key[None], value[None])
             return (numerator / denominator)[0]
-        if torch.compiler.is_compiling() or batch.num_graphs * batch.max_nodes <= 4 * max(batch.num_nodes, 1):
+        if fixed_sizes(query) or batch.num_graphs * batch.max_nodes <= 4 * max(batch.num_nodes, 1):
             # [B, n, H, C], zero at padding, which so adds nothing; divided are real nodes only: at padding both sums are zero
             numerator, denominator = _sums(*(batch.to_dense(t) for t in (query, key, value)))
             return batch.from_dense(numerator) / batch.from_dense(denominator)

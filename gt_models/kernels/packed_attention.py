@@ -31,7 +31,7 @@ class Packing:
         rank: place of each graph of the batch in that order, long [B].
         graph: graph of each token (its place by falling length), long [T].
         longest: upper bound of the graphs' lengths where padded forms shall pad all graphs to one length; None where they shall form
-            groups of like length, which waits for the device once.
+            groups of like length, which waits for a device once.
         max_padding: a group takes graphs as long as each needs at most this share of padding. None is no padding on the CPU where at most
             32 lengths occur (copies cost more there than calls), else a quarter.
     """

@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 from gt_models.batch import GraphBatch
 from gt_models.nn.features import FeatureEncoder
@@ -132,10 +131,15 @@ def laplacian_eigenvectors(batch: GraphBatch, width: int, flip: bool) -> Tensor:
     return vectors * signs[batch.batch]
 
 
-@torch.compiler.disable  # how many self-loops there are is in the data
 def normalised_edges(batch: GraphBatch, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """D^-1/2 (A + I) D^-1/2 as (edge_index [2, E'], weights [E']), once for all layers; a self-loop that is there is kept."""
-    return gcn_norm(batch.edge_index, None, batch.num_nodes, add_self_loops=True, dtype=dtype)
+    """D^-1/2 (A + I) D^-1/2 as (edge_index [2, E + N], weights [E + N]), once for all layers; as torch_geometric's `gcn_norm`, but a self-loop
+    that is there already stays, with weight 0, so that no size depends on how many there are."""
+    nodes = torch.arange(batch.num_nodes, device=batch.ptr.device)
+    edge_index = torch.cat([batch.edge_index, torch.stack([nodes, nodes])], 1)
+    (source, target), is_loop = edge_index, batch.edge_index[0] == batch.edge_index[1]
+    weight = torch.cat([(~is_loop).to(dtype), torch.ones_like(nodes, dtype=dtype)])
+    scale = weight.new_zeros(batch.num_nodes).index_add(0, target, weight).pow(-0.5)
+    return edge_index, scale[source] * weight * scale[target]
 
 
 def encode_edges(encoder: FeatureEncoder, batch: GraphBatch) -> Tensor:

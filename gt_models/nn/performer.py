@@ -60,10 +60,12 @@ class RandomFeatures(nn.Module):
         drawn = gaussian_orthogonal_matrix(self.num_features, self.head_dim, dtype=self.projection.dtype)
         self.projection.copy_(drawn)
 
-    @torch.compiler.disable
     def step(self) -> None:
-        """Counts a training forward and redraws when it is due; does nothing in evaluation."""
+        """Counts a training forward and redraws when it is due; does nothing in evaluation. Compiled, it draws each time and keeps what is due."""
         if not self.training or self.redraw_interval is None:
+            return
+        if torch.compiler.is_compiling():
+            self._step_without_branches(self.redraw_interval)
             return
         if self._forwards is None:
             self._forwards = int(self.forwards)
@@ -73,6 +75,14 @@ class RandomFeatures(nn.Module):
             self._forwards = 0
         self._forwards += 1
         self.forwards += 1
+
+    @torch.no_grad()
+    def _step_without_branches(self, interval: int) -> None:
+        due = self.forwards == interval
+        drawn = gaussian_orthogonal_matrix(self.num_features, self.head_dim, dtype=self.projection.dtype).to(self.projection.device)
+        self.projection.copy_(torch.where(due, drawn, self.projection))
+        self.forwards.copy_(torch.where(due, 0, self.forwards) + 1)
+        self._forwards = None
 
     def forward(self, u: Tensor, is_query: bool, mask: Tensor | None = None, stabilizer: Tensor | None = None) -> Tensor:
         """u [..., L, d] -> [..., L, m]; `mask` [..., L], True at real tokens, and `stabilizer`: see `softmax_kernel`."""

@@ -9,6 +9,7 @@ from gt_models.batch import GraphBatch
 from gt_models.kernels.graph_attention import compressed, graph_attention, rows_of
 from gt_models.kernels.neighbour_sum import neighbour_sum
 from gt_models.nn.cached import build_to_keep
+from gt_models.nn.fixed_sizes import fixed_sizes
 
 
 class GraphAttention(nn.Module):
@@ -135,7 +136,7 @@ def _build(edge_index: Tensor, num_nodes: int, self_loops: bool) -> Edges:
     source, target = edge_index
     if self_loops:
         proper, nodes = source != target, torch.arange(num_nodes, device=edge_index.device)
-        if torch.compiler.is_compiling():  # shapes must not depend on data: to the node that is none
+        if fixed_sizes(target):  # to the node that is none
             target = torch.where(proper, target, num_nodes)
         else:
             source, target = source[proper], target[proper]

@@ -1,25 +1,44 @@
 """HOT as its authors released it, https://github.com/jw9730/hot (hot_pytorch/models)."""
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
-from gt_models.hot import HigherOrderTransformer
+from gt_models.hot import HigherOrderAttention, HigherOrderTransformer
 from gt_models.hot.cooccurrence import node_input
+from gt_models.hot.equivalence_classes import EquivalenceClass, distinct
+from gt_models.hot.settings import COST, LEVELS, PAPER
+from gt_models.hot.stabilizers import call_maximum
 from gt_models.hot.support import Support
 from gt_models.hot.tensor_head import TensorHead
 from gt_models.registry import register_model
 
 
-@register_model(
-    "hot-released",
-    levels=("graph", "node", "pair", "hyperedge"),
-    cost="m d^2 (S, phi); m^2 d (S); n^2 d^2 (D, phi); n^4 d (D)",
-    paper="Kim, Oh, Hong: Transformers Generalize DeepSets and Can be Extended to Graphs and Hypergraphs, NeurIPS 2021, as released. "
-    "https://github.com/jw9730/hot",
-)
+class ReleasedAttention(HigherOrderAttention):
+    """`HigherOrderAttention` with what the released code does otherwise."""
+
+    normalize = True  # lightweight layers to order 0 average over stored entries, where Eq. (1) sums
+
+    def key_blocks(self, c: EquivalenceClass) -> tuple[int, ...]:
+        """Keys are computed at a class' summed nodes alone, where Proposition 1 has them at the whole input tuple."""
+        return c.free
+
+    def takes_all_rows(self, c: EquivalenceClass) -> bool:
+        """Kernel sums over row or column neighbours contain the diagonal entry, which Eq. (21) leaves out."""
+        return self.attention == "kernel" and len(c.input_pattern) > 1 and bool(c.shared)
+
+    def stabilizers(self, keys: list[Tensor], support: Support, projection: Tensor) -> list[Tensor]:
+        """One maximum over all keys of one order in a call, padding among them."""
+        most = {}
+        for o, (_, of_keys) in self.columns.items():
+            spare = None if o < 2 or support.spare is None else support.spare[support.sets[o].rows[distinct(o)]]
+            most[o] = call_maximum([keys[s] for s in of_keys], projection, spare)
+        return [most[len(self.key_blocks(c))] for c in self.classes]
+
+
+@register_model("hot-released", levels=LEVELS, cost=COST, paper=f"{PAPER}, as released: https://github.com/jw9730/hot")
 class ReleasedHigherOrderTransformer(HigherOrderTransformer):
     """`HigherOrderTransformer` with what the released code does otherwise.
 
@@ -34,7 +53,7 @@ class ReleasedHigherOrderTransformer(HigherOrderTransformer):
         others: see `HigherOrderTransformer`.
     """
 
-    activation = "gelu"  # Eq. (8) prints ReLU
+    attention_class, activation = ReleasedAttention, "gelu"  # Eq. (8) prints ReLU
 
     def __init__(
         self,
@@ -74,17 +93,9 @@ class ReleasedHigherOrderTransformer(HigherOrderTransformer):
         )  # fmt: skip
         self.input_dropout = nn.Dropout(input_dropout)
 
-    def make_input(
-        self, node_encoder: str, in_dim: int | Sequence[int], edge_dim: int | Sequence[int] | None, hidden_dim: int
-    ) -> nn.Module:
+    def make_input(self, encoder: str, in_dim: int | Sequence[int], edge_dim: int | Sequence[int] | None, hidden_dim: int) -> nn.Module:
         """Embeddings of an edge's columns are averaged, and in-degrees are embedded (on PCQM4M)."""
-        return node_input(node_encoder, self.k, in_dim, edge_dim, hidden_dim, "mean", self.degree_embeddings)
-
-    def attention_settings(self, attention: str) -> dict[str, Any]:
-        """Keys are computed at a class' summed nodes alone, where Proposition 1 has them at the whole input tuple; kernel sums over row and
-        column neighbours contain the diagonal entry, which Eq. (21) leaves out; the softmax kernel takes one maximum over all keys of a call,
-        padding among them; linear layers average over stored entries, where Eq. (1) sums."""
-        return {"key_order": "summed", "key_diagonal": attention == "kernel", "key_stabilizer": "call", "normalize": True}
+        return node_input(encoder, self.k, in_dim, edge_dim, hidden_dim, "mean", self.degree_embeddings)
 
     def last_widths(self, qk_dim: int, v_dim: int, num_heads: int) -> tuple[int, int, int]:
         """The readout to order 0 has widths and heads of its own (regression/examples/pcqm4m-lsc/enc.sh)."""

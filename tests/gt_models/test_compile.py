@@ -82,11 +82,18 @@ def _forget():
     torch._dynamo.reset()
 
 
+# what does not become one graph, and why
+BREAKS = {
+    "gps": "torch 2.13's inductor gives wrong numbers where message passing and attention are in one graph, so the former is left out of it"
+}
+
+
 @pytest.mark.parametrize("name", list_models())
 def test_compiled_is_eager(name):
+    """In one graph, forward and backward."""
     model, other = build(name), build(name)
     expected, expected_grads = step(model, model, batch())
-    out, grads = step(torch.compile(other, backend="aot_eager"), other, batch())
+    out, grads = step(torch.compile(other, backend="aot_eager", fullgraph=name not in BREAKS), other, batch())
     torch.testing.assert_close(out, expected, rtol=1e-4, atol=1e-5)
     assert grads.keys() == expected_grads.keys()
     for key, grad in grads.items():

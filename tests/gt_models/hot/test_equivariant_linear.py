@@ -197,18 +197,3 @@ def test_parity_with_the_authors_linear_layers(parity, name):
     for a, c in enumerate(layer.classes):
         theirs = case["g.weight.weight"].reshape(-1, 8, 6)[AUTHORS[k, l].index(c.blocks)]
         torch.testing.assert_close(layer.weight.grad[a * 8 : a * 8 + 8], theirs, rtol=1e-10, atol=1e-10)
-
-
-def test_self_loops_and_parallel_edges_are_entries_of_one_tensor():
-    edges = torch.tensor([[0, 1, 1, 0, 2], [1, 0, 0, 0, 2]])
-    support = Support.sparse(GraphBatch(torch.zeros(3, 1), edges, torch.tensor([0, 3])))
-    assert support.sets[2].index.tolist() == [[0, 0], [1, 1], [2, 2], [0, 1], [1, 0]]
-    assert support.edge_rows.tolist() == [3, 4, 4, 0, 2]
-
-
-def test_tuples_that_do_not_fit_an_integer_are_refused():
-    graph = GraphBatch(torch.zeros(5, 1), torch.zeros(2, 0, dtype=torch.long), torch.tensor([0, 5]))
-    support = Support(graph)
-    support.num_nodes = 2**22
-    with pytest.raises(ValueError, match="smaller batches"):
-        support._code([torch.zeros(1, dtype=torch.long)] * 3)

@@ -5,6 +5,8 @@ import math
 import torch
 from torch import Tensor
 
+from gt_models.released.hot import ReleasedAttention
+
 
 def pattern_of(multi_index) -> tuple:
     """Equality pattern of a multi-index as a partition of its positions (Section 2)."""
@@ -78,7 +80,9 @@ def _same_class(i: tuple, j: tuple, blocks) -> bool:
 
 
 def attention(module, values: Tensor, tuples: dict[int, list[tuple]], features=None) -> Tensor:
-    """Attn_{k->l} (Eq. 10, 16, 17, 21) with the weights of a `HigherOrderAttention`; `tuples`: stored tuples by order (one graph)."""
+    """Attn_{k->l} (Eq. 10, 16, 17, 21) with the weights of a `HigherOrderAttention`, as the paper has it or as released; `tuples`: stored tuples
+    by order (one graph)."""
+    released = isinstance(module, ReleasedAttention)
     k, l, heads = module.k, module.l, module.num_heads
     slots: dict = {}  # (class, "q" | "k") -> {tuple of distinct nodes: [heads, head]}
     light = None
@@ -104,13 +108,13 @@ def attention(module, values: Tensor, tuples: dict[int, list[tuple]], features=N
             result = torch.zeros(heads, module.v_dim // heads, dtype=values.dtype)
             if pattern_of(j) == c.output_pattern:
                 if module.attention == "kernel":
-                    keys = union_keys_with_diagonal if module.key_diagonal else union_keys
+                    keys = union_keys_with_diagonal if released else union_keys
                     score = kernel_score(*features)
                 else:
                     keys, score = exact_keys, softmax_score
                 for h in range(heads):
                     q_nodes = tuple(j[block[0]] for block in c.output_pattern)
-                    blocks = range(len(c.input_pattern)) if module.key_order == "unique" else c.free
+                    blocks = c.free if released else range(len(c.input_pattern))
                     found = attend(
                         lambda _, c=c, h=h, q_nodes=q_nodes: slots[c, "q"][q_nodes][h],
                         lambda i, c=c, h=h, blocks=blocks: slots[c, "k"][tuple(i[c.input_pattern[b][0]] for b in blocks)][h],

@@ -1,0 +1,42 @@
+"""The head by loops, and hyperedges that do not fit."""
+
+import pytest
+import torch
+
+from gt_models.hot.tensor_head import TensorHead
+from tests.gt_models import checks
+from tests.gt_models.hot.test_hot import _float64, build  # noqa: F401
+from tests.gt_models.reference import hot as reference
+
+
+def test_head_by_loops():
+    """LN, Linear, then an MLP; on the diagonal of the pairs each of its layers adds a second one."""
+    batch = checks.collate(checks.random_graphs(sizes=(3, 2)))
+    head, values = TensorHead(4, 2, [5], diagonal=True), torch.randn(13, 4)
+    hidden = reference.layer_norm(values, head.norm) @ head.project.weight.T + head.project.bias
+    for depth in range(2):
+        own, extra, rows = head.mlp[depth], head.on_diagonal[depth], []
+        for row, (i, j) in enumerate(zip(*batch.pair_nodes, strict=True)):
+            out = own.weight @ hidden[row] + own.bias
+            out = out + extra.weight @ hidden[row] + extra.bias if i == j else out
+            rows.append(out.clamp(min=0) if depth == 0 else out)
+        hidden = torch.stack(rows)
+    torch.testing.assert_close(head(values, batch), hidden, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("index", "message"),
+    [
+        (None, "set batch.extras"),
+        ([[0, 1]], r"give \[H, 3\]"),
+        ([[0, 1, 1]], "twice"),
+        ([[0, 1, 9]], "outside 0..7"),
+        ([[0, 1, 6]], "two graphs"),
+    ],
+)
+def test_hyperedges_that_do_not_fit_are_refused(index, message):
+    batch = checks.collate(checks.random_graphs(sizes=(5, 3)))
+    if index is not None:
+        batch.extras["hyperedge_index"] = torch.tensor(index)
+    with pytest.raises(ValueError, match=message):
+        build("hyperedge")(batch)
