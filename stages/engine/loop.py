@@ -114,7 +114,7 @@ class Run:
         while self.epoch < total and not self._out_of_patience():
             began = time.monotonic()
             self._enter_phase()
-            torch.manual_seed(seed_of("epoch", self.seed, self.epoch))
+            self._draw_from("epoch", self.seed, self.epoch)
             with self.meter.timing("train"):
                 lr, loss = self._train_epoch()
             values = {"epoch": self.epoch + 1, "lr": lr, "train_loss": loss, "val_loss": None, "val": None}
@@ -148,11 +148,16 @@ class Run:
 
     def _begin(self) -> None:
         """The freshly initialised model and its optimiser."""
-        torch.manual_seed(seed_of("init", self.seed))
+        self._draw_from("init", self.seed)
         self.model = self.build().to(self.device, self.loader.dtype)
         self.outcome.parameters = sum(p.numel() for p in self.model.parameters())
         self.optimizer = create_optimizer(self.recipe.optimizer, self.model.parameters())
         self.model.register_forward_hook(self._check_output)
+
+    def _draw_from(self, *stream: Any) -> None:
+        """Seeds torch's generators by the name of a stream."""
+        # where no GPU takes part torch.manual_seed would still format a stack trace for each kind of device there is, half a millisecond
+        (torch.manual_seed if self.device.type != "cpu" else torch.default_generator.manual_seed)(seed_of(*stream))
 
     def _check_output(self, model: nn.Module, arguments: tuple[Any, ...], output: Any) -> None:
         """Raises WrongOutput where the loss would broadcast or take classes that are not there."""
@@ -214,10 +219,14 @@ class Run:
 
     @torch.no_grad()
     def _evaluate(self, part: str) -> dict[str, float]:
-        self.model.to(self.evaluated.device).eval()
-        torch.manual_seed(seed_of("evaluate", self.seed, self.epoch))
+        elsewhere = self.evaluated.device != self.device  # moving what is there already would still walk over all weights
+        if elsewhere:
+            self.model.to(self.evaluated.device)
+        self.model.eval()
+        self._draw_from("evaluate", self.seed, self.epoch)
         outputs, targets = zip(*(self._predict(batch, rows) for batch, rows in self.evaluated.evaluation(part)), strict=True)
-        self.model.to(self.device)
+        if elsewhere:
+            self.model.to(self.device)
         epoch = self.epoch + 1 if part == "val" else self.outcome.best_epoch
         if not all(bool(o.isfinite().all()) for o in outputs):
             raise Diverged(f"outputs on {part} are not finite in epoch {epoch}")
@@ -230,9 +239,11 @@ class Run:
         best, direction = self.outcome.val, self.task.direction
         if value is not None and (best is None or self.recipe.select == "last" or (value > best if direction == "max" else value < best)):
             self.outcome.val, self.outcome.best_epoch = value, self.epoch
-            self.best = {"model": {k: v.detach().clone() for k, v in self.model.state_dict().items()}}
-            if any(phase.reload_best for phase in self.phases):
-                self.best["optimizer"] = {k: v.detach().clone() for k, v in flatten_optimizer(self.optimizer).items()}
+            now = {"model": self.model.state_dict()}
+            # only where a phase to come starts from it
+            if any(phase.reload_best for phase, end in zip(self.phases[1:], self.ends, strict=False) if self.epoch <= end):
+                now["optimizer"] = flatten_optimizer(self.optimizer)
+            self.best = {what: _copied(tensors, self.best.get(what, {})) for what, tensors in now.items()}
 
     def _enter_phase(self) -> None:
         """Tells the model which phase epoch `self.epoch` belongs to, and reloads the best weights where a phase starts from them."""
@@ -298,6 +309,15 @@ class Run:
         }
         self.outcome.curves, self.outcome.best_epoch, self.outcome.val = curves, best_epoch, val
         self.meter.totals.update(totals)
+
+
+@torch.no_grad()
+def _copied(tensors: dict[str, Tensor], into: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Copies of `tensors`, in the memory of `into` where that holds tensors of the same names."""
+    if into.keys() != tensors.keys():
+        return {name: tensor.detach().clone() for name, tensor in tensors.items()}
+    torch._foreach_copy_(list(into.values()), [tensors[name].detach() for name in into])
+    return into
 
 
 @contextlib.contextmanager

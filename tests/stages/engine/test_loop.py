@@ -12,7 +12,7 @@ from safetensors.torch import save
 from torch import nn
 
 from stages.datasets.packed import PackedDataset
-from stages.engine.batching import Loader
+from stages.engine.batching import Loader, seed_of
 from stages.engine.checkpoint import Checkpoint
 from stages.engine.failures import WrongOutput
 from stages.engine.loop import Run
@@ -405,3 +405,25 @@ def test_parts_cover_the_training_nodes_once_with_induced_edges(tmp_path):
 def test_a_batch_section_that_does_not_fit_the_data(tmp_path, dataset, batch, word):
     with pytest.raises(ValueError, match=word):
         make(tmp_path, dataset=dataset, batch=batch)
+
+
+def test_the_loop_copies_and_moves_only_what_changes(tmp_path, monkeypatch):
+    phases = [{"name": "local", "epochs": 2}, {"name": "global", "epochs": 3, "reload_best": True}, {"name": "last", "epochs": 1}]
+    run = make(tmp_path, epochs=None, phases=phases, select="best")
+    kept, moved = [], []
+    run.on_epoch = lambda epoch, values: kept.append((run.outcome.best_epoch, set(run.best), run.best["model"]["out.weight"].data_ptr()))
+    begin = run._begin
+    run._begin = lambda: (begin(), monkeypatch.setattr(run.model, "to", lambda *_: moved.append(1)))
+    run.train()
+    assert moved == []
+    for best_epoch, groups, _ in kept:  # the optimiser's state of the best epoch only before a phase that starts from it
+        assert groups == ({"model", "optimizer"} if best_epoch <= 2 else {"model"})
+    assert len({place for *_, place in kept}) == 1  # in the same memory every time
+
+
+def test_a_stream_is_what_torch_would_draw_from_its_seed(tmp_path):
+    run, drawn = make(tmp_path), []
+    for seed in (lambda: run._draw_from("epoch", 0, 1), lambda: torch.manual_seed(seed_of("epoch", 0, 1))):
+        seed()
+        drawn.append(torch.rand(3))
+    assert torch.equal(*drawn)
