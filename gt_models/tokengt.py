@@ -198,7 +198,11 @@ class TokenGT(nn.Module):
         dtype = self.identifier_encoder.weight.dtype
         if not self.node_identifiers.endswith("first-order"):
             identifiers = self.draw_identifiers(batch) if identifiers is None else identifiers  # [N, d_p]
-            return self.identifier_encoder(identifiers.to(dtype)[tuples].flatten(1))
+            # projected by node and then gathered: a graph has more tokens than nodes
+            blocks = self.identifier_encoder.weight.unflatten(1, (tuples.size(1), -1)).unbind(1)  # [d, d_p] each
+            return sum(
+                nn.functional.linear(identifiers.to(dtype), block).index_select(0, at) for block, at in zip(blocks, tuples.T, strict=True)
+            )
         if identifiers is None:  # one vector for each token
             owner, specials = batch.batch[tuples[:, 0]], len(self.special_tokens())  # [M]
             local = places - packing.start[owner] - specials

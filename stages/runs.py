@@ -2,6 +2,7 @@
 
 import contextlib
 import inspect
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -235,6 +236,8 @@ class Experiment:
         with contextlib.suppress(RuntimeError):
             if self.device.type == "cuda":
                 torch.cuda.empty_cache()
+        if run.recomputed:
+            trained["layers"] = Counter(recomputed=1)
         forms = {"training": trained, "evaluation": evaluated}
         forms = {phase: {operation: sorted(of) for operation, of in sorted(taken.items())} for phase, taken in forms.items()}
         return self.record(outcome, seed, digest, clock, memory, forms, usage)

@@ -36,6 +36,7 @@ class PaddedAttention(nn.Module):
         self.num_heads, self.attn_dropout = num_heads, attn_dropout
         self.qkv, self.out = nn.Linear(hidden_dim, 3 * hidden_dim), nn.Linear(hidden_dim, hidden_dim)
         self.features = RandomFeatures(hidden_dim // num_heads, num_features, redraw_interval) if attention == "performer" else None
+        self.counts_forwards = attention == "performer"
 
     def reset_parameters(self) -> None:
         for module in (self.qkv, self.out, self.features):

@@ -6,13 +6,17 @@ Tokens of all graphs lie one after the other, [T, d] (`Packing`); every step but
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
+from gt_models.kernels.linears import linears
 from gt_models.kernels.packed_attention import Group, Packing, by_groups, packed_attention
 from gt_models.nn.drop_path import DropPath
 from gt_models.nn.dropout import Dropout
-from gt_models.nn.performer import RandomFeatures, performer_attention
+from gt_models.nn.performer import RandomFeatures, key_maximum, performer_attention
 
 ATTENTIONS = ("softmax", "performer")
+# tokens of one graph from which a Performer layer goes by rows, and how many rows at a time
+LONG, ROWS = 16384, 4096
 
 
 class EncoderLayer(nn.Module):
@@ -52,12 +56,40 @@ class EncoderLayer(nn.Module):
 
     def forward(self, x: Tensor, packing: "Packing", first_only: bool = False) -> Tensor:
         """[T, d] -> [T, d]; or, with `first_only`, the first token of each graph alone, [B, d] in the order of `Packing.first`."""
+        # beyond this many tokens nothing of a layer is kept but its input, and it goes by rows: only the Performer's sums need all of them
+        if len(x) > LONG and not first_only and self._can_go_by_rows(packing):
+            return self._by_rows(x)
         branch = self.dropout(self.attn(self.attn_norm(x), packing, first_only))  # [T, d]
         graph = None if first_only else packing.graph  # rows are graphs already
         x = (x.index_select(0, packing.first) if first_only else x) + self.drop_path(branch, graph, packing.num_graphs)
-        branch = self.activation_dropout(F.gelu(self.ffn_in(self.ffn_norm(x))))  # [T, ffn_dim]
-        branch = self.dropout(self.ffn_out(branch))  # [T, d]
-        return x + self.drop_path(branch, graph, packing.num_graphs)
+        return x + self.drop_path(self._feed_forward(x), graph, packing.num_graphs)
+
+    def _feed_forward(self, x: Tensor) -> Tensor:
+        branch = self.activation_dropout(F.gelu(_linear(self.ffn_in, self.ffn_norm(x))))  # [T, ffn_dim]
+        return self.dropout(_linear(self.ffn_out, branch))  # [T, d]
+
+    def _can_go_by_rows(self, packing: "Packing") -> bool:
+        plain = not (torch.compiler.is_compiling() or torch.is_autocast_enabled(packing.ptr.device.type))
+        return plain and self.attn.features is not None and packing.num_graphs == 1 and not self.drop_path.rate
+
+    def _by_rows(self, x: Tensor) -> Tensor:
+        """The layer for one graph, `ROWS` tokens at a time, whose intermediates are formed again in the backward pass."""
+        parts, attn = x.split(ROWS), self.attn
+
+        def keys(rows: Tensor, stabilizer: Tensor) -> tuple[Tensor, Tensor]:
+            return attn.sums(self.attn_norm(rows), stabilizer)
+
+        def rest(rows: Tensor, context: Tensor, total: Tensor) -> Tensor:
+            rows = rows + self.dropout(attn.read(self.attn_norm(rows), context, total))
+            return rows + self._feed_forward(rows)
+
+        with torch.no_grad():
+            stabilizer = torch.stack([attn.key_maximum(self.attn_norm(rows)) for rows in parts]).amax(0)
+        context, total = 0, 0
+        for rows in parts:
+            one, another = checkpoint(keys, rows, stabilizer, use_reentrant=False)
+            context, total = context + one, total + another
+        return torch.cat([checkpoint(rest, rows, context, total, use_reentrant=False) for rows in parts])
 
 
 class SelfAttention(nn.Module):
@@ -99,9 +131,29 @@ class SelfAttention(nn.Module):
         if first_only:  # keys and values of all tokens, [T, 2d] below, and few queries
             query = F.linear(x.index_select(0, packing.first), weight[:d], bias[:d])  # [B, d]
             weight, bias = weight[d:], bias[d:]
-        tokens = F.linear(x, weight, bias)  # [T, 3d]
+        (tokens,) = linears(x, weight, bias)  # [T, 3d]
         attend = self._softmax if self.features is None else self._performer
-        return self.out(attend(query, tokens, packing))
+        return _linear(self.out, attend(query, tokens, packing))
+
+    def key_maximum(self, x: Tensor) -> Tensor:
+        """The keys' stabiliser of these tokens [T, d], [H, 1, 1] (Performer)."""
+        return key_maximum(self._part(x, 1), self.features.projection)
+
+    def sums(self, x: Tensor, stabilizer: Tensor) -> tuple[Tensor, Tensor]:
+        """What tokens [T, d] add to phi(K)^T V, [H, m, d_h], and to the sum of phi(K), [H, m] (Performer)."""
+        phi = self.features(self._part(x, 1), False, None, stabilizer)  # [H, T, m]
+        return phi.transpose(-1, -2) @ self._part(x, 2), phi.sum(-2)
+
+    def read(self, x: Tensor, context: Tensor, total: Tensor) -> Tensor:
+        """What tokens [T, d] receive from those sums over all tokens, [T, d] (Performer)."""
+        phi = self.features(self._part(x, 0), True)  # [H, T, m]
+        out = (phi @ context) / (phi @ total.unsqueeze(-1))  # [H, T, d_h]
+        return _linear(self.out, out.transpose(0, 1).flatten(1))
+
+    def _part(self, x: Tensor, which: int) -> Tensor:
+        """Queries (0), keys (1) or values (2) of tokens, [H, T, d_h]."""
+        weight, bias = (p.chunk(3)[which] for p in (self.qkv.weight, self.qkv.bias))
+        return linears(x, weight, bias)[0].unflatten(1, (self.num_heads, -1)).transpose(0, 1)
 
     def _softmax(self, query: Tensor | None, tokens: Tensor, packing: Packing) -> Tensor:
         rate = self.attn_dropout if self.training else 0.0
@@ -119,3 +171,7 @@ class SelfAttention(nn.Module):
             return performer_attention(q, k, v, self.features, group.mask)
 
         return by_groups(query, tokens, packing, self.num_heads, attend)
+
+
+def _linear(layer: nn.Linear, x: Tensor) -> Tensor:
+    return linears(x, layer.weight, layer.bias)[0]

@@ -20,6 +20,7 @@ from stages.engine.checkpoint import Checkpoint, flatten_optimizer, restore_opti
 from stages.engine.faces import Batches, Objective
 from stages.engine.failures import Diverged, OutOfMemory, RunFailure, TimedOut, WrongOutput, is_out_of_memory
 from stages.engine.optimisation import create_optimizer, lr_factor
+from stages.engine.recompute import recompute
 
 CURVES = ("epoch", "lr", "train_loss", "val_loss", "val")
 DTYPES = {"float32": torch.float32, "bf16": torch.float32, "float64": torch.float64}
@@ -85,9 +86,19 @@ class Run:
         # where each phase ends, in epochs
         self.ends = [sum(p.epochs for p in self.phases[: i + 1]) for i in range(len(self.phases))]
         self.best: dict[str, dict[str, Tensor]] = {}
+        # whether intermediates of layers are formed again in the backward pass: once they did not fit
+        self.recomputed = False
 
     def train(self, test: bool = True) -> Outcome:
-        """Runs to the end and returns the outcome; `test=False` never reads the test split. A RunFailure becomes a status, a bug is raised."""
+        """Runs to the end and returns the outcome; `test=False` never reads the test split. A RunFailure becomes a status, a bug is raised.
+
+        Where memory does not suffice, the run goes on from its checkpoint, or begins again, and keeps of each layer only the input."""
+        while self._attempt(test):
+            pass
+        return self.outcome
+
+    def _attempt(self, test: bool) -> bool:
+        """Trains and tests; whether to do it again, with less kept."""
         try:
             with _deterministic(self.device), stop.deferred() if self.stops_between_epochs else contextlib.nullcontext():
                 self._train()
@@ -98,9 +109,13 @@ class Run:
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
+            if not self.recomputed and type(self)._train is Run._train and self.model.training and recompute(self.model):
+                self.recomputed, self.outcome, self.best = True, Outcome(), {}
+                del self.model, self.optimizer
+                return True
             self.outcome.status = OutOfMemory.status
             self.outcome.error = f"out of memory in epoch {self.epoch + 1}: {str(error).splitlines()[0] if str(error) else 'no message'}"
-        return self.outcome
+        return False
 
     @property
     def epoch(self) -> int:
@@ -153,6 +168,8 @@ class Run:
         self.outcome.parameters = sum(p.numel() for p in self.model.parameters())
         self.optimizer = create_optimizer(self.recipe.optimizer, self.model.parameters())
         self.model.register_forward_hook(self._check_output)
+        if self.recomputed:
+            recompute(self.model)
 
     def _draw_from(self, *stream: Any) -> None:
         """Seeds torch's generators by the name of a stream."""

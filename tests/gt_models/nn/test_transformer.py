@@ -20,7 +20,7 @@ def test_layer_takes_either_form(first_only, rate):
         torch.manual_seed(1)
         with use(packed_attention=form), forms_taken() as taken:
             out = layer(x, packing, first_only)
-        assert taken == {"packed_attention": {form: 1}}
+        assert taken["packed_attention"] == {form: 1}
         runs.append((out, *torch.autograd.grad(out.cos().sum(), [x, *layer.parameters()])))
     for expected, got in zip(*runs, strict=True):
         torch.testing.assert_close(got, expected, rtol=1e-10, atol=1e-10)
@@ -58,7 +58,7 @@ def test_bfloat16_autocast(rate):
     with torch.autocast("cpu", torch.bfloat16), forms_taken() as taken:
         out = layer(x, packing)
         out.sum().backward()
-    assert taken == {"packed_attention": {"numba": 1}}
+    assert taken["packed_attention"] == {"numba": 1}
     assert (out - expected).norm() < 0.05 * expected.norm()
 
 
@@ -77,3 +77,25 @@ def test_compiles_without_graph_breaks():
     (expected,) = torch.autograd.grad(run(x, counts).sum(), x)
     torch.testing.assert_close(grad, expected)
     torch._dynamo.reset()
+
+
+@pytest.mark.parametrize("heads", [1, 3])
+def test_a_long_graph_goes_by_rows_to_the_same_numbers_and_keeps_only_the_input(monkeypatch, heads):
+    torch.manual_seed(0)
+    layer, packing = EncoderLayer(12, heads, 24, attention="performer").double(), Packing.of(torch.tensor([50]))
+    torch.nn.init.normal_(layer.attn.qkv.bias)
+    x = torch.randn(50, 12, dtype=torch.float64, requires_grad=True)
+    results, kept = [], []
+    for long, rows in ((100, 100), (40, 16)):
+        monkeypatch.setattr("gt_models.nn.transformer.LONG", long)
+        monkeypatch.setattr("gt_models.nn.transformer.ROWS", rows)
+        places = {}
+        with torch.autograd.graph.saved_tensors_hooks(
+            lambda t, places=places: places.setdefault(t.untyped_storage().data_ptr(), t.untyped_storage().nbytes()) and t, lambda t: t
+        ):
+            out = layer(x, packing)
+        kept.append(sum(places.values()))
+        results.append([out, *torch.autograd.grad(out.cos().sum(), [x, *layer.parameters()])])
+    for expected, found in zip(*results, strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-10)
+    assert kept[1] < kept[0] / 2
