@@ -302,6 +302,17 @@ def table(
 
 
 @app.command()
+def page(
+    out: Annotated[Path, typer.Option(help="the file to write")] = Path("reports/index.html"),
+    records: Records = Path("records"),
+) -> None:
+    """Writes everything that was printed and run as one page for a browser, from this machine's and the shipped records; nothing is computed."""
+    from stages.report.page import write_page
+
+    print(f"written: {write_page(load_grid(), out, records=records)}")
+
+
+@app.command()
 def compare(
     names: Annotated[
         list[str], typer.Argument(metavar="A B...", help="rows (gcn), SUITE/ROW or cells; @own or @shipped behind: that version")

@@ -1,4 +1,4 @@
-"""Stage leaderboard@suite: reports/SUITE.json, .csv and .md from results and records, a table on the terminal, MLflow completed.
+"""Stage leaderboard@suite: reports/SUITE.json, .csv and .md from results and records, the page of all suites, a table on the terminal, MLflow completed.
 
     python -m stages.leaderboard SUITE
 
@@ -13,7 +13,8 @@ from typing import Annotated, Any
 import typer
 
 from stages.command import ends_in_order
-from stages.params import load_grid
+from stages.errors import UserError
+from stages.params import Grid, load_grid
 from stages.records.gathered import collect
 from stages.report.rules import Rules
 from stages.report.table import tally, with_claims, write_reports
@@ -40,6 +41,7 @@ def leaderboard(
     files = write_reports(suite, rows, reports, grid.run.verdict)
     if print_:
         show(suite, rows, files, grid.run.verdict)
+    write_the_page(grid, reports / "index.html", results, store, print_)
     if mlflow:
         track(suite, found, records, rows, Store(store))
 
@@ -50,6 +52,19 @@ def show(suite: str, rows: Sequence[dict[str, Any]], files: Sequence[Path], rule
     print_rows(suite, rows)
     print(tally(rows, rules))
     print(f"written: {', '.join(map(str, files))}")
+
+
+def write_the_page(grid: Grid, out: Path, results: Path, store: Path, say: bool) -> None:
+    """Writes the page of all suites; what keeps it from being written costs a warning, never the reports."""
+    from stages.report.page import write_page
+    from stages.report.published import PublishedError
+
+    try:
+        write_page(grid, out, results, store)
+        if say:
+            print(f"all suites, for a browser: {out}")
+    except (UserError, PublishedError) as error:
+        print(f"warning: {out} was not written: {error}. `gt-bench page` writes it when that is mended.", file=sys.stderr)
 
 
 def track(suite: str, results: Sequence[dict], records: dict[str, dict], rows: Sequence[dict[str, Any]], store: Store) -> None:

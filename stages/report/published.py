@@ -193,6 +193,7 @@ def everything() -> list[Published]:
     return [_published(entry) for entry in _entries(RESULTS)]
 
 
+@lru_cache(maxsize=1)
 def paper_titles() -> dict[str, str]:
     """Paper -> its title. Raises PublishedError for a file that cannot be read."""
     papers = _read(RESULTS, lambda content: [{"paper": name, **about} for name, about in content["papers"].items()], {"title"})

@@ -103,7 +103,15 @@ def test_equal_records_give_equal_files(project):
     shutil.rmtree("reports")
     run(SUITE, "--no-mlflow", "--no-print")
     assert {p.name: p.read_bytes() for p in Path("reports").iterdir()} == before
-    assert set(before) == {f"{SUITE}.json", f"{SUITE}.csv", f"{SUITE}.md"}
+    assert set(before) == {f"{SUITE}.json", f"{SUITE}.csv", f"{SUITE}.md", "index.html"}
+
+
+def test_a_page_that_cannot_be_written_costs_a_warning(project):
+    Path("reports/index.html").mkdir(parents=True)
+    shown = run(SUITE, "--no-mlflow")
+    assert shown.exit_code == 0
+    assert "warning: reports/index.html was not written" in shown.output
+    assert Path("reports", f"{SUITE}.md").exists()
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,106 @@
-"""reports/index.html: everything that was printed and run, on one page that asks nothing of any network."""
+"""reports/index.html: everything that was printed and run, on one page that asks nothing of any network.
 
+The page is one file: tables in HTML (sorted and filtered by DataTables), plots by Plotly, both built in (vendor/README.md has their versions and licences), and the
+details of cells as JSON. A policy in its head forbids every request and every script but these, by their digests, so that no text from a record can run.
+"""
+
+import base64
+import hashlib
+import json
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from stages.errors import UserError
+from stages.files import write_bytes
+from stages.params import Grid
+from stages.records.gathered import Gathered, gather
+from stages.records.shipped import ROOT
+from stages.report.page import content
 from stages.report.page.tables import table_content
-from stages.report.paper_table import PaperTable
+from stages.report.paper_table import KINDS, PaperTable
+from stages.report.published import paper_titles
+from stages.report.table import explanation, tally
 
 HERE = Path(__file__).parent
+SCRIPTS = ("vendor/dataTables.min.js", "vendor/plotly-basic.min.js", "templates/page.js")
+
+
+def write_page(
+    grid: Grid,
+    out: Path = Path("reports/index.html"),
+    results: Path = Path("results"),
+    store: Path = Path("store"),
+    records: Path = ROOT,
+    data: Path = Path("data"),
+) -> Path:
+    """Writes the page of what results/, store/ and the shipped records hold. Raises WriteError."""
+    return write_bytes(out, page_html(grid, gather(grid, results, store, records, data), store, data).encode())
+
+
+def page_html(grid: Grid, held: Gathered, store: Path = Path("store"), data: Path = Path("data")) -> str:
+    found = {row["cell"] for row in held.rows}
+    absent = [cell for cell in grid.cells.values() if cell.cell not in found]
+    tables = content.tables(held.rows)
+    papers = [
+        {"title": title, "tables": [table_content(t) for t in tables if t.layout.paper == paper],
+         "numbers": sum(len(t.layout.printed) for t in tables if t.layout.paper == paper), "run": sum(t.run for t in tables if t.layout.paper == paper)}
+        for paper, title in paper_titles().items()
+    ]  # fmt: skip
+    details = content.details(grid, held)
+    shown = {
+        "rows": content.rows_for_plots(held.rows, details),
+        "scaling": content.scaling(held.rows),
+        "growth": content.growth(Path(__file__).parents[3] / "published" / "findings"),
+        "hot": content.hot_scaling(Path("benchmarks/results/hot_scaling.csv")),
+    }
+    scripts = [(HERE / name).read_text() for name in SCRIPTS]
+    return (
+        environment()
+        .get_template("page.html.jinja")
+        .render(
+            progress=content.progress(grid, held, store, data),
+            board=content.board(held.rows, absent),
+            papers=papers,
+            claims=_claims(held.rows),
+            tally=tally(held.rows, grid.run.verdict),
+            explanation=[line.removeprefix("- ") for line in explanation(grid.run.verdict).replace("\n  ", " ").splitlines()],
+            problems=held.problems,
+            kinds=KINDS,
+            data=safe_json(shown),
+            cells=safe_json(details),
+            scripts=scripts,
+            policy=f"default-src 'none'; style-src 'unsafe-inline'; img-src data: blob:; script-src {' '.join(map(_source, scripts))}",
+            style=(HERE / "templates" / "page.css").read_text(),
+        )
+    )
+
+
+def safe_json(value: Any) -> str:
+    """JSON that can stand in a script element: no character in it opens or closes an element. Raises ValueError for NaN."""
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _source(script: str) -> str:
+    """As a content security policy names a script. A page's newlines are read as line feeds."""
+    digest = base64.b64encode(hashlib.sha256(script.replace("\r\n", "\n").encode()).digest())
+    return f"'sha256-{digest.decode()}'"
+
+
+def _claims(rows: Any) -> list[dict[str, str]]:
+    """The sentences that print, runs and kept findings decide, with their verdicts."""
+    from stages.report.claims import UNDECIDED, judged, load_claims, takes_data
+
+    found = []
+    for claim in load_claims():
+        if not takes_data(claim):
+            try:
+                verdict, why = judged(claim, rows)
+            except UserError as error:  # what was computed for it is not at hand
+                verdict, why = UNDECIDED, str(error)
+            found.append({"paper": claim.paper, "place": claim.place, "sentence": claim.sentence, "verdict": verdict, "why": why})
+    return found
 
 
 @cache

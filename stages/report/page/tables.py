@@ -11,6 +11,8 @@ def table_content(table: PaperTable) -> dict[str, Any]:
     return {
         "layout": table.layout,
         "caption": caption(table.layout),
+        "short": caption(table.layout).removeprefix(f"{table.layout.paper}, "),
+        "count": f"{table.run} of {len(table.layout.printed)} numbers have a run of ours",
         "heads": [heading(column, table.layout) for column in table.layout.columns],
         "lines": [
             {"method": method, "cells": [_cell(table, method, column) for column in table.layout.columns]}

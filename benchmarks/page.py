@@ -1,0 +1,77 @@
+"""How long the page takes to write and to open, with many records.
+
+    python benchmarks/page.py [--cells 1000] [--runs 10]
+
+Opens it in Chromium (playwright, /usr/bin/chromium) and prints when it was ready: everything loaded, tables sorted, nothing left to do but the plots
+that are drawn when they come near.
+"""
+
+import argparse
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+import yaml
+
+from stages.params import Grid, load_grid
+from stages.records.gathered import OWN, Gathered, Version
+from stages.report.page import page_html
+from stages.report.table import rows_of, with_claims
+from tests.stages.cells import make_record, make_result
+
+
+def made(cells: int, runs: int, root: Path) -> tuple[Grid, Gathered]:
+    """A grid of so many cells below `root`, and records of all of them, each with 100 epochs."""
+    names = [f"edge-transformer/set-{n // 50}/row-{n % 50}" for n in range(cells)]
+    grid = {
+        "datasets": list(dict.fromkeys(name.split("/")[1] for name in names)),
+        "suites": ["edge-transformer"],
+        "cells": {
+            n.replace("/", "-"): {"cell": n, "dataset": n.split("/")[1], "model": n.split("/")[2], "settings": "recipes"} for n in names
+        },
+    }
+    (root / "params.yaml").write_text(yaml.safe_dump(grid))
+    rows, versions = [], {}
+    for name in names:
+        records = [make_record(name, seed, test=0.5 + 0.01 * seed, epochs=100) for seed in range(runs)]
+        result = make_result(name, records, "GCN")
+        result["published"] |= {"dataset": "cornell", "metric": "accuracy"}
+        rows += [row | {"source": OWN} for row in rows_of(result, records)]
+        versions[OWN, name] = Version(OWN, result, records, [])
+    return load_grid(root / "params.yaml"), Gathered(with_claims(rows), [], versions, [])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cells", type=int, default=1000)
+    parser.add_argument("--runs", type=int, default=10)
+    given = parser.parse_args()
+    from playwright.sync_api import sync_playwright
+
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        grid, held = made(given.cells, given.runs, root)
+        start = time.perf_counter()
+        html = page_html(grid, held, root / "store", root / "data")
+        print(f"{given.cells * given.runs:,} records: written in {time.perf_counter() - start:.1f} s, {len(html.encode()) / 1e6:.1f} MB")
+        (root / "index.html").write_text(html)
+        with sync_playwright() as started:
+            browser = started.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
+            for _ in range(3):
+                page = browser.new_page()
+                page.goto((root / "index.html").as_uri())
+                page.wait_for_selector("html[data-ready=yes]", state="attached")
+                interactive, loaded = page.evaluate(
+                    "(({domInteractive, loadEventEnd}) => [domInteractive, loadEventEnd])(performance.getEntriesByType('navigation')[0])"
+                )
+                first = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0]?.startTime")
+                print(f"first paint {first:.0f} ms, tables and scripts {interactive:.0f} ms, loaded {loaded:.0f} ms")
+                page.close()
+            browser.close()
+
+
+if __name__ == "__main__":
+    main()

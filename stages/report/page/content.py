@@ -1,0 +1,311 @@
+"""What the page shows, as plain data: the grid, rows for tables and plots, and the details of each cell. Nothing is computed but verdicts' sums."""
+
+import csv
+import json
+import math
+import re
+import statistics
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from stages.addresses import shareable
+from stages.params import Cell, Grid
+from stages.recipe import load_recipe
+from stages.records.gathered import OWN, Gathered, Version
+from stages.report.forecast import hours
+from stages.report.layout import layouts
+from stages.report.paper_table import PaperTable, kind_of, paper_table
+from stages.report.table import SHOWN, cells, remarks_of
+from stages.schema import RecipeError
+
+POINTS = 60  # of a learning curve on the page; records have all epochs
+DIGITS = 5
+MOST_RUNS = 100  # of a cell that are listed one by one
+
+
+def rows_for_plots(rows: Sequence[Mapping[str, Any]], details: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """A leaderboard's rows with what plots read of them; numbers in raw units."""
+    keep = (
+        "dataset",
+        "model",
+        "metric",
+        "direction",
+        "unit",
+        "mean",
+        "std",
+        "runs",
+        "seeds",
+        "verdict",
+        "difference",
+        "device",
+        "parameters",
+    )
+    keep += (
+        "published_mean",
+        "published_printed",
+        "interval_low",
+        "interval_high",
+        "margin",
+        "seconds_per_epoch",
+        "peak_memory_mib",
+        "source",
+    )
+    return [
+        {"id": id_of(row), "suite": row["cell"].split("/")[0], "kind": kind_of(row).word, "sign": kind_of(row).sign}
+        | {key: short(row[key]) for key in keep}
+        | {"provisional": bool(row["provisional"]), "curves": bool(details[id_of(row)].get("curves"))}
+        for row in rows
+        if row["mean"] is not None
+    ]
+
+
+def id_of(row: Mapping[str, Any]) -> str:
+    return f"{row['source']}:{row['cell']}"
+
+
+def board(rows: Sequence[Mapping[str, Any]], absent: Sequence[Cell]) -> list[dict[str, Any]]:
+    """Lines of the table of all results: every row, and every cell of the grid that has none."""
+    lines = []
+    for row in rows:
+        texts = dict(zip(SHOWN, cells(row), strict=True))
+        lines.append(
+            {"id": id_of(row), "suite": row["cell"].split("/")[0], "kind": kind_of(row).word, "sign": kind_of(row).sign, "texts": texts,
+             "order": {"mean ± std": row["mean"], "published": row["published_mean"], "difference [95 %]": row["difference"],
+                       "s/epoch": row["seconds_per_epoch"], "peak MiB": row["peak_memory_mib"], "parameters": row["parameters"]},
+             "state": _state(row), "source": row["source"]}
+        )  # fmt: skip
+    for cell in absent:
+        texts = dict.fromkeys(SHOWN, "–") | {"dataset": cell.dataset, "model": cell.model, "status": "not run"}
+        lines.append(
+            {
+                "id": f"none:{cell.cell}",
+                "suite": cell.suite,
+                "kind": "none",
+                "sign": "",
+                "texts": texts,
+                "order": {},
+                "state": "not run",
+                "source": "–",
+            }
+        )
+    return lines
+
+
+def _state(row: Mapping[str, Any]) -> str:
+    """One of few words, to filter by."""
+    status = str(row["status"])
+    if "stale" in status:
+        return "stale"
+    if status.partition(",")[0] == "ok":
+        return "reduced" if row["reduced"] else "ok"
+    return "not run" if status.startswith("not run") else "incomplete" if status.startswith("ok") or status == "unfinished" else "failed"
+
+
+def progress(grid: Grid, held: Gathered, store: Path, data: Path) -> list[dict[str, Any]]:
+    """A line per suite: its cells by how far they are, and what the rest costs by the forecasts that store/ has."""
+    state = {row["cell"]: _state(row) for row in held.rows}
+    costs = _costs(grid, held, store, data)
+    lines = []
+    for suite in grid.suites:
+        mine = grid.suite(suite)
+        states = Counter(state.get(cell.cell, "not run") for cell in mine)
+        done = states["ok"] + states["stale"]
+        known = [costs[cell.cell] for cell in mine if costs.get(cell.cell) is not None]
+        left = sum(state.get(cell.cell, "not run") not in ("ok", "stale") for cell in mine)
+        rest = f"{hours(sum(known))} for {len(known)} of {left} cells" if known else "not forecast yet" if left else "nothing"
+        begun = states["incomplete"] + states["reduced"] + states["failed"]
+        numbers = {"cells": len(mine), "done": done, "stale": states["stale"], "begun": begun, "absent": states["not run"]}
+        lines.append({"suite": suite, "rest": rest} | numbers)
+    return lines
+
+
+def _costs(grid: Grid, held: Gathered, store: Path, data: Path) -> dict[str, float | None]:
+    """Seconds of the runs that a cell lacks, where a forecast is kept; nothing is measured."""
+    if not (store / "forecasts.json").exists():
+        return {}
+    from stages.sweep.costs import costs_of
+
+    state = {row["cell"]: (_state(row), row["runs"]) for row in held.rows}
+    left = [cell for cell in grid.cells.values() if state.get(cell.cell, ("", 0))[0] not in ("ok", "stale")]
+    found = costs_of([(cell, grid) for cell in left], store, data, measure=False)
+    return {
+        cell.cell: None
+        if cost.seconds is None
+        else cost.search_seconds + cost.seconds * max(0, len(load_recipe(cell.recipe_path).seeds) - state.get(cell.cell, ("", 0))[1])
+        for cell, cost in zip(left, found, strict=True)
+    }
+
+
+def tables(rows: Sequence[Mapping[str, Any]]) -> list[PaperTable]:
+    return [paper_table(layout, rows) for layout in layouts()]
+
+
+def details(grid: Grid, held: Gathered) -> dict[str, dict[str, Any]]:
+    """Everything about each version of a cell, and of a cell without a run its recipe and the command that makes it."""
+    known = {cell.cell: cell for cell in grid.cells.values()}
+    rows: dict[str, list[Mapping[str, Any]]] = {}
+    for row in (*held.rows, *held.others):
+        rows.setdefault(id_of(row), []).append(row)
+    found = {name: _without_version(its, known[its[0]["cell"]]) for name, its in rows.items()}
+    for (source, cell), version in held.versions.items():
+        name = f"{source}:{cell}"
+        found[name] = found[name] | _version(version, known[cell])
+    for cell in known.values():
+        if not any((source, cell.cell) in held.versions for source in ("own", "shipped")) and f"{OWN}:{cell.cell}" not in found:
+            found[f"none:{cell.cell}"] = {
+                "cell": cell.cell,
+                "lines": [],
+                "remarks": ["not run"],
+                "recipe": _recipe_of(cell),
+                "command": command(cell),
+            }
+    return found
+
+
+def _without_version(rows: Sequence[Mapping[str, Any]], cell: Cell) -> dict[str, Any]:
+    lines = []
+    for row in rows:
+        texts = dict(zip(SHOWN, cells(row), strict=True))
+        lines.append([texts[k] for k in ("metric", "mean ± std", "runs", "published", "difference [95 %]", "verdict", "claim")])
+    remarks = dict.fromkeys(remark.partition(": ")[2] for row in rows for remark in remarks_of(row))
+    return {
+        "cell": cell.cell,
+        "lines": lines,
+        "remarks": [shareable(r) for r in remarks],
+        "recipe": _recipe_of(cell),
+        "command": command(cell),
+    }
+
+
+def command(cell: Cell) -> str:
+    return f"dvc repro {'finetune' if cell.after else 'train'}@{cell.key}"
+
+
+def _recipe_of(cell: Cell) -> list[list[str]]:
+    try:
+        return _recipe(load_recipe(cell.recipe_path).model_dump(mode="json", exclude_unset=True))
+    except (RecipeError, OSError):
+        return []
+
+
+def _recipe(recipe: Mapping[str, Any]) -> list[list[str]]:
+    """[key, value, origin] of every value; the origin of a section counts for what is in it."""
+    origins = recipe.get("origin") or {}
+    flat = _flat({k: v for k, v in recipe.items() if k != "origin"})
+    return [[key, value, next((origins[k] for k in _upward(key) if k in origins), "")] for key, value in flat]
+
+
+def _flat(content: Mapping[str, Any], before: str = "") -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    for key, value in content.items():
+        if isinstance(value, Mapping) and value:
+            found += _flat(value, f"{before}{key}.")
+        else:
+            found.append((f"{before}{key}", value if isinstance(value, str) else json.dumps(value)))
+    return found
+
+
+def _upward(key: str) -> list[str]:
+    parts = key.split(".")
+    return [".".join(parts[:n]) for n in range(len(parts), 0, -1)]
+
+
+def _version(version: Version, cell: Cell) -> dict[str, Any]:
+    """Of the runs: numbers, digests, where and when they were made, and their learning curves."""
+    runs = [record["deterministic"] for record in version.records]
+    measured = [record["measured"] for record in version.records]
+    commits = _distinct(m["environment"].get("commit") for m in measured)
+    first = f"git checkout {commits[0].removesuffix('-dirty')} && " if len(commits) == 1 else ""
+    environment = {k: ", ".join(_distinct(m["environment"].get(k) for m in measured)) for m in measured[:1] for k in m["environment"]}
+    recipe = _recipe(version.result["recipe"]) if runs else _recipe_of(cell)
+    return {
+        "recipe": recipe,
+        "metric": version.result.get("metric"), "direction": version.result.get("direction"),
+        "runs": [
+            [r["seed"], r["split"], r["status"], short(r["val"]), short(r["test"]), r["best_epoch"], short(m["seconds"], 3), record["digest"][:16]]
+            for r, m, record in zip(runs, measured, version.records, strict=True)
+        ][:MOST_RUNS],
+        "digests": {k: _distinct(r["digests"][k] for r in runs) for k in (runs[0]["digests"] if runs else ())},
+        "commits": commits,
+        "environment": {k: shareable(v) for k, v in environment.items()},
+        "devices": _distinct(m["device"] for m in measured),
+        "threads": _distinct(str(m.get("threads")) for m in measured),
+        "when": [min(m["started"] for m in measured), max(m["finished"] for m in measured)] if measured else [],
+        "command": f"{first}{command(cell)}",
+        "curves": {key: curve for key in ("val", "train_loss") if (curve := curves(runs, key))},
+    }  # fmt: skip
+
+
+def _distinct(values: Any) -> list[str]:
+    return list(dict.fromkeys(str(v) for v in values if v is not None))
+
+
+def curves(runs: Sequence[Mapping[str, Any]], key: str) -> dict[str, list[float | None]] | None:
+    """Median, lowest and highest value over the runs by epoch, at no more than POINTS epochs; None where nothing was measured. A run counts as
+    long as it goes on."""
+    by_epoch: dict[int, list[float]] = {}
+    for run in runs:
+        for epoch, value in zip(run["epochs"].get("epoch") or (), run["epochs"].get(key) or (), strict=False):
+            if value is not None and math.isfinite(value):
+                by_epoch.setdefault(epoch, []).append(value)
+    if len(by_epoch) < 2:
+        return None
+    epochs = sorted(by_epoch)
+    step = max(1, math.ceil(len(epochs) / POINTS))
+    kept = sorted({*epochs[::step], epochs[-1]})
+    return {
+        "epoch": kept,
+        "median": [short(statistics.median(by_epoch[e])) for e in kept],
+        "low": [short(min(by_epoch[e])) for e in kept],
+        "high": [short(max(by_epoch[e])) for e in kept],
+    }
+
+
+def scaling(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Seconds and memory of a model on datasets that differ in a number alone, which is their size."""
+    found = []
+    for row in rows:
+        family = re.fullmatch(r"(.+)-(\d+)", row["dataset"])
+        if family and row["seconds_per_epoch"] is not None and row["source"] is not None:
+            found.append({"id": id_of(row), "family": family[1], "size": int(family[2]), "model": row["model"], "device": row["device"],
+                          "seconds": short(row["seconds_per_epoch"]), "memory": short(row["peak_memory_mib"])})  # fmt: skip
+    sizes = {key: len({r["size"] for r in found if (r["family"], r["model"]) == key}) for key in {(r["family"], r["model"]) for r in found}}
+    return sorted((r for r in found if sizes[r["family"], r["model"]] > 1), key=lambda r: (r["family"], r["model"], r["size"]))
+
+
+def growth(folder: Path) -> dict[str, Any]:
+    """Operations of the models by size of graph, as published/findings/growth.json keeps them; empty where it is not there or not sealed."""
+    from stages.findings import sealed
+
+    try:
+        content = json.loads((folder / "growth.json").read_text())
+        return {name: case["value"] for name, case in content["cases"].items()} if content["sha256"] == sealed(content["cases"]) else {}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+
+
+def hot_scaling(path: Path) -> list[dict[str, Any]]:
+    """The rows of benchmarks/hot_scaling.py's file, as far as they succeeded; none where it was not measured here."""
+    try:
+        with path.open(newline="") as file:
+            return [
+                {
+                    "model": row["model"],
+                    "edges": int(row["edges"]),
+                    "seconds": float(row["forward_seconds"]),
+                    "memory": float(row["peak_mib"]),
+                }
+                for row in csv.DictReader(file)
+                if row["status"] == "ok"
+            ]
+    except (OSError, ValueError, KeyError):
+        return []
+
+
+def short(value: Any, digits: int = DIGITS) -> Any:
+    """A number as JSON can hold it: few digits, and None for what is not finite."""
+    if isinstance(value, float):
+        return float(f"{value:.{digits}g}") if math.isfinite(value) else None
+    return value
