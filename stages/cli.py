@@ -315,7 +315,8 @@ def page(
 @app.command()
 def compare(
     names: Annotated[
-        list[str], typer.Argument(metavar="A B...", help="rows (gcn), SUITE/ROW or cells; @own or @shipped behind: that version")
+        list[str],
+        typer.Argument(metavar="A B...", help="rows (gcn), SUITE/ROW or cells; @own, @shipped or @2 behind: that version or attempt"),
     ],
     dataset: Annotated[list[str] | None, typer.Option(help="only this dataset; may be given several times")] = None,
     bayes: Annotated[bool, typer.Option("--bayes", help="probabilities that the first is better, equal, worse")] = False,

@@ -1,10 +1,12 @@
 """`gt-bench compare`: models, or versions of a cell, on the seeds and splits that they share.
 
-A name is a row of recipes (`gcn`: all its cells), `SUITE/ROW`, or a whole cell `SUITE/DATASET/ROW`; with `@own` or `@shipped` behind it, that version of its records.
+A name is a row of recipes (`gcn`: all its cells), `SUITE/ROW`, or a whole cell `SUITE/DATASET/ROW`; with `@own` or `@shipped` behind it, that version of its records; with
+`@2`, its second attempt (`gt-bench history` numbers them).
 """
 
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from stages.params import Grid
@@ -24,6 +26,7 @@ from stages.report.paired import (
 from stages.report.rules import Rules
 from stages.report.table import PERCENT
 from stages.schema import RecipeError, nearest
+from stages.store import Store
 
 Run = tuple[int, int]  # seed, split
 
@@ -48,11 +51,12 @@ class Comparison(NamedTuple):
     bayes: tuple[float, float, float] | None
 
 
-def sides(name: str, grid: Grid, held: Gathered, datasets: Sequence[str] = ()) -> dict[str, list[Side]]:
-    """Dataset -> the versions that `name` means there, in the order of the grid. Raises RecipeError where there is no such row, or no run of it."""
+def sides(name: str, grid: Grid, held: Gathered, datasets: Sequence[str] = (), store: Path = Path("store")) -> dict[str, list[Side]]:
+    """Dataset -> the versions that `name` means there, in the order of the grid. Raises RecipeError where there is no such row, or no run of it,
+    NoAttempt where there is no such attempt."""
     bare, _, source = name.partition("@")
-    if source not in ("", OWN, SHIPPED):
-        raise RecipeError(f"{name}: behind @ stands `own` (this machine's records) or `shipped`, not {source!r}")
+    if source not in ("", OWN, SHIPPED) and not source.isdecimal():
+        raise RecipeError(f"{name}: behind @ stands `own` (this machine's records), `shipped` or the number of an attempt, not {source!r}")
     parts = bare.split("/")
     cells = [
         cell
@@ -65,8 +69,13 @@ def sides(name: str, grid: Grid, held: Gathered, datasets: Sequence[str] = ()) -
     taken = {row["cell"]: row["source"] for row in held.rows}
     found: dict[str, list[Side]] = {}
     for cell in cells:
-        version = held.versions.get((source or taken.get(cell.cell, OWN), cell.cell))
-        if version is None or (datasets and cell.dataset not in datasets):
+        if datasets and cell.dataset not in datasets:
+            continue
+        if source.isdecimal():
+            version = _attempt(cell.cell, int(source), held, store)
+        else:
+            version = held.versions.get((source or taken.get(cell.cell, OWN), cell.cell))
+        if version is None:
             continue
         runs = [record["deterministic"] for record in version.records]
         values = {(r["seed"], r["split"]): r["test"] for r in runs if r["status"] == "ok" and math.isfinite(r["test"])}
@@ -78,6 +87,14 @@ def sides(name: str, grid: Grid, held: Gathered, datasets: Sequence[str] = ()) -
             f"{name}: none of its {len(cells)} cells has a run that ended well{where}; run one: `dvc repro train@{cells[0].key}`"
         )
     return found
+
+
+def _attempt(cell: str, number: int, held: Gathered, store: Path) -> Version:
+    from stages.history import chosen, history
+
+    current = held.versions.get((OWN, cell))
+    attempt = chosen(history(cell, Store(store), current and current.result), number)
+    return Version(f"attempt {number}", attempt.result, attempt.records, [])
 
 
 def compare(

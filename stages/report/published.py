@@ -196,7 +196,10 @@ def everything() -> list[Published]:
 @lru_cache(maxsize=1)
 def paper_titles() -> dict[str, str]:
     """Paper -> its title. Raises PublishedError for a file that cannot be read."""
-    papers = _read(RESULTS, lambda content: [{"paper": name, **about} for name, about in content["papers"].items()], {"title"})
+    files = [path for path in (RESULTS, RESULTS.with_name(FURTHER)) if path.exists()]
+    papers = [
+        one for path in files for one in _read(path, lambda c: [{"paper": name, **about} for name, about in c["papers"].items()], {"title"})
+    ]
     return {paper["paper"]: paper["title"] for paper in papers}
 
 

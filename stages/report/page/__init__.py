@@ -7,6 +7,7 @@ details of cells as JSON. A policy in its head forbids every request and every s
 import base64
 import hashlib
 import json
+from collections import Counter
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from stages.records.gathered import Gathered, gather
 from stages.records.shipped import ROOT
 from stages.report.page import content
 from stages.report.page.tables import table_content
-from stages.report.paper_table import KINDS, PaperTable
+from stages.report.paper_table import KINDS, PaperTable, kind_of
 from stages.report.published import paper_titles
 from stages.report.table import explanation, tally
 
@@ -67,6 +68,7 @@ def page_html(grid: Grid, held: Gathered, store: Path = Path("store"), data: Pat
             explanation=[line.removeprefix("- ") for line in explanation(grid.run.verdict).replace("\n  ", " ").splitlines()],
             problems=held.problems,
             kinds=KINDS,
+            counts=Counter(kind_of(row).word for row in held.rows),
             data=safe_json(shown),
             cells=safe_json(details),
             scripts=scripts,

@@ -32,6 +32,7 @@ def _cell(table: PaperTable, method: str, column: Column) -> dict[str, Any]:
             "text": our_number(row, printed),
             "sign": sign_of(row),
             "kind": kind_of(row).word if row["mean"] is not None else "none",
+            "name": name_of(row),
             "title": f"{name_of(row)}: {row['verdict']}",
         }
         for row in table.ours.get((method, column), ())

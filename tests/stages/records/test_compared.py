@@ -6,11 +6,13 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from stages.attempts import remember
 from stages.cli import app
 from stages.params import load_grid
 from stages.records.compared import compare, mean_ranks, sides, verdict_of
 from stages.records.gathered import gather
 from stages.report.rules import Rules
+from stages.store import Store
 from tests.stages.cells import make_record, make_result, write
 
 SETS = ("cornell", "texas", "wisconsin", "csl", "exp")
@@ -107,6 +109,20 @@ def test_what_cannot_be_compared_is_said_in_one_line(project, arguments, says):
     shown = run(*arguments)
     assert shown.exit_code == 1
     assert says in str(shown.exception)
+
+
+def test_attempts_of_a_cell_are_compared(project):
+    cell = "edge-transformer/exp/gcn"
+    store = Store()
+    before = [make_record(cell, seed, test=0.3 + 0.02 * seed) for seed in range(4)]
+    for record in before:
+        store.put(record)
+    remember(make_result(cell, before, None), store)
+    remember(gather(project).versions["own", cell].result, store)
+    shown = run(f"{cell}@1", f"{cell}@2")
+    assert shown.exit_code == 0, shown.output
+    assert "second is better" in shown.output
+    assert "there is no attempt 3; there are 1 to 2" in str(run(f"{cell}@1", f"{cell}@3").exception)
 
 
 def test_a_run_without_a_number_has_no_pair(project):

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from stages.findings import sealed
 from stages.params import load_grid
 from stages.records.gathered import gather
 from stages.report.page import HERE, content, page_html, safe_json, write_page
@@ -110,6 +111,26 @@ def test_scaling_is_of_datasets_that_differ_in_a_number():
 
     found = content.scaling([row("er-1000", "a"), row("er-100", "a"), row("er-100", "b"), row("zinc", "a")])
     assert [(r["model"], r["size"]) for r in found] == [("a", 100), ("a", 1000)]
+
+
+def test_growth_is_what_was_counted_and_sealed(tmp_path):
+    cases = {"PPGT": {"value": {"sizes": [1, 2], "operations": [3, 12]}, "command": "c", "commit": "c", "date": "d", "code": "e"}}
+    path = tmp_path / "growth.json"
+    path.write_text(json.dumps({"cases": cases, "sha256": sealed(cases)}))
+    assert content.growth(tmp_path) == {"PPGT": {"sizes": [1, 2], "operations": [3, 12]}}
+    path.write_text(json.dumps({"cases": cases, "sha256": "0"}))
+    assert content.growth(tmp_path) == {}
+    assert content.growth(tmp_path / "nowhere") == {}
+
+
+def test_the_study_of_run_time_is_what_the_benchmark_wrote(tmp_path):
+    from benchmarks import hot_scaling
+
+    row = {"model": "Ours (S)", "nodes": 6, "graph": 0, "device": "cpu", "threads": 1}
+    good = row | {"edges": 10, "status": "ok", "forward_seconds": 0.5, "backward_seconds": 1.0, "peak_mib": 3.0}
+    hot_scaling.write([good, row | {"edges": 20, "status": "oom"}], tmp_path)
+    assert content.hot_scaling(tmp_path / "hot_scaling.csv") == [{"model": "Ours (S)", "edges": 10, "seconds": 0.5, "memory": 3.0}]
+    assert content.hot_scaling(tmp_path / "nowhere.csv") == []
 
 
 def test_the_scripts_are_those_that_are_named():

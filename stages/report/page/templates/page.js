@@ -81,8 +81,10 @@
     if (!node.querySelector(".plot-container")) node.replaceChildren();
     const basic = {
       paper_bgcolor: "transparent", plot_bgcolor: "transparent", font: { color: colour("ink"), size: 12 }, margin: { l: 60, r: 15, t: 10, b: 60 }, height: 400,
-      hovermode: "closest", hoverlabel: { align: "left" }, legend: { orientation: "h", y: -0.2, yref: "paper", yanchor: "top" }, showlegend: traces.some((t) => t.name),
+      hovermode: "closest", hoverlabel: { align: "left" }, legend: { orientation: "h", y: 0, yref: "container", yanchor: "bottom" }, showlegend: traces.some((t) => t.name),
     };
+    // a legend of many lines gets its room below, not the plot's
+    if (!layout.legend) basic.height += 19 * Math.max(0, Math.ceil(traces.filter((t) => t.name).length / 3) - 2);
     Plotly.react(node, traces, { ...basic, ...layout }, { responsive: true, displaylogo: false, displayModeBar: false });
     node.removeAllListeners("plotly_click");
     node.on("plotly_click", ({ points }) => points[0].customdata && open(points[0].customdata));
@@ -188,7 +190,7 @@
       return { x: xs, y: ys, customdata: rows.map((row) => row.id), name: plain(xs.length > 1 ? `${name} (exponent ${slope(xs, ys).toFixed(2)})` : name), mode: "lines+markers",
         line: { color: SERIES[n % 8], dash: DASHES[Math.floor(n / 8) % 4] }, marker: { symbol: MARKS[n % 8], size: 7 } };
     }),
-    layout: { xaxis: logarithmic(xTitle), yaxis: logarithmic(yTitle), height: 400 }, empty,
+    layout: { xaxis: logarithmic(xTitle), yaxis: logarithmic(yTitle) }, empty,
   });
   const grouped = (rows, key) => rows.reduce((found, row) => found.set(key(row), [...(found.get(key(row)) || []), row]), new Map());
   const sizes = grouped(data.scaling, (row) => `${row.model}, ${row.family}, ${row.device}`);
@@ -215,8 +217,11 @@
     if (cell.remarks.length) body.append(el("h3", {}, "Remarks"), el("ul", {}, ...cell.remarks.map((text) => el("li", {}, text))));
     const curves = cell.curves ? Object.keys(cell.curves) : [];
     if (curves.length) body.append(el("h3", {}, "Learning curves"), el("div", { class: "plots" }, ...curves.map((key) => el("div", { class: "plot", id: `cell-${key}` }))));
-    if (cell.runs && cell.runs.length) body.append(el("h3", {}, "Runs"), table(["seed", "split", "status", "validation", "test", "best epoch", "seconds", "digest"], cell.runs));
     if (cell.recipe.length) body.append(el("h3", {}, "Recipe, with the origin of each value"), table(["key", "value", "origin"], cell.recipe));
+    if (cell.runs && cell.runs.length) {
+      const runs = el("details", cell.runs.length > 10 ? {} : { open: "" }, el("summary", {}, `${cell.runs.length} runs`), table(["seed", "split", "status", "validation", "test", "best epoch", "seconds", "digest"], cell.runs));
+      body.append(el("h3", {}, "Runs"), runs);
+    }
     if (cell.digests) {
       const facts = [["commit", cell.commits.join(", ")], ["device", cell.devices.join(", ")], ["threads", cell.threads.join(", ")], ["from, to", cell.when.join(" to ")],
         ...Object.entries(cell.digests).map(([key, values]) => [`digest of ${key}`, values.join(", ")]), ...Object.entries(cell.environment)];
