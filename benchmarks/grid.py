@@ -54,7 +54,7 @@ def build(folder: Path, count: int) -> None:
         (folder / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, folder / name)
     (folder / "published").mkdir()
-    for name in ("results", "flags"):
+    for name in ("results", "flags", "theory"):
         (folder / "published" / f"{name}.yaml").write_text("{}\n")
     (folder / "bin").mkdir()
     stand_in = folder / "bin" / "python"

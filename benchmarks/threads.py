@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-CELLS = ("embedded/chains/gcn", "embedded/chains/polynormer", "embedded/sbm-cluster/ppgt", "embedded/sbm-cluster/tokengt")
+CELLS = ("embedded/chains/gcn", "embedded/torus-colours/polynormer", "embedded/ring-molecules/ppgt", "embedded/chains/tokengt")
 FORMS = {"1 thread": (1, {}), "2, spinning": (2, {"OMP_WAIT_POLICY": "active"}), "2, asleep": (2, {"OMP_WAIT_POLICY": "passive"})}
 
 

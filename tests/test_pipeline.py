@@ -124,10 +124,10 @@ def a_seed_runs_that_seed_and_a_cell_only_itself(project: Project) -> None:
     }
     assert before < project.records()
     assert len(project.records() - before) == 2
-    project.add("embedded/chains/polynormer")
+    project.add("embedded/chains/hot")
     before = project.records()
     ran = set(project.repro("leaderboard@embedded"))
-    assert ran - {"encode@chains"} == {"train@embedded-chains-polynormer", "leaderboard@embedded"}
+    assert ran - {"encode@chains"} == {"train@embedded-chains-hot", "leaderboard@embedded"}
     assert before < project.records()
     assert len(project.records() - before) == 2
 

@@ -19,6 +19,7 @@ from typing import Any
 from stages.addresses import printable
 from stages.files import write_bytes
 from stages.records.carried import note_of, text_of
+from stages.report.expected import with_expectation
 from stages.report.published import Published, PublishedError, further, lookup, resolve
 from stages.report.rules import Rules
 from stages.report.verdict import MOST_SEEDS, STD_DDOF, Number, false_discovery, judge, judge_claim, sample_std, seeds_needed
@@ -29,7 +30,7 @@ COLUMNS = (
     "published_mean", "published_std", "published_runs", "published_printed", "published_source", "published_place", "flags", "difference",
     "interval_low", "interval_high", "verdict", "provisional", "margin", "margin_std", "power", "seeds_needed", "p_difference", "p_equivalence",
     "q_difference", "claim", "claim_rival", "claim_low", "claim_high", "claim_more_seeds", "reduced", "carried_over", "notes", "parameters", "seconds_per_epoch", "peak_memory_mib", "device",
-    "values", "digests",
+    "values", "digests", "tests", "chance", "expected", "expected_limit", "expected_margin", "expected_because", "as_expected",
 )  # fmt: skip
 # what a limit of params.yaml leaves in a result: cut in seeds, in pairs of BREC
 SEED_CUT, PAIR_CUT = r"\d+ of (\d+) seeds", r"\d+ of \d+ pairs"
@@ -42,7 +43,7 @@ def rows_of(
     result: Mapping[str, Any], records: Sequence[Mapping[str, Any]], problems: Sequence[str] = (), rules: Rules | None = None
 ) -> list[dict[str, Any]]:
     """The rows of one cell with their verdicts: its metric first, then one for every further number that the paper prints of these runs."""
-    rows = [with_verdict(summarise(result, records, problems), result, rules)]
+    rows = [with_expectation(with_verdict(summarise(result, records, problems), result, rules), rules)]
     try:
         others = further(result.get("published"), result["dataset"], result.get("metric"))
     except PublishedError as error:
@@ -242,7 +243,7 @@ def absent(cell: str, status: str, reason: str | None) -> dict[str, Any]:
     """The row of a cell without a readable result."""
     suite, dataset, model = cell.split("/")
     result = {"cell": cell, "suite": suite, "dataset": dataset, "model": model, "status": status, "reason": reason}
-    return summarise(result, []) | {"verdict": "none: no result"}
+    return with_expectation(summarise(result, []) | {"verdict": "none: no result"})
 
 
 def to_json(suite: str, rows: Sequence[dict[str, Any]], rules: Rules) -> str:
@@ -300,7 +301,12 @@ SHOWN = (
     "s/epoch",
     "peak MiB",
     "device",
+    "chance",
+    "expected",
+    "as expected?",
 )
+THEORY = ("chance", "expected", "as expected?")
+PRINT = ("published", "difference [95 %]", "verdict", "q", "margin (power)", "seeds needed", "claim")
 
 
 def cells(row: dict[str, Any]) -> list[str]:
@@ -323,8 +329,19 @@ def cells(row: dict[str, Any]) -> list[str]:
         "–" if row["parameters"] is None else f"{row['parameters']:,}",
         "–" if row["seconds_per_epoch"] is None else f"{row['seconds_per_epoch']:.3g}",
         "–" if row["peak_memory_mib"] is None else f"{row['peak_memory_mib']:,.0f}",
-        row["device"] or "–",
+        row["device"] or "–", _number(row["chance"], row), _expected(row), row["as_expected"] or "–",
     ]  # fmt: skip
+
+
+def shown_columns(rows: Sequence[dict[str, Any]]) -> list[int]:
+    """Places in SHOWN of the columns that say something of these rows: of theory where it expects something, of print unless theory alone does."""
+    theory = any(row["expected"] for row in rows)
+    printed = not theory or any(row["published_printed"] for row in rows)
+    names = [name for name in SHOWN if name not in THEORY and (printed or name not in PRINT)]
+    if theory:
+        after = names.index("runs") + 1
+        names[after:after] = THEORY
+    return [SHOWN.index(name) for name in names]
 
 
 def to_markdown(suite: str, rows: Sequence[dict[str, Any]], rules: Rules) -> str:
@@ -334,6 +351,11 @@ def to_markdown(suite: str, rows: Sequence[dict[str, Any]], rules: Rules) -> str
 
 def tally(rows: Sequence[dict[str, Any]], rules: Rules) -> str:
     """How many verdicts there are of each kind, and how many of them chance alone would bring."""
+    if any(row["expected"] for row in rows):
+        words = Counter(row["as_expected"] or "without a number" for row in rows if row["expected"])
+        return (
+            f"{words.total()} rows of which theory says beforehand what to expect: {', '.join(f'{n} {word}' for word, n in words.items())}."
+        )
     complete = [row for row in rows if row["interval_low"] is not None and not row["provisional"]]
     words = Counter(row["verdict"].split(" (")[0] for row in complete)
     off = words["higher"] + words["lower"]
@@ -349,7 +371,9 @@ def tally(rows: Sequence[dict[str, Any]], rules: Rules) -> str:
 
 def table_lines(rows: Sequence[dict[str, Any]], heading: str = "##") -> list[str]:
     """Rows as a Markdown table, with their remarks under a heading of that level."""
-    lines = [_line(SHOWN), _line(["---"] * len(SHOWN)), *(_line(cells(row)) for row in rows), ""]
+    places = shown_columns(rows)
+    texts = [[text[i] for i in places] for text in (SHOWN, *map(cells, rows))]
+    lines = [_line(texts[0]), _line(["---"] * len(places)), *map(_line, texts[1:]), ""]
     remarks = list(dict.fromkeys(remark for row in rows for remark in remarks_of(row)))
     shown = [f"- {escape(printable(remark), quote=False)}" for remark in remarks]  # a reason may hold what a foreign host said
     return [*lines, f"{heading} Remarks", "", *shown, ""] if shown else lines
@@ -366,6 +390,8 @@ def remarks_of(row: dict[str, Any]) -> list[str]:
     remarks = [f"{name}: {row['status']}: {' '.join(row['reason'].split())}"] if row["reason"] else []
     if row["reduced"]:
         remarks.append(f"{name}: reduced, not the published setting: {', '.join(row['reduced'])}")
+    remarks += [f"{row['dataset']}: {row['tests']}"] if row["tests"] else []
+    remarks += [f"{name}: {_expected(row)} expected: {row['expected_because']}"] if row["expected"] else []
     if row["published_source"]:
         remarks.append(f"{name}: published {row['published_printed']} ({row['published_source']})")
     remarks += [f"{name}: ! how the published number was made: {flag}" for flag in row["flags"]]
@@ -382,7 +408,7 @@ def terminal_table(suite: str, rows: Sequence[dict[str, Any]], width: int = WIDE
 
     table = Table(title=f"Leaderboard: {suite}")
     right = {"mean ± std", "runs", "published", "difference", "parameters", "s/epoch", "peak MiB"}
-    shown = [(i, name) for i, name in enumerate(SHOWN) if width >= WIDEST or name not in COSTS]
+    shown = [(i, SHOWN[i]) for i in shown_columns(rows) if width >= WIDEST or SHOWN[i] not in COSTS]
     for _, name in shown:
         whole = width >= WIDE and name in ("dataset", "model", "mean ± std", "published")
         table.add_column(name, justify="right" if name in right else "left", overflow="fold", no_wrap=whole)
@@ -406,6 +432,8 @@ EXPLANATION = """
   epochs or data, or whose runs failed, is not.
 - claim: does our mean still beat the best other number of the paper's column (our own run of it where there is one)? By the same interval:
   *claim holds*, *claim fails*, *undecided* (+n: so many more seeds would decide). docs/verdicts.md says what each word does not mean.
+- expected (docs/embedded.md): a limit that theory sets before the run. *as expected*: the {sure:g} % interval of the mean (Student) lies on the expected side
+  of it, with the margin stated there; *not as expected*: on the other; *undecided*: across it, or one run.
 - s/epoch: median over runs of the training seconds per epoch; peak MiB: largest over runs (GPU: allocated; CPU: resident).
 """
 
@@ -456,6 +484,10 @@ def _claim(row: dict[str, Any]) -> str:
         return "–"
     more = f" (+{row['claim_more_seeds']})" if row["claim_more_seeds"] else ""
     return f"{row['claim']}{more}: {row['claim_rival']}" if row["claim_rival"] else row["claim"]
+
+
+def _expected(row: dict[str, Any]) -> str:
+    return f"{row['expected']} {_number(row['expected_limit'], row)}" if row["expected"] else "–"
 
 
 def _number(value: float | None, row: dict[str, Any]) -> str:

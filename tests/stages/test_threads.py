@@ -17,7 +17,7 @@ from tests.stages.conftest import pack_web
 
 # the cheapest cell of each task on its miniature
 CELLS = {
-    "node-classification": "embedded/sbm-cluster/mlp",
+    "node-classification": "embedded/chains/mlp",
     "graph-regression": "ppgt/zinc/gps",
     "graph-classification": "edge-transformer/csl/gcn",
     "graph-multilabel": "ppgt/peptides-func/grit",
