@@ -6,9 +6,7 @@ from torch_geometric.data import Data
 
 from gt_models import GraphBatch, create_model
 from gt_models.hot import HigherOrderAttention
-from gt_models.hot.equivariant_linear import EquivariantLinear, class_sum
 from gt_models.hot.support import Support
-from gt_models.hot.tensor_input import TensorInput
 from gt_models.kernels import use
 from gt_models.nn.performer import RandomFeatures
 from gt_models.released.hot import ReleasedAttention
@@ -64,16 +62,6 @@ def test_encoder_layer_is_its_definition(global_classes):
         torch.testing.assert_close(layer(values, support), expected, rtol=1e-10, atol=1e-10)
 
 
-def test_hyperedge_attention_is_its_definition():
-    graph = checks.random_graphs(sizes=(6,))[0]
-    support = Support(graph).add_hyperedges(torch.tensor([[0, 3, 5], [5, 1, 2], [0, 3, 5]]))
-    layer = HigherOrderAttention(1, 3, 4, 4, 4, 2, attention="softmax", distinct_output=True)
-    assert len(layer.classes) == 1  # the one class that sums, of the four
-    assert len(layer.maps["3"].classes) == 3
-    values = torch.randn(6, 4)
-    torch.testing.assert_close(layer(values, support), reference.attention(layer, values, reference.tuples_of(support)))
-
-
 def test_softmax_kernel_approaches_softmax_where_all_keys_are_shared():
     """Enc 1 -> 0 style attention over all keys: class {i}{j1, j2} of 1 -> 2 sums over all nodes in the kernel form; with many features the
     kernel form is exp(q k / sqrt d) over that union."""
@@ -93,64 +81,6 @@ def test_softmax_kernel_approaches_softmax_where_all_keys_are_shared():
 
 
 # Theorem 1 and Section 4
-
-
-class Ones(HigherOrderAttention):
-    """Every coefficient is 1 (proof of Theorem 1)."""
-
-    def softmax(self, values, queries, keys, support):
-        found = []
-        for c in self.classes:
-            s = self.value_slots.index(c) * self.v_dim
-            v = values @ self.value.weight[s : s + self.v_dim].T + self.value.bias[s : s + self.v_dim]
-            found.append(class_sum(v, support, c).unflatten(1, (self.num_heads, -1)))
-        return found
-
-
-@pytest.mark.parametrize(("k", "l"), [(1, 0), (2, 0), (1, 1), (2, 1), (1, 2), (2, 2), (1, 3)])
-def test_attention_of_ones_is_the_equivariant_linear_layer(k, l):
-    """Theorem 1: alpha = 1 gives L_{k->l} with w_mu = w^V w^O, the light classes taken by the layer's own linear path."""
-    graph = checks.random_graphs(sizes=(5,))[0]
-    support = supports(graph, k, l)
-    attend = Ones(k, l, 4, 4, 6, 2)
-    torch.nn.init.zeros_(attend.value.bias)
-    linear = EquivariantLinear(k, l, 4, 4)
-    own = attend.maps[str(l)]
-    with torch.no_grad():
-        linear.weight.zero_()
-        linear.bias.copy_(own.bias[:, -4:] + attend.output.bias)
-        for a, c in enumerate(linear.classes):
-            if c in own.classes and l > 0:
-                at = own.classes.index(c)
-                linear.weight[a * 4 : a * 4 + 4] += own.weight[at * 4 : at * 4 + 4, -4:]
-            if c in attend.classes:
-                v, o = (order.index(c) * 6 for order in (attend.value_slots, attend.classes))
-                linear.weight[a * 4 : a * 4 + 4] += attend.value.weight[v : v + 6].T @ attend.output.weight[:, o : o + 6].T
-        if l == 0:
-            linear.weight += own.weight[:, -4:]
-    values = torch.randn(len(support.sets[k]), 4)
-    torch.testing.assert_close(attend(values, support), linear(values, support), rtol=1e-10, atol=1e-10)
-
-
-def test_softmax_without_queries_is_the_mean_layer():
-    """Equal scores: softmax averages over exactly the keys of a class, as the normalised linear layer does."""
-    graph = checks.random_graphs(sizes=(6,))[0]
-    support = Support.sparse(graph)
-    attend = HigherOrderAttention(2, 2, 4, 4, 4, 1, attention="softmax")
-    linear = EquivariantLinear(2, 2, 4, 4, normalize=True, bias=False)
-    own = attend.maps["2"]
-    with torch.no_grad():
-        for layer in attend.maps.values():
-            torch.nn.init.zeros_(layer.weight[:, : layer.out_dim - 4 * (layer is own)])
-        for a, c in enumerate(linear.classes):
-            if c in own.classes:
-                at = own.classes.index(c)
-                linear.weight[a * 4 : a * 4 + 4] = own.weight[at * 4 : at * 4 + 4, -4:]
-            else:
-                v, o = (order.index(c) * 4 for order in (attend.value_slots, attend.classes))
-                linear.weight[a * 4 : a * 4 + 4] = attend.value.weight[v : v + 4].T @ attend.output.weight[:, o : o + 4].T
-    values = torch.randn(len(support.sets[2]), 4)
-    torch.testing.assert_close(attend(values, support), linear(values, support), rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize(("name", "attention"), MODELS)
@@ -278,16 +208,6 @@ def test_parallel_edges_add_up_and_self_loops_stand_on_the_diagonal():
     assert len(model.support(loop).sets[2]) == len(model.support(g).sets[2])
 
 
-def test_torch_geometric_data_and_categorical_features():
-    model = create_model("hot-released", in_dim=[5, 3], out_dim=2, edge_dim=[4], hidden_dim=8, num_layers=1, degree_embeddings=6)
-    data = Data(
-        x=torch.tensor([[0, 1], [4, 2], [3, 0]]),
-        edge_index=torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]),
-        edge_attr=torch.tensor([0, 0, 3, 3]),
-    )
-    assert model(data).shape == (1, 2)
-
-
 @pytest.mark.parametrize("attention", ["softmax", "kernel"])
 def test_dropout_falls_on_attention_and_on_the_feed_forward(attention):
     support = Support.sparse(checks.random_graphs(sizes=(5,))[0])
@@ -298,14 +218,6 @@ def test_dropout_falls_on_attention_and_on_the_feed_forward(attention):
         assert not torch.equal(part.train()(values, support, features), part(values, support, features))
     layer.attention.eval()
     assert not torch.equal(layer(values, support, features), layer(values, support, features))
-
-
-def test_initialisation():
-    """Xavier normal over the whole matrix of all classes, or slots; zero biases."""
-    layer = HigherOrderAttention(2, 2, 64, 32, 32, 4)
-    for linear in (*layer.maps.values(), EquivariantLinear(2, 2, 48, 40), layer.value, layer.output):
-        assert linear.weight.std().item() == pytest.approx((2 / sum(linear.weight.shape)) ** 0.5, rel=0.05)
-        assert (linear.bias == 0).all()
 
 
 def test_projection_is_redrawn_in_training_only():
@@ -320,30 +232,6 @@ def test_projection_is_redrawn_in_training_only():
     model.eval()
     assert torch.equal(model(graph), model(graph))
     assert torch.equal(model.features.projection, drawn)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"num_heads": 3}, "multiple of num_heads"),
-        ({"v_dim": 9}, "multiple of num_heads"),
-        ({"attention": "linear"}, "softmax, kernel"),
-        ({"kernel": "relu"}, "generalized"),
-        ({"form": "coo"}, "sparse or dense"),
-        ({"input_order": 3}, "nodes and edges"),
-        ({"name": "hot-released", "degree_embeddings": 4}, "vocabulary sizes"),
-        ({"level": "hyperedge", "hyperedge_order": 2, "input_order": 2}, "input_order=1"),
-        ({"level": "hyperedge", "hyperedge_order": 1}, "two nodes or more"),
-    ],
-)
-def test_settings_that_cannot_be_say_what_can(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        build(**arguments)
-
-
-def test_settings_of_parts_that_cannot_be_say_what_can():
-    with pytest.raises(ValueError, match="sum, mean"):
-        TensorInput(2, [5], [4], 6, "max")
 
 
 def test_features_that_do_not_fit_are_refused():

@@ -2,8 +2,9 @@
 
 import pytest
 import torch
+from torch_geometric.data import Data
 
-from gt_models.batch import GraphBatch
+from gt_models import GraphBatch, create_model
 from gt_models.hot.support import Support
 from gt_models.hot.tensor_input import TensorInput
 from tests.gt_models.hot.test_hot import _float64  # noqa: F401
@@ -25,3 +26,18 @@ def test_categorical_input_by_loops(edge_columns):
     for e, (s, t) in enumerate(edges.T.tolist()):
         expected = (edge[attr[e, 0]] + edge[4 + attr[e, 1]]) / (2 if edge_columns == "mean" else 1)
         torch.testing.assert_close(out[support.sets[2].index.tolist().index([s, t])], torch.cat([torch.zeros(6), expected]))
+
+
+def test_settings_of_parts_that_cannot_be_say_what_can():
+    with pytest.raises(ValueError, match="sum, mean"):
+        TensorInput(2, [5], [4], 6, "max")
+
+
+def test_torch_geometric_data_and_categorical_features():
+    model = create_model("hot-released", in_dim=[5, 3], out_dim=2, edge_dim=[4], hidden_dim=8, num_layers=1, degree_embeddings=6)
+    data = Data(
+        x=torch.tensor([[0, 1], [4, 2], [3, 0]]),
+        edge_index=torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]),
+        edge_attr=torch.tensor([0, 0, 3, 3]),
+    )
+    assert model(data).shape == (1, 2)

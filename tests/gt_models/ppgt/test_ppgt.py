@@ -7,8 +7,6 @@ import torch
 
 from gt_models import GraphBatch, MissingEncoding, create_model
 from gt_models.kernels import use
-from gt_models.ppgt.norms import AdaRMSNorm
-from gt_models.ppgt.stem import sinusoids
 from tests.gt_models.checks import assert_sound, collate, random_graphs
 from tests.gt_models.reference import ppgt as reference
 
@@ -97,12 +95,6 @@ def test_equations_in_loops(changes, level):
         torch.testing.assert_close(model(collate(singles)), expected, rtol=1e-10, atol=1e-10)
 
 
-def test_class_attention_in_loops():
-    model, singles = small(pooling="class-attention", norm="rms"), graphs((4, 2))
-    expected = expected_outputs(model, singles, described(norm="rms"), "class-attention")
-    torch.testing.assert_close(model(collate(singles)), expected, rtol=1e-10, atol=1e-10)
-
-
 ZINC = {"in_dim": [21], "edge_dim": [4], "out_dim": 1, "hidden_dim": 64, "num_layers": 12, "num_heads": 8, "rrwp_dim": 25, "stem_dim": 128}
 BREC = {
     "in_dim": [1], "out_dim": 16, "hidden_dim": 96, "num_layers": 6, "num_heads": 16, "rrwp_dim": 33, "stem_dim": 192,
@@ -147,15 +139,6 @@ def _loss_and_grads(model, batch):
     return [out.detach(), *[p.grad.clone() for p in model.parameters() if p.grad is not None]]
 
 
-def test_recomputed_chunks_change_nothing():
-    whole, chunked = small(), small()
-    chunked.stem.chunk = 7
-    chunked.load_state_dict(whole.state_dict())
-    batch = collate(graphs((4, 1, 6)))
-    for a, b in zip(_loss_and_grads(whole, batch), _loss_and_grads(chunked, batch), strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
-
-
 @pytest.mark.parametrize("changes", [{}, {"attention": "sdp", "urpe": False}, {"attn_dropout": 0.3}], ids=str)
 def test_forms_of_attention_change_nothing(changes):
     """In training, dropout drawn alike."""
@@ -167,30 +150,6 @@ def test_forms_of_attention_change_nothing(changes):
             results.append(_loss_and_grads(model, batch))
     for a, b in zip(*results, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)
-
-
-def test_adarms_gradient_and_limits():
-    norm = AdaRMSNorm(5).double()
-    x = torch.randn(7, 5, dtype=torch.float64, requires_grad=True)
-    torch.testing.assert_close(norm(x), x / (x.square().mean(-1, keepdim=True) + 1e-6).sqrt() * math.sqrt(1 + 1e-6))  # as RMSNorm at first
-    with torch.no_grad():
-        norm.alpha.fill_(1.0), norm.beta.zero_()
-    torch.testing.assert_close(norm(x), x)  # the identity it can become
-    with torch.no_grad():
-        norm.alpha.normal_(), norm.beta.normal_()
-    assert torch.autograd.gradcheck(
-        lambda x, a, b: torch.func.functional_call(norm, {"alpha": a, "beta": b}, x), (x, norm.alpha, norm.beta)
-    )
-    zero = torch.zeros(1, 5, dtype=torch.float64, requires_grad=True)
-    norm(zero).sum().backward()
-    assert zero.grad.isfinite().all()
-    assert norm.float()(torch.randn(3, 5, dtype=torch.bfloat16)).dtype == torch.bfloat16
-
-
-def test_sinusoids():
-    p = torch.rand(3, 2, dtype=torch.float64)
-    expected = [p, (math.pi * p).sin(), (math.pi * p).cos(), (2 * math.pi * p).sin(), (2 * math.pi * p).cos()]
-    torch.testing.assert_close(sinusoids(p, 2), torch.cat(expected, 1))
 
 
 def test_initialisation():

@@ -7,13 +7,9 @@ import pytest
 import torch
 from torch import nn
 from torch_geometric.data import Batch, Data
-from torch_geometric.nn.aggr import Set2Set
 
 from gt_models import create_model
 from gt_models.batch import GraphBatch, MissingEncoding
-from gt_models.edge_transformer import GraphPooling
-from gt_models.released.edge_transformer import ReleasedLayer
-from gt_models.released.edge_transformer_brec import _largest
 from tests.gt_models import checks, oracles
 from tests.gt_models.reference import edge_transformer as reference
 
@@ -108,51 +104,6 @@ def test_widths_of_the_head():
         build(head="wide")
 
 
-def test_layer_parity(parity):
-    case = parity("et_layer")
-    names = {
-        "norm": "norm", "ffn.hidden": "ffn.mlp.0", "ffn.out": "ffn.mlp.3", "ffn_norm": "ffn.norm", "attention_norm": "ffn.norm_aggregate",
-    }  # fmt: skip
-    layer = ReleasedLayer(8, int(case["meta.heads"]), 0.0, 0.0, "gelu").double()
-
-    def weights(prefix: str) -> dict:
-        found = {f"{ours}.{kind}": case[f"{prefix}.{theirs}.{kind}"] for ours, theirs in names.items() for kind in ("weight", "bias")}
-        linears = [case[f"{prefix}.attention.linears.{i}.weight"] for i in range(5)]
-        return found | {"attention.projections.weight": torch.cat(linears[:4]), "attention.out.weight": linears[4]}
-
-    layer.load_state_dict(weights("w"))
-    real = case["in.node_mask"]
-    pairs = real[:, :, None] & real[:, None, :]
-    out = layer(case["in.x"][pairs], checks.collate(checks.random_graphs(real.sum(1).tolist())))
-    torch.testing.assert_close(out, case["out.y"][pairs], rtol=1e-12, atol=1e-12)
-    (out * case["in.loss_weight"][pairs]).sum().backward()
-    grads = dict(layer.named_parameters())
-    for name, expected in weights("g").items():
-        torch.testing.assert_close(grads[name].grad, expected, rtol=1e-11, atol=1e-11)
-
-
-@pytest.mark.parametrize(("num_layers", "expected"), [(10, 420_737), (6, 270_977)])
-def test_parameter_counts_of_the_zinc_settings(num_layers, expected):
-    model = create_model(
-        "edge-transformer-released",
-        in_dim=[28],
-        out_dim=1,
-        level="graph",
-        edge_dim=[4],
-        hidden_dim=64,
-        num_layers=num_layers,
-        num_heads=8,
-    )
-    assert sum(p.numel() for p in model.parameters()) == expected
-
-
-def test_set2set_is_torch_geometrics():
-    batch, x = checks.collate(graphs()), torch.randn(14, 4, dtype=torch.float64)
-    ours, theirs = GraphPooling(4, "set2set").double(), Set2Set(4, processing_steps=6).double()
-    theirs.lstm.load_state_dict({f"{name}_l0": value for name, value in ours.lstm.state_dict().items()})
-    torch.testing.assert_close(ours(x, batch), theirs(x, batch.batch), rtol=1e-10, atol=1e-10)
-
-
 def test_dropout_acts_in_training_only():
     model, batch = build(dropout=0.5), checks.collate(graphs())
     assert not torch.equal(model(batch), model(batch))
@@ -167,15 +118,6 @@ def test_reset_parameters_draws_everything_again(variant):
     model.reset_parameters()
     drawn = [n for n, v in model.named_parameters() if v.dim() > 1 or n.endswith("token")]
     assert [n for n in drawn if torch.equal(model.get_parameter(n), before[n])] == []
-
-
-def test_state_dict_travels_through_safetensors(tmp_path):
-    from safetensors.torch import load_file, save_file
-
-    model, other, batch = build(**RELEASED).eval(), build(**RELEASED).eval(), checks.collate(graphs())
-    save_file(model.state_dict(), tmp_path / "model.safetensors")
-    other.load_state_dict(load_file(tmp_path / "model.safetensors"))
-    assert torch.equal(model(batch), other(batch))
 
 
 # -- expressivity --------------------------------------------------------------------------------------------------------------------
@@ -234,61 +176,6 @@ def test_does_not_separate_sr25(mirror):
     ):
         out = embeddings(model, regular)
         assert (out - out[0]).abs().max() / out.abs().max() < 1e-9
-
-
-# -- the BREC variant ----------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("shared", [True, False])
-def test_brec_equals_the_equations(shared):
-    model = redraw(
-        create_model("edge-transformer-brec-released", hidden_dim=8, num_layers=2, num_heads=2, shared_weights=shared).double()
-    ).eval()
-    model.output_norm = None
-    for graph in (*graphs((4, 3)), directed_graph([(0, 1), (1, 2), (2, 1), (3, 0)])):
-        adjacency = 2 * torch.eye(graph.num_nodes, dtype=torch.float64)
-        adjacency[graph.edge_index[0], graph.edge_index[1]] = 1.0
-        expected = reference.brec(adjacency, model.state_dict(), 2, 2, shared)
-        torch.testing.assert_close(model(graph)[0], expected, rtol=1e-10, atol=1e-10)
-
-
-@pytest.mark.parametrize("shared", [True, False])
-def test_brec_sound(shared):
-    def model() -> nn.Module:
-        return redraw(
-            create_model("edge-transformer-brec-released", hidden_dim=8, num_layers=2, num_heads=2, shared_weights=shared).double()
-        )
-
-    checks.assert_deterministic(model, checks.collate(graphs()))
-    checks.assert_batch_equals_singles(model(), graphs())
-    checks.assert_equivariant(model(), graphs()[0], "graph", ("rrwp",))
-    # a bias added to both keys of a softmax, or to all entries before a batch norm, has no gradient
-    constant = tuple(f"readouts.{i}.bias" for i in range(2))
-    checks.assert_gradients_reach(model(), checks.collate(graphs((5, 3, 6, 4))), except_for=constant)
-
-
-def test_brec_readout_is_the_largest_entry_and_its_gradient():
-    x = torch.tensor([[1.0], [0.0], [0.0], [-2.0], [5.0], [3.0]], requires_grad=True)
-    at, owner = torch.tensor([False, True, False, True, False, True]), torch.tensor([0, 0, 0, 0, 1, 2])
-    largest = _largest(x, at, owner, 3)  # of 0 and -2; of nothing; of 3
-    assert largest.flatten().tolist() == [0.0, 0.0, 3.0]
-    largest.sum().backward()
-    assert x.grad.flatten().tolist() == [0.0, 1.0, 0.0, 0.0, 0.0, 1.0]
-
-
-def test_brec_initialisation():
-    model = create_model("edge-transformer-brec-released", hidden_dim=64)
-    for linear in (m for m in model.modules() if isinstance(m, nn.Linear) and m.in_features > 1):
-        assert linear.weight.std().item() == pytest.approx(0.02, rel=0.1)
-        assert (linear.bias == 0).all()
-
-
-def test_brec_separates_twins_and_has_the_released_size():
-    model = create_model("edge-transformer-brec-released").double()
-    model.output_norm = None
-    assert tells_apart(model, oracles.twins())
-    # first layer 1 -> 32: Linear 64, head norm 16, Linear 33 x 32 + 32, norm 64; four layers 32 -> 32; five readouts 64 x 16 + 16
-    assert sum(p.numel() for p in model.parameters()) == (64 + 16 + 1088 + 64) + 4 * (1056 + 16 + 2080 + 64) + 5 * 1040
 
 
 # -- unusual and bad input -----------------------------------------------------------------------------------------------------------

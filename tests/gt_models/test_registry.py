@@ -1,0 +1,26 @@
+"""Names, arguments and what a model states about itself."""
+
+import torch
+from torch_geometric.data import Data
+
+from gt_models import list_models, model_info
+from tests.gt_models.baselines.test_gcn import build, graphs
+
+
+def test_face():
+    assert model_info("gcn").encodings == ("rrwp", "laplacian_eigenvectors")
+    graph = graphs((4,))[0]
+    data = Data(x=graph.x, edge_index=graph.edge_index)
+    for name in ("mlp", "gcn"):
+        model = build(name, dropout=0.5)
+        before = model.head.weight.clone()
+        model.reset_parameters()
+        assert not torch.equal(before, model.head.weight)
+        assert not torch.equal(model(data), model(data))
+        model.eval()
+        assert torch.equal(model(data), model(graph))
+
+
+def test_every_model_names_its_paper_with_a_link():
+    for name in list_models():
+        assert "https://" in model_info(name).paper, name
