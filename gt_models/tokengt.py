@@ -126,7 +126,7 @@ class TokenGT(nn.Module):
         self.head = nn.Linear(hidden_dim, out_dim)
 
     def special_tokens(self) -> list[Tensor]:
-        """Trainable tokens that stand before a graph's nodes, [1, d] each."""
+        """Trainable tokens before a graph's nodes, [1, d] each."""
         return [] if self.graph_token is None else [self.graph_token]
 
     def reset_parameters(self) -> None:

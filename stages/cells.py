@@ -37,7 +37,7 @@ def limited(recipe: Recipe, grid: Grid, cell: Cell) -> tuple[Recipe, list[str]]:
 
 
 def settings_of(cell: Cell) -> Recipe:
-    """What a cell trains with: its recipe, or what its search chose. Raises RecipeError where that is not there yet, or is of another recipe."""
+    """What a cell trains with: its recipe, or what its search chose. Raises RecipeError where there is none yet, or it belongs to another recipe."""
     recipe = load_recipe(cell.recipe_path)
     if cell.settings != "tuned":
         return recipe

@@ -181,7 +181,7 @@ def _begin() -> None:
 
 
 def check(cells: Sequence[Cell], workers: int = 2, say=print) -> list[Checked]:
-    """Checks all cells in `workers` processes; `say` is told each outcome. A worker that dies fails its cell, and the rest goes on."""
+    """Checks all cells in `workers` processes; `say` is called with each outcome. A worker that dies fails its cell, and the rest goes on."""
     from stages.datasets.catalog import get_spec
     from stages.datasets.miniature import miniature
 

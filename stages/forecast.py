@@ -28,7 +28,7 @@ from stages.schema import RecipeError
 from stages.space import space_size, trials_of
 
 REAL, LIKE = "real data", "random graphs of its size"
-LIFE_SIZE = 256  # graphs that stand for a dataset that is not at hand
+LIFE_SIZE = 256  # graphs in place of a dataset that is not available
 BUDGET = 3.0  # seconds of timed training steps, and of timed evaluation, of each phase
 
 

@@ -1,4 +1,4 @@
-"""What may stand in params.yaml (run-wide settings that change no number, and cuts of the grid) and in grid.yaml (datasets, suites, cells)."""
+"""What may be in params.yaml (run-wide settings that change no number, and cuts of the grid) and in grid.yaml (datasets, suites, cells)."""
 
 import re
 from collections.abc import Sequence
@@ -90,7 +90,7 @@ class RunSettings(Strict):
 
 class Grid(Strict):
     """params.yaml and grid.yaml: run-wide settings, datasets, cells and suites. `cells` are all of them; in the file those that start from another one
-    stand apart, under `finetunes`, because their stage depends on it. `fair_search`: suite -> trials of each of its searches, whatever their
+    are apart, under `finetunes`, because their stage depends on it. `fair_search`: suite -> trials of each of its searches, whatever their
     recipes say, over spaces of one size."""
 
     run: RunSettings = RunSettings()

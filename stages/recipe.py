@@ -1,4 +1,4 @@
-"""What may stand in a recipe. Every mistake is a RecipeError that names the file, the key and the nearest valid one.
+"""What may be in a recipe. Every mistake is a RecipeError that names the file, the key and the nearest valid one.
 
 A recipe (recipes/<suite>/<dataset>/<row>.yaml), with what it starts from (`base:`, see stages/bases.py), is complete: it decides a cell together
 with the data and the code, and each value says under `origin:` where it came from. The grid of cells is in stages/params.py.
@@ -169,7 +169,7 @@ class StartSection(Strict):
 
 
 class AlsoPrinted(Strict):
-    """Another table where the same run's number stands; what is not named here is as in `published`."""
+    """Another table that has the same run's number; what is not named here is as in `published`."""
 
     table: str
     method: str | None = None
@@ -179,7 +179,7 @@ class AlsoPrinted(Strict):
 
 
 class PublishedRef(Strict):
-    """Where the published number stands in published/results.yaml; the dataset is the cell's unless named here. `split`: which one was
+    """Where the published number is in published/results.yaml; the dataset is the cell's unless named here. `split`: which one was
     printed, where it is not the test split or there are several. `also`: further tables that print the same run."""
 
     paper: str
@@ -285,12 +285,12 @@ class Recipe(Strict):
         return self.epochs or sum(p.epochs for p in self.phases)
 
     def level_of(self, level: str) -> str:
-        """What the model predicts for on a dataset of this level: a subgraph's graph stands for its node."""
+        """What the model predicts for on a dataset of this level: a subgraph is predicted in place of its node."""
         return "graph" if self.subgraphs and level == "node" else level
 
     @property
     def reports(self) -> int:
-        """How often a run reports where it stands: after every epoch, or after every part of a task's own protocol."""
+        """How often a run reports its progress: after every epoch, or after every part of a task's own protocol."""
         return self.protocol.parts if self.protocol else self.total_epochs
 
     @property
@@ -324,7 +324,7 @@ class Recipe(Strict):
         return validated(Recipe, content, "the search space")
 
     def value(self, key: str) -> Any:
-        """What stands under a dotted key; None where nothing does."""
+        """The value under a dotted key; None where there is none."""
         return dict(_flat(self.model_dump(exclude_unset=True))).get(key)
 
     def with_tied(self, values: dict[str, Any]) -> dict[str, Any]:
@@ -364,7 +364,7 @@ def check_origins(recipe: Recipe, path: str | Path = "recipe", complete: bool = 
             raise RecipeError(f"{where}: the recipe gives no value {key!r}{nearest(key, known)}")
         if not text.startswith(ORIGINS):
             raise RecipeError(f"{where}: an origin begins with one of {', '.join(ORIGINS)}; given: {text!r}")
-        # what a search found stands beside what it began from
+        # a "tuned" origin may coexist with the origin of the starting value
         narrower = [other for other in covers if covers[other] < covers[key] and not recipe.origin[other].startswith("tuned")]
         if narrower and covers[key] == set().union(*(covers[other] for other in narrower)):
             raise RecipeError(f"{where}: a second origin for {', '.join(sorted(narrower))}; keep one of them")

@@ -98,7 +98,7 @@ def after(command: str, status: int, grid: Grid) -> str:
 
 
 def in_words(status: int) -> str:
-    """How a process ended: -9 and 137 are one thing, told by a parent and by a shell."""
+    """How a process ended: -9 and 137 are one thing, reported by a parent and by a shell."""
     number = -status if status < 0 else status - 128
     if number not in signal.valid_signals():
         return f"failed with exit status {status}, for the reason above"

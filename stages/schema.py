@@ -91,7 +91,7 @@ def _models(annotation: Any) -> list[type[BaseModel]]:
 
 
 def tag_of(model: type[BaseModel]) -> str:
-    """The mark of one schema of several that may stand at a place (pydantic's Tag): it takes a step in the location of a mistake, which
+    """The mark of one schema of several that may be at a place (pydantic's Tag): it takes a step in the location of a mistake, which
     nobody wrote and nobody is shown."""
     return f"<{model.__name__}>"
 

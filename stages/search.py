@@ -79,7 +79,7 @@ def _claim(study: Any, search: SearchSection, trials: int, points: list[dict[str
     study.sampler = _sampler(search, used + running)
     if points and not any(t.state == TrialState.WAITING for t in held):
         taken = [t.params for t in held if t.state == TrialState.RUNNING or "status" in t.user_attrs]
-        # a worker that has just begun has asked for none of its values yet: they stand in what was queued for it
+        # a worker that has just begun has asked for none of its values yet: they are in what was queued for it
         taken += [t.system_attrs["fixed_params"] for t in held if t.state == TrialState.RUNNING and "fixed_params" in t.system_attrs]
         study.enqueue_trial(next(point for point in points if point not in taken))
     trial = study.ask()

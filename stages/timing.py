@@ -116,7 +116,7 @@ def seconds_of(experiment: "Experiment", scale: float, budget: float) -> tuple[f
     evaluations = sum(_evaluates(recipe, n) for n in range(1, recipe.total_epochs + 1))
     evaluation = statistics.median(eval_times[1:]) / taken["val"] * _batches(loader, "val", scale)
     test = evaluation if loader.by_node else trial.watch.stretches["test"][-1] / taken["test"] * _batches(loader, "test", scale)
-    if loader.by_node:  # one graph that stands for a larger one
+    if loader.by_node:  # one graph in place of a larger one
         peak = before + max(0.0, peak - before) * scale
     # what only the first epoch of a process pays, and of a cell's seeds only the first
     usual = typical[0], statistics.median(eval_times[1:])
@@ -157,7 +157,7 @@ def _evaluates(recipe: Recipe, epoch: int) -> bool:
 
 
 def _batches(loader: Sample, part: str, scale: float) -> float:
-    """Batches of a whole epoch of the whole dataset, in batches of the sample; a graph that stands for a larger one counts so many times."""
+    """Batches of a whole epoch of the whole dataset, in batches of the sample; a graph in place of a larger one counts so many times."""
     if loader.whole[part]:
         return loader.taken[part] * scale
     return (loader.steps_per_epoch if part == "train" else loader.num_batches(part)) * scale

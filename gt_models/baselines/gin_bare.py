@@ -1,4 +1,4 @@
-"""GIN without a Linear before or after its layers (the form of Xu et al. 2019's Eq. 4.1; what stands behind the WebKB rows of SpeqNets)."""
+"""GIN without a Linear before or after its layers (the form of Xu et al. 2019's Eq. 4.1; which gave the WebKB rows of SpeqNets)."""
 
 from itertools import pairwise
 
@@ -14,7 +14,7 @@ from gt_models.registry import register_model
 @register_model("gin-bare", levels=("node", "graph"), cost="m d + n d^2", encodings=())
 class BareGIN(nn.Module):
     """Node [N, out_dim] or graph [B, out_dim]: `num_layers` x h_i <- MLP(h_i + sum of h_j), the first MLP reading the features, the last
-    ending in the outputs; an MLP is Linear, batch norm, ReLU, Linear, and a ReLU stands between two of them.
+    ending in the outputs; an MLP is Linear, batch norm, ReLU, Linear, with a ReLU between two of them.
 
     Args:
         in_dim: width of continuous node features.

@@ -29,7 +29,7 @@ class Encoding:
         arrays: array name -> what its rows are: "node" [N, c], "pair" [sum n_b^2, c], "edge" [E, c] or "graph" [B, c].
         widths: `(arguments) -> {array: c}`.
         on_the_fly: True where computing it for a batch is cheap enough to be done in every step instead of being stored.
-        offsets: arrays whose numbers are edges of the batch (-1 for none): they depend on which graphs stand before.
+        offsets: arrays whose numbers are edges of the batch (-1 for none): they depend on which graphs come before.
     """
 
     name: str

@@ -45,7 +45,7 @@ def laplacian(
         k: number of eigenvectors.
         normalization: "sym" I - D^-1/2 A D^-1/2, or "none" D - A.
         which: "lowest" in ascending order, "highest" in descending order, "both": the ceil(k/2) lowest, then the floor(k/2) highest
-            (TokenGT on large graphs); no eigenvector stands twice.
+            (TokenGT on large graphs); no eigenvector occurs twice.
         dtype: of the result; all is computed in float64 on the CPU.
 
     Raises ArithmeticError where Lanczos does not converge.
@@ -217,7 +217,7 @@ def _projected_basis(space: Tensor) -> Tensor:
 
 
 def _large(edges: np.ndarray, n: int, normalization: str, low: int, high: int) -> tuple[np.ndarray, np.ndarray, bool]:
-    """Eigenpairs of one large graph by components: Lanczos cannot be trusted with an eigenvalue that stands in several of them.
+    """Eigenpairs of one large graph by components: Lanczos cannot be trusted with an eigenvalue that several of them share.
 
     Returns values [low + high], vectors [n, low + high], and whether one of the values is repeated.
     """

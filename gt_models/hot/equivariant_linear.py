@@ -61,7 +61,7 @@ class EquivariantLinear(nn.Module):
         """The output's `columns` at its tuples of one pattern: [r, width]."""
         first = next(a for a, c in enumerate(self.classes) if c.output_pattern == pattern)
         classes = [c for c in self.classes if c.output_pattern == pattern]
-        light = tuple(c for c in classes if c.is_light)  # these stand first
+        light = tuple(c for c in classes if c.is_light)  # these come first
         inputs = [support.take(values, light)] if light else []
         inputs += [self._sum(values, support, c) for c in classes[len(light) :]]
         joined = inputs[0] if len(inputs) == 1 else torch.cat(inputs, 1)  # [r, classes x in]

@@ -1,4 +1,4 @@
-"""What stands after a higher-order encoder: its head, and the check of the hyperedges that it is asked about."""
+"""What follows a higher-order encoder: its head, and the check of the hyperedges that it is asked about."""
 
 from collections.abc import Sequence
 from itertools import pairwise

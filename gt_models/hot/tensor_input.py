@@ -14,7 +14,7 @@ class TensorInput(nn.Module):
     """A batch -> values [rows of the order, width] on a `Support`.
 
     Order 1: node features. Order 2: [node features, 0] on the diagonal and [0, edge features] off it, and zeros at non-edges of a dense
-    support; a self-loop's features stand beside its node's; features of parallel edges are added up. Edges without features are ones.
+    support; a self-loop's features join its node's; features of parallel edges are added up. Edges without features are ones.
 
     Args:
         order: 1 or 2.

@@ -20,7 +20,7 @@ class _State:
     """One for the process, and not one for each thread: backward passes on a GPU run in threads of their own.
 
     Attributes:
-        asked: form by operation, as `use` asks for; "" stands for every operation.
+        asked: form by operation, as `use` asks for; "" means every operation.
         taken: for each `forms_taken` that counts now, which calls it counts and their numbers by operation and form.
         reasons: why forms were not taken, where `explain` collects them.
     """

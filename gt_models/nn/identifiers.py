@@ -56,7 +56,7 @@ def orthogonal_rows(sizes: Tensor, owner: Tensor, local: Tensor, max_size: int, 
     gaussian = torch.randn(sizes.numel(), max_size, columns, dtype=dtype, device=sizes.device)
     rows, channels = torch.arange(max_size, device=sizes.device), torch.arange(columns, device=sizes.device)
     inside = (rows[:, None] < sizes[:, None, None]) & (channels < sizes[:, None, None])  # [B, n_max, c]
-    # outside a graph's own block stands the identity, so its block of Q is orthogonal by itself
+    # outside a graph's own block is the identity, so its block of Q is orthogonal by itself
     gaussian = torch.where(inside, gaussian, (rows[:, None] == channels).to(dtype))
     q, r = torch.linalg.qr(gaussian)  # [B, n_max, c]
     q = q * r.diagonal(dim1=-2, dim2=-1).sign()[:, None, :] * inside

@@ -29,7 +29,7 @@ class Subgraphs:
         n, (source, target) = graph.num_nodes, graph.edge_index.cpu().numpy()
         self._both = _Neighbours(np.concatenate([source, target]), np.concatenate([target, source]), n)
         self._outgoing = _Neighbours(source, target, n)
-        self._place = np.full(n, -1, dtype=np.int64)  # local index within the subgraph at hand, -1 outside
+        self._place = np.full(n, -1, dtype=np.int64)  # local index within the present subgraph, -1 outside
         self._kept: dict[int, tuple[np.ndarray, ...]] = {}
 
     def around(self, targets: Tensor) -> GraphBatch:

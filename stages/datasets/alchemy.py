@@ -38,7 +38,7 @@ def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
     new[chosen] = np.arange(len(chosen))
     of_node, of_edge = new[graph], new[graph[edges[0]]]
     node_order, edge_order = (np.flatnonzero(of >= 0)[np.argsort(of[of >= 0], kind="stable")] for of in (of_node, of_edge))
-    first = np.searchsorted(graph, np.arange(count))  # graphs stand together in the file
+    first = np.searchsorted(graph, np.arange(count))  # a graph's rows are consecutive in the file
     local = np.arange(len(graph)) - first[graph]
     part = np.repeat([1, 2, 3], [len(part) for part in ids])
     y = targets[chosen]

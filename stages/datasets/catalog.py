@@ -1,4 +1,4 @@
-"""All datasets that exist, found by reading this folder: a file with a list `DATASETS` is a family, and nothing else has to be told."""
+"""All datasets that exist, found by reading this folder: a file with a list `DATASETS` is a family, and nothing else has to be specified."""
 
 import difflib
 import importlib

@@ -83,7 +83,7 @@ class Reader:
 
 def _from_csv(folder: Path, level: str, remarks: list[str]) -> dict[str, np.ndarray]:
     """nodes.csv: [graph,] features..., at node level y and perhaps split. edges.csv: [graph,] source, target, features...
-    graphs.csv: y... and perhaps split, one row per graph. Rows of a graph stand together, in the order of the graphs."""
+    graphs.csv: y... and perhaps split, one row per graph. Rows of a graph are consecutive, in the order of the graphs."""
     paths = [folder / "nodes.csv", folder / "edges.csv", folder / "graphs.csv"]
     nodes, edges = _columns(paths[0]), _columns(paths[1])
     targets = nodes if level == "node" else _columns(paths[2])

@@ -1,4 +1,4 @@
-"""The tables of docs/datasets.md: what was prepared, what was encoded, what was not at hand, and what a reader of results must know.
+"""The tables of docs/datasets.md: what was prepared, what was encoded, what was not available, and what a reader of results must know.
 
     dvc repro download encode 2>&1 | tee LOG
     python -m stages.datasets.docs_tables data LOG          rewrites docs/datasets.md between its marks
@@ -96,7 +96,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def fill(page: str, tables: dict[str, str]) -> str:
-    """`page` with what stands between `<!-- NAME -->` and `<!-- end -->` replaced. Raises KeyError for a mark that is missing."""
+    """`page` with what is between `<!-- NAME -->` and `<!-- end -->` replaced. Raises KeyError for a mark that is missing."""
     for name, text in tables.items():
         mark = f"<!-- {name} -->\n"
         if mark not in page:

@@ -160,7 +160,7 @@ def _damaged(header: dict[str, Any], arrays: dict[str, Tensor]) -> list[str]:
 
 
 def _is_older(header: dict[str, Any], expected: dict[str, Any]) -> bool:
-    """Whether the header is of the version whose digest was of the arrays, and its data and code are the present ones."""
+    """Whether the header has the version whose digest covers the arrays, and its data and code are the present ones."""
     encoding = find_encoding(expected["encoding"])
     older = sha256_of([encoding.key(expected["arguments"]), code_digest([encoding.module])])
     return header.get("digest") == sha256_of(header["arrays"]) and {k: header.get(k) for k in expected} == expected | {"algorithm": older}

@@ -1,4 +1,4 @@
-"""Miniatures: a few tiny graphs with random features, dressed as a dataset of the catalog, for where the real data are not at hand.
+"""Miniatures: a few tiny graphs with random features, in the form of a dataset of the catalog, for where the real data are not available.
 
     python -m stages.datasets.miniature FOLDER      measures the packed datasets in FOLDER (data/packed) and updates shapes.json
 

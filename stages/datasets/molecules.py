@@ -1,4 +1,4 @@
-"""zinc from its official archive; from arrays at hand zinc-reconstructed, peptides-func, and small real parts of PCQM4Mv2 and QM9."""
+"""zinc from its official archive; from arrays that are available zinc-reconstructed, peptides-func, and small real parts of PCQM4Mv2 and QM9."""
 
 from collections.abc import Mapping
 from pathlib import Path

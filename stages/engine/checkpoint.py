@@ -1,4 +1,4 @@
-"""Where a run stands, in one file of safetensors with a JSON header, replaced atomically: a killed run continues from it, bit for bit."""
+"""The state of a run in one file of safetensors with a JSON header, replaced atomically: a killed run continues from it, bit for bit."""
 
 import hashlib
 import json

@@ -54,8 +54,8 @@ class Run:
     Args:
         recipe: a `Recipe`; task: a `Task`; loader: batches of the run's split.
         build: returns the freshly initialised model.
-        meter: told what takes time.
-        checkpoint: where the run stands on disk.
+        meter: is called with what takes time.
+        checkpoint: the run's state on disk.
         time_limit: seconds of training and evaluation after which the run ends as timed-out; None for no limit.
         on_epoch: called with (epoch, {quantity: value}) after each; whatever it raises ends the run.
     """

@@ -1,4 +1,4 @@
-"""Optimisers and learning-rate schedules of a recipe. A schedule is a function of where the run stands, so resuming needs no state of its own."""
+"""Optimisers and learning-rate schedules of a recipe. A schedule is a function of the run's progress, so resuming needs no state of its own."""
 
 import math
 from collections.abc import Iterable, Sequence

@@ -17,7 +17,7 @@ class StandardisedTargets:
         statistics: of the training graphs of split `split` ("train"), or of all graphs ("all"): a leak from the test part, for protocols
             that were published so.
 
-    Raises ValueError for targets that are classes or stand per node, and for a target that never varies.
+    Raises ValueError for targets that are classes or per node, and for a target that never varies.
     """
 
     def __init__(self, packed: Packed, statistics: Literal["train", "all"], split: int):

@@ -317,7 +317,7 @@ def _figure(title: str, records: Sequence[Mapping[str, Any]]) -> bytes:
 
 
 def _status(status: str) -> str:
-    # MLflow knows no other ending; what kind of failure it was stands in the tag gt.status
+    # MLflow knows no other ending; the tag gt.status has the kind of failure
     return "FINISHED" if status.startswith("ok") else "FAILED"
 
 

@@ -1,4 +1,4 @@
-"""How shipped records stand to the present tree: what of them would be computed differently now."""
+"""Which shipped records are stale: what of them the present tree would compute differently."""
 
 import hashlib
 import re
@@ -16,7 +16,7 @@ from stages.schema import RecipeError
 
 @dataclass(frozen=True)
 class Standing:
-    """How a shipped cell stands to the present tree: `stale` names what would be computed differently now, `unknown` what cannot be told."""
+    """Whether a shipped cell is fresh: `stale` names what would be computed differently now, `unknown` what cannot be found out."""
 
     stale: list[str]
     unknown: list[str]
@@ -103,7 +103,7 @@ def searched_values(recipe: Recipe, ran: dict[str, Any]) -> dict[str, Any]:
 
 
 def _data_now(shipped: Shipped, spec: Any, data: Path) -> str | None:
-    """Digest of the dataset as this tree would have it; None where that cannot be told."""
+    """Digest of the dataset as this tree would have it; None where that cannot be known."""
     from stages.datasets.prepare import valid
 
     header = valid(spec, data / "packed" / spec.name)
@@ -113,7 +113,7 @@ def _data_now(shipped: Shipped, spec: Any, data: Path) -> str | None:
 
 
 def _encodings_now(shipped: Shipped, spec: Any, data: Path) -> str | None:
-    """Digest of the encodings as this tree would have them, computed yet or not; None where that cannot be told."""
+    """Digest of the encodings as this tree would have them, computed yet or not; None where that cannot be known."""
     requests = _requests(shipped.records)
     here = _encodings_here(requests, spec, data)
     if here is not None:

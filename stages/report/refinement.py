@@ -16,7 +16,7 @@ Colours = NDArray[np.int64]  # [n] of nodes, [n, n] of ordered pairs
 
 
 def one_wl(first: NDArray, second: NDArray) -> bool:
-    """Are the graphs with adjacency matrices [n, n] told apart by 1-WL?"""
+    """Does 1-WL distinguish the graphs with adjacency matrices [n, n]?"""
     return gd_wl(first, second, lambda adjacency: adjacency.astype(np.int64))
 
 

@@ -7,7 +7,7 @@ from stages.schema import Strict
 
 class Rules(Strict):
     """What verdicts are made by (`run.verdict` of params.yaml). `level`: of every test and interval (0.05: 95 %). `power`: the part of cases in
-    which equal truth passes as reproduced at full seeds, which sets the margin. `unstated_runs`: the fewest and the most runs that may stand behind a printed
+    which equal truth passes as reproduced at full seeds, which sets the margin. `unstated_runs`: the fewest and the most runs that may be behind a printed
     deviation where the paper does not say."""
 
     level: float = Field(0.05, gt=0, lt=0.5)

@@ -164,7 +164,7 @@ def seeds_needed(std: float, runs: int, published: Published, full_runs: int | N
 
 
 def _readings(published: Published, our_std: float, runs: int, rules: Rules) -> tuple[list[Side], list[str]]:
-    """What may stand behind the print, the widest first: one reading where all is printed."""
+    """What the print may mean, the widest first: one reading where all is printed."""
     std, count = published.std, published.runs
     if std is None:
         if runs < 2:
@@ -178,7 +178,7 @@ def _readings(published: Published, our_std: float, runs: int, rules: Rules) -> 
         # unstated: the estimator behind a printed ±; taken for the population one (as in the scripts behind the WebKB rows and in GraphGym), which
         # makes the sample variance larger
         return [Side(sample_std(std, count), count)], []
-    # unstated: how many runs stand behind the printed ±; as few and as many as these papers state elsewhere, and a verdict only where both agree
+    # unstated: how many runs are behind the printed ±; as few and as many as these papers state elsewhere, and a verdict only where both agree
     few, most = rules.unstated_runs
     said = (
         f"the paper gives no number of runs: {few} and {most} tried"

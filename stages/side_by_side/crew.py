@@ -70,7 +70,7 @@ class Crew:
     Args:
         work: called in a process as work(task, tell); `tell(*what)` passes on to `heard` of `run`. What it returns must pickle.
         fresh: one process for each task, forked when it starts; otherwise `most` are forked at once, and do one task after the other.
-        say: told why fewer than `most` are at work.
+        say: is called with the reason why fewer than `most` are at work.
         memory: False where it is not this machine's memory that tasks take most of.
     """
 

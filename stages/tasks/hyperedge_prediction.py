@@ -52,7 +52,7 @@ class Negatives:
 
     Args:
         known: what is not to be drawn, [K, order].
-        nodes: ids of the nodes that may stand in each place of a hyperedge.
+        nodes: ids of the nodes that may take each place of a hyperedge.
     """
 
     def __init__(self, known: np.ndarray, nodes: list[np.ndarray]):

@@ -52,7 +52,7 @@ class Pairs:
 
     @cached_property
     def transposed(self) -> Tensor:
-        """Where the pair (j, i) of each pair (i, j) stands, long [P]."""
+        """Index of the pair (j, i) of each pair (i, j), long [P]."""
         start, size, row, column = self._place
         return start + column * size + row
 
