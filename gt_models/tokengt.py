@@ -239,13 +239,12 @@ class TokenGT(nn.Module):
         specials, edge_graph = len(self.special_tokens()), batch.batch[tuples[batch.num_nodes :, 0]]  # [E]
         edges = torch.zeros_like(batch.sizes).index_add_(0, edge_graph, torch.ones_like(edge_graph))  # [B]
         bound = batch.max_nodes + specials + (edge_graph.numel() if self.hyperedges else batch.max_edges)
-        sizes, total = batch.sizes + edges + specials, len(tuples) + batch.num_graphs * specials
-        packing = Packing.of(sizes, total, bound if fixed_sizes(batch.ptr) else None)  # one padded group, or groups of like length
+        longest, total = bound if fixed_sizes(batch.ptr) else None, len(tuples) + batch.num_graphs * specials
+        packing = Packing.of(batch.sizes + edges + specials, total, longest)  # one padded group, or groups of like length
         order = edge_graph.argsort(stable=True)
         ranks = torch.arange(order.numel(), device=order.device) - (edges.cumsum(0) - edges)[edge_graph[order]]
         rank = torch.empty_like(order).scatter(0, order, ranks)  # of an edge among the edges of its graph
-        start = packing.start + specials
-        return packing, torch.cat([start[batch.batch] + batch.local, (start + batch.sizes)[edge_graph] + rank])
+        return packing, specials + torch.cat([packing.start[batch.batch] + batch.local, (packing.start + batch.sizes)[edge_graph] + rank])
 
     def _add_edges_to_nodes(self, x: Tensor, batch: GraphBatch, places: Tensor) -> Tensor:
         """SEB: X_ii += sum over j != i of X_ij, [T, d]; a self-loop (i, i) is no edge here."""

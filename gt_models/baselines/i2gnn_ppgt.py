@@ -1,14 +1,21 @@
 """I2GNN + PPGT: subgraph encodings of edges, learnt end to end, as further pair encodings (PPGT, Section 5.1 [4] and Appendix A.2)."""
 
-from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
+from gt_models.nn.arguments import with_arguments_of
 from gt_models.registry import register_model
 from gt_models.released.ppgt import PPGTReleased
+
+# what no run of it varies
+FIXED = (
+    "pair_dim", "attention", "urpe", "norm", "head", "degree", "node_order", "position_dim", "stem_ffn_init", "stem_norm", "layer_scale",
+    "pool_norm",
+)  # fmt: skip
+BREC = {"hidden_dim": 96, "num_layers": 6, "num_heads": 16, "rrwp_dim": 33, "stem_dim": 192, "num_stem_ffn": 4, "num_frequencies": 15}
 
 
 @register_model("i2gnn-ppgt", levels=("graph", "node"), cost="m^2 d + n^2 d", encodings=("rrwp",))
@@ -25,56 +32,14 @@ class I2GNNPPGT(nn.Module):
     Memory grows with sum over edges of the subgraphs' edges, at most m^2 a graph: for small graphs.
     """
 
-    def __init__(
-        self,
-        in_dim: int | Sequence[int],
-        out_dim: int,
-        level: Literal["graph", "node"] = "graph",
-        edge_dim: int | Sequence[int] | None = None,
-        hidden_dim: int = 96,
-        num_layers: int = 6,
-        num_heads: int = 16,
-        ffn_expansion: int = 2,
-        rrwp_dim: int = 33,
-        stem_dim: int = 192,
-        num_stem_ffn: int = 4,
-        stem_ffn_expansion: int = 2,
-        num_frequencies: int = 15,
-        edge_vector: bool = False,
-        attn_dropout: float = 0.0,
-        drop_path: float = 0.0,
-        pooling: Literal["sum", "mean", "class-attention"] = "sum",
-        out_norm: bool = False,
-        head_layers: int = 3,
-        subgraph_hops: int = 4,
-        subgraph: Literal["edge", "source"] = "edge",
-        gin_layers: int = 6,
-    ):
+    @with_arguments_of(PPGTReleased, *FIXED, **BREC)
+    def __init__(self, subgraph_hops: int = 4, subgraph: Literal["edge", "source"] = "edge", gin_layers: int = 6, **released: Any):
         super().__init__()
         if subgraph not in ("edge", "source"):
             raise ValueError(f"unknown subgraph {subgraph!r}; known: edge, source")
+        rrwp_dim, hidden_dim = released["rrwp_dim"], released["hidden_dim"]
         self.rrwp_dim, self.subgraph_hops, self.subgraph = rrwp_dim, subgraph_hops, subgraph
-        self.ppgt = _Backbone(
-            in_dim,
-            out_dim,
-            level,
-            edge_dim,
-            hidden_dim,
-            num_layers,
-            num_heads,
-            ffn_expansion,
-            rrwp_dim,
-            stem_dim,
-            num_stem_ffn=num_stem_ffn,
-            stem_ffn_expansion=stem_ffn_expansion,
-            num_frequencies=num_frequencies,
-            edge_vector=edge_vector,
-            attn_dropout=attn_dropout,
-            drop_path=drop_path,
-            pooling=pooling,
-            out_norm=out_norm,
-            head_layers=head_layers,
-        )
+        self.ppgt = _Backbone(**released)
         # unstated: all of the GIN but its depth and batch norm; as wide as the pairs, walks that end at i and j, nothing after a layer's norm,
         # sum, batch norm, bias-free linear, and the backbone's initialisation, from the authors' implementation
         self.node_linear = nn.Linear(2 * rrwp_dim, hidden_dim)

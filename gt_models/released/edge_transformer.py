@@ -1,13 +1,13 @@
 """Edge Transformer as the authors released it (https://github.com/luis-mueller/towards-principled-gts, commit bab6ce7): further norms in the
 layer, a sum in place of phi, batch norms in the readout. It was run on M, M^2, M^4, ... as RRWP (`squaring` of the encoding)."""
 
-from collections.abc import Sequence
-from typing import Literal
+from typing import Any
 
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
 from gt_models.edge_transformer import PAPER, EdgeTransformer, EdgeTransformerLayer, PairReadout, PairTokens
+from gt_models.nn.arguments import with_arguments_of
 from gt_models.nn.mlp import MLP
 from gt_models.registry import register_model
 
@@ -16,25 +16,9 @@ from gt_models.registry import register_model
 class EdgeTransformerReleased(EdgeTransformer):
     """Arguments as of `EdgeTransformer`; the feed-forward network always adds its input."""
 
-    def __init__(
-        self,
-        in_dim: int | Sequence[int],
-        out_dim: int,
-        level: Literal["graph", "node", "pair"],
-        edge_dim: int | Sequence[int] | None = None,
-        hidden_dim: int = 64,
-        num_layers: int = 6,
-        num_heads: int = 8,
-        dropout: float = 0.0,
-        attn_dropout: float = 0.0,
-        activation: Literal["relu", "gelu"] = "gelu",
-        pooling: Literal["sum", "mean", "set2set"] = "sum",
-        rrwp_dim: int = 0,
-        rrwp_hidden_dim: int = 32,
-        head: Literal["halving", "constant"] = "halving",
-    ):
-        sizes = (in_dim, out_dim, level, edge_dim, hidden_dim, num_layers, num_heads)
-        super().__init__(*sizes, dropout, attn_dropout, activation, pooling, rrwp_dim, rrwp_hidden_dim, True, head)
+    @with_arguments_of(EdgeTransformer, "ffn_residual")
+    def __init__(self, **paper: Any):
+        super().__init__(**paper, ffn_residual=True)
 
     @staticmethod
     def parts() -> tuple[type[nn.Module], type[nn.Module], type[nn.Module]]:

@@ -1,7 +1,7 @@
 """HOT as its authors released it, https://github.com/jw9730/hot (hot_pytorch/models)."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -13,6 +13,7 @@ from gt_models.hot.settings import COST, LEVELS, PAPER
 from gt_models.hot.stabilizers import call_maximum
 from gt_models.hot.support import Support
 from gt_models.hot.tensor_head import TensorHead
+from gt_models.nn.arguments import with_arguments_of
 from gt_models.registry import register_model
 
 
@@ -55,42 +56,21 @@ class ReleasedHigherOrderTransformer(HigherOrderTransformer):
 
     attention_class, activation = ReleasedAttention, "gelu"  # Eq. (8) prints ReLU
 
+    @with_arguments_of(HigherOrderTransformer, kernel="generalized")
     def __init__(
         self,
-        in_dim: int | Sequence[int],
-        out_dim: int,
-        level: str = "graph",
-        edge_dim: int | Sequence[int] | None = None,
-        input_order: int | None = None,
-        form: Literal["sparse", "dense"] = "sparse",
-        attention: Literal["softmax", "kernel"] = "kernel",
-        kernel: Literal["softmax", "generalized"] = "generalized",
-        num_features: int | None = None,
-        redraw_interval: int | None = 1,
-        hidden_dim: int = 64,
-        num_layers: int = 4,
-        num_heads: int = 4,
-        qk_dim: int | None = None,
-        v_dim: int | None = None,
-        ffn_dim: int | None = None,
         readout_dim: int | None = None,
         readout_heads: int | None = None,
-        dropout: float = 0.0,
         input_dropout: float = 0.0,
-        global_classes: bool = True,
         head_dims: Sequence[int] | None = None,
         head_diagonal: bool = False,
         head_dropout: float = 0.0,
-        hyperedge_order: int = 3,
-        node_encoder: Literal["features", "cooccurrence"] = "features",
         degree_embeddings: int = 0,
+        **paper: Any,
     ):
         self.readout_dim, self.readout_heads, self.degree_embeddings = readout_dim, readout_heads, degree_embeddings
         self.head_dims, self.head_diagonal, self.head_dropout = head_dims, head_diagonal, head_dropout
-        super().__init__(
-            in_dim, out_dim, level, edge_dim, input_order, form, attention, kernel, num_features, redraw_interval, hidden_dim, num_layers,
-            num_heads, qk_dim, v_dim, ffn_dim, dropout, global_classes, hyperedge_order, node_encoder,
-        )  # fmt: skip
+        super().__init__(**paper)
         self.input_dropout = nn.Dropout(input_dropout)
 
     def make_input(self, encoder: str, in_dim: int | Sequence[int], edge_dim: int | Sequence[int] | None, hidden_dim: int) -> nn.Module:

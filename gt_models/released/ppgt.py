@@ -5,13 +5,13 @@ counts neighbours, not edges that leave; the target of an edge is the query of i
 By default: a head of constant width; FFN blocks of the stem that begin as the backbone does (`FFN.init_weights` reaches no layer).
 """
 
-from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
+from gt_models.nn.arguments import with_arguments_of
 from gt_models.ppgt import PAPER, PPGT
 from gt_models.ppgt.class_attention import Residual
 from gt_models.ppgt.norms import make_norm
@@ -37,31 +37,9 @@ class PPGTReleased(PPGT):
 
     scale_queries = False
 
+    @with_arguments_of(PPGT, head="constant")
     def __init__(
         self,
-        in_dim: int | Sequence[int],
-        out_dim: int,
-        level: Literal["graph", "node"] = "graph",
-        edge_dim: int | Sequence[int] | None = None,
-        hidden_dim: int = 64,
-        num_layers: int = 12,
-        num_heads: int = 8,
-        ffn_expansion: int = 2,
-        rrwp_dim: int = 25,
-        stem_dim: int = 128,
-        pair_dim: int | None = None,
-        num_stem_ffn: int = 2,
-        stem_ffn_expansion: int = 2,
-        num_frequencies: int = 3,
-        attention: Literal["sl2", "sdp"] = "sl2",
-        urpe: bool = True,
-        norm: Literal["adarms", "rms", "batch", "layer"] = "adarms",
-        edge_vector: bool = False,
-        attn_dropout: float = 0.0,
-        drop_path: float = 0.0,
-        pooling: Literal["sum", "mean", "class-attention"] = "sum",
-        head: Literal["halving", "constant"] = "constant",
-        head_layers: int = 3,
         degree: bool = True,
         node_order: bool = True,
         position_dim: int = 0,
@@ -70,6 +48,7 @@ class PPGTReleased(PPGT):
         layer_scale: float | None = None,
         pool_norm: bool = False,
         out_norm: bool = False,
+        **paper: Any,
     ):
         if stem_ffn_init not in ("truncated", "kaiming"):
             raise ValueError(f"unknown stem_ffn_init {stem_ffn_init!r}; known: truncated, kaiming")
@@ -79,16 +58,16 @@ class PPGTReleased(PPGT):
         self.node_extras = {name: width for name, width in channels.items() if width}
         self.pair_extras = 1 + 2 * degree + position_dim
         self.stem_class = ReleasedStem if stem_ffn_init == "truncated" else PrintedStartStem
-        super().__init__(
-            in_dim, out_dim, level, edge_dim, hidden_dim, num_layers, num_heads, ffn_expansion, rrwp_dim, stem_dim, pair_dim, num_stem_ffn,
-            stem_ffn_expansion, num_frequencies, attention, urpe, norm, edge_vector, attn_dropout, drop_path, pooling, head, head_layers,
-        )  # fmt: skip
-        if urpe:  # 1 on the rows of phi among the pair layers of all layers
+        super().__init__(**paper)
+        hidden_dim, num_heads, num_layers, norm, drop_path = (
+            paper[name] for name in ("hidden_dim", "num_heads", "num_layers", "norm", "drop_path")
+        )
+        if self.urpe:  # 1 on the rows of phi among the pair layers of all layers
             self.register_buffer("_gate_offset", torch.tensor([0.0, 1.0]).repeat_interleave(num_heads).repeat(num_layers), persistent=False)
         self.node_norm = make_norm(norm, hidden_dim) if stem_norm else nn.Identity()
-        self.stem.pre_norm = make_norm(norm, pair_dim or hidden_dim) if stem_norm else nn.Identity()
+        self.stem.pre_norm = make_norm(norm, paper["pair_dim"] or hidden_dim) if stem_norm else nn.Identity()
         self.pool_norm = nn.BatchNorm1d(hidden_dim) if pool_norm else nn.Identity()
-        self.out_norm = nn.BatchNorm1d(out_dim) if out_norm else nn.Identity()
+        self.out_norm = nn.BatchNorm1d(paper["out_dim"]) if out_norm else nn.Identity()
         if layer_scale is not None:
             for layer in (*self.layers, *(self.class_attention.layers if self.class_attention else ())):
                 layer.residual1, layer.residual2 = (ScaledResidual(hidden_dim, drop_path, layer_scale) for _ in range(2))

@@ -1,18 +1,24 @@
 """PPGT on one large graph as its authors' code has it (Node2Subgraph, Appendix B.4), https://github.com/LiamMa/PPGT: each node is predicted
 from the subgraph around it, in which it carries a mark, through a class token. Without degrees and order; branches are scaled."""
 
-from collections.abc import Sequence
-from typing import Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gt_models.batch import GraphBatch
+from gt_models.nn.arguments import with_arguments_of
 from gt_models.nn.drop_path import DropPath
 from gt_models.ppgt import PAPER
 from gt_models.registry import register_model
 from gt_models.released.ppgt import PPGTReleased
+
+# what it never varies
+FIXED = {
+    "edge_dim": None, "urpe": True, "edge_vector": False, "pooling": "class-attention", "head": "constant", "degree": False, "node_order": False,
+    "position_dim": 0, "stem_ffn_init": "truncated", "stem_norm": False, "pool_norm": False, "out_norm": False,
+}  # fmt: skip
 
 
 @register_model("ppgt-node2subgraph-released", levels=("graph",), cost="n^2 d", encodings=("rrwp", "target"), paper=PAPER)
@@ -28,39 +34,21 @@ class Node2SubgraphReleased(PPGTReleased):
         The others: see `PPGTReleased`.
     """
 
+    @with_arguments_of(
+        PPGTReleased, *FIXED, hidden_dim=192, num_layers=10, rrwp_dim=11, stem_dim=192, pair_dim=96, layer_scale=1e-5, head_layers=1
+    )
     def __init__(
         self,
-        in_dim: int | Sequence[int],
-        out_dim: int,
-        level: Literal["graph"] = "graph",
-        hidden_dim: int = 192,
-        num_layers: int = 10,
-        num_heads: int = 8,
-        ffn_expansion: int = 2,
-        rrwp_dim: int = 11,
-        stem_dim: int = 192,
-        pair_dim: int | None = 96,
-        num_stem_ffn: int = 2,
-        stem_ffn_expansion: int = 2,
-        num_frequencies: int = 3,
-        attention: Literal["sl2", "sdp"] = "sl2",
-        norm: Literal["adarms", "rms", "batch", "layer"] = "adarms",
-        attn_dropout: float = 0.0,
-        drop_path: float = 0.0,
         stem_drop_path: float = 0.0,
         head_dropout: float = 0.0,
         node_mask_rate: float = 0.0,
-        layer_scale: float = 1e-5,
         stem_layer_scale: float = 1e-5,
         class_attention_layers: int = 2,
-        head_layers: int = 1,
+        **released: Any,
     ):
         self.class_attention_layers, self.node_mask_rate = class_attention_layers, node_mask_rate
-        super().__init__(
-            in_dim, out_dim, level, None, hidden_dim, num_layers, num_heads, ffn_expansion, rrwp_dim, stem_dim, pair_dim, num_stem_ffn,
-            stem_ffn_expansion, num_frequencies, attention, True, norm, False, attn_dropout, drop_path, "class-attention", "constant",
-            head_layers, degree=False, node_order=False, layer_scale=layer_scale,
-        )  # fmt: skip
+        super().__init__(**released, **FIXED)
+        hidden_dim = released["hidden_dim"]
         self.stem.scale_branches(stem_layer_scale)
         self.stem_drop_path, self.head_dropout = DropPath(stem_drop_path), nn.Dropout(head_dropout)
         self.target_vector = nn.Parameter(torch.empty(hidden_dim))

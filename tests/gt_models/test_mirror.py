@@ -15,11 +15,14 @@ TESTED_IN = {
     "baselines/gin.py": "baselines/test_message_passing.py",
     "baselines/sage.py": "baselines/test_message_passing.py",
     "encodings/blocks.py": "encodings/test_laplacian.py",
+    "face.py": "test_library.py",
+    "facts.py": "test_library.py",
     "hot/cooccurrence.py": "../stages/tasks/test_hyperedge_prediction.py",
     "nn/equivariant_basis.py": "test_tokengt_attention.py",
     "nn/identifiers.py": "test_tokengt.py",
     "nn/padded_attention.py": "baselines/test_gps.py",
     "released/ppgt_node2subgraph.py": "released/test_ppgt.py",
+    "transforms.py": "test_library.py",
 }
 
 
