@@ -14,6 +14,7 @@ from typing import Any
 
 from stages.errors import UserError
 from stages.files import write_bytes
+from stages.findings import FOLDER
 from stages.params import Grid
 from stages.records.gathered import Gathered, gather
 from stages.records.shipped import ROOT
@@ -52,7 +53,7 @@ def page_html(grid: Grid, held: Gathered, store: Path = Path("store"), data: Pat
     shown = {
         "rows": content.rows_for_plots(held.rows, details),
         "scaling": content.scaling(held.rows),
-        "growth": content.growth(Path(__file__).parents[3] / "published" / "findings"),
+        "growth": content.growth(FOLDER),
         "hot": content.hot_scaling(Path("benchmarks/results/hot_scaling.csv")),
     }
     scripts = [(HERE / name).read_text() for name in SCRIPTS]

@@ -11,9 +11,12 @@ import yaml
 
 from stages.findings import sealed
 from stages.params import load_grid
-from stages.records.gathered import gather
+from stages.recipe import load_recipe
+from stages.records.gathered import Gathered, gather
+from stages.report.forecast import hours
 from stages.report.page import HERE, content, page_html, safe_json, write_page
 from stages.report.published import everything
+from stages.sweep.costs import FILE, Cost, _add, _key
 from tests.conftest import ROOT
 from tests.stages.cells import make_record, make_result, write
 
@@ -142,13 +145,21 @@ def test_the_scripts_are_those_that_are_named():
         assert "</script" not in path.read_text().lower()
 
 
-def test_the_cost_of_the_rest_is_what_a_forecast_kept(folder, monkeypatch):
+def test_the_grid_says_how_far_it_is(folder, monkeypatch):
     monkeypatch.chdir(folder)
     grid = load_grid()
-    lines = content.progress(grid, gather(grid), Path("store"), Path("data"))
-    assert [(line["done"], line["begun"], line["absent"], line["rest"]) for line in lines] == [(2, 0, 1, "not forecast yet")]
-    monkeypatch.setattr(content, "_costs", lambda *_: {"edge-transformer/texas/edge-transformer": 7200.0})
-    assert content.progress(grid, gather(grid), Path("store"), Path("data"))[0]["rest"] == "2.0 h for 1 of 1 cells"
+    (line,) = content.progress(grid, gather(grid), Path("store"), Path("data"))
+    assert [line[key] for key in ("cells", "done", "begun", "absent", "rest")] == [3, 2, 0, 1, "not forecast yet"]
+
+
+def test_the_cost_of_the_rest_is_what_a_forecast_kept(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    grid = load_grid()
+    cell = grid.suite("embedded")[0]
+    grid = grid.model_copy(update={"cells": {cell.key: cell}, "suites": ["embedded"]})
+    _add(tmp_path / FILE, _key(cell, grid, tmp_path), Cost(seconds=3600.0, search_seconds=60.0))
+    (line,) = content.progress(grid, Gathered(), tmp_path, tmp_path)
+    assert line["rest"] == f"{hours(3600.0 * len(load_recipe(cell.recipe_path).seeds) + 60.0)} for 1 of 1 cells"
 
 
 # in a browser
