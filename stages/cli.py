@@ -11,6 +11,7 @@ from stages.addresses import without_credentials
 from stages.bases import recipe_text
 from stages.command import status_of
 from stages.errors import DatasetError
+from stages.home import place
 from stages.params import load_grid
 from stages.recipe import check_fit, check_model, load_recipe
 from stages.schema import RecipeError
@@ -19,7 +20,7 @@ from stages.threads import settle_environment
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__, pretty_exceptions_enable=False)
 Names = Annotated[list[str] | None, typer.Argument(help="suites and cells (suite/dataset/row); all where none is named")]
-Records = Annotated[Path, typer.Option(help="folder of shipped records")]
+Records = Annotated[Path, typer.Option(help="folder of shipped records", callback=place)]
 
 
 class Form(StrEnum):

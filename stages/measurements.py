@@ -19,6 +19,7 @@ import threadpoolctl
 import torch
 
 from stages.fingerprint import PACKAGES, ROOT, imported_packages
+from stages.home import SHIPPED
 
 # what a commit must hold for its numbers to be found again; which cells run and how they are reported (dvc.yaml, grid.yaml, records/, docs/) decides none
 DECIDING = ("gt_models", "stages", "recipes", "params.yaml", "published")
@@ -242,7 +243,9 @@ def _threads(count: int) -> str:
 
 def commit(root: Path = ROOT, besides: Collection[str] = ()) -> str | None:
     """The commit of the working tree, "-dirty" where a file that can decide a number differs from it or is not in it (`DECIDING`, but for the folders
-    `besides`); None outside a repository."""
+    `besides`); None outside a repository, and of an installed package, wherever that lies."""
+    if SHIPPED.is_dir():
+        return None
     try:
         head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True, check=True).stdout.strip()
         status = ["git", "status", "--porcelain", "--untracked-files=normal", "--", *DECIDING, *(f":(exclude){path}" for path in besides)]

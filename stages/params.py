@@ -8,8 +8,9 @@ from typing import Literal
 from pydantic import Field, field_validator, model_validator
 
 from stages.files import is_plain_name
+from stages.home import INSTALLED, is_project, place
 from stages.report.rules import Rules
-from stages.schema import Positive, RecipeError, Strict, nearest, read_yaml, validated
+from stages.schema import Positive, RecipeError, Strict, nearest, parse_yaml, read_yaml, validated
 
 
 class Cell(Strict):
@@ -29,11 +30,11 @@ class Cell(Strict):
 
     @property
     def recipe_path(self) -> Path:
-        return Path("recipes", f"{self.cell}.yaml")
+        return place(Path("recipes", f"{self.cell}.yaml"))
 
     @property
     def settings_path(self) -> Path:
-        return Path(self.settings, f"{self.cell}.yaml")
+        return self.recipe_path if self.settings == "recipes" else Path(self.settings, f"{self.cell}.yaml")
 
 
 class Limits(Strict):
@@ -178,7 +179,10 @@ class Grid(Strict):
 
 
 def load_grid(path: str | Path = "params.yaml") -> Grid:
-    """Reads and checks params.yaml and the grid.yaml beside it. Raises RecipeError."""
+    """Reads and checks params.yaml and the grid.yaml beside it; in a folder that is no project, those that were installed, with the cells of the
+    folder's own recipes. Raises RecipeError."""
+    if Path(path) == Path("params.yaml") and not is_project():
+        return _installed()
     content, grid = read_yaml(path), Path(path).with_name("grid.yaml")
     generated = {"datasets", "suites", "cells", "searches", "finetunes"}
     if grid.exists():
@@ -193,3 +197,21 @@ def load_grid(path: str | Path = "params.yaml") -> Grid:
         if isinstance(content.get(section), dict):
             content[section] = {k: {"key": k, **v} if isinstance(v, dict) else v for k, v in content[section].items()}
     return validated(Grid, content, str(path))
+
+
+def _installed() -> Grid:
+    grid = load_grid(INSTALLED / "params.yaml")
+    if not Path("recipes").is_dir():
+        return grid
+    from stages.grid import render
+
+    own = parse_yaml(render(Path("recipes")))
+    cells = {section: {key: {"key": key, **cell} for key, cell in own[section].items()} for section in ("cells", "searches", "finetunes")}
+    content = grid.model_dump()
+    # a finetune stands in `cells` too, once a grid is read
+    content["cells"] = {key: cell for key, cell in content["cells"].items() if key not in content["finetunes"]}
+    for section, more in cells.items():
+        content[section] = content[section] | more
+    for section in ("datasets", "suites"):
+        content[section] = list(dict.fromkeys([*content[section], *own[section]]))
+    return validated(Grid, content, "recipes/")

@@ -19,10 +19,11 @@ from typing import Any
 
 from stages.errors import UserError
 from stages.files import write_json
+from stages.home import INSTALLED
 from stages.schema import nearest
 
 NAMES = ("polynomials", "second_eigenvector", "one_wl", "nearest_key", "auto_encoders", "growth", "separation")
-FOLDER = Path(__file__).parent.parent.parent / "published" / "findings"
+FOLDER = INSTALLED / "published" / "findings"
 # how far two computations of one value may lie apart: processors round differently
 TOLERANCE = 1e-6
 

@@ -4,6 +4,7 @@ A class that `gt_models.register_model` decorates is taken as it is; any other n
 registry under the name that recipes call it by.
 """
 
+import ast
 import hashlib
 import inspect
 import linecache
@@ -49,6 +50,9 @@ _SOURCES: dict[str, Source] = {}
 
 def find(name: str) -> ModelInfo:
     """Model `name`: of the library, `file.py:Class`, or of an entry point. Raises KeyError with the nearest name, OwnModelError."""
+    held = registry._INFOS.get(name)
+    if held is not None and getattr(held.cls, "plain", held.cls).__module__ == "__main__":
+        return held  # of the script that is running, which is not run once more
     file, colon, cls = name.rpartition(":")
     if name.endswith(".py") or (colon and file.endswith(".py")):
         return from_file(name, Path(file if colon else name), cls if colon else "")
@@ -94,9 +98,10 @@ def from_class(cls: type[nn.Module]) -> ModelInfo:
         path = Path(file).resolve()
         shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
         name, parts = f"{shown}:{cls.__qualname__}", cls.__module__.split(".")
-        # a file by itself is read as it is now; one of a package cannot be imported alone
-        return find(name) if len(parts) == 1 else _registered(name, cls, Source(path, path.parents[len(parts) - 1]))
-    text = "".join(linecache.getlines(file)) if file else ""
+        # a file by itself is read as it is now; the running script and a part of a package cannot be imported alone
+        alone = len(parts) == 1 and cls.__module__ != "__main__"
+        return find(name) if alone else _registered(name, cls, Source(path, path.parents[len(parts) - 1]))
+    text = _definitions("".join(linecache.getlines(file))) if file else ""
     if not text:
         raise OwnModelError(
             f"the text of {cls.__name__} cannot be read, and records depend on it: write the class into a file or a notebook's cell"
@@ -211,6 +216,14 @@ def _code_file(cls: type) -> str | None:
         if code is not None:
             return code.co_filename
     return None
+
+
+def _definitions(cell: str) -> str:
+    """A notebook's cell without what it only calls, so that another number of seeds is no other model. IPython's own lines are left out."""
+    lines = [line for line in cell.splitlines() if not line.lstrip().startswith(("%", "!"))]
+    tree = ast.parse("\n".join(lines))
+    kept = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef)]
+    return ast.unparse(ast.Module(kept, []))
 
 
 def _package(entry: EntryPoint) -> str:

@@ -7,6 +7,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from stages.home import place
 from stages.params import Cell, Grid
 from stages.records.compared import verdict_of
 from stages.records.gathered import collect, gather
@@ -82,7 +83,7 @@ def comparison(
     here = [record for digest in result["runs"] if (record := runs.get(digest)) is not None]
     rows = [summarise(result, here) | {"of": HERE, "against": None}]
     cells = {key: other for key, other in grid.cells.items() if other.dataset == cell.dataset}
-    found = gather(grid.model_copy(update={"cells": cells}), results, store, records)
+    found = gather(grid.model_copy(update={"cells": cells}), results, store, place(records))
     tried, _, known = collect(_tried(cell, results), results, runs, grid.run.verdict)
     known |= {record["digest"]: record for version in found.versions.values() for record in version.records}
     seen = {frozenset(rows[0]["digests"])}

@@ -17,6 +17,7 @@ from stages.datasets.packed import DatasetUnavailable, PackedDataset
 from stages.datasets.spec import DatasetSpec
 from stages.errors import UserError
 from stages.files import write_bytes
+from stages.home import is_project
 from stages.own.datasets import named
 from stages.own.defaults import TASKS, recipe_of
 from stages.own.models import find, taken_names
@@ -107,6 +108,7 @@ def save(recipe_path: str | Path, suite: str) -> Path:
     """Copies the recipe of a tried run to recipes/SUITE/DATASET/ROW.yaml and writes the grid anew. Raises RecipeError."""
     from stages.grid import write_grid
 
+    # elsewhere the grid is read from recipes/ each time (`load_grid`)
     source = Path(recipe_path)
     if not re.fullmatch(r"[a-z0-9][a-z0-9.-]*", suite):
         raise RecipeError(f"--save {suite}: a suite is named in lower case, digits and dashes")
@@ -116,7 +118,8 @@ def save(recipe_path: str | Path, suite: str) -> Path:
         raise RecipeError(f"{path}: another recipe is there already: name another suite, or move that one away")
     content = recipe.model_dump(mode="json", exclude_unset=True)
     write_bytes(path, yaml.safe_dump(content, sort_keys=False, width=140).encode())
-    write_grid()
+    if is_project():
+        write_grid()
     return path
 
 

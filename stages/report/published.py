@@ -13,10 +13,11 @@ from typing import Any
 
 import yaml
 
+from stages.home import INSTALLED
 from stages.report.brec import PAIRS
 from stages.report.brec import PUBLISHED as BREC
 
-RESULTS = Path(__file__).parent.parent.parent / "published" / "results.yaml"
+RESULTS = INSTALLED / "published" / "results.yaml"
 FURTHER = "further.yaml"  # beside it: what others than the five papers print of the baselines
 # our metric name -> the name in results.yaml, where they differ
 METRIC_NAMES = {

@@ -1,0 +1,28 @@
+"""A wheel carries what a checkout has at its root: recipes, grid, published numbers and shipped records, as stages/shipped/ (stages/home.py)."""
+
+import shutil
+from pathlib import Path
+
+from setuptools import setup
+from setuptools.command.build_py import build_py
+
+CARRIED = ("recipes", "published", "records", "params.yaml", "grid.yaml")
+
+
+class BuildWithFiles(build_py):
+    def run(self) -> None:
+        super().run()
+        if self.editable_mode:
+            return
+        target = Path(self.build_lib, "stages", "shipped")
+        shutil.rmtree(target, ignore_errors=True)
+        target.mkdir(parents=True)
+        for name in CARRIED:
+            source = Path(__file__).parent / name
+            if source.is_dir():
+                shutil.copytree(source, target / name)
+            else:
+                shutil.copy(source, target / name)
+
+
+setup(cmdclass={"build_py": BuildWithFiles})
