@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -53,8 +53,8 @@ def model_info(name: str) -> ModelCard:
     """What is known of model `name`; `print` shows it. Raises KeyError with the nearest known name."""
     info = registry.model_info(name)
     facts = FACTS.get(name.removesuffix("-released"), Facts())
-    paper = info.paper or facts.paper
-    return ModelCard(info.name, info.cls, info.levels, info.cost, info.encodings, paper, facts.expressivity)
+    stated = {field.name: getattr(info, field.name) for field in fields(info)}
+    return ModelCard(**stated | {"paper": info.paper or facts.paper}, expressivity=facts.expressivity)
 
 
 def create_model(name: str, *, pretrained: str | None = None, **arguments: Any) -> nn.Module:

@@ -7,7 +7,7 @@ points `gt_bench.datasets`). What has been used once stands in datasets.yaml of 
 import inspect
 import re
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
@@ -64,6 +64,7 @@ def named(text: str, task: str | None = None, metric: str | None = None) -> str:
     """
     file = Path(text.partition(":")[0])
     if not (text.startswith("pyg:") or file.suffix in (".npz", ".py") or "/" in text or file.is_dir()):
+        _check_free(text)
         return text
     if not text.startswith("pyg:") and not file.exists():
         raise DatasetError(
@@ -91,6 +92,15 @@ def level_of(graphs: Iterable[Any]) -> str:
     first = next(iter(graphs))
     y = getattr(first, "y", None)
     return "node" if y is not None and y.dim() > 0 and y.size(0) == first.num_nodes and first.num_nodes > 1 else "graph"
+
+
+def _check_free(name: str) -> None:
+    """Raises DatasetError where an installed package names a dataset as the benchmark does."""
+    from stages.datasets.catalog import catalog
+
+    for entry in entry_points(group=GROUP, name=name) if name in catalog() else ():
+        what = f"the entry point {entry.name} = {entry.value!r} of {_package(entry)} (group {GROUP})"
+        raise DatasetError(f"{what}: the name is taken by a dataset of the benchmark; rename it in that package's pyproject.toml")
 
 
 def _declare(name: str, text: str, source: Any, task: str | None, metric: str | None, level: str | None = None) -> str:
@@ -240,14 +250,3 @@ def _task(source: Path | Given, level: str, text: str) -> str:
 
 def _package(entry: EntryPoint) -> str:
     return entry.dist.name if entry.dist else "an installed package"
-
-
-def problems() -> Mapping[str, str]:
-    """Entries of datasets.yaml that cannot be used: name -> why."""
-    found: dict[str, str] = {}
-    for name in read_yaml(FILE) if FILE.exists() else {}:
-        try:
-            declared(name)
-        except ValueError as error:
-            found[name] = str(error)
-    return found

@@ -143,7 +143,9 @@ def check_size(info: ModelInfo, recipe: Recipe, packed: PackedDataset) -> None:
     """Raises Incompatible where one layer's states of all pairs of nodes alone do not fit into memory."""
     from stages.side_by_side.machine import available_mib
 
-    pairwise = any("pair" in find_encoding(name).arrays.values() for name in recipe.encodings) or info.cost.startswith(("n^2", "n^3"))
+    pairwise = any("pair" in find_encoding(name).arrays.values() for name in recipe.encodings) or (
+        info.cost.startswith(("n^2", "n^3")) and ", or " not in info.cost
+    )
     nodes, width = int(packed.sizes.max()), int(recipe.model.arguments.get("hidden_dim") or 1)
     needed = nodes**2 * width * 4 / 2**20
     if pairwise and needed > available_mib():

