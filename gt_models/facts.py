@@ -33,6 +33,7 @@ FACTS = {
     "gin": Facts("1-WL", "Xu et al.: How Powerful are Graph Neural Networks?, ICLR 2019. https://arxiv.org/abs/1810.00826"),
     "gin-bare": Facts("1-WL", "Xu et al.: How Powerful are Graph Neural Networks?, ICLR 2019. https://arxiv.org/abs/1810.00826"),
     "classic-gnn": Facts(_MESSAGES),
+    "gatedgcn": Facts(_MESSAGES),
     "gcnii": Facts(_MESSAGES, "Chen et al.: Simple and Deep Graph Convolutional Networks, ICML 2020. https://arxiv.org/abs/2007.02133"),
     "gps": Facts(
         "1-WL without encodings; an encoding adds what it tells apart",

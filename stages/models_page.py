@@ -1,0 +1,118 @@
+"""docs/models.md and its picture: every model, from the registry, what is proved of it, the grid, and docs/models.json (`benchmarks/models.py`).
+
+python -m stages.models_page
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from gt_models import list_models, model_info
+from gt_models.face import ModelCard
+from stages.files import write_bytes
+from stages.home import INSTALLED
+from stages.params import load_grid
+from stages.recipe import load_recipe
+
+DOCS = INSTALLED / "docs"
+GROUPS = {
+    "gt_models": "The five papers",
+    "gt_models.released": "As their authors released them",
+    "gt_models.baselines": "What they are compared with",
+}
+HEAD = ("model", "predicts per", "time per layer", "tells apart", "encodings", "parameters", "ms", "MiB", "in tables")
+
+
+def page(measured: dict[str, Any]) -> str:
+    setting, tables = measured["setting"], _tables()
+    parts = [
+        "# Models",
+        "",
+        "Made by `python -m stages.models_page` from the registry, `gt_models/facts.py`, the recipes and `docs/models.json`, which `python benchmarks/models.py --write docs/models.json`",
+        "measures. `gt_models.model_info(name)` shows one of them with its arguments.",
+        "",
+        "![Time of a training step against the nodes of a graph](models.svg)",
+        "",
+        "Time per layer: n nodes, m edges, width d. Tells apart: graphs, by the model's paper. ms and MiB: a training step on "
+        f"{setting['graphs']} random graphs of {setting['nodes']} nodes and mean degree {setting['degree']}, processor time of one thread ({setting['processor']}, torch "
+        f"{setting['torch']}) and memory above what imports take, each model of the size that `gt-bench try` gives it (`stages/own/defaults.yaml`). In tables: where a "
+        "recipe of ours is held against a printed number.",
+        "",
+    ]
+    cards = {name: model_info(name) for name in list_models()}
+    for package, title in GROUPS.items():
+        parts += [f"## {title}", "", _line(HEAD), _line(["---"] * len(HEAD))]
+        parts += [_line(_cells(card, measured, tables)) for card in cards.values() if _package(card) == package]
+        parts.append("")
+    parts += ["## Papers", "", *(f"- {name}: {card.paper}" for name, card in cards.items()), ""]
+    return "\n".join(parts)
+
+
+def draw(path: Path, measured: dict[str, Any]) -> None:
+    """Time of a step against nodes, both logarithmic, a line per model."""
+    from matplotlib import rc_context
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 4.6), layout="constrained")
+    axes = figure.subplots()
+    for name, points in measured["growth"].items():
+        nodes, times = [p[0] for p in points], [p[1] for p in points]
+        (line,) = axes.plot(nodes, times, marker="o", markersize=3)
+        axes.annotate(f"  {name}", (nodes[-1], times[-1]), color=line.get_color(), fontsize="small", va="center")
+    axes.set(xscale="log", yscale="log", xlabel="nodes of one graph, mean degree 4", ylabel="training step, ms of one thread")
+    axes.set_xlim(right=3 * max(p[0] for points in measured["growth"].values() for p in points))
+    with rc_context({"svg.hashsalt": "models"}):
+        FigureCanvasSVG(figure).print_svg(path, metadata={"Date": None})
+
+
+def read_measured() -> dict[str, Any]:
+    return json.loads((DOCS / "models.json").read_text())
+
+
+def _cells(card: ModelCard, measured: dict[str, Any], tables: dict[str, list[str]]) -> list[str]:
+    one = measured["models"].get(card.name)
+    numbers = [f"{one['parameters']:,}", f"{one['ms']:.3g}", f"{one['mib']:.0f}"] if one else ["–", "–", "–"]
+    where = "; ".join(tables.get(card.name, [])) or "–"
+    return [f"`{card.name}`", ", ".join(card.levels), card.cost, card.expressivity, ", ".join(card.encodings) or "–", *numbers, where]
+
+
+def _tables() -> dict[str, list[str]]:
+    """Model -> the printed tables that its recipes are held against."""
+    found: dict[str, dict[tuple[str, str], None]] = {}
+    for cell in load_grid(INSTALLED / "params.yaml").cells.values():
+        recipe = load_recipe(INSTALLED / "recipes" / f"{cell.cell}.yaml")
+        for place in recipe.published.references(cell.dataset) if recipe.published else ():
+            found.setdefault(recipe.model.name, {})[place["paper"], place["table"]] = None
+    texts: dict[str, list[str]] = {}
+    for model, places in found.items():
+        papers: dict[str, list[str]] = {}
+        for paper, table in sorted(places, key=lambda place: (place[0], _number(place[1]), place[1])):
+            papers.setdefault(paper, []).append(table.removeprefix("Table ").removeprefix("table:"))
+        texts[model] = [f"{paper} {', '.join(numbers)}" for paper, numbers in papers.items()]
+    return texts
+
+
+def _number(table: str) -> int:
+    return int("".join(filter(str.isdigit, table)) or 0)
+
+
+def _package(card: ModelCard) -> str:
+    return next(package for package in sorted(GROUPS, key=len, reverse=True) if card.cls.__module__.startswith(f"{package}."))
+
+
+def _line(texts: Any) -> str:
+    return "| " + " | ".join(text.replace("|", "\\|") for text in texts) + " |"
+
+
+def main() -> int:
+    measured = read_measured()
+    write_bytes(DOCS / "models.md", page(measured).encode())
+    draw(DOCS / "models.svg", measured)
+    print(f"written: {DOCS / 'models.md'}, {DOCS / 'models.svg'}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
