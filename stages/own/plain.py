@@ -55,6 +55,11 @@ class PlainModel(nn.Module):
         except Exception as error:  # whatever a user's constructor may raise
             said = ", ".join(f"{key}={value!r}" for key, value in (given | arguments).items())
             raise OwnModelError(f"{where(self.plain, '__init__', error)}: {self.plain.__name__}({said}) raises {_text(error)}") from error
+        if not any(parameter.requires_grad for parameter in self.model.parameters()):
+            raise OwnModelError(
+                f"{where(self.plain, '__init__')}: {self.plain.__name__} has no parameter to train; expected layers as attributes: self.head = "
+                f"torch.nn.Linear(..., {self._name('out_dim')}); a list of layers is a torch.nn.ModuleList"
+            )
         self._seen = False
 
     def forward(self, batch: GraphBatch) -> Tensor:

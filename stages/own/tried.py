@@ -127,7 +127,7 @@ def check_pair(info: ModelInfo, spec: DatasetSpec) -> None:
     """Raises Incompatible, by what the two state alone."""
     if spec.level not in info.levels:
         fitting = [name for name in list_models() if spec.level in model_info(name).levels]
-        datasets = [other.name for other in catalog().values() if other.level in info.levels and other.task in TASKS]
+        datasets = [other.name for other in catalog().values() if other.level in info.levels]
         raise Incompatible(
             f"model {info.name!r} predicts per {' or per '.join(info.levels)}, and dataset {spec.name!r} asks for a prediction per {spec.level}.\n"
             f"models that fit {spec.name}: {', '.join(fitting) or 'none'}\ndatasets that fit {info.name}: {', '.join(datasets) or 'none'}"

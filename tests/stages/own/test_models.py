@@ -191,6 +191,22 @@ def test_each_mistake_names_file_and_line(ours, text, line, says):
     assert registry.model_info("gcn").cls.__module__ == "gt_models.baselines.gcn"
 
 
+def test_a_module_without_parameters(ours):
+    write("a.py", """
+        import torch
+
+        class Empty(torch.nn.Module):
+            def __init__(self, in_dim, out_dim):
+                super().__init__()
+                self.layers = [torch.nn.Linear(in_dim, out_dim)]
+
+            def forward(self, data):
+                return self.layers[0](data.x)
+    """)  # fmt: skip
+    with pytest.raises(UserError, match=r"a.py, line 4: Empty has no parameter to train.*torch.nn.ModuleList"):
+        try_pair("a.py:Empty", "web", FAST, [0], bar=False)
+
+
 def test_graph_level_output_per_node_is_told_to_pool(ours):
     write("a.py", PLAIN.replace('if self.level == "node" else', "if True else"))
     with pytest.raises(UserError, match=r"a row per graph.*global_mean_pool"):
