@@ -16,7 +16,7 @@ from stages.recipe import load_recipe
 from stages.records.gathered import OWN, Gathered, Version
 from stages.report.forecast import hours
 from stages.report.layout import layouts
-from stages.report.paper_table import PaperTable, kind_of, paper_table
+from stages.report.paper_table import BY_WORD, Kind, PaperTable, kind_of, paper_table
 from stages.report.table import SHOWN, cells, remarks_of
 from stages.schema import RecipeError
 
@@ -69,28 +69,33 @@ def board(rows: Sequence[Mapping[str, Any]], absent: Sequence[Cell]) -> list[dic
     """Lines of the table of all results: every row, and every cell of the grid that has none."""
     lines = []
     for row in rows:
-        texts = dict(zip(SHOWN, cells(row), strict=True))
+        kind = judgement(row)
         lines.append(
-            {"id": id_of(row), "suite": row["cell"].split("/")[0], "kind": kind_of(row).word, "sign": kind_of(row).sign, "texts": texts,
+            {"id": id_of(row), "suite": row["cell"].split("/")[0], "kind": kind.word, "sign": kind.sign, "texts": texts_of(row),
              "order": {"mean ± std": row["mean"], "published": row["published_mean"], "difference [95 %]": row["difference"],
-                       "s/epoch": row["seconds_per_epoch"], "peak MiB": row["peak_memory_mib"], "parameters": row["parameters"]},
+                       "s/epoch": row["seconds_per_epoch"], "peak MiB": row["peak_memory_mib"]},
              "state": _state(row), "source": row["source"]}
         )  # fmt: skip
     for cell in absent:
-        texts = dict.fromkeys(SHOWN, "–") | {"dataset": cell.dataset, "model": cell.model, "status": "not run"}
-        lines.append(
-            {
-                "id": f"none:{cell.cell}",
-                "suite": cell.suite,
-                "kind": "none",
-                "sign": "",
-                "texts": texts,
-                "order": {},
-                "state": "not run",
-                "source": "–",
-            }
-        )
+        texts = dict.fromkeys(SHOWN, "–") | {"dataset": cell.dataset, "model": cell.model}
+        line = {"id": f"none:{cell.cell}", "suite": cell.suite, "texts": texts, "state": "not run", "source": "–"}
+        lines.append(line | {"kind": "none", "sign": "", "order": {}})
     return lines
+
+
+def judgement(row: Mapping[str, Any]) -> Kind:
+    """What the verdict comes to; where theory sets a limit and no paper prints a number, whether the runs agree with theory."""
+    if row["published_place"] or not row["as_expected"]:
+        return kind_of(row)
+    return BY_WORD[{"as expected": "reproduced", "not as expected": "worse"}.get(row["as_expected"], "undecided")]
+
+
+def texts_of(row: Mapping[str, Any]) -> dict[str, str]:
+    """What people read of a row by the names of the columns, a limit of theory in the place of a printed number that there is not."""
+    texts = dict(zip(SHOWN, cells(dict(row)), strict=True))
+    if not row["published_place"] and row["expected"]:
+        texts |= {"published": f"theory: {texts['expected']}", "verdict": row["as_expected"] or texts["verdict"]}
+    return texts
 
 
 def _state(row: Mapping[str, Any]) -> str:
@@ -167,7 +172,7 @@ def details(grid: Grid, held: Gathered) -> dict[str, dict[str, Any]]:
 def _without_version(rows: Sequence[Mapping[str, Any]], cell: Cell) -> dict[str, Any]:
     lines = []
     for row in rows:
-        texts = dict(zip(SHOWN, cells(row), strict=True))
+        texts = texts_of(row)
         lines.append([texts[k] for k in ("metric", "mean ± std", "runs", "published", "difference [95 %]", "verdict", "claim")])
     remarks = dict.fromkeys(remark.partition(": ")[2] for row in rows for remark in remarks_of(row))
     return {

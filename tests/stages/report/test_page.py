@@ -16,6 +16,7 @@ from stages.records.gathered import Gathered, gather
 from stages.report.forecast import hours
 from stages.report.page import HERE, content, page_html, safe_json, write_page
 from stages.report.published import everything
+from stages.report.table import rows_of
 from stages.sweep.costs import FILE, Cost, _add, _key
 from tests.conftest import ROOT
 from tests.stages.cells import make_record, make_result, write
@@ -114,6 +115,16 @@ def test_scaling_is_of_datasets_that_differ_in_a_number():
 
     found = content.scaling([row("er-1000", "a"), row("er-100", "a"), row("er-100", "b"), row("zinc", "a")])
     assert [(r["model"], r["size"]) for r in found] == [("a", 100), ("a", 1000)]
+
+
+def test_a_limit_of_theory_stands_where_nothing_is_printed():
+    cell = "embedded/rook-shrikhande/ppgt"
+    records = [make_record(cell, seed, test=0.5) for seed in range(3)]
+    (row,) = [row | {"source": "own"} for row in rows_of(make_result(cell, records, None), records)]
+    (line,) = content.board([row], [])
+    assert (line["texts"]["published"], line["texts"]["verdict"], line["sign"]) == ("theory: at most 50.00", "as expected", "✓")
+    (line,) = content.board([row | {"as_expected": "not as expected"}], [])
+    assert (line["texts"]["verdict"], line["kind"]) == ("not as expected", "worse")
 
 
 def test_growth_is_what_was_counted_and_sealed(tmp_path):
