@@ -9,7 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
+from gt_models.kernels.linears import linears
 from gt_models.nn import identifiers as ids
+from gt_models.nn.dropout import Dropout
 from gt_models.nn.equivariant_basis import basis_targets, bell, equality_pattern
 from gt_models.registry import register_model
 
@@ -71,7 +73,7 @@ class TokenGTAttention(nn.Module):
         self.type_encoder = nn.Embedding(2, hidden_dim) if type_identifiers else None
         self.null_token = nn.Parameter(torch.empty(hidden_dim))
         self.input_linear = nn.Linear(hidden_dim, hidden_dim) if input_linear else None
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.norm = nn.LayerNorm(hidden_dim) if pre_norm else None
         self.query = nn.Linear(hidden_dim, num_heads * head_dim)
         self.key = nn.Linear(hidden_dim, num_heads * head_dim)
@@ -94,27 +96,40 @@ class TokenGTAttention(nn.Module):
         return self.forward_head(self.forward_features(batch, identifiers), batch)
 
     def forward_features(self, batch: GraphBatch, identifiers: Tensor | None = None) -> Tensor:
-        """Input of the layer with [null] first, [B, 1 + T, d]."""
+        """Input of the layer, [B + M, d]: [null] of each graph, then the real tokens of all graphs one after the other."""
         batch = GraphBatch.of(batch)
         tuples, mask = self.tokens(batch)  # [B, T, 2], [B, T]
-        weight = self.null_token
-        x = weight.new_zeros(*mask.shape, weight.numel())  # [B, T, d]
+        owner, local = _places(mask)
+        pairs = tuples[owner, local]  # [M, 2], node ids of their graph
+
+        def mix(t: Tensor) -> Tensor:  # the Linear on all tokens acts on what a token is the sum of: a graph has fewer nodes than tokens
+            return t if self.input_linear is None else nn.functional.linear(t, self.input_linear.weight)
+
+        x = self.null_token.new_zeros(owner.numel(), self.null_token.numel())  # [M, d]
         if self.identifier_encoder is not None:
-            x = x + self.identifier_encoder(self._identifiers(batch, tuples, mask, identifiers))
+            bias = self.identifier_encoder.bias
+            x = x if bias is None else x + mix(bias)
+            for part, places in self._identifiers(batch, pairs, mask, owner, local, identifiers):
+                part = mix(part)
+                x = x + (part if places is None else part.index_select(0, places))
         if self.type_encoder is not None:
-            x = x + self.type_encoder(equality_pattern(tuples))
-        x = torch.cat([weight.expand(x.size(0), 1, -1), x], 1)  # [B, 1 + T, d]
-        x = x if self.input_linear is None else self.input_linear(x)
+            x = x + mix(self.type_encoder.weight).index_select(0, equality_pattern(pairs))
+        x = torch.cat([mix(self.null_token).expand(batch.num_graphs, -1), x])  # [B + M, d]
+        x = x if self.input_linear is None else x + self.input_linear.bias
         x = self.dropout(x)
         return x if self.norm is None else self.norm(x)
 
     def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
-        """[B, 1 + T, d] -> attention [B, 15, T, 1 + T]; the [null] row is left out."""
+        """[B + M, d] -> attention [B, 15, T, 1 + T]; the [null] row is left out."""
         _, mask = self.tokens(batch)
+        (owner, local), (graphs, length) = _places(mask), mask.shape
         free = (self.num_heads - self.num_bases) * self.head_dim  # heads without a target come first and are not computed
-        q = nn.functional.linear(features[:, 1:], self.query.weight[free:], self.query.bias[free:])  # [B, T, 15 d_H]
-        k = nn.functional.linear(features, self.key.weight[free:], self.key.bias[free:])  # [B, 1 + T, 15 d_H]
-        q, k = (t.unflatten(-1, (self.num_bases, self.head_dim)).transpose(1, 2) for t in (q, k))  # [B, 15, ., d_H]
+        (q,) = linears(features[graphs:], self.query.weight[free:], self.query.bias[free:])  # [M, 15 d_H]
+        (k,) = linears(features, self.key.weight[free:], self.key.bias[free:])  # [B + M, 15 d_H]
+        null = torch.arange(graphs, device=owner.device) * (length + 1)
+        q = q.new_zeros(graphs * length, q.size(1)).index_copy(0, owner * length + local, q)
+        k = k.new_zeros(graphs * (length + 1), k.size(1)).index_copy(0, torch.cat([null, owner * (length + 1) + local + 1]), k)
+        q, k = (t.view(graphs, -1, self.num_bases, self.head_dim).transpose(1, 2) for t in (q, k))  # [B, 15, T or 1 + T, d_H]
         scores = (q * self.head_dim**-0.5) @ k.transpose(-1, -2)  # [B, 15, T, 1 + T], Eq. (5)
         columns = torch.cat([mask.new_ones(mask.size(0), 1), mask], 1)
         scores = scores.masked_fill(~columns[:, None, None], float("-inf"))
@@ -147,18 +162,20 @@ class TokenGTAttention(nn.Module):
         real = torch.arange(longest, device=owner.device) < counts[:, None]
         return torch.cat([diagonal, edges], 1), torch.cat([batch.node_mask, real], 1)
 
-    def _identifiers(self, batch: GraphBatch, tuples: Tensor, mask: Tensor, identifiers: Tensor | None) -> Tensor:
-        """[P_u, P_v] of each token, or its own vector for first-order identifiers: [B, T, 2 d_p or d_p], zero at padding."""
+    def _identifiers(
+        self, batch: GraphBatch, pairs: Tensor, mask: Tensor, owner: Tensor, local: Tensor, identifiers: Tensor | None
+    ) -> list[tuple[Tensor, Tensor | None]]:
+        """What [P_u, P_v] of each token, or its own vector, is through the encoder without its bias: terms, by node [N, d] with the node of
+        each token, or by token [M, d]."""
+        weight = self.identifier_encoder.weight
         if not self.node_identifiers.endswith("first-order"):
-            drawn = self._draw_for_nodes(batch) if identifiers is None else identifiers  # [N, d_p]
-            p = batch.to_dense(drawn.to(self.null_token.dtype))  # [B, n_max, d_p]
-            graph = torch.arange(batch.num_graphs, device=p.device)[:, None, None]
-            return p[graph, tuples].flatten(2) * mask[..., None]
-        owner, local = mask.nonzero().T
+            drawn = (self._draw_for_nodes(batch) if identifiers is None else identifiers).to(weight.dtype)  # [N, d_p]
+            nodes = (pairs + batch.ptr[owner][:, None]).clamp(max=batch.num_nodes - 1)  # [M, 2]; padding names nodes that are not there
+            blocks = weight.unflatten(1, (2, -1)).unbind(1)  # [d, d_p] each
+            return [(nn.functional.linear(drawn, block), at) for block, at in zip(blocks, nodes.T, strict=True)]
         position = mask.long().cumsum(1)[owner, local] - 1  # among the real tokens of its graph
-        out = self.null_token.new_zeros(*mask.shape, self.node_id_dim)
-        out[owner, local] = self._draw(mask.sum(1), owner, position, int(mask.sum(1).max()))
-        return out
+        counts = mask.sum(1)
+        return [(nn.functional.linear(self._draw(counts, owner, position, int(counts.max())), weight), None)]
 
     def _draw_for_nodes(self, batch: GraphBatch) -> Tensor:
         if self.node_identifiers != "laplacian":
@@ -182,6 +199,17 @@ class TokenGTAttention(nn.Module):
         else:
             table = ids.random_rows(rows.numel(), width, dtype, device)
         return ids.rows_of_table(table, sizes.numel(), owner, local, largest)
+
+
+def _places(mask: Tensor) -> tuple[Tensor, Tensor]:
+    """(graph, place there) of each real token, [M] each; of every token, padding too, where shapes must not depend on data: for a compiler, and
+    on a device that would have to be waited for."""
+    if mask.device.type == "cpu" and not torch.compiler.is_compiling():
+        owner, local = mask.nonzero().T
+        return owner, local
+    graphs, length = mask.shape
+    places = torch.arange(graphs * length, device=mask.device)
+    return places // max(length, 1), places % max(length, 1)
 
 
 def basis_loss(attention: Tensor, targets: Tensor) -> Tensor:
