@@ -3,6 +3,9 @@
 A finding is a module of this room with
   CASES                names, in the order in which they are computed
   QUICK                those of them that a test computes again
+  ROUNDING             (may be left out) keys of a value that are rounding itself, or that code may change without changing what is found: not compared
+  TOLERANCE            (may be left out) how far the numbers of two computations may lie apart, relative
+  NEEDS                (may be left out) datasets that it takes
   compute(case, data)  a JSON value that the case, the code and the packed data in `data` decide; nothing is drawn without a fixed seed
 Judging the values is stages/report/computed.py's, so that a changed judgement leaves the findings as they are. The file keeps, for each case, the
 command, commit, date and code digest that made it, and is sealed by a checksum: nobody types a number there.
@@ -22,7 +25,7 @@ from stages.files import write_json
 from stages.home import INSTALLED
 from stages.schema import nearest
 
-NAMES = ("polynomials", "second_eigenvector", "one_wl", "nearest_key", "auto_encoders", "growth", "separation")
+NAMES = ("polynomials", "second_eigenvector", "one_wl", "nearest_key", "auto_encoders", "growth", "separation", "relu_kernel")
 FOLDER = INSTALLED / "published" / "findings"
 # how far two computations of one value may lie apart: processors round differently
 TOLERANCE = 1e-6
@@ -85,18 +88,18 @@ def recompute(
         kept = load(name, folder)
     except FindingError:
         kept = {}
-    agree = True
+    alike = True
     for case in wanted:
         value = json.loads(json.dumps(module.compute(case, data)))
         before = kept[case]["value"] if case in kept else None
-        known = case in kept and same(value, before)
-        agree &= known
+        known = case in kept and agree(name, value, before)
+        alike &= known
         say(f"{name}, {case}: {json.dumps(value)}: {'as kept' if known else f'was {json.dumps(before)}' if case in kept else 'new'}")
         if not known or kept[case]["code"] != code:
             now = {"command": command(name), "commit": made, "date": f"{datetime.now(UTC):%Y-%m-%d}", "code": code}
             kept = {c: ({"value": value} | now if c == case else kept[c]) for c in module.CASES if c in {*kept, case}}
             write_json(path, {"finding": name, "cases": kept, "sha256": sealed(kept)})
-    return agree
+    return alike
 
 
 def stale(name: str, folder: Path = FOLDER) -> list[str]:
@@ -113,12 +116,20 @@ def sealed(cases: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(cases, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
-def same(value: Any, other: Any) -> bool:
-    """Two JSON values are equal, numbers up to TOLERANCE of the larger."""
+def agree(name: str, value: Any, other: Any) -> bool:
+    """Two values of a finding are the same but for what is rounding."""
+    module = module_of(name)
+    rounding, tolerance = getattr(module, "ROUNDING", ()), getattr(module, "TOLERANCE", TOLERANCE)
+    first, second = ({k: v for k, v in one.items() if k not in rounding} if isinstance(one, dict) else one for one in (value, other))
+    return same(first, second, tolerance)
+
+
+def same(value: Any, other: Any, tolerance: float = TOLERANCE) -> bool:
+    """Two JSON values are equal, numbers up to `tolerance` of the larger."""
     if isinstance(value, dict) and isinstance(other, dict):
-        return value.keys() == other.keys() and all(same(value[key], other[key]) for key in value)
+        return value.keys() == other.keys() and all(same(value[key], other[key], tolerance) for key in value)
     if isinstance(value, list) and isinstance(other, list):
-        return len(value) == len(other) and all(map(same, value, other))
+        return len(value) == len(other) and all(same(a, b, tolerance) for a, b in zip(value, other, strict=True))
     if isinstance(value, float) and isinstance(other, float | int):
-        return math.isclose(value, other, rel_tol=TOLERANCE, abs_tol=1e-9) or value is other or (math.isnan(value) and math.isnan(other))
+        return math.isclose(value, other, rel_tol=tolerance, abs_tol=1e-9) or (math.isnan(value) and math.isnan(other))
     return value == other

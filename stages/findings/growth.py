@@ -45,7 +45,9 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
 EDGES_PER_NODE, FIXED_NODES = 2, 64
 BY_EDGES = ("TokenGT", "TokenGT + Performer", "HOT (S)", "HOT (S, φ)")
 CASES = [*MODELS, *(f"{name}, by edges" for name in BY_EDGES)]
-QUICK = ["PPGT", "TokenGT", "TokenGT + Performer", "HOT (S, φ)", "Polynormer"]
+QUICK = ["TokenGT", "TokenGT + Performer", "HOT (S, φ), by edges", "Polynormer"]
+# another way to compute the same has other counts and the same exponents
+ROUNDING, TOLERANCE = ("operations", "largest"), 0.05
 
 
 def compute(case: str, data: Path) -> dict[str, Any]:

@@ -5,6 +5,9 @@ from typing import Any
 from stages import findings
 from stages.report.found import Found, test
 
+# relabelled copies of one graph may differ by so much, which is rounding
+CONTROL = 1e-9
+
 
 def of(name: str) -> dict[str, Any]:
     return findings.values(name)
@@ -41,15 +44,15 @@ def told_apart(paper: str, pair: str) -> Found:
     layers tried; False where for none, None where it hangs on the number. Version 1 must not, or the pair would show nothing."""
     found = of("second_eigenvector")
     first, second = found[f"{pair}, v1"], found[f"{pair}, v2"]
-    if max(first["between the graphs"]) > 1e-9:
+    if max(first["between the graphs"]) > CONTROL:
         raise AssertionError(f"version 1 tells {pair} apart")
-    beyond = [gap > 10 * max(*within, 1e-9) for gap, within in zip(second["between the graphs"], second["within one"], strict=True)]
-    apart = [gap > max(within) for gap, within in zip(second["between the graphs"], second["within one"], strict=True)]
+    rows = list(zip(*(second[key] for key in ("layers", "between the graphs", "within one", "relabelled copies")), strict=True))
+    one_graph = [max(*within, *copies, CONTROL) for _, _, within, copies in rows]
+    apart = [gap > most for (_, gap, _, _), most in zip(rows, one_graph, strict=True)]
+    beyond = [gap > 10 * most for (_, gap, _, _), most in zip(rows, one_graph, strict=True)]
     said = "; ".join(
         f"{layers} layers: the graphs differ by {gap:.2g}, choices of the eigenvector on one graph by up to {max(within):.2g}, its relabelled copies by {max(copies):.2g}"
-        for layers, gap, within, copies in zip(
-            second["layers"], second["between the graphs"], second["within one"], second["relabelled copies"], strict=True
-        )
+        for layers, gap, within, copies in rows
     )
     said += f"; the second eigenvalue is {'simple' if max(second['multiplicity']) == 1 else 'double'}"
     return Found(True if all(beyond) else None if any(apart) else False, said, shown=True)
@@ -72,6 +75,8 @@ def at_least_one_wl(paper: str, forms: list[str]) -> Found:
     found = of("one_wl")
     said = ", ".join(f"{form} {found[form]['classes']}" for form in forms)
     refinement = found["colour refinement"]
+    if (control := max(found[case]["control"] for case in ("colour refinement", *forms))) > CONTROL:
+        return Found(None, f"relabelled copies of one graph differ by {control:.1g}")
     return Found(
         all(found[form]["at least 1-WL"] for form in forms),
         f"of {refinement['graphs']} connected graphs of six nodes colour refinement makes {refinement['classes']} classes, {said}",
@@ -108,6 +113,77 @@ def magnitude_kept(paper: str, norm: str, kept: bool, most: float = 0.1, least: 
     return Found(
         True if all(right) else None if any(right) else False, f"error of the magnitude over its spread, {norm}: {said}", shown=True
     )
+
+
+@test
+def growth(paper: str, exponents: dict[str, float], largest: dict[str, float] | None = None, tolerance: float = 0.35) -> Found:
+    """The counted operations of each model grow with that power of the size, and the numbers of its largest tensor with those of `largest`. Lower terms
+    make what is counted at finite sizes a little flatter: `tolerance`."""
+    found = of("growth")
+    said, right = [], True
+    for what, wanted in (("operations", exponents), ("largest", largest or {})):
+        for case, power in wanted.items():
+            measured = found[case]["exponent"][what]
+            right &= abs(measured - power) <= tolerance
+            unit = "edges" if "by edges" in case else "nodes"
+            name = case if what == "operations" else f"the largest tensor of {case}"
+            said.append(f"{name} {measured:.2f} (said {power:g}; {found[case]['sizes'][-2]:,} to {found[case]['sizes'][-1]:,} {unit})")
+    return Found(right, f"exponents of counted operations: {', '.join(said)}", shown=True)
+
+
+@test
+def at_least(paper: str, network: str, refinement: str) -> Found:
+    """Untrained, the network tells apart all pairs of BREC that colour refinement does. None where one draw of the weights misses some: others may not."""
+    missed = _apart(refinement) - _apart(network)
+    said = f"{_pairs(network)}, {_pairs(refinement)}"
+    return Found(None if missed else True, said + (f"; missed: {_some(missed)}" if missed else ""), shown=True)
+
+
+@test
+def between(paper: str, network: str, above: str, below: str) -> Found:
+    """The network tells apart more pairs of BREC than `above`, and none that `below` does not."""
+    mine, extra = _apart(network), _apart(network) - _apart(below)
+    said = f"{_pairs(network)}, {_pairs(above)}, {_pairs(below)}" + (f"; beyond: {_some(extra)}" if extra else "")
+    return Found(not extra and mine > _apart(above), said, shown=True)
+
+
+@test
+def no_more_than(paper: str, network: str, refinement: str) -> Found:
+    """Every pair of BREC that the untrained network tells apart, colour refinement does too."""
+    extra = _apart(network) - _apart(refinement)
+    return Found(not extra, f"{_pairs(network)}, {_pairs(refinement)}" + (f"; beyond: {_some(extra)}" if extra else ""), shown=True)
+
+
+@test
+def same_pairs(paper: str, first: str, second: str) -> Found:
+    """Both tell apart the same pairs of BREC."""
+    differ = _apart(first) ^ _apart(second)
+    return Found(not differ, f"{_pairs(first)}, {_pairs(second)}" + (f"; different: {_some(differ)}" if differ else ""), shown=True)
+
+
+@test
+def overflow(paper: str, graphs: list[str]) -> Found:
+    """With ReLU the denominators of equation 6 leave the range of float32 on these graphs. None where they do not at the start: training may do what it likes."""
+    found = of("relu_kernel")
+    over = [found[case]["largest with ReLU"] > found[case]["most that float32 holds"] for case in graphs]
+    said = "; ".join(
+        f"{case}: at most {value['largest with ReLU']:.1e} (with the sigmoid {value['largest with the sigmoid']:.1e}), 0 / 0 in {value['zeros']:,} of {value['denominators']:,}"
+        for case, value in found.items()
+    )
+    return Found(True if all(over) else None, f"untrained; float32 holds 3.4e+38; {said}", shown=True)
+
+
+def _apart(name: str) -> set[int]:
+    return {pair for case, value in of("separation").items() if case.startswith(f"{name}, ") for pair in value["apart"]}
+
+
+def _pairs(name: str) -> str:
+    counts = [len(value["apart"]) for case, value in of("separation").items() if case.startswith(f"{name}, ")]
+    return f"{name} {'/'.join(map(str, counts))}"
+
+
+def _some(pairs: set[int]) -> str:
+    return ", ".join(map(str, sorted(pairs)[:8])) + (" ..." if len(pairs) > 8 else "")
 
 
 def _range(shares: list[float]) -> str:
