@@ -5,13 +5,16 @@ VENV ?= .venv
 READY := $(VENV)/.ready
 RUN := PATH="$(abspath $(VENV))/bin:$$PATH"
 
-.PHONY: reproduce test lint bench check-grid ui audit
+.PHONY: reproduce test test-cluster lint bench check-grid ui audit
 
 reproduce: $(READY) ## the whole chain of one suite: make reproduce SUITE=edge-transformer
 	@$(RUN) python -m stages.reproduce $(SUITE)
 
 test: $(READY) ## the whole test suite
 	@$(RUN) python -m pytest -n 2 --dist worksteal
+
+test-cluster: $(READY) ## sweeps on a real Slurm, which the test starts itself where it is installed
+	@$(RUN) python -m pytest -m cluster
 
 lint: $(READY)
 	@$(RUN) ruff check . && $(RUN) ruff format --check . && $(RUN) python -m mypy

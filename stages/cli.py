@@ -155,6 +155,41 @@ def work(
 
 
 @app.command()
+def sweep(
+    names: Annotated[list[str] | None, typer.Argument(metavar="SUITE|CELL...", help="suites and cells (suite/dataset/row)")] = None,
+    cluster: Annotated[str, typer.Option(help="slurm, or local: side by side on this machine (as `gt-bench work`)")] = "slurm",
+    at_most: Annotated[int, typer.Option(help="jobs that run at once")] = 16,
+    plan: Annotated[Path | None, typer.Option(help="YAML: what to run, entry after entry (stages/sweep/plan_file.py)")] = None,
+    dry: Annotated[bool, typer.Option("--dry-run", help="show what would be submitted, and end")] = False,
+) -> None:
+    """Submits every missing run to a cluster and follows it (docs/cluster.md). Stopped and started again, it submits only what is still missing.
+    Exits 1 where something is left."""
+    from stages.sweep import sweep as room
+    from stages.sweep.plan_file import entries_of
+    from stages.sweep.slurm import Slurm
+    from stages.sweep.work import work as run_queue
+
+    if cluster not in ("slurm", "local"):
+        raise RecipeError(f"--cluster {cluster}: expected slurm or local")
+    if not names and plan is None:
+        raise RecipeError("a sweep of nothing: name suites or cells, or give --plan; `gt-bench list` shows all")
+    grid = load_grid()
+    entries = entries_of(names or [], plan, grid)
+    if dry:
+        from rich.console import Console
+        from rich.table import Table
+
+        table = Table("need of a job", "jobs", "runs", "in all", "cells")
+        for row in room.dry_run(entries, grid, lambda line: print(line, file=sys.stderr)):
+            table.add_row(*row)
+        Console(width=None if sys.stdout.isatty() else 180).print(table)
+    elif not (
+        run_queue(entries, grid, jobs=at_most) if cluster == "local" else room.sweep(entries, grid, Slurm(Path("store/sweep")), at_most)
+    ):
+        raise typer.Exit(1)
+
+
+@app.command()
 def tune(cell: str) -> None:
     """The search of one cell, continued where it was."""
     from stages.tune import tune_cell

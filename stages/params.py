@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -44,6 +44,16 @@ class Limits(Strict):
     trials: Positive | None = None
     epochs: Positive | None = None
     pairs: Positive | None = None
+
+
+class Resources(Strict):
+    """What a job of a suite or a cell asks the cluster for, in place of what its forecast says. `hours`: after which it keeps a checkpoint and is
+    queued again; `slurm`: further options of sbatch, such as partition, account, qos or constraint."""
+
+    memory_gib: float | None = Field(None, gt=0)
+    hours: float | None = Field(None, gt=0)
+    gpus: int | None = Field(None, ge=0)
+    slurm: dict[str, str | int] = {}
 
 
 class RunSettings(Strict):
@@ -91,11 +101,12 @@ class RunSettings(Strict):
 
 class Grid(Strict):
     """params.yaml and grid.yaml: run-wide settings, datasets, cells and suites. `cells` are all of them; in the file those that start from another one
-    are apart, under `finetunes`, because their stage depends on it. `fair_search`: suite -> trials of each of its searches, whatever their
+    are apart, under `finetunes`, because their stage depends on it. `resources`: of a suite, a cell or `all`. `fair_search`: suite -> trials of each of its searches, whatever their
     recipes say, over spaces of one size."""
 
     run: RunSettings = RunSettings()
     limits: dict[str, Limits] = {}
+    resources: dict[str, Resources] = {}
     fair_search: dict[str, Positive] = {}
     datasets: list[str]
     suites: list[str]
@@ -145,6 +156,9 @@ class Grid(Strict):
         for name in self.limits:
             if name not in self.suites and name not in self.cells:
                 raise ValueError(f"limits: no suite or cell {name!r}{nearest(name, [*self.suites, *self.cells])}")
+        for name in self.resources:
+            if name != "all" and name not in self.suites and name not in self.cells:
+                raise ValueError(f"resources: no suite or cell {name!r}{nearest(name, ['all', *self.suites, *self.cells])}")
         for name in self.fair_search:
             if name not in self.suites:
                 raise ValueError(f"fair_search: no suite {name!r}{nearest(name, self.suites)}")
@@ -153,6 +167,14 @@ class Grid(Strict):
     def limits_of(self, cell: Cell) -> Limits:
         """What is cut of `cell`: its own limits if it has any, else its suite's."""
         return self.limits.get(cell.key) or self.limits.get(cell.suite) or Limits()
+
+    def resources_of(self, cell: Cell) -> Resources:
+        """What is said under `all`, over that what is said of the suite, and over that of the cell."""
+        merged: dict[str, Any] = {}
+        for name in ("all", cell.suite, cell.key):
+            said = self.resources.get(name, Resources()).model_dump(exclude_unset=True)
+            merged |= said | {"slurm": merged.get("slurm", {}) | said.get("slurm", {})}
+        return Resources(**merged)
 
     def suite(self, name: str) -> list[Cell]:
         """The cells of one suite in order of declaration. Raises RecipeError with the nearest suite name."""

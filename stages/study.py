@@ -17,6 +17,7 @@ from filelock import FileLock, Timeout
 
 from stages.addresses import without_credentials
 from stages.files import hold
+from stages.lease import network_file_system
 from stages.params import RunSettings
 from stages.schema import RecipeError
 
@@ -146,6 +147,10 @@ def open_study(settings: RunSettings, folder: Path, cell: str, identity: str, di
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     url, name = storage_url(settings), identity
+    if url and url.startswith("sqlite") and (kind := network_file_system(folder)):
+        raise RecipeError(
+            f"study storage {url}: SQLite loses data on a network file system ({kind}); take PostgreSQL, or none: journal files"
+        )
     pruner = optuna.pruners.NopPruner()
     if pruning_after is not None:
         pruner = optuna.pruners.MedianPruner(n_startup_trials=4, n_warmup_steps=pruning_after)

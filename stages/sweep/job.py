@@ -12,6 +12,7 @@ import errno
 import io
 import json
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -174,6 +175,8 @@ def main() -> int:
     from stages.threads import settle_environment
 
     settle_environment()
+    # Slurm warns every process of a job of its time limit; the one that started this answers for both
+    signal.signal(signal.SIGUSR2, signal.SIG_IGN)
 
     def work() -> None:
         with handled(say=False), _output() as tell:

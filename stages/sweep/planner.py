@@ -9,7 +9,8 @@ taken in this order:
 
   1. by the entry of the plan that they belong to;
   2. first cells whose paper prints the number as its own method's, then what it compares with, last what nobody prints;
-  3. by value per hour that is still to be computed, the highest first: a run that was begun has fewer of them. A run without a forecast comes last;
+  3. by value per hour that is still to be computed, the highest first: a run that was begun has fewer of them, one whose cell is to be searched first
+     has those of the search besides. A run without a forecast comes last;
   4. the earlier seed first.
 
 What takes minutes shares a process with other runs of its cell (`jobs_of`).
@@ -37,7 +38,7 @@ OWN, QUOTED, UNPRINTED = range(3)  # ranks of cells
 @dataclass(frozen=True)
 class Missing:
     """A run that the store lacks. `place`: its n, from 1; `done`: the part of it that its checkpoint has; `digest` None: not known before
-    data, encodings or the search are there."""
+    data, encodings or the search are there; `searched`: False where its cell's search comes first."""
 
     cell: Cell
     limits: Limits
@@ -48,6 +49,7 @@ class Missing:
     numbers: int
     threads: int
     digest: str | None = None
+    searched: bool = True
     done: float = 0.0
     cost: Cost = field(default_factory=Cost)
 
@@ -62,7 +64,8 @@ class Missing:
 
     @property
     def order(self) -> tuple[Any, ...]:
-        per_hour = -1.0 if self.seconds is None else self.value / max(self.seconds, 1e-3) * 3600
+        ahead = 0.0 if self.searched else self.cost.search_seconds
+        per_hour = -1.0 if self.seconds is None else self.value / max(self.seconds + ahead, 1e-3) * 3600
         return self.entry, self.rank, -per_hour, self.place
 
 
@@ -136,7 +139,7 @@ def plan(
                 begun[cell] = limits
             for run in runs:
                 found.setdefault((run.cell.cell, run.digest or _cut(run), run.seed), run)
-            if runs and _is_unsearched(cell):
+            if runs and not runs[0].searched:
                 searches.add(cell.cell)
             if runs and not is_prepared(cell, data):
                 lacking[cell.dataset] = None
@@ -199,7 +202,7 @@ def _of_cell(cell: Cell, limits: Limits, entry: int, grid: Grid, store: Store, d
     rank, numbers = printed(cell)
     every = [Missing(cell, limits, entry, seed, place, rank, numbers, asked.threads) for place, seed in enumerate(asked.seeds, 1)]
     if _is_unsearched(cell):
-        return every, set()
+        return [replace(run, searched=False) for run in every], set()
     recipe = limited(settings_of(cell), own, cell)[0]
     try:
         experiment = experiment_of(cell, recipe, own, store, data)

@@ -4,10 +4,7 @@ Each job (see job.py) is a process of its own, so that code which changes under 
 runs end their epoch and keep a checkpoint; whoever comes next continues from it.
 """
 
-import json
 import shutil
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -22,12 +19,12 @@ from stages.report.forecast import hours as hours_text
 from stages.schema import RecipeError
 from stages.side_by_side.crew import Crew, Ending
 from stages.side_by_side.machine import at_once, available_mib, resident_mib
-from stages.stop import GRACE
 from stages.store import Store
 from stages.sweep.job import as_json
 from stages.sweep.learnt import news
 from stages.sweep.plan_file import Entry, limited_grid
 from stages.sweep.planner import Job, Missing, Plan, jobs_of, plan
+from stages.sweep.process import run_job
 
 MARGIN = 1.1  # of memory: a forecast is of a few steps
 SHOWN = 5  # of the next jobs
@@ -245,31 +242,10 @@ class _Queue:
 
 
 def _launch(shared: bool, alone: set[Any]) -> Callable[..., int]:
-    """What a worker of the crew does: starts a job's process, passes its lines on, and ends it where it is ended itself."""
+    """What a worker of the crew does: a job in a process of its own, whose lines it passes on."""
 
     def launch(job: Job, tell: Callable[..., None]) -> int:
         beside = shared and not any((job.name, job.limits, seed) in alone for seed in job.seeds)
-        with subprocess.Popen(
-            [sys.executable, "-m", "stages.sweep.job"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        ) as process:
-            try:
-                tell({"pid": process.pid})
-                process.stdin.write(as_json(job, beside))
-                process.stdin.close()
-                full = None
-                for text in process.stdout:
-                    tell(line := json.loads(text))
-                    full = line["why"] if line.get("outcome") == "full" else full
-                process.wait()
-            except BaseException:
-                process.terminate()
-                try:
-                    process.wait(GRACE + 0.5)
-                except subprocess.TimeoutExpired:
-                    process.kill()
-                raise
-        if full is not None:
-            raise WriteError(full)  # nothing further begins
-        return process.returncode
+        return run_job(as_json(job, beside), tell, lambda process: tell({"pid": process.pid}))
 
     return launch

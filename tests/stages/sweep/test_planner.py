@@ -51,6 +51,7 @@ def test_the_order_of_runs():
         run("other", 2, hours=2),  # 1 / 6 / 2, a tie: the earlier place first
         run("quick", 3, hours=1),
         run("long", 1, hours=24),
+        replace(run("searched", 1), searched=False, cost=Cost(HOUR, search_seconds=47 * HOUR)),
         run("unknown", 1, hours=None),
         run("rival", 1, hours=0.01, rank=QUOTED, numbers=5),
         run("nobody's", 1, hours=0.001, rank=UNPRINTED, numbers=0),

@@ -1,0 +1,44 @@
+"""What a job asks a cluster for: by its forecast, or as `resources:` of params.yaml says. Rounded up, so that many jobs fit into one array."""
+
+import math
+from dataclasses import dataclass
+
+from stages.params import Cell, Grid
+from stages.schema import RecipeError
+from stages.sweep.planner import Job
+
+SPARE_MIB, SPARE = 512.0, 1.25  # beyond the forecast: the interpreter; epochs to come
+STEPS_HOURS = (0.25, 1.0, 4.0, 12.0, 24.0)  # a job that is longer is queued again after the last
+
+
+@dataclass(frozen=True)
+class Need:
+    """Of one process. `slurm`: further options of sbatch."""
+
+    memory_gib: float
+    hours: float
+    threads: int = 1
+    gpus: int = 0
+    slurm: tuple[tuple[str, str | int], ...] = ()
+
+    def __str__(self) -> str:
+        gpus = f", {self.gpus} GPU{'s' if self.gpus > 1 else ''}" if self.gpus else ""
+        more = "".join(f", {key} {value}" for key, value in self.slurm)
+        return f"{self.memory_gib:g} GiB, {self.hours:g} h, {self.threads} core{'s' if self.threads > 1 else ''}{gpus}{more}"
+
+
+def need_of(job: Job, cell: Cell, grid: Grid, gpu: bool = False) -> Need:
+    """`gpu`: whether runs take one where nothing is said. Raises RecipeError where there is neither a forecast nor a word in params.yaml."""
+    said = grid.resources_of(cell)
+    memory, hours = said.memory_gib, said.hours
+    if memory is None and job.memory_mib is not None:
+        memory = 2.0 ** math.ceil(math.log2(max(1.0, (SPARE * job.memory_mib + SPARE_MIB) / 1024)))
+    if hours is None and job.seconds is not None:
+        hours = next((step for step in STEPS_HOURS if step * 3600 >= 1.5 * job.seconds), STEPS_HOURS[-1])
+    lacking = [key for key, value in (("memory_gib", memory), ("hours", hours)) if value is None]
+    if lacking:
+        raise RecipeError(
+            f"{cell.cell}: there is no forecast of it; say what a run needs in params.yaml: resources: {{{cell.key}: {{{': ..., '.join(lacking)}: ...}}}}"
+        )
+    gpus = said.gpus if said.gpus is not None else int(gpu)
+    return Need(memory, hours, job.threads, gpus, tuple(sorted(said.slurm.items())))

@@ -1,0 +1,45 @@
+"""A job in a process of its own (see job.py), started and listened to from here."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from stages.files import WriteError
+from stages.stop import GRACE
+
+COMMAND = (sys.executable, "-m", "stages.sweep.job")
+
+
+def run_job(
+    content: str, tell: Callable[[dict[str, Any]], None], started: Callable[[subprocess.Popen], None] = lambda process: None
+) -> int:
+    """The exit status of the job. `tell` is called for each line of its output. Whatever ends this ends the job too, which keeps a checkpoint.
+    Raises WriteError where the disk is full."""
+    full = None
+    with subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            started(process)
+            process.stdin.write(content)
+            process.stdin.close()
+            for text in process.stdout:
+                tell(line := json.loads(text))
+                full = line["why"] if line.get("outcome") == "full" else full
+            process.wait()
+        except BaseException:
+            end(process)
+            raise
+    if full is not None:
+        raise WriteError(full)
+    return process.returncode
+
+
+def end(process: subprocess.Popen) -> None:
+    """Asks the job to stop, which has its run end an epoch and keep a checkpoint; after GRACE it is killed."""
+    process.terminate()
+    try:
+        process.wait(GRACE + 0.5)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

@@ -1,0 +1,340 @@
+"""A sweep: every missing run as a job of a cluster, followed until the store has them. Stopped and started again, or started twice at once, it
+submits only what the store lacks and no job in the queue is at.
+
+store/sweep/submitted.jsonl names the jobs, store/sweep/lines/ has what they said, store/sweep/jobs/ scripts and logs.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+
+from stages.cells import limited
+from stages.files import held, make_folder
+from stages.params import Grid, Limits
+from stages.recipe import load_recipe
+from stages.report.forecast import hours as hours_text
+from stages.schema import RecipeError
+from stages.store import Store, StoreError
+from stages.sweep.job import as_json
+from stages.sweep.needs import Need, need_of
+from stages.sweep.plan_file import Entry, limited_grid
+from stages.sweep.planner import Job, Missing, Plan, jobs_of, part_done, plan
+from stages.sweep.process import run_job
+from stages.sweep.slurm import ClusterError, Place, Slurm
+
+SHARED = 900.0  # seconds of runs that share a job: a queue takes its time too
+POLL_SECONDS = 5.0
+SHOWN = 20  # rows of the table
+
+Run = tuple[str, str, int | None]  # cell, what is cut of it as JSON, seed; None: its search
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """A job in Slurm's hands. `share`: of how many jobs of its array may run at once; `lines`: the file of what it says."""
+
+    id: str
+    lines: str
+    share: int
+    name: str
+    limits: str
+    seeds: tuple[int, ...]
+
+    @property
+    def array(self) -> str:
+        return self.id.partition("_")[0]
+
+    @property
+    def runs(self) -> list[Run]:
+        return [(self.name, self.limits, seed) for seed in self.seeds or (None,)]
+
+
+def sweep(
+    entries: Sequence[Entry],
+    grid: Grid,
+    cluster: Slurm,
+    at_most: int = 16,
+    say: Callable[[str], None] = lambda line: print(line, flush=True),
+    poll: float = POLL_SECONDS,
+    gpu: bool = False,
+) -> bool:
+    """Submits what is missing, at most so many jobs at once, and follows it to the end; returns whether the store has everything.
+
+    Raises RecipeError for no job at once, ClusterError where the cluster does not answer, StoreError where the store's file system has no locks.
+    """
+    if at_most < 1:
+        raise RecipeError(f"--at-most {at_most}: give how many jobs run at once, 1 or more")
+    one = _Sweep(entries, grid, cluster, at_most, say, gpu)
+    check_locks(one.store.root)
+    one.prepare()
+    one.submit()
+    with _table() as update:
+        while places := cluster.places([job.id for job in one.submitted]):
+            update(one.rows(places))
+            one.report(places)
+            time.sleep(poll)
+            if len(cluster.places([job.id for job in one.submitted])) < len(places):
+                one.report(cluster.places([job.id for job in one.submitted]))
+                one.submit()  # what waited for those, or for room
+    one.report({})
+    return one.close()
+
+
+def check_locks(root: Path) -> None:
+    """Raises StoreError where files of the store cannot be locked."""
+    path = make_folder(root) / "locks"
+    try:
+        with FileLock(path, timeout=60):
+            pass
+    except (OSError, NotImplementedError) as error:
+        raise StoreError(
+            f"{root}: files cannot be locked there ({error}), so that two processes would compute the same runs; put the store on a file system with "
+            "locks (NFS: version 4, or version 3 with lockd)"
+        ) from None
+
+
+@dataclass
+class _Sweep:
+    entries: Sequence[Entry]
+    grid: Grid
+    cluster: Slurm
+    at_most: int
+    say: Callable[[str], None]
+    gpu: bool
+    store: Store = field(default_factory=Store)
+    submitted: list[Submitted] = field(default_factory=list)  # that this sweep follows
+    reported: set[str] = field(default_factory=set)
+    tried: set[Run] = field(default_factory=set)
+    digests: dict[Run, str] = field(default_factory=dict)
+    told: set[str] = field(default_factory=set)
+    refused: bool = False
+
+    def prepare(self) -> None:
+        """Data and encodings, once and here, before anything is submitted."""
+        for dataset in self.plan().data:
+            run_job(as_json(Job("data", dataset, dataset), False), self._heard)
+
+    def plan(self) -> Plan:
+        found = plan(self.entries, self.grid, self.store, say=self.say)
+        for problem in found.problems:
+            self._say_once(f"left out: {problem}")
+        for run in found.missing:
+            if run.digest:
+                self.digests[_key(run)] = run.digest
+        return found
+
+    def submit(self) -> None:
+        """Submits the runs that are missing and ready, and follows those that another sweep submitted."""
+        with held(make_folder(self.store.root / "sweep") / "lock"):
+            found, before = self.plan(), self._registered()
+            places = self.cluster.places([job.id for job in before])
+            alive = [job for job in before if job.id in places]
+            runs = {_key(run) for run in found.missing} | {(name, "", None) for name in found.searches}
+            new = [job for job in alive if any((n, "" if seed is None else cut, seed) in runs for n, cut, seed in job.runs)]
+            self.submitted += [job for job in new if job.id not in {known.id for known in self.submitted}]
+            taken = {run for job in alive for run in job.runs} | self.tried
+            ready = [run for run in found.missing if _key(run) not in taken and run.cell.dataset not in found.data]
+            everything = jobs_of(found, shared=0)
+            jobs = [
+                job
+                for job in jobs_of(found, ready, SHARED)
+                if not (job.kind == "search" and (job.name, job.limits.model_dump_json(), None) in taken)
+                and not any(job.waits_for(other) for other in everything)
+            ]
+            free = self.at_most - sum({job.array: job.share for job in alive}.values())
+            for need, group, share in shares(self._by_need(jobs), free):
+                self._submit(need, group, share)
+
+    def _submit(self, need: Need, group: Sequence[Job], share: int) -> None:
+        try:
+            handed = self.cluster.submit(need, [as_json(job, False) for job in group], share)
+        except ClusterError as error:
+            self.refused = True
+            self.tried |= {run for job in group for run in _runs(job)}
+            self._say_once(f"left out: {len(group)} jobs, of {', '.join(dict.fromkeys(job.name for job in group))}: {error}")
+            return
+        with (self.store.root / "sweep" / "submitted.jsonl").open("a") as file:
+            for job, (number, lines) in zip(group, handed, strict=True):
+                one = Submitted(number, str(lines), share, job.name, job.limits.model_dump_json(), job.seeds)
+                self.submitted.append(one)
+                file.write(json.dumps(one.__dict__) + "\n")
+        self.say(f"submitted {len(group)} jobs ({need}), at most {share} at once: {handed[0][0]} to {handed[-1][0]}")
+
+    def _by_need(self, jobs: Sequence[Job]) -> dict[Need, list[Job]]:
+        groups: dict[Need, list[Job]] = {}
+        for job in jobs:
+            cell = self.grid.find(job.name)
+            try:
+                groups.setdefault(need_of(job, cell, self.grid, self.gpu), []).append(job)
+            except RecipeError as error:
+                self.tried |= set(_runs(job))
+                self.refused = True
+                self._say_once(f"left out: {error}")
+        return groups
+
+    def _registered(self) -> list[Submitted]:
+        path, found = self.store.root / "sweep" / "submitted.jsonl", []
+        for line in path.read_text().splitlines() if path.exists() else []:
+            try:
+                content = json.loads(line)
+                found.append(Submitted(**content | {"seeds": tuple(content["seeds"])}))
+            except (ValueError, TypeError, KeyError):  # a line that a full disk or a kill cut short names no job
+                continue
+        return found
+
+    def report(self, places: dict[str, Place]) -> None:
+        """What became of the jobs that have left the queue."""
+        for job in self.submitted:
+            if job.id in places or job.id in self.reported:
+                continue
+            self.reported.add(job.id)
+            said = {line["seed"]: line for line in _lines(Path(job.lines)) if "outcome" in line}
+            for name, cut, seed in job.runs:
+                what = f"{name} {'search' if seed is None else f'seed {seed}'}"
+                line = said.get(seed)
+                if line is not None and line["outcome"] in ("elsewhere", "changed"):
+                    continue
+                self.tried.add((name, cut, seed))
+                if line is None:
+                    self.say(
+                        f"{what}: job {job.id} ended without a result (cancelled, or lost with its node); the same command submits it again"
+                    )
+                elif line["outcome"] != "stored":
+                    self.say(f"{what}: {line['outcome']}{', ' + line['why'] if line.get('why') else ''}")
+
+    def close(self) -> bool:
+        found = plan(self.entries, self.grid, self.store, measure=False)
+        left = len(found.missing)
+        self.say(
+            f"{left} of {left + found.stored} runs are missing"
+            + ("; `dvc repro` collects the others" if left else "; `dvc repro` collects them")
+        )
+        return not left and not found.problems and not self.refused
+
+    def rows(self, places: dict[str, Place]) -> list[list[str]]:
+        """Of each job in the queue: id, state, where, what, how far; those that run first."""
+        rows = []
+        for job in sorted(self.submitted, key=lambda job: places[job.id].state != "RUNNING" if job.id in places else True):
+            if place := places.get(job.id):
+                seeds = "search" if not job.seeds else f"seed {', '.join(map(str, job.seeds))}"
+                rows.append(
+                    [job.id, place.state.lower(), place.where, f"{job.name} {seeds}", self._done(job) if place.state == "RUNNING" else ""]
+                )
+        return rows
+
+    def _done(self, job: Submitted) -> str:
+        parts = []
+        for name, cut, seed in job.runs:
+            if digest := self.digests.get((name, cut, seed)):
+                cell = self.grid.find(name)
+                recipe = limited(load_recipe(cell.recipe_path), limited_grid(self.grid, cell, Limits.model_validate_json(cut)), cell)[0]
+                stored = (self.store.folder(digest) / "record.json").exists()
+                parts.append(1.0 if stored else part_done(self.store, digest, recipe))
+        return f"{100 * sum(parts) / len(parts):.0f} %" if parts else ""
+
+    def _heard(self, line: dict[str, Any]) -> None:
+        if "say" in line:
+            self.say(line["say"])
+        elif line.get("outcome") not in (None, "ok"):
+            self._say_once(f"left out: {line.get('why')}")
+
+    def _say_once(self, line: str) -> None:
+        if line not in self.told:
+            self.told.add(line)
+            self.say(line)
+
+
+def _key(run: Missing) -> Run:
+    return run.cell.cell, run.limits.model_dump_json(), run.seed
+
+
+def _runs(job: Job) -> list[Run]:
+    return [(job.name, job.limits.model_dump_json(), seed) for seed in job.seeds or (None,)]
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    found = []
+    for text in path.read_text().splitlines() if path.exists() else []:
+        try:
+            found.append(json.loads(text))
+        except ValueError:  # its last line, where its node died
+            continue
+    return found
+
+
+def shares(groups: dict[Need, list[Job]], most: int) -> list[tuple[Need, list[Job], int]]:
+    """The groups as arrays of which at most `most` jobs run at once in all: (need, jobs, how many of them). Where there are more groups than
+    that, the smallest are joined at the larger need of two; those that cannot be joined wait."""
+    left = dict(sorted(groups.items(), key=lambda item: (item[0].hours, item[0].memory_gib)))
+    while len(left) > max(1, most):
+        needs = list(left)
+        alike = next(((a, b) for a, b in zip(needs, needs[1:]) if (a.gpus, a.slurm) == (b.gpus, b.slurm)), None)
+        if alike is None:
+            break
+        a, b = alike
+        jobs = [*left.pop(a), *left.pop(b)]
+        larger = replace(a, memory_gib=max(a.memory_gib, b.memory_gib), hours=max(a.hours, b.hours), threads=max(a.threads, b.threads))
+        left[larger] = [*left.get(larger, []), *jobs]
+    chosen = list(left.items())[: max(0, most)]
+    share = [1] * len(chosen)
+    for _ in range(most - len(chosen)):
+        # the next place is for the array with most jobs to each of its places
+        index = max(range(len(chosen)), key=lambda i: len(chosen[i][1]) / share[i], default=None)
+        if index is None:
+            break
+        share[index] += 1
+    return [(need, jobs, min(n, len(jobs))) for (need, jobs), n in zip(chosen, share)]
+
+
+def dry_run(entries: Sequence[Entry], grid: Grid, say: Callable[[str], None], gpu: bool = False) -> list[list[str]]:
+    """What a sweep would submit: need, jobs, runs, hours of one process, cells; nothing is submitted or prepared."""
+    found = plan(entries, grid, say=say)
+    groups: dict[str, list[Job]] = {}
+    for job in jobs_of(found, shared=SHARED):
+        try:
+            need = "here, beforehand" if job.kind == "data" else str(need_of(job, grid.find(job.name), grid, gpu))
+        except RecipeError as error:
+            need = str(error)
+        groups.setdefault(need, []).append(job)
+    for problem in found.problems:
+        say(f"left out: {problem}")
+    rows = []
+    for need, jobs in groups.items():
+        names = list(dict.fromkeys(job.name for job in jobs))
+        total = hours_text(sum(job.seconds or 0.0 for job in jobs))
+        runs = str(sum(len(job.seeds) for job in jobs))
+        rows.append([need, str(len(jobs)), runs, total, ", ".join(names[:3]) + (f" and {len(names) - 3} more" if names[3:] else "")])
+    return rows
+
+
+class _table:
+    """A live table on a terminal; nothing elsewhere, where lines are enough."""
+
+    def __enter__(self) -> Callable[[list[list[str]]], None]:
+        from rich.console import Console
+        from rich.live import Live
+
+        self.live = Live(console=Console(), auto_refresh=False) if sys.stdout.isatty() else None
+        if self.live:
+            self.live.__enter__()
+        return self._update
+
+    def _update(self, rows: list[list[str]]) -> None:
+        from rich.table import Table
+
+        if self.live:
+            running = sum(row[1] == "running" for row in rows)
+            table = Table("job", "state", "where", "runs", "done", title=f"{running} jobs run, {len(rows) - running} wait")
+            for row in rows[:SHOWN]:
+                table.add_row(*(text.replace("[", r"\[") for text in row))
+            self.live.update(table, refresh=True)
+
+    def __exit__(self, *what: Any) -> None:
+        if self.live:
+            self.live.__exit__(*what)

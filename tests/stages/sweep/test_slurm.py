@@ -1,0 +1,140 @@
+"""Sweeps on a real Slurm with two nodes on this host, started here: make test-cluster.
+
+Every accident that a cluster has, and afterwards the same bits as on one machine.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+
+from stages.params import load_grid
+from stages.sweep import costs as costs_room
+from stages.sweep.costs import Cost
+from stages.sweep.plan_file import Entry
+from stages.sweep.slurm import Slurm
+from stages.sweep.sweep import sweep
+from stages.train import train_cell
+from tests.conftest import SHARED
+
+pytestmark = pytest.mark.cluster
+SCRIPT = SHARED / "cluster" / "slurm-here"
+SECONDS = 150.0  # that anything may take here
+
+
+@pytest.fixture(scope="module")
+def slurm(tmp_path_factory):
+    for missing, why in (
+        (shutil.which("slurmctld") is None, "Slurm is not installed: apt-get install slurm-wlm munge"),
+        (os.geteuid() != 0, "its daemons are started by root"),
+        (not SCRIPT.exists(), f"{SCRIPT} is not at hand"),
+    ):
+        if missing:
+            pytest.skip(f"no Slurm: {why}")
+    folder = tmp_path_factory.mktemp("slurm")
+    with FileLock("/tmp/gt-bench-slurm.lock"):  # its ports are fixed
+        subprocess.run([SCRIPT, "start", folder], check=True, capture_output=True)
+        before = os.environ.get("SLURM_CONF")
+        os.environ["SLURM_CONF"] = str(folder / "slurm.conf")
+        yield folder
+        subprocess.run([SCRIPT, "stop", folder], check=True, capture_output=True)
+        os.environ.pop("SLURM_CONF") if before is None else os.environ.update(SLURM_CONF=before)
+
+
+def until(condition, what: str):
+    end = time.monotonic() + SECONDS
+    while not (found := condition()):
+        assert time.monotonic() < end, what
+        time.sleep(0.2)
+    return found
+
+
+def control(*arguments: str) -> str:
+    return subprocess.run(["scontrol", *arguments], capture_output=True, text=True).stdout
+
+
+def field(job: str, name: str) -> str:
+    return next((part.partition("=")[2] for part in control("show", "job", job, "--oneliner").split() if part.startswith(f"{name}=")), "")
+
+
+class Followed(threading.Thread):
+    """A sweep in a thread: `done` and `said`."""
+
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.said, self.done = [], None
+        self.start()
+
+    def run(self):
+        grid = load_grid()
+        self.done = sweep([Entry(tuple(grid.cells.values()))], grid, Slurm(Path("store/sweep")), 4, self.said.append, poll=0.5)
+
+    def end(self):
+        self.join(SECONDS)
+        assert not self.is_alive(), self.said
+        return "\n".join(self.said)
+
+
+def jobs() -> dict[str, str]:
+    """Model of the cell -> the last job that was submitted for it."""
+    path = Path("store/sweep/submitted.jsonl")
+    lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    return {line["name"].split("/")[-1]: line["id"] for line in lines}
+
+
+def test_whatever_happens_the_numbers_are_those_of_one_machine(slurm, project, monkeypatch):
+    """Two sweeps at once; one cell that no partition takes, one that no node holds, one whose node is killed in the middle, one that is cancelled; then
+    another sweep, in which a job meets its time limit."""
+    monkeypatch.setattr(costs_room, "_measured", lambda cell, grid, data: Cost(60.0, 100.0))
+    run = {"checkpoint_seconds": 0.2}
+    for row, epochs in (("killed", 4000), ("cancelled", 12000), ("refused", 3), ("huge", 3)):
+        project.recipe(row=row, seeds=[0], epochs=epochs, run=run)
+    params = Path("params.yaml")
+    grid = params.read_text()
+    asked = "resources: {small-web-refused: {slurm: {partition: nowhere}}, small-web-huge: {memory_gib: 100000}, small-web-cancelled: {hours: %s}}\n"
+    params.write_text(grid + asked % 1)
+    first, second = Followed(), Followed()
+    until(lambda: {"killed", "cancelled"} <= jobs().keys(), "nothing is submitted")
+    checkpoints = lambda: len(list(Path("store").glob("??/*/checkpoint.safetensors")))  # noqa: E731
+    until(lambda: checkpoints() == 2, "no checkpoint")
+    killed, cancelled = jobs()["killed"], jobs()["cancelled"]
+    subprocess.run(["scancel", cancelled], check=True)
+    node = field(killed, "NodeList")
+    subprocess.run([SCRIPT, "kill", slurm, node], check=True, capture_output=True)
+    control("update", f"nodename={node}", "state=down", "reason=killed")
+    until(lambda: field(killed, "Restarts") == "1", "the job of a dead node is not queued again")
+    control("update", f"job={killed}", "starttime=now")
+    texts = [first.end(), second.end()]
+    assert (first.done, second.done) == (False, False)
+    registered = [json.loads(line) for line in Path("store/sweep/submitted.jsonl").read_text().splitlines()]
+    assert sorted(line["name"] for line in registered) == ["small/web/cancelled", "small/web/killed"]  # once each
+    for text in texts:
+        assert "left out: 1 jobs, of small/web/refused: Slurm refuses a job that needs" in text
+        assert "partition" in text
+        assert "left out: 1 jobs, of small/web/huge: Slurm refuses" in text
+        assert f"small/web/cancelled seed 0: job {cancelled} ended without a result" in text
+    assert checkpoints() == 1  # of the one that was cancelled
+
+    params.write_text(grid + asked % (1 / 60))
+    third = Followed()
+    limited = until(lambda: jobs()["cancelled"] != cancelled and jobs()["cancelled"], "it is not submitted again")
+    until(lambda: field(limited, "Restarts") == "1", "its time limit did not queue it again")
+    control("update", f"job={limited}", "timelimit=10", "starttime=now")
+    assert "small/web/cancelled seed 0: ok, accuracy" in third.end()
+
+    params.write_text(grid)
+    alone = load_grid()
+    for row in ("killed", "cancelled"):
+        train_cell(alone.find(f"small/web/{row}"), alone, store_root=Path("alone"), results=Path("alone-results"))
+    ours, theirs = (
+        {(r := json.loads(path.read_text()))["digest"]: r["deterministic"] for path in Path(root).glob("??/*/record.json")}
+        for root in ("store", "alone")
+    )
+    assert ours == theirs
+    assert len(ours) == 2
