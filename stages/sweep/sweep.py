@@ -198,13 +198,15 @@ class _Sweep:
             for name, cut, seed in job.runs:
                 what = f"{name} {'search' if seed is None else f'seed {seed}'}"
                 line = said.get(seed)
-                if line is not None and line["outcome"] in ("elsewhere", "changed"):
+                if line is not None and line["outcome"] == "changed":  # a new process goes on
                     continue
                 self.tried.add((name, cut, seed))
                 if line is None:
                     self.say(
                         f"{what}: job {job.id} ended without a result (cancelled, or lost with its node); the same command submits it again"
                     )
+                elif line["outcome"] == "elsewhere":
+                    self.say(f"{what}: another process is at it; the same command looks again")
                 elif line["outcome"] != "stored":
                     self.say(f"{what}: {line['outcome']}{', ' + line['why'] if line.get('why') else ''}")
 

@@ -3,6 +3,7 @@
 Every accident that a cluster has, and afterwards the same bits as on one machine.
 """
 
+import contextlib
 import json
 import os
 import shutil
@@ -11,6 +12,7 @@ import threading
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 from filelock import FileLock
 
@@ -63,6 +65,14 @@ def field(job: str, name: str) -> str:
     return next((part.partition("=")[2] for part in control("show", "job", job, "--oneliner").split() if part.startswith(f"{name}=")), "")
 
 
+def end_steps_of(node: str) -> None:
+    """What computes on a node dies with it; the script leaves those that have a process group of their own."""
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.environ().get("SLURMD_NODENAME") == node:
+                process.kill()
+
+
 class Followed(threading.Thread):
     """A sweep in a thread: `done` and `said`."""
 
@@ -107,6 +117,7 @@ def test_whatever_happens_the_numbers_are_those_of_one_machine(slurm, project, m
     subprocess.run(["scancel", cancelled], check=True)
     node = field(killed, "NodeList")
     subprocess.run([SCRIPT, "kill", slurm, node], check=True, capture_output=True)
+    end_steps_of(node)
     control("update", f"nodename={node}", "state=down", "reason=killed")
     until(lambda: field(killed, "Restarts") == "1", "the job of a dead node is not queued again")
     control("update", f"job={killed}", "starttime=now")
