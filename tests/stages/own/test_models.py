@@ -75,7 +75,8 @@ def test_parts_of_the_data_by_name(ours):
     assert try_pair("a.py", "many", FAST, [0], bar=False).row["status"] == "ok"
 
 
-def test_it_joins_the_grid_by_one_recipe(ours, capsys):
+def test_it_joins_the_grid_by_one_recipe(ours):
+    from stages.datasets.prepare import prepare
     from stages.grid import write_grid
     from stages.train import train_cell
 
@@ -83,14 +84,32 @@ def test_it_joins_the_grid_by_one_recipe(ours, capsys):
     recipe = {"model": {"name": "lab/plain.py:Plain"}, "optimizer": {"lr": 0.01}, "epochs": 2, "seeds": [0]}
     write("recipes/mine/web/plain.yaml", yaml.safe_dump(recipe))
     write_grid()
+    prepare("web")
     grid = load_grid()
-    result = train_cell(grid.find("mine/web/plain"), grid, bar=False) if Path("data/packed/web").exists() else None
-    if result is None:
-        from stages.datasets.prepare import prepare
+    assert train_cell(grid.find("mine/web/plain"), grid, bar=False)["status"] == "ok"
 
-        prepare("web")
-        result = train_cell(grid.find("mine/web/plain"), grid, bar=False)
-    assert result["status"] == "ok"
+
+def test_a_class_of_a_notebook(ours):
+    """As IPython runs a cell: compiled under a name of its own, its text in linecache, its module __main__."""
+    import linecache
+
+    from gt_bench import evaluate
+
+    def cell(text: str) -> type:
+        text, name = textwrap.dedent(text), f"/tmp/ipykernel_1/{abs(hash(text))}.py"
+        linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+        scope = {"__name__": "__main__"}
+        exec(compile(text, name, "exec"), scope)
+        return scope["Plain"]
+
+    options = {"seeds": 1, "set": FAST, "track": False}
+    first = evaluate(cell(PLAIN), "web", **options)
+    assert first.row["model"] == "plain-epochs-2"
+    # a call below it is no other model, a changed class is one
+    assert evaluate(cell(PLAIN + "\n    print(1)\n"), "web", **options).row["digests"] == first.row["digests"]
+    assert evaluate(cell(PLAIN.replace("width=8", "width=9")), "web", **options).row["digests"] != first.row["digests"]
+    with pytest.raises(OwnModelError, match="the text of Hidden cannot be read"):
+        evaluate(type("Hidden", (torch.nn.Module,), {"__module__": "__main__"}), "web", **options)
 
 
 def test_the_text_decides_and_comments_do_not(ours):
