@@ -1,5 +1,6 @@
 """The attempts at a cell, and what changed between two of them: in the recipe, in the code and in the number."""
 
+import json
 import statistics
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -115,7 +116,7 @@ def _environment(records: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     for record in records:
         for key, value in record["measured"]["environment"].items():
             if key != "commit":
-                found.setdefault(key, set()).add(str(value))
+                found.setdefault(key, set()).add(value if isinstance(value, str) else json.dumps(value, sort_keys=True))
     return {key: ", ".join(sorted(values)) for key, values in found.items()}
 
 

@@ -24,7 +24,9 @@ def views_of(experiment: str, params: Sequence[str]) -> dict[str, str]:
     """The tags of an experiment that hold its views. `params`: of all its runs."""
     if experiment.endswith(SEARCH):
         columns = ["tags.gt.cell", "metrics.result/validation", "tags.gt.state", *(f"params.{name}" for name in params)]
-        return {PREFIX + "trials": _view("tags.`gt.kind` = 'trial'", columns, "metrics.`result/validation`")}
+        return {
+            PREFIX + "trials": _view("tags.`gt.kind` = 'trial' and tags.`gt.state` = 'COMPLETE'", columns, "metrics.`result/validation`")
+        }
     return {
         PREFIX + "leaderboard": _view(CURRENT, LEADERBOARD, "tags.`gt.dataset`", ascending=True),
         PREFIX + "attempts": _view("tags.`gt.kind` = 'cell'", ATTEMPTS, "attributes.`Created`"),
@@ -42,7 +44,7 @@ def first_view(experiment: str) -> str:
 def described(experiment: str, experiment_id: str) -> str:
     """What stands above the runs of an experiment."""
     if experiment.endswith(SEARCH):
-        return f"The searches of `{experiment.removesuffix(SEARCH)}`, a run per trial: [all trials]({address_of(experiment_id, 'trials')})"
+        return f"The searches of `{experiment.removesuffix(SEARCH)}`, a run per trial: [the complete ones]({address_of(experiment_id, 'trials')})"
     return (
         f"The cells of `{experiment}`: [the leaderboard]({address_of(experiment_id, 'leaderboard')}), "
         f"[every attempt, superseded ones too]({address_of(experiment_id, 'attempts')}). A mirror of `store/`: docs/mlflow.md"
@@ -54,6 +56,6 @@ def _view(where: str, columns: Sequence[str], order: str, ascending: bool = Fals
     state = {
         "searchFilter": where, "orderByKey": order, "orderByAsc": ascending, "startTime": "ALL", "lifecycleFilter": "Active",
         "datasetsFilter": [], "modelVersionFilter": "All Runs", "selectedColumns": keys, "columnOrder": keys,
-        "columnWidths": {key: max(110, 9 * len(key.split("`")[1]) + 30) for key in keys}, "viewMaximized": True,
+        "columnWidths": {key: 230 if "gt.cell" in key else max(105, 7 * len(key.split("`")[1]) + 26) for key in keys}, "viewMaximized": True,
     }  # fmt: skip
     return json.dumps(state)
