@@ -107,8 +107,8 @@ class Phase(Strict):
 class Choice(Strict):
     """`also`: further keys that take whatever is chosen, such as the width of a model that reads all columns of an encoding."""
 
-    choices: list[Any] = Field(min_length=1)
-    also: list[str] = []
+    choices: list[Any] = Field(min_length=1, description="numbers, words, true, false or null")
+    also: list[str] = Field([], description="further keys that take whatever is chosen")
 
     @field_validator("choices")
     @classmethod
@@ -122,11 +122,11 @@ class Choice(Strict):
 
 
 class Range(Strict):
-    low: float = Field(allow_inf_nan=False)
-    high: float = Field(allow_inf_nan=False)
-    log: bool = False
-    step: float | None = Field(None, allow_inf_nan=False)
-    integer: bool = False
+    low: float = Field(allow_inf_nan=False, description="smallest value")
+    high: float = Field(allow_inf_nan=False, description="largest value")
+    log: bool = Field(False, description="drawn by its logarithm")
+    step: float | None = Field(None, allow_inf_nan=False, description="only every so much from `low`")
+    integer: bool = Field(False, description="whole numbers")
 
     @model_validator(mode="after")
     def _order(self):
@@ -150,13 +150,19 @@ class SearchSection(Strict):
     """`space`: dotted recipe keys (model.dropout) to {choices: [...], also: [...]} or {low:, high:, log:, step:, integer:}. The objective is the
     mean over `seeds` of the best validation value; the test split is never read."""
 
-    trials: Positive
-    space: dict[str, Space] = Field(min_length=1)
-    seeds: list[int] = Field([0], min_length=1)
-    sampler: Literal["tpe", "random", "grid"] = "tpe"
-    sampler_seed: int = 0
-    pruner: Literal["median", "none"] = "median"
-    warmup_epochs: int = Field(10, ge=0)
+    trials: Positive = Field(
+        description="how many are run, killed ones not counted; `limits.trials` and `fair_search` of params.yaml change it"
+    )
+    space: dict[str, Space] = Field(min_length=1, description="dotted keys of the recipe, each with its values")
+    seeds: list[int] = Field([0], min_length=1, description="of each trial; its value is the mean over them")
+    sampler: Literal["tpe", "random", "grid"] = Field(
+        "tpe", description="what proposes values; `grid` takes each combination of choices once"
+    )
+    sampler_seed: int = Field(0, description="of the sampler: the same search proposes the same values")
+    pruner: Literal["median", "none"] = Field(
+        "median", description="`median` ends a trial that is below the median of the others at its epoch"
+    )
+    warmup_epochs: int = Field(10, ge=0, description="epochs before which no trial is pruned")
 
 
 class StartSection(Strict):

@@ -146,7 +146,8 @@ def open_study(settings: RunSettings, folder: Path, cell: str, identity: str, di
     from optuna.storages.journal import JournalFileBackend
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    url, name = storage_url(settings), identity
+    # one database holds the studies of all cells, and two cells may have one recipe
+    url, name = storage_url(settings), f"{cell} {identity[:12]}"
     if url and url.startswith("sqlite") and (kind := network_file_system(folder)):
         raise RecipeError(
             f"study storage {url}: SQLite loses data on a network file system ({kind}); take PostgreSQL, or none: journal files"
@@ -155,8 +156,6 @@ def open_study(settings: RunSettings, folder: Path, cell: str, identity: str, di
     if pruning_after is not None:
         pruner = optuna.pruners.MedianPruner(n_startup_trials=4, n_warmup_steps=pruning_after)
     if url:
-        # one database holds the studies of all cells, and two cells may have one recipe
-        name = f"{cell} {identity}"
         with _reported(url):
             # a SQLite file has one writer at a time: the others wait for it
             waiting = {"connect_args": {"timeout": 100}} if url.startswith("sqlite") else {}
@@ -174,8 +173,9 @@ def open_study(settings: RunSettings, folder: Path, cell: str, identity: str, di
                 f"{path}: holds the study of {', '.join(sorted(owners - {cell}))}, not of {cell}; move it back to its own folder and search again"
             )
     with _reported(url):
+        older = f"{cell} {identity}" if url else identity  # how studies were named before they had a readable name
         study = optuna.create_study(
-            study_name=name,
+            study_name=older if older in optuna.get_all_study_names(storage) else name,
             storage=storage,
             direction="maximize" if direction == "max" else "minimize",
             pruner=pruner,

@@ -19,7 +19,7 @@ from stages.schema import RecipeError
 from stages.search import best_of, run_search
 from stages.space import check_space, trials_of
 from stages.study import workers_of
-from stages.tuned import TUNED, write_outs
+from stages.tuned import TUNED, ending, write_outs
 
 STUDIES = Path("studies")
 
@@ -62,8 +62,10 @@ def tune_cell(
         cut = [f"{trials} of {asked} search trials"] if trials < asked else []
         described = {"origin": _origins(recipe) | dict.fromkeys(recipe.with_tied(best.params), note), "reduced": [*recipe.reduced, *cut]}
         chosen = recipe.with_values(best.params).model_copy(update=described)
+        finished = [t for t in study.trials if t.state.is_finished()]
         with workers.alone():
-            write_outs(chosen, cell, [t for t in study.trials if t.state.is_finished()], tuned, study)
+            write_outs(chosen, cell, finished, tuned, study)
+    print("\n".join(ending(cell, finished, best, study, folder, tuned)), flush=True)
     if grid.run.tracking:
         from stages.mlflow.tracking import track_search
 

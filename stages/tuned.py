@@ -63,6 +63,39 @@ def write_outs(recipe: Recipe, cell: Cell, trials: list[Any], tuned: Path, study
     _plots(base, study)
 
 
+def ending(cell: Cell, trials: list[Any], best: Any, study: Any, folder: Path, tuned: Path = TUNED) -> list[str]:
+    """What a person wants to know when a search has ended: the best trial, what mattered, and where to look."""
+    shown = ", ".join(f"{key} {_short(value)}" for key, value in best.params.items())
+    lines = [f"best: trial {best.number} of {len(trials)}, validation {best.value:.4f}: {shown}"]
+    complete = [t for t in trials if t.state.name == "COMPLETE"]
+    if varied(complete):
+        shares = importance_of(study)
+        lines.append(f"importance over {len(complete)} complete trials (fANOVA): " + ", ".join(f"{k} {v:.2f}" for k, v in shares.items()))
+    else:
+        lines.append(f"importance: {len(complete)} complete trials, too few or too alike to tell")
+    base = tuned / cell.cell
+    return [
+        *lines,
+        f"trials: {base}.csv; pictures: {base}.{{{','.join(PLOTS)}}}.png; chosen recipe: {base}.yaml",
+        f"look: `make ui` (experiment {cell.suite}-search), or `optuna-dashboard {folder / 'journal.log'}` (docs/search.md)",
+    ]
+
+
+def varied(complete: list[Any]) -> bool:
+    """Whether importance, a share of the variance, is defined."""
+    return len({t.value for t in complete}) > 1 and any(len({repr(t.params[k]) for t in complete}) > 1 for k in complete[0].params)
+
+
+def importance_of(study: Any) -> dict[str, float]:
+    import optuna
+
+    return optuna.importance.get_param_importances(study, evaluator=optuna.importance.FanovaImportanceEvaluator(seed=0))
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
 def _plots(base: Path, study: Any) -> None:
     """Optimisation history, hyperparameter importance and parallel coordinates as pictures; with too few trials the picture says so."""
     import warnings
@@ -74,9 +107,7 @@ def _plots(base: Path, study: Any) -> None:
     import optuna
 
     complete = [] if study is None else [t for t in study.trials if t.state.name == "COMPLETE"]
-    # importance is a share of the variance: undefined while nothing varies
-    varied = len({t.value for t in complete}) > 1 and any(len({repr(t.params[k]) for t in complete}) > 1 for k in complete[0].params)
-    for name, possible in zip(PLOTS, (bool(complete), varied, bool(complete)), strict=True):
+    for name, possible in zip(PLOTS, (bool(complete), varied(complete), bool(complete)), strict=True):
         # optuna changes the style of the whole process
         with warnings.catch_warnings(), matplotlib.rc_context():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)

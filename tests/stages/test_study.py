@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 
 from stages.mlflow.experiment import Mirror
-from stages.mlflow.tracking import complete, tracking_uri
+from stages.mlflow.tracking import complete, track_cells, tracking_uri
 from stages.params import load_grid
 from stages.recipe import SearchSection, load_recipe
 from stages.schema import RecipeError
 from stages.space import space_size, trials_of
+from stages.store import Store
 from stages.study import STORAGE, FileWorkers, storage_url
 from stages.train import train_cell
 from stages.tune import tune_cell
@@ -271,17 +272,19 @@ def test_trials_stand_in_an_experiment_of_their_own_and_pictures_with_the_cell(p
     assert sorted(searched) == ["web mlp search", "web mlp trial 0", "web mlp trial 1"]
     rows = trials()
     assert searched["web mlp trial 1"]["params"] == {k: rows[1][k] for k in SPACE}
-    assert searched["web mlp trial 1"]["metrics"] == {"validation": float(rows[1]["value"])}
+    assert searched["web mlp trial 1"]["metrics"] == {"result/validation": float(rows[1]["value"])}
     pictures = ["search.history.png", "search.importance.png", "search.parallel.png"]
     assert searched["web mlp search"]["artifacts"] == pictures
     assert shown("small") == {}
     grid = load_grid()
     result = train_cell(grid.find(CELL), grid)
+    assert shown("small") == {}, "a short cell is tracked by the leaderboard"
+    track_cells([grid.find(CELL)])
     cell = shown("small")
     assert sorted(cell) == ["web mlp", "web mlp seed 0"]
     assert set(pictures) < set(cell["web mlp"]["artifacts"])
     # a store made from what is on disk holds the same
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///again/mlflow.db")
-    complete("small", [result], {r["digest"]: r for r in project.records()})
+    complete("small", [result], {r["digest"]: r for r in project.records()}, store=Store())
     assert shown("small-search") == searched
     assert shown("small") == cell

@@ -38,10 +38,15 @@ def trials():
         return list(csv.DictReader(file))
 
 
-def test_the_best_trial_by_validation_becomes_the_recipe(project):
+def test_the_best_trial_by_validation_becomes_the_recipe(project, capsys):
     project.recipe(search=SEARCH)
     chosen = tune()
     rows = trials()
+    said = capsys.readouterr().out.splitlines()[-4:]
+    assert said[0].startswith("best: trial ")
+    assert f"optimizer.lr {chosen.optimizer.lr:.4g}" in said[0]
+    assert said[1].startswith("importance")
+    assert "optuna-dashboard studies/small/web/mlp/journal.log" in said[3]
     assert len(rows) == 4
     best = max((r for r in rows if r["state"] == "COMPLETE"), key=lambda r: float(r["value"]))
     assert chosen.optimizer.lr == float(best["optimizer.lr"])
@@ -61,6 +66,27 @@ def test_the_best_trial_by_validation_becomes_the_recipe(project):
     result = train_cell(grid.find(CELL), grid)
     assert result["status"] == "ok"
     assert result["search"]["trials"] == 4
+
+
+def test_a_study_is_named_by_its_cell_and_one_named_by_its_digest_goes_on(project, monkeypatch):
+    import optuna
+
+    def studies():
+        backend = optuna.storages.journal.JournalFileBackend("studies/small/web/mlp/journal.log")
+        return optuna.get_all_study_names(optuna.storages.JournalStorage(backend))
+
+    project.recipe(search={**SEARCH, "trials": 2})
+    tune()
+    (name,) = studies()
+    cell, digest = name.split(" ")
+    assert (cell, len(digest)) == (CELL, 12)
+    path = Path("studies/small/web/mlp/journal.log")
+    path.write_text(path.read_text().replace(f'"{name}"', f'"{digest}{"0" * 52}"'))
+    monkeypatch.setattr("stages.search.digest_of", lambda content: f"{digest}{'0' * 52}")  # what decides the values, as older code named it
+    before = len(project.records())
+    tune()
+    assert studies() == [f"{digest}{'0' * 52}"]
+    assert len(project.records()) == before
 
 
 def test_a_second_call_runs_no_trial_and_two_searches_agree(project):

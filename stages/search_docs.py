@@ -1,0 +1,45 @@
+"""The tables of docs/search.md, from the schema of recipes.
+
+python -m stages.search_docs        rewrites docs/search.md between its marks
+"""
+
+import sys
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from stages.datasets.docs_tables import fill, table
+from stages.files import write_bytes
+from stages.recipe import Choice, Range, SearchSection
+
+PAGE = Path(__file__).parents[1] / "docs" / "search.md"
+
+
+def keys(schema: type[BaseModel]) -> str:
+    """Every key of a section: what it takes, its default, what it does."""
+    shapes, rows = schema.model_json_schema()["properties"], []
+    for name, field in schema.model_fields.items():
+        default = "required" if field.is_required() else f"`{'null' if field.default is None else str(field.default).lower()}`"
+        rows.append([f"`{name}`", _takes(shapes[name]), default, field.description])
+    return table(["key", "takes", "default", "what it does"], rows)
+
+
+def page(text: str) -> str:
+    return fill(text, {"search": keys(SearchSection), "choice": keys(Choice), "range": keys(Range)})
+
+
+def _takes(shape: dict) -> str:
+    if "enum" in shape:
+        return ", ".join(f"`{value}`" for value in shape["enum"])
+    if "anyOf" in shape:
+        return " or ".join(_takes(one) for one in shape["anyOf"])
+    if shape.get("type") == "array":
+        return "a list"
+    words = {"integer": "a whole number", "number": "a number", "boolean": "true or false", "object": "a mapping", "null": "null"}
+    return words.get(shape.get("type"), "text") + (" above 0" if shape.get("exclusiveMinimum") == 0 else "")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:]:
+        sys.exit(__doc__)
+    write_bytes(PAGE, page(PAGE.read_text()).encode())
