@@ -1,4 +1,5 @@
-"""Stage leaderboard@suite: reports/SUITE.json, .csv and .md from results and records, the page of all suites, a table on the terminal, MLflow completed.
+"""Stage leaderboard@suite: reports/SUITE.json, .csv and .md from results and records, metrics and plots for DVC, the page of all suites, a table
+on the terminal, MLflow completed.
 
     python -m stages.leaderboard SUITE
 
@@ -16,6 +17,7 @@ from stages.command import ends_in_order
 from stages.errors import UserError
 from stages.params import Grid, load_grid
 from stages.records.gathered import collect
+from stages.report.for_dvc import write_for_dvc
 from stages.report.rules import Rules
 from stages.report.table import tally, with_claims, write_reports
 from stages.store import Store, StoreError
@@ -39,6 +41,7 @@ def leaderboard(
     rows, found, records = collect(grid.suite(suite), results, Store(store), grid.run.verdict)
     rows = with_claims(rows, grid.run.verdict)
     files = write_reports(suite, rows, reports, grid.run.verdict)
+    write_for_dvc(suite, rows, found, records, reports)
     if print_:
         show(suite, rows, files, grid.run.verdict)
     write_the_page(grid, reports / "index.html", results, store, print_)

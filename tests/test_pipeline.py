@@ -96,6 +96,13 @@ def one_suite_runs_exactly_its_cells_and_only_once(project: Project) -> None:
         "leaderboard@embedded",
     }
     assert {row["status"] for row in project.rows("embedded").values()} == {"ok"}
+    metrics = subprocess.run(
+        [sys.executable, "-m", "dvc", "metrics", "show", "--json"], cwd=project.folder, capture_output=True, check=True
+    )
+    shown = {path: found["data"] for path, found in json.loads(metrics.stdout)[""]["data"].items() if "data" in found}
+    assert shown["reports/metrics/embedded/chains/gcn.json"]["mean"] == pytest.approx(
+        100 * project.rows("embedded")["embedded/chains/gcn"]["mean"], abs=1e-3
+    )
     assert project.repro("leaderboard@embedded") == []
 
 

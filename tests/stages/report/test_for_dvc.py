@@ -1,0 +1,44 @@
+"""What DVC reads of a leaderboard: a file of metrics per cell in the paper's unit, curves, and published beside ours."""
+
+import csv
+import json
+
+import pytest
+
+from stages.report.for_dvc import curve, write_for_dvc
+from stages.report.table import absent, rows_of
+from tests.stages.cells import make_record, make_result, without_data
+
+ET, GCN, TEXAS = (f"edge-transformer/{name}" for name in ("cornell/edge-transformer", "cornell/gcn", "texas/gcn"))
+
+
+def test_metrics_curves_and_what_was_published(tmp_path):
+    records = [make_record(ET, seed, test=0.6 + seed / 10) for seed in (0, 1)]
+    failed = [make_record(GCN, 0, "oom", epochs=0)]
+    results = [make_result(ET, records), make_result(GCN, failed, method="GCN"), without_data(TEXAS)]
+    rows = [
+        *rows_of(results[0], records),
+        *rows_of(results[1], failed),
+        *rows_of(results[2], []),
+        absent("edge-transformer/texas/mlp", "not run", None),
+    ]
+    for _ in range(2):  # what is of no cell any more goes
+        write_for_dvc("edge-transformer", rows, results, {r["digest"]: r for r in records + failed}, tmp_path)
+        found = {p.relative_to(tmp_path / "metrics").as_posix(): json.loads(p.read_text()) for p in tmp_path.glob("metrics/*/*/*.json")}
+        assert sorted(found) == sorted(f"{row['cell']}.json" for row in rows)
+        (tmp_path / "metrics/edge-transformer/cornell/gone.json").write_text("{}")
+    metrics = found[f"{ET}.json"]
+    assert (metrics["mean"], metrics["published"], metrics["difference"], metrics["runs"]) == (65.0, 65.7, pytest.approx(-0.7), 2)
+    assert metrics["verdict"] == rows[0]["verdict"]
+    assert found[f"{GCN}.json"] == {"published": 56.2, "verdict": "none: no result", "runs": 0, "status": "oom"}
+    assert found[f"{TEXAS}.json"]["status"] == "not run: data"
+    with (tmp_path / "published/edge-transformer.csv").open() as file:
+        assert [row["cell"] for row in csv.DictReader(file)] == [ET]
+    drawn = (tmp_path / f"curves/{ET}.csv").read_text().splitlines()
+    assert (drawn[0], len(drawn)) == ("epoch,validation", 7)
+    assert (tmp_path / f"curves/{GCN}.csv").read_text() == "epoch,validation\n"
+
+
+def test_a_curve_is_the_mean_of_the_runs_that_came_so_far():
+    runs = [{"epoch": [1, 2], "val": [0.5, None]}, {"epoch": [1, 2, 3], "val": [0.7, 0.9, float("nan")]}]
+    assert curve(runs) == [(1, pytest.approx(0.6)), (2, 0.9)]
