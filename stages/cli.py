@@ -1,5 +1,6 @@
 """`gt-bench`, the command line for the DVC stages: what exists, what was found, and whether all of it fits together."""
 
+import json
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -19,8 +20,33 @@ from stages.stop import handled
 from stages.threads import settle_environment
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__, pretty_exceptions_enable=False)
+# the groups of `gt-bench --help`; a command in none of them comes under "More"
+GROUPS = {
+    "See what is there": ("list", "show", "board", "table", "page", "history"),
+    "Run": ("train", "try", "work", "sweep", "tune", "forecast"),
+    "Compare and judge": ("compare", "claims", "diff", "score"),
+    "Check and carry": ("doctor", "store"),
+}
 Names = Annotated[list[str] | None, typer.Argument(help="suites and cells (suite/dataset/row); all where none is named")]
 Records = Annotated[Path, typer.Option(help="folder of shipped records", callback=place)]
+AsJson = Annotated[bool, typer.Option("--json", help="the same as JSON, for programs")]
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        from stages.measurements import commit
+
+        print(f"gt-bench {version('graph-transformer-benchmark')} (commit {commit() or 'unknown'})")
+        raise typer.Exit
+
+
+@app.callback()
+def every_command(
+    version: Annotated[bool, typer.Option("--version", help="version and commit", callback=_version, is_eager=True)] = False,
+) -> None:
+    pass
 
 
 class Form(StrEnum):
@@ -32,17 +58,15 @@ class Form(StrEnum):
 
 
 @app.command("list")
-def list_cells(suite: str = typer.Argument(None, help="only this suite")) -> None:
+def list_cells(suite: Annotated[str | None, typer.Argument(help="only this suite")] = None, as_json: AsJson = False) -> None:
     """The cells of the grid with their state, and how many of their seeds the store has."""
-    from rich.console import Console
-    from rich.table import Table
-
     from stages.records.kept import seeds_kept
     from stages.records.shipped import read_result
+    from stages.report.fitting import fitting_table
+    from stages.report.terminal import console
     from stages.store import StoreError
 
-    grid, problems = load_grid(), []
-    table = Table("cell", "settings", "seeds", "state")
+    grid, problems, found = load_grid(), [], []
     for cell in grid.suite(suite) if suite else grid.cells.values():
         seeds, state = "?", "unreadable"
         try:
@@ -51,25 +75,33 @@ def list_cells(suite: str = typer.Argument(None, help="only this suite")) -> Non
             seeds, state = f"{len(runs)}/{asked}", result["status"] if result else "begun" if runs else "not run"
         except (StoreError, RecipeError) as error:
             problems.append(str(error))
-        table.add_row(cell.cell, str(cell.settings_path), seeds, state)
-    Console(width=None if sys.stdout.isatty() else 160).print(table)
-    for problem in problems:
-        print(problem)
+        found.append({"cell": cell.cell, "settings": str(cell.settings_path), "seeds": seeds, "state": state})
+    if as_json:
+        print(json.dumps({"cells": found, "problems": problems}, indent=1))
+    else:
+        out = console()
+        texts = [list(row.values()) for row in found]
+        out.print(
+            fitting_table(("cell", "settings", "seeds", "state"), texts, out.width, ("cell", "state", "seeds", "settings"), ("state",))
+        )
+        for problem in problems:
+            print(problem)
     if problems:
         raise typer.Exit(1)
 
 
 @app.command()
-def show(name: Annotated[str, typer.Argument(metavar="SUITE|CELL")]) -> None:
+def show(name: Annotated[str, typer.Argument(metavar="SUITE|CELL")], as_json: AsJson = False) -> None:
     """The leaderboard of a suite as last written; or the recipe of a cell (suite/dataset/row), complete, with the origin of each value."""
     grid = load_grid()
-    if name not in grid.suites and ("/" in name or name in grid.cells):
-        print(recipe_text(load_recipe(grid.find(name).recipe_path)), end="")
-    else:
-        _show_leaderboard(name)
+    if name in grid.suites or ("/" not in name and name not in grid.cells):
+        _show_leaderboard(name, as_json)
+        return
+    recipe = load_recipe(grid.find(name).recipe_path)
+    print(json.dumps(recipe.model_dump(mode="json", exclude_unset=True), indent=1) if as_json else recipe_text(recipe).rstrip("\n"))
 
 
-def _show_leaderboard(suite: str) -> None:
+def _show_leaderboard(suite: str, as_json: bool) -> None:
     from stages.leaderboard import show as show_table
     from stages.mlflow.tracking import tracking_uri
     from stages.report.table import rows_in
@@ -79,9 +111,12 @@ def _show_leaderboard(suite: str) -> None:
     path = Path("reports", f"{suite}.json")
     if not path.exists():
         raise RecipeError(f"{path} is not there yet: run `make reproduce SUITE={suite}`")
+    if as_json:
+        print(json.dumps(rows_in(path), indent=1))
+        return
     show_table(suite, rows_in(path), [path.with_suffix(s) for s in (".json", ".csv", ".md")], grid.run.verdict)
     uri = without_credentials(tracking_uri())
-    print(f"MLflow: open {uri}" if uri.startswith("http") else "MLflow: `make ui`, then open http://127.0.0.1:5000")
+    print(f"MLflow: open {uri}" if uri.startswith("http") else "MLflow: `make ui` serves it and prints the address of each suite")
 
 
 @app.command()
@@ -306,6 +341,7 @@ def board(
     ] = None,
     write: Annotated[Path | None, typer.Option(help="write SUITE.json, .csv and .md into this folder")] = None,
     records: Records = Path("records"),
+    as_json: AsJson = False,
 ) -> None:
     """The leaderboard of a suite from the shipped records alone, or of a dataset from own and shipped ones: nothing is computed, and a stale row says
     what changed since."""
@@ -313,7 +349,13 @@ def board(
 
     if (suite is None) == (dataset is None) or (dataset and write):
         raise RecipeError("say one of them: `gt-bench board SUITE [--write FOLDER]`, or `gt-bench board --dataset DATASET`")
-    if dataset:
+    if as_json:
+        from stages.records.board import board as rows_of
+        from stages.records.board import dataset_rows
+
+        grid = load_grid()
+        print(json.dumps(dataset_rows(dataset, grid, records)[0] if dataset else rows_of(suite, grid, records), indent=1))
+    elif dataset:
         show_dataset(dataset, load_grid(), records)
     else:
         show_suite(suite, load_grid(), records, write)
@@ -566,6 +608,11 @@ def store_verify(names: Names = None, records: Records = Path("records")) -> Non
     print(f"{len(shipped)} shipped cells, {stale} stale, {len(problems)} problems")
     if problems:
         raise typer.Exit(1)
+
+
+for registered in (*app.registered_commands, *app.registered_groups):
+    name = registered.name or registered.callback.__name__
+    registered.rich_help_panel = next((group for group, names in GROUPS.items() if name in names), "More")
 
 
 def main() -> None:

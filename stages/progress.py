@@ -19,6 +19,7 @@ class Progress:
 
             self.bar = tqdm(total=total_epochs, desc=title, unit="epoch", dynamic_ncols=True)
         self.run, self.done_before, self._last = "", 0, time.monotonic()
+        self._begun, self._stored = self._last, 0  # the latter: epochs that cost nothing
         self.under_way: dict[str, tuple[int, int]] = {}  # run -> (its epochs, those done)
 
     def __enter__(self) -> Self:
@@ -42,13 +43,14 @@ class Progress:
             self.bar.update(self.done_before + sum(done for _, done in self.under_way.values()) - self.bar.n)
         elif time.monotonic() - self._last >= PLAIN_SECONDS:
             self._last = time.monotonic()
-            print(f"{self.title} {run} epoch {epoch}/{epochs} {shown}", flush=True)
+            print(f"{self.title} {run} epoch {epoch}/{epochs} {shown}{self._left()}", flush=True)
 
     def finish_trial(self, outcome: str, values: dict[str, Any]) -> None:
         self._finish(self.run, f"{self.title} {self.run}: {outcome} with {', '.join(f'{k}={v}' for k, v in values.items())}")
 
     def finish_run(self, record: dict[str, Any], computed: bool, run: str | None = None) -> None:
         run, result = self.run if run is None else run, record["deterministic"]
+        self._stored += 0 if computed else self.under_way[run][0]
         line = f"{self.title} {run}: {result['status']}"
         if result["test"] is not None:
             line += f", {result['metric']} test {result['test']:.4f}"
@@ -61,8 +63,22 @@ class Progress:
     def say(self, line: str) -> None:
         print(line, flush=True) if self.bar is None else self.bar.write(line)
 
+    def _left(self) -> str:
+        """How far the cell is and how long it will take at the pace so far, as the bar of a terminal says it."""
+        computed = self.done_before + sum(done for _, done in self.under_way.values()) - self._stored
+        left = self.total - self._stored - computed
+        if not (computed and left):
+            return ""
+        seconds = (time.monotonic() - self._begun) * left / computed
+        return f" ({100 * (self.total - left) // self.total} % of the cell, {_span(seconds)} left)"
+
     def _finish(self, run: str, line: str) -> None:
         self.done_before += self.under_way.pop(run, (0, 0))[0]
         if self.bar is not None:
             self.bar.update(self.done_before + sum(done for _, done in self.under_way.values()) - self.bar.n)
         self.say(line)
+
+
+def _span(seconds: float) -> str:
+    minutes = round(seconds / 60)
+    return f"{seconds:.0f} s" if seconds < 90 else f"{minutes} min" if minutes < 90 else f"{seconds / 3600:.1f} h"

@@ -55,46 +55,41 @@ def show_suite(suite: str, grid: Grid, root: Path = ROOT, write: Path | None = N
         print(f"written: {', '.join(map(str, write_reports(suite, rows, write, grid.run.verdict)))}")
 
 
+def dataset_rows(dataset: str, grid: Grid, root: Path = ROOT) -> tuple[list[dict[str, Any]], list[str]]:
+    """(the rows of a dataset from all suites, own and shipped; what could not be read). Raises RecipeError for a dataset that neither the grid nor
+    a paper has."""
+    if dataset not in grid.datasets and all(number.dataset != dataset for number in everything()):
+        raise RecipeError(f"no dataset {dataset!r}{nearest(dataset, grid.datasets)}; `gt-bench list` names those of the grid")
+    found = gather(grid, root=root)
+    return [row for row in (*found.rows, *found.others) if row["dataset"] == dataset], found.problems
+
+
 def show_dataset(dataset: str, grid: Grid, root: Path = ROOT) -> None:
     """Prints the rows of a dataset from all suites, own and shipped, and the printed numbers of it that no run is held against. Raises
     RecipeError for a dataset that neither the grid nor a paper has."""
-    from rich.table import Table
-    from rich.text import Text
+    from stages.report.fitting import fitting_table
 
-    printed = [number for number in everything() if number.dataset == dataset]
-    if dataset not in grid.datasets and not printed:
-        raise RecipeError(f"no dataset {dataset!r}{nearest(dataset, grid.datasets)}; `gt-bench list` names those of the grid")
-    found = gather(grid, root=root)
-    rows = [row for row in (*found.rows, *found.others) if row["dataset"] == dataset]
-    table = Table(
-        "suite / recipe, or paper: method",
-        "metric",
-        "mean ± std",
-        "runs",
-        "printed",
-        "verdict",
-        "from",
-        title=dataset,
-        title_justify="left",
-    )
+    rows, problems = dataset_rows(dataset, grid, root)
+    names = ("suite / recipe, or paper: method", "metric", "mean ± std", "runs", "printed", "verdict", "from")
+    lines = []
     for row in rows:
         texts = dict(zip(SHOWN, cells(row), strict=True))
         status = "" if row["status"].partition(",")[0] == "ok" else f"{row['status']}, "
         name = " / ".join(row["cell"].split("/")[::2])
-        table.add_row(
-            *map(Text, (name, *(texts[k] for k in ("metric", "mean ± std", "runs", "published", "verdict")), f"{status}{row['source']}"))
-        )
+        lines.append([name, *(texts[k] for k in ("metric", "mean ± std", "runs", "published", "verdict")), f"{status}{row['source']}"])
     run = {tuple(row["published_place"]) for row in rows if row["published_place"] and row["mean"] is not None}
-    for number in printed:
-        if number.place not in run:
+    for number in everything():
+        if number.dataset == dataset and number.place not in run:
             metric = f"{number.metric} {'↑' if number.direction == 'max' else '↓'}{' %' if number.unit == 'percent' else ''}"
             where = f"{number.table}{'' if number.split == 'test' else f', {number.split} split'}"
-            table.add_row(*map(Text, (f"{number.paper}: {number.method}", metric, "–", "–", number.printed, "–", where)))
-    console().print(table)
+            lines.append([f"{number.paper}: {number.method}", metric, "–", "–", number.printed, "–", where])
+    out, first = console(), ("suite / recipe, or paper: method", "mean ± std", "printed", "verdict")
+    wrapped = {"suite / recipe, or paper: method", "metric", "verdict", "from"}
+    out.print(fitting_table(names, lines, out.width, first, wrapped, ("mean ± std", "printed"), dataset, " (--json)"))
     absent = [cell.cell for cell in grid.cells.values() if cell.dataset == dataset and cell.cell not in {row["cell"] for row in rows}]
     if absent:
         print(f"{len(absent)} cells of the grid have not been run: {', '.join(absent)}")
-    for problem in found.problems:
+    for problem in problems:
         print(problem)
     print("from results/, store/ and shipped records; nothing was computed")
 

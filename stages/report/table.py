@@ -398,24 +398,34 @@ def remarks_of(row: dict[str, Any]) -> list[str]:
     return remarks + [f"{name}: {note}" for note in row["notes"]]
 
 
-# what a terminal narrower than WIDEST leaves out: the files have it. From WIDE on names and numbers are not broken
-COSTS, WIDE, WIDEST = {"q", "parameters", "s/epoch", "peak MiB", "device"}, 150, 240
+# which columns a terminal has room for first, and which may take several lines; the files have all of them
+PRIORITY = (
+    "dataset",
+    "model",
+    "mean ± std",
+    "chance",
+    "expected",
+    "as expected?",
+    "published",
+    "verdict",
+    "metric",
+    "runs",
+    "status",
+    "difference [95 %]",
+    "claim",
+    "seeds needed",
+)
+WRAPPED = {"expected", "as expected?", "verdict", "metric", "status", "claim", "difference [95 %]", "margin (power)", "device"}
+RIGHT = {"mean ± std", "runs", "published", "parameters", "s/epoch", "peak MiB"}
 
 
-def terminal_table(suite: str, rows: Sequence[dict[str, Any]], width: int = WIDE):
+def terminal_table(suite: str, rows: Sequence[dict[str, Any]], width: int = 150):
     """The same as a rich Table for a terminal of `width` columns."""
-    from rich.table import Table
+    from stages.report.fitting import fitting_table
 
-    table = Table(title=f"Leaderboard: {suite}")
-    right = {"mean ± std", "runs", "published", "difference", "parameters", "s/epoch", "peak MiB"}
-    shown = [(i, SHOWN[i]) for i in shown_columns(rows) if width >= WIDEST or SHOWN[i] not in COSTS]
-    for _, name in shown:
-        whole = width >= WIDE and name in ("dataset", "model", "mean ± std", "published")
-        table.add_column(name, justify="right" if name in right else "left", overflow="fold", no_wrap=whole)
-    for row in rows:
-        texts = [text.replace("[", r"\[") for text in cells(row)]
-        table.add_row(*(texts[i] for i, _ in shown))
-    return table
+    columns = shown_columns(rows)
+    names, texts = [SHOWN[i] for i in columns], [[cells(row)[i] for i in columns] for row in rows]
+    return fitting_table(names, texts, width, PRIORITY, WRAPPED, RIGHT, f"Leaderboard: {suite}", f" (reports/{suite}.md, --json)")
 
 
 EXPLANATION = """

@@ -1,5 +1,7 @@
 """`gt-bench doctor` and `list`: what is wrong with a grid is said in one line each, with the file and what to do."""
 
+import json
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -8,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from stages import state
-from stages.cli import app
+from stages.cli import GROUPS, app
 from stages.datasets.catalog import catalog, get_spec
 from stages.files import WriteError
 from stages.grid import main as write_grid
@@ -36,6 +38,30 @@ def test_a_sound_grid(repository):
     shown = run("doctor")
     assert (shown.exit_code, shown.output) == (0, "1 cells, 0 records, 0 problems\n")
     assert "embedded/chains/mlp" in run("list", "embedded").output
+
+
+def test_json_for_programs(repository):
+    assert json.loads(run("list", "embedded", "--json").output) == {
+        "cells": [{"cell": "embedded/chains/mlp", "settings": str(RECIPE), "seeds": "0/3", "state": "not run"}],
+        "problems": [],
+    }
+    assert json.loads(run("show", "embedded/chains/mlp", "--json").output)["model"]["name"] == "mlp"
+    Path("records").mkdir()
+    rows = json.loads(run("board", "embedded", "--json").output)
+    assert [(row["cell"], row["status"]) for row in rows] == [("embedded/chains/mlp", "no shipped record")]
+    assert json.loads(run("board", "--dataset", "chains", "--json").output) == []
+
+
+def test_help_is_in_groups_and_the_version_names_the_commit():
+    shown = run("--help").output
+    places = [shown.index(group) for group in GROUPS]
+    assert places == sorted(places)
+    commands = {command.name or command.callback.__name__ for command in (*app.registered_commands, *app.registered_groups)}
+    assert all(f" {name} " in shown for name in commands)
+    assert {"list", "train", "compare", "doctor", "history", "diff", "score"} <= commands & {
+        name for names in GROUPS.values() for name in names
+    }
+    assert re.fullmatch(r"gt-bench \d+\.\d+\.\d+ \(commit ([0-9a-f]{40}(-dirty)?|unknown)\)\n", run("--version").output)
 
 
 @pytest.mark.parametrize(

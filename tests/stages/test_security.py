@@ -116,7 +116,7 @@ def test_nothing_of_the_environment_reaches_what_is_written(tmp_path):
         [sys.executable, "-m", "stages.download", "texas"], cwd=tmp_path, env=environment, check=False, capture_output=True, timeout=120
     )
     done = subprocess.run(
-        [sys.executable, "-m", "stages.train", "embedded/chains/mlp"],
+        [sys.executable, "-m", "stages.cli", "train", "embedded/chains/mlp"],
         cwd=tmp_path,
         env=environment,
         check=True,

@@ -311,8 +311,8 @@ def test_a_cell_through_the_stage_with_a_limit_on_pairs(project, capsys):
     assert rows[0]["mean"] == result_of(record)["test"]
     assert rows[0]["verdict"] == "none: reduced"
     (tracked,) = [tracked_run(results[0], r) for r in records.values()]
-    assert [epoch for epoch, _ in tracked.metrics["t_squared"]] == [1, 2]
-    assert "test_basic" in tracked.metrics
+    assert [epoch for epoch, _ in tracked.metrics["curve/t_squared"]] == [1, 2]
+    assert "result/test_basic" in tracked.metrics
     learning_curves("brec", list(records.values()))
 
 

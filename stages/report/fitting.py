@@ -1,0 +1,44 @@
+"""Tables that fit a terminal by leaving columns out, never by breaking a word."""
+
+from collections.abc import Collection, Sequence
+
+from rich.cells import cell_len
+from rich.table import Table
+from rich.text import Text
+
+EDGE = 3  # what a column takes besides its text: two blanks and a rule
+
+
+def fitting_table(
+    names: Sequence[str], rows: Sequence[Sequence[str]], width: int, priority: Sequence[str] = (), wrapped: Collection[str] = (),
+    right: Collection[str] = (), title: str | None = None, files: str = "",
+) -> Table:  # fmt: skip
+    """A rich table of at most `width` columns of characters.
+
+    Args:
+        names, rows: the columns and their texts.
+        priority: names in the order in which they are given room; others come after them, as they stand.
+        wrapped: columns whose text may take several lines, at its blanks.
+        right: columns of numbers.
+        files: where a reader finds what is left out; the caption says so.
+    """
+    order = [*(name for name in priority if name in names), *(name for name in names if name not in priority)]
+    columns = {name: [name, *(row[i] for row in rows)] for i, name in enumerate(names)}
+    least = {name: max(map(_longest_word if name in wrapped else cell_len, texts)) for name, texts in columns.items()}
+    shown, room = set(), width - 1
+    for name in order:
+        if least[name] + EDGE <= room or not shown:
+            shown.add(name)
+            room -= least[name] + EDGE
+    left_out = [name for name in names if name not in shown]
+    table = Table(title=title, caption=f"left out for want of room: {', '.join(left_out)}{files}" if left_out else None)
+    for name in (name for name in names if name in shown):
+        justify = "right" if name in right else "left"
+        table.add_column(Text(name), justify=justify, no_wrap=name not in wrapped, min_width=min(least[name], width - EDGE - 1))
+    for row in rows:
+        table.add_row(*(Text(text) for name, text in zip(names, row, strict=True) if name in shown))
+    return table
+
+
+def _longest_word(text: str) -> int:
+    return max(map(cell_len, text.split()), default=0)
