@@ -34,6 +34,9 @@ audit: $(VENV)/audit/bin/pip-audit ## known vulnerabilities of the exact version
 $(VENV)/audit/bin/pip-audit: $(READY)
 	$(PYTHON) -m venv $(VENV)/audit && $(VENV)/audit/bin/pip install -q --disable-pip-version-check pip-audit
 
+docs: $(READY) ## the pages of docs/ as a site in site/; a broken link fails
+	@$(RUN) python -m mkdocs build --strict
+
 $(READY): pyproject.toml constraints.txt
 	@command -v $(PYTHON) >/dev/null || { echo "python3 (3.11 or newer) is needed"; exit 1; }
 	$(PYTHON) -m venv $(VENV)

@@ -1,0 +1,117 @@
+"""The README and docs/ hold: every command parses with its real parser, every file and link is there, every Python block compiles, and the
+pages build as a site without a warning."""
+
+import ast
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from importlib.util import find_spec
+
+import pytest
+import typer
+
+from stages.cli import app
+from stages.params import load_grid
+from tests.conftest import ROOT
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+# what stands for something of the reader's
+STANDS_FOR = re.compile(r"^[A-Z_]+(/[A-Z_]+)*$|^\.\.\.$|NAME|SUITE|CELL|DATASET|ROW|\bmy_|_my_|\bmine\b")
+
+
+def blocks(text: str) -> list[tuple[str, str]]:
+    """(language, content) of fenced blocks, and of indented ones, which have none."""
+    fenced = re.findall(r"^```(\w*)[^\n]*\n(.*?)^```", text, re.S | re.M)
+    rest = re.sub(r"^```.*?^```", "", text, flags=re.S | re.M)
+    indented = re.findall(r"(?:^\n)((?:^    [^\n]*\n)+)", rest, re.M)
+    return [*fenced, *(("", re.sub(r"^    ", "", block, flags=re.M)) for block in indented)]
+
+
+def commands(text: str) -> list[list[str]]:
+    """The commands of shell blocks and of lines of code in the text, as words without what a shell does with them."""
+    lines = [line for kind, block in blocks(text) if kind in ("", "console", "bash", "sh") for line in block.splitlines()]
+    lines += re.findall(r"`((?:gt-bench|python -m stages\.|make) [^`\n]+)`", text)
+    found = []
+    for line in lines:
+        line = re.split(r"\s#|\s\||\s>|;|&&|\s2>", line.strip().removeprefix("$ "))[0]
+        line = re.sub(r"^((?:[A-Z_]+=\S+\s+)+)", "", line)
+        if re.match(r"(gt-bench|python|make|dvc|mlflow) ", line):
+            found.append(shlex.split(line.replace("[", "").replace("]", "")))
+    return found
+
+
+ALL = sorted({(page.name, tuple(words)) for page in PAGES for words in commands(page.read_text())})
+
+
+def test_commands_are_found():
+    assert len(ALL) > 40
+    assert ("mlflow.md", ("gt-bench", "diff", "embedded/chains/gcn")) in ALL
+
+
+@pytest.mark.parametrize(
+    ("page", "words"),
+    [(p, w) for p, w in ALL if w[0] == "gt-bench"],
+    ids=lambda value: value if isinstance(value, str) else " ".join(value),
+)
+def test_a_command_of_gt_bench_parses(page, words):
+    """With the real parser, up to the moment before it would run."""
+    command, arguments = typer.main.get_command(app), ["1" if word == "N" else word for word in words[1:] if word != "..."]
+    context = command.make_context("gt-bench", [], resilient_parsing=True)
+    while hasattr(command, "commands") and arguments and not arguments[0].startswith("-"):
+        name = arguments.pop(0)
+        assert name in command.commands, f"{page}: {' '.join(words)}: no command {name!r}"
+        command = command.commands[name]
+    if not arguments:  # the command's name alone, in a sentence
+        return
+    if not hasattr(command, "commands"):
+        command.make_context(command.name, arguments, parent=context)
+    else:
+        assert all(argument in ("--help", "--version") for argument in arguments)
+
+
+@pytest.mark.parametrize(
+    ("page", "words"),
+    [(p, w) for p, w in ALL if w[0] != "gt-bench"],
+    ids=lambda value: value if isinstance(value, str) else " ".join(value),
+)
+def test_another_command_names_what_is_there(page, words):
+    if words[0] == "make":
+        targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.M))
+        assert {word for word in words[1:] if "=" not in word} <= targets, page
+    elif words[:2] == ("python", "-m"):
+        assert STANDS_FOR.search(words[2]) or words[2].startswith("pytest") or find_spec(words[2]), f"{page}: no module {words[2]}"
+    elif words[0] == "python":
+        assert (ROOT / words[1]).is_file() or STANDS_FOR.search(words[1]) or words[1].startswith("-"), f"{page}: no file {words[1]}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_files_links_cells_and_python_of_a_page_are_there(page):
+    text = page.read_text()
+    for link in re.findall(r"\]\(([^)\s#]+)[^)]*\)", text):
+        assert link.startswith(("http", "mailto")) or (page.parent / link).exists(), f"{page.name}: {link}"
+    for path in re.findall(r"`((?:gt_models|stages|recipes|docs|tests|benchmarks|published|records)/[\w./-]+\.(?:py|md|yaml|json))`", text):
+        assert STANDS_FOR.search(path) or (ROOT / path).exists(), f"{page.name}: {path}"
+    grid = load_grid(ROOT / "params.yaml")
+    cells = {cell.cell for cell in grid.cells.values()}
+    for words in commands(text):
+        for word in words[1:]:
+            if words[0] == "gt-bench" and re.fullmatch(r"[a-z-]+/[a-z0-9.-]+/[a-z0-9.-]+", word) and word.split("/")[0] in grid.suites:
+                assert word in cells, f"{page.name}: no cell {word}"
+    for kind, block in blocks(text):
+        if kind == "python":
+            ast.parse(block)
+
+
+def test_the_site_builds_without_a_warning(tmp_path):
+    pytest.importorskip("mkdocs")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "site" / "mlflow" / "index.html").exists()
+    page = (tmp_path / "site" / "index.html").read_text()
+    assert not re.search(r'(?:src|href)="https?://(?!squidfunk)[^"]+\.(?:js|css|woff2?)"', page), "the site asks another host for a file"
+    shutil.rmtree(tmp_path / "site")
