@@ -1,0 +1,124 @@
+"""What a GPU that is not at hand would do with a training step of each architecture, on paper: docs/roofline.md is what --write prints.
+
+    python benchmarks/roofline.py [--write] [CELL ...]
+
+Operations and bytes are counted on the definitions in plain torch as the cell trains, by the counts that the floor of the CPU uses
+(benchmarks/counts.py). Rates are those of NVIDIA's data sheet; nothing here is measured on a GPU.
+"""
+
+import argparse
+import re
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from benchmarks.cells import ROOT, ask, number, prepare
+
+PAGE, BEGIN, END = ROOT / "docs" / "roofline.md", "<!-- benchmarks/roofline.py --write -->", "<!-- end -->"
+CELLS = (
+    "ppgt/zinc/ppgt", "tokengt/pcqm4mv2/tokengt-lap", "edge-transformer/zinc/edge-transformer", "hot/chains/hot-sparse-kernel",
+    "polynormer/photo/polynormer", "edge-transformer/zinc/grit", "edge-transformer/zinc/gps", "tokengt/pcqm4mv2/graphormer",
+)  # fmt: skip
+# H100 SXM, NVIDIA H100 Tensor Core GPU data sheet: dense rates (the sheet prints twice these for the tensor cores, with sparsity)
+FLOAT32, TF32, BFLOAT16, BANDWIDTH = 67e12, 494.5e12, 989.5e12, 3.35e12
+# assumed, no figure of the data sheet: what a kernel costs to launch from Python where none is captured in a graph
+LAUNCH = 5e-6
+
+
+@dataclass(frozen=True)
+class Step:
+    """Seconds that each part of a step would take on an H100 in float32 storage with TF32 products, were the others free."""
+
+    products: float
+    traffic: float
+    launches: float
+    floor: float
+
+    @classmethod
+    def of(cls, counts: dict[str, int]) -> "Step":
+        moved = counts["product_bytes"] + counts["optimiser_bytes"]
+        return cls(
+            counts["products"] / TF32,
+            counts["bytes"] / BANDWIDTH,
+            counts["calls"] * LAUNCH,
+            max(counts["products"] / TF32, moved / BANDWIDTH),
+        )
+
+    @property
+    def unfused(self) -> float:
+        """Of the definitions, an operation a kernel: each waits for the processor or for memory."""
+        return max(self.traffic, self.products, self.launches)
+
+    @property
+    def first(self) -> str:
+        """What to do first: against the longest part, and against the rest only afterwards."""
+        longest = max(("launches", self.launches), ("traffic", self.traffic), ("products", self.products), key=lambda part: part[1])[0]
+        return {
+            "launches": "capture the step in a CUDA graph (torch.compile, mode reduce-overhead), or train several seeds side by side",
+            "traffic": "fuse what lies between the products: torch.compile, then the attention's own kernel in Triton",
+            "products": "bfloat16 products, twice the rate",
+        }[longest]
+
+
+def forms_on_gpu(operations: Sequence[str]) -> str:
+    """Of the operations that a step takes, the form that has one on CUDA; the others run as defined, in plain torch."""
+    from gt_models.kernels import all_operations
+
+    found = all_operations()
+    fast = {name: [form.name for form in found[name].forms if "cuda" in form.devices] for name in operations}
+    named = [f"{name}: {forms[0]}" for name, forms in fast.items() if forms]
+    plain = [name for name, forms in fast.items() if not forms]
+    return "; ".join(named + ([f"plain torch: {', '.join(plain)}"] if plain else [])) or "plain torch"
+
+
+def report(found: Sequence[dict[str, Any]]) -> str:
+    columns = (
+        "cell", "GFLOP of products", "MB that they and the optimiser move", "MB unfused", "kernels", "operations a byte", "floor us", "bound by", "unfused us",
+        "of the floor left unused",
+    )  # fmt: skip
+    lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
+    for one in found:
+        counts, step = one["counts"], Step.of(one["counts"])
+        moved = counts["product_bytes"] + counts["optimiser_bytes"]
+        bound = "products" if counts["products"] / TF32 >= moved / BANDWIDTH else "memory"
+        lines.append(
+            f"| {one['cell']} | {number(counts['products'] / 1e9)} | {number(moved / 1e6)} | {number(counts['bytes'] / 1e6)} | {counts['calls']:,} | "
+            f"{number(counts['products'] / moved)} | {number(1e6 * step.floor)} | {bound} | {number(1e6 * step.unfused)} | "
+            f"{100 * (1 - step.floor / step.unfused):.0f} % |"
+        )
+    lines += ["", "| cell | forms that would run | what to do first |", "|---|---|---|"]
+    lines += [f"| {one['cell']} | {forms_on_gpu(one['operations'])} | {Step.of(one['counts']).first} |" for one in found]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cells", nargs="*", metavar="CELL")
+    parser.add_argument("--data", type=Path, default=Path("data"))
+    parser.add_argument("--write", action="store_true")
+    given = parser.parse_args()
+    found = []
+    for cell in given.cells or CELLS:
+        with tempfile.TemporaryDirectory(prefix="gt-roofline-") as temporary:
+            folder, what = prepare(cell, given.data.resolve(), Path(temporary))
+            found.append(ask(cell, "counts", folder) | {"cell": cell})
+        print(f"{cell}: {what}", flush=True)
+    text = report(found)
+    print(text)
+    if given.write:
+        page = PAGE.read_text()
+        if not re.search(f"{BEGIN}.*{END}", page, re.S):
+            raise SystemExit(f"{PAGE}: the marks {BEGIN} and {END} are gone; put them around the tables")
+        PAGE.write_text(re.sub(f"{BEGIN}.*{END}", lambda _: f"{BEGIN}\n{text}\n{END}", page, flags=re.S))
+
+
+if __name__ == "__main__":
+    from stages.threads import settle_environment
+
+    settle_environment()
+    main()

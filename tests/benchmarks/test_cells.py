@@ -1,0 +1,90 @@
+"""Counts of a step, where an epoch goes, and that a busy machine and a miniature are said."""
+
+import time
+
+import torch
+
+from benchmarks import cells, roofline
+from benchmarks.counts import Counts
+
+
+def test_products_bytes_and_the_optimiser_are_counted():
+    layer, x = torch.nn.Linear(30, 20), torch.randn(50, 30)
+    optimiser = torch.optim.AdamW(layer.parameters(), fused=True)
+    layer(x).sum().backward()
+    optimiser.step()
+    with Counts() as counts:
+        layer(x).square().sum().backward()
+        optimiser.step()
+    assert counts.products == 2 * 2 * 50 * 30 * 20  # forward, and the gradient of the weights: x needs none
+    assert counts.optimiser_bytes >= 7 * 4 * (30 * 20 + 20)
+    assert counts.bytes > counts.product_bytes + counts.optimiser_bytes
+    assert counts.floor(counts.products, 1e30) == 1.0
+    assert counts.floor(1e30, counts.product_bytes + counts.optimiser_bytes) == 1.0
+
+
+def test_fused_attention_has_its_two_and_five_products():
+    q, k, v = (torch.randn(2, 3, 64, 16, requires_grad=True) for _ in range(3))
+    with Counts() as counts:
+        torch.nn.functional.scaled_dot_product_attention(q, k, v).sum().backward()
+    assert counts.products == 7 * 2 * 2 * 3 * 64 * 64 * 16
+
+
+def test_what_is_expanded_counts_once():
+    with Counts() as counts:
+        torch.ones(10, 1).expand(10, 1000).sum()
+    assert counts.bytes < 10_000
+
+
+def test_time_goes_to_the_part_that_was_marked():
+    parts = cells.Parts()
+    for part in ("forward", "backward"):
+        parts.mark(part)
+        end = time.process_time() + 0.02
+        while time.process_time() < end:
+            pass
+    parts.mark("loop")
+    assert all(0.015 < parts.seconds[part] < 0.1 for part in ("forward", "backward"))
+
+
+FOUND = {
+    "cell": "embedded/chains/gcn", "data": "a miniature: 4 graphs", "step": {"ours": 0.01, "plain": 0.03}, "floor": 0.005, "rates": [1e11, 1e10],
+    "parts": {"loading": 0.1, "forward": 0.4, "backward": 0.4, "loop": 0.1, "evaluation": 0.2}, "steps": 10, "whole": 20, "evaluated": 2,
+    "batches": 6, "ours": {"mib": 50.0, "parameters": 4386}, "plain": {"mib": 90.0}, "other": 0.0,
+}  # fmt: skip
+
+
+def test_an_epoch_is_scaled_from_the_batches_that_were_timed():
+    parts = cells.rows(FOUND)
+    assert (parts["forward"], parts["loop"], parts["evaluation"]) == (800.0, 200.0, 600.0)
+
+
+def test_the_report_says_what_is_busy_and_what_is_a_miniature():
+    quiet, busy = cells.report([FOUND]), cells.report([FOUND | {"other": 1.3}])
+    assert "| embedded/chains/gcn | none | 4,386 | 10 | 30 | 3 | 5 | 2 | 50 | 90 |" in quiet
+    assert "a miniature: 4 graphs" in quiet
+    assert "not to be trusted" not in quiet
+    assert "Other work took 1.3 cores meanwhile: these ratios are not to be trusted." in busy
+    alone = cells.report(
+        [{k: v for k, v in FOUND.items() if k not in ("floor", "rates")} | {"step": {"ours": 0.01}, "plain": {"error": "no memory"}}]
+    )
+    assert "| 10 | - | - | - | - | 50 | - |" in alone
+
+
+def test_the_roofline_names_what_bounds_a_step_and_what_to_do_first():
+    counts = {"products": int(1e12), "product_bytes": int(1e8), "optimiser_bytes": 0, "bytes": int(1e9), "calls": 100}
+    step = roofline.Step.of(counts)
+    assert step.floor == step.products == 1e12 / roofline.TF32
+    assert "bfloat16" in step.first
+    small = counts | {"products": int(1e6)}
+    assert "CUDA graph" in roofline.Step.of(small | {"calls": 10_000}).first
+    assert "Triton" in roofline.Step.of(small | {"calls": 1, "bytes": int(1e12)}).first
+    text = roofline.report([{"cell": "a/b/c", "counts": small, "operations": ["linears", "graph_attention"]}])
+    assert "linears: summed; plain torch: graph_attention" in text
+    assert "memory" in text
+
+
+def test_the_tables_of_the_pages_have_their_marks():
+    for page, begin, end in ((cells.PAGE, cells.BEGIN, cells.END), (roofline.PAGE, roofline.BEGIN, roofline.END)):
+        text = page.read_text()
+        assert text.index(begin) < text.index(end)
