@@ -6,10 +6,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch_geometric.nn import GATConv, GCNConv, SAGEConv
-from torch_geometric.nn.conv.gcn_conv import gcn_norm
-from torch_geometric.utils import add_self_loops, remove_self_loops
 
 from gt_models.batch import GraphBatch
+from gt_models.nn.node_wise import normalised_edges
 from gt_models.registry import register_model
 
 NORMS = {"none": nn.Identity, "batch": nn.BatchNorm1d, "layer": nn.LayerNorm}
@@ -98,7 +97,8 @@ class ClassicGNN(nn.Module):
             x = F.dropout(self.input_layer(x), self.dropout, self.training)  # [N, d]
         total = None
         for i, (conv, norm) in enumerate(zip(self.convs, self.norms, strict=True)):
-            update = conv(x, *edges)
+            # the spare node at the end takes the self-loops that were there
+            update = conv(x, *edges) if self.convolution == "gcn" else conv(F.pad(x, (0, 0, 0, 1)), *edges)[:-1]
             if self.residuals is not None:
                 update = update + self.residuals[i](x)
             x = F.dropout(norm(update).relu(), self.dropout, self.training)  # [N, d]
@@ -106,11 +106,15 @@ class ClassicGNN(nn.Module):
         return total if self.all_layers else x
 
     def edges(self, batch: GraphBatch) -> tuple[Tensor, ...]:
-        """edge_index [2, E + N] with each node's self-loop, and for "gcn" the weights D^-1/2 (A + I) D^-1/2, [E + N]."""
-        edge_index = _with_self_loops(batch)
-        if self.convolution != "gcn":
-            return (edge_index,)
-        return gcn_norm(edge_index, None, batch.num_nodes, add_self_loops=False, dtype=self.head.weight.dtype)
+        """edge_index [2, E + N] with each node's self-loop, and for "gcn" the weights D^-1/2 (A + I) D^-1/2, [E + N].
+
+        How many self-loops there were is in the data and no size may depend on it: for "gcn" they weigh 0, for the others they are moved to node N.
+        """
+        if self.convolution == "gcn":
+            return normalised_edges(batch, self.head.weight.dtype)
+        moved = batch.edge_index.masked_fill(batch.edge_index[0] == batch.edge_index[1], batch.num_nodes)
+        nodes = torch.arange(batch.num_nodes, device=moved.device)
+        return (torch.cat([moved, torch.stack([nodes, nodes])], 1),)
 
     def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
         return self.head(features)
@@ -118,9 +122,3 @@ class ClassicGNN(nn.Module):
     def forward(self, batch: GraphBatch) -> Tensor:
         batch = GraphBatch.of(batch)
         return self.forward_head(self.forward_features(batch), batch)
-
-
-@torch.compiler.disable  # how many self-loops there are is in the data
-def _with_self_loops(batch: GraphBatch) -> Tensor:
-    edge_index, _ = remove_self_loops(batch.edge_index)
-    return add_self_loops(edge_index, num_nodes=batch.num_nodes)[0]

@@ -84,7 +84,6 @@ def _forget():
 
 # what does not become one graph, and why
 BREAKS = {
-    "classic-gnn": "torch_geometric's exchange of self-loops: how many there are is in the data",
     "gps": "torch 2.13's inductor gives wrong numbers where message passing and attention are in one graph, so the former is left out of it",
 }
 

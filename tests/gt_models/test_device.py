@@ -30,7 +30,6 @@ VARIANTS = {
 
 # what must wait for the device, once for each batch, and why
 WAITING = {
-    ("classic-gnn", ""): "torch_geometric's exchange of self-loops: how many there are is in the data",
     (
         "i2gnn-ppgt",
         "",
