@@ -5,7 +5,7 @@ VENV ?= .venv
 READY := $(VENV)/.ready
 RUN := PATH="$(abspath $(VENV))/bin:$$PATH"
 
-.PHONY: reproduce test test-cluster lint bench check-grid ui audit
+.PHONY: reproduce test test-cluster lint bench check-grid ui docs audit
 
 reproduce: $(READY) ## the whole chain of one suite: make reproduce SUITE=edge-transformer
 	@$(RUN) python -m stages.reproduce $(SUITE)
