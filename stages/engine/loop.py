@@ -109,7 +109,8 @@ class Run:
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
-            if not self.recomputed and type(self)._train is Run._train and self.model.training and recompute(self.model):
+            model = getattr(self, "model", None)  # none where it did not even get built
+            if not self.recomputed and type(self)._train is Run._train and model is not None and model.training and recompute(model):
                 self.recomputed, self.outcome, self.best = True, Outcome(), {}
                 del self.model, self.optimizer
                 return True

@@ -58,7 +58,7 @@ def run(*arguments: str):
 @pytest.fixture
 def other_code(monkeypatch):
     """Other code as the digest sees it; what it computes is the same."""
-    for place in ("stages.fingerprint", "stages.runs"):
+    for place in ("stages.fingerprint", "stages.own.models"):
         monkeypatch.setattr(f"{place}.code_digest", lambda modules: "0" * 64)
 
 
@@ -303,7 +303,7 @@ def test_a_search_is_carried_over_with_its_cell_and_does_not_start_anew(project,
     train()
     exported = read(export())
     assert len(exported.trials) == 2
-    for place in ("stages.fingerprint", "stages.runs"):
+    for place in ("stages.fingerprint", "stages.own.models"):
         monkeypatch.setattr(f"{place}.code_digest", lambda modules: "0" * 64)
     new = attested(exported)
     assert len(new.carried["runs"]) == 4
