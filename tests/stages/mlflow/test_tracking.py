@@ -257,7 +257,7 @@ def test_completion_of_a_whole_store_writes_nothing(store, world, monkeypatch):
     assert Path(uri.removeprefix("sqlite:///")).read_bytes() == written
 
 
-def assert_harmless(capfd, world, uri: str, *, during=None, seconds: float = 30.0) -> str:
+def assert_harmless(capfd, world, uri: str, *, during=None, seconds: float = 150.0) -> str:
     """Trains a cell under a tracker that cannot work; returns the warning."""
     result, records = world.results[0], world.by_cell[ET]
     began = time.monotonic()
