@@ -1,5 +1,6 @@
 """The package as one installs it: a wheel, built of this tree, in an environment of its own, used from a folder that is no repository."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -66,6 +67,11 @@ print(known)
 """
 
 
+def without_this_checkout() -> dict[str, str]:
+    """The environment; a path to this checkout would count as installed."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory) -> Path:
     """A virtual environment with the wheel in it; torch and the like are this environment's."""
@@ -76,10 +82,12 @@ def installed(tmp_path_factory) -> Path:
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
         copy(ROOT / name, source / name)
     pip = [sys.executable, "-m", "pip", "-q", "--disable-pip-version-check"]
-    subprocess.run([*pip, "wheel", "--no-deps", "--no-build-isolation", "-w", root, source], check=True)
+    subprocess.run([*pip, "wheel", "--no-deps", "--no-build-isolation", "-w", root, source], check=True, env=without_this_checkout())
     (wheel,) = root.glob("*.whl")
     venv.create(root / "venv", with_pip=False)
-    subprocess.run([*pip, "--python", root / "venv/bin/python", "install", "--no-deps", "--no-index", wheel], check=True)
+    subprocess.run(
+        [*pip, "--python", root / "venv/bin/python", "install", "--no-deps", "--no-index", wheel], check=True, env=without_this_checkout()
+    )
     (site,) = (root / "venv/lib").glob("python*/site-packages")
     packages = [path for path in sys.path if path.endswith("site-packages") and (Path(path) / "torch").is_dir()]
     (site / "base.pth").write_text("\n".join(packages) + "\n")
@@ -93,7 +101,7 @@ def elsewhere(tmp_path, monkeypatch) -> Path:
 
 
 def run(*command: str | Path) -> str:
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = subprocess.run(command, capture_output=True, text=True, env=without_this_checkout())
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
