@@ -430,6 +430,14 @@ def report(all_found: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def write_between(page: Path, begin: str, end: str, text: str) -> None:
+    """Puts `text` between the two marks of a page, in place of what is there. Exits where they are gone."""
+    whole = page.read_text()
+    if not re.search(f"{begin}.*{end}", whole, re.S):
+        raise SystemExit(f"{page}: the marks {begin} and {end} are gone; put them around the tables")
+    page.write_text(re.sub(f"{begin}.*{end}", lambda _: f"{begin}\n{text}\n{end}", whole, flags=re.S))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("cells", nargs="*", metavar="CELL", help="those of CELLS where none is named")
@@ -458,10 +466,7 @@ def main() -> None:
         found.append(measure(cell, given.data.resolve(), given.seconds, given.trace))
         print(report(found[-1:]) + "\n", flush=True)
     if given.write:
-        text = PAGE.read_text()
-        if not re.search(f"{BEGIN}.*{END}", text, re.S):
-            raise SystemExit(f"{PAGE}: the marks {BEGIN} and {END} are gone; put them around the tables")
-        PAGE.write_text(re.sub(f"{BEGIN}.*{END}", lambda _: f"{BEGIN}\n{report(found)}\n{END}", text, flags=re.S))
+        write_between(PAGE, BEGIN, END, report(found))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ Operations and bytes are counted on the definitions in plain torch as the cell t
 """
 
 import argparse
-import re
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -17,7 +16,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from benchmarks.cells import ROOT, ask, number, prepare
+from benchmarks.cells import ROOT, ask, number, prepare, write_between
 
 PAGE, BEGIN, END = ROOT / "docs" / "roofline.md", "<!-- benchmarks/roofline.py --write -->", "<!-- end -->"
 CELLS = (
@@ -111,10 +110,7 @@ def main() -> None:
     text = report(found)
     print(text)
     if given.write:
-        page = PAGE.read_text()
-        if not re.search(f"{BEGIN}.*{END}", page, re.S):
-            raise SystemExit(f"{PAGE}: the marks {BEGIN} and {END} are gone; put them around the tables")
-        PAGE.write_text(re.sub(f"{BEGIN}.*{END}", lambda _: f"{BEGIN}\n{text}\n{END}", page, flags=re.S))
+        write_between(PAGE, BEGIN, END, text)
 
 
 if __name__ == "__main__":
