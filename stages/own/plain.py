@@ -8,16 +8,18 @@ encodings that the recipe asks for by their names; never the targets. `forward(s
 import inspect
 import traceback
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.data import Batch, Data
 
 from gt_models.batch import GraphBatch
 from gt_models.encodings import ENCODINGS
 from stages.engine.failures import is_out_of_memory
 from stages.errors import UserError
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
 
 # what a constructor may call what the dataset gives
 GIVEN = {
@@ -77,7 +79,9 @@ class PlainModel(nn.Module):
             ) from error
         return self._checked(output, batch)
 
-    def _data(self, batch: GraphBatch) -> Data:
+    def _data(self, batch: GraphBatch) -> "Data":
+        from torch_geometric.data import Batch  # as long to import as torch itself, and most models need none of it
+
         dtype = next((p.dtype for p in self.model.parameters() if p.is_floating_point()), torch.float32)
         x, edges = _columns(batch.x, self.in_dim, dtype), batch.edge_attr
         edges = None if edges is None else _columns(edges, self.edge_dim, dtype)
@@ -214,7 +218,7 @@ def _columns(values: Tensor, dim: int | Sequence[int] | None, dtype: torch.dtype
     return torch.cat([nn.functional.one_hot(values[:, i].long(), size) for i, size in enumerate(dim)], 1).to(dtype)
 
 
-def _described(data: Data) -> str:
+def _described(data: "Data") -> str:
     shapes = [
         f"{key} {str(value.dtype).removeprefix('torch.')} {list(value.shape)}"
         for key, value in data.to_dict().items()
