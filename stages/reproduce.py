@@ -2,6 +2,9 @@
 
     python -m stages.reproduce SUITE
 
+DVC runs one stage after the other. Here the cells that have no result yet train side by side first, in one process that has imported everything,
+and DVC is told of the results; what fails on the way DVC runs again, and says why.
+
 DVC skips the leaderboard of a suite when one of its cells fails. Here it is written all the same: the cell's row says how it ended.
 """
 
@@ -11,6 +14,7 @@ import json
 import logging
 import re
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -18,8 +22,11 @@ import typer
 
 from stages.command import status_of
 from stages.leaderboard import leaderboard
-from stages.params import Grid, load_grid
+from stages.params import Cell, Grid, load_grid
 from stages.schema import RecipeError
+from stages.side_by_side.machine import at_once
+from stages.stop import handled
+from stages.threads import settle_environment
 
 ENDS = {signal.SIGKILL: "probably out of memory", signal.SIGINT: "stopped by hand", signal.SIGTERM: "asked to end"}
 
@@ -27,9 +34,9 @@ ENDS = {signal.SIGKILL: "probably out of memory", signal.SIGINT: "stopped by han
 def reproduce(suite: str, params: Path = Path("params.yaml")) -> int:
     """Runs what is missing of a suite and shows its leaderboard; returns the exit status. Raises RecipeError, StoreError."""
     grid = load_grid(params)
-    grid.suite(suite)
     if mend_lock(Path(".dvc") / "tmp"):
         print(".dvc/tmp/rwlock: was left broken by a process that was killed; removed", flush=True)
+    train_side_by_side([cell for cell in grid.suite(suite) if not Path("results", f"{cell.cell}.json").exists()], grid)
     status, died = repro(f"leaderboard@{suite}")
     if status == 0:
         from stages.cli import show
@@ -43,6 +50,33 @@ def reproduce(suite: str, params: Path = Path("params.yaml")) -> int:
         print(line, file=sys.stderr)
     print("the leaderboard above is of what is there", file=sys.stderr)
     return 1
+
+
+def train_side_by_side(cells: list[Cell], grid: Grid) -> None:
+    """Trains cells as DVC would, but as many at once as the machine has cores, after DVC has made their data, encodings and searches."""
+    jobs = at_once(grid.run.parallel, len(cells))
+    if jobs == 1:
+        return
+    before = [f"encode@{name}" for name in dict.fromkeys(cell.dataset for cell in cells)]
+    before += [f"tune@{cell.key}" for cell in cells if cell.settings == "tuned"]
+    if _dvc("repro", *before) != 0:
+        return  # the same stage fails again where it is said what happened
+    settle_environment()
+    import torch
+
+    from stages.side_by_side.cells import train_cells
+
+    if grid.run.device != "cpu" and torch.cuda.device_count():  # which one run fills
+        return
+    with handled():
+        lost = train_cells(cells, grid, jobs)
+    if not lost:
+        _dvc("commit", "--force", *(f"{'finetune' if cell.after else 'train'}@{cell.key}" for cell in cells))
+
+
+def _dvc(*arguments: str) -> int:
+    """The exit status of `dvc ...` in a process of its own: threads of DVC here would outlive it, and processes are forked from this one."""
+    return subprocess.run([sys.executable, "-m", "dvc", *arguments]).returncode
 
 
 def repro(target: str) -> tuple[int, list[tuple[str, int]]]:

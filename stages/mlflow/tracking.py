@@ -27,7 +27,7 @@ from stages.mlflow.experiment import PARENT, SEAL, Mirror, TrackingError, report
 from stages.store import Store
 
 DEFAULT_URI = "sqlite:///mlruns/mlflow.db"
-LIVE_AFTER = 30.0
+LIVE_AFTER = 120.0
 CLOSE_SECONDS = 60.0
 FLUSH_SECONDS = 1.0
 WARNED = 3  # exit status of the second process once it has said what is wrong

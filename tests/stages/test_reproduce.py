@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import logging
 import subprocess
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from typer.testing import CliRunner
 from stages import cli
 from stages.params import load_grid
 from stages.reproduce import after, in_words, main, mend_lock, reproduce
+from stages.side_by_side.crew import Lost
 from stages.train import train_cell
 
 CELL = "small/web/mlp"
@@ -32,6 +34,30 @@ def one_seed(project):
     Path("results", f"{CELL}.json").unlink()
     project.recipe()
     return project
+
+
+@pytest.fixture(autouse=True)
+def dvc_speaks_to_nobody(monkeypatch):
+    """Its handlers keep the stdout of the first test that ran it."""
+    monkeypatch.setattr(logging.getLogger("dvc"), "handlers", [])
+
+
+def chain(cells: list[str], train: str, encode: str = "true") -> None:
+    """A repository whose train stages run the command `train`."""
+    results = [{"results/${item.cell}.json": {"cache": False}}]
+    reports = [{"reports/${item}.json": {"cache": False}}]
+    stages = {
+        "encode": {"foreach": ["web"], "do": {"cmd": encode}},
+        "train": {"foreach": {cell.replace("/", "-"): {"cell": cell} for cell in cells}, "do": {"cmd": train, "outs": results}},
+        "leaderboard": {
+            "foreach": ["small"],
+            "do": {"cmd": "python -m stages.leaderboard ${item}", "deps": ["results/${item}"], "outs": reports},
+        },
+    }
+    Path("dvc.yaml").write_text(yaml.safe_dump({"stages": stages}))
+    subprocess.run(["git", "init", "-q"], check=True)
+    Path(".dvc").mkdir()
+    Path(".dvc/config").write_text("[core]\n    analytics = false\n")
 
 
 @pytest.mark.parametrize(
@@ -67,22 +93,8 @@ def test_list_counts_seeds_in_the_store(one_seed):
 
 def test_a_killed_cell_leaves_its_row_and_a_board(one_seed, capsys, monkeypatch):
     monkeypatch.setattr("stages.leaderboard.track", lambda *_: None)
-    command = f"sh -c 'kill -9 $$' python -m stages.train {CELL}"
-    stages = {
-        "train": {"foreach": ["a"], "do": {"cmd": command, "outs": [{f"results/{CELL}.json": {"cache": False}}]}},
-        "leaderboard": {
-            "foreach": ["small"],
-            "do": {
-                "cmd": "python -m stages.leaderboard ${item}",
-                "deps": ["results/${item}"],
-                "outs": [{"reports/${item}.json": {"cache": False}}],
-            },
-        },
-    }
-    Path("dvc.yaml").write_text(yaml.safe_dump({"stages": stages}))
-    subprocess.run(["git", "init", "-q"], check=True)
-    (one_seed.root / ".dvc" / "tmp").mkdir(parents=True)
-    Path(".dvc/config").write_text("[core]\n    analytics = false\n")
+    chain([CELL], train="sh -c 'kill -9 $$' python -m stages.train ${item.cell}")
+    Path(".dvc/tmp").mkdir()
     Path(".dvc/tmp/rwlock").touch()
     assert reproduce("small") == 1
     said = capsys.readouterr()
@@ -93,6 +105,34 @@ def test_a_killed_cell_leaves_its_row_and_a_board(one_seed, capsys, monkeypatch)
     assert (row["status"], row["runs"], row["reason"], row["verdict"]) == ("ok 1/2", 1, words, "no published number")
     assert row["mean"] is not None
     assert words in Path("reports/small.md").read_text()
+
+
+@pytest.fixture
+def two_cells(project, monkeypatch):
+    project.recipe()
+    project.recipe(row="other", epochs=3, run={"parallel": 2})
+    monkeypatch.setattr("stages.reproduce.settle_environment", lambda: None)  # of this process
+    monkeypatch.setattr("stages.leaderboard.track", lambda *_: None)
+    return [CELL, "small/web/other"]
+
+
+def test_cells_without_a_result_train_side_by_side_and_dvc_runs_none_of_them_again(two_cells):
+    chain(two_cells, train="touch by_dvc && false")
+    assert reproduce("small") == 0
+    assert not Path("by_dvc").exists()
+    rows = json.loads(Path("reports/small.json").read_text())["rows"]
+    assert [(row["status"], row["runs"]) for row in rows] == [("ok", 2), ("ok", 2)]
+
+
+@pytest.mark.parametrize("broken", ["encode", "train"])
+def test_what_fails_side_by_side_is_left_to_dvc(two_cells, broken, monkeypatch, capsys):
+    chain(two_cells, train="touch by_dvc && false", encode="false" if broken == "encode" else "true")
+    monkeypatch.setattr("stages.side_by_side.cells.train_cell", lambda *_, **__: (_ for _ in ()).throw(Lost("its memory was too small")))
+    assert reproduce("small") == 1
+    assert Path("by_dvc").exists()
+    said = capsys.readouterr()
+    assert (f"error: {CELL}: its memory was too small" in said.err) == (broken == "train")
+    assert "the leaderboard above is of what is there" in said.err
 
 
 def test_a_cell_that_has_no_seed_yet_and_one_that_is_searched(project):
