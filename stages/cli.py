@@ -440,7 +440,8 @@ def claims(
         raise RecipeError(f"no claim of a paper {paper!r} in published/claims.yaml")
     verdicts = verdicts_of(chosen, every_row(load_grid(), records), data)
     show(chosen, verdicts)
-    if other := [name for name in findings.NAMES if findings.stale(name)]:
+    stale = {name: len(findings.stale(name)) for name in findings.NAMES}
+    if other := [f"{name} ({count} of {len(findings.load(name))} cases)" for name, count in stale.items() if count]:
         print(
             f"computed by other code than the present: {', '.join(other)}; `gt-bench claims --recompute NAME` computes one anew and compares"
         )

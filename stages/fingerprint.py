@@ -19,13 +19,13 @@ PACKAGES = ("gt_models", "stages")
 PROTOCOLS = {"subgraphs": "stages.engine.subgraphs", "targets": "stages.engine.targets", "start": "stages.engine.weights"}
 
 
-def code_digest(modules: Iterable[str], root: Path = ROOT) -> str:
-    """sha256 over the meaning of `modules` (dotted names) and all project modules they import, directly or not.
+def code_digest(modules: Iterable[str], root: Path = ROOT, without: Iterable[str] = ()) -> str:
+    """sha256 over the meaning of `modules` (dotted names) and all project modules they import, directly or not; `without`: see `closure`.
 
     Raises ModuleNotFoundError for a starting module that does not exist.
     """
     digest = hashlib.sha256()
-    for name in sorted(closure(modules, root)):
+    for name in sorted(closure(modules, root, without)):
         digest.update(f"{name} {_read(_path(name, root)).digest}\n".encode())
     return digest.hexdigest()
 
@@ -41,13 +41,15 @@ def run_modules(model: str, task: str, protocol: Iterable[str] = ()) -> list[str
     ]
 
 
-def closure(modules: Iterable[str], root: Path = ROOT) -> set[str]:
-    """Dotted names of `modules` and every project module that they import, directly or not."""
-    seen: set[str] = set()
-    todo = list(modules)
+def closure(modules: Iterable[str], root: Path = ROOT, without: Iterable[str] = ()) -> set[str]:
+    """Dotted names of `modules` and every project module that they import, directly or not. `without`: imports of `modules` themselves that are left out, unless something else
+    that is followed needs them."""
+    todo, left_out = list(modules), set(without)
     for name in todo:
         if _path(name, root) is None:
             raise ModuleNotFoundError(f"no module {name} under {root}")
+    seen = set(todo)
+    todo = [imported for name in todo for imported in _imports(name, root) if imported not in left_out]
     while todo:
         name = todo.pop()
         if name not in seen:

@@ -6,6 +6,7 @@ A finding is a module of this room with
   ROUNDING             (may be left out) keys of a value that are rounding itself, or that code may change without changing what is found: not compared
   TOLERANCE            (may be left out) how far the numbers of two computations may lie apart, relative
   NEEDS                (may be left out) datasets that it takes
+  OPEN                 (may be left out) true where a case takes an hour, so that some may lack
   compute(case, data)  a JSON value that the case, the code and the packed data in `data` decide; nothing is drawn without a fixed seed
 Judging the values is stages/report/computed.py's, so that a changed judgement leaves the findings as they are. The file keeps, for each case, the
 command, commit, date and code digest that made it, and is sealed by a checksum: nobody types a number there.
@@ -71,26 +72,31 @@ def values(name: str, folder: Path = FOLDER) -> dict[str, Any]:
     return {case: found["value"] for case, found in cases.items()}
 
 
+def partial(name: str, folder: Path = FOLDER) -> dict[str, Any]:
+    """{case: value} of the cases that are there, of a finding that may lack some. Raises FindingError for a damaged file."""
+    return {case: found["value"] for case, found in load(name, folder).items()} if (folder / f"{name}.json").exists() else {}
+
+
 def recompute(
     name: str, cases: Iterable[str] = (), data: Path = Path("data"), say: Callable[[str], None] = print, folder: Path = FOLDER
 ) -> bool:
     """Computes `cases` (all) anew and keeps each as soon as it is there. True where every value is the one that was kept before; says which is not.
     Raises FindingError for a case that does not exist, and what `compute` raises."""
-    from stages.fingerprint import code_digest
+    from stages.findings.decided import code_of
     from stages.measurements import commit
 
     module = module_of(name)
     wanted = list(cases) or module.CASES
     if unknown := [case for case in wanted if case not in module.CASES]:
         raise FindingError(f"finding {name!r} has no case {unknown[0]!r}{nearest(unknown[0], module.CASES)}")
-    path, made, code = folder / f"{name}.json", commit(besides=["published/findings"]) or "none", code_digest([module.__name__])
+    path, made = folder / f"{name}.json", commit(besides=["published/findings"]) or "none"
     try:
         kept = load(name, folder)
     except FindingError:
         kept = {}
     alike = True
     for case in wanted:
-        value = json.loads(json.dumps(module.compute(case, data)))
+        code, value = code_of(name, case), json.loads(json.dumps(module.compute(case, data)))
         before = kept[case]["value"] if case in kept else None
         known = case in kept and agree(name, value, before)
         alike &= known
@@ -104,12 +110,11 @@ def recompute(
 
 def stale(name: str, folder: Path = FOLDER) -> list[str]:
     """The cases that other code than the present computed; none where nothing is kept. Raises FindingError."""
-    from stages.fingerprint import code_digest
+    from stages.findings.decided import code_of
 
     if not (folder / f"{name}.json").exists():
         return []
-    code = code_digest([module_of(name).__name__])
-    return [case for case, found in load(name, folder).items() if found["code"] != code]
+    return [case for case, found in load(name, folder).items() if found["code"] != code_of(name, case)]
 
 
 def sealed(cases: dict[str, Any]) -> str:

@@ -4,7 +4,7 @@
   holds in print alone   the paper's own numbers agree with the sentence; nothing here was run for it, or not all that it takes
   fails                  the paper's own numbers, the data, a computation, or complete runs of ours contradict it
   undecided              it was tried, and what there is does not decide
-  not tested             no test is built; `needs` says what one would take
+  not tested             no test is built, and `needs` says what one would take; or what it takes was not computed, and the command stands there
 A kind of test is one function, registered by name.
 """
 
@@ -73,6 +73,8 @@ def judged(claim: Claim, rows: Sequence[Mapping[str, Any]] = (), data: Path = Pa
         raise RecipeError(f"{path}: {claim.id}: {error}") from None
     except TypeError as error:
         raise RecipeError(f"{path}: {claim.id}: the test {claim.test.kind} does not take these arguments: {error}") from None
+    if not found.tried:
+        return NOT_TESTED, found.why
     if found.true is None:
         return UNDECIDED, found.why
     if not found.true:

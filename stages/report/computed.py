@@ -7,6 +7,8 @@ from stages.report.found import Found, test
 
 # relabelled copies of one graph may differ by so much, which is rounding
 CONTROL = 1e-9
+# a sharpness of stages/findings/equivariant_layers.py that is shown beside the last
+SHARP = 5
 
 
 def of(name: str) -> dict[str, Any]:
@@ -132,6 +134,24 @@ def growth(paper: str, exponents: dict[str, float], largest: dict[str, float] | 
 
 
 @test
+def trains_or_crashes(paper: str, crashes: dict[str, bool]) -> Found:
+    """Each run of Table 13 (norm, learning rate) crashes or trains as printed."""
+    found = findings.partial("stress_test")
+    if missing := [case for case in crashes if case not in found]:
+        cases = " ".join(f"--case {case!r}" for case in missing)
+        return Found(None, f"needs {len(missing)} runs of an hour of one core: `{findings.command('stress_test')} {cases}`", tried=False)
+
+    def said(case: str) -> str:
+        value = found[case]
+        if value["status"] != "ok":
+            return f"{case} {value['status']} in epoch {value['epochs'] + 1}"
+        return f"{case} {'crashes' if value['crashed'] else 'trains'} (training loss {value['losses'][0]:.2f} to {value['losses'][-1]:.2f})"
+
+    right = all(found[case]["crashed"] == printed for case, printed in crashes.items())
+    return Found(right, f"one seed: {', '.join(map(said, crashes))}", shown=True)
+
+
+@test
 def at_least(paper: str, network: str, refinement: str) -> Found:
     """Untrained, the network tells apart all pairs of BREC that colour refinement does. None where one draw of the weights misses some: others may not."""
     missed = _apart(refinement) - _apart(network)
@@ -173,6 +193,62 @@ def overflow(paper: str, graphs: list[str]) -> Found:
     return Found(True if all(over) else None, f"untrained; float32 holds 3.4e+38; {said}", shown=True)
 
 
+@test
+def equivariant_layers(paper: str, layers: list[str], most: float = 1e-9) -> Found:
+    """The Transformer with the proof's weights gives the equivariant layers to any precision: each sharpness brings it closer, and the last within `most`."""
+    found = {case: value for case, value in of("equivariant_layers").items() if case.split(", n")[0] in layers}
+    right = all(value["rounding"] <= most and value["error"] == sorted(value["error"], reverse=True) for value in found.values())
+    other = of("equivariant_layers")["one layer, weights of n = 4, n = 5"]["rounding"]
+    said = ", ".join(f"{case} {value['rounding']:.0e} (with scores {SHARP} apart {value['error'][1]:.0e})" for case, value in found.items())
+    return Found(right, f"largest relative errors: {said}; weights made for 4 nodes are {other:.1g} off on 5", shown=True)
+
+
+@test
+def message_passing(paper: str, reading: str, most: float = 1e-12) -> Found:
+    """Two layers are a message passing layer (`coefficients of one`), or give nodes the same whose numbers of neighbours differ (`equation 21`): then they are none. None where
+    the draws show neither."""
+    found = {case: value for case, value in of("message_passing").items() if case.startswith(reading)}
+    if reading == "coefficients of one":
+        (value,) = found.values()
+        said = f"{value['nodes']} nodes, {value['edges']} edges: relative error {value['error']:.0e}"
+        return Found(value["error"] <= most, said, shown=True)
+    alike = all(value["differ"] <= most and value["control"] is not False for value in found.values())
+    said = "; ".join(
+        f"{case.removeprefix(f'{reading}, ')}: nodes of {_listed(value['degrees'])} neighbours differ by {value['differ']:.0e}"
+        for case, value in found.items()
+    )
+    return Found(False if alike else None, f"whatever the weights, {said}", shown=True)
+
+
+@test
+def beyond_message_passing(paper: str, networks: list[str], datasets: list[str], others: list[str]) -> Found:
+    """On each dataset each of `networks` tells apart all that 1-WL does and more; of `others` it is said what they tell apart. None where one draw does not."""
+    found = of("identifiers")
+
+    def said(method: str) -> str:
+        counts = ", ".join(f"{name} {found[f'{method}; {name}']['apart']}" for name in datasets)
+        return f"{method}: {counts}"
+
+    right = all(found[f"{network}; {name}"]["apart"] > found[f"1-WL; {name}"]["apart"] for network in networks for name in datasets)
+    pairs = ", ".join(f"{name} {found[f'1-WL; {name}']['pairs']}" for name in datasets)
+    return Found(right or None, f"of {pairs} pairs {'; '.join(map(said, ('1-WL', *networks, *others)))}", shown=True)
+
+
+@test
+def relation(paper: str, model: str, steps: int, without: str | None = None, good: float = 0.99, bad: float = 0.9) -> Found:
+    """The model learns the relation of so many steps of MOTHER, and `without` does not: F1 of at least `good` on families that it has not seen, on larger ones and on two alike side
+    by side, or below `bad` on one of them. None in between."""
+    found = [of("relations")[f"{name}, {steps} steps"] for name in (model, without) if name]
+    worst = [min(value[key] for key in ("f1", "larger", "twins")) for value in found]
+    said = "; ".join(
+        f"{name}: F1 {value['f1']:.3f}, on families twice as large {value['larger']:.3f}, on two alike side by side {value['twins']:.3f}"
+        for name, value in zip((model, without), found, strict=False)
+    )
+    right = worst[0] >= good and all(w < bad for w in worst[1:])
+    wrong = worst[0] < bad or any(w >= good for w in worst[1:])
+    return Found(True if right else False if wrong else None, f"{steps} steps of MOTHER; {said}", shown=True)
+
+
 def _apart(name: str) -> set[int]:
     return {pair for case, value in of("separation").items() if case.startswith(f"{name}, ") for pair in value["apart"]}
 
@@ -184,6 +260,10 @@ def _pairs(name: str) -> str:
 
 def _some(pairs: set[int]) -> str:
     return ", ".join(map(str, sorted(pairs)[:8])) + (" ..." if len(pairs) > 8 else "")
+
+
+def _listed(numbers: list[int]) -> str:
+    return " and ".join([", ".join(map(str, numbers[:-1])), str(numbers[-1])]) if len(numbers) > 1 else str(numbers[0])
 
 
 def _range(shares: list[float]) -> str:

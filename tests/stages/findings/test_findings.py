@@ -17,6 +17,7 @@ from stages.findings import (
     load,
     module_of,
     one_wl,
+    partial,
     polynomials,
     recompute,
     same,
@@ -44,8 +45,10 @@ def test_computed_again_it_is_what_is_kept(name, case):
 
 @pytest.mark.parametrize("name", findings.NAMES)
 def test_every_case_is_kept_with_the_commit_that_made_it(name):
-    assert values(name).keys() == set(module_of(name).CASES)
-    for case, found in load(name).items():
+    opened = getattr(module_of(name), "OPEN", False)
+    if not opened:
+        assert values(name).keys() == set(module_of(name).CASES)
+    for case, found in load(name).items() if not opened or partial(name) else ():
         assert len(found["commit"]) == 40, f"{name}, {case}: made by code that is in no commit"
 
 
@@ -89,7 +92,7 @@ def test_another_value_is_said_and_takes_its_place(folder, monkeypatch):
 
 
 def test_other_code_made_it(folder, monkeypatch):
-    monkeypatch.setattr("stages.fingerprint.code_digest", lambda modules: "0" * 64)
+    monkeypatch.setattr("stages.findings.decided.code_digest", lambda modules, without=(): "0" * 64)
     assert stale("polynomials", folder) == ["n = 2, L = 2", "n = 3, L = 2"]
 
 

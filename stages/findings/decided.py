@@ -1,0 +1,37 @@
+"""Which code decides a case of a finding: its module with all that it imports, less what only other cases need.
+
+It stands here and not in the finding's module, whose own text counts.
+"""
+
+from stages.fingerprint import code_digest, run_modules
+
+# a network of `separation` or `identifiers`, by the beginning of its cases, and the module that only these cases need
+NETWORKS = {
+    "separation": {
+        "GIN": "gt_models.baselines.gin",
+        "Graphormer": "gt_models.baselines.graphormer",
+        "GRIT": "gt_models.baselines.grit",
+        "PPGT": "gt_models.ppgt",
+        "HOT": "gt_models.hot",
+        "Edge Transformer": "gt_models.edge_transformer",
+    },
+    "identifiers": {"1-WL": "gt_models.baselines.gin", "ORF": "gt_models.tokengt", "Lap": "gt_models.tokengt"},
+}
+# imports of which a finding takes nothing that decides a value: what makes and keeps a run (`stress_test`; what decides the run's numbers counts besides), and what the functions that
+# `identifiers` takes from a task stand beside
+UNUSED = {
+    "identifiers": {"stages.engine.batching", "stages.engine.faces", "stages.engine.failures", "stages.engine.loop", "stages.tasks.task"},
+    "stress_test": {"stages.runs", "stages.store", "stages.params", "stages.recipe"},
+}
+
+
+def code_of(name: str, case: str) -> str:
+    """sha256 of the code that decides the case's value."""
+    networks = NETWORKS.get(name, {})
+    others = set(networks.values()) - {of for start, of in networks.items() if case.startswith(start)}
+    starts = [f"stages.findings.{name}"]
+    if name == "stress_test":
+        starts += run_modules("ppgt-released", "graph-regression")
+    if name == "identifiers":
+        starts.append("stages.tasks.isomorphism")
+    return code_digest(starts, without=others | UNUSED.get(name, set()))
