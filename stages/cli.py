@@ -193,7 +193,9 @@ def work(
 def sweep(
     names: Annotated[list[str] | None, typer.Argument(metavar="SUITE|CELL...", help="suites and cells (suite/dataset/row)")] = None,
     cluster: Annotated[str, typer.Option(help="slurm, or local: side by side on this machine (as `gt-bench work`)")] = "slurm",
-    at_most: Annotated[int, typer.Option(help="jobs that run at once")] = 16,
+    at_most: Annotated[
+        int | None, typer.Option(help="jobs that run at once; slurm: 16; local: as many as cores and memory hold", show_default=False)
+    ] = None,
     plan: Annotated[Path | None, typer.Option(help="YAML: what to run, entry after entry (stages/sweep/plan_file.py)")] = None,
     dry: Annotated[bool, typer.Option("--dry-run", help="show what would be submitted, and end")] = False,
 ) -> None:
@@ -206,6 +208,8 @@ def sweep(
 
     if cluster not in ("slurm", "local"):
         raise RecipeError(f"--cluster {cluster}: expected slurm or local")
+    if at_most is not None and at_most < 1:
+        raise RecipeError(f"--at-most {at_most}: give how many jobs run at once, 1 or more")
     if not names and plan is None:
         raise RecipeError("a sweep of nothing: name suites or cells, or give --plan; `gt-bench list` shows all")
     grid = load_grid()
@@ -214,12 +218,14 @@ def sweep(
         from rich.console import Console
         from rich.table import Table
 
-        table = Table("need of a job", "jobs", "runs", "in all", "cells")
+        table = Table("need of a job", "jobs", "runs, trials", "in all", "cells")
         for row in room.dry_run(entries, grid, lambda line: print(line, file=sys.stderr)):
             table.add_row(*row)
         Console(width=None if sys.stdout.isatty() else 180).print(table)
     elif not (
-        run_queue(entries, grid, jobs=at_most) if cluster == "local" else room.sweep(entries, grid, Slurm(Path("store/sweep")), at_most)
+        run_queue(entries, grid, jobs=at_most)
+        if cluster == "local"
+        else room.sweep(entries, grid, Slurm(Path("store/sweep")), at_most or room.AT_MOST)
     ):
         raise typer.Exit(1)
 

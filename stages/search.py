@@ -2,20 +2,41 @@
 
 import math
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from stages.cells import limited
 from stages.params import Cell, Grid
-from stages.recipe import Choice, Range, Recipe, SearchSection, digest_of
+from stages.recipe import Choice, Range, Recipe, SearchSection, digest_of, load_recipe
 from stages.schema import RecipeError
-from stages.space import grid_points
-from stages.study import Workers, open_study
+from stages.space import grid_points, trials_of
+from stages.study import JOURNAL, Workers, open_study, storage_url
 
+STUDIES = Path("studies")
 WAIT_SECONDS = 0.5  # between two looks at what other workers are still at
 
 
-def run_search(recipe: Recipe, cell: Cell, grid: Grid, trials: int, folder: Path, data: Path, store_root: Path, workers: Workers) -> Any:
-    """Takes part in the search until it has its trials, whoever ran them; returns the study."""
+class Taken(NamedTuple):
+    """A worker's part in a search: the study, whether it has all its trials, and how many of them this worker ran."""
+
+    study: Any
+    whole: bool
+    ran: int
+
+
+def run_search(
+    recipe: Recipe,
+    cell: Cell,
+    grid: Grid,
+    trials: int,
+    folder: Path,
+    data: Path,
+    store_root: Path,
+    workers: Workers,
+    most: int | None = None,
+) -> Taken:
+    """Takes part in the search until it has its trials, whoever ran them; with `most` in so many trials, and without waiting for others."""
     from stages.progress import Progress
     from stages.runs import Experiment, prepare_process
     from stages.store import Store
@@ -27,7 +48,84 @@ def run_search(recipe: Recipe, cell: Cell, grid: Grid, trials: int, folder: Path
         return Experiment(recipe.with_values(values), str(cell.recipe_path), cell.dataset, grid.run, store, data, allocator)
 
     first = experiment({})
-    # a study belongs to what decides its values; a changed recipe, dataset or code starts a new one in the same journal
+    with workers.alone():
+        study = _study_of(recipe, cell, grid, first, folder)
+
+    # optuna's GridSampler stops only studies that it drives itself: the points are queued here, in seeded order
+    points = grid_points(search) if search.sampler == "grid" else []
+    trials = min(trials, len(points) or trials)
+    epochs, direction, ran = recipe.reports * len(search.seeds), first.task.direction, 0
+    with Progress(f"{cell.cell} search", trials * epochs) as progress:
+        while True:
+            with workers.alone():
+                _queue_killed(study, workers)
+                # one that has had its share only looks
+                trial, used, running = _claim(study, search, trials if most is None or ran < most else 0, points, workers)
+            if trial is not None:
+                ran += 1
+                values = {key: _suggest(trial, key, search.space[key]) for key in search.space}
+                progress.start_run(f"trial {trial.number} ({used + 1}/{trials})", epochs)
+                try:
+                    _run_trial(study, trial, experiment(values), search.seeds, direction, progress)
+                except RecipeError as error:
+                    shown = ", ".join(f"{key} {value!r}" for key, value in values.items())
+                    raise RecipeError(f"{error}\n{cell.recipe_path}: search.space holds what cannot be: {shown}; take it out") from None
+            elif not running or most is not None:
+                return Taken(study, not running and used >= trials, ran)
+            else:  # the last ones are with others, who may be killed
+                time.sleep(WAIT_SECONDS)
+
+
+def trial_recipe(cell: Cell, grid: Grid) -> tuple[Recipe, Recipe]:
+    """(the cell's recipe, that of its trials): epochs are cut in trials as in runs; how many seeds a cell trains with does not concern its search.
+    Raises RecipeError for a cell without a search."""
+    recipe = load_recipe(cell.recipe_path)
+    if recipe.search is None:
+        raise RecipeError(
+            f"{cell.recipe_path}: has no search section, so there is nothing to tune: give it one, then run `python -m stages.grid`"
+        )
+    shortened, _ = limited(recipe, grid, cell)
+    return recipe, recipe.model_copy(update={"epochs": shortened.epochs, "phases": shortened.phases})
+
+
+def trials_asked(cell: Cell, grid: Grid, recipe: Recipe) -> tuple[int, int]:
+    """(trials of the cell's search under the limits of params.yaml, without them). Raises RecipeError."""
+    asked = trials_of(cell, grid, recipe)
+    return min(asked, grid.limits_of(cell).trials or asked), asked
+
+
+class Trials(NamedTuple):
+    """Of a search: those that nobody has finished, and all."""
+
+    left: int
+    asked: int
+
+
+def trials_left(cell: Cell, grid: Grid, data: Path = Path("data"), store_root: Path = Path("store"), studies: Path = STUDIES) -> Trials:
+    """How many trials of the cell's search are left. Makes no study where there is none yet. Raises RecipeError."""
+    from stages.errors import DatasetError
+    from stages.runs import Experiment
+    from stages.store import Store
+
+    recipe, base = trial_recipe(cell, grid)
+    trials, folder = trials_asked(cell, grid, recipe)[0], studies / cell.cell
+    if recipe.search.sampler == "grid":
+        trials = min(trials, len(grid_points(recipe.search)))
+    if storage_url(grid.run) is None and not (folder / JOURNAL).exists():
+        return Trials(trials, trials)
+    try:
+        first = Experiment(base, str(cell.recipe_path), cell.dataset, grid.run, Store(store_root), data)
+    except DatasetError:  # data or encodings are not there yet
+        return Trials(trials, trials)
+    study = _study_of(base, cell, grid, first, folder, make=False)
+    used = 0 if study is None else _used(study.get_trials(deepcopy=False))
+    return Trials(max(0, trials - used), trials)
+
+
+def _study_of(recipe: Recipe, cell: Cell, grid: Grid, first: Any, folder: Path, make: bool = True) -> Any:
+    """A study belongs to what decides its values; a changed recipe, dataset or code starts a new one in the same journal. `first`: the experiment
+    of the recipe as it is."""
+    search = recipe.search
     space = {k: v.model_dump(mode="json", exclude=None if getattr(v, "also", None) else {"also"}) for k, v in search.space.items()}
     identity = {
         "recipe": recipe.decisive(),
@@ -38,33 +136,13 @@ def run_search(recipe: Recipe, cell: Cell, grid: Grid, trials: int, folder: Path
         "encodings": first.encoded.digest,
         "code": first.code,
     }
-    direction = first.task.direction
-    with workers.alone():
-        study = open_study(
-            grid.run, folder, cell.cell, digest_of(identity), direction, search.warmup_epochs if search.pruner == "median" else None
-        )
+    pruning_after = search.warmup_epochs if search.pruner == "median" else None
+    return open_study(grid.run, folder, cell.cell, digest_of(identity), first.task.direction, pruning_after, make)
 
-    # optuna's GridSampler stops only studies that it drives itself: the points are queued here, in seeded order
-    points = grid_points(search) if search.sampler == "grid" else []
-    trials = min(trials, len(points) or trials)
-    epochs = recipe.reports * len(search.seeds)
-    with Progress(f"{cell.cell} search", trials * epochs) as progress:
-        while True:
-            with workers.alone():
-                _queue_killed(study, workers)
-                trial, used, running = _claim(study, search, trials, points, workers)
-            if trial is not None:
-                values = {key: _suggest(trial, key, space) for key, space in search.space.items()}
-                progress.start_run(f"trial {trial.number} ({used + 1}/{trials})", epochs)
-                try:
-                    _run_trial(study, trial, experiment(values), search.seeds, direction, progress)
-                except RecipeError as error:
-                    shown = ", ".join(f"{key} {value!r}" for key, value in values.items())
-                    raise RecipeError(f"{error}\n{cell.recipe_path}: search.space holds what cannot be: {shown}; take it out") from None
-            elif not running:
-                return study
-            else:  # the last ones are with others, who may be killed
-                time.sleep(WAIT_SECONDS)
+
+def _used(held: Sequence[Any]) -> int:
+    """Trials that came to an end; one whose worker was killed is queued again, and counts then."""
+    return sum(t.state.is_finished() and "status" in t.user_attrs for t in held)
 
 
 def _claim(study: Any, search: SearchSection, trials: int, points: list[dict[str, Any]], workers: Workers) -> tuple[Any, int, int]:
@@ -72,7 +150,7 @@ def _claim(study: Any, search: SearchSection, trials: int, points: list[dict[str
     from optuna.trial import TrialState
 
     held = study.get_trials(deepcopy=False)
-    used = sum(t.state.is_finished() and "status" in t.user_attrs for t in held)
+    used = _used(held)
     running = sum(t.state == TrialState.RUNNING for t in held)
     if used + running >= trials:
         return None, used, running

@@ -22,6 +22,7 @@ from stages.params import RunSettings
 from stages.schema import RecipeError
 
 STORAGE = "GT_STUDY_STORAGE"
+JOURNAL = "journal.log"
 REMEDY = "move it away and search again: trials that were run are records of the store and are not repeated"
 
 
@@ -137,8 +138,10 @@ def workers_of(settings: RunSettings, folder: Path, cell: str) -> Iterator[Worke
         workers.close()
 
 
-def open_study(settings: RunSettings, folder: Path, cell: str, identity: str, direction: str, pruning_after: int | None) -> Any:
-    """The optuna study of `identity`, made or continued; median pruning after that many epochs, or none.
+def open_study(
+    settings: RunSettings, folder: Path, cell: str, identity: str, direction: str, pruning_after: int | None, make: bool = True
+) -> Any:
+    """The optuna study of `identity`, made or continued; median pruning after that many epochs, or none. Without `make` None where there is none.
 
     Raises RecipeError for a database that cannot be used, a journal that cannot be read, and one that belongs to another cell.
     """
@@ -161,7 +164,7 @@ def open_study(settings: RunSettings, folder: Path, cell: str, identity: str, di
             waiting = {"connect_args": {"timeout": 100}} if url.startswith("sqlite") else {}
             storage = optuna.storages.RDBStorage(url, engine_kwargs=waiting)
     else:
-        path = folder / "journal.log"
+        path = folder / JOURNAL
         _check_journal(path, FileLock(folder / "journal.lock"))
         try:
             storage = optuna.storages.JournalStorage(JournalFileBackend(str(path), lock_obj=KernelLock(folder / "journal.lock")))
@@ -174,8 +177,11 @@ def open_study(settings: RunSettings, folder: Path, cell: str, identity: str, di
             )
     with _reported(url):
         older = f"{cell} {identity}" if url else identity  # how studies were named before they had a readable name
+        there = optuna.get_all_study_names(storage)
+        if not make and not {older, name} & set(there):
+            return None
         study = optuna.create_study(
-            study_name=older if older in optuna.get_all_study_names(storage) else name,
+            study_name=older if older in there else name,
             storage=storage,
             direction="maximize" if direction == "max" else "minimize",
             pruner=pruner,

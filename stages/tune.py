@@ -9,47 +9,62 @@ trials; those that were killed are queued again. Writes tuned/<cell>.yaml, .csv 
 
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
-from stages.cells import limited
 from stages.command import cell_stage
 from stages.files import make_folder
 from stages.params import Cell, Grid
-from stages.recipe import Recipe, load_recipe
+from stages.recipe import Recipe
 from stages.schema import RecipeError
-from stages.search import best_of, run_search
-from stages.space import check_space, trials_of
+from stages.search import STUDIES, best_of, run_search, trial_recipe, trials_asked
+from stages.space import check_space
 from stages.study import workers_of
 from stages.tuned import TUNED, ending, write_outs
-
-STUDIES = Path("studies")
 
 
 def tune_cell(
     cell: Cell, grid: Grid, data: Path = Path("data"), store_root: Path = Path("store"), tuned: Path = TUNED, studies: Path = STUDIES
 ) -> Recipe:
     """Runs the trials that are missing, writes the stage's five files and returns the chosen recipe. Raises RecipeError."""
+    chosen = take_part(cell, grid, None, data, store_root, tuned, studies).chosen
+    assert chosen is not None  # without a share it goes on to the end
+    return chosen
+
+
+class Part(NamedTuple):
+    """`ran`: how many trials a worker ran; `chosen`: the recipe, None where the search has trials left."""
+
+    ran: int
+    chosen: Recipe | None
+
+
+def take_part(
+    cell: Cell,
+    grid: Grid,
+    most: int | None,
+    data: Path = Path("data"),
+    store_root: Path = Path("store"),
+    tuned: Path = TUNED,
+    studies: Path = STUDIES,
+) -> Part:
+    """One of several workers of a search: runs at most so many of the trials that are left, and writes the stage's files where the search is
+    whole then. Without `most` it runs and waits until that is so. Raises RecipeError."""
     from stages.datasets.packed import DatasetUnavailable, PackedDataset
 
-    recipe = load_recipe(cell.recipe_path)
-    if recipe.search is None:
-        raise RecipeError(
-            f"{cell.recipe_path}: has no search section, so there is nothing to tune: give it one, then run `python -m stages.grid`"
-        )
-    # epochs are cut in trials as in runs; how many seeds a cell trains with does not concern its search
-    shortened, _ = limited(recipe, grid, cell)
-    base = recipe.model_copy(update={"epochs": shortened.epochs, "phases": shortened.phases})
+    recipe, base = trial_recipe(cell, grid)
     check_space(base, cell)
-    asked = trials_of(cell, grid, recipe)
+    trials, asked = trials_asked(cell, grid, recipe)
     try:
         PackedDataset.open(data / "packed" / cell.dataset)
     except DatasetUnavailable as error:
         print(f"{cell.cell}: no search: data. {error}", flush=True)
         write_outs(recipe.model_copy(update={"origin": _origins(recipe)}), cell, [], tuned)
-        return recipe
-    trials = min(asked, grid.limits_of(cell).trials or asked)
+        return Part(0, recipe)
     folder = make_folder(studies / cell.cell)
     with workers_of(grid.run, folder, cell.cell) as workers:
-        study = run_search(base, cell, grid, trials, folder, data, store_root, workers)
+        study, whole, ran = run_search(base, cell, grid, trials, folder, data, store_root, workers, most)
+        if not whole:
+            return Part(ran, None)
         best = best_of(study)
         if best is None:
             raise RecipeError(
@@ -70,7 +85,7 @@ def tune_cell(
         from stages.mlflow.tracking import track_search
 
         track_search(cell, tuned)
-    return chosen
+    return Part(ran, chosen)
 
 
 def _origins(recipe: Recipe) -> dict[str, str]:

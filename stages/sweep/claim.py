@@ -2,11 +2,13 @@
 
 import contextlib
 from collections.abc import Iterator
+from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from stages.files import make_folder
 from stages.lease import Lease
-from stages.store import Store
+from stages.store import Store, StoreError
 
 
 @contextlib.contextmanager
@@ -22,3 +24,16 @@ def claimed(store: Store, digest: str) -> Iterator[bool]:
             except Timeout:
                 mine = False
         yield mine
+
+
+def check_locks(root: Path) -> None:
+    """Raises StoreError where files of the store cannot be locked."""
+    path = make_folder(root) / "locks"
+    try:
+        with FileLock(path, timeout=60):
+            pass
+    except (OSError, NotImplementedError) as error:
+        raise StoreError(
+            f"{root}: files cannot be locked there ({error}), so that two processes would compute the same runs; put the store on a file system with "
+            "locks (NFS: version 4, or version 3 with lockd)"
+        ) from None

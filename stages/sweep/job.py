@@ -1,10 +1,11 @@
-"""One job in a process of its own: data, a search, or some runs of one cell, each computed at most once and continued where it was.
+"""One job in a process of its own: data, some trials of a search, or some runs of one cell, each computed at most once and continued where it was.
 
     python -m stages.sweep.job < JOB.json
 
-Each line of its output is JSON: {"say": text}, {"seed": n, "outcome": ..., "why": ...} and, last, {"whole": true} where every run of the cell is in
-the store and results/<cell>.json is written. Outcomes: the status of the record; `stored`: it was there; `elsewhere`: another process is at
-it; `failed`; `no data`; `full`: the disk; `changed`: the code on disk is no longer what this process has loaded, so that a new one must go on.
+Each line of its output is JSON: {"say": text}, {"seed": n, "outcome": ..., "why": ...} (of a search {"seed": null, "trials": how many it ran}) and,
+last, {"whole": true} where every run of the cell is in the store and results/<cell>.json is written. Outcomes: the status of the record; `stored`: it
+was there; `elsewhere`: another process is at it; `unsearched`: its cell's search has trials left; `failed`; `no data`; `full`: the disk; `changed`: the
+code on disk is no longer what this process has loaded, so that a new one must go on.
 """
 
 import contextlib
@@ -37,7 +38,7 @@ def sources() -> dict[str, tuple[int, int]]:
 
 def as_json(job: Any, shared: bool) -> str:
     content = asdict(job) | {"limits": job.limits.model_dump(exclude_none=True), "shared": shared}
-    return json.dumps({key: content[key] for key in ("kind", "name", "seeds", "limits", "shared")})
+    return json.dumps({key: content[key] for key in ("kind", "name", "seeds", "trials", "limits", "shared")})
 
 
 def do(content: dict[str, Any], tell: Callable[..., None], began: dict[str, tuple[int, int]]) -> None:
@@ -57,11 +58,7 @@ def do(content: dict[str, Any], tell: Callable[..., None], began: dict[str, tupl
         cell = grid.find(content["name"])
         grid = limited_grid(grid, cell, Limits(**content["limits"]))
         if content["kind"] == "search":
-            from stages.tune import tune_cell
-
-            with contextlib.redirect_stdout(_Lines(tell)):
-                tune_cell(cell, grid)
-            tell(seed=None, outcome="ok")
+            _search(cell, grid, content["trials"], tell)
         else:
             _runs(cell, grid, content["seeds"], content["shared"], tell, began)
     except (OSError, WriteError) as error:
@@ -80,6 +77,21 @@ def _data(dataset: str, grid: Any, tell: Callable[..., None]) -> None:
     tell(seed=None, outcome="no data" if prepared.state == "unavailable" else "ok", why=prepared.reason)
 
 
+def _search(cell: Any, grid: Any, trials: int, tell: Callable[..., None]) -> None:
+    from stages.schema import RecipeError
+    from stages.tune import take_part
+
+    try:
+        with contextlib.redirect_stdout(_Lines(tell)):
+            part = take_part(cell, grid, trials)
+    except RecipeError as error:
+        tell(seed=None, outcome="failed", why=str(error))
+        return
+    outcome = "ok" if part.ran or part.chosen else "elsewhere"
+    ran = f"{part.ran} trial{'' if part.ran == 1 else 's'}"
+    tell(seed=None, outcome=outcome, why=f"{ran}, and the search is done" if part.chosen else ran, trials=part.ran)
+
+
 def _runs(cell: Any, grid: Any, seeds: list[int], shared: bool, tell: Callable[..., None], began: dict[str, tuple[int, int]]) -> None:
     from stages.cells import experiment_of, limited, settings_of
     from stages.datasets.packed import DatasetUnavailable
@@ -89,7 +101,14 @@ def _runs(cell: Any, grid: Any, seeds: list[int], shared: bool, tell: Callable[.
     from stages.sweep.claim import claimed
 
     store = Store()
-    recipe, _ = limited(settings_of(cell), grid, cell)
+    try:
+        recipe, _ = limited(settings_of(cell), grid, cell)
+    except RecipeError:
+        if cell.settings != "tuned":
+            raise
+        for seed in seeds:
+            tell(seed=seed, outcome="unsearched")
+        return
     try:
         experiment = experiment_of(cell, recipe, grid, store, Path("data"), prepare_process(grid.run))
     except DatasetUnavailable as error:

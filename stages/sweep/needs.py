@@ -38,7 +38,7 @@ def need_of(job: Job, cell: Cell, grid: Grid, gpu: bool = False) -> Need:
     lacking = [key for key, value in (("memory_gib", memory), ("hours", hours)) if value is None]
     if lacking:
         raise RecipeError(
-            f"{cell.cell}: there is no forecast of it; say what a run needs in params.yaml: resources: {{{cell.key}: {{{': ..., '.join(lacking)}: ...}}}}"
+            f"{cell.cell}: there is no forecast of it{f' ({job.problem})' if job.problem else ''}; say what a run needs in params.yaml: resources: {{{cell.key}: {{{': ..., '.join(lacking)}: ...}}}}"
         )
     gpus = said.gpus if said.gpus is not None else int(gpu)
     return Need(memory, hours, job.threads, gpus, tuple(sorted(said.slurm.items())))

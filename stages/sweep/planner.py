@@ -13,11 +13,11 @@ taken in this order:
      has those of the search besides. A run without a forecast comes last;
   4. the earlier seed first.
 
-What takes minutes shares a process with other runs of its cell (`jobs_of`).
+What takes minutes shares a process with other runs of its cell, or other trials of its search (`jobs_of`).
 """
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from stages.errors import DatasetError
 from stages.params import Cell, Grid, Limits
 from stages.recipe import Recipe, load_recipe
 from stages.schema import RecipeError
+from stages.search import Trials, trials_left
 from stages.store import Store, StoreError
 from stages.sweep.costs import Cost, costs_of
 from stages.sweep.plan_file import Entry, limited_grid
@@ -71,18 +72,21 @@ class Missing:
 
 @dataclass(frozen=True)
 class Job:
-    """What one process does. `kind`: "data" (download and encode `name`, a dataset), "search" (of the cell `name`) or "runs" (of it, with
-    `seeds`)."""
+    """What one process does. `kind`: "data" (download and encode `name`, a dataset), "search" (at most so many `trials` of the cell `name`, as the
+    worker `number`) or "runs" (of it, with `seeds`). `problem`: why there is no forecast."""
 
     kind: str
     name: str
     dataset: str
     seeds: tuple[int, ...] = ()
+    trials: int = 0
+    number: int = 0
     limits: Limits = field(default_factory=Limits)
     after: str | None = None  # the cell whose weights its runs start from
     threads: int = 1
     seconds: float | None = None
     memory_mib: float | None = None
+    problem: str | None = None
 
     def waits_for(self, other: "Job") -> bool:
         """Whether it needs what `other` makes."""
@@ -99,11 +103,11 @@ class Job:
 
 @dataclass(frozen=True)
 class Plan:
-    """`missing` in order; `searches`: the cells that are searched first; `data`: datasets that lack something on disk; `stored`: how many runs
+    """`missing` in order; `searches`: the trials of cells that are searched first; `data`: datasets that lack something on disk; `stored`: how many runs
     the store has, and `begun` the cells that they are of, with their limits; `problems`: what keeps a cell out, one line each."""
 
     missing: list[Missing]
-    searches: frozenset[str]
+    searches: Mapping[str, Trials]
     data: list[str]
     stored: int
     begun: dict[Cell, Limits]
@@ -123,7 +127,7 @@ def plan(
     is added before it. `measure`: False to go without the costs that are not known yet; `at_once`: how many are measured at once."""
     store = store or Store()
     found: dict[tuple[str, str, int], Missing] = {}
-    searches: set[str] = set()
+    searches: dict[str, Trials] = {}
     lacking: dict[str, None] = {}
     begun: dict[Cell, Limits] = {}
     stored, problems = set(), []
@@ -131,6 +135,8 @@ def plan(
         for cell, limits in _with_sources(entry, grid):
             try:
                 runs, kept = _of_cell(cell, limits, number, grid, store, data)
+                if runs and not runs[0].searched and cell.cell not in searches:
+                    searches[cell.cell] = trials_left(cell, limited_grid(grid, cell, limits), data, store.root)
             except (ValueError, StoreError, SyntaxError) as error:  # the last: of the model's file
                 problems.append(f"{cell.cell}: {error}")
                 continue
@@ -139,8 +145,6 @@ def plan(
                 begun[cell] = limits
             for run in runs:
                 found.setdefault((run.cell.cell, run.digest or _cut(run), run.seed), run)
-            if runs and not runs[0].searched:
-                searches.add(cell.cell)
             if runs and not is_prepared(cell, data):
                 lacking[cell.dataset] = None
     missing = list(found.values())
@@ -149,7 +153,7 @@ def plan(
     costs = dict(zip(wanted, given, strict=True))
     missing = [replace(run, cost=costs[run.cell, _cut(run)]) for run in missing]
     missing.sort(key=lambda run: run.order)
-    return Plan(missing, frozenset(searches), list(lacking), len(stored), begun, list(dict.fromkeys(problems)))
+    return Plan(missing, searches, list(lacking), len(stored), begun, list(dict.fromkeys(problems)))
 
 
 def _cut(run: Missing) -> str:
@@ -166,19 +170,31 @@ def jobs_of(plan: Plan, missing: Iterable[Missing] | None = None, shared: float 
         cell, kind = run.cell, (run.cell.cell, run.limits.model_dump_json())
         if cell.dataset in plan.data:
             jobs.setdefault(("data", cell.dataset), Job("data", cell.dataset, cell.dataset))
-        if cell.cell in plan.searches:
-            seconds = run.cost.search_seconds or None
-            search = Job("search", cell.cell, cell.dataset, (), run.limits, cell.after, run.threads, seconds, run.cost.memory_mib)
-            jobs.setdefault(("search", cell.cell), search)
+        if cell.cell in plan.searches and ("search", cell.cell, 0) not in jobs:
+            jobs |= {("search", cell.cell, job.number): job for job in _of_search(run, plan.searches[cell.cell], shared)}
         key, took = open_jobs.get(kind), run.seconds
         if key is not None and took is not None and jobs[key].seconds + took <= shared:
             jobs[key] = replace(jobs[key], seeds=(*jobs[key].seeds, run.seed), seconds=jobs[key].seconds + took)
             continue
         key = (*kind, run.seed)
-        jobs[key] = Job("runs", cell.cell, cell.dataset, (run.seed,), run.limits, cell.after, run.threads, took, run.cost.memory_mib)
+        jobs[key] = _job("runs", run, took, seeds=(run.seed,))
         if took is not None:
             open_jobs[kind] = key
     return list(jobs.values())
+
+
+def _of_search(run: Missing, trials: Trials, shared: float) -> list[Job]:
+    """Jobs that take the trials which are left, in equal parts; one where all are done, since somebody has to write what was found."""
+    each = run.cost.search_seconds / trials.asked
+    most = max(1, int(shared / each)) if each else 1
+    sizes = [min(most, trials.left - first) for first in range(0, trials.left, most)] or [0]
+    return [_job("search", run, each * sizes[0] or None, trials=size, number=number) for number, size in enumerate(sizes)]
+
+
+def _job(kind: str, run: Missing, seconds: float | None, **what: Any) -> Job:
+    cell, cost = run.cell, run.cost
+    common = {"limits": run.limits, "after": cell.after, "threads": run.threads, "memory_mib": cost.memory_mib, "problem": cost.problem}
+    return Job(kind, cell.cell, cell.dataset, seconds=seconds, **common, **what)
 
 
 def _with_sources(entry: Entry, grid: Grid) -> list[tuple[Cell, Limits]]:

@@ -5,14 +5,13 @@ store/sweep/submitted.jsonl names the jobs, store/sweep/lines/ has what they sai
 """
 
 import json
+import re
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
-
-from filelock import FileLock
 
 from stages.cells import limited
 from stages.files import held, make_folder
@@ -20,7 +19,8 @@ from stages.params import Grid, Limits
 from stages.recipe import load_recipe
 from stages.report.forecast import hours as hours_text
 from stages.schema import RecipeError
-from stages.store import Store, StoreError
+from stages.store import Store
+from stages.sweep.claim import check_locks
 from stages.sweep.job import as_json
 from stages.sweep.needs import Need, need_of
 from stages.sweep.plan_file import Entry, limited_grid
@@ -30,7 +30,10 @@ from stages.sweep.slurm import ClusterError, Place, Slurm
 
 SHARED = 900.0  # seconds of runs that share a job: a queue takes its time too
 POLL_SECONDS = 5.0
+AT_MOST = 16  # jobs at once where nothing is said
 SHOWN = 20  # rows of the table
+# reasons of Slurm's for which a job waits until somebody changes it
+NEVER = re.compile(r"PerJob|Partition(Time|Node)Limit|BadConstraints|Invalid|NotAllowed|Held|held")
 
 Run = tuple[str, str, int | None]  # cell, what is cut of it as JSON, seed; None: its search
 
@@ -59,17 +62,15 @@ def sweep(
     entries: Sequence[Entry],
     grid: Grid,
     cluster: Slurm,
-    at_most: int = 16,
+    at_most: int = AT_MOST,
     say: Callable[[str], None] = lambda line: print(line, flush=True),
     poll: float = POLL_SECONDS,
     gpu: bool = False,
 ) -> bool:
     """Submits what is missing, at most so many jobs at once, and follows it to the end; returns whether the store has everything.
 
-    Raises RecipeError for no job at once, ClusterError where the cluster does not answer, StoreError where the store's file system has no locks.
+    Raises ClusterError where the cluster does not answer, StoreError where the store's file system has no locks.
     """
-    if at_most < 1:
-        raise RecipeError(f"--at-most {at_most}: give how many jobs run at once, 1 or more")
     one = _Sweep(entries, grid, cluster, at_most, say, gpu)
     check_locks(one.store.root)
     one.prepare()
@@ -78,25 +79,13 @@ def sweep(
         while places := cluster.places([job.id for job in one.submitted]):
             update(one.rows(places))
             one.report(places)
+            one.warn(places)
             time.sleep(poll)
             if len(cluster.places([job.id for job in one.submitted])) < len(places):
                 one.report(cluster.places([job.id for job in one.submitted]))
                 one.submit()  # what waited for those, or for room
     one.report({})
     return one.close()
-
-
-def check_locks(root: Path) -> None:
-    """Raises StoreError where files of the store cannot be locked."""
-    path = make_folder(root) / "locks"
-    try:
-        with FileLock(path, timeout=60):
-            pass
-    except (OSError, NotImplementedError) as error:
-        raise StoreError(
-            f"{root}: files cannot be locked there ({error}), so that two processes would compute the same runs; put the store on a file system with "
-            "locks (NFS: version 4, or version 3 with lockd)"
-        ) from None
 
 
 @dataclass
@@ -113,6 +102,7 @@ class _Sweep:
     tried: set[Run] = field(default_factory=set)
     digests: dict[Run, str] = field(default_factory=dict)
     told: set[str] = field(default_factory=set)
+    searched: dict[str, int] = field(default_factory=dict)  # cell -> trials that were left when jobs of its search were last submitted
     refused: bool = False
 
     def prepare(self) -> None:
@@ -144,12 +134,22 @@ class _Sweep:
             jobs = [
                 job
                 for job in jobs_of(found, ready, SHARED)
-                if not (job.kind == "search" and (job.name, job.limits.model_dump_json(), None) in taken)
+                if not (job.kind == "search" and self._is_searched(job, found, taken))
                 and not any(job.waits_for(other) for other in everything)
             ]
             free = self.at_most - sum({job.array: job.share for job in alive}.values())
             for need, group, share in shares(self._by_need(jobs), free):
                 self._submit(need, group, share)
+                self.searched |= {job.name: found.searches[job.name].left for job in group if job.kind == "search"}
+
+    def _is_searched(self, job: Job, found: Plan, taken: Collection[Run]) -> bool:
+        """Whether jobs are at the cell's search, or were and did not get on."""
+        if (job.name, job.limits.model_dump_json(), None) in taken:
+            return True
+        stuck = self.searched.get(job.name) == found.searches[job.name].left
+        if stuck:
+            self._say_once(f"left out: {job.name} search: its last jobs finished no trial; the same command submits it again")
+        return stuck
 
     def _submit(self, need: Need, group: Sequence[Job], share: int) -> None:
         try:
@@ -198,17 +198,27 @@ class _Sweep:
             for name, cut, seed in job.runs:
                 what = f"{name} {'search' if seed is None else f'seed {seed}'}"
                 line = said.get(seed)
-                if line is not None and line["outcome"] == "changed":  # a new process goes on
+                if line is not None and line["outcome"] in ("changed", "unsearched"):  # a new process goes on
                     continue
-                self.tried.add((name, cut, seed))
+                if seed is not None or (line is not None and line["outcome"] == "failed"):  # a search goes on while it has trials
+                    self.tried.add((name, cut, seed))
                 if line is None:
-                    self.say(
-                        f"{what}: job {job.id} ended without a result (cancelled, or lost with its node); the same command submits it again"
-                    )
+                    again = "its trial is queued again" if seed is None else "the same command submits it again"
+                    self.say(f"{what}: job {job.id} ended without a result (cancelled, or lost with its node); {again}")
                 elif line["outcome"] == "elsewhere":
                     self.say(f"{what}: another process is at it; the same command looks again")
                 elif line["outcome"] != "stored":
                     self.say(f"{what}: {line['outcome']}{', ' + line['why'] if line.get('why') else ''}")
+
+    def warn(self, places: dict[str, Place]) -> None:
+        """Says once of each array what Slurm will not start by itself: it accepts some jobs that no node or partition can take."""
+        for job in self.submitted:
+            place = places.get(job.id)
+            if place is not None and place.state == "PENDING" and NEVER.search(place.where):
+                self._say_once(
+                    f"{job.name}: Slurm will not start job {job.array} as it is ({place.where}): say what nodes have in `resources:` of params.yaml, "
+                    f"`scancel {job.array}`, and start the sweep again"
+                )
 
     def close(self) -> bool:
         found = plan(self.entries, self.grid, self.store, measure=False)
@@ -295,7 +305,7 @@ def shares(groups: dict[Need, list[Job]], most: int) -> list[tuple[Need, list[Jo
 
 
 def dry_run(entries: Sequence[Entry], grid: Grid, say: Callable[[str], None], gpu: bool = False) -> list[list[str]]:
-    """What a sweep would submit: need, jobs, runs, hours of one process, cells; nothing is submitted or prepared."""
+    """What a sweep would submit: need, jobs, runs and trials, hours of one process, cells; nothing is submitted or prepared."""
     found = plan(entries, grid, say=say)
     groups: dict[str, list[Job]] = {}
     for job in jobs_of(found, shared=SHARED):
@@ -310,7 +320,7 @@ def dry_run(entries: Sequence[Entry], grid: Grid, say: Callable[[str], None], gp
     for need, jobs in groups.items():
         names = list(dict.fromkeys(job.name for job in jobs))
         total = hours_text(sum(job.seconds or 0.0 for job in jobs))
-        runs = str(sum(len(job.seeds) for job in jobs))
+        runs = str(sum(len(job.seeds) + job.trials for job in jobs))
         rows.append([need, str(len(jobs)), runs, total, ", ".join(names[:3]) + (f" and {len(names) - 3} more" if names[3:] else "")])
     return rows
 

@@ -6,6 +6,7 @@ runs end their epoch and keep a checkpoint; whoever comes next continues from it
 
 import shutil
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +21,7 @@ from stages.schema import RecipeError
 from stages.side_by_side.crew import Crew, Ending
 from stages.side_by_side.machine import at_once, available_mib, resident_mib
 from stages.store import Store
+from stages.sweep.claim import check_locks
 from stages.sweep.job import as_json
 from stages.sweep.learnt import news
 from stages.sweep.plan_file import Entry, limited_grid
@@ -39,12 +41,14 @@ def work(
     say: Callable[[str], None] = lambda line: print(line, flush=True),
 ) -> bool:
     """Computes what is missing of the entries; returns whether all of it is done. `export`: folder for the records of finished cells; into
-    records/ only runs of code that is in a commit. Raises RecipeError for no hours or jobs, WriteError where the disk is full."""
+    records/ only runs of code that is in a commit. Raises RecipeError for no hours or jobs, WriteError where the disk is full,
+    StoreError where the store's file system has no locks."""
     if hours is not None and not hours > 0:
         raise RecipeError(f"--hours {hours:g}: give how long to work, more than 0; without it the queue works until all is done")
     if jobs is not None and jobs < 1:
         raise RecipeError(f"--jobs {jobs}: give how many runs at once, 1 or more")
     most = at_once(jobs or grid.run.parallel, 10**6, gpu=_has_gpu(grid))
+    check_locks(Path("store"))
     queue = _Queue(grid, most, export, say, until=None if hours is None else time.monotonic() + hours * 3600)
     while True:
         found = plan(entries, grid, queue.store, at_once=most, say=say, measure=not queue.is_over)
@@ -76,6 +80,8 @@ class _Queue:
     told: set[str] = field(default_factory=set)
     full: str | None = None  # what a full disk said
     progress: bool = True  # in the last round
+    trials: Counter[str] = field(default_factory=Counter)  # that were run in the last round, by cell
+    lost: dict[str, str] = field(default_factory=dict)  # cell -> what a job of its search died of in the last round
     pids: dict[Job, int] = field(default_factory=dict)
     answered: dict[Job, set[int]] = field(default_factory=dict)
     elsewhere: int = 0
@@ -89,7 +95,14 @@ class _Queue:
         for problem in found.problems:
             self._say_once(f"left out: {problem}")
         self._say_news({cell: limits for cell, limits in found.begun.items() if self.computed == 0})
-        runs = [run for run in found.missing if _name(run) not in self.tried and not self._too_large(run)]
+        for name, why in self.lost.items():
+            if not self.trials[name]:  # else another worker takes the trial that was lost
+                self.tried.add(("search", name))
+                self._say_once(f"left out: {name} search: {why}")
+        self.trials.clear()
+        self.lost.clear()
+        searchable = [run for run in found.missing if run.searched or ("search", run.cell.cell) not in self.tried]
+        runs = [run for run in searchable if _name(run) not in self.tried and not self._too_large(run)]
         jobs = [job for job in self._jobs(found, runs) if (job.kind, job.name) not in self.tried]
         if not jobs or self.is_over:
             return False
@@ -154,13 +167,18 @@ class _Queue:
         elif "whole" in line:
             self._export(self.grid.find(job.name))
         else:
-            self._outcome(job, line["seed"], line["outcome"], line.get("why"))
+            self._outcome(job, line["seed"], line["outcome"], line.get("why"), line.get("trials", 0))
 
-    def _outcome(self, job: Job, seed: int | None, outcome: str, why: str | None) -> None:
+    def _outcome(self, job: Job, seed: int | None, outcome: str, why: str | None, trials: int = 0) -> None:
         self.answered.setdefault(job, set()).add(-1 if seed is None else seed)
         name = (job.name, job.limits, seed) if job.kind == "runs" else (job.kind, job.name)
         what = f"{job.name} seed {seed}" if seed is not None else str(job)
-        if outcome in ("full", "stored", "elsewhere", "changed"):
+        if job.kind == "search" and outcome == "ok":
+            self.progress = True
+            self.trials[job.name] += trials
+            self.say(f"{what}: {why}")
+            return
+        if outcome in ("full", "stored", "elsewhere", "changed", "unsearched"):
             self.progress |= outcome == "changed"
             self.elsewhere += outcome == "elsewhere"
             return
@@ -188,6 +206,11 @@ class _Queue:
         status = ending.value if ending.ok else None
         if missed and self.full is None:
             why = str(ending.error) if ending.error else (f"its process ended with status {status}" if ending.ok else ending.died)
+            if job.kind == "search":
+                self.lost[job.name] = why
+                self.progress = True
+                self.say(f"{job}: {why}; its trial is queued again")
+                return
             self.tried.update((job.name, job.limits, seed) if job.kind == "runs" else (job.kind, job.name) for seed in missed)
             self._say_once(f"left out: {job}: {why}")
 

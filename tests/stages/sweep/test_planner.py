@@ -9,11 +9,13 @@ import pytest
 
 from stages.params import Cell, Limits, load_grid
 from stages.recipe import load_recipe
+from stages.search import Trials
 from stages.sweep import costs as costs_room
 from stages.sweep.costs import Cost
 from stages.sweep.plan_file import Entry
 from stages.sweep.planner import OWN, QUOTED, UNPRINTED, Missing, Plan, jobs_of, plan, printed
 from stages.train import train_cell
+from stages.tune import take_part
 from tests.conftest import ROOT
 
 HOUR = 3600.0
@@ -70,7 +72,7 @@ def test_the_values_of_all_runs_sum_to_the_printed_numbers():
 
 
 def whole(runs, **changes):
-    return replace(Plan(list(runs), frozenset(), [], 0, {}, []), **changes)
+    return replace(Plan(list(runs), {}, [], 0, {}, []), **changes)
 
 
 def test_short_runs_of_a_cell_share_a_job():
@@ -84,7 +86,7 @@ def test_short_runs_of_a_cell_share_a_job():
 
 
 def test_data_and_a_search_come_before_the_runs_that_need_them():
-    jobs = jobs_of(whole([run("a"), run("b")], data=["d"], searches=frozenset({"s/d/b"})))
+    jobs = jobs_of(whole([run("a"), run("b")], data=["d"], searches={"s/d/b": Trials(1, 1)}))
     assert [(job.kind, job.name) for job in jobs] == [("data", "d"), ("runs", "s/d/a"), ("search", "s/d/b"), ("runs", "s/d/b")]
     data, a, search, b = jobs
     assert [job.waits_for(data) for job in jobs] == [False, True, True, True]
@@ -93,6 +95,22 @@ def test_data_and_a_search_come_before_the_runs_that_need_them():
     tuned = replace(b, after="s/d/a")
     assert tuned.waits_for(a)
     assert not replace(tuned, seeds=(7,)).waits_for(a)
+
+
+def test_trials_that_are_left_are_jobs_of_their_own_and_short_ones_share():
+    runs = [replace(run("a"), searched=False, cost=Cost(60.0, 100.0, search_seconds=10 * 100.0))]
+
+    def jobs(left):
+        found = [job for job in jobs_of(whole(runs, searches={"s/d/a": Trials(left, 10)}), shared=300) if job.kind == "search"]
+        assert [job.number for job in found] == list(range(len(found)))
+        return [(job.trials, job.seconds) for job in found]
+
+    assert jobs(10) == [(3, 300.0), (3, 300.0), (3, 300.0), (1, 300.0)]  # one need for all: they are one array
+    assert jobs(2) == [(2, 200.0)]
+    # all are done, and whoever should have written what was found was killed
+    assert jobs(0) == [(0, None)]
+    unknown = [replace(runs[0], cost=Cost())]
+    assert [job.trials for job in jobs_of(whole(unknown, searches={"s/d/a": Trials(3, 3)})) if job.kind == "search"] == [1, 1, 1]
 
 
 def test_what_the_store_has_is_not_missing(project, forecasts):
@@ -152,9 +170,31 @@ def test_a_search_that_is_not_done_and_data_that_are_not_there(project, forecast
     for path in (project.root / "data/packed/many").iterdir():
         path.unlink()
     found = plan([Entry(tuple(grid.cells.values()))], grid)
-    assert found.searches == {"small/web/searched"}
+    assert found.searches == {"small/web/searched": (2, 2)}
     assert found.data == ["many"]
     assert {one.digest is None for one in found.missing} == {True}
+
+
+def test_trials_that_a_study_has_are_not_left_and_asking_makes_no_study(project, forecasts):
+    project.recipe(seeds=[0], search={"trials": 3, "space": {"model.dropout": {"choices": [0.0, 0.1]}}})
+    grid = load_grid()
+    cell = grid.find("small/web/mlp")
+    assert plan([Entry((cell,))], grid).searches == {cell.cell: (3, 3)}
+    assert not Path("studies").exists()
+    assert take_part(cell, grid, 2) == (2, None)
+    assert plan([Entry((cell,))], grid).searches == {cell.cell: (1, 3)}
+    # another recipe is another search, of which nothing is done
+    project.recipe(seeds=[0], epochs=7, search={"trials": 3, "space": {"model.dropout": {"choices": [0.0, 0.1]}}})
+    assert plan([Entry((cell,))], load_grid()).searches == {cell.cell: (3, 3)}
+    assert len(optuna_studies(cell)) == 1
+
+
+def optuna_studies(cell):
+    import optuna
+    from optuna.storages.journal import JournalFileBackend
+
+    storage = optuna.storages.JournalStorage(JournalFileBackend(f"studies/{cell.cell}/journal.log"))
+    return optuna.get_all_study_names(storage)
 
 
 def test_a_cell_that_cannot_run_is_named_and_costs_no_other(project, forecasts):

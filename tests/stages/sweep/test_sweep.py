@@ -1,6 +1,8 @@
 """Sweeps over a cluster that computes here: what is submitted, what becomes of it, and what it asks for."""
 
+import csv
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -12,13 +14,15 @@ from stages.params import Limits, Resources, load_grid
 from stages.schema import RecipeError
 from stages.store import StoreError
 from stages.sweep import costs as costs_room
+from stages.sweep.claim import check_locks
 from stages.sweep.costs import Cost
 from stages.sweep.job import do, sources
 from stages.sweep.needs import Need, need_of
 from stages.sweep.plan_file import Entry
 from stages.sweep.planner import Job
 from stages.sweep.slurm import ClusterError, Place, Slurm
-from stages.sweep.sweep import Submitted, check_locks, dry_run, shares, sweep
+from stages.sweep.sweep import NEVER, Submitted, dry_run, shares, sweep
+from stages.tune import take_part
 
 CELL = "small/web/mlp"
 
@@ -136,12 +140,84 @@ def test_a_run_that_fails_is_said_and_not_submitted_again_in_this_sweep(project)
     assert any(line.startswith(f"{CELL} seed 7: failed, recipes/small/web/mlp.yaml: start: small/web/base") for line in said)
 
 
-def test_a_search_comes_before_its_runs(project):
-    project.recipe(seeds=[0], search={"trials": 2, "space": {"model.dropout": {"choices": [0.0, 0.1]}}})
+SEARCH = {"trials": 3, "sampler": "grid", "pruner": "none", "space": {"model.dropout": {"choices": [0.0, 0.1, 0.2]}}}
+
+
+def test_trials_are_jobs_and_the_seeds_of_the_cell_come_after_them(project):
+    project.recipe(seeds=[0], search=SEARCH)
     cluster = Cluster()
     done, said = swept(cluster)
     assert done, said
-    assert [content["kind"] for _, content, _ in cluster.submitted] == ["search", "runs"]
+    assert [(content["kind"], content["trials"]) for _, content, _ in cluster.submitted] == [*[("search", 1)] * 3, ("runs", 0)]
+    assert [line for line in said if "search: ok" in line] == [
+        f"{CELL} search: ok, 1 trial", f"{CELL} search: ok, 1 trial", f"{CELL} search: ok, 1 trial, and the search is done",
+    ]  # fmt: skip
+    assert [row["state"] for row in trials()] == ["COMPLETE"] * 3
+
+
+def trials():
+    with Path(f"tuned/{CELL}.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_trial_that_is_lost_with_its_job_is_found_by_another(project, monkeypatch):
+    """The first job dies in the middle of its trial: its worker is gone, the trial still runs by the study."""
+    project.recipe(seeds=[0], search=SEARCH)
+    grid = load_grid()
+
+    class Dies(Exception):
+        pass
+
+    def killed(*_):
+        raise Dies
+
+    with monkeypatch.context() as patched:
+        patched.setattr("stages.search._run_trial", killed)
+        with pytest.raises(Dies):
+            take_part(grid.find(CELL), grid, 1)
+    cluster = Cluster(loses=(0,))
+    done, said = swept(cluster)
+    assert done, said
+    assert f"{CELL} search: job 0_0 ended without a result (cancelled, or lost with its node); its trial is queued again" in said
+    # three trials, of which one job was lost: it is submitted again, in the same sweep
+    assert [content["kind"] for _, content, _ in cluster.submitted] == ["search"] * 4 + ["runs"]
+    assert sorted(row["status"] for row in trials()) == ["killed, queued again", "ok", "ok", "ok"]
+    assert {row["model.dropout"] for row in trials()} == {"0.0", "0.1", "0.2"}
+
+
+def test_a_search_that_does_not_get_on_is_given_up_and_said(project):
+    project.recipe(seeds=[0], search=SEARCH)
+    cluster = Cluster(loses=(0, 1, 2))
+    done, said = swept(cluster)
+    assert not done
+    assert len(cluster.submitted) == 3
+    assert f"left out: {CELL} search: its last jobs finished no trial; the same command submits it again" in said
+    again = Cluster()
+    assert swept(again)[0]
+
+
+def test_a_job_that_no_node_can_take_is_said_once(project):
+    project.recipe(seeds=[0, 1])
+
+    class Waits(Cluster):
+        looks = 0
+
+        def places(self, ids):
+            self.looks += 1
+            if self.looks < 6:
+                return {number: Place("PENDING", "PartitionTimeLimit") for number in ids if number in self.waiting}
+            return super().places(ids)
+
+    said = swept(Waits())[1]
+    assert [line for line in said if "will not start" in line] == [
+        f"{CELL}: Slurm will not start job 0 as it is (PartitionTimeLimit): say what nodes have in `resources:` of params.yaml, `scancel 0`, "
+        "and start the sweep again",
+        f"{CELL}: Slurm will not start job 1 as it is (PartitionTimeLimit): say what nodes have in `resources:` of params.yaml, `scancel 1`, "
+        "and start the sweep again",
+    ]
+    assert not NEVER.search("Resources")
+    assert not NEVER.search("JobArrayTaskLimit")
+    assert not NEVER.search("QOSMaxCpuPerUserLimit")
 
 
 def test_at_most_so_many_jobs_at_once():
@@ -176,6 +252,8 @@ def test_what_a_job_asks_for(project):
         RecipeError, match=r"there is no forecast of it; .* resources: \{small-web-mlp: \{memory_gib: \.\.\., hours: \.\.\.\}\}"
     ):
         need_of(Job("runs", CELL, "web", (0,)), cell, grid)
+    with pytest.raises(RecipeError, match=r"there is no forecast of it \(oom: too large\); say what a run needs in params.yaml"):
+        need_of(Job("runs", CELL, "web", (0,), problem="oom: too large"), cell, grid)
 
 
 def test_resources_of_what_is_not_there(project):
@@ -200,12 +278,12 @@ def test_no_cluster_no_names_no_jobs_and_no_locks(project, monkeypatch, tmp_path
         (["sweep"], "a sweep of nothing"),
         (["sweep", "small", "--cluster", "pbs"], "expected slurm or local"),
         (["sweep", "smal"], "no suite named 'smal'"),
+        (["sweep", "small", "--at-most", "0"], "--at-most 0: give how many jobs"),
+        (["sweep", "small", "--cluster", "local", "--at-most", "0"], "--at-most 0: give how many jobs"),
     ):
         shown = CliRunner().invoke(app, arguments)
         assert isinstance(shown.exception, RecipeError)
         assert says in str(shown.exception)
-    with pytest.raises(RecipeError, match="--at-most 0"):
-        swept(Cluster(), at_most=0)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ClusterError, match="there is no Slurm here: sbatch is not on the PATH; start one"):
         Slurm(Path("store/sweep"))
@@ -216,3 +294,69 @@ def test_no_cluster_no_names_no_jobs_and_no_locks(project, monkeypatch, tmp_path
     monkeypatch.setattr(FileLock, "_acquire", refuses)
     with pytest.raises(StoreError, match="files cannot be locked there"):
         check_locks(Path("store"))
+    shown = CliRunner().invoke(app, ["sweep", "small", "--cluster", "local"])
+    assert "store: files cannot be locked there" in str(shown.exception)
+    assert not list(Path("store").glob("??"))
+
+
+def a_command(folder: Path, name: str, script: str) -> None:
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+    (folder / name).chmod(0o755)
+
+
+def test_what_slurm_says_is_said_in_one_line(project, monkeypatch):
+    """A controller that does not answer; and sbatch that refuses a partition, and memory that no node has."""
+    project.recipe(seeds=[0])
+    pytest.importorskip("submitit")
+    commands = Path("bin").resolve()
+    for name in ("sbatch", "srun", "squeue"):
+        a_command(commands, name, "exit 0")
+    a_command(commands, "scontrol", "echo 'slurm_load_ctl_conf error: Unable to contact slurm controller' >&2; exit 1")
+    monkeypatch.setenv("PATH", f"{commands}:{os.environ['PATH']}")
+    with pytest.raises(ClusterError, match=r"^Slurm does not answer \(slurm_load_ctl_conf error: .*slurmctld running\? .*--cluster local$"):
+        Slurm(Path("store/sweep"))
+    a_command(commands, "scontrol", "echo Slurmctld is UP")
+    for refusal in ("invalid partition specified: nowhere", "Memory specification can not be satisfied"):
+        a_command(commands, "sbatch", f"echo 'sbatch: error: {refusal}' >&2; exit 1")
+        done, said = swept(Slurm(Path("store/sweep")))
+        assert not done
+        (line,) = (line for line in said if line.startswith("left out"))
+        assert line.startswith(f"left out: 1 jobs, of {CELL}: Slurm refuses a job that needs 1 GiB, 4 h, 1 core: ")
+        assert refusal in line
+        assert "\n" not in line
+        assert line.endswith("`sinfo` shows partitions and nodes; `resources:` in params.yaml says what is asked for")
+
+
+def test_without_a_number_this_machine_runs_as_many_as_it_holds(project, monkeypatch):
+    """Three cores; and then memory for two."""
+    project.recipe(seeds=[0, 1, 2, 3], run={"parallel": "auto"})
+    how = []
+    monkeypatch.setattr("stages.side_by_side.machine.cores", lambda: 3)
+    monkeypatch.setattr("stages.sweep.work.resident_mib", lambda pid: 1e6)
+
+    class Crew:
+        def __init__(self, launch, most, **_):
+            how.append(most)
+            self.tasks = []
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            return None
+
+        def run(self, jobs, heard, ready, ended, until):
+            for free in (1e6, 250.0):
+                monkeypatch.setattr("stages.sweep.work.available_mib", lambda left=free: left - 110.0 * len(self.tasks))
+                self.tasks = []
+                while len(self.tasks) < len(jobs) and ready(jobs[len(self.tasks)], []):
+                    self.tasks.append(jobs[len(self.tasks)])
+                how.append(len(self.tasks))
+
+    monkeypatch.setattr("stages.sweep.work.Crew", Crew)
+    CliRunner().invoke(app, ["sweep", "small", "--cluster", "local"])
+    assert how == [3, 3, 2]
+    how.clear()
+    CliRunner().invoke(app, ["sweep", "small", "--cluster", "local", "--at-most", "1"])
+    assert how[0] == 1

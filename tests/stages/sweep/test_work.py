@@ -1,13 +1,17 @@
 """The queue of one machine: from nothing to finished cells, stopped and continued, beside others, and on a disk that is full."""
 
+import contextlib
+import csv
 import json
 import os
 import shutil
 import subprocess
+import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
 
+import psutil
 import pytest
 from filelock import FileLock
 from typer.testing import CliRunner
@@ -33,7 +37,8 @@ CELL = "small/web/mlp"
 
 @pytest.fixture(autouse=True)
 def forecasts(monkeypatch):
-    monkeypatch.setattr(costs_room, "_measured", lambda cell, grid, data: Cost(1.0, 100.0, record_bytes=5000, checkpoint_bytes=9000))
+    cost = Cost(1.0, 100.0, search_seconds=1200.0, record_bytes=5000, checkpoint_bytes=9000)
+    monkeypatch.setattr(costs_room, "_measured", lambda cell, grid, data: cost)
 
 
 def entries(grid) -> list[Entry]:
@@ -177,6 +182,40 @@ def test_a_job_that_dies_or_fails_costs_no_other(project, monkeypatch):
     assert "left out: small/web/failing seed 0: as asked" in said
     assert f"{CELL} seed 0: ok, as asked" in said
     assert said[-1] == "1 runs computed; 3 of 3 are missing"
+
+
+def test_workers_share_a_search_and_a_killed_one_s_trial_is_found_again(project):
+    """The job of one trial is killed in the middle: the trials are each found once, that one too, and then the cell's seed is run."""
+    search = {"trials": 4, "sampler": "grid", "pruner": "none", "space": {"model.dropout": {"choices": [0.0, 0.1, 0.2, 0.3]}}}
+    project.recipe(seeds=[0], search=search, epochs=300)
+    grid, said, killed = load_grid(), [], []
+
+    def kill():
+        until = time.monotonic() + 60
+        while not killed and time.monotonic() < until:
+            for path in Path("store").glob("??/*/checkpoint.safetensors"):
+                for process in psutil.Process().children(recursive=True):
+                    with contextlib.suppress(psutil.Error):
+                        if any(file.path == str(path.parent.resolve() / "lock") for file in process.open_files()):
+                            killed.append(process.pid)
+                            process.kill()
+                            return
+            time.sleep(0.01)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    assert work(entries(grid), grid, jobs=2, export=Path("out"), say=said.append), said
+    killer.join()
+    assert killed
+    assert f"{CELL} search: its process ended with status -9; its trial is queued again" in said
+    with Path(f"tuned/{CELL}.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert sorted(row["model.dropout"] for row in rows if row["status"] == "ok") == ["0.0", "0.1", "0.2", "0.3"]
+    assert [row["status"] for row in rows].count("killed, queued again") == 1
+    assert len(rows) == 5
+    # four trials, each of them one record, and the seed
+    assert len(project.records()) == 5
+    assert json.loads(Path(f"results/{CELL}.json").read_text())["status"] == "ok"
 
 
 def test_one_that_is_out_of_memory_beside_others_runs_alone(project, monkeypatch):
