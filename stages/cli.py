@@ -301,10 +301,10 @@ def score_cell(cell: str) -> None:
 def doctor() -> None:
     """Checks params.yaml, every recipe against its model, dataset and printed number, and what is on disk; exits 1 with what is wrong."""
     from stages.datasets.catalog import get_spec
-    from stages.records.shipped import record_problems
+    from stages.records.transfer import stored_problems
     from stages.report.published import PublishedError, further
     from stages.space import check_space
-    from stages.store import Store, StoreError
+    from stages.store import Store
 
     problems, grid = [], load_grid()
     for cell in grid.cells.values():
@@ -324,13 +324,8 @@ def doctor() -> None:
             problems.append(f"{cell.recipe_path}: published: {error}")
         except (RecipeError, DatasetError, KeyError) as error:
             problems.append(str(error.args[0]))
-    store, count = Store(), 0
-    for path in sorted(store.root.glob("??/*/record.json")):
-        try:
-            problems += [f"{path}: {problem}" for problem in record_problems(store.get(path.parent.name))]
-            count += 1
-        except StoreError as error:
-            problems.append(str(error))
+    wrong, count = stored_problems(Store())
+    problems += wrong
     problems = list(dict.fromkeys(problems))  # a dataset's is met once per cell
     for problem in problems:
         print(problem)

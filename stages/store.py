@@ -6,6 +6,7 @@ store/<first two digits>/<digest>/checkpoint.*      only while it is unfinished
 
 import contextlib
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -91,10 +92,20 @@ class Store:
                 checkpoint.unlink()
         return path
 
-    def records(self) -> Iterator[dict[str, Any]]:
-        """All records, in order of digest."""
-        for path in sorted(self.root.glob("??/*/record.json")):
-            record = self.get(path.parent.name)
+    def digests(self) -> Iterator[str]:
+        """Of all folders of runs, in order; a run that is not finished has one without a record. One of 256 folders at a time is listed."""
+        for folder in _names(self.root):
+            if len(folder) == 2:
+                yield from (digest for digest in _names(self.root / folder) if digest.startswith(folder))
+
+    def records(self, *holding: str) -> Iterator[dict[str, Any]]:
+        """All records, in order of digest; only those whose file holds each of these texts, such as digests: the others are not parsed. Raises
+        StoreError."""
+        texts = [text.encode() for text in holding]
+        for digest in self.digests():
+            if texts and not _holds(self.folder(digest) / "record.json", texts):
+                continue
+            record = self.get(digest)
             if record is not None:
                 yield record
 
@@ -106,3 +117,17 @@ class Store:
             yield
         finally:
             lock.release()
+
+
+def _names(folder: Path) -> list[str]:
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        return sorted(os.listdir(folder))
+    return []
+
+
+def _holds(path: Path, texts: list[bytes]) -> bool:
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return False
+    return all(text in content for text in texts)

@@ -19,6 +19,7 @@ from filelock import FileLock
 from stages.attempts import attempt_id
 from stages.best import best_run
 from stages.mlflow.content import DIGEST_LENGTH, NOTE, Tracked, tracked_cell, tracked_run
+from stages.mlflow.runs import Runs
 from stages.mlflow.views import described, views_of
 from stages.store import Store
 
@@ -55,7 +56,7 @@ class Mirror:
                 location = str((database.parent / "artifacts" / suite).resolve())
             self.client = MlflowClient(tracking_uri=uri, registry_uri=uri)
             self.experiment_id = self._experiment(suite, location)
-        self.runs = self._all_runs()
+        self.runs = Runs(self._all_runs())
 
     def put_views(self) -> None:
         """Gives the experiment its description and the views that have an address of their own."""
@@ -89,7 +90,7 @@ class Mirror:
                 weights = store.folder(record["digest"]) / WEIGHTS if store and is_best else None
                 spec = tracked_run(attempt, record, current, is_best, weights)
                 kept.add(self.put(spec, self.find("run", result["cell"], record["digest"]), parent))
-        for run in [r for r in self.runs.values() if r.data.tags.get("gt.cell") == result["cell"] and r.info.run_id not in kept]:
+        for run in [r for r in self.runs.of(result["cell"]) if r.info.run_id not in kept]:
             self.delete(run.info.run_id)
 
     def drop_other_cells(self, cells: set[str]) -> None:
@@ -113,7 +114,7 @@ class Mirror:
 
     def find(self, kind: str, cell: str, digest: str | None = None) -> list[Any]:
         wanted = {"gt.kind": kind, "gt.cell": cell} | ({"gt.digest": digest} if digest else {})
-        found = [r for r in self.runs.values() if wanted.items() <= r.data.tags.items()]
+        found = [r for r in self.runs.of(cell) if wanted.items() <= r.data.tags.items()]
         return sorted(found, key=lambda r: (SEAL not in r.data.tags, r.info.start_time, r.info.run_id))
 
     def create(self, name: str, tags: Mapping[str, str], start: int | None = None) -> Any:
@@ -232,14 +233,14 @@ class Mirror:
             return False
         return True
 
-    def _all_runs(self) -> dict[str, Any]:
-        runs, token = {}, None
+    def _all_runs(self) -> Iterator[Any]:
+        token = None
         while True:
             page = self.client.search_runs([self.experiment_id], max_results=1000, page_token=token)
-            runs |= {r.info.run_id: r for r in page}
+            yield from page
             token = page.token
             if not token:
-                return runs
+                return
 
 
 @contextlib.contextmanager

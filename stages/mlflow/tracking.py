@@ -210,7 +210,7 @@ def _put_search(mirror: Mirror, cell: Mapping[str, Any], rows: Sequence[Mapping[
     whole, *trials = tracked_search(cell, rows, tuned)
     parent = mirror.put(whole, mirror.find("search", cell["cell"]))
     kept = {parent, *(mirror.put(trial, mirror.find("trial", cell["cell"], trial.tags["gt.digest"]), parent) for trial in trials)}
-    for run in [r for r in mirror.runs.values() if r.data.tags.get("gt.cell") == cell["cell"] and r.info.run_id not in kept]:
+    for run in [r for r in mirror.runs.of(cell["cell"]) if r.info.run_id not in kept]:
         mirror.delete(run.info.run_id)
 
 

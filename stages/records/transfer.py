@@ -71,8 +71,7 @@ def _trials(cell: Cell, records: list[dict[str, Any]], store: Store) -> list[dic
     if recipe.search is None:
         return []
     found = []
-    for path in sorted(store.root.glob("??/*/record.json")):
-        trial = store.get(path.parent.name)
+    for trial in store.records(*(ran["digests"][k] for k in ("data", "code"))):
         run = trial["deterministic"]
         if not is_trial(trial) or any(run["digests"][k] != ran["digests"][k] for k in ("data", "code")):
             continue
@@ -162,12 +161,19 @@ def verify(shipped: Sequence[Shipped], store: Store | None = None, root: Path = 
             other = seen.setdefault(record["digest"], (one.path, record))
             if differing := differences(other[1], record):
                 wrong.append(f"{one.path} and {other[0]} hold different records of one run (they differ in {differing})")
-    store = store or Store()
-    for path in sorted(store.root.glob("??/*/record.json")):
+    return wrong + stored_problems(store or Store())[0]
+
+
+def stored_problems(store: Store) -> tuple[list[str], int]:
+    """(what is wrong with records of the store, one line each; how many records can be read)."""
+    wrong, count = [], 0
+    for digest in store.digests():
         try:
-            record = store.get(path.parent.name)
+            record = store.get(digest)
         except StoreError as error:
             wrong.append(str(error))
             continue
-        wrong += [f"{path}: {line}" for line in record_problems(record)]
-    return wrong
+        if record is not None:
+            wrong += [f"{store.folder(digest)}/record.json: {line}" for line in record_problems(record)]
+            count += 1
+    return wrong, count
