@@ -118,12 +118,23 @@ def miniature(spec: DatasetSpec, folder: Path, data: Path = Path("data"), seed: 
     arrays |= _extras(spec, shape, sizes, arrays, rng)
     if shape.num_splits:
         rows = {"node": sizes.sum(), "graph": len(sizes), "hyperedge": len(arrays.get("hyperedges", ()))}[spec.split_kind]
-        arrays["split"] = (np.arange(rows)[None] + np.arange(shape.num_splits)[:, None]) % 3 + 1
+        arrays["split"] = _parts(spec, shape, rows, life_size is not None)
     header = spec.header(
         in_dim=shape.in_dim, out_dim=shape.out_dim, edge_dim=shape.edge_dim, num_splits=shape.num_splits, row_normalise=shape.row_normalise,
         extras=shape.extras, notes=("a miniature with random features, not the dataset",),
     )  # fmt: skip
     return pack(folder, header.model_copy(update={"derived": "a miniature with random features"}), arrays)
+
+
+def _parts(spec: DatasetSpec, shape: Shape, rows: int, life_size: bool) -> np.ndarray:
+    """The splits: thirds; at life size of graphs the shares of the dataset, 8 : 1 : 1 where they are not known, since a part's share is its cost."""
+    thirds = (np.arange(rows)[None] + np.arange(shape.num_splits)[:, None]) % 3 + 1
+    if not life_size or spec.split_kind != "graph" or rows < GRAPHS:
+        return thirds
+    counts = np.array([shape.train, shape.val, shape.test] if shape.train and shape.val and shape.test else [8, 1, 1], float)
+    bounds = np.maximum(np.rint(rows * counts[1:] / counts.sum()), 1).astype(int)  # of validation and test: one graph at least
+    order = np.concatenate([np.full(rows - bounds.sum(), 1), np.full(bounds[0], 2), np.full(bounds[1], 3)])
+    return np.stack([np.roll(order, number) for number in range(shape.num_splits)])
 
 
 def _sizes(spec: DatasetSpec, rng: np.random.Generator) -> np.ndarray:

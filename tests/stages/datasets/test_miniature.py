@@ -41,6 +41,17 @@ def test_every_dataset_has_a_miniature_in_which_every_part_is_filled(name, tmp_p
     assert expected.get("targets", shape.targets) == shape.targets
 
 
+@pytest.mark.parametrize(("name", "parts"), [("zinc", (83, 8, 8)), ("peptides-func", (70, 15, 15)), ("mnist", (80, 10, 10))])
+def test_at_life_size_parts_have_the_dataset_s_shares(name, parts, tmp_path):
+    """What an epoch takes is the share of training; where it is not known, 8 : 1 : 1."""
+    miniature(catalog()[name], tmp_path / "mini", life_size=100)
+    packed = PackedDataset.open(tmp_path / "mini")
+    for index in range(packed.header.num_splits):
+        found = [len(packed.split(part, index)) for part in ("train", "val", "test")]
+        assert sum(found) == 100
+        assert found == pytest.approx(parts, abs=1)
+
+
 @pytest.mark.parametrize("name", sorted(catalog()))
 def test_the_header_equals_the_real_one_where_that_is_on_disk(name, tmp_path):
     if not (PACKED / name / "header.json").exists():
