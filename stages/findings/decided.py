@@ -3,7 +3,9 @@
 It stands here and not in the finding's module, whose own text counts.
 """
 
-from stages.fingerprint import code_digest, run_modules
+from pathlib import Path
+
+from stages.fingerprint import ROOT, code_digest, run_modules
 
 # a network of `separation` or `identifiers`, by the beginning of its cases, and the module that only these cases need
 NETWORKS = {
@@ -25,8 +27,8 @@ UNUSED = {
 }
 
 
-def code_of(name: str, case: str) -> str:
-    """sha256 of the code that decides the case's value."""
+def code_of(name: str, case: str, root: Path = ROOT) -> str:
+    """sha256 of the code, in the tree `root`, that decides the case's value."""
     networks = NETWORKS.get(name, {})
     others = set(networks.values()) - {of for start, of in networks.items() if case.startswith(start)}
     starts = [f"stages.findings.{name}"]
@@ -34,4 +36,4 @@ def code_of(name: str, case: str) -> str:
         starts += run_modules("ppgt-released", "graph-regression")
     if name == "identifiers":
         starts.append("stages.tasks.isomorphism")
-    return code_digest(starts, without=others | UNUSED.get(name, set()))
+    return code_digest(starts, root, others | UNUSED.get(name, set()))
