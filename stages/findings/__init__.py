@@ -26,7 +26,10 @@ from stages.files import write_json
 from stages.home import INSTALLED
 from stages.schema import nearest
 
-NAMES = ("polynomials", "second_eigenvector", "one_wl", "nearest_key", "auto_encoders", "growth", "separation", "relu_kernel")
+NAMES = (
+    "polynomials", "second_eigenvector", "one_wl", "nearest_key", "auto_encoders", "growth", "separation", "relu_kernel", "equivariant_layers", "message_passing",
+    "stress_test",
+)  # fmt: skip
 FOLDER = INSTALLED / "published" / "findings"
 # how far two computations of one value may lie apart: processors round differently
 TOLERANCE = 1e-6
