@@ -22,6 +22,7 @@ from stages.report.terminal import console, print_rows
 from stages.schema import RecipeError, nearest
 
 ABSENT = "no shipped record"  # status of a row of the board
+JUDGED = ("dataset", "model", "metric", "runs", "difference [95 %]", "verdict", "q", "margin (power)", "seeds needed", "claim")
 
 
 def board(suite: str, grid: Grid, root: Path = ROOT, data: Path = Path("data")) -> list[dict[str, Any]]:
@@ -120,7 +121,7 @@ def page(grid: Grid, root: Path = ROOT) -> str:
             for table in run:
                 parts += [*to_markdown(table, signs=False).splitlines(), ""]
             parts += [*bare, ""] if bare else []
-    parts += ["## What the papers say", "", *_claims_in_short(rows), ""]
+    parts += ["## Every number judged", "", *_judged(rows), "", "## What the papers say", "", *_claims_in_short(rows), ""]
     return "\n".join([*parts, "## Looked into", "", (root / "looked_into.md").read_text()])
 
 
@@ -136,6 +137,17 @@ def _counts(tables: Sequence[PaperTable]) -> list[str]:
         counts = [sum(len(table.layout.printed) for table in mine), sum(table.run for table in mine), *(kinds[kind.word] for kind in KINDS)]
         lines.append(f"| {paper} | {' | '.join(map(str, counts))} |")
     return [*lines, "", "A number counts as run once; where several recipes are held against it, each has a verdict."]
+
+
+def _judged(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """The rows that have a verdict, with what it stands on."""
+    places = [SHOWN.index(name) for name in JUDGED]
+    lines = [f"| {' | '.join(JUDGED)} |", f"|{' --- |' * len(JUDGED)}"]
+    for row in rows:
+        if row["interval_low"] is not None:
+            texts = cells(row)
+            lines.append(f"| {' | '.join(texts[place].replace('|', chr(92) + '|') for place in places)} |")
+    return [*lines, "", "[What each column means](verdicts.md); the files that `gt-bench board SUITE --write FOLDER` makes have the rest."]
 
 
 def _unprinted(rows: Sequence[dict[str, Any]]) -> list[str]:

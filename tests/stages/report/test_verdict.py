@@ -233,6 +233,21 @@ def test_error_rate_of_claims_where_both_methods_are_equally_good():
     assert words.count("claim fails") / 1000 < 0.045
 
 
+def test_what_is_not_printed_of_a_rival_makes_no_claim_easier():
+    """Over all draws, without the rival's number of runs or spread a claim is decided alike or not at all."""
+    mean, std, other, other_std = drawn(10, 10, 1.0)
+    decided = [0, 0]
+    for i in range(300):
+        ours = Number("ours", float(mean[i]), sample_std(float(std[i]), 10), 10)
+        rival = Number("rival", float(other[i]), sample_std(float(other_std[i]), 10), 10)
+        whole = judge_claim(ours, rival, "max").word
+        for less in (replace(rival, runs=None), replace(rival, std=None), replace(rival, std=None, runs=None)):
+            word = judge_claim(ours, less, "max").word
+            assert word in ("undecided", whole)
+            decided[less.std is None] += word != "undecided"
+    assert min(decided) > 0  # the question is asked: some are decided all the same
+
+
 def test_a_claim_against_a_bare_number_and_of_a_single_run():
     bare = judge_claim(Number("ours", 0.72, 0.01, 10), Number("GPS, printed", 0.7, None, None), "max")
     assert bare.word == "undecided"
