@@ -13,12 +13,12 @@ import uuid
 from functools import cache
 from pathlib import Path
 
+from gt_models.registry import list_models, model_module
 from stages.addresses import without_credentials
 from stages.bases import bases_of
 from stages.command import status_of
 from stages.files import write_bytes
-from stages.fingerprint import PROTOCOLS, code_digest
-from stages.own.models import run_code
+from stages.fingerprint import PROTOCOLS, code_digest, run_modules
 from stages.params import Grid, load_grid
 from stages.recipe import digest_of, load_recipe
 from stages.schema import RecipeError
@@ -35,7 +35,7 @@ def write_state(grid: Grid, root: Path = ROOT, data: Path = Path("data")) -> Non
 
     wanted: dict[Path, object] = {}
     specs = {name: get_spec(name) for name in grid.datasets}
-    code_of = cache(run_code)
+    code_of = cache(_code_of)
     encoding_code = code_digest(["gt_models.encodings", "stages.datasets.encoding"])
     requests: dict[str, dict[str, list]] = {name: {} for name in grid.datasets}
     for cell in grid.cells.values():
@@ -67,6 +67,15 @@ def write_state(grid: Grid, root: Path = ROOT, data: Path = Path("data")) -> Non
             "tracking": store,
         }
     _replace(root, wanted)
+
+
+def _code_of(model: str, task: str, protocol: frozenset[str]) -> str:
+    """Digest of the code that decides a run. torch takes longer to import than all else here, and a model of the library needs only its file."""
+    if model in list_models() and model_module(model).startswith("gt_models."):
+        return code_digest(run_modules(model, task, protocol))
+    from stages.own.models import run_code
+
+    return run_code(model, task, protocol)
 
 
 def _tracking_store() -> str:

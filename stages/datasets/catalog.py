@@ -22,6 +22,7 @@ _ROOMS = {
     "encoded",
     "encoding",
     "readers",
+    "sparse_rows",
     "archives",
     "custom",
     "custom_files",

@@ -117,7 +117,8 @@ def run_code(model: str, task: str, protocol: Any = ()) -> str:
 
 def code_modules(model: str, task: str, protocol: Any = ()) -> list[str]:
     """`run_modules`; of a model of one's own, those of this project that its file imports in place of its own. Raises as `run_code`."""
-    find(model)
+    if model in _SOURCES or model not in registry.list_models():  # of the library only the file is read: an import takes seconds
+        find(model)
     modules, source = run_modules(model, task, protocol), _SOURCES.get(model)
     return modules if source is None else ["stages.own.plain", *source.modules, *modules[1:]]
 

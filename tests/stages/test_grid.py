@@ -1,6 +1,9 @@
 """The grid in grid.yaml is the one of the recipes."""
 
+import os
 import re
+import subprocess
+import sys
 
 import pytest
 import yaml
@@ -90,3 +93,15 @@ def test_a_checkpoint_source_that_is_missing_is_named_before_anything_is_written
     assert main([]) == 1
     assert re.search(says, capsys.readouterr().err)
     assert not (tmp_path / "grid.yaml").exists()
+
+
+def test_the_stage_that_always_runs_imports_no_torch(tmp_path):
+    """torch takes longer to import than that stage takes; a model of the library needs only its file."""
+    for name in ("recipes", "params.yaml", "grid.yaml"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    said = "import sys, stages.state; print(stages.state.main(), 'torch' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", said], cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "0 False\n", done.stderr
+    assert (tmp_path / "state" / "cells" / "embedded" / "chains" / "gcn.json").exists()
