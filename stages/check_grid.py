@@ -260,18 +260,13 @@ def report_forms(outcomes: Sequence[Checked]) -> list[str]:
 
 
 def report(outcomes: Sequence[Checked], seconds: float) -> None:
-    from rich.console import Console
-    from rich.table import Table
+    from stages.report.terminal import print_table
 
-    console = Console(width=None if sys.stdout.isatty() else 180)
     failed = [outcome for outcome in outcomes if outcome.error]
     for outcome in (o for o in outcomes if o.note):
         print(f"{outcome.cell}: {outcome.note}")
     if failed:
-        table = Table("cell", "what is wrong", title="Failures", title_justify="left")
-        for outcome in failed:
-            table.add_row(outcome.cell, outcome.error.replace("[", r"\["))
-        console.print(table)
+        print_table(("cell", "what is wrong"), [(o.cell, o.error) for o in failed], wrapped=("what is wrong",), title="Failures")
     slowest = ", ".join(f"{o.cell} {o.seconds:.0f} s" for o in sorted(outcomes, key=lambda o: -o.seconds)[:3])
     print(f"{len(outcomes)} cells in {seconds:.0f} s, {len(failed)} failures; slowest: {slowest}")
 

@@ -62,8 +62,7 @@ def list_cells(suite: Annotated[str | None, typer.Argument(help="only this suite
     """The cells of the grid with their state, and how many of their seeds the store has."""
     from stages.records.kept import seeds_kept
     from stages.records.shipped import read_result
-    from stages.report.fitting import fitting_table
-    from stages.report.terminal import console
+    from stages.report.terminal import print_table
     from stages.store import StoreError
 
     grid, problems, found = load_grid(), [], []
@@ -79,11 +78,8 @@ def list_cells(suite: Annotated[str | None, typer.Argument(help="only this suite
     if as_json:
         print(json.dumps({"cells": found, "problems": problems}, indent=1))
     else:
-        out = console()
         texts = [list(row.values()) for row in found]
-        out.print(
-            fitting_table(("cell", "settings", "seeds", "state"), texts, out.width, ("cell", "state", "seeds", "settings"), ("state",))
-        )
+        print_table(("cell", "settings", "seeds", "state"), texts, "cell", "state", "seeds", wrapped=("state",))
         for problem in problems:
             print(problem)
     if problems:
@@ -215,13 +211,10 @@ def sweep(
     grid = load_grid()
     entries = entries_of(names or [], plan, grid)
     if dry:
-        from rich.console import Console
-        from rich.table import Table
+        from stages.report.terminal import print_table
 
-        table = Table("need of a job", "jobs", "runs, trials", "in all", "cells")
-        for row in room.dry_run(entries, grid, lambda line: print(line, file=sys.stderr)):
-            table.add_row(*row)
-        Console(width=None if sys.stdout.isatty() else 180).print(table)
+        needs = room.dry_run(entries, grid, lambda line: print(line, file=sys.stderr))
+        print_table(("need of a job", "jobs", "runs, trials", "in all", "cells"), needs, wrapped=("need of a job", "cells"))
     elif not (
         run_queue(entries, grid, jobs=at_most)
         if cluster == "local"
@@ -459,21 +452,25 @@ def forecast(
     report: Annotated[bool, typer.Option(help="as Markdown, with the median error over cells that were run here")] = False,
 ) -> None:
     """Hours, memory and disk of cells on this device, from a few steps of each; beside what they took, where they were run here."""
-    from rich.console import Console
-    from rich.table import Table
-
     from stages.forecast import forecast as forecast_cells
     from stages.report.forecast import COLUMNS, markdown, row, summary
+    from stages.report.terminal import print_table
 
     grid = load_grid()
     found = forecast_cells(grid.chosen(names or []), grid, budget=seconds, say=lambda line: print(line, file=sys.stderr, flush=True))
     if report:
         print(markdown(found), end="")
         return
-    table = Table(*COLUMNS, title="Forecast on this device")
-    for one in found:
-        table.add_row(*row(one))
-    Console(width=None if sys.stdout.isatty() else 180).print(table)
+    print_table(
+        COLUMNS,
+        [row(one) for one in found],
+        "cell",
+        "in all",
+        "memory",
+        "measured on",
+        wrapped=("measured on",),
+        title="Forecast on this device",
+    )
     print(summary(found))
 
 

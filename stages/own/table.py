@@ -14,10 +14,11 @@ from stages.records.gathered import collect, gather
 from stages.records.shipped import ROOT
 from stages.report.paired import paired
 from stages.report.table import summarise
-from stages.report.terminal import console
+from stages.report.terminal import print_table
 from stages.store import Store
 
 COLUMNS = ("model", "of", "metric", "mean ± std", "runs", "this run against it", "published", "status", "parameters", "s/epoch", "peak MiB")
+FIRST = ("model", "mean ± std", "of", "runs", "this run against it", "status")  # where there is no room for all
 HERE = "this run"
 
 
@@ -145,11 +146,8 @@ def _texts(row: dict[str, Any]) -> list[str]:
 
 def shown(comparison: Comparison, lines: Sequence[str] = ()) -> None:
     """Prints the table, as wide as the terminal has room for."""
-    from rich.table import Table
-
-    table = Table(*COLUMNS, title=f"{comparison.dataset}: {comparison._summary()}")
-    for row, texts in zip(comparison.rows, comparison.texts(), strict=True):
-        table.add_row(*(text.replace("[", r"\[") for text in texts), style="bold" if row["of"] == HERE else None)
-    console().print(table)
+    here = [i for i, row in enumerate(comparison.rows) if row["of"] == HERE]
+    title = f"{comparison.dataset}: {comparison._summary()}"
+    print_table(COLUMNS, comparison.texts(), *FIRST, wrapped=("model", "this run against it"), bold=here, title=title)
     for line in lines:
         print(line)

@@ -134,10 +134,7 @@ def mean_ranks(named: Mapping[str, Mapping[str, Sequence[Side]]], rules: Rules) 
 def show(names: Sequence[str], grid: Grid, held: Gathered, datasets: Sequence[str] = (), rope: float | None = None) -> None:
     """Prints every other name against the first, dataset by dataset, and the mean ranks of all over the datasets that they share. Raises
     RecipeError for a name that is not there, and where nothing is in common."""
-    from rich.table import Table
-    from rich.text import Text
-
-    from stages.report.terminal import console
+    from stages.report.terminal import print_table
 
     rules = grid.run.verdict
     named = {name: sides(name, grid, held, datasets) for name in names}
@@ -151,13 +148,18 @@ def show(names: Sequence[str], grid: Grid, held: Gathered, datasets: Sequence[st
     sure = f"{100 * (1 - rules.level):g} %"
     for other, found in everything:
         heads = ["dataset", "metric", "first", "second", f"difference [{sure}]", "d", "first ahead", "verdict"]
-        table = Table(
-            *heads, *(["P(first), P(equal), P(second)"] if rope is not None else []), title=f"{names[0]} (first) and {other} (second)"
+        heads += ["P(first), P(equal), P(second)"] if rope is not None else []
+        texts = [_texts(one, rope is not None) for one in found]
+        print_table(
+            heads,
+            texts,
+            "dataset",
+            heads[4],
+            "verdict",
+            *heads[8:],
+            wrapped=("verdict", heads[-1]),
+            title=f"{names[0]} (first) and {other} (second)",
         )
-        table.title_justify = "left"
-        for one in found:
-            table.add_row(*map(Text, _texts(one, rope is not None)))
-        console().print(table)
     for reason in dict.fromkeys(reasons):
         print(f"  left out: {reason}")
     compared = [one for _, found in everything for one in found]

@@ -406,15 +406,12 @@ def verdicts_of(claims: Sequence[Claim], rows: Sequence[Mapping[str, Any]] = (),
 
 def show(claims: Sequence[Claim], verdicts: Mapping[str, tuple[str, str]]) -> None:
     """The claims on the terminal."""
-    import sys
+    from stages.report.terminal import print_table
 
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table("paper", "place", "claim", "verdict", "why")
-    for claim in claims:
-        table.add_row(*(text.replace("[", r"\[") for text in (claim.paper, claim.place, claim.sentence, *verdicts[claim.id])))
-    Console(width=None if sys.stdout.isatty() else 180).print(table)
+    texts = [(claim.paper, claim.place, claim.sentence, *verdicts[claim.id]) for claim in claims]
+    print_table(
+        ("paper", "place", "claim", "verdict", "why"), texts, "claim", "verdict", "why", wrapped=("place", "claim", "verdict", "why")
+    )
     print(table_of(claims, verdicts)[-1])
 
 

@@ -344,14 +344,12 @@ def show(paper: str, name: str, rows: Sequence[Row], form: str) -> None:
 
 def show_list(paper: str | None, rows: Sequence[Row]) -> None:
     """Prints which tables there are, and how many of their numbers have a run."""
-    from rich.table import Table
+    from stages.report.terminal import print_table
 
-    from stages.report.terminal import console
-
-    shown = Table("paper", "table", "over", "numbers", "run")
+    lines = []
     for layout in of_paper(paper) if paper else layouts():
         datasets = list(dict.fromkeys(column.dataset for column in layout.columns))
         over = ", ".join(datasets[:3]) + (f" and {len(datasets) - 3} more" if datasets[3:] else "")
-        shown.add_row(layout.paper, layout.title, over, str(len(layout.printed)), str(paper_table(layout, rows).run))
-    console().print(shown)
+        lines.append((layout.paper, layout.title, over, str(len(layout.printed)), str(paper_table(layout, rows).run)))
+    print_table(("paper", "table", "over", "numbers", "run"), lines, wrapped=("over",), right=("numbers", "run"))
     print("gt-bench table PAPER TABLE shows one of them")

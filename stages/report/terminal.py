@@ -6,12 +6,19 @@ from typing import Any
 
 from rich.console import Console
 
+from stages.report.fitting import fitting_table
 from stages.report.table import remarks_of, terminal_table
 
 
 def console() -> Console:
     """As wide as the terminal; where there is none, wide enough for most tables."""
     return Console(width=None if sys.stdout.isatty() else 180)
+
+
+def print_table(names: Sequence[str], rows: Sequence[Sequence[str]], *priority: str, **how: Any) -> None:
+    """Prints what fits the terminal (`stages.report.fitting.fitting_table`)."""
+    out = console()
+    out.print(fitting_table(names, rows, out.width, priority, **how))
 
 
 def print_rows(title: str, rows: Sequence[dict[str, Any]]) -> None:
