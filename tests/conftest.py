@@ -10,6 +10,7 @@ import torch
 
 ROOT = Path(__file__).parent.parent
 SHARED = ROOT.parent / "shared"
+CHROMIUM = next((p for p in ("/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome") if os.path.exists(p)), None)
 
 # the same examples every time: a change is judged by what it changes. HYPOTHESIS=explore looks for new ones
 hypothesis.settings.register_profile("same", derandomize=True)
@@ -53,3 +54,15 @@ def mirror() -> Path:
     if not path.is_dir():
         pytest.skip(f"no real data at {path}; set GT_DATA_MIRROR")
     return path
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Chromium without a window, driven by playwright; skips where one of them is absent."""
+    if CHROMIUM is None:
+        pytest.skip("no Chromium: apt-get install chromium")
+    playwright = pytest.importorskip("playwright.sync_api", reason="no playwright: pip install playwright")
+    with playwright.sync_playwright() as started:
+        chromium = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()

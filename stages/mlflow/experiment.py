@@ -62,7 +62,7 @@ class Mirror:
         """Gives the experiment its description and the views that have an address of their own."""
         experiment = self.client.get_experiment(self.experiment_id)
         params = sorted({key for run in self.runs.values() for key in run.data.params})
-        wanted = views_of(experiment.name, params) | {NOTE: described(experiment.name, self.experiment_id)}
+        wanted = views_of(experiment.name, params, experiment.creation_time) | {NOTE: described(experiment.name, self.experiment_id)}
         for key, value in wanted.items():
             if experiment.tags.get(key) != value:
                 self.client.set_experiment_tag(self.experiment_id, key, value)

@@ -13,6 +13,8 @@ from stages.mlflow.experiment import QUIET, reported
 from stages.mlflow.tracking import tracking_uri
 from stages.mlflow.views import PREFIX, address_of, first_view
 
+NO_JOBS = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}  # eight processes that wait for work which nobody here gives them
+
 
 def addresses(uri: str, root: str) -> list[str]:
     """A line for each experiment that has a view of its own. Raises TrackingError."""
@@ -39,7 +41,7 @@ def main() -> int:
             file=sys.stderr,
         )
         return 1
-    os.environ.update(QUIET)
+    os.environ.update(QUIET | NO_JOBS)
     print("\n".join([f"MLflow at {root}; the leaderboard of each suite:", *addresses(uri, root)]), flush=True)
     if uri.startswith("http"):
         return 0

@@ -6,7 +6,6 @@ import os
 import shutil
 import socket
 import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -20,50 +19,10 @@ from stages.mlflow.experiment import SEAL, Mirror, TrackingError
 from stages.mlflow.tracking import WARNED, Live, complete, follow
 from stages.mlflow.views import PREFIX
 from stages.store import Store
-from tests.conftest import ROOT
-from tests.stages.cells import make_record, make_result, without_data, write
+from tests.stages.cells import make_record, make_result, write
+from tests.stages.mlflow.conftest import ET, GCN
 
-ET = "edge-transformer/cornell/edge-transformer"
-GCN = "edge-transformer/cornell/gcn"
 SUITE = "edge-transformer"
-OPEN = f"""
-import sys; sys.path.insert(0, {str(ROOT)!r})
-from stages.mlflow.experiment import Mirror
-Mirror(sys.argv[1], "first")
-"""
-
-
-@pytest.fixture(scope="module")
-def empty(tmp_path_factory):
-    """A database with its schema, created by two processes at once, which is how it breaks where nobody takes care."""
-    path = tmp_path_factory.mktemp("mlruns") / "mlflow.db"
-    both = [subprocess.Popen([sys.executable, "-c", OPEN, f"sqlite:///{path}"]) for _ in range(2)]
-    assert [p.wait(120) for p in both] == [0, 0]
-    return path
-
-
-@pytest.fixture
-def store(empty, tmp_path, monkeypatch):
-    """`store("name")` -> URI of a fresh tracking store, and MLFLOW_TRACKING_URI set to it."""
-
-    def fresh(name: str) -> str:
-        path = tmp_path / name / "mlflow.db"
-        path.parent.mkdir()
-        shutil.copy(empty, path)
-        uri = f"sqlite:///{path}"
-        monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
-        return uri
-
-    return fresh
-
-
-@pytest.fixture(scope="module")
-def world():
-    """A cell that went well, one with a NaN loss and no memory, one without data."""
-    et = [make_record(ET, 0, test=0.6), make_record(ET, 1, test=0.7)]
-    gcn = [make_record(GCN, 0, "diverged"), make_record(GCN, 1, "oom", epochs=0)]
-    results = [make_result(ET, et), make_result(GCN, gcn, method="GCN"), without_data("edge-transformer/texas/gcn")]
-    return SimpleNamespace(results=results, by_cell={ET: et, GCN: gcn}, records={r["digest"]: r for r in et + gcn})
 
 
 def snapshot(uri: str) -> dict:
@@ -357,7 +316,7 @@ def test_superseded_attempts_stay_and_say_so(store, tmp_path):
     complete(SUITE, [third], {r["digest"]: r for r in new}, store=kept)
     assert snapshot(uri) == seen, "deleted and made again from the store alone"
     experiment = Mirror(uri, SUITE).client.get_experiment_by_name(SUITE)
-    view = json.loads(experiment.tags[f"{PREFIX}leaderboard"])
+    view = json.loads(json.loads(experiment.tags[f"{PREFIX}leaderboard"])["state"])
     current = Mirror(uri, SUITE).client.search_runs([experiment.experiment_id], view["searchFilter"], order_by=[view["orderByKey"]])
     assert [run.data.tags["gt.digest"] for run in current] == [attempt_id(third)]
     held = {"metrics": current[0].data.metrics, "tags": current[0].data.tags}

@@ -21,7 +21,6 @@ from stages.sweep.costs import FILE, Cost, _add, _key
 from tests.conftest import ROOT
 from tests.stages.cells import make_record, make_result, write
 
-CHROMIUM = next((p for p in ("/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome") if os.path.exists(p)), None)
 HOSTILE = "</script><script>document.title='run'</script><img src=x onerror=\"document.title='run'\">&amp;{{7*7}}"
 
 
@@ -174,17 +173,6 @@ def test_the_cost_of_the_rest_is_what_a_forecast_kept(tmp_path, monkeypatch):
 
 
 # in a browser
-
-
-@pytest.fixture(scope="module")
-def browser():
-    if CHROMIUM is None:
-        pytest.skip("no Chromium: apt-get install chromium")
-    playwright = pytest.importorskip("playwright.sync_api", reason="no playwright: pip install playwright")
-    with playwright.sync_playwright() as started:
-        chromium = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture
