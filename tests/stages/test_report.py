@@ -4,11 +4,13 @@ import csv
 import io
 import json
 import re
+from collections import Counter
 
 import numpy as np
 import pytest
 import yaml
 
+from stages import findings
 from stages.report.brec import PAIRS
 from stages.report.figures import learning_curves
 from stages.report.published import RESULTS, PublishedError, lookup, resolve
@@ -34,6 +36,7 @@ from stages.tasks.brec import FAMILIES, REGULAR, scores
 from tests.stages.cells import make_record, make_result, without_data
 
 ET = "edge-transformer/cornell/edge-transformer"
+PAPERS = ("tokengt", "hot", "ppgt", "edge_transformer", "polynormer")
 ENTRIES = yaml.load(RESULTS.read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))["results"]
 
 
@@ -62,6 +65,26 @@ def test_every_printed_number_is_found_by_its_own_names():
         assert (found.mean is None) == (entry["mean"] is None)
         assert found.mean is None or found.mean * scale == pytest.approx(entry["mean"], rel=1e-12)
     assert len(ENTRIES) == 907
+
+
+def test_the_readme_of_published_counts_what_is_there():
+    folder = RESULTS.parent
+    text = (folder / "README.md").read_text()
+    papers = Counter(entry["paper"] for entry in ENTRIES)
+    assert f"{len(ENTRIES)} entries, baselines included" in text
+    assert f"{sum(bool(entry['own']) for entry in ENTRIES)} of the entries are the papers' own" in text
+    assert (
+        f"Papers: {', '.join(f'`{paper}` ({papers[paper]} entries)' if i == 0 else f'`{paper}` ({papers[paper]})' for i, paper in enumerate(PAPERS))}."
+        in text
+    )
+    further = yaml.safe_load((folder / "further.yaml").read_text())["results"]
+    assert f"({len(further)} numbers on nine sets)" in text
+    assert len({entry["dataset"] for entry in further}) == 9
+    # every file is said to be there, and every command that it names is one
+    for path in folder.iterdir():
+        assert path.name == "README.md" or f"`{path.name}{'/' * path.is_dir()}`" in text, path.name
+    for name in re.findall(r"claims --recompute (\w+)`", text):
+        assert name == "NAME" or name in findings.NAMES
 
 
 @pytest.mark.parametrize("position", range(5))

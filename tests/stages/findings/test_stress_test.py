@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+import yaml
 
 from gt_models import kernels
 from gt_models.ppgt.norms import AdaRMSNorm
@@ -12,7 +13,9 @@ from stages.datasets.packed import PackedDataset
 from stages.findings import stress_test
 from stages.findings.decided import code_of
 from stages.report import computed
+from stages.report.claims import load_claims
 from stages.report.found import TESTS
+from stages.report.published import RESULTS
 
 
 @pytest.fixture
@@ -85,6 +88,17 @@ def test_what_was_not_computed_is_not_tested_and_the_command_stands_there(monkey
     wrong = found({"AdaRMSN, 7e-3": trains, "Bad-AdaRMSN, 7e-3": trains})
     assert (wrong.true, wrong.tried) == (False, True)
     assert "Bad-AdaRMSN, 7e-3 trains (training loss 1.50 to 0.50)" in wrong.why
+
+
+def test_the_claims_ask_for_the_whole_of_the_printed_table():
+    asked = {}
+    for claim in load_claims():
+        if claim.test and claim.test.kind == "trains_or_crashes":
+            asked |= claim.test.arguments["crashes"]
+    printed = [entry for entry in yaml.safe_load(RESULTS.read_text())["qualitative"] if entry["kind"] == "stress-test-stable"]
+    rates = {rate: name for name, rate in stress_test.RATES.items()}
+    assert asked == {f"{entry['method']}, {rates[entry['learning_rate']]}": not entry["value"] for entry in printed}
+    assert asked.keys() == set(stress_test.CASES)
 
 
 def test_the_code_of_a_case_is_that_of_its_own_network():
