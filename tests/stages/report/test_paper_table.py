@@ -48,7 +48,9 @@ def table():
 
 def test_every_printed_number_has_its_place_in_a_table():
     numbers = everything()
-    assert sum(len(layout.printed) for layout in layouts()) == len(numbers) == 907 + 27  # and those of Luo et al. 2024
+    assert (
+        sum(len(layout.printed) for layout in layouts()) == len(numbers) == 907 + 27 + 20
+    )  # and those of Luo et al. 2024 and Platonov et al. 2023
     assert {n.place for n in numbers} == {n.place for layout in layouts() for n in layout.printed.values()}
 
 
