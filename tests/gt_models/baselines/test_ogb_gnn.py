@@ -1,0 +1,123 @@
+"""OGB-LSC's GNNs with a virtual node: their equations node by node, symmetries, what they refuse."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from gt_models import create_model
+from gt_models.baselines.ogb_gnn import CONVOLUTIONS
+from gt_models.batch import GraphBatch
+from tests.gt_models import checks
+
+
+def graphs(sizes=(5, 3, 6)) -> list[GraphBatch]:
+    return checks.random_graphs(sizes)
+
+
+def build(convolution: str = "gin", **arguments) -> nn.Module:
+    """Its running statistics matter too."""
+    torch.manual_seed(0)
+    sizes = {"in_dim": 4, "edge_dim": 3, "out_dim": 2, "hidden_dim": 8, "num_layers": 3}
+    model = create_model("ogb-gnn", **sizes | {"convolution": convolution} | arguments).double()
+    for module in model.modules():
+        if isinstance(module, nn.BatchNorm1d):
+            module.running_mean.normal_()
+            module.running_var.uniform_(0.5, 2.0)
+    for parameter in model.parameters():
+        if parameter.dim() == 1:
+            nn.init.normal_(parameter)
+    return model
+
+
+def linear(w: dict[str, Tensor], name: str, x: Tensor) -> Tensor:
+    return x @ w[f"{name}.weight"].T + w[f"{name}.bias"]
+
+
+def normed(w: dict[str, Tensor], name: str, x: Tensor) -> Tensor:
+    return (x - w[f"{name}.running_mean"]) / (w[f"{name}.running_var"] + 1e-5).sqrt() * w[f"{name}.weight"] + w[f"{name}.bias"]
+
+
+def convolved(w: dict[str, Tensor], name: str, convolution: str, h: Tensor, e: Tensor, edges: list[list[int]]) -> Tensor:
+    degree = [1 + sum(j == node for j, _ in edges) for node in range(len(h))]
+    rows = []
+    for i in range(len(h)):
+        into = [(k, j) for k, (j, to) in enumerate(edges) if to == i]
+        if convolution == "gcn":
+            here = (linear(w, f"{name}.linear", h[i]) + w[f"{name}.root"]).clamp(min=0) / degree[i]
+            sent = [(linear(w, f"{name}.linear", h[j]) + e[k]).clamp(min=0) / (degree[i] * degree[j]) ** 0.5 for k, j in into]
+            rows.append(sum(sent, here))
+        elif convolution == "gin":
+            summed = sum(((h[j] + e[k]).clamp(min=0) for k, j in into), (1 + w[f"{name}.eps"]) * h[i])
+            rows.append(linear(w, f"{name}.mlp.3", normed(w, f"{name}.mlp.1", linear(w, f"{name}.mlp.0", summed)).clamp(min=0)))
+        else:
+            sent = [linear(w, f"{name}.source", h[j]) for _, j in into] + [linear(w, f"{name}.source", h[i])]
+            edge = [e[k] for k, _ in into] + [torch.zeros_like(h[i])]
+            raw = [s + linear(w, f"{name}.target", h[i]) + b for s, b in zip(sent, edge, strict=True)]
+            share = torch.stack([w[f"{name}.attention"] @ F.leaky_relu(r, 0.2) for r in raw]).exp()
+            rows.append(sum(a * s for a, s in zip(share / share.sum(), sent, strict=True)) + w[f"{name}.bias"])
+    return torch.stack(rows)
+
+
+@pytest.mark.parametrize(("virtual_node", "residual", "edge_dim"), [(True, False, 3), (True, True, None), (False, False, 3)])
+@pytest.mark.parametrize("convolution", CONVOLUTIONS)
+def test_is_its_equations(convolution, virtual_node, residual, edge_dim):
+    graph = graphs((6,))[0]
+    model = build(convolution, virtual_node=virtual_node, residual=residual, edge_dim=edge_dim).eval()
+    w = model.state_dict()
+    h, v = linear(w, "encoder.linear", graph.x), w.get("virtual", torch.zeros(8, dtype=torch.float64))
+    for i in range(3):
+        h = h + v
+        e = torch.zeros(graph.num_edges, 8) if edge_dim is None else linear(w, f"edge_encoders.{i}.linear", graph.edge_attr)
+        update = normed(w, f"norms.{i}", convolved(w, f"convs.{i}", convolution, h, e, graph.edge_index.T.tolist()))
+        if i < 2:
+            update = update.clamp(min=0)
+        if virtual_node and i < 2:
+            moved = h.sum(0) + v
+            for k in range(2):
+                moved = normed(w, f"virtual_mlps.{i}.norms.{k}", linear(w, f"virtual_mlps.{i}.linears.{k}", moved)).clamp(min=0)
+            v = v + moved if residual else moved
+        h = h + update if residual else update
+    torch.testing.assert_close(model(graph), linear(w, "head", h.sum(0))[None], rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("level", ["graph", "node"])
+@pytest.mark.parametrize("convolution", CONVOLUTIONS)
+def test_sound(convolution, level):
+    """But for the gradients of constants that a batch norm takes away again."""
+    checks.assert_deterministic(lambda: build(convolution, level=level), checks.collate(graphs()))
+    silent = [f"virtual_mlps.{i}.linears.{k}.bias" for i in range(2) for k in range(2)]
+    silent += {"gin": [f"convs.{i}.mlp.{k}.bias" for i in range(3) for k in (0, 3)], "gatv2": [f"convs.{i}.bias" for i in range(3)]}.get(
+        convolution, []
+    )
+    checks.assert_gradients_reach(build(convolution, level=level), checks.collate(graphs()), except_for=tuple(silent))
+    model = build(convolution, level=level).eval()
+    checks.assert_batch_equals_singles(model, graphs())
+    for graph in graphs():
+        checks.assert_equivariant(model, graph, level, ())
+
+
+def test_one_graph_trains_though_it_has_no_variance():
+    model = build(num_layers=2).train()
+    model(graphs((5,))[0]).sum().backward()
+    assert model.virtual.grad.isfinite().all()
+
+
+def test_columns_of_categories_begin_as_ogbs_encoders():
+    model = build(in_dim=[100, 2], edge_dim=[5, 6])
+    first, second = model.encoder.embedding.weight.split([100, 2])
+    assert first.abs().max() <= (6 / 108) ** 0.5 < second.abs().max() <= (6 / 10) ** 0.5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"level": "edge"}, "graph"),
+        ({"convolution": "sage"}, "known: gcn, gin, gatv2"),
+        ({"pooling": "median"}, "known: "),
+        ({"num_layers": 0}, "at least one layer"),
+    ],
+)
+def test_bad_arguments(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        build(**arguments)
