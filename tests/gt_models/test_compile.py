@@ -39,6 +39,7 @@ SMALL = {
 }
 OWN = {
     "ppgt-node2subgraph-released": {"layer_scale": 1.0, "stem_layer_scale": 1.0},
+    "hyper-sagnn": {"node_encoder": "features"},
     "tokengt-attention": {"in_dim": 0, "out_dim": 15, "num_heads": 15, "node_identifiers": "laplacian"},
 }
 
@@ -59,6 +60,7 @@ def batch(sizes: tuple[int, ...] = (5, 3, 4)) -> GraphBatch:
     graphs.encodings["target"] = (graphs.local == 0).float()[:, None]
     rng = torch.Generator().manual_seed(0)
     graphs.encodings["laplacian_eigenvalues"] = torch.rand(len(sizes), 3, generator=rng)
+    graphs.extras["hyperedge_index"] = torch.tensor([[0, 1, 2], [1, 0, 2]])
     graphs.encodings["shortest_path_distance"] = torch.randint(-1, 5, (graphs.num_pairs, 1), generator=rng)
     graphs.encodings["shortest_path_edges"] = torch.randint(-1, graphs.num_edges, (graphs.num_pairs, 2), generator=rng)
     return graphs
