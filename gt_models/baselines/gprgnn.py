@@ -1,0 +1,98 @@
+"""GPR-GNN (Chien et al., ICLR 2021, https://arxiv.org/abs/2006.07988): an MLP on nodes, then a learned sum of powers of the adjacency matrix."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from gt_models.batch import GraphBatch
+from gt_models.kernels.neighbour_sum import neighbour_sum
+from gt_models.nn.dropout import Dropout
+from gt_models.nn.features import FeatureEncoder
+from gt_models.polynormer.neighbours import compressed_edges
+from gt_models.registry import register_model
+
+
+@register_model(
+    "gprgnn",
+    levels=("node",),
+    cost="m c + n d^2 for c classes",
+    paper="Chien et al.: Adaptive Universal Generalized PageRank Graph Neural Network, ICLR 2021. https://arxiv.org/abs/2006.07988",
+    sparse_x=True,
+)
+class GPRGNN(nn.Module):
+    """Node [N, out_dim]: sum_k gamma_k A^k MLP(x), k = 0 .. steps, A = D^-1/2 (A + I) D^-1/2; the MLP is dropout, Linear, ReLU, dropout, Linear.
+
+    gamma begins as personalised PageRank, alpha (1 - alpha)^k and (1 - alpha)^steps for the last, and is learned.
+
+    Args:
+        in_dim: width of continuous node features, or vocabulary sizes of categorical columns.
+        out_dim: classes.
+        hidden_dim: of the MLP.
+        steps: the highest power.
+        alpha: of the first gamma, in 0 .. 1.
+        dropout: of the features (continuous ones) and after the MLP's ReLU.
+        step_dropout: of what is propagated.
+
+    Raises ValueError for another level, no step, or an alpha outside of 0 .. 1.
+    """
+
+    learned = True
+
+    def __init__(
+        self,
+        in_dim: int | Sequence[int],
+        out_dim: int,
+        level: Literal["node"] = "node",
+        hidden_dim: int = 64,
+        steps: int = 10,
+        alpha: float = 0.1,
+        dropout: float = 0.5,
+        step_dropout: float = 0.5,
+    ):
+        super().__init__()
+        if level != "node":
+            raise ValueError(f"this model cannot predict at level {level!r}; it predicts: node")
+        if steps < 1 or not 0 <= alpha <= 1:
+            raise ValueError(f"{steps} steps with alpha {alpha}: give at least one step, and an alpha from 0 to 1")
+        self.steps, self.alpha, self.continuous = steps, alpha, isinstance(in_dim, int)
+        self.encoder, self.head = FeatureEncoder(in_dim, hidden_dim), nn.Linear(hidden_dim, out_dim)
+        self.in_dropout, self.dropout, self.step_dropout = Dropout(dropout), nn.Dropout(dropout), nn.Dropout(step_dropout)
+        gamma = torch.empty(steps + 1)
+        if self.learned:
+            self.gamma = nn.Parameter(gamma)
+        else:
+            self.register_buffer("gamma", gamma, persistent=False)
+        self._reset_gamma()
+
+    def reset_parameters(self) -> None:
+        self.encoder.reset_parameters()
+        self.head.reset_parameters()
+        self._reset_gamma()
+
+    def _reset_gamma(self) -> None:
+        with torch.no_grad():
+            powers = (1 - self.alpha) ** torch.arange(self.steps + 1, dtype=torch.float64)
+            self.gamma.copy_(torch.cat([self.alpha * powers[:-1], powers[-1:]]))
+
+    def forward_features(self, batch: GraphBatch) -> Tensor:
+        """Of each node by itself, [N, d]."""
+        x = self.in_dropout(batch.x) if self.continuous else batch.x
+        return self.dropout(self.encoder(x).relu())
+
+    def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
+        x = self.step_dropout(self.head(features))  # [N, out]
+        edges = compressed_edges(batch)
+        x = x.to(torch.promote_types(x.dtype, torch.float32))
+        scale = edges.in_degree.to(x.dtype).rsqrt()  # at least one each: the self-loop
+        weight, out = scale[edges.target] * scale[edges.compressed[1]], self.gamma[0] * x
+        with torch.autocast(x.device.type, enabled=False):
+            for k in range(self.steps):
+                x = neighbour_sum(x, weight, *edges.compressed)
+                out = out + self.gamma[k + 1] * x
+        return out
+
+    def forward(self, batch: GraphBatch) -> Tensor:
+        batch = GraphBatch.of(batch)
+        return self.forward_head(self.forward_features(batch), batch)

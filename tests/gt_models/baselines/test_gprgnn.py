@@ -1,0 +1,78 @@
+"""GPR-GNN and APPNP: their equations with dense matrices, against torch_geometric's APPNP, symmetries, what they refuse."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch_geometric.nn import APPNP
+
+from gt_models import create_model
+from gt_models.batch import GraphBatch
+from tests.gt_models import checks
+
+NAMES = ["gprgnn", "appnp"]
+
+
+def build(name: str, **arguments) -> nn.Module:
+    torch.manual_seed(0)
+    rates = {"dropout": 0.0} | ({"step_dropout": 0.0} if name == "gprgnn" else {})
+    return create_model(name, **{"in_dim": 4, "out_dim": 3, "hidden_dim": 6, "steps": 3, "alpha": 0.2} | rates | arguments).double()
+
+
+def perceptron(model: nn.Module, x: Tensor) -> Tensor:
+    w = model.state_dict()
+    hidden = (x @ w["encoder.linear.weight"].T + w["encoder.linear.bias"]).clamp(min=0)
+    return hidden @ w["head.weight"].T + w["head.bias"]
+
+
+def with_loops() -> GraphBatch:
+    graph = checks.random_graphs((6,))[0]
+    return GraphBatch(graph.x, torch.cat([graph.edge_index, torch.tensor([[2, 4], [2, 4]])], 1), graph.ptr)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_is_its_equations(name):
+    graph, model = with_loops(), build(name).eval()
+    if name == "gprgnn":
+        nn.init.normal_(model.gamma)
+    near = torch.eye(6, dtype=torch.float64)
+    near[graph.edge_index[1], graph.edge_index[0]] = 1
+    near = near / (near.sum(1)[:, None] * near.sum(1)).sqrt()
+    h = z = perceptron(model, graph.x)
+    if name == "gprgnn":
+        z = sum(model.gamma[k] * torch.linalg.matrix_power(near, k) @ h for k in range(4))
+    else:
+        for _ in range(3):
+            z = 0.8 * near @ z + 0.2 * h
+    torch.testing.assert_close(model(graph), z, rtol=1e-7, atol=1e-7)  # gamma is of float32
+
+
+def test_begins_as_pagerank_of_torch_geometric():
+    graph = checks.random_graphs((7,))[0]
+    for name in NAMES:
+        model = build(name).eval()
+        expected = APPNP(3, 0.2)(perceptron(model, graph.x), graph.edge_index)
+        torch.testing.assert_close(model(graph), expected, rtol=1e-7, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_sound(name):
+    checks.assert_sound(lambda: build(name), checks.random_graphs(), "node")
+
+
+def test_what_is_learned():
+    assert "gamma" in dict(build("gprgnn").named_parameters())
+    assert "gamma" not in dict(build("appnp").named_parameters())
+    model = build("gprgnn", alpha=0.0)
+    assert model.gamma.tolist() == [0, 0, 0, 1]
+    nn.init.normal_(model.gamma)
+    model.reset_parameters()
+    assert model.gamma.tolist() == [0, 0, 0, 1]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    ("arguments", "message"), [({"level": "graph"}, "predicts: node"), ({"steps": 0}, "at least one"), ({"alpha": 1.5}, "0 to 1")]
+)
+def test_bad_arguments(name, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        build(name, **arguments)

@@ -1,0 +1,81 @@
+"""SGFormer: its equations node by node, symmetries, what it refuses."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from gt_models import create_model
+from gt_models.batch import GraphBatch
+from tests.gt_models import checks
+
+
+def build(**arguments) -> nn.Module:
+    """Its running statistics matter too."""
+    torch.manual_seed(0)
+    rates = {"dropout": 0.0, "attention_branch_dropout": 0.0}
+    sizes = {"in_dim": 4, "out_dim": 3, "hidden_dim": 6, "num_heads": 2, "num_layers": 2, "num_attention_layers": 2, "graph_weight": 0.3}
+    model = create_model("sgformer", **sizes | rates | arguments).double()
+    for module in model.modules():
+        if isinstance(module, nn.BatchNorm1d):
+            module.running_mean.normal_()
+            module.running_var.uniform_(0.5, 2.0)
+    for parameter in model.parameters():
+        if parameter.dim() == 1:
+            nn.init.normal_(parameter)
+    return model
+
+
+def linear(w: dict[str, Tensor], name: str, x: Tensor) -> Tensor:
+    return x @ w[f"{name}.weight"].T + w[f"{name}.bias"]
+
+
+def batch_normed(w: dict[str, Tensor], name: str, x: Tensor) -> Tensor:
+    return (x - w[f"{name}.running_mean"]) / (w[f"{name}.running_var"] + 1e-5).sqrt() * w[f"{name}.weight"] + w[f"{name}.bias"]
+
+
+def test_is_its_equations():
+    """Two self-loops that are there count once."""
+    graph, model, n = checks.random_graphs((6,))[0], build().eval(), 6
+    graph = GraphBatch(graph.x, torch.cat([graph.edge_index, torch.tensor([[2, 4], [2, 4]])], 1), graph.ptr)
+    w = model.state_dict()
+    t = linear(w, "attention_encoder.linear", graph.x)
+    t = F.layer_norm(t, (6,), w["attention_norms.0.weight"], w["attention_norms.0.bias"]).clamp(min=0)
+    for layer in range(2):
+        q, k, v = (linear(w, f"{name}.{layer}", t).view(n, 2, 6) for name in ("queries", "keys", "values"))
+        q, k = q / q.square().sum().sqrt(), k / k.square().sum().sqrt()
+        rows = []
+        for i in range(n):
+            heads = []
+            for h in range(2):
+                s = [q[i, h] @ k[j, h] for j in range(n)]
+                heads.append((n * v[i, h] + sum(s[j] * v[j, h] for j in range(n))) / (n + sum(s)))
+            rows.append((sum(heads) / 2 + t[i]) / 2)
+        t = F.layer_norm(torch.stack(rows), (6,), w[f"attention_norms.{layer + 1}.weight"], w[f"attention_norms.{layer + 1}.bias"])
+    near = torch.eye(n, dtype=torch.float64)
+    near[graph.edge_index[1], graph.edge_index[0]] = 1
+    near = near / (near.sum(1)[:, None] * near.sum(1)).sqrt()
+    g = first = batch_normed(w, "graph_norms.0", linear(w, "graph_encoder.linear", graph.x)).clamp(min=0)
+    for layer in range(2):
+        g = batch_normed(w, f"graph_norms.{layer + 1}", linear(w, f"convs.{layer}", near @ g)).clamp(min=0) + first
+    torch.testing.assert_close(model(graph), linear(w, "head", 0.3 * g + 0.7 * t), rtol=1e-10, atol=1e-10)
+
+
+def test_sound():
+    """But for the gradients of constants that a batch norm takes away again."""
+    silent = ("graph_encoder.linear.bias", "convs.0.bias", "convs.1.bias")
+    checks.assert_sound(build, checks.random_graphs(), "node", except_for=silent)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"level": "graph"}, "predicts: node"),
+        ({"num_layers": 0}, "needs layers"),
+        ({"num_heads": 0}, "and heads"),
+        ({"graph_weight": 2.0}, "outside"),
+    ],
+)
+def test_bad_arguments(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        build(**arguments)
