@@ -2,6 +2,7 @@
 
     python benchmarks/models.py                            # a table
     python benchmarks/models.py --write docs/models.json   # also the growth: what docs/models.md is made of; minutes
+    python benchmarks/models.py --write docs/models.json ppgn difformer    # these alone are measured and join the others, on the same kind of processor
 
 Processor time of one thread, which other work on the machine lengthens little; memory above what imports took.
 """
@@ -31,7 +32,11 @@ GROWTH = ("tokengt", "hot", "ppgt", "edge-transformer", "polynormer", "gcn", "gp
 SIZES = (32, 64, 128, 256, 512, 1024, 2048)
 LONGEST = 3000.0  # ms; the next size is left out
 # read what no random graph has
-LEFT_OUT = {"tokengt-attention": "one attention head, no model of graphs", "ppgt-node2subgraph-released": "reads marks of subgraphs"}
+LEFT_OUT = {
+    "tokengt-attention": "one attention head, no model of graphs",
+    "ppgt-node2subgraph-released": "reads marks of subgraphs",
+    "hyper-sagnn": "reads hyperedges",
+}
 
 
 def graphs(count: int, nodes: int) -> GraphBatch:
@@ -60,9 +65,9 @@ def step(model: str, count: int = GRAPHS, nodes: int = NODES) -> tuple[nn.Module
     return net, loss
 
 
-def table() -> dict[str, dict]:
+def table(names: list[str]) -> dict[str, dict]:
     found = {}
-    for model in list_models():
+    for model in names:
         if model not in LEFT_OUT:
             found[model] = asdict(measure("benchmarks.models:step", threads=1, seconds=10.0, model=model))
             print(f"{model}: {found[model]['cpu_ms']:.3g} ms, {found[model]['peak_mib']:.0f} MiB", file=sys.stderr, flush=True)
@@ -82,7 +87,8 @@ def growth() -> dict[str, list[tuple[int, float, float]]]:
 
 
 def main() -> None:
-    models = table()
+    names = sys.argv[3:]
+    models = table(names or list_models())
     rows = [[name, one["parameters"], one["cpu_ms"], one["peak_mib"]] for name, one in models.items()]
     print_table(f"a training step on {GRAPHS} graphs of {NODES} nodes", ["model", "parameters", "ms", "MiB"], rows)
     if sys.argv[1:2] == ["--write"]:
@@ -100,7 +106,16 @@ def main() -> None:
             "torch": torch.__version__,
             "left_out": LEFT_OUT,
         }
-        Path(sys.argv[2]).write_text(json.dumps({"setting": setting, "models": kept, "growth": growth()}, indent=1) + "\n")
+        path = Path(sys.argv[2])
+        before = json.loads(path.read_text()) if names else {}
+        if names and {**before["setting"], "left_out": LEFT_OUT} != setting:
+            sys.exit(f"{path} was measured otherwise ({before['setting']}): measure all models anew, without names")
+        content = {
+            "setting": setting,
+            "models": dict(sorted((before.get("models", {}) | kept).items())),
+            "growth": before["growth"] if names else growth(),
+        }
+        path.write_text(json.dumps(content, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -34,6 +34,21 @@ FACTS = {
     "gin-bare": Facts("1-WL", "Xu et al.: How Powerful are Graph Neural Networks?, ICLR 2019. https://arxiv.org/abs/1810.00826"),
     "classic-gnn": Facts(_MESSAGES),
     "gatedgcn": Facts(_MESSAGES),
+    "heterophilous-gnn": Facts("at most 1-WL"),
+    "ogb-gnn": Facts("at most 1-WL"),
+    "difformer": Facts("at most 1-WL"),
+    "sgformer": Facts("at most 1-WL"),
+    "gprgnn": Facts("at most 1-WL"),
+    "appnp": Facts("at most 1-WL"),
+    "ppgn": Facts("3-WL", "Maron et al.: Provably Powerful Graph Networks, NeurIPS 2019. https://arxiv.org/abs/1905.11136"),
+    "hyper-sagnn": Facts(
+        "not stated",
+        "Zhang, Zou, Ma: Hyper-SAGNN: a Self-Attention Based Graph Neural Network for Hypergraphs, ICLR 2020. https://arxiv.org/abs/1911.02613",
+    ),
+    "siam": Facts(
+        "none of the graph: what two elements alone tell",
+        "Serviansky et al.: Set2Graph: Learning Graphs From Sets, NeurIPS 2020. https://arxiv.org/abs/2002.08772",
+    ),
     "gcnii": Facts(_MESSAGES, "Chen et al.: Simple and Deep Graph Convolutional Networks, ICML 2020. https://arxiv.org/abs/2007.02133"),
     "gps": Facts(
         "1-WL without encodings; an encoding adds what it tells apart",

@@ -10,6 +10,7 @@ from tests.conftest import ROOT
 TESTED_IN = {
     "__init__.py": "test_registry.py",
     "encodings/__init__.py": "encodings/test_encoding.py",
+    "baselines/appnp.py": "baselines/test_gprgnn.py",
     "baselines/gat.py": "baselines/test_message_passing.py",
     "baselines/gcnii.py": "baselines/test_message_passing.py",
     "baselines/gin.py": "baselines/test_message_passing.py",
