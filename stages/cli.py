@@ -14,6 +14,7 @@ from stages.command import status_of
 from stages.errors import DatasetError
 from stages.home import place
 from stages.params import load_grid
+from stages.processes import check_processes
 from stages.recipe import check_fit, check_model, load_recipe
 from stages.schema import RecipeError
 from stages.stop import handled
@@ -275,7 +276,7 @@ def score_cell(cell: str) -> None:
     from stages.cells import experiment_of, limited, settings_of
     from stages.runs import DATA, prepare_process
     from stages.store import Store
-    from stages.trained import NotKept, score
+    from stages.trained import NotKept, agree, score
 
     grid = load_grid()
     found = grid.find(cell)
@@ -286,7 +287,7 @@ def score_cell(cell: str) -> None:
     now, then = score(experiment, best["deterministic"]["seed"])
     for name, value in then.items():
         print(f"{name}: {now[name]!r} now, {value!r} in the record of seed {best['deterministic']['seed']}")
-    if now != then:
+    if not agree(now, then, experiment.recipe.processes):
         raise typer.Exit(1)
 
 
@@ -306,6 +307,7 @@ def doctor() -> None:
             check_model(recipe, cell.recipe_path)
             spec = get_spec(cell.dataset)
             check_fit(recipe, spec.level, cell.dataset, cell.recipe_path)
+            check_processes(recipe, spec.task, spec.split_kind, cell.dataset, cell.recipe_path)
             if recipe.search:
                 check_space(recipe, cell)
             further(recipe.published and recipe.published.model_dump(), cell.dataset, spec.metric)

@@ -16,7 +16,12 @@ from stages.tasks import task_module
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("gt_models", "stages")
 # keys of a recipe that bring code of their own
-PROTOCOLS = {"subgraphs": "stages.engine.subgraphs", "targets": "stages.engine.targets", "start": "stages.engine.weights"}
+PROTOCOLS = {
+    "subgraphs": "stages.engine.subgraphs",
+    "targets": "stages.engine.targets",
+    "start": "stages.engine.weights",
+    "processes": "stages.engine.data_parallel",
+}
 
 
 def code_digest(modules: Iterable[str], root: Path = ROOT, without: Iterable[str] = ()) -> str:

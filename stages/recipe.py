@@ -25,7 +25,7 @@ DATA_ARGUMENTS = ("in_dim", "edge_dim", "out_dim", "level")
 DESCRIBED = frozenset({"seeds", "search", "published", "parameters", "keep_weights", "reduced", "origin"})
 
 # keys that came after the first records: at these values they are left out of what decides a run
-USUAL = {"select": "best", "threads": 1}
+USUAL = {"select": "best", "threads": 1, "processes": 1}
 
 
 class ModelSection(BaseModel):
@@ -220,7 +220,8 @@ class Recipe(Strict):
     last one (then validation decides nothing). `targets`: regression targets standardised per column with the
     statistics of the training part ("train") or of all parts ("all": a leak, for protocols that were run so); nothing: as packed.
     `start`: fine-tuning; `keep_weights`: best weights stay in the store beside the record, for cells that start from them. `brec`: what that task asks for besides.
-    `threads`: of the CPU, in one run; sums over several are rounded otherwise. `parameters`: the count that the paper prints for this row; decides nothing."""
+    `threads`: of the CPU, in one run; sums over several are rounded otherwise. `processes`: that share the graphs of each step of one run (docs/gpu.md), each with so many threads or
+    a GPU of its own; the batch is that of all together. `parameters`: the count that the paper prints for this row; decides nothing."""
 
     model: ModelSection
     encodings: dict[str, dict[str, Any]] = {}
@@ -244,6 +245,7 @@ class Recipe(Strict):
     brec: BrecSection | None = None
     precision: Literal["float32", "bf16", "float64"] = "float32"
     threads: int = Field(1, ge=1, le=1024)
+    processes: int = Field(1, ge=1, le=1024)
     seeds: list[int] = Field(min_length=1)
     split: Literal["seed"] | int = "seed"
     published: PublishedRef | None = None
@@ -270,14 +272,26 @@ class Recipe(Strict):
             raise ValueError("give either epochs or phases")
         if self.select == "last" and (self.patience or any(phase.reload_best for phase in self.phases)):
             raise ValueError("select: last knows no best epoch: give no patience and no reload_best beside it")
-        if self.search and any("threads" in (key, *getattr(space, "also", ())) for key, space in self.search.space.items()):
-            raise ValueError("search.space: threads is no hyperparameter: it says how a run is computed, not what; take it out")
+        for how in ("threads", "processes"):
+            if self.search and any(how in (key, *getattr(space, "also", ())) for key, space in self.search.space.items()):
+                raise ValueError(f"search.space: {how} is no hyperparameter: it says how a run is computed, not what; take it out")
         if self.search and self.start:
             raise ValueError("a search cannot start from another cell's weights: search that cell, and start from it without a search")
         if self.subgraphs and not self.batch.graphs:
             raise ValueError("subgraphs are many graphs: give batch.graphs, how many make a step")
         if self.subgraphs and self.eval_device:
             raise ValueError("eval_device is for a large graph that is evaluated whole: give none beside subgraphs")
+        if self.processes > 1:
+            if self.batch.graphs and self.batch.graphs < self.processes:
+                raise ValueError(
+                    f"processes: {self.processes} share the graphs of a step, and batch.graphs is {self.batch.graphs}: give at most as many processes"
+                )
+            alone = [key for key in ("parts", "hyperedges", "configurations") if getattr(self.batch, key)]
+            alone = [f"batch.{key}" for key in alone] + [key for key in ("brec", "eval_device") if getattr(self, key)]
+            if alone:
+                raise ValueError(
+                    f"processes: {self.processes} share the graphs of a step, which {alone[0]} knows nothing of: take one of the two out"
+                )
         return self
 
     def given_values(self) -> list[str]:
@@ -285,6 +299,11 @@ class Recipe(Strict):
         content = self.model_dump(mode="json", exclude_unset=True, exclude={"published", "parameters", "keep_weights", "reduced", "origin"})
         content["model"].pop("name")
         return [key for key, _ in _flat(content) if not key.startswith("search.space.")] + ["search.space"] * ("search" in content)
+
+    @property
+    def cores(self) -> int:
+        """That a run computes on."""
+        return self.threads * self.processes
 
     @property
     def total_epochs(self) -> int:

@@ -4,10 +4,10 @@ import contextlib
 import inspect
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, fields
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from threadpoolctl import threadpool_limits
@@ -26,12 +26,16 @@ from stages.engine.targets import StandardisedTargets
 from stages.measurements import Clock, PeakMemory, Usage, bound_memory, choose_device, environment, keep_allocations, memory_limit_mib, now
 from stages.own.models import run_code
 from stages.params import RunSettings
+from stages.processes import check_processes
 from stages.recipe import Recipe, check_fit, check_model, digest_of
 from stages.schema import RecipeError
 from stages.store import SCHEMA, Store, run_digest, sealed
 from stages.tasks import create_task
 from stages.threads import computing_with
 from stages.trained import all_arguments, save_trained
+
+if TYPE_CHECKING:
+    from stages.engine.data_parallel import Share
 
 DATA, STORE, RESULTS = Path("data"), Path("store"), Path("results")
 
@@ -78,6 +82,7 @@ class Experiment:
         self.packed = PackedDataset.open(self.data / "packed" / self.dataset)
         self.header = self.packed.header
         check_fit(self.recipe, self.header.level, self.dataset, self.path)
+        check_processes(self.recipe, self.header.task, self.header.split_kind, self.dataset, self.path)
         # encodings of subgraphs are made with them
         stored = {} if self.recipe.subgraphs else self.recipe.encodings
         self.encoded = EncodedDataset(self.packed, self.data / "encodings" / self.dataset, stored)
@@ -87,6 +92,10 @@ class Experiment:
             raise RecipeError(f"{self.path}: dataset {self.dataset!r}: {error.args[0]}") from None
         self.device = choose_device(self.settings.device)
         self.time_limit = self.settings.time_limit_hours and self.settings.time_limit_hours * 3600
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For processes of its own: made there from the same files."""
+        return Experiment, tuple(getattr(self, field.name) for field in fields(self))
 
     @cached_property
     def code(self) -> str:
@@ -160,8 +169,13 @@ class Experiment:
                 return record, False
             if on_start:
                 on_start(seed, digest)
-            with computing_with(self.recipe.threads):
-                record = self._compute(seed, digest, test, on_epoch)
+            if self.recipe.processes > 1:
+                from stages.side_by_side.ranks import compute_in_processes
+
+                record = compute_in_processes(self, seed, digest, test, on_epoch)
+            else:
+                with computing_with(self.recipe.threads):
+                    record = self._compute(seed, digest, test, on_epoch)
             if not (shared and record["deterministic"]["status"] == "oom"):
                 self.store.put(record)
         return record, True
@@ -205,7 +219,16 @@ class Experiment:
 
         return build
 
-    def _compute(self, seed: int, digest: str, test: bool, on_epoch: Callable[[int, dict], None] | None) -> dict[str, Any]:
+    def _compute(
+        self,
+        seed: int,
+        digest: str,
+        test: bool,
+        on_epoch: Callable[[int, dict], None] | None,
+        share: "Share | None" = None,
+        recomputed: bool = False,
+    ) -> dict[str, Any]:
+        """`share`: this process's part of the run, where several do it together; `recomputed`: see `Run.recomputed`, of those."""
         clock, memory, usage = Clock(), PeakMemory(self.device), Usage(self.device)
 
         def after_epoch(epoch: int, values: dict) -> None:
@@ -216,7 +239,7 @@ class Experiment:
         checkpoint = Checkpoint(self.store.folder(digest) / "checkpoint.safetensors", self.settings.checkpoint_seconds)
         try:
             loader = self.loader(seed)
-            run = (self.task.runner or Run)(
+            run = self._runner(share, recomputed)(
                 self.recipe, self.task, loader, self._started(seed),
                 seed=seed, meter=clock, checkpoint=checkpoint, time_limit=self.time_limit, on_epoch=after_epoch,
             )  # fmt: skip
@@ -230,7 +253,9 @@ class Experiment:
                 outcome = run.train(test)
         except (MissingEncoding, WrongOutput) as error:
             raise RecipeError(f"{self.path}: {error}") from error
-        if (test or self.recipe.keep_weights) and outcome.status == "ok" and run.best:  # train_cell lets those of the best seed stay
+        writes = share is None or share.rank == 0
+        if writes and (test or self.recipe.keep_weights) and outcome.status == "ok" and run.best:
+            # train_cell lets those of the best seed stay
             folder, of_every_seed = self.store.folder(digest), self.recipe.keep_weights
             save_trained(folder, run.best["model"], self.recipe.model.name, self.constructor(), of_every_seed)
         with contextlib.suppress(RuntimeError):
@@ -241,6 +266,13 @@ class Experiment:
         forms = {"training": trained, "evaluation": evaluated}
         forms = {phase: {operation: sorted(of) for operation, of in sorted(taken.items())} for phase, taken in forms.items()}
         return self.record(outcome, seed, digest, clock, memory, forms, usage)
+
+    def _runner(self, share: "Share | None", recomputed: bool) -> Callable[..., Run]:
+        if share is None:
+            return self.task.runner or Run
+        from stages.engine.data_parallel import SharedRun
+
+        return partial(SharedRun, share=share, recomputed=recomputed)
 
     def record(
         self,

@@ -79,7 +79,7 @@ def train_cell(
     gpu = experiment.device.type == "cuda"
     # what is stored needs no process; on a GPU nobody may ask before processes are forked, for it would touch the GPU
     missing = len(recipe.seeds) if gpu else sum(experiment.settled(seed) is None for seed in recipe.seeds)
-    most = at_once(grid.run.parallel, missing, recipe.threads, gpu)
+    most = at_once(grid.run.parallel, missing, recipe.cores, gpu)
     with contextlib.ExitStack() as stack:
         crew = None
         if most > 1:

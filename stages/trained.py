@@ -5,6 +5,7 @@ store/<first two digits>/<digest>/weights.safetensors    the weights of the epoc
 
 import inspect
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -83,6 +84,13 @@ def score(experiment: "Experiment", seed: int) -> tuple[dict[str, float], dict[s
         again.outcome.curves, again.outcome.best_epoch = run["epochs"], run["best_epoch"]
         again._test()
     return again.outcome.test_metrics, run["test_metrics"]
+
+
+def agree(now: Mapping[str, float], recorded: Mapping[str, float], processes: int) -> bool:
+    """Whether a score is that of the record: to the bit, but for rounding where several processes made the record, as one process scores."""
+    if processes == 1:
+        return now == recorded
+    return now.keys() == recorded.keys() and all(math.isclose(now[name], recorded[name], rel_tol=1e-4) for name in now)
 
 
 def keep_best(records: Sequence[Mapping[str, Any]], store: Store) -> None:

@@ -216,13 +216,13 @@ def _do_tasks(work: Callable[..., Any], pipe: Connection, once: bool) -> None:
         try:
             ending = Ending(work(task, lambda *what: pipe.send(("told", what))))
         except Exception as error:
-            ending = Ending(error=_portable(error))
+            ending = Ending(error=portable(error))
         pipe.send(("ended", ending))
         if once:
             return
 
 
-def _portable(error: Exception) -> Exception:
+def portable(error: Exception) -> Exception:
     """The error with its traceback as a note, in a form that gets through a pipe."""
     trace = "".join(traceback.format_exception(error)).rstrip()
     error.add_note(trace)
@@ -234,12 +234,12 @@ def _portable(error: Exception) -> Exception:
     return error
 
 
-def die_with_parent(parent: int) -> None:
-    """Has the kernel send SIGTERM when the parent is gone, which nothing else tells where it was killed by signal 9."""
+def die_with_parent(parent: int, by: int = signal.SIGTERM) -> None:
+    """Has the kernel send this signal when the parent is gone, which nothing else tells where it was killed by signal 9."""
     with contextlib.suppress(AttributeError, OSError):
-        ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG of linux/prctl.h
+        ctypes.CDLL(None).prctl(1, by)  # PR_SET_PDEATHSIG of linux/prctl.h
     if os.getppid() != parent:
-        sys.exit(128 + signal.SIGTERM)
+        sys.exit(128 + by)
 
 
 def stop(processes: Sequence[Any]) -> None:

@@ -97,6 +97,7 @@ def _runs(cell: Any, grid: Any, seeds: list[int], shared: bool, tell: Callable[.
     from stages.datasets.packed import DatasetUnavailable
     from stages.runs import prepare_process
     from stages.schema import RecipeError
+    from stages.side_by_side.crew import Lost
     from stages.store import Store
     from stages.sweep.claim import claimed
 
@@ -130,7 +131,7 @@ def _runs(cell: Any, grid: Any, seeds: list[int], shared: bool, tell: Callable[.
             tell(say=f"{cell.cell} seed {seed}: begins")
             try:
                 record, computed = experiment.run(seed, on_epoch=_Report(cell.cell, seed, recipe.reports, tell), shared=shared)
-            except RecipeError as error:
+            except (RecipeError, Lost) as error:
                 tell(seed=seed, outcome="failed", why=str(error))
                 continue
         run = record["deterministic"]

@@ -13,7 +13,7 @@ STEPS_HOURS = (0.25, 1.0, 4.0, 12.0, 24.0)  # a job that is longer is queued aga
 
 @dataclass(frozen=True)
 class Need:
-    """Of one process. `slurm`: further options of sbatch."""
+    """Of one job, all its processes together. `slurm`: further options of sbatch."""
 
     memory_gib: float
     hours: float
@@ -28,7 +28,8 @@ class Need:
 
 
 def need_of(job: Job, cell: Cell, grid: Grid, gpu: bool = False) -> Need:
-    """`gpu`: whether runs take one where nothing is said. Raises RecipeError where there is neither a forecast nor a word in params.yaml."""
+    """`gpu`: whether a process takes one where nothing is said. Raises RecipeError where there is neither a forecast nor a word in params.yaml,
+    and where that grants fewer GPUs than a run has processes."""
     said = grid.resources_of(cell)
     memory, hours = said.memory_gib, said.hours
     if memory is None and job.memory_mib is not None:
@@ -40,5 +41,9 @@ def need_of(job: Job, cell: Cell, grid: Grid, gpu: bool = False) -> Need:
         raise RecipeError(
             f"{cell.cell}: there is no forecast of it{f' ({job.problem})' if job.problem else ''}; say what a run needs in params.yaml: resources: {{{cell.key}: {{{': ..., '.join(lacking)}: ...}}}}"
         )
-    gpus = said.gpus if said.gpus is not None else int(gpu)
+    gpus = said.gpus if said.gpus is not None else int(gpu) * job.processes
+    if 0 < gpus < job.processes:
+        raise RecipeError(
+            f"{cell.cell}: a run of it has {job.processes} processes, each with a GPU, and resources.gpus of params.yaml grants {gpus}"
+        )
     return Need(memory, hours, job.threads, gpus, tuple(sorted(said.slurm.items())))

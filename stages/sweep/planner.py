@@ -48,7 +48,8 @@ class Missing:
     place: int
     rank: int
     numbers: int
-    threads: int
+    threads: int  # of all its processes
+    processes: int = 1
     digest: str | None = None
     searched: bool = True
     done: float = 0.0
@@ -62,6 +63,11 @@ class Missing:
     def seconds(self) -> float | None:
         """That are left of it."""
         return None if self.cost.seconds is None else self.cost.seconds * (1 - self.done)
+
+    @property
+    def memory_mib(self) -> float | None:
+        """Of all its processes, each of which may take as much as one alone."""
+        return None if self.cost.memory_mib is None else self.cost.memory_mib * self.processes
 
     @property
     def order(self) -> tuple[Any, ...]:
@@ -83,7 +89,8 @@ class Job:
     number: int = 0
     limits: Limits = field(default_factory=Limits)
     after: str | None = None  # the cell whose weights its runs start from
-    threads: int = 1
+    threads: int = 1  # of all its processes, as is the memory
+    processes: int = 1
     seconds: float | None = None
     memory_mib: float | None = None
     problem: str | None = None
@@ -193,8 +200,8 @@ def _of_search(run: Missing, trials: Trials, shared: float) -> list[Job]:
 
 def _job(kind: str, run: Missing, seconds: float | None, **what: Any) -> Job:
     cell, cost = run.cell, run.cost
-    common = {"limits": run.limits, "after": cell.after, "threads": run.threads, "memory_mib": cost.memory_mib, "problem": cost.problem}
-    return Job(kind, cell.cell, cell.dataset, seconds=seconds, **common, **what)
+    common = {"limits": run.limits, "after": cell.after, "threads": run.threads, "processes": run.processes, "problem": cost.problem}
+    return Job(kind, cell.cell, cell.dataset, seconds=seconds, memory_mib=run.memory_mib, **common, **what)
 
 
 def _with_sources(entry: Entry, grid: Grid) -> list[tuple[Cell, Limits]]:
@@ -216,7 +223,9 @@ def _of_cell(cell: Cell, limits: Limits, entry: int, grid: Grid, store: Store, d
     own = limited_grid(grid, cell, limits)
     asked = limited(load_recipe(cell.recipe_path), own, cell)[0]
     rank, numbers = printed(cell)
-    every = [Missing(cell, limits, entry, seed, place, rank, numbers, asked.threads) for place, seed in enumerate(asked.seeds, 1)]
+    every = [
+        Missing(cell, limits, entry, seed, place, rank, numbers, asked.cores, asked.processes) for place, seed in enumerate(asked.seeds, 1)
+    ]
     if _is_unsearched(cell):
         return [replace(run, searched=False) for run in every], set()
     recipe = limited(settings_of(cell), own, cell)[0]

@@ -138,7 +138,9 @@ class _Queue:
     def _too_large(self, run: Missing) -> bool:
         from stages.measurements import choose_device, memory_limit_mib
 
-        need, limit = run.cost.memory_mib, memory_limit_mib(choose_device(self.grid.run.device))
+        device = choose_device(self.grid.run.device)
+        # a GPU is one process's own
+        need, limit = run.memory_mib if device.type == "cpu" else run.cost.memory_mib, memory_limit_mib(device)
         if need is None or need <= limit:
             return False
         self._say_once(f"left out: {run.cell.cell}: a run takes {need:,.0f} MiB by forecast, and there are {limit:,.0f} here")

@@ -149,8 +149,16 @@ def test_new_optional_keys_change_no_digest_of_old_recipes():
     assert not {"eval_after", "eval_device", "targets", "start", "parameters"} & plain.decisive().keys()
     assert Recipe(**RECIPE, parameters=7).decisive() == plain.decisive()
     assert "total" not in plain.decisive()["schedule"]
-    assert Recipe(**RECIPE, threads=1).decisive() == plain.decisive()
-    for change in ({"eval_after": 1}, {"targets": "all"}, {"start": {"cell": "a/b/c"}}, {"schedule": {"total": 3}}, {"threads": 2}):
+    assert Recipe(**RECIPE, threads=1, processes=1).decisive() == plain.decisive()
+    changes = (
+        {"eval_after": 1},
+        {"targets": "all"},
+        {"start": {"cell": "a/b/c"}},
+        {"schedule": {"total": 3}},
+        {"threads": 2},
+        {"processes": 2},
+    )
+    for change in changes:
         assert Recipe(**RECIPE | change).decisive() != plain.decisive()
 
 

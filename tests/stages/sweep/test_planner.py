@@ -131,6 +131,16 @@ def test_what_the_store_has_is_not_missing(project, forecasts):
     assert found.missing[0].cost.seconds < 60
 
 
+def test_a_run_of_several_processes_has_cores_and_memory_for_all(project, forecasts):
+    project.recipe("many", batch={"graphs": 4}, seeds=[0], processes=3, threads=2)
+    grid = load_grid()
+    found = plan([Entry((grid.find("small/many/mlp"),))], grid)
+    (one,) = found.missing
+    assert one.cost.memory_mib == 100
+    (job,) = jobs_of(found)
+    assert (job.threads, job.processes, job.memory_mib) == (6, 3, 300)
+
+
 def test_the_part_that_a_checkpoint_has(project, forecasts):
     project.recipe(seeds=[0], epochs=8)
     grid = load_grid()

@@ -1,0 +1,179 @@
+"""One run in several processes of this machine: they are started here, watched, and ended together.
+
+This process computes nothing: it holds the run's lock, hears what process 0 tells, and takes its record. Where one of them dies, the others, which
+would wait for it, are ended, and what was done until the last checkpoint is kept.
+"""
+
+import contextlib
+import os
+import signal
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from multiprocessing import get_context
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from stages.engine.data_parallel import KeepLess, Share
+from stages.processes import check_machine
+from stages.side_by_side.crew import Ending, Lost, die_with_parent, portable, stop
+from stages.stop import Stopped, handled
+from stages.threads import computing_with
+
+if TYPE_CHECKING:
+    from stages.runs import Experiment
+
+# whatever this process has had, threads or a GPU: new interpreters take seconds, which a run that wants several processes has
+START = "spawn"
+# torch would warn in each of them that it looks for unused parameters in vain
+QUIET = {"TORCH_CPP_LOG_LEVEL": "ERROR"}
+DYING_SECONDS = 2.0  # in which one whose neighbour was killed may say so before the kill is seen
+
+Work = Callable[[Share, Callable[..., None]], Any]
+
+
+class OutOfMemory(Exception):
+    """One of the processes has run out of memory, however little it keeps: the run ends with this record."""
+
+    def __init__(self, record: dict[str, Any]):
+        super().__init__(record)
+        self.record = record
+
+
+@dataclass
+class Ranks:
+    """`world` processes that do `work` together. Use as a context manager: at its end none is left.
+
+    Args:
+        work: called in each as work(share, tell); must pickle, as what it returns. `tell(*what)` passes on to `heard` of `values`.
+        gpu: whether each takes the GPU of its number.
+    """
+
+    work: Work
+    world: int
+    gpu: bool = False
+
+    def __enter__(self) -> "Ranks":
+        self.folder = tempfile.TemporaryDirectory(prefix="gt-ranks-")
+        self.processes: list[Any] = []
+        self.pipes: list[Connection] = []
+        context, meeting = get_context(START), Path(self.folder.name, "meeting")
+        os.environ.update(QUIET | os.environ)  # theirs: this process has torch already
+        for rank in range(self.world):
+            near, far = context.Pipe()
+            arguments = (self.work, rank, self.world, meeting, self.gpu, far, os.getpid())
+            process = context.Process(target=_serve, args=arguments, daemon=True)
+            process.start()
+            far.close()
+            self.processes.append(process)
+            self.pipes.append(near)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: Any) -> None:
+        if kind is not None and issubclass(kind, Stopped | KeyboardInterrupt):
+            stop(self.processes[:1])  # it ends its epoch and keeps a checkpoint; the others can do nothing without it
+        for process in self.processes:
+            process.kill()
+            process.join()
+        for pipe in self.pipes:
+            pipe.close()
+        self.folder.cleanup()
+
+    def values(self, heard: Callable[..., None] = lambda *what: None) -> list[Any]:
+        """What `work` returned in each of them. Raises what it raised in the first that failed, and Lost where one died."""
+        found: dict[int, Any] = {}
+        while len(found) < self.world:
+            for pipe in wait([pipe for rank, pipe in enumerate(self.pipes) if rank not in found]):
+                rank = self.pipes.index(pipe)
+                try:
+                    kind, content = pipe.recv()
+                except (EOFError, OSError):
+                    self.processes[rank].join()
+                    raise self._lost(rank) from None
+                if kind == "told":
+                    heard(*content)
+                elif content.error is None:
+                    found[rank] = content.value
+                else:
+                    wait([process.sentinel for process in self.processes], DYING_SECONDS if isinstance(content.error, RuntimeError) else 0)
+                    dead = [other for other, process in enumerate(self.processes) if process.exitcode is not None]
+                    raise self._lost(dead[0]) if dead else content.error
+        return [found[rank] for rank in range(self.world)]
+
+    def _lost(self, rank: int) -> Lost:
+        return Lost(f"process {rank} of {self.world}: {Ending(status=self.processes[rank].exitcode).died}")
+
+
+def _serve(work: Work, rank: int, world: int, meeting: Path, gpu: bool, pipe: Connection, parent: int) -> None:
+    """The life of a process. What it says it says before it leaves: the others notice that only then."""
+    with handled(say=False) if rank == 0 else contextlib.nullcontext():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches everyone at a terminal; the parent decides
+        if rank:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a scheduler's, to all; process 0 ends the epoch, and needs the others for it
+        die_with_parent(parent, signal.SIGKILL)
+        try:
+            share = Share.join(rank, world, meeting, torch.device("cuda", rank) if gpu else torch.device("cpu"))
+            ending = Ending(work(share, lambda *what: pipe.send(("told", what))))
+        except Exception as error:
+            ending = Ending(error=portable(error))
+        pipe.send(("ended", ending))
+        with contextlib.suppress(EOFError):
+            pipe.recv()  # until all are done
+
+
+@dataclass
+class _Compute:
+    """What each process does of a run: all of it, with its part of each batch."""
+
+    experiment: "Experiment"
+    seed: int
+    digest: str
+    test: bool
+    recomputed: bool
+
+    def __call__(self, share: Share, tell: Callable[..., None]) -> dict[str, Any]:
+        from stages.runs import prepare_process
+
+        one = self.experiment
+        if share.device.type == "cuda":
+            one = replace(one, settings=one.settings.model_copy(update={"device": str(share.device)}))
+        prepare_process(one.settings)
+        with computing_with(one.recipe.threads):
+            record = one._compute(self.seed, self.digest, self.test, tell if share.rank == 0 else None, share, self.recomputed)
+        if record["deterministic"]["status"] == "oom":
+            raise OutOfMemory(record)
+        return record
+
+
+def compute_in_processes(
+    experiment: "Experiment", seed: int, digest: str, test: bool, on_epoch: Callable[[int, dict], None] | None
+) -> dict[str, Any]:
+    """The record of a run whose recipe asks for several processes. Raises RecipeError where the machine has not as many GPUs, and Lost where one
+    of the processes dies."""
+    recipe, gpu = experiment.recipe, experiment.device.type == "cuda"
+    check_machine(recipe, experiment.settings.device, gpu, experiment.path)
+    recomputed = False
+    while True:
+        try:
+            with Ranks(_Compute(experiment, seed, digest, test, recomputed), recipe.processes, gpu) as ranks:
+                records = ranks.values(on_epoch or (lambda *what: None))
+            break
+        except KeepLess:
+            recomputed = True
+        except OutOfMemory as error:
+            return error.record
+        except Lost as error:
+            raise Lost(
+                f"{experiment.path}: seed {seed}: {error}; the run is kept up to its last checkpoint, the same command goes on"
+            ) from None
+    if len({record["checksum"] for record in records}) > 1:
+        raise RuntimeError(f"{experiment.path}: seed {seed}: the processes of one run have found different numbers, which is a bug")
+    record = records[0]
+    record["measured"] |= {
+        "processes": recipe.processes,
+        "peak_memory_mib": max(other["measured"]["peak_memory_mib"] for other in records),  # of the process that took most
+    }
+    return record
