@@ -25,7 +25,7 @@ from stages.errors import UserError
 from stages.tasks.isomorphism import relabel, widen
 
 DATASETS = ("csl", "exp", "cexp", "sr25")
-PAIRS_OF_EXP = 30  # of 600: graph 2 k beside graph 2 k + 1
+PAIRS_OF_EXP = 20  # of 600: graph 2 k beside graph 2 k + 1
 FACTOR, FLOOR, K = 100.0, 1e-14, 16
 LAYERS, HEADS, SCALARS, VECTORS, GAIN = 4, 4, 4, 4, 3.0  # channels a head: so many numbers, and so many vectors of d_p
 BY_PRODUCTS = {"ORF by inner products": "orf", "Lap by inner products": "laplacian", f"Lap of {K} by inner products": "laplacian"}

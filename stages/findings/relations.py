@@ -26,7 +26,7 @@ CASES = [
     "on nodes, 2 steps",
 ]  # fmt: skip
 QUICK: list[str] = []  # training; tests/stages/findings checks the relations, the twins and what one layer can see
-TRAIN, FAMILIES, BATCH, UPDATES, RATE, DIM, HEADS = 12, 100, 16, 1000, 2e-3, 32, 4
+TRAIN, FAMILIES, BATCH, UPDATES, RATE, DIM, HEADS = 12, 100, 16, 300, 2e-3, 32, 4
 # trained in float32: other processors round otherwise, and training carries that on
 TOLERANCE = 0.05
 
