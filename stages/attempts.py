@@ -6,20 +6,21 @@ An attempt is known by its runs. One whose runs are all among those of a later o
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+from stages.contents import Record, Result
 from stages.files import write_bytes
 from stages.recipe import digest_of
 from stages.store import Store, StoreError
 
 
-def attempt_id(result: Mapping[str, Any]) -> str:
+def attempt_id(result: Result) -> str:
+    """What an attempt is known by: the digest of its runs, whatever their order."""
     return digest_of(sorted(result["runs"]))
 
 
-def remember(result: Mapping[str, Any], store: Store) -> None:
+def remember(result: Result, store: Store) -> None:
     """Adds a result with runs to its cell's attempts, unless the last one is the same. Raises WriteError."""
     path = _path(result["cell"], store)
     held = path.read_bytes() if path.exists() else b""
@@ -28,12 +29,12 @@ def remember(result: Mapping[str, Any], store: Store) -> None:
         write_bytes(path, held + line)
 
 
-def attempts(cell: str, store: Store) -> list[dict[str, Any]]:
+def attempts(cell: str, store: Store) -> list[Result]:
     """The cell's attempts, oldest first, each as it was last written. Raises StoreError for a file that cannot be read."""
     path = _path(cell, store)
     try:
         results = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-        found: list[dict[str, Any]] = []
+        found: list[Result] = []
         for result in reversed(results):
             if not any(set(result["runs"]) <= set(later["runs"]) for later in found):
                 found.append(result)
@@ -44,19 +45,19 @@ def attempts(cell: str, store: Store) -> list[dict[str, Any]]:
     return found[::-1]
 
 
-def superseded(result: Mapping[str, Any], store: Store) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
+def superseded(result: Result, store: Store) -> list[tuple[Result, list[Record]]]:
     """The attempts of a cell before its current result, each with the records of it that the store has. Raises StoreError."""
     earlier = [one for one in attempts(result["cell"], store) if not set(one["runs"]) <= set(result["runs"])]
     found = [(one, records_of(one, store)) for one in earlier]
     return [(one, records) for one, records in found if records]
 
 
-def records_of(result: Mapping[str, Any], store: Store) -> list[dict[str, Any]]:
+def records_of(result: Result, store: Store) -> list[Record]:
     """The records that a result names, as far as the store has them. Raises StoreError for one that cannot be read."""
     return [record for digest in result["runs"] if (record := store.get(digest))]
 
 
-def when(records: Sequence[Mapping[str, Any]]) -> str:
+def when(records: Sequence[Record]) -> str:
     """The minute in which the last of these runs ended."""
     return max(record["measured"]["finished"] for record in records)[:16].replace("T", " ")
 

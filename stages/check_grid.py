@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from stages.command import status_of
+from stages.contents import Record
 from stages.errors import DatasetError, UserError
 from stages.params import Cell, Grid, RunSettings, load_grid
 from stages.recipe import Recipe, load_recipe
@@ -99,7 +100,7 @@ def check_cell(cell: Cell, data: Path) -> Checked:
         return Checked(cell.cell, time.perf_counter() - start, error=_explain(error))
 
 
-def _run(cell: Cell, data: Path, store: Path) -> tuple[dict[str, Any], str | None]:
+def _run(cell: Cell, data: Path, store: Path) -> tuple[Record, str | None]:
     from stages.datasets.encoding import encode
     from stages.datasets.packed import PackedDataset
     from stages.encode import requests

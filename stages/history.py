@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from stages.attempts import attempt_id, attempts, records_of, when
+from stages.contents import Record, Result
 from stages.errors import UserError
 from stages.fingerprint import ROOT, closure
 from stages.own.models import code_modules
@@ -24,8 +25,8 @@ class Attempt(NamedTuple):
     """`number`: from 1, in order of time; `records`: those that the store has; `current`: what results/ has now."""
 
     number: int
-    result: dict[str, Any]
-    records: list[dict[str, Any]]
+    result: Result
+    records: list[Record]
     current: bool
 
     @property
@@ -41,7 +42,7 @@ class Attempt(NamedTuple):
         return f"attempt {self.number} ({when(self.records)}, commit {self.commit})"
 
 
-def history(cell: str, store: Store, result: Mapping[str, Any] | None = None) -> list[Attempt]:
+def history(cell: str, store: Store, result: Result | None = None) -> list[Attempt]:
     """The attempts at a cell whose records the store has, oldest first. `result`: the one in results/, which is the current one whatever came
     after it. Raises NoAttempt where there is none, StoreError."""
     found = [(one, records) for one in attempts(cell, store) if (records := records_of(one, store))]
@@ -110,7 +111,7 @@ def number_lines(before: Attempt, after: Attempt) -> list[str]:
     return lines
 
 
-def _environment(records: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+def _environment(records: Sequence[Record]) -> dict[str, str]:
     """What the machine and its packages were, as text; several values where the runs differ."""
     found: dict[str, set[str]] = {}
     for record in records:

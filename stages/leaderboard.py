@@ -9,11 +9,12 @@ Equal records give equal files. Nothing that is missing or broken stops it: the 
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from stages.command import ends_in_order
+from stages.contents import Record, Result, Row
 from stages.errors import UserError
 from stages.params import Grid, load_grid
 from stages.records.gathered import collect
@@ -49,7 +50,7 @@ def leaderboard(
         track(suite, found, records, rows, Store(store))
 
 
-def show(suite: str, rows: Sequence[dict[str, Any]], files: Sequence[Path], rules: Rules) -> None:
+def show(suite: str, rows: Sequence[Row], files: Sequence[Path], rules: Rules) -> None:
     from stages.report.terminal import print_rows
 
     print_rows(suite, rows)
@@ -70,7 +71,7 @@ def write_the_page(grid: Grid, out: Path, results: Path, store: Path, say: bool)
         print(f"warning: {out} was not written: {error}. `gt-bench page` writes it when that is mended.", file=sys.stderr)
 
 
-def track(suite: str, results: Sequence[dict], records: dict[str, dict], rows: Sequence[dict[str, Any]], store: Store) -> None:
+def track(suite: str, results: Sequence[Result], records: dict[str, Record], rows: Sequence[Row], store: Store) -> None:
     """Completes MLflow and says how to look at it; a store that cannot be reached costs a warning, never the reports."""
     from stages.addresses import without_credentials
     from stages.mlflow.tracking import TrackingError, complete, tracking_uri

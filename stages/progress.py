@@ -4,6 +4,8 @@ import sys
 import time
 from typing import Any, Self
 
+from stages.contents import Record
+
 PLAIN_SECONDS = 15.0
 
 
@@ -48,7 +50,7 @@ class Progress:
     def finish_trial(self, outcome: str, values: dict[str, Any]) -> None:
         self._finish(self.run, f"{self.title} {self.run}: {outcome} with {', '.join(f'{k}={v}' for k, v in values.items())}")
 
-    def finish_run(self, record: dict[str, Any], computed: bool, run: str | None = None) -> None:
+    def finish_run(self, record: Record, computed: bool, run: str | None = None) -> None:
         run, result = self.run if run is None else run, record["deterministic"]
         self._stored += 0 if computed else self.under_way[run][0]
         line = f"{self.title} {run}: {result['status']}"

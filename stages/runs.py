@@ -16,6 +16,7 @@ from torch import nn
 from gt_models.batch import MissingEncoding
 from gt_models.kernels import forms_taken
 from gt_models.registry import create_model, model_info
+from stages.contents import Record, Settings
 from stages.engine import weights
 from stages.engine.batching import Loader
 from stages.engine.checkpoint import Checkpoint
@@ -101,7 +102,7 @@ class Experiment:
     def code(self) -> str:
         return run_code(self.recipe.model.name, self.header.task, self.recipe.decisive())
 
-    def constructor(self) -> dict[str, Any]:
+    def constructor(self) -> Settings:
         """What the model's constructor is called with."""
         given = {"in_dim": self.task.in_dim(self.header), "out_dim": self.header.out_dim, "level": self.recipe.level_of(self.header.level)}
         if "edge_dim" in inspect.signature(model_info(self.recipe.model.name).cls).parameters:
@@ -134,7 +135,7 @@ class Experiment:
     def split_of(self, seed: int) -> int:
         return self.recipe.split_of(seed, self.header.num_splits)
 
-    def decisive(self, seed: int) -> dict[str, Any]:
+    def decisive(self, seed: int) -> Settings:
         """`Recipe.decisive`, with the run that it starts from in place of that run's cell."""
         content = self.recipe.decisive()
         if self.recipe.start:
@@ -156,7 +157,7 @@ class Experiment:
         on_start: Callable[[int, str], None] | None = None,
         on_epoch: Callable[[int, dict], None] | None = None,
         shared: bool = False,
-    ) -> tuple[dict[str, Any], bool]:
+    ) -> tuple[Record, bool]:
         """(record, whether it was computed now): the stored record where there is a settled one, else the run is computed and stored.
         `shared`: others run in the same memory; running out of it is then no result, and is not stored."""
         digest = self.digest(seed, test)
@@ -180,11 +181,11 @@ class Experiment:
                 self.store.put(record)
         return record, True
 
-    def settled(self, seed: int, test: bool = True) -> dict[str, Any] | None:
+    def settled(self, seed: int, test: bool = True) -> Record | None:
         """The stored record of a seed where running again could not change it."""
         return self._settled(self.digest(seed, test))
 
-    def _settled(self, digest: str) -> dict[str, Any] | None:
+    def _settled(self, digest: str) -> Record | None:
         record = self.store.settled(digest, time_limit=self.time_limit, memory_limit=memory_limit_mib(self.device))
         kept = (self.store.folder(digest) / weights.FILE).exists()
         # a record whose weights are gone, or were never kept, is of no use to what starts from them
@@ -227,7 +228,7 @@ class Experiment:
         on_epoch: Callable[[int, dict], None] | None,
         share: "Share | None" = None,
         recomputed: bool = False,
-    ) -> dict[str, Any]:
+    ) -> Record:
         """`share`: this process's part of the run, where several do it together; `recomputed`: see `Run.recomputed`, of those."""
         clock, memory, usage = Clock(), PeakMemory(self.device), Usage(self.device)
 
@@ -283,11 +284,11 @@ class Experiment:
         memory: PeakMemory,
         forms: dict[str, dict[str, list[str]]],
         usage: Usage,
-    ) -> dict[str, Any]:
+    ) -> Record:
         """The record of a finished run: what is the same everywhere, and what was measured here."""
         recipe, epochs = self.decisive(seed), max(1, len(outcome.curves["epoch"]))
         evaluated = max(1, sum(v is not None for v in outcome.curves["val"]))
-        content = {
+        content: Record = {
             "schema": SCHEMA,
             "digest": digest,
             "deterministic": {

@@ -9,10 +9,10 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from filelock import FileLock
 
+from stages.contents import Record, Settings
 from stages.errors import UserError
 from stages.files import hold, make_folder, write_json
 from stages.recipe import digest_of
@@ -25,18 +25,18 @@ class StoreError(UserError, RuntimeError):
     """A file of the store is no record; the message names it and the remedy."""
 
 
-def run_digest(recipe: dict[str, Any], seed: int, split: int, data: str, encodings: str, code: str, test: bool = True) -> str:
+def run_digest(recipe: Settings, seed: int, split: int, data: str, encodings: str, code: str, test: bool = True) -> str:
     """What decides a run, as one sha256. `recipe` is `Recipe.decisive()`; `test=False` marks a search trial, which never reads the test split."""
     key = {"recipe": recipe, "seed": seed, "split": split, "data": data, "encodings": encodings, "code": code}
     return digest_of(key if test else key | {"test": False})
 
 
-def sealed(record: dict[str, Any]) -> dict[str, Any]:
+def sealed(record: Record) -> Record:
     """The record with the checksum of its deterministic part, so that an edited number is found even where it contradicts no other."""
     return record | {"checksum": digest_of(record["deterministic"])}
 
 
-def fault_of(record: dict[str, Any]) -> str | None:
+def fault_of(record: Record) -> str | None:
     """Why a record cannot be used at all: half of it is missing, or its numbers are not those that were written."""
     lacking = [key for key in ("deterministic", "measured") if not isinstance(record.get(key), dict)]
     if lacking or "status" not in record["deterministic"]:
@@ -55,7 +55,7 @@ class Store:
     def folder(self, digest: str) -> Path:
         return self.root / digest[:2] / digest
 
-    def get(self, digest: str) -> dict[str, Any] | None:
+    def get(self, digest: str) -> Record | None:
         """The record of `digest`, or None. Raises StoreError for a file that is no record."""
         path = self.folder(digest) / "record.json"
         try:
@@ -70,7 +70,7 @@ class Store:
         except (ValueError, KeyError, TypeError, UnicodeDecodeError, RecursionError) as error:
             raise StoreError(f"{path}: not a record ({error}); delete the file and run the cell again") from None
 
-    def settled(self, digest: str, *, time_limit: float | None, memory_limit: float | None) -> dict[str, Any] | None:
+    def settled(self, digest: str, *, time_limit: float | None, memory_limit: float | None) -> Record | None:
         """The record if running again could not change it: ok and diverged always; timed-out and oom only under no higher limit."""
         record = self.get(digest)
         if record is None:
@@ -82,7 +82,7 @@ class Store:
             return None
         return record
 
-    def put(self, record: dict[str, Any]) -> Path:
+    def put(self, record: Record) -> Path:
         """Writes a record atomically and removes the run's checkpoint, but for a timed-out run, which goes on from it under a longer limit.
         Raises WriteError, leaving every file as it was."""
         folder = self.folder(record["digest"])
@@ -98,7 +98,7 @@ class Store:
             if len(folder) == 2:
                 yield from (digest for digest in _names(self.root / folder) if digest.startswith(folder))
 
-    def records(self, *holding: str) -> Iterator[dict[str, Any]]:
+    def records(self, *holding: str) -> Iterator[Record]:
         """All records, in order of digest; only those whose file holds each of these texts, such as digests: the others are not parsed. Raises
         StoreError."""
         texts = [text.encode() for text in holding]

@@ -9,10 +9,10 @@ import contextlib
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from stages.cells import experiment_of, limited, settings_of
 from stages.command import cell_stage
+from stages.contents import Result
 from stages.params import Cell, Grid
 from stages.side_by_side.crew import Crew
 from stages.side_by_side.machine import at_once
@@ -29,7 +29,7 @@ def train_cell(
     *,
     bar: bool = True,
     notice: Callable[[], None] = lambda: None,
-) -> dict[str, Any]:
+) -> Result:
     """Runs what is not in the store yet and writes the cell's result; returns it. Seeds run side by side where `run.parallel` and the machine
     allow it. `bar`: False for plain lines; `notice`: called after each epoch.
 
@@ -43,10 +43,10 @@ def train_cell(
     from stages.store import Store
 
     recipe, cuts = limited(settings_of(cell), grid, cell)
-    result: dict[str, Any] = {
+    result: Result = {
         "cell": cell.cell, "suite": cell.suite, "dataset": cell.dataset, "model": cell.model, "status": "ok", "reason": None, "metric": None, "direction": None,
         "runs": [], "seeds": recipe.seeds, "recipe": recipe.model_dump(mode="json", exclude_unset=True), "reduced": cuts,
-        "published": recipe.published and recipe.published.model_dump(), "search": search_summary(cell) if cell.settings == "tuned" else None,
+        "published": recipe.published.model_dump() if recipe.published else None, "search": search_summary(cell) if cell.settings == "tuned" else None,
     }  # fmt: skip
     path = results / f"{cell.cell}.json"
     try:

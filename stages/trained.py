@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from gt_models.registry import create_model, model_info
 from stages.best import best_run
+from stages.contents import Record
 from stages.engine.weights import FILE
 from stages.errors import UserError
 from stages.files import write_bytes
@@ -93,7 +94,7 @@ def agree(now: Mapping[str, float], recorded: Mapping[str, float], processes: in
     return now.keys() == recorded.keys() and all(math.isclose(now[name], recorded[name], rel_tol=1e-4) for name in now)
 
 
-def keep_best(records: Sequence[Mapping[str, Any]], store: Store) -> None:
+def keep_best(records: Sequence[Record], store: Store) -> None:
     """Of these runs of one cell only the best one's weights stay, but for those that another cell starts from."""
     best = best_run(records)
     for record in records:

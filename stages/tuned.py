@@ -7,6 +7,7 @@ from typing import Any
 
 import yaml
 
+from stages.contents import SearchSummary
 from stages.files import write_bytes
 from stages.params import Cell
 from stages.recipe import Recipe, load_recipe
@@ -17,7 +18,7 @@ KILLED = "killed, queued again"  # what the table says of a trial whose worker i
 PLOTS = ("history", "importance", "parallel")
 
 
-def search_summary(cell: Cell, tuned: Path = TUNED) -> dict[str, Any] | None:
+def search_summary(cell: Cell, tuned: Path = TUNED) -> SearchSummary | None:
     """How many trials a tuned cell had, by state, and the best validation value; None where no search was run. A trial that was killed and
     queued again is none: equal records give equal summaries, whoever was killed on the way."""
     path = tuned / f"{cell.cell}.csv"

@@ -17,6 +17,7 @@ from typing import Any
 
 from stages.addresses import without_credentials
 from stages.attempts import attempt_id, when
+from stages.contents import DECIDING, Named, Record, Result, Row
 from stages.report.table import SHOWN, cells, summarise
 
 # limits of MLflow: 500 characters of a parameter are kept by every version and backend, 36 of a dataset digest
@@ -38,7 +39,7 @@ class Tracked:
     tags: dict[str, str]
     dataset: tuple[str, str] | None
     artifacts: dict[str, Callable[[], bytes] | Path] = field(hash=False)
-    source: Any = None
+    source: object = None
     start: int | None = None
     end: int | None = None
 
@@ -49,9 +50,7 @@ class Tracked:
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def tracked_run(
-    cell: Mapping[str, Any], record: Mapping[str, Any], current: bool = True, best: bool = False, weights: Path | None = None
-) -> Tracked:
+def tracked_run(cell: Named, record: Record, current: bool = True, best: bool = False, weights: Path | None = None) -> Tracked:
     """The run of one seed. `cell`: mapping with suite, dataset, model and cell (a result will do). `best`: of its cell on validation; then
     `weights` is the file that the store keeps, if it does."""
     run, measured = record["deterministic"], record["measured"]
@@ -100,9 +99,7 @@ VERDICT_TAGS = {
 }  # fmt: skip
 
 
-def tracked_cell(
-    result: Mapping[str, Any], records: Sequence[Mapping[str, Any]], judged: Mapping[str, Any] | None = None, current: bool = True
-) -> Tracked:
+def tracked_cell(result: Result, records: Sequence[Record], judged: Row | None = None, current: bool = True) -> Tracked:
     """The parent run of a cell: its recipe, its figures in raw units, and the published number. `judged`: the cell's row of the leaderboard,
     which alone knows the rivals' runs; while a cell trains there is none, and no verdict is shown. `current`: False for an attempt that a
     later one replaced."""
@@ -130,16 +127,18 @@ def tracked_cell(
         NOTE: describe_cell(result, row, records, current),
     }  # fmt: skip
     if judged:
-        tags |= {tag: judged[column] for column, tag in VERDICT_TAGS.items()}
-        for tag, kind in (("gt.verdict.interval", "interval"), ("gt.claim.interval", "claim")):
-            low, high = judged[f"{kind}_low"], judged[f"{kind}_high"]
+        tags |= {tag: value for column, value in judged.items() if (tag := VERDICT_TAGS.get(column))}
+        for tag, low, high in (
+            ("gt.verdict.interval", judged["interval_low"], judged["interval_high"]),
+            ("gt.claim.interval", judged["claim_low"], judged["claim_high"]),
+        ):
             tags[tag] = None if low is None else f"[{low:.6g}, {high:.6g}]"
-    for name in ("recipe", "data", "encodings", "code"):
+    for name in DECIDING:
         tags[f"gt.digest.{name}"] = ", ".join(sorted({r["digests"][name] for r in runs})) or None
     artifacts: dict[str, Callable[[], bytes] | Path] = {"result.json": lambda: _json(result)}
     if any(r["epochs"]["epoch"] for r in runs):
         artifacts["learning_curves.png"] = lambda: _figure(result["cell"], records)
-    artifacts |= search_plots(result) if current else {}
+    artifacts |= search_plots(result) if current and result.get("search") else {}
     return Tracked(
         name=cell_name(result) if current else f"{cell_name(result)}, until {when(records)}",
         status=_status(row["status"]),
@@ -154,9 +153,7 @@ def tracked_cell(
     )
 
 
-def describe_cell(
-    result: Mapping[str, Any], row: Mapping[str, Any], records: Sequence[Mapping[str, Any]] = (), current: bool = True
-) -> str:
+def describe_cell(result: Result, row: Row, records: Sequence[Record] = (), current: bool = True) -> str:
     """What a person must know of a cell, as Markdown: what it is, the verdict, the published number, and how to have it again."""
     shown = dict(zip(SHOWN, cells(dict(row)), strict=True))
     said = [] if current else ["**Superseded** by a later attempt: `gt-bench diff " + result["cell"] + "` says what changed."]
@@ -173,7 +170,7 @@ def describe_cell(
     return "  \n".join([*said, f"Make it again: `python -m stages.train {result['cell']}`", recipe_at(result["cell"], commit)])
 
 
-def describe_run(cell: Mapping[str, Any], record: Mapping[str, Any], current: bool, weights: Path | None) -> str:
+def describe_run(cell: Named, record: Record, current: bool, weights: Path | None) -> str:
     """The same of one seed."""
     run = record["deterministic"]
     ended = f"{run['metric']} {run['test']:.6g} on test" if run["test"] is not None else f"{run['status']}: {run['error']}"
@@ -218,7 +215,7 @@ def repository() -> str:
     return address if address.startswith("http") else ""
 
 
-def _source(cell: Mapping[str, Any], commit: str | None) -> dict[str, str | None]:
+def _source(cell: Named, commit: str | None) -> dict[str, str | None]:
     """MLflow's own tags of where a run came from."""
     clean = (commit or "").removesuffix("-dirty")
     return {
@@ -227,12 +224,12 @@ def _source(cell: Mapping[str, Any], commit: str | None) -> dict[str, str | None
     }  # fmt: skip
 
 
-def _arguments(record: Mapping[str, Any]) -> dict[str, str]:
+def _arguments(record: Record) -> dict[str, str]:
     """All arguments of the model's constructor, defaults included, where the record has them."""
     return flatten(record["measured"].get("arguments") or {}, "model.")
 
 
-def _end(record: Mapping[str, Any]) -> int:
+def _end(record: Record) -> int:
     """A record's moments are whole seconds: a run of less has an end of its own."""
     measured = record["measured"]
     return max(milliseconds(measured["finished"]), milliseconds(measured["started"]) + max(1, math.ceil(1000 * measured["seconds"])))
@@ -242,14 +239,14 @@ def _word(true: bool) -> str:
     return str(bool(true)).lower()
 
 
-def search_plots(result: Mapping[str, Any], tuned: Path = Path("tuned")) -> dict[str, Callable[[], bytes]]:
-    """The pictures of a cell's search as artifacts, where it had one and they are there."""
-    base = tuned / result["cell"]
-    paths = sorted(base.parent.glob(f"{base.name}.*.png")) if result.get("search") else []
+def search_plots(cell: Named, tuned: Path = Path("tuned")) -> dict[str, Callable[[], bytes]]:
+    """The pictures of a cell's search as artifacts, where they are there."""
+    base = tuned / cell["cell"]
+    paths = sorted(base.parent.glob(f"{base.name}.*.png"))
     return {f"search.{path.name.removeprefix(base.name + '.')}": path.read_bytes for path in paths}
 
 
-def tracked_search(cell: Mapping[str, Any], rows: Sequence[Mapping[str, str]], tuned: Path = Path("tuned")) -> list[Tracked]:
+def tracked_search(cell: Named, rows: Sequence[Mapping[str, str]], tuned: Path = Path("tuned")) -> list[Tracked]:
     """A search as MLflow runs, from the rows of tuned/<cell>.csv: first the one of the search, with its pictures, then one per trial."""
     values = [(int(r["number"]), float(r["value"])) for r in rows if r["state"] == "COMPLETE"]
     better = max if rows[0]["direction"] == "max" else min
@@ -262,7 +259,7 @@ def tracked_search(cell: Mapping[str, Any], rows: Sequence[Mapping[str, str]], t
         metrics=_points({"result/best_validation": better(v for _, v in values) if values else None, **counts}),
         tags=_tags({"gt.kind": "search", **named, "gt.direction": rows[0]["direction"]}),
         dataset=None,
-        artifacts=search_plots({**cell, "search": True}, tuned),
+        artifacts=search_plots(cell, tuned),
         source=[dict(row) for row in rows],
     )
     described = ("number", "state", "value", "status", "direction")
@@ -284,11 +281,11 @@ def tracked_search(cell: Mapping[str, Any], rows: Sequence[Mapping[str, str]], t
     ]
 
 
-def cell_name(cell: Mapping[str, Any]) -> str:
+def cell_name(cell: Named) -> str:
     return f"{cell['dataset']} {cell['model']}"
 
 
-def cell_tags(cell: Mapping[str, Any]) -> dict[str, str]:
+def cell_tags(cell: Named) -> dict[str, str]:
     return {"gt.kind": "cell", "gt.current": "true"} | {f"gt.{k}": cell[k] for k in ("cell", "suite", "dataset", "model")}
 
 
@@ -310,7 +307,7 @@ def milliseconds(moment: str) -> int:
     return int(datetime.fromisoformat(moment).timestamp() * 1000)
 
 
-def _figure(title: str, records: Sequence[Mapping[str, Any]]) -> bytes:
+def _figure(title: str, records: Sequence[Record]) -> bytes:
     from stages.report.figures import learning_curves
 
     return learning_curves(title, records)
@@ -334,9 +331,9 @@ def _key(name: str) -> str:
     return re.sub(r"[^\w\-. /:]", "_", name)
 
 
-def _tags(tags: Mapping[str, Any]) -> dict[str, str]:
+def _tags(tags: Mapping[str, object]) -> dict[str, str]:
     return {k: str(v)[:TAG_LENGTH] for k, v in tags.items() if v not in (None, "")}
 
 
-def _json(content: Any) -> bytes:
+def _json(content: object) -> bytes:
     return (json.dumps(content, indent=1) + "\n").encode()

@@ -18,6 +18,7 @@ from filelock import FileLock
 
 from stages.attempts import attempt_id
 from stages.best import best_run
+from stages.contents import Record, Result, Row
 from stages.mlflow.content import DIGEST_LENGTH, NOTE, Tracked, tracked_cell, tracked_run
 from stages.mlflow.runs import Runs
 from stages.mlflow.views import described, views_of
@@ -68,8 +69,8 @@ class Mirror:
                 self.client.set_experiment_tag(self.experiment_id, key, value)
 
     def put_cell(
-        self, result: Mapping[str, Any], records: Sequence[Mapping[str, Any]], row: Mapping[str, Any] | None = None,
-        earlier: Sequence[tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]] = (), store: Store | None = None,
+        self, result: Result, records: Sequence[Record], row: Row | None = None,
+        earlier: Sequence[tuple[Result, Sequence[Record]]] = (), store: Store | None = None,
     ) -> None:  # fmt: skip
         """Makes the cell's run and the runs of its records whole, those of the attempts before it too, and removes the cell's other runs.
         `row`: the leaderboard's; `store`: with the weights of best seeds."""

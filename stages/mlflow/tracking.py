@@ -22,6 +22,7 @@ from typing import Any
 
 from stages.addresses import without_credentials
 from stages.attempts import records_of, superseded
+from stages.contents import Record, Result, Row
 from stages.mlflow.content import cell_name, cell_tags, flatten, tracked_run, tracked_search
 from stages.mlflow.experiment import PARENT, SEAL, Mirror, TrackingError, reported
 from stages.store import Store
@@ -69,12 +70,12 @@ class Live:
     def log_epoch(self, digest: str, epoch: int, values: Mapping[str, float]) -> None:
         self._send(do="epoch", digest=digest, epoch=epoch, values=dict(values), time=int(time.time() * 1000))
 
-    def finish_seed(self, record: Mapping[str, Any]) -> None:
+    def finish_seed(self, record: Record) -> None:
         self._send(do="finish", record=record)
 
     def close(
-        self, result: Mapping[str, Any], records: Sequence[Mapping[str, Any]],
-        earlier: Sequence[tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]] = (), store: Path | None = None,
+        self, result: Result, records: Sequence[Record],
+        earlier: Sequence[tuple[Result, Sequence[Record]]] = (), store: Path | None = None,
     ) -> None:  # fmt: skip
         """Completes the cell, where it was tracked at all. Afterwards the store holds what `complete` would write."""
         self._timer.cancel()
@@ -132,10 +133,10 @@ class Live:
 
 def complete(
     suite: str,
-    results: Iterable[Mapping[str, Any]],
-    records: Mapping[str, Mapping[str, Any]],
+    results: Iterable[Result],
+    records: Mapping[str, Record],
     tuned: Path = Path("tuned"),
-    rows: Sequence[Mapping[str, Any]] = (),
+    rows: Sequence[Row] = (),
     store: Store | None = None,
     only: bool = False,
 ) -> None:
@@ -254,12 +255,14 @@ class Follower:
                 self.mirror.log(self.current[digest], metrics=points)
                 self.waiting[digest] = []
 
-    def finish(self, record: Mapping[str, Any]) -> None:
+    def finish(self, record: Record) -> None:
         self.mirror.put(tracked_run(self.cell, record), self._fresh("run", record["digest"]), self.parent)
         for held in (self.current, self.seen, self.waiting):
             held.pop(record["digest"], None)
 
-    def close(self, result: Mapping[str, Any], records: Sequence[Mapping[str, Any]], earlier: Sequence[Any], store: str | None) -> None:
+    def close(
+        self, result: Result, records: Sequence[Record], earlier: Sequence[tuple[Result, Sequence[Record]]], store: str | None
+    ) -> None:
         self._fresh("cell")
         self.mirror.put_cell(result, records, None, earlier, Store(store) if store else None)
         self.mirror.put_views()

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import Any
 
+from stages.contents import Record, Result, Row
 from stages.home import place
 from stages.params import Cell, Grid
 from stages.records.compared import verdict_of
-from stages.records.gathered import collect, gather
+from stages.records.gathered import OWN, collect, gather
 from stages.records.shipped import ROOT
 from stages.report.paired import paired
 from stages.report.table import summarise
@@ -22,23 +22,30 @@ FIRST = ("model", "mean ± std", "of", "runs", "this run against it", "status") 
 HERE = "this run"
 
 
+class Compared(Row):
+    """A row and what it is of: "this run", or the suite with "shipped" or "own"; `against`: whether this run is better, worse, or
+    inconclusive beside it (`gt-bench compare`)."""
+
+    of: str
+    against: str | None
+
+
 @dataclass(frozen=True)
 class Comparison:
     """Rows of one dataset, the best first.
 
     Attributes:
         dataset: its name.
-        rows: as a leaderboard has them (`stages.report.table.COLUMNS`, raw units: a percentage is a fraction); `of`: "this run", or the
-            suite with "shipped" or "own"; `against`: whether this run is better, worse, or inconclusive beside it (`gt-bench compare`).
+        rows: as a leaderboard has them (raw units: a percentage is a fraction), with `of` and `against`.
         recipe: file with the recipe of this run.
     """
 
     dataset: str
-    rows: list[dict[str, Any]]
+    rows: list[Compared]
     recipe: str
 
     @property
-    def row(self) -> dict[str, Any]:
+    def row(self) -> Compared:
         """The row of this run."""
         return next(row for row in self.rows if row["of"] == HERE)
 
@@ -77,23 +84,23 @@ class Comparison:
 
 
 def comparison(
-    cell: Cell, result: dict[str, Any], grid: Grid, recipe: str, store: Path, results: Path = Path("results"), records: Path = ROOT
+    cell: Cell, result: Result, grid: Grid, recipe: str, store: Path, results: Path = Path("results"), records: Path = ROOT
 ) -> Comparison:
     """`result`, just computed, beside the shipped cells and every other result of this folder on the same dataset."""
     runs = Store(store)
     here = [record for digest in result["runs"] if (record := runs.get(digest)) is not None]
-    rows = [summarise(result, here) | {"of": HERE, "against": None}]
+    rows: list[Compared] = [{**summarise(result, here), "of": HERE, "against": None}]
     cells = {key: other for key, other in grid.cells.items() if other.dataset == cell.dataset}
     found = gather(grid.model_copy(update={"cells": cells}), results, store, place(records))
     tried, _, known = collect(_tried(cell, results), results, runs, grid.run.verdict)
     known |= {record["digest"]: record for version in found.versions.values() for record in version.records}
     seen = {frozenset(rows[0]["digests"])}
-    for row in (*found.rows, *found.others, *(row | {"source": "own"} for row in tried)):
+    for row in (*found.rows, *found.others, *tried):
         runs_of_row = frozenset(row["digests"])
         if row["mean"] is not None and (row["metric"] != result["metric"] or runs_of_row not in seen):
             theirs = [known[digest] for digest in row["digests"] if digest in known]
             against = _against(here, theirs, grid) if row["metric"] == result["metric"] else None
-            rows.append(row | {"of": f"{row['cell'].split('/')[0]}, {row['source']}", "against": against})
+            rows.append({**row, "of": f"{row['cell'].split('/')[0]}, {row.get('source', OWN)}", "against": against})
             seen.add(runs_of_row)
     sign = -1 if result["direction"] == "max" else 1
     # another metric of the same runs stands below the one that is compared
@@ -101,7 +108,7 @@ def comparison(
     return Comparison(cell.dataset, rows, recipe)
 
 
-def _against(here: Sequence[dict[str, Any]], theirs: Sequence[dict[str, Any]], grid: Grid) -> str:
+def _against(here: Sequence[Record], theirs: Sequence[Record], grid: Grid) -> str:
     """The verdict of `gt-bench compare` on this run and another, over the seeds and splits that they share."""
     ours, others = _values(here), _values(theirs)
     common = sorted(ours.keys() & others.keys())
@@ -113,7 +120,7 @@ def _against(here: Sequence[dict[str, Any]], theirs: Sequence[dict[str, Any]], g
     return {"first is better": "better", "second is better": "worse"}.get(word, word)
 
 
-def _values(records: Sequence[dict[str, Any]]) -> dict[tuple[int, int], float]:
+def _values(records: Sequence[Record]) -> dict[tuple[int, int], float]:
     runs = [record["deterministic"] for record in records]
     return {(r["seed"], r["split"]): r["test"] for r in runs if r["status"] == "ok" and math.isfinite(r["test"])}
 
@@ -128,7 +135,7 @@ def _tried(cell: Cell, results: Path) -> list[Cell]:
     ]
 
 
-def _texts(row: dict[str, Any]) -> list[str]:
+def _texts(row: Compared) -> list[str]:
     percent = row["unit"] == "percent"
 
     def number(value: float | None) -> str:

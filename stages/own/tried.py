@@ -12,6 +12,7 @@ import yaml
 from gt_models.encodings import ENCODINGS, find_encoding
 from gt_models.registry import ModelInfo, create_model, list_models, model_info
 from gt_models.transforms import needs
+from stages.contents import Result
 from stages.datasets.catalog import catalog, get_spec
 from stages.datasets.packed import DatasetUnavailable, PackedDataset
 from stages.datasets.spec import DatasetSpec
@@ -257,7 +258,7 @@ def _text(recipe: Recipe, given: Mapping[str, Any]) -> str:
     return yaml.safe_dump(content, sort_keys=False, width=140)
 
 
-def _track(result: dict[str, Any], store: Store) -> None:
+def _track(result: Result, store: Store) -> None:
     """Completes the experiment `tried` of MLflow; a store that cannot be used costs one line."""
     from stages.addresses import without_credentials
     from stages.mlflow.tracking import TrackingError, complete, tracking_uri

@@ -13,12 +13,12 @@ import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
+from stages.contents import Asked, Digests, Measured, Recomputed, Record
 from stages.errors import DatasetError
 from stages.params import Cell, Grid
 from stages.recipe import digest_of, load_recipe
-from stages.records.carried import ASKED, MARK, content_digest, with_checksum
+from stages.records.carried import MARK, asked_of, content_digest, with_checksum
 from stages.records.shipped import Shipped, record_problems
 from stages.records.staleness import origins_of, recipe_now
 from stages.schema import RecipeError
@@ -53,8 +53,10 @@ def attest(
         again = [present.recompute(record, say) for record in chosen[:runs]]
     except (RecipeError, DatasetError, KeyError, ValueError) as error:
         raise StaysStale(str(error.args[0]) if error.args else type(error).__name__) from None
-    asked = {key: again[0]["deterministic"][key] for key in ASKED}
-    found = {r["digest"]: {"digest": present.experiment.digest(r["deterministic"]["seed"]), **asked} for r in shipped.records}
+    asked = asked_of(again[0])
+    found: dict[str, Asked] = {
+        r["digest"]: {**asked, "digest": present.experiment.digest(r["deterministic"]["seed"])} for r in shipped.records
+    }
     behind = 0
     for before, trial in zip(shipped.trials, shipped.now().trials, strict=True):
         try:
@@ -77,7 +79,7 @@ def attest(
     return replace(carried, origins=origins_of(cell, carried.now().records, data))
 
 
-def _beside(shipped: Shipped, beside: Store) -> list[dict[str, Any]]:
+def _beside(shipped: Shipped, beside: Store) -> list[Record]:
     """What another store holds of the shipped runs, by the digest under which they were computed or carried over before. Raises StaysStale where
     that is nothing, and where one is not sound."""
     held = {}
@@ -95,7 +97,7 @@ def _beside(shipped: Shipped, beside: Store) -> list[dict[str, Any]]:
     return list(held.values())
 
 
-def _found(again: dict[str, Any], records: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _found(again: Record, records: Sequence[Record]) -> Recomputed:
     """What the section says of a recomputed run; with the processor, where that alone made it differ from the shipped record."""
     seed, digest = again["deterministic"]["seed"], content_digest(again)
     shipped = next(content_digest(r) for r in records if r["deterministic"]["seed"] == seed)
@@ -105,7 +107,7 @@ def _found(again: dict[str, Any], records: Sequence[dict[str, Any]]) -> dict[str
 class _Present:
     """What the present tree would run in place of a record. Raises RecipeError, DatasetError or KeyError where it would run nothing."""
 
-    def __init__(self, cell: Cell, grid: Grid, shipped: Shipped, ran: dict[str, Any], data: Path, store: Store):
+    def __init__(self, cell: Cell, grid: Grid, shipped: Shipped, ran: Record, data: Path, store: Store):
         from stages.runs import Experiment, prepare_process
 
         recipe = recipe_now(shipped, ran["deterministic"]["recipe"], load_recipe(cell.recipe_path), grid, cell)
@@ -115,7 +117,7 @@ class _Present:
         path, allocator = str(cell.recipe_path), prepare_process(grid.run)
         self.experiment = Experiment(recipe, path, cell.dataset, grid.run, self.work, data, allocator)
 
-    def recompute(self, before: dict[str, Any], say: Callable[[str], None]) -> dict[str, Any]:
+    def recompute(self, before: Record, say: Callable[[str], None]) -> Record:
         """The record of the same seed, computed anew. Raises StaysStale, which says where the two first differ."""
         from stages.measurements import device_name
 
@@ -130,15 +132,15 @@ class _Present:
             raise StaysStale(f"seed {seed}: {first_difference(before, now)}{_behind(measured, now['measured'])}")
         return now
 
-    def of_trial(self, trial: dict[str, Any]) -> dict[str, Any]:
+    def of_trial(self, trial: Record) -> Asked:
         """Digest, recipe and digests under which a search would look for this trial now."""
         one, seed = self.experiment, trial["deterministic"]["seed"]
         recipe = one.decisive(seed)
-        digests = {"recipe": digest_of(recipe), "data": one.packed.digest, "encodings": one.encoded.digest, "code": one.code}
+        digests: Digests = {"recipe": digest_of(recipe), "data": one.packed.digest, "encodings": one.encoded.digest, "code": one.code}
         return {"digest": one.digest(seed, test=False), "recipe": recipe, "digests": digests}
 
 
-def first_difference(before: dict[str, Any], now: dict[str, Any]) -> str:
+def first_difference(before: Record, now: Record) -> str:
     """The first quantity in which two runs differ, in the order in which a run finds them, and by how much."""
     a, b = before["deterministic"], now["deterministic"]
     for key in ("dataset", "metric", "direction", "split", "parameters"):
@@ -157,14 +159,14 @@ def first_difference(before: dict[str, Any], now: dict[str, Any]) -> str:
     return next((differ for one in found if (differ := _differ(*one))), "what is recorded of a run")
 
 
-def _differ(what: str, before: Any, now: Any) -> str | None:
+def _differ(what: str, before: object, now: object) -> str | None:
     if json.dumps(before) == json.dumps(now):  # bit for bit, and NaN equals NaN
         return None
     numbers = all(type(v) in (int, float) for v in (before, now))
     return f"{what} differs first: {before} before, {now} now" + (f" (by {abs(now - before):.3g})" if numbers else "")
 
 
-def _behind(before: dict[str, Any], now: dict[str, Any]) -> str:
+def _behind(before: Measured, now: Measured) -> str:
     """What of the machine or its packages is another one, where both records say it."""
     was, there = ({"threads": m.get("threads"), **{k: m["environment"].get(k) for k in BEHIND}} for m in (before, now))
     changed = [f"{k} {was[k]} before, {there[k]} now" for k in was if None not in (was[k], there[k]) and was[k] != there[k]]

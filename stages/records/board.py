@@ -7,8 +7,8 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+from stages.contents import Row
 from stages.params import Grid, load_grid
 from stages.records.gathered import gather, shipped_of, shipped_rows
 from stages.records.shipped import ROOT
@@ -25,7 +25,7 @@ ABSENT = "no shipped record"  # status of a row of the board
 JUDGED = ("dataset", "model", "metric", "runs", "difference [95 %]", "verdict", "q", "margin (power)", "seeds needed", "claim")
 
 
-def board(suite: str, grid: Grid, root: Path = ROOT, data: Path = Path("data")) -> list[dict[str, Any]]:
+def board(suite: str, grid: Grid, root: Path = ROOT, data: Path = Path("data")) -> list[Row]:
     """The leaderboard's rows of a suite from shipped records alone; a stale row says what changed since. Raises StoreError, RecipeError."""
     shipped = shipped_of(grid, suite, root)
     rows = shipped_rows(grid.suite(suite), shipped, grid)
@@ -56,7 +56,7 @@ def show_suite(suite: str, grid: Grid, root: Path = ROOT, write: Path | None = N
         print(f"written: {', '.join(map(str, write_reports(suite, rows, write, grid.run.verdict)))}")
 
 
-def dataset_rows(dataset: str, grid: Grid, root: Path = ROOT) -> tuple[list[dict[str, Any]], list[str]]:
+def dataset_rows(dataset: str, grid: Grid, root: Path = ROOT) -> tuple[list[Row], list[str]]:
     """(the rows of a dataset from all suites, own and shipped; what could not be read). Raises RecipeError for a dataset that neither the grid nor
     a paper has."""
     if dataset not in grid.datasets and all(number.dataset != dataset for number in everything()):
@@ -139,7 +139,7 @@ def _counts(tables: Sequence[PaperTable]) -> list[str]:
     return [*lines, "", "A number counts as run once; where several recipes are held against it, each has a verdict."]
 
 
-def _judged(rows: Sequence[dict[str, Any]]) -> list[str]:
+def _judged(rows: Sequence[Row]) -> list[str]:
     """The rows that have a verdict, with what it stands on."""
     places = [SHOWN.index(name) for name in JUDGED]
     lines = [f"| {' | '.join(JUDGED)} |", f"|{' --- |' * len(JUDGED)}"]
@@ -150,7 +150,7 @@ def _judged(rows: Sequence[dict[str, Any]]) -> list[str]:
     return [*lines, "", "[What each column means](verdicts.md); the files that `gt-bench board SUITE --write FOLDER` makes have the rest."]
 
 
-def _unprinted(rows: Sequence[dict[str, Any]]) -> list[str]:
+def _unprinted(rows: Sequence[Row]) -> list[str]:
     """A line per dataset of the rows that no printed number belongs to."""
     datasets: dict[tuple[str, str], list[str]] = {}
     for row in rows:
@@ -161,7 +161,7 @@ def _unprinted(rows: Sequence[dict[str, Any]]) -> list[str]:
     return ["Run, and printed nowhere:", "", *found] if found else []
 
 
-def _claims_in_short(rows: Sequence[dict[str, Any]]) -> list[str]:
+def _claims_in_short(rows: Sequence[Row]) -> list[str]:
     """How the sentences come out that print and runs decide, and those that fail."""
     claims = [c for c in load_claims() if c.test and not takes_data(c)]
     verdicts = {claim.id: judged(claim, rows) for claim in claims}
@@ -179,7 +179,7 @@ def _claims_in_short(rows: Sequence[dict[str, Any]]) -> list[str]:
     ]
 
 
-def claim_lines(rows: Sequence[dict[str, Any]], paper: str | None = None) -> list[str]:
+def claim_lines(rows: Sequence[Row], paper: str | None = None) -> list[str]:
     """The claims of published/claims.yaml that printed numbers and the runs of `rows` decide, as Markdown; none of a paper that has
     none. Raises RecipeError."""
     claims = [c for c in load_claims() if c.test and not takes_data(c) and paper in (None, c.paper)]
@@ -189,9 +189,9 @@ def claim_lines(rows: Sequence[dict[str, Any]], paper: str | None = None) -> lis
     return [*lines, "", "docs/claims.md has all of them: those that take data too, and those that nothing tests yet (`gt-bench claims`)."]
 
 
-def every_row(grid: Grid, root: Path = ROOT) -> list[dict[str, Any]]:
+def every_row(grid: Grid, root: Path = ROOT) -> list[Row]:
     """The leaderboard's rows of every shipped cell, suite by suite. Raises StoreError, RecipeError."""
-    found: list[dict[str, Any]] = []
+    found: list[Row] = []
     for suite in grid.suites:
         if shipped := shipped_of(grid, suite, root):
             found += shipped_rows([cell for cell in grid.suite(suite) if cell.cell in shipped], shipped, grid)

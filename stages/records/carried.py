@@ -14,18 +14,19 @@ Whoever doubts a mark holds its digests against the contents (`gt-bench store ve
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
+from stages.contents import Asked, Mark, Ran, Record, Section
 from stages.recipe import digest_of
 from stages.store import StoreError, sealed
 
-MARK = "carried_over"
+MARK: Final = "carried_over"
 SECTION_KEYS, MARK_KEYS = {"commit", "recomputed", "runs", "checksum"}, {"commit", "recomputed", "from", "checksum"}
 # of the deterministic part: what a run was asked to do, which a refactoring may say in another way; all else is what it found
 ASKED = ("recipe", "digests")
 
 
-def content_digest(record: Mapping[str, Any]) -> str:
+def content_digest(record: Record) -> str:
     """sha256 of what a run found: status, curves, best epoch, metrics, parameters, error; digests and recipe aside."""
     return digest_of({k: v for k, v in record["deterministic"].items() if k not in ASKED})
 
@@ -36,28 +37,40 @@ def with_checksum(content: Mapping[str, Any]) -> dict[str, Any]:
     return rest | {"checksum": digest_of(rest)}
 
 
-def carry(record: dict[str, Any], section: Mapping[str, Any]) -> dict[str, Any]:
+def asked_of(record: Record) -> Asked:
+    """The digest of a run, and what of it decides that."""
+    return {"digest": record["digest"], "recipe": record["deterministic"]["recipe"], "digests": record["deterministic"]["digests"]}
+
+
+def carry(record: Record, section: Section) -> Record:
     """The record as it would be found now, with its mark; the record itself where the section does not name it."""
     now = section["runs"].get(record["digest"])
     if now is None:
         return record
     ran = record["deterministic"]
-    before = {"digest": record["digest"], **{k: ran[k] for k in ASKED}} | {k: record[k] for k in ("checksum",) if k in record}
-    mark = with_checksum({"commit": section["commit"], "recomputed": section["recomputed"], "from": before})
-    return sealed({**record, "digest": now["digest"], "deterministic": ran | {k: now[k] for k in ASKED}, MARK: mark})
+    before = asked_of(record)
+    if "checksum" in record:
+        before["checksum"] = record["checksum"]
+    mark: Mark = with_checksum({"commit": section["commit"], "recomputed": section["recomputed"], "from": before})
+    found: Ran = {**ran, "recipe": now["recipe"], "digests": now["digests"]}
+    return sealed({**record, "digest": now["digest"], "deterministic": found, "carried_over": mark})
 
 
-def original(record: dict[str, Any]) -> dict[str, Any]:
+def original(record: Record) -> Record:
     """The record as it was before it was carried over; the record itself where it bears no mark."""
     if MARK not in record:
         return record
     before = record[MARK]["from"]
-    rest = {k: v for k, v in record.items() if k not in (MARK, "checksum")}
-    content = {**rest, "digest": before["digest"], "deterministic": record["deterministic"] | {k: before[k] for k in ASKED}}
-    return content | {k: before[k] for k in ("checksum",) if k in before}
+    ran: Ran = {**record["deterministic"], "recipe": before["recipe"], "digests": before["digests"]}
+    content: Record = {**record, "digest": before["digest"], "deterministic": ran}
+    del content[MARK]
+    content.pop("checksum", None)
+    if "checksum" in before:
+        content["checksum"] = before["checksum"]
+    return content
 
 
-def section_of(records: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+def section_of(records: Sequence[Record]) -> Section | None:
     """The section that gave these records their marks; None where none bears one. Raises StoreError for marks of two attestations."""
     marked = [r for r in records if MARK in r]
     if not marked:
@@ -65,11 +78,11 @@ def section_of(records: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
     mark = marked[0][MARK]
     if any((r[MARK]["commit"], r[MARK]["recomputed"]) != (mark["commit"], mark["recomputed"]) for r in marked):
         raise StoreError("its records were carried over by two attestations: run `gt-bench store import` for the present one, then export")
-    runs = {r[MARK]["from"]["digest"]: {"digest": r["digest"], **{k: r["deterministic"][k] for k in ASKED}} for r in marked}
+    runs = {r[MARK]["from"]["digest"]: asked_of(r) for r in marked}
     return with_checksum({"commit": mark["commit"], "recomputed": mark["recomputed"], "runs": runs})
 
 
-def mark_problem(record: Mapping[str, Any], trial: bool) -> str | None:
+def mark_problem(record: Record, trial: bool) -> str | None:
     """What is wrong with the form of a record's mark, or with what it says of this record's content (of trials it says nothing)."""
     mark = record[MARK]
     if problem := _problem(mark, MARK_KEYS):
@@ -79,7 +92,7 @@ def mark_problem(record: Mapping[str, Any], trial: bool) -> str | None:
     return _recomputed_problem(mark["recomputed"], [] if trial else [record], complete=False)
 
 
-def section_problem(section: Any, records: Sequence[Mapping[str, Any]], trials: Sequence[Mapping[str, Any]]) -> str | None:
+def section_problem(section: object, records: Sequence[Record], trials: Sequence[Record]) -> str | None:
     """What is wrong with a file's section, its records' digests aside."""
     if problem := _problem(section, SECTION_KEYS):
         return problem
@@ -93,7 +106,7 @@ def section_problem(section: Any, records: Sequence[Mapping[str, Any]], trials: 
     return _recomputed_problem(section["recomputed"], records, complete=True)
 
 
-def text_of(records: Sequence[Mapping[str, Any]]) -> str | None:
+def text_of(records: Sequence[Record]) -> str | None:
     """What boards show of a cell: "carried over (1 of 10 recomputed)"; None where no record was carried over."""
     marks = [r[MARK] for r in records if MARK in r]
     if not marks:
@@ -103,7 +116,7 @@ def text_of(records: Sequence[Mapping[str, Any]]) -> str | None:
     return f"carried over ({computed} of {len(records)} recomputed)"
 
 
-def note_of(records: Sequence[Mapping[str, Any]]) -> str | None:
+def note_of(records: Sequence[Record]) -> str | None:
     """The same for a remark: by which commit, and which seeds were recomputed."""
     mark = next((r[MARK] for r in records if MARK in r), None)
     if mark is None:
@@ -114,7 +127,7 @@ def note_of(records: Sequence[Mapping[str, Any]]) -> str | None:
     return f"carried over by commit {mark['commit'][:12]}: seed{'s' if len(seeds) > 1 else ''} {', '.join(seeds)} {how}"
 
 
-def _problem(content: Any, keys: set[str]) -> str | None:
+def _problem(content: object, keys: set[str]) -> str | None:
     if not isinstance(content, dict) or not keys <= content.keys():
         return f"it lacks {', '.join(sorted(keys - content.keys() if isinstance(content, dict) else keys))}"
     if with_checksum(content)["checksum"] != content["checksum"]:
@@ -124,7 +137,7 @@ def _problem(content: Any, keys: set[str]) -> str | None:
     return None
 
 
-def _recomputed_problem(recomputed: Any, records: Sequence[Mapping[str, Any]], complete: bool) -> str | None:
+def _recomputed_problem(recomputed: object, records: Sequence[Record], complete: bool) -> str | None:
     """Recomputed runs must have found what the records hold. `complete`: `records` are all of the cell's."""
     if (
         not isinstance(recomputed, list)

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from stages.contents import Record, Result, Row
 from stages.params import Cell, Grid
 from stages.records.shipped import ROOT, Shipped, problems_of, read, read_result, record_problems, shipped_cells
 from stages.report.rules import Rules
@@ -18,8 +19,8 @@ class Version(NamedTuple):
     """A cell's result with those of its records that can be read; `stale`: what the present tree would compute differently."""
 
     source: str
-    result: dict[str, Any]
-    records: list[dict[str, Any]]
+    result: Result
+    records: list[Record]
     stale: list[str]
 
 
@@ -28,8 +29,8 @@ class Gathered:
     """`rows`: one version of every cell that has one, this machine's where it is complete or the only one, with claims and `source`; `others`: the
     rows of the versions that were not taken; `versions`: both, by (source, cell); `problems`: of shipped files that cannot be used."""
 
-    rows: list[dict[str, Any]] = field(default_factory=list)
-    others: list[dict[str, Any]] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
+    others: list[Row] = field(default_factory=list)
     versions: dict[tuple[str, str], Version] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
@@ -42,9 +43,9 @@ def gather(
 
     found, own_store = Gathered(), Store(store)
     for suite in grid.suites:
-        taken: list[dict[str, Any]] = []
+        taken: list[Row] = []
         for cell in grid.suite(suite):
-            rows: dict[str, list[dict[str, Any]]] = {}
+            rows: dict[str, list[Row]] = {}
             if (results / f"{cell.cell}.json").exists():
                 rows[OWN], kept, records = collect([cell], results, own_store, grid.run.verdict)
                 for result in kept:
@@ -65,7 +66,7 @@ def gather(
     return found
 
 
-def _taken(rows: dict[str, list[dict[str, Any]]]) -> str:
+def _taken(rows: dict[str, list[Row]]) -> str:
     """Of two versions of a cell, the own one if it is complete or the shipped one is not."""
     complete = [source for source in (OWN, SHIPPED) if source in rows and rows[source][0]["status"].partition(",")[0] == "ok"]
     return (complete or [OWN if OWN in rows else SHIPPED])[0]
@@ -85,7 +86,7 @@ def _sound(path: Path, root: Path, problems: list[str]) -> Shipped | None:
     return one
 
 
-def collect(cells: Sequence[Cell], results: Path, store: Store, rules: Rules) -> tuple[list[dict], list[dict], dict[str, dict]]:
+def collect(cells: Sequence[Cell], results: Path, store: Store, rules: Rules) -> tuple[list[Row], list[Result], dict[str, Record]]:
     """(rows of all declared cells in their order, without claims; the readable results; the readable records by digest)."""
     rows, found, records = [], [], {}
     for cell in cells:
@@ -127,9 +128,9 @@ def shipped_of(grid: Grid, suite: str, root: Path = ROOT) -> dict[str, Shipped]:
     return {one.cell: one for one in found}
 
 
-def shipped_rows(cells: Sequence[Cell], shipped: dict[str, Shipped], grid: Grid) -> list[dict[str, Any]]:
+def shipped_rows(cells: Sequence[Cell], shipped: dict[str, Shipped], grid: Grid) -> list[Row]:
     """The leaderboard's rows of `cells`, each of a shipped one with the commit of its record as the last note."""
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     for cell in cells:
         if cell.cell in shipped:
             now = shipped[cell.cell].now()
@@ -143,6 +144,6 @@ def shipped_rows(cells: Sequence[Cell], shipped: dict[str, Shipped], grid: Grid)
     return rows
 
 
-def commit_of(records: Sequence[dict[str, Any]]) -> str:
+def commit_of(records: Sequence[Record]) -> str:
     """The commit of the first of these records."""
     return (records[0]["measured"]["environment"].get("commit") if records else None) or "unknown"

@@ -1,9 +1,9 @@
 """What the store holds of a cell: how many of its seeds would not be computed again, and what an unfinished cell has to show so far."""
 
 from pathlib import Path
-from typing import Any
 
 from stages.cells import experiment_of, limited, settings_of
+from stages.contents import Record, Result
 from stages.errors import DatasetError
 from stages.params import Cell, Grid
 from stages.recipe import load_recipe
@@ -31,7 +31,7 @@ def seeds_kept(
     return [digest for digest in digests if (store.folder(digest) / "record.json").exists()], asked
 
 
-def unfinished(cell: Cell, grid: Grid, reason: str, store: Store | None = None, data: Path = Path("data")) -> dict[str, Any]:
+def unfinished(cell: Cell, grid: Grid, reason: str, store: Store | None = None, data: Path = Path("data")) -> Result:
     """The result of a cell whose training died, as training would write it: its runs are the seeds that are kept. Raises RecipeError."""
     store = store or Store()
     try:
@@ -39,16 +39,15 @@ def unfinished(cell: Cell, grid: Grid, reason: str, store: Store | None = None, 
     except RecipeError:  # its search has not ended
         recipe, cuts = limited(load_recipe(cell.recipe_path), grid, cell)
     runs = seeds_kept(cell, grid, store, data)[0]
-    sound = [run["deterministic"] for digest in runs if not record_problems(run := _get(store, digest))]
-    measure = {key: sound[0][key] if sound else None for key in ("metric", "direction")}
+    sound = [run["deterministic"] for digest in runs if (run := _get(store, digest)) and not record_problems(run)]
     return {
-        "cell": cell.cell, "suite": cell.suite, "dataset": cell.dataset, "model": cell.model, "status": "unfinished", "reason": reason, **measure,
-        "runs": runs, "seeds": recipe.seeds, "recipe": recipe.model_dump(mode="json", exclude_unset=True), "reduced": cuts,
-        "published": recipe.published and recipe.published.model_dump(), "search": None,
+        "cell": cell.cell, "suite": cell.suite, "dataset": cell.dataset, "model": cell.model, "status": "unfinished", "reason": reason,
+        "metric": sound[0]["metric"] if sound else None, "direction": sound[0]["direction"] if sound else None, "runs": runs, "seeds": recipe.seeds, "recipe": recipe.model_dump(mode="json", exclude_unset=True), "reduced": cuts,
+        "published": recipe.published.model_dump() if recipe.published else None, "search": None,
     }  # fmt: skip
 
 
-def _get(store: Store, digest: str) -> Any:
+def _get(store: Store, digest: str) -> Record | None:
     try:
         return store.get(digest)
     except StoreError:

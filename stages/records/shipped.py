@@ -15,8 +15,8 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
+from stages.contents import Origins, Ran, Record, Result, Section
 from stages.files import write_bytes
 from stages.params import Grid
 from stages.recipe import digest_of
@@ -58,11 +58,11 @@ class Shipped:
     """One file: a cell's result, its records in the order of `result["runs"]`, those of its search, and where data and encodings came from."""
 
     path: Path
-    result: dict[str, Any]
-    records: list[dict[str, Any]]
-    origins: dict[str, Any] = field(default_factory=dict)
-    trials: list[dict[str, Any]] = field(default_factory=list)
-    carried: dict[str, Any] | None = None
+    result: Result
+    records: list[Record]
+    origins: Origins = field(default_factory=dict)
+    trials: list[Record] = field(default_factory=list)
+    carried: Section | None = None
 
     @property
     def cell(self) -> str:
@@ -76,7 +76,7 @@ class Shipped:
         return replace(self, result=self.result | {"runs": [r["digest"] for r in records]}, records=records, trials=trials, carried=None)
 
 
-def is_trial(record: dict[str, Any]) -> bool:
+def is_trial(record: Record) -> bool:
     """Whether a record is a search's run, which never read the test split."""
     run = record["deterministic"]
     digests = run["digests"]
@@ -122,7 +122,7 @@ def shipped_cells(grid: Grid, names: Sequence[str] = (), root: Path = ROOT) -> I
     yield from (read(path) for path in shipped_paths(grid, names, root))
 
 
-def read_result(path: Path, cell: str) -> dict[str, Any] | None:
+def read_result(path: Path, cell: str) -> Result | None:
     """What training left of `cell`; None where it has not run. Raises StoreError for a file that is no result of it."""
     try:
         result = json.loads(path.read_text())
@@ -136,7 +136,7 @@ def read_result(path: Path, cell: str) -> dict[str, Any] | None:
         raise StoreError(f"{path}: not a result ({error}); delete it and run: python -m stages.train {cell}") from None
 
 
-def result_problems(result: Any) -> list[str]:
+def result_problems(result: object) -> list[str]:
     """What is wrong with the form of a cell's result."""
     if not isinstance(result, dict):
         return ["is no mapping"]
@@ -151,7 +151,7 @@ def result_problems(result: Any) -> list[str]:
     ]
 
 
-def record_problems(record: Any) -> list[str]:
+def record_problems(record: object) -> list[str]:
     """What is wrong with one record by itself: shape, completeness, and whether digest, checksum and mark are those its contents give."""
     if not isinstance(record, dict):
         return ["is no record"]
@@ -190,14 +190,14 @@ def record_problems(record: Any) -> list[str]:
     return wrong + _validation_problems(run) + _metric_problems(run) + _mark_problems(record)
 
 
-def _mark_problems(record: dict[str, Any]) -> list[str]:
+def _mark_problems(record: Record) -> list[str]:
     if MARK not in record:
         return []
     problem = mark_problem(record, is_trial(record)) or next(iter(record_problems(original(record))), None)
     return [f"its mark of being carried over was edited or damaged: {problem}"] if problem else []
 
 
-def _form_problems(content: Mapping[str, Any], form: Mapping[str, str]) -> list[str]:
+def _form_problems(content: Mapping[str, object], form: Mapping[str, str]) -> list[str]:
     """What `content` lacks of `form`, and which of its values are of another type."""
     if lacking := [k for k in form if k not in content]:
         return [f"lacks {', '.join(lacking)}"]
@@ -208,7 +208,7 @@ def _form_problems(content: Mapping[str, Any], form: Mapping[str, str]) -> list[
     ]
 
 
-def _number_problems(run: Mapping[str, Any]) -> list[str]:
+def _number_problems(run: Ran) -> list[str]:
     """Of the curves and the test metrics: what is no number."""
     curves = run["epochs"]
     if lacking := [k for k in CURVES if k not in curves]:
@@ -222,7 +222,7 @@ def _number_problems(run: Mapping[str, Any]) -> list[str]:
     return wrong + [f"its {k} on the test split is no number" for k, v in run["test_metrics"].items() if type(v) not in TYPES[NUMBER]]
 
 
-def _validation_problems(run: Mapping[str, Any]) -> list[str]:
+def _validation_problems(run: Ran) -> list[str]:
     epoch, validated = run["best_epoch"], dict(zip(run["epochs"]["epoch"], run["epochs"]["val"], strict=False))
     if epoch is None and all(v is None for v in (run["val"], *validated.values())):
         return []  # nothing validates, or the run did not come so far
@@ -233,7 +233,7 @@ def _validation_problems(run: Mapping[str, Any]) -> list[str]:
     return []
 
 
-def _metric_problems(run: Mapping[str, Any]) -> list[str]:
+def _metric_problems(run: Ran) -> list[str]:
     from stages.datasets.catalog import catalog
     from stages.tasks import create_task
 

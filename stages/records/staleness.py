@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from stages.cells import limited
+from stages.contents import Deciding, Origins, Record, Settings
+from stages.datasets.spec import DatasetSpec
 from stages.errors import DatasetError
 from stages.params import Cell, Grid, Limits
 from stages.recipe import Choice, Recipe, load_recipe
@@ -56,7 +58,8 @@ def standing(shipped: Shipped, grid: Grid, data: Path = Path("data")) -> Standin
     if "start" in runs[0]["recipe"]:
         unknown.append("the run that it starts from")
     on_disk = (data / "packed" / cell.dataset / "header.json").exists()
-    for what, now in (("data", _data_now(shipped, spec, data)), ("encodings", _encodings_now(shipped, spec, data))):
+    present: dict[Deciding, str | None] = {"data": _data_now(shipped, spec, data), "encodings": _encodings_now(shipped, spec, data)}
+    for what, now in present.items():
         if now is None:
             unknown.append(f"{what} ({'made by other code' if on_disk else 'not at hand'})")
         elif {r["digests"][what] for r in runs} != {now}:
@@ -73,7 +76,7 @@ def _recipe_changed(shipped: Shipped, recipe: Recipe, grid: Grid, cell: Cell) ->
     return _without_source(now.decisive()) != _without_source(ran) or list(now.seeds) != list(shipped.result["seeds"])
 
 
-def recipe_now(shipped: Shipped, ran: dict[str, Any], recipe: Recipe, grid: Grid, cell: Cell) -> Recipe:
+def recipe_now(shipped: Shipped, ran: Settings, recipe: Recipe, grid: Grid, cell: Cell) -> Recipe:
     """What the cell's present recipe would run where `ran` ran: with what a search chose then, and cut as the result says. Raises RecipeError
     or KeyError where the present search space does not hold what was chosen."""
     cuts = [re.fullmatch(r"(\d+) of \d+ (epochs|seeds|pairs)", line) for line in shipped.result["reduced"]]
@@ -83,13 +86,13 @@ def recipe_now(shipped: Shipped, ran: dict[str, Any], recipe: Recipe, grid: Grid
     return limited(recipe, grid.model_copy(update={"limits": {cell.key: Limits(**cut)} if cut else {}}), cell)[0]
 
 
-def _without_source(decisive: dict[str, Any]) -> dict[str, Any]:
+def _without_source(decisive: Settings) -> Settings:
     """A run names the run that it starts from, a recipe the cell: what both say is how its weights are taken."""
     start = decisive.get("start")
     return decisive if start is None else decisive | {"start": start["load"]}
 
 
-def searched_values(recipe: Recipe, ran: dict[str, Any]) -> dict[str, Any]:
+def searched_values(recipe: Recipe, ran: Settings) -> Settings:
     """What the search chose, read from the recipe that ran. Raises KeyError for a value that the space no longer holds."""
     values = {}
     for key, space in recipe.search.space.items():
@@ -102,7 +105,7 @@ def searched_values(recipe: Recipe, ran: dict[str, Any]) -> dict[str, Any]:
     return values
 
 
-def _data_now(shipped: Shipped, spec: Any, data: Path) -> str | None:
+def _data_now(shipped: Shipped, spec: DatasetSpec, data: Path) -> str | None:
     """Digest of the dataset as this tree would have it; None where that cannot be known."""
     from stages.datasets.prepare import valid
 
@@ -112,7 +115,7 @@ def _data_now(shipped: Shipped, spec: Any, data: Path) -> str | None:
     return shipped.origins.get("data") if shipped.origins.get("spec") == spec.digest else None
 
 
-def _encodings_now(shipped: Shipped, spec: Any, data: Path) -> str | None:
+def _encodings_now(shipped: Shipped, spec: DatasetSpec, data: Path) -> str | None:
     """Digest of the encodings as this tree would have them, computed yet or not; None where that cannot be known."""
     requests = _requests(shipped.records)
     here = _encodings_here(requests, spec, data)
@@ -121,12 +124,12 @@ def _encodings_now(shipped: Shipped, spec: Any, data: Path) -> str | None:
     return shipped.origins.get("encodings") if shipped.origins.get("algorithms") == _algorithms(requests) else None
 
 
-def _requests(records: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+def _requests(records: list[Record]) -> dict[str, Settings]:
     """The encodings that the runs of a cell asked for."""
     return records[0]["deterministic"]["recipe"].get("encodings") or {}
 
 
-def _encodings_here(requests: dict[str, dict[str, Any]], spec: Any, data: Path) -> str | None:
+def _encodings_here(requests: dict[str, Settings], spec: DatasetSpec, data: Path) -> str | None:
     """Of the encodings on disk, else of those that would be computed of the data on disk; None without data."""
     if not requests:
         return hashlib.sha256(b"{}").hexdigest()
@@ -143,7 +146,7 @@ def _encodings_here(requests: dict[str, dict[str, Any]], spec: Any, data: Path) 
         return None
 
 
-def _algorithms(requests: dict[str, dict[str, Any]]) -> dict[str, str] | None:
+def _algorithms(requests: dict[str, Settings]) -> dict[str, str] | None:
     from gt_models.encodings import EncodingError
     from stages.datasets.encoded import algorithm_digest
 
@@ -153,7 +156,7 @@ def _algorithms(requests: dict[str, dict[str, Any]]) -> dict[str, str] | None:
         return None
 
 
-def origins_of(cell: Cell, records: list[dict[str, Any]], data: Path) -> dict[str, Any]:
+def origins_of(cell: Cell, records: list[Record], data: Path) -> Origins:
     """What the records' data and encodings were made from, noted only where what is on disk now is what the records name."""
     from stages.datasets.catalog import get_spec
     from stages.datasets.prepare import valid
@@ -162,7 +165,7 @@ def origins_of(cell: Cell, records: list[dict[str, Any]], data: Path) -> dict[st
     header = valid(spec, data / "packed" / cell.dataset)
     if header is None or {d["data"] for d in digests} != {header.digest}:
         return {}
-    origins: dict[str, Any] = {"data": header.digest, "spec": spec.digest}
+    origins: Origins = {"data": header.digest, "spec": spec.digest}
     requests = _requests(records)
     encodings = _encodings_here(requests, spec, data)
     if requests and {d["encodings"] for d in digests} == {encodings}:

@@ -3,8 +3,8 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+from stages.contents import Record
 from stages.files import write_json
 from stages.params import Cell, Grid
 from stages.recipe import load_recipe
@@ -65,7 +65,7 @@ def export_cell(
     return write(shipped)
 
 
-def _trials(cell: Cell, records: list[dict[str, Any]], store: Store) -> list[dict[str, Any]]:
+def _trials(cell: Cell, records: list[Record], store: Store) -> list[Record]:
     """The store's runs of the search that this cell's recipe asks for, on the data and with the code of its records, by digest."""
     recipe, ran = load_recipe(cell.recipe_path), records[0]["deterministic"]
     if recipe.search is None:
@@ -110,7 +110,7 @@ def import_records(shipped: Sequence[Shipped], store: Store | None = None, root:
                     f"{store.folder(digest)}/record.json and {one.path} (seed {record['deterministic']['seed']}) are of the same run and differ in {differing}{_processors(held, record)}"
                 )
             elif MARK in record and MARK in held and held[MARK] != record[MARK]:
-                marked[digest] = held | {MARK: record[MARK]}
+                marked[digest] = {**held, "carried_over": record[MARK]}
     if conflicts:
         remedy = "Nothing is imported. Keep one: delete the store's record (then import again) or leave that cell out."
         raise Conflict("\n".join([*conflicts, remedy]))
@@ -138,13 +138,13 @@ def import_results(shipped: Sequence[Shipped], grid: Grid, results: Path = Path(
     return written
 
 
-def _processors(*records: dict[str, Any]) -> str:
+def _processors(*records: Record) -> str:
     """Where two records were computed, if on processors of two kinds: their last bits differ."""
     cpus = [record["measured"]["environment"].get("cpu") for record in records]
     return f" (computed on {cpus[0]} and on {cpus[1]})" if None not in cpus and len(set(cpus)) > 1 else ""
 
 
-def differences(one: dict[str, Any], other: dict[str, Any]) -> str:
+def differences(one: Record, other: Record) -> str:
     """Keys of the deterministic part in which two records differ, as text; empty where they agree (NaN equals NaN)."""
     a, b = one["deterministic"], other["deterministic"]
     return ", ".join(k for k in sorted({*a, *b}) if json.dumps(a.get(k), sort_keys=True) != json.dumps(b.get(k), sort_keys=True))

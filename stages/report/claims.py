@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from stages.contents import Row
 from stages.report import computed  # noqa: F401 (registers its tests)
 from stages.report.found import TESTS, Found, test
 from stages.report.published import RESULTS, Published, PublishedError, _at, lookup
@@ -61,7 +62,7 @@ def load_claims(path: Path = CLAIMS) -> list[Claim]:
     return claims
 
 
-def judged(claim: Claim, rows: Sequence[Mapping[str, Any]] = (), data: Path = Path("data"), path: Path = CLAIMS) -> tuple[str, str]:
+def judged(claim: Claim, rows: Sequence[Row] = (), data: Path = Path("data"), path: Path = CLAIMS) -> tuple[str, str]:
     """(verdict, why) of one claim. `rows`: of the leaderboards, for claims that runs can decide; `data`: the folder with packed/. Raises RecipeError where it names a number that is
     not printed, or arguments that its test does not take."""
     if claim.test is None:
@@ -84,7 +85,7 @@ def judged(claim: Claim, rows: Sequence[Mapping[str, Any]] = (), data: Path = Pa
     return _by_runs(found, rows)
 
 
-def _by_runs(found: Found, rows: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
+def _by_runs(found: Found, rows: Sequence[Row]) -> tuple[str, str]:
     """What holds in print, by the leaderboard's verdicts on its columns: complete ones only."""
     words: dict[tuple[str, ...], set[str]] = {}
     for row in rows:
@@ -399,7 +400,7 @@ def table_of(claims: Sequence[Claim], verdicts: Mapping[str, tuple[str, str]]) -
     return [*lines, "", f"{len(claims)} claims: " + ", ".join(f"{n} {word}" for word, n in counts.items() if n) + "."]
 
 
-def verdicts_of(claims: Sequence[Claim], rows: Sequence[Mapping[str, Any]] = (), data: Path = Path("data")) -> dict[str, tuple[str, str]]:
+def verdicts_of(claims: Sequence[Claim], rows: Sequence[Row] = (), data: Path = Path("data")) -> dict[str, tuple[str, str]]:
     """(verdict, why) by id. Raises RecipeError."""
     return {claim.id: judged(claim, rows, data) for claim in claims}
 

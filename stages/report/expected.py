@@ -10,10 +10,10 @@ must lie on the expected side of it: `as expected`; on the other: `not as expect
 import math
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from pydantic import Field, model_validator
 
+from stages.contents import Row
 from stages.report.published import RESULTS
 from stages.report.rules import Rules
 from stages.report.verdict import quantile, sample_std
@@ -78,7 +78,7 @@ def theory(path: Path = THEORY) -> Theory:
     return validated(Theory, read_yaml(path), str(path))
 
 
-def with_expectation(row: dict[str, Any], rules: Rules | None = None) -> dict[str, Any]:
+def with_expectation(row: Row, rules: Rules | None = None) -> Row:
     """The row with what theory says of its cell, where it says something: `tests` and `chance` of the dataset, `expected` and what belongs to it,
     and `as_expected`."""
     suite, dataset, name = row["cell"].split("/")
@@ -91,12 +91,14 @@ def with_expectation(row: dict[str, Any], rules: Rules | None = None) -> dict[st
         return row
     return row | {
         "expected": expected.kind.replace("_", " "),
-        **{f"expected_{key}": getattr(expected, key) for key in ("limit", "margin", "because")},
+        "expected_limit": expected.limit,
+        "expected_margin": expected.margin,
+        "expected_because": expected.because,
         "as_expected": judged(expected, row, rules or Rules()),
     }
 
 
-def judged(expected: Expectation, row: dict[str, Any], rules: Rules) -> str | None:
+def judged(expected: Expectation, row: Row, rules: Rules) -> str | None:
     """`as expected`, `not as expected` or `undecided`; None where there is no number, or one of a run that was cut in more than seeds."""
     if row["mean"] is None or any("seeds" not in cut for cut in row["reduced"]):
         return None

@@ -1,11 +1,12 @@
 """Figures of a cell, drawn from its records alone: equal records give equal bytes."""
 
 import io
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+
+from stages.contents import Record
 
 
-def learning_curves(title: str, records: Sequence[Mapping[str, Any]]) -> bytes:
+def learning_curves(title: str, records: Sequence[Record]) -> bytes:
     """PNG: training loss (left) and validation metric (right) by epoch, one line per run; the chosen epoch is marked."""
     # the object interface, not pyplot: no global state and no display
     from matplotlib import style

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from stages.contents import Record, Result, Row
 from stages.files import write_bytes, write_json
 
 FOLDERS = ("metrics", "curves")
@@ -23,9 +24,9 @@ FOLDERS = ("metrics", "curves")
 
 def write_for_dvc(
     suite: str,
-    rows: Sequence[Mapping[str, Any]],
-    results: Sequence[Mapping[str, Any]],
-    records: Mapping[str, Mapping[str, Any]],
+    rows: Sequence[Row],
+    results: Sequence[Result],
+    records: Mapping[str, Record],
     reports: Path,
 ) -> None:
     """Writes the three for a suite; what is of no cell any more goes. Raises WriteError."""
@@ -43,7 +44,7 @@ def write_for_dvc(
     write_bytes(reports / "published" / f"{suite}.csv", _csv(("cell", "published", "ours", "verdict"), both))
 
 
-def metrics_of(row: Mapping[str, Any]) -> dict[str, Any]:
+def metrics_of(row: Row) -> dict[str, Any]:
     """What of a row is a number or a word, in the paper's unit; what there is none of is left out."""
     scale = 100 if row["unit"] == "percent" else 1
     numbers = {"mean": row["mean"], "std": row["std"], "published": row["published_mean"], "difference": row["difference"]}

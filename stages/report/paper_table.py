@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from stages.addresses import printable
+from stages.contents import Row
 from stages.report.layout import Column, Layout, find, layouts, of_paper
 from stages.report.published import Published
-
-Row = Mapping[str, Any]  # of a leaderboard
 
 
 class Kind(NamedTuple):
@@ -318,8 +317,8 @@ def to_csv(table: PaperTable) -> str:
             theirs |= {"published_mean": printed.mean, "published_std": printed.std, "published_runs": printed.runs}
             theirs |= {"notes": "; ".join((*printed.flags, *([printed.note] if printed.note else [])))}
             keys = set(CSV_COLUMNS) - theirs.keys()
-            for row in table.ours.get((method, column)) or [{}]:
-                writer.writerow(theirs | {key: row.get(key) for key in keys})
+            for row in table.ours.get((method, column)) or [None]:
+                writer.writerow(theirs | {key: row.get(key) if row else None for key in keys})
     return file.getvalue()
 
 

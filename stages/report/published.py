@@ -9,10 +9,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 
+from stages.contents import Record, Settings
 from stages.home import INSTALLED
 from stages.report.brec import PAIRS
 from stages.report.brec import PUBLISHED as BREC
@@ -29,7 +30,11 @@ METRIC_NAMES = {
 }
 
 # printed metric -> the part of a record's measurements that it is held beside, and the factor to the printed unit; never judged
-MEASURED = {"seconds-per-epoch": ("train_seconds_per_epoch", 1.0), "gpu-memory-gb": ("peak_memory_mib", 2**20 / 1e9)}
+Cost = Literal["train_seconds_per_epoch", "peak_memory_mib"]
+MEASURED: dict[str, tuple[Cost, float]] = {
+    "seconds-per-epoch": ("train_seconds_per_epoch", 1.0),
+    "gpu-memory-gb": ("peak_memory_mib", 2**20 / 1e9),
+}
 FLAGS = RESULTS.with_name("flags.yaml")
 
 
@@ -66,7 +71,7 @@ class Published:
         """A cost on the authors' machine: shown beside ours, never judged."""
         return self.metric in MEASURED
 
-    def ours(self, record: Mapping[str, Any]) -> float | None:
+    def ours(self, record: Record) -> float | None:
         """What the run of `record` has for this number, in raw units; None where it did not measure that."""
         if self.measured:
             key, factor = MEASURED[self.metric]
@@ -81,7 +86,7 @@ class Published:
         scores = record["deterministic"]["test_metrics"] or {}
         return next((scores[name] for name in self._names() if name in scores), None)
 
-    def whole_in(self, record: Mapping[str, Any]) -> bool:
+    def whole_in(self, record: Record) -> bool:
         """The run holds all that this number needs, whatever else was cut or did not come to an end: every pair of a category of BREC was run, each
         with a model of its own."""
         ran = record["deterministic"]["epochs"].get("pair")
@@ -148,7 +153,7 @@ def lookup(
     return _published(entries[0])
 
 
-def resolve(reference: Mapping[str, Any] | None, dataset: str, metric: str | None) -> Published | None:
+def resolve(reference: Settings | None, dataset: str, metric: str | None) -> Published | None:
     """The number that a recipe's `published:` section points to; `dataset` and `metric` are the cell's and give way to the section's own.
 
     None for no reference, and for a place that prints costs alone (which are `further` numbers). Raises PublishedError as `lookup` does, and for
@@ -168,7 +173,7 @@ def resolve(reference: Mapping[str, Any] | None, dataset: str, metric: str | Non
     )
 
 
-def further(reference: Mapping[str, Any] | None, dataset: str, metric: str | None) -> list[Published]:
+def further(reference: Settings | None, dataset: str, metric: str | None) -> list[Published]:
     """Every other printed cell of a reference: further metrics of the same place, and the places under `also`, in the order of the file.
 
     Raises PublishedError for a place where nothing is printed.
@@ -204,7 +209,7 @@ def paper_titles() -> dict[str, str]:
     return {paper["paper"]: paper["title"] for paper in papers}
 
 
-def _costs_alone(reference: Mapping[str, Any], dataset: str) -> bool:
+def _costs_alone(reference: Settings, dataset: str) -> bool:
     place = {k: reference[k] for k in ("paper", "table", "method")} | {"dataset": reference.get("dataset") or dataset}
     found = _at(place | {"metric": reference.get("metric"), "split": reference.get("split")})
     return bool(found) and all(entry.measured for entry in found)

@@ -14,9 +14,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 from stages.addresses import printable
+from stages.contents import COLUMNS, Record, Result, Row, SearchSummary
 from stages.files import write_bytes
 from stages.records.carried import note_of, text_of
 from stages.report.expected import with_expectation
@@ -25,13 +26,6 @@ from stages.report.rules import Rules
 from stages.report.verdict import MOST_SEEDS, STD_DDOF, Number, false_discovery, judge, judge_claim, sample_std, seeds_needed
 from stages.store import StoreError
 
-COLUMNS = (
-    "cell", "dataset", "model", "status", "reason", "metric", "direction", "unit", "mean", "std", "std_ddof", "runs", "seeds",
-    "published_mean", "published_std", "published_runs", "published_printed", "published_source", "published_place", "flags", "difference",
-    "interval_low", "interval_high", "verdict", "provisional", "margin", "margin_std", "power", "seeds_needed", "p_difference", "p_equivalence",
-    "q_difference", "claim", "claim_rival", "claim_low", "claim_high", "claim_more_seeds", "reduced", "carried_over", "notes", "parameters", "seconds_per_epoch", "peak_memory_mib", "device",
-    "values", "digests", "tests", "chance", "expected", "expected_limit", "expected_margin", "expected_because", "as_expected",
-)  # fmt: skip
 # what a limit of params.yaml leaves in a result: cut in seeds, in pairs of BREC
 SEED_CUT, PAIR_CUT = r"\d+ of (\d+) seeds", r"\d+ of \d+ pairs"
 NO_NUMBER = "no number"  # status of a row whose metric is undefined (NaN or infinite) in a run that ended well
@@ -39,9 +33,7 @@ NO_NUMBER = "no number"  # status of a row whose metric is undefined (NaN or inf
 PERCENT = {"accuracy", "balanced-accuracy", "roc-auc", "f1-macro", "f1-micro", "ordered-pair-accuracy"}
 
 
-def rows_of(
-    result: Mapping[str, Any], records: Sequence[Mapping[str, Any]], problems: Sequence[str] = (), rules: Rules | None = None
-) -> list[dict[str, Any]]:
+def rows_of(result: Result, records: Sequence[Record], problems: Sequence[str] = (), rules: Rules | None = None) -> list[Row]:
     """The rows of one cell with their verdicts: its metric first, then one for every further number that the paper prints of these runs."""
     rows = [with_expectation(with_verdict(summarise(result, records, problems), result, rules), rules)]
     try:
@@ -58,23 +50,23 @@ def rows_of(
 
 
 def summarise(
-    result: Mapping[str, Any],
-    records: Sequence[Mapping[str, Any]],
+    result: Result,
+    records: Sequence[Record],
     problems: Sequence[str] = (),
     printed: Published | None = None,
-) -> dict[str, Any]:
+) -> Row:
     """One row, all but its verdict: the records of one cell in figures.
 
     `mean` and `std` (population, `std_ddof` 0) are over the runs that ended well, `runs` counts them, `seeds` counts those asked for;
     seconds and memory are the median and the maximum over the runs. `problems`: what could not be read, added to the reason. `printed`: a
     further published number that the row is about, instead of the cell's own.
     """
-    row: dict[str, Any] = dict.fromkeys(COLUMNS)
-    row |= {k: result.get(k) for k in ("cell", "dataset", "model", "metric", "direction")}
+    row = cast(Row, dict.fromkeys(COLUMNS))  # what nothing is known of is None
+    row |= {"cell": result["cell"], "dataset": result["dataset"], "model": result["model"]}
+    row |= {"metric": result.get("metric"), "direction": result.get("direction")}
     if printed:
-        row |= {"metric": printed.metric, "direction": printed.direction}
-        if printed.dataset != result["dataset"]:
-            row["metric"] += f" ({printed.dataset})"
+        part = f" ({printed.dataset})" if printed.dataset != result["dataset"] else ""
+        row |= {"metric": printed.metric + part, "direction": printed.direction}
     notes = list(result.get("notes") or ())
     published = printed or _resolve(result, notes)
     # a run that met its time limit has all of a category of BREC whose every pair was done
@@ -96,7 +88,8 @@ def summarise(
     row["carried_over"] = text_of(records)
     if published:
         row["flags"] = list(published.flags)
-        row |= {f"published_{k}": getattr(published, k) for k in ("mean", "std", "runs", "printed", "source")}
+        row |= {"published_mean": published.mean, "published_std": published.std, "published_runs": published.runs}
+        row |= {"published_printed": published.printed, "published_source": published.source}
         row["published_place"] = list(published.place)
     if published and published.note:
         row["notes"].append(f"the published number: {published.note}")
@@ -135,7 +128,7 @@ def summarise(
     return row
 
 
-def _not_unique(records: Sequence[Mapping[str, Any]]) -> list[str]:
+def _not_unique(records: Sequence[Record]) -> list[str]:
     """What the data do not determine in the encodings that these runs read: eigenvectors of a repeated eigenvalue."""
     found = {key: said.get("flags", {}) for record in records for key, said in (record["measured"].get("encodings") or {}).items()}
     return [
@@ -146,9 +139,7 @@ def _not_unique(records: Sequence[Mapping[str, Any]]) -> list[str]:
     ]
 
 
-def with_verdict(
-    row: dict[str, Any], result: Mapping[str, Any], rules: Rules | None = None, printed: Published | None = None
-) -> dict[str, Any]:
+def with_verdict(row: Row, result: Result, rules: Rules | None = None, printed: Published | None = None) -> Row:
     """The row with its verdict on the number (see stages/report/verdict.py).
 
     A cell that lacks nothing but seeds has a provisional one, which says so. One whose runs failed, or that is `reduced` otherwise, gets none,
@@ -182,10 +173,10 @@ def with_verdict(
     }  # fmt: skip
 
 
-def with_claims(rows: Sequence[dict[str, Any]], rules: Rules | None = None) -> list[dict[str, Any]]:
+def with_claims(rows: Sequence[Row], rules: Rules | None = None) -> list[Row]:
     """The rows with what only all of them together say: the verdict on each paper's claim to be best in its column, against our own complete run of
     a rival where there is one and its print otherwise; and the false-discovery rates of `higher` and `lower` over all complete numbers."""
-    ours: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    ours: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
         if row["interval_low"] is not None and not row["provisional"]:
             ours.setdefault(tuple(row["published_place"]), []).append(row)
@@ -193,7 +184,7 @@ def with_claims(rows: Sequence[dict[str, Any]], rules: Rules | None = None) -> l
     return [_with_claim(row, ours, rules) | {"q_difference": q} for row, q in zip(rows, false_discovery(complete), strict=True)]
 
 
-def _with_claim(row: dict[str, Any], ours: Mapping[tuple[str, ...], Sequence[dict[str, Any]]], rules: Rules | None) -> dict[str, Any]:
+def _with_claim(row: Row, ours: Mapping[tuple[str, ...], Sequence[Row]], rules: Rules | None) -> Row:
     # a row whose print has neither runs nor a spread behind it has no interval, and still a claim
     if row["published_mean"] is None or (row["interval_low"] is None and row["verdict"] != "not judged"):
         return row
@@ -218,7 +209,7 @@ def _with_claim(row: dict[str, Any], ours: Mapping[tuple[str, ...], Sequence[dic
     }  # fmt: skip
 
 
-def _rival(published: Published, rows: Sequence[dict[str, Any]], sign: int) -> Number:
+def _rival(published: Published, rows: Sequence[Row], sign: int) -> Number:
     if rows:
         # of several recipes of one rival, the one that does best
         row = max(rows, key=lambda row: sign * row["mean"])
@@ -239,14 +230,14 @@ def _failed(status: str) -> int:
     return sum(int(n) for n, what in re.findall(r"(\d+) ([\w-]+)", status.partition("(")[2]) if what != "unreadable")
 
 
-def absent(cell: str, status: str, reason: str | None) -> dict[str, Any]:
+def absent(cell: str, status: str, reason: str | None) -> Row:
     """The row of a cell without a readable result."""
     suite, dataset, model = cell.split("/")
     result = {"cell": cell, "suite": suite, "dataset": dataset, "model": model, "status": status, "reason": reason}
     return with_expectation(summarise(result, []) | {"verdict": "none: no result"})
 
 
-def to_json(suite: str, rows: Sequence[dict[str, Any]], rules: Rules) -> str:
+def to_json(suite: str, rows: Sequence[Row], rules: Rules) -> str:
     head = {
         "suite": suite,
         "std": "population (ddof 0) over runs",
@@ -257,13 +248,13 @@ def to_json(suite: str, rows: Sequence[dict[str, Any]], rules: Rules) -> str:
     return json.dumps(head | {"rows": rows}, indent=1, allow_nan=True) + "\n"
 
 
-def write_reports(suite: str, rows: Sequence[dict[str, Any]], reports: Path, rules: Rules) -> list[Path]:
+def write_reports(suite: str, rows: Sequence[Row], reports: Path, rules: Rules) -> list[Path]:
     """The three files, each replaced whole. Raises WriteError."""
     contents = {"json": to_json(suite, rows, rules), "csv": to_csv(rows), "md": to_markdown(suite, rows, rules)}
     return [write_bytes(reports / f"{suite}.{kind}", text.encode()) for kind, text in contents.items()]
 
 
-def rows_in(path: Path) -> list[dict[str, Any]]:
+def rows_in(path: Path) -> list[Row]:
     """The rows that `to_json` wrote. Raises StoreError for another content."""
     try:
         rows = json.loads(path.read_text())["rows"]
@@ -274,7 +265,7 @@ def rows_in(path: Path) -> list[dict[str, Any]]:
         raise StoreError(f"{path}: not a leaderboard ({error}); write it again: python -m stages.leaderboard {path.stem}") from None
 
 
-def to_csv(rows: Sequence[dict[str, Any]]) -> str:
+def to_csv(rows: Sequence[Row]) -> str:
     file = io.StringIO()
     writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
     writer.writeheader()
@@ -309,7 +300,7 @@ THEORY = ("chance", "expected", "as expected?")
 PRINT = ("published", "difference [95 %]", "verdict", "q", "margin (power)", "seeds needed", "claim")
 
 
-def cells(row: dict[str, Any]) -> list[str]:
+def cells(row: Row) -> list[str]:
     """What people read of a row, in the order of SHOWN and in the paper's unit."""
     metric = (
         f"{row['metric']} {'↑' if row['direction'] == 'max' else '↓'}{' %' if row['unit'] == 'percent' else ''}" if row["metric"] else "–"
@@ -333,7 +324,7 @@ def cells(row: dict[str, Any]) -> list[str]:
     ]  # fmt: skip
 
 
-def shown_columns(rows: Sequence[dict[str, Any]]) -> list[int]:
+def shown_columns(rows: Sequence[Row]) -> list[int]:
     """Places in SHOWN of the columns that say something of these rows: of theory where it expects something, of print unless theory alone does."""
     theory = any(row["expected"] for row in rows)
     printed = not theory or any(row["published_printed"] for row in rows)
@@ -344,12 +335,12 @@ def shown_columns(rows: Sequence[dict[str, Any]]) -> list[int]:
     return [SHOWN.index(name) for name in names]
 
 
-def to_markdown(suite: str, rows: Sequence[dict[str, Any]], rules: Rules) -> str:
+def to_markdown(suite: str, rows: Sequence[Row], rules: Rules) -> str:
     head = [f"# Leaderboard: {suite}", "", *table_lines(rows), tally(rows, rules), ""]
     return "\n".join([*head, "## How to read it", "", explanation(rules)]) + "\n"
 
 
-def tally(rows: Sequence[dict[str, Any]], rules: Rules) -> str:
+def tally(rows: Sequence[Row], rules: Rules) -> str:
     """How many verdicts there are of each kind, and how many of them chance alone would bring."""
     if any(row["expected"] for row in rows):
         words = Counter(row["as_expected"] or "without a number" for row in rows if row["expected"])
@@ -369,7 +360,7 @@ def tally(rows: Sequence[dict[str, Any]], rules: Rules) -> str:
     )
 
 
-def table_lines(rows: Sequence[dict[str, Any]], heading: str = "##") -> list[str]:
+def table_lines(rows: Sequence[Row], heading: str = "##") -> list[str]:
     """Rows as a Markdown table, with their remarks under a heading of that level."""
     places = shown_columns(rows)
     texts = [[text[i] for i in places] for text in (SHOWN, *map(cells, rows))]
@@ -384,7 +375,7 @@ def explanation(rules: Rules) -> str:
     return EXPLANATION.format(few=rules.unstated_runs[0], most=rules.unstated_runs[1], **numbers).strip()
 
 
-def remarks_of(row: dict[str, Any]) -> list[str]:
+def remarks_of(row: Row) -> list[str]:
     """Whatever a reader must know about a row besides its figures, one line each."""
     name = f"{row['dataset']} / {row['model']}"
     remarks = [f"{name}: {row['status']}: {' '.join(row['reason'].split())}"] if row["reason"] else []
@@ -419,7 +410,7 @@ WRAPPED = {"expected", "as expected?", "verdict", "metric", "status", "claim", "
 RIGHT = {"mean ± std", "runs", "published", "parameters", "s/epoch", "peak MiB"}
 
 
-def terminal_table(suite: str, rows: Sequence[dict[str, Any]], width: int = 150):
+def terminal_table(suite: str, rows: Sequence[Row], width: int = 150):
     """The same as a rich Table for a terminal of `width` columns."""
     from stages.report.fitting import fitting_table
 
@@ -459,7 +450,7 @@ def _status(status: str, good: int, seeds: int, failures: Counter, unreadable: i
     return status
 
 
-def _resolve(result: Mapping[str, Any], notes: list[str]) -> Published | None:
+def _resolve(result: Result, notes: list[str]) -> Published | None:
     try:
         return resolve(result.get("published"), result["dataset"], result.get("metric"))
     except PublishedError as error:
@@ -467,7 +458,7 @@ def _resolve(result: Mapping[str, Any], notes: list[str]) -> Published | None:
         return None
 
 
-def _search_note(search: Mapping[str, Any]) -> str:
+def _search_note(search: SearchSummary) -> str:
     # older results count trials that were killed and queued again among those that failed
     killed = search["trials"] - search.get("used", search["trials"])
     states = {state: n - killed * (state == "FAIL") for state, n in sorted(search["states"].items())}
@@ -476,31 +467,31 @@ def _search_note(search: Mapping[str, Any]) -> str:
     return f"searched on validation: {search.get('used', search['trials'])} trials ({states}){space}"
 
 
-def _margin(row: dict[str, Any]) -> str:
+def _margin(row: Row) -> str:
     if row["margin"] is None:
         return "–"
     return _number(row["margin"], row) + ("" if row["power"] is None else f" ({100 * row['power']:.0f} %)")
 
 
-def _seeds_needed(row: dict[str, Any]) -> str:
+def _seeds_needed(row: Row) -> str:
     if row["seeds_needed"] is None:
         # a margin and a power, and no number of runs that reaches the power wanted: the print itself is too uncertain
         return "–" if row["power"] is None else f"> {MOST_SEEDS}"
     return str(row["seeds_needed"])
 
 
-def _claim(row: dict[str, Any]) -> str:
+def _claim(row: Row) -> str:
     if row["claim"] is None:
         return "–"
     more = f" (+{row['claim_more_seeds']})" if row["claim_more_seeds"] else ""
     return f"{row['claim']}{more}: {row['claim_rival']}" if row["claim_rival"] else row["claim"]
 
 
-def _expected(row: dict[str, Any]) -> str:
+def _expected(row: Row) -> str:
     return f"{row['expected']} {_number(row['expected_limit'], row)}" if row["expected"] else "–"
 
 
-def _number(value: float | None, row: dict[str, Any]) -> str:
+def _number(value: float | None, row: Row) -> str:
     if value is None:
         return "–"
     return f"{100 * value:.2f}" if row["unit"] == "percent" else f"{value:.4g}"

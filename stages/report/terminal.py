@@ -6,6 +6,7 @@ from typing import Any
 
 from rich.console import Console
 
+from stages.contents import Row
 from stages.report.fitting import fitting_table
 from stages.report.table import remarks_of, terminal_table
 
@@ -21,7 +22,7 @@ def print_table(names: Sequence[str], rows: Sequence[Sequence[str]], *priority: 
     out.print(fitting_table(names, rows, out.width, priority, **how))
 
 
-def print_rows(title: str, rows: Sequence[dict[str, Any]]) -> None:
+def print_rows(title: str, rows: Sequence[Row]) -> None:
     """Rows of leaderboards as a table, with their remarks below it, each once."""
     out = console()
     out.print(terminal_table(title, rows, out.width))

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from stages.contents import Record
 from stages.progress import Progress
 from stages.recipe import Recipe
 from stages.schema import RecipeError
@@ -36,7 +37,7 @@ class Watch:
             self.live.log_epoch(self.digests[seed], epoch, values)
         self.notice()
 
-    def finish(self, seed: int, record: dict[str, Any], computed: bool) -> None:
+    def finish(self, seed: int, record: Record, computed: bool) -> None:
         if not computed:
             self.progress.start_run(self.name(seed), self.recipe.reports)
         elif self.live:
@@ -44,7 +45,7 @@ class Watch:
         self.progress.finish_run(record, computed, self.name(seed))
 
 
-def seeds_in_turn(experiment: "Experiment", watch: Watch) -> list[dict[str, Any]]:
+def seeds_in_turn(experiment: "Experiment", watch: Watch) -> list[Record]:
     records, errors = [], {}
     for seed in experiment.recipe.seeds:
         try:
@@ -76,7 +77,7 @@ def work_of(experiment: "Experiment") -> Callable[..., str]:
     return work
 
 
-def seeds_side_by_side(experiment: "Experiment", watch: Watch, crew: Crew) -> list[dict[str, Any]]:
+def seeds_side_by_side(experiment: "Experiment", watch: Watch, crew: Crew) -> list[Record]:
     seeds, pace, computed, found = experiment.recipe.seeds, Pace(experiment.recipe.reports), set(), {}
     crew.say = watch.progress.say
 

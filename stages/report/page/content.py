@@ -6,11 +6,12 @@ import math
 import re
 import statistics
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from stages.addresses import shareable
+from stages.contents import Ran, Row, Settings
 from stages.params import Cell, Grid
 from stages.recipe import load_recipe
 from stages.records.gathered import OWN, Gathered, Version
@@ -25,7 +26,7 @@ DIGITS = 5
 MOST_RUNS = 100  # of a cell that are listed one by one
 
 
-def rows_for_plots(rows: Sequence[Mapping[str, Any]], details: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+def rows_for_plots(rows: Sequence[Row], details: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
     """A leaderboard's rows with what plots read of them; numbers in raw units."""
     keep = (
         "dataset",
@@ -54,18 +55,18 @@ def rows_for_plots(rows: Sequence[Mapping[str, Any]], details: Mapping[str, Mapp
     )
     return [
         {"id": id_of(row), "suite": row["cell"].split("/")[0], "kind": kind_of(row).word, "sign": kind_of(row).sign}
-        | {key: short(row[key]) for key in keep}
+        | {key: short(row.get(key)) for key in keep}
         | {"provisional": bool(row["provisional"]), "curves": bool(details[id_of(row)].get("curves"))}
         for row in rows
         if row["mean"] is not None
     ]
 
 
-def id_of(row: Mapping[str, Any]) -> str:
+def id_of(row: Row) -> str:
     return f"{row['source']}:{row['cell']}"
 
 
-def board(rows: Sequence[Mapping[str, Any]], absent: Sequence[Cell]) -> list[dict[str, Any]]:
+def board(rows: Sequence[Row], absent: Sequence[Cell]) -> list[dict[str, Any]]:
     """Lines of the table of all results: every row, and every cell of the grid that has none."""
     lines = []
     for row in rows:
@@ -83,14 +84,14 @@ def board(rows: Sequence[Mapping[str, Any]], absent: Sequence[Cell]) -> list[dic
     return lines
 
 
-def judgement(row: Mapping[str, Any]) -> Kind:
+def judgement(row: Row) -> Kind:
     """What the verdict comes to; where theory sets a limit and no paper prints a number, whether the runs agree with theory."""
     if row["published_place"] or not row["as_expected"]:
         return kind_of(row)
     return BY_WORD[{"as expected": "reproduced", "not as expected": "worse"}.get(row["as_expected"], "undecided")]
 
 
-def texts_of(row: Mapping[str, Any]) -> dict[str, str]:
+def texts_of(row: Row) -> dict[str, str]:
     """What people read of a row by the names of the columns, a limit of theory in the place of a printed number that there is not."""
     texts = dict(zip(SHOWN, cells(dict(row)), strict=True))
     if not row["published_place"] and row["expected"]:
@@ -98,7 +99,7 @@ def texts_of(row: Mapping[str, Any]) -> dict[str, str]:
     return texts
 
 
-def _state(row: Mapping[str, Any]) -> str:
+def _state(row: Row) -> str:
     """One of few words, to filter by."""
     status = str(row["status"])
     if "stale" in status:
@@ -143,14 +144,14 @@ def _costs(grid: Grid, held: Gathered, store: Path, data: Path) -> dict[str, flo
     }
 
 
-def tables(rows: Sequence[Mapping[str, Any]]) -> list[PaperTable]:
+def tables(rows: Sequence[Row]) -> list[PaperTable]:
     return [paper_table(layout, rows) for layout in layouts()]
 
 
 def details(grid: Grid, held: Gathered) -> dict[str, dict[str, Any]]:
     """Everything about each version of a cell, and of a cell without a run its recipe and the command that makes it."""
     known = {cell.cell: cell for cell in grid.cells.values()}
-    rows: dict[str, list[Mapping[str, Any]]] = {}
+    rows: dict[str, list[Row]] = {}
     for row in (*held.rows, *held.others):
         rows.setdefault(id_of(row), []).append(row)
     found = {name: _without_version(its, known[its[0]["cell"]]) for name, its in rows.items()}
@@ -169,7 +170,7 @@ def details(grid: Grid, held: Gathered) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _without_version(rows: Sequence[Mapping[str, Any]], cell: Cell) -> dict[str, Any]:
+def _without_version(rows: Sequence[Row], cell: Cell) -> dict[str, Any]:
     lines = []
     for row in rows:
         texts = texts_of(row)
@@ -195,7 +196,7 @@ def _recipe_of(cell: Cell) -> list[list[str]]:
         return []
 
 
-def _recipe(recipe: Mapping[str, Any]) -> list[list[str]]:
+def _recipe(recipe: Settings) -> list[list[str]]:
     """[key, value, origin] of every value; the origin of a section counts for what is in it."""
     origins = recipe.get("origin") or {}
     flat = _flat({k: v for k, v in recipe.items() if k != "origin"})
@@ -232,7 +233,7 @@ def _version(version: Version, cell: Cell) -> dict[str, Any]:
             [r["seed"], r["split"], r["status"], short(r["val"]), short(r["test"]), r["best_epoch"], short(m["seconds"], 3), record["digest"][:16]]
             for r, m, record in zip(runs, measured, version.records, strict=True)
         ][:MOST_RUNS],
-        "digests": {k: _distinct(r["digests"][k] for r in runs) for k in (runs[0]["digests"] if runs else ())},
+        "digests": {k: _distinct(r["digests"].get(k) for r in runs) for k in (runs[0]["digests"] if runs else ())},
         "commits": commits,
         "environment": {k: shareable(v) for k, v in environment.items()},
         "devices": _distinct(m["device"] for m in measured),
@@ -243,11 +244,11 @@ def _version(version: Version, cell: Cell) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _distinct(values: Any) -> list[str]:
+def _distinct(values: Iterable[object]) -> list[str]:
     return list(dict.fromkeys(str(v) for v in values if v is not None))
 
 
-def curves(runs: Sequence[Mapping[str, Any]], key: str) -> dict[str, list[float | None]] | None:
+def curves(runs: Sequence[Ran], key: str) -> dict[str, list[float | None]] | None:
     """Median, lowest and highest value over the runs by epoch, at no more than POINTS epochs; None where nothing was measured. A run counts as
     long as it goes on."""
     by_epoch: dict[int, list[float]] = {}
@@ -268,7 +269,7 @@ def curves(runs: Sequence[Mapping[str, Any]], key: str) -> dict[str, list[float 
     }
 
 
-def scaling(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def scaling(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """Seconds and memory of a model on datasets that differ in a number alone, which is their size."""
     found = []
     for row in rows:

@@ -1,0 +1,228 @@
+"""What the JSON files of the benchmark hold: the record of a run, the result of a cell, the row of a leaderboard.
+
+These are the keys for whoever reads the code, and for the type checker. What a file from elsewhere really holds is checked where it comes in:
+`stages.records.shipped` for records and results, `stages.report.table.rows_in` for rows.
+"""
+
+from typing import Any, Final, Literal, NotRequired, TypedDict
+
+# settings as YAML and JSON have them, nested: their keys are those of a recipe, of a model's constructor or of an encoding
+Settings = dict[str, Any]
+
+
+Deciding = Literal["recipe", "data", "encodings", "code"]
+DECIDING: Final[tuple[Deciding, ...]] = ("recipe", "data", "encodings", "code")
+
+
+class Digests(TypedDict):
+    """sha256 of what decides a run, besides its seed and split."""
+
+    recipe: str
+    data: str
+    encodings: str
+    code: str
+
+
+class Ran(TypedDict):
+    """The deterministic part of a record: what a run was asked to do, and what it found.
+
+    `epochs`: the curves by name, an entry per epoch (None where it was not measured); `val`, `test`: the metric at the best epoch, raw units.
+    """
+
+    status: str
+    error: str | None
+    seed: int
+    split: int
+    recipe: Settings
+    digests: Digests
+    dataset: str
+    metric: str
+    direction: str
+    parameters: int
+    epochs: dict[str, list]
+    best_epoch: int | None
+    val: float | None
+    test: float | None
+    test_metrics: dict[str, float]
+
+
+class Measured(TypedDict):
+    """The other part: what a run cost on the machine that computed it. Memory in MiB, moments in ISO 8601 to the second."""
+
+    started: str
+    finished: str
+    seconds: float
+    train_seconds_per_epoch: float
+    eval_seconds_per_epoch: float
+    peak_memory_mib: float
+    memory_limit_mib: float
+    time_limit_seconds: float | None
+    device: str
+    environment: dict[str, Any]
+    # records of before these were measured lack them
+    threads: NotRequired[int]
+    forms: NotRequired[dict[str, dict[str, list[str]]]]
+    arguments: NotRequired[Settings]
+    usage: NotRequired[dict[str, list[float]]]
+    encodings: NotRequired[dict[str, Any]]
+
+
+class Recomputed(TypedDict):
+    """A run that an attestation computed again: the digest of what it found, and on which processor where the shipped bits are another's."""
+
+    seed: int
+    sha256: str
+    cpu: NotRequired[str]
+
+
+class Asked(TypedDict):
+    """Under which digest a run is found, and what of it decides that."""
+
+    digest: str
+    recipe: Settings
+    digests: Digests
+    checksum: NotRequired[str]
+
+
+class Section(TypedDict):
+    """What an attestation says of a shipped file (see `stages.records.carried`); `runs` by the digest of their records."""
+
+    commit: str
+    recomputed: list[Recomputed]
+    runs: dict[str, Asked]
+    checksum: str
+
+
+# "from" is no name in Python
+Mark = TypedDict("Mark", {"commit": str, "recomputed": list[Recomputed], "from": Asked, "checksum": str})
+
+
+class Record(TypedDict):
+    """What a run leaves behind: `store/<digest>/record.json`."""
+
+    schema: int
+    digest: str
+    deterministic: Ran
+    measured: Measured
+    checksum: NotRequired[str]
+    carried_over: NotRequired[Mark]
+
+
+class Origins(TypedDict, total=False):
+    """What data and encodings of a shipped cell were made from, by digest: comparable where the data are not."""
+
+    data: str
+    spec: str
+    encodings: str | None
+    algorithms: dict[str, str] | None
+
+
+class SearchSummary(TypedDict):
+    """How a search went: trials by state, the best validation value, and what was searched."""
+
+    trials: int
+    states: dict[str, int]
+    used: NotRequired[int]
+    best_validation: NotRequired[float | None]
+    keys: NotRequired[list[str]]
+    space: NotRequired[str]
+
+
+class Imported(TypedDict):
+    """Where a result comes from that was not computed here, and what of it the present tree would compute differently."""
+
+    commit: str | None
+    stale: list[str]
+
+
+class Named(TypedDict):
+    """By which names a cell is known."""
+
+    cell: str
+    suite: str
+    dataset: str
+    model: str
+
+
+class Result(Named):
+    """What training leaves of a cell: `results/<cell>.json`. `runs` names the records by digest, in the order of `seeds`."""
+
+    status: str
+    reason: str | None
+    metric: str | None
+    direction: str | None
+    runs: list[str]
+    seeds: list[int]
+    recipe: Settings
+    reduced: list[str]
+    published: dict[str, Any] | None
+    search: SearchSummary | None
+    notes: NotRequired[list[str]]
+    imported: NotRequired[Imported]
+
+
+class Columns(TypedDict):
+    """A row of a leaderboard, in the order of its CSV. Numbers are raw units (a percentage is a fraction); None where there is none."""
+
+    cell: str
+    dataset: str
+    model: str
+    status: str
+    reason: str | None
+    metric: str | None
+    direction: str | None
+    unit: str
+    mean: float | None
+    std: float | None
+    std_ddof: int
+    runs: int
+    seeds: int
+    published_mean: float | None
+    published_std: float | None
+    published_runs: int | None
+    published_printed: str | None
+    published_source: str | None
+    published_place: list[str] | None
+    flags: list[str]
+    difference: float | None
+    interval_low: float | None
+    interval_high: float | None
+    verdict: str
+    provisional: bool | None
+    margin: float | None
+    margin_std: float | None
+    power: float | None
+    seeds_needed: int | None
+    p_difference: float | None
+    p_equivalence: float | None
+    q_difference: float | None
+    claim: str | None
+    claim_rival: str | None
+    claim_low: float | None
+    claim_high: float | None
+    claim_more_seeds: int | None
+    reduced: list[str]
+    carried_over: str | None
+    notes: list[str]
+    parameters: int | None
+    seconds_per_epoch: float | None
+    peak_memory_mib: float | None
+    device: str | None
+    values: list[float]
+    digests: list[str]
+    tests: str | None
+    chance: float | None
+    expected: str | None
+    expected_limit: float | None
+    expected_margin: float | None
+    expected_because: str | None
+    as_expected: str | None
+
+
+class Row(Columns):
+    """A row with the version of the cell that it is of: "own" or "shipped", where both were looked for."""
+
+    source: NotRequired[str | None]
+
+
+COLUMNS = tuple(Columns.__annotations__)
