@@ -14,12 +14,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock
-
 from stages.attempts import attempt_id
 from stages.best import best_run
 from stages.contents import Record, Result, Row
+from stages.files import WriteError
 from stages.mlflow.content import DIGEST_LENGTH, NOTE, Tracked, tracked_cell, tracked_run
+from stages.mlflow.database import TrackingError, file_of, remedy, whole
 from stages.mlflow.runs import Runs
 from stages.mlflow.views import described, views_of
 from stages.store import Store
@@ -29,10 +29,6 @@ PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1", "MLFLOW_HTTP_REQUEST_TIMEOUT
 QUIET = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true"}
 PARENT, SEAL = "mlflow.parentRunId", "gt.seal"
 WEIGHTS = "weights.safetensors"  # in a run's folder of the store (stages/trained.py, which needs torch)
-
-
-class TrackingError(RuntimeError):
-    """The tracking store could not be read or written; the message names it."""
 
 
 class Mirror:
@@ -47,14 +43,9 @@ class Mirror:
         for name in ("mlflow", "alembic", "sqlalchemy", "urllib3"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
 
-        location = None
-        with contextlib.ExitStack() as stack:
-            if uri.startswith("sqlite:///"):
-                # several processes that create the same database at once destroy its schema
-                database = Path(uri.removeprefix("sqlite:///").partition("?")[0])
-                database.parent.mkdir(parents=True, exist_ok=True)
-                stack.enter_context(FileLock(f"{database}.lock", timeout=60))
-                location = str((database.parent / "artifacts" / suite).resolve())
+        database = file_of(uri)
+        location = database and str((database.parent / "artifacts" / suite).resolve())
+        with whole(uri):
             self.client = MlflowClient(tracking_uri=uri, registry_uri=uri)
             self.experiment_id = self._experiment(suite, location)
         self.runs = Runs(self._all_runs())
@@ -254,9 +245,9 @@ def reported(uri: str) -> Iterator[None]:
         raise TrackingError(f"mlflow is not installed ({error}); pip install -e '.[pipeline]'") from error
     try:
         yield
-    except (MlflowException, SQLAlchemyError, OSError, ImportError) as error:
-        text = " ".join(str(error).split())
-        raise TrackingError(text if len(text) <= 400 else f"{text[:400]} ...") from error
+    except (MlflowException, SQLAlchemyError, WriteError, OSError, ImportError) as error:
+        text = " ".join(str(error).split()).rstrip(".")
+        raise TrackingError((text if len(text) <= 400 else f"{text[:400]} ...") + remedy(uri, text)) from error
 
 
 def _countable(metrics: Mapping[str, Sequence[tuple[int, float]]]) -> Counter:

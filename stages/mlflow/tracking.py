@@ -24,18 +24,18 @@ from stages.addresses import without_credentials
 from stages.attempts import records_of, superseded
 from stages.contents import Record, Result, Row
 from stages.mlflow.content import cell_name, cell_tags, flatten, tracked_run, tracked_search
+from stages.mlflow.database import OWN, alone
 from stages.mlflow.experiment import PARENT, SEAL, Mirror, TrackingError, reported
 from stages.store import Store
 
-DEFAULT_URI = "sqlite:///mlruns/mlflow.db"
 LIVE_AFTER = 120.0
-CLOSE_SECONDS = 60.0
+CLOSE_SECONDS = 240.0  # a tracker at work on a busy machine was killed after 60
 FLUSH_SECONDS = 1.0
 WARNED = 3  # exit status of the second process once it has said what is wrong
 
 
 def tracking_uri() -> str:
-    return os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_URI
+    return os.environ.get("MLFLOW_TRACKING_URI") or OWN
 
 
 class Live:
@@ -157,7 +157,7 @@ def complete(
     uri = tracking_uri()
     results = list(results)
     earlier = {result["cell"]: superseded(result, store) if store else [] for result in results}
-    with reported(uri):
+    with reported(uri), alone(uri, suite):
         mirror = Mirror(uri, suite)
         for result in results:
             mine = [records[d] for d in result["runs"] if d in records]
@@ -199,7 +199,7 @@ def track_search(cell: Any, tuned: Path = Path("tuned")) -> None:
     try:
         rows = _trials(cell.cell, tuned)
         if rows:
-            with reported(uri):
+            with reported(uri), alone(uri, cell.suite):
                 mirror = Mirror(uri, f"{cell.suite}-search")
                 _put_search(mirror, named, rows, tuned)
                 mirror.put_views()
@@ -227,7 +227,7 @@ class Follower:
     """The far end of Live: does to MLflow what the messages say."""
 
     def __init__(self, uri: str, cell: Mapping[str, str], recipe: Mapping[str, Any], dataset: tuple[str, str], published: Any):
-        self.cell, self.dataset = cell, dataset
+        self.uri, self.cell, self.dataset = uri, cell, dataset
         self.mirror = Mirror(uri, cell["suite"])
         self.parent = self._running(cell_name(cell), cell_tags(cell), flatten(recipe))
         # by the digest of the runs under way: its run in the store, what was tracked before it was killed, what is not written yet
@@ -263,9 +263,10 @@ class Follower:
     def close(
         self, result: Result, records: Sequence[Record], earlier: Sequence[tuple[Result, Sequence[Record]]], store: str | None
     ) -> None:
-        self._fresh("cell")
-        self.mirror.put_cell(result, records, None, earlier, Store(store) if store else None)
-        self.mirror.put_views()
+        with alone(self.uri, self.cell["suite"]):
+            self._fresh("cell")
+            self.mirror.put_cell(result, records, None, earlier, Store(store) if store else None)
+            self.mirror.put_views()
 
     def interrupted(self) -> None:
         """The training process is gone without a word."""

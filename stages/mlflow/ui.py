@@ -9,6 +9,7 @@ from argparse import ArgumentParser
 from pathlib import Path
 
 from stages.addresses import without_credentials
+from stages.mlflow.database import TrackingError, whole
 from stages.mlflow.experiment import QUIET, reported
 from stages.mlflow.tracking import tracking_uri
 from stages.mlflow.views import PREFIX, address_of, first_view
@@ -18,7 +19,7 @@ NO_JOBS = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}  # eight processes tha
 
 def addresses(uri: str, root: str) -> list[str]:
     """A line for each experiment that has a view of its own. Raises TrackingError."""
-    with reported(uri):
+    with reported(uri), whole(uri):
         from mlflow import MlflowClient
 
         found = MlflowClient(tracking_uri=uri, registry_uri=uri).search_experiments(order_by=["name ASC"])
@@ -42,7 +43,11 @@ def main() -> int:
         )
         return 1
     os.environ.update(QUIET | NO_JOBS)
-    print("\n".join([f"MLflow at {root}; the leaderboard of each suite:", *addresses(uri, root)]), flush=True)
+    try:
+        print("\n".join([f"MLflow at {root}; the leaderboard of each suite:", *addresses(uri, root)]), flush=True)
+    except TrackingError as error:
+        print(f"error: MLflow at {root}: {without_credentials(str(error))}", file=sys.stderr)
+        return 1
     if uri.startswith("http"):
         return 0
     command = ["mlflow", "server", "--backend-store-uri", uri, "--host", own.host, "--port", str(own.port), "--workers", "1", *others]

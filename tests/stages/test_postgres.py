@@ -2,9 +2,7 @@
 
 import os
 import re
-import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -14,34 +12,16 @@ import pytest
 
 from stages.study import STORAGE
 from tests.conftest import ROOT
+from tests.stages.postgres import postgres
 from tests.stages.test_study import CELL, GRID, trials
 
 pytestmark = pytest.mark.cluster
-BIN = next(iter(sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)), None)
 
 
 @pytest.fixture
-def database(tmp_path_factory, monkeypatch):
-    """Its URL. The server runs as the user postgres, which does not run as root."""
-    pytest.importorskip("psycopg", reason="no PostgreSQL driver: pip install 'psycopg[binary]'")
-    if BIN is None or os.geteuid() != 0 or shutil.which("runuser") is None:
-        pytest.skip("no PostgreSQL that could be started here: apt-get install postgresql, and run as root")
-    folder = Path("/tmp") / f"gt-bench-postgres-{os.getpid()}"
-    folder.mkdir()
-    shutil.chown(folder, "postgres")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-
-    def run(*command: str) -> None:
-        subprocess.run(["runuser", "-u", "postgres", "--", *command], check=True, capture_output=True, cwd="/")
-
-    run(str(BIN / "initdb"), "-D", f"{folder}/db", "-A", "trust", "-U", "bench")
-    options = f"-p {port} -k {folder} -c listen_addresses=127.0.0.1 -c fsync=off"
-    run(str(BIN / "pg_ctl"), "-D", f"{folder}/db", "-l", f"{folder}/log", "-w", "-o", options, "start")
-    yield f"postgresql+psycopg://bench@127.0.0.1:{port}/postgres"
-    run(str(BIN / "pg_ctl"), "-D", f"{folder}/db", "-m", "immediate", "stop")
-    shutil.rmtree(folder)
+def database():
+    with postgres() as url:
+        yield url
 
 
 def test_four_workers_find_each_trial_once_and_a_killed_one_s_is_queued_again(project, database):

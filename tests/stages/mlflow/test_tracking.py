@@ -25,9 +25,9 @@ from tests.stages.mlflow.conftest import ET, GCN
 SUITE = "edge-transformer"
 
 
-def snapshot(uri: str) -> dict:
-    """Everything in the store but ids and clocks."""
-    mirror = Mirror(uri, SUITE)
+def snapshot(uri: str, suite: str = SUITE, artifacts: Path | None = None) -> dict:
+    """Everything in the store but ids and clocks. `artifacts`: where a server keeps them."""
+    mirror = Mirror(uri, suite)
     runs = {}
     for run in mirror.runs.values():
         key = (run.data.tags["gt.kind"], run.data.tags["gt.cell"], run.data.tags.get("gt.digest"))
@@ -35,6 +35,8 @@ def snapshot(uri: str) -> dict:
         tags = {k: v for k, v in run.data.tags.items() if k != "mlflow.parentRunId"}
         parent = run.data.tags.get("mlflow.parentRunId")
         folder = Path(run.info.artifact_uri.removeprefix("file://"))
+        if artifacts:
+            folder = artifacts / run.info.artifact_uri.removeprefix("mlflow-artifacts:/")
         runs[key] = {
             "name": run.info.run_name,
             "status": run.info.status,
@@ -43,7 +45,7 @@ def snapshot(uri: str) -> dict:
             "metrics": {k: sorted((s, repr(v)) for s, v in points) for k, points in mirror.history(run).items()},
             "last": {k: repr(v) for k, v in run.data.metrics.items()},
             "inputs": [(i.dataset.to_dictionary(), [(t.key, t.value) for t in i.tags]) for i in run.inputs.dataset_inputs],
-            "artifacts": {p.name: p.read_bytes() for p in sorted(folder.glob("*"))},
+            "artifacts": {p.name: p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()},
             "parent": mirror.runs[parent].data.tags["gt.cell"] if parent else None,
         }
     return runs
