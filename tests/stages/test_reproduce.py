@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from stages import cli
 from stages.params import load_grid
-from stages.reproduce import after, in_words, main, mend_lock, reproduce
+from stages.reproduce import after, in_words, main, mend_lock, reproduce, set_aside_if_broken
 from stages.side_by_side.crew import Lost
 from stages.train import train_cell
 
@@ -96,9 +96,11 @@ def test_a_killed_cell_leaves_its_row_and_a_board(one_seed, capsys, monkeypatch)
     chain([CELL], train="sh -c 'kill -9 $$' python -m stages.train ${item.cell}")
     Path(".dvc/tmp").mkdir()
     Path(".dvc/tmp/rwlock").touch()
+    Path("dvc.lock").touch()
     assert reproduce("small") == 1
     said = capsys.readouterr()
     assert ".dvc/tmp/rwlock: was left broken by a process that was killed; removed" in said.out
+    assert "dvc.lock: is not what DVC wrote; set aside as dvc.lock.damaged: every stage runs, and finds its runs in store/" in said.out
     words = "killed by signal 9: probably out of memory; 1 of 2 seeds is kept, the same command goes on"
     assert f"{CELL}: {words}" in said.err
     row = json.loads(Path("reports/small.json").read_text())["rows"][0]
@@ -165,6 +167,42 @@ def test_a_lock_that_is_being_written_stays(tmp_path):
         assert mend_lock(tmp_path) is False
     assert (tmp_path / "rwlock").exists()
     assert mend_lock(tmp_path) is True
+
+
+LOCK = "schema: '2.0'\nstages:\n  train@a:\n    cmd: python -m stages.train a\n    outs:\n    - path: results/a.json\n      md5: {md5}\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "broken"),
+    [
+        (LOCK.format(md5="a" * 32), False),
+        ("schema: '2.0'\nstages: {}\n", False),
+        (None, False),
+        ("", True),
+        (LOCK[:22], True),
+        (LOCK[:40], True),
+        (LOCK.format(md5="[0"), True),
+        ("\0\0\0\0", True),
+        ("<<<<<<< HEAD\n" + LOCK.format(md5="a" * 32), True),
+    ],
+)
+def test_a_lock_file_of_stages_that_was_left_broken_is_set_aside(tmp_path, monkeypatch, content, broken):
+    monkeypatch.setattr("stages.reproduce.SETTLED_SECONDS", 0.0)
+    path = tmp_path / "dvc.lock"
+    if content is not None:
+        path.write_text(content)
+    aside = set_aside_if_broken(path)
+    assert (aside is not None) == broken
+    assert path.exists() == (content is not None and not broken)
+    assert not broken or aside.read_text() == content
+
+
+def test_a_lock_file_of_stages_that_is_being_written_stays(tmp_path, monkeypatch):
+    path = tmp_path / "dvc.lock"
+    path.touch()
+    monkeypatch.setattr("stages.reproduce.time.sleep", lambda seconds: path.write_text(LOCK))
+    assert set_aside_if_broken(path) is None
+    assert path.exists()
 
 
 def test_an_unknown_suite_is_one_line(project, capsys):
