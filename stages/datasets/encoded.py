@@ -7,6 +7,7 @@ computed for each batch.
 Runs depend on what was computed: the dataset, the encoding, its arguments and its code. stages/datasets/encoding.py computes and writes.
 """
 
+import contextlib
 import hashlib
 import json
 from functools import cached_property
@@ -21,6 +22,7 @@ from gt_models.batch import GraphBatch
 from gt_models.encodings import Encoding, EncodingError, compute, find_encoding
 from stages.datasets.packed import PackedDataset
 from stages.errors import DatasetError
+from stages.files import WriteError, write_json
 from stages.fingerprint import code_digest
 
 # An encoding that is cheap to compute is stored up to here.
@@ -197,7 +199,29 @@ def _open(packed: PackedDataset, folder: Path, encoding: Encoding, key: str) -> 
     stale = stale_parts(header, header_of(packed, encoding, arguments)) if encoding.key(arguments) == key else ["arguments"]
     if stale:
         raise DatasetError(f"{path}: computed from other {' and '.join(stale)}; run: {again}")
+    if arrays is not None:
+        _check_content(path, header, arrays, again)
     return header, arrays
+
+
+def _check_content(path: Path, header: dict[str, Any], arrays: dict[str, Tensor], again: str) -> None:
+    """Raises DatasetError where the arrays are not those that the header was written for. They are read when size, times or inode of the file are
+    not those of the last check, which are remembered outside of the folder that DVC takes the digest of."""
+    stat = path.stat()
+    seen = {"inode": stat.st_ino, "bytes": stat.st_size, "mtime_ns": stat.st_mtime_ns, "ctime_ns": stat.st_ctime_ns}
+    memory = path.parent.parent / ".checked" / path.parent.name / f"{path.stem}.json"
+    with contextlib.suppress(OSError, ValueError):
+        if json.loads(memory.read_bytes()) == seen:
+            return
+    if wrong := damaged(header, arrays):
+        raise DatasetError(f"{path}: damaged ({', '.join(wrong)}: not what was written); run: {again}")
+    with contextlib.suppress(WriteError):  # in a folder that is only read, every opening checks
+        write_json(memory, seen)
+
+
+def damaged(header: dict[str, Any], arrays: dict[str, Tensor]) -> list[str]:
+    """The names of arrays that do not have the sha256 of the header. Reads all of them."""
+    return [name for name, array in arrays.items() if hashlib.sha256(array.numpy()).hexdigest() != header["arrays"][name]["sha256"]]
 
 
 def read_arrays(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:

@@ -31,6 +31,7 @@ from gt_models.encodings import Encoding, compute_with_flags, find_encoding
 from stages.datasets.encoded import (
     STORE_LIMIT,
     batches_of,
+    damaged,
     header_of,
     read_arrays,
     read_note,
@@ -151,12 +152,8 @@ def _problem(packed: PackedDataset, path: Path, encoding: Encoding, arguments: d
         return "an older version wrote it, on any number of threads, which can decide its last digits"
     if stale := stale_parts(header, expected):
         return f"its {' and '.join(stale)} changed"
-    damaged = _damaged(header, arrays)
-    return f"{', '.join(damaged)} is not what was written" if damaged else None
-
-
-def _damaged(header: dict[str, Any], arrays: dict[str, Tensor]) -> list[str]:
-    return [n for n, a in arrays.items() if hashlib.sha256(a.numpy()).hexdigest() != header["arrays"][n]["sha256"]]
+    wrong = damaged(header, arrays)
+    return f"{', '.join(wrong)} is not what was written" if wrong else None
 
 
 def _is_older(header: dict[str, Any], expected: dict[str, Any]) -> bool:
@@ -176,7 +173,7 @@ def _adopt(packed: PackedDataset, path: Path, encoding: Encoding, arguments: dic
     except DatasetError:
         return False
     expected = header_of(packed, encoding, arguments)
-    if not _is_older(header, expected) or _damaged(header, arrays):
+    if not _is_older(header, expected) or damaged(header, arrays):
         return False
     header = expected | {"arrays": header["arrays"]}
     header |= {} if encoding.name in _EXACT else {"computed_by": {"unknown": "an older version named no library"}}
