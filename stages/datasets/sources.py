@@ -5,6 +5,7 @@ this needs the contrary of all three. Every file is held against its pinned sha2
 """
 
 import contextlib
+import errno
 import hashlib
 import os
 import shutil
@@ -20,7 +21,7 @@ from tqdm import tqdm
 from stages.addresses import printable, without_credentials
 from stages.datasets.spec import RemoteFile
 from stages.errors import DatasetError
-from stages.files import held, make_folder
+from stages.files import WriteError, held, make_folder
 
 TIMEOUT = (5.0, 20.0)  # seconds to connect, and between two blocks of data
 PROBE_TIMEOUT = 2.0
@@ -154,6 +155,7 @@ def _copy(source: Path, part: Path, at_most: int) -> None:
     try:
         shutil.copyfile(source, part)
     except OSError as error:
+        _raise_if_here(error, part)
         raise _Failed(f"cannot be copied ({error.strerror})") from error
 
 
@@ -196,9 +198,18 @@ def _download(url: str, part: Path, size: int | None, at_most: int) -> None:
         part.unlink(missing_ok=True)
         raise
     except (requests.RequestException, OSError, ValueError) as error:
+        _raise_if_here(error, part)
         raise _Failed(f"{type(error).__name__}: {_short(error)}" + _kept(part)) from error
     if total is not None and have < total:
         raise _Failed(f"broke off after {have:,} of {total:,} bytes" + _kept(part))
+
+
+def _raise_if_here(error: Exception, part: Path) -> None:
+    """Raises WriteError where it is this disk that failed, and no source: the data can be had, once there is room."""
+    if isinstance(error, OSError) and (error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS) or error.filename == str(part)):
+        raise WriteError(
+            f"{part}: cannot be written ({error.strerror}); mend that, or free some space, and run the same command again: it continues where it was"
+        ) from error
 
 
 def _session():

@@ -1,8 +1,10 @@
 """Sources: order, checksums, resuming, several processes, and the message when nothing helps."""
 
+import errno
 import hashlib
 import http.server
 import multiprocessing
+import os
 import threading
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import requests
 from stages.datasets import sources
 from stages.datasets.sources import SourceError, fetch, mirrors_in_order, reachable
 from stages.datasets.spec import RemoteFile, _files
+from stages.files import WriteError
 
 CONTENT = bytes(range(256)) * 4000
 SHA = hashlib.sha256(CONTENT).hexdigest()
@@ -42,6 +45,8 @@ class Server:
     def __init__(self):
         self.requests: list[tuple[str, str, str | None]] = []
         self.cut: int | None = None
+        self.goes_on = threading.Event()  # a server that hangs waits for it
+        self.goes_on.set()
         self.content = CONTENT
         self.ranges = self.length = True
         outer = self
@@ -78,6 +83,8 @@ class Server:
                     self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body[: outer.cut])
+                self.wfile.flush()
+                outer.goes_on.wait(30)
 
         self.http = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.http.server_address[1]}"
@@ -121,6 +128,37 @@ def test_a_broken_download_is_continued(tmp_path, server):
     server.cut = None
     assert fetch(remote(f"{server.url}/b.bin"), tmp_path).read_bytes() == CONTENT
     assert server.requests[-1][2] == f"bytes={kept}-"
+
+
+def test_a_source_that_hangs_is_left_for_the_next_one(tmp_path, server, mirror_folder, monkeypatch):
+    monkeypatch.setattr(sources, "TIMEOUT", (0.5, 0.5))
+    server.goes_on.clear()
+    server.cut = 300_000
+    whole = Server()
+    address = remote(f"{server.url}/b.bin", f"{whole.url}/b.bin")
+    assert fetch(address, tmp_path / "raw").read_bytes() == CONTENT
+    assert len(whole.requests) == 1
+    server.goes_on.set()
+    whole.http.shutdown()
+    whole.http.server_close()
+
+
+@pytest.mark.parametrize("by", ["folder", "host"])
+def test_a_full_disk_is_no_missing_source(tmp_path, server, mirror_folder, monkeypatch, by):
+    """The stage would end well with a note that the data cannot be had, and DVC would not run it again."""
+
+    def full(*arguments):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    if by == "folder":
+        monkeypatch.setattr(sources.shutil, "copyfile", full)
+    else:
+        monkeypatch.setattr(sources, "_bar", full)  # from where blocks are written
+    mirrors = [str(mirror_folder)] if by == "folder" else []
+    with pytest.raises(WriteError, match=r"a/b\.bin\.part: cannot be written .No space left on device.*free some space"):
+        fetch(remote(f"{server.url}/b.bin"), tmp_path / "raw", mirrors)
+    monkeypatch.undo()
+    assert fetch(remote(f"{server.url}/b.bin"), tmp_path / "raw", mirrors).read_bytes() == CONTENT
 
 
 def test_a_host_that_cannot_continue_starts_over(tmp_path, server):
