@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,7 +11,7 @@ from stages.params import Cell, Grid
 from stages.recipe import Choice, Range, Recipe, SearchSection, digest_of, load_recipe
 from stages.schema import RecipeError
 from stages.space import grid_points, trials_of
-from stages.study import JOURNAL, Workers, open_study, storage_url
+from stages.study import JOURNAL, REMEDY, Workers, open_study, storage_url
 
 STUDIES = Path("studies")
 WAIT_SECONDS = 0.5  # between two looks at what other workers are still at
@@ -71,7 +71,10 @@ def run_search(
                     shown = ", ".join(f"{key} {value!r}" for key, value in values.items())
                     raise RecipeError(f"{error}\n{cell.recipe_path}: search.space holds what cannot be: {shown}; take it out") from None
             elif not running or most is not None:
-                return Taken(study, not running and used >= trials, ran)
+                whole = not running and used >= trials
+                if whole:
+                    _check_values(study, search.seeds, experiment, "the study storage" if storage_url(grid.run) else str(folder / JOURNAL))
+                return Taken(study, whole, ran)
             else:  # the last ones are with others, who may be killed
                 time.sleep(WAIT_SECONDS)
 
@@ -220,6 +223,18 @@ def _run_trial(study: Any, trial: Any, experiment: Any, seeds: list[int], direct
     trial.set_user_attr("status", "ok")
     study.tell(trial, sum(finished) / len(finished))
     progress.finish_trial(f"validation {sum(finished) / len(finished):.4f}", trial.params)
+
+
+def _check_values(study: Any, seeds: list[int], experiment: Callable[[dict[str, Any]], Any], where: str) -> None:
+    """Holds the values of complete trials against their records, where the store has them. Raises RecipeError for one that was edited."""
+    from optuna.trial import TrialState
+
+    for trial in study.get_trials(deepcopy=False, states=[TrialState.COMPLETE]):
+        tried = experiment(trial.params)
+        records = [tried.store.get(tried.digest(seed, test=False)) for seed in seeds]
+        found = [record["deterministic"]["val"] for record in records if record]
+        if len(found) == len(seeds) and None not in found and not math.isclose(sum(found) / len(found), trial.value, rel_tol=1e-12):
+            raise RecipeError(f"{where}: trial {trial.number} says {trial.value!r}, its records {sum(found) / len(found)!r}; {REMEDY}")
 
 
 def _sampler(search: SearchSection, number: int) -> Any:

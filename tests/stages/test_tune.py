@@ -100,6 +100,20 @@ def test_a_second_call_runs_no_trial_and_two_searches_agree(project):
     assert trials() == rows
 
 
+def test_a_value_that_was_edited_in_the_journal_is_no_best_one(project):
+    project.recipe(search={**SEARCH, "pruner": "none"})
+    tune()
+    journal, rows = Path("studies/small/web/mlp/journal.log"), trials()
+    whole = journal.read_text()
+    journal.write_text(whole.replace(f'"values":[{rows[0]["value"]}]', '"values":[0.99]'))
+    assert journal.read_text() != whole
+    with pytest.raises(RecipeError, match=r"journal.log: trial 0 says 0.99, its records 0\.\d+; move it away and search again"):
+        tune()
+    journal.unlink()  # the remedy
+    tune()
+    assert [row["value"] for row in trials()] == [row["value"] for row in rows]
+
+
 def test_a_killed_search_queues_its_trial_again_and_ends_as_if_it_had_not_been_killed(project):
     project.recipe(search={**SEARCH, "pruner": "none"}, epochs=60)
     command = [sys.executable, "-m", "stages.tune", CELL]
