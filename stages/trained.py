@@ -61,7 +61,7 @@ def load_trained(path: str | Path) -> nn.Module:
         model.to(next((t.dtype for t in tensors.values() if t.is_floating_point()), torch.float32))
         model.load_state_dict(tensors)
     except (OSError, SafetensorError, KeyError, ValueError, TypeError, RuntimeError) as error:
-        raise NotKept(f"{path}: no weights of a model ({error}); delete the run's folder in store/ and train its cell again") from None
+        raise NotKept(_damaged(path, error)) from None
     return model.eval()
 
 
@@ -75,13 +75,17 @@ def score(experiment: "Experiment", seed: int) -> tuple[dict[str, float], dict[s
     record, folder = experiment.settled(seed), experiment.store.folder(experiment.digest(seed))
     if record is None or not (folder / FILE).exists():
         raise NotKept(f"{folder / FILE}: there is no such file: only the weights of a cell's best seed are kept, where it was trained")
+    try:
+        kept = load_file(folder / FILE)
+    except SafetensorError as error:
+        raise NotKept(_damaged(folder / FILE, error)) from None
     run = record["deterministic"]
     again = Run(
         experiment.recipe, experiment.task, experiment.loader(seed), experiment.build, seed=seed, meter=Clock(), checkpoint=Checkpoint(None)
     )
     with computing_with(experiment.recipe.threads):
         again._begin()
-        again.best = {"model": load_file(folder / FILE)}
+        again.best = {"model": kept}
         again.outcome.curves, again.outcome.best_epoch = run["epochs"], run["best_epoch"]
         again._test()
     return again.outcome.test_metrics, run["test_metrics"]
@@ -99,8 +103,19 @@ def keep_best(records: Sequence[Record], store: Store) -> None:
     best = best_run(records)
     for record in records:
         path = store.folder(record["digest"]) / FILE
-        if best is not None and record["digest"] != best["digest"] and path.exists() and _about(path).get("kept") != OF_EVERY_SEED:
+        if best is not None and record["digest"] != best["digest"] and path.exists() and not _is_of_every_seed(path):
             path.unlink()
+
+
+def _damaged(path: Path, error: Exception) -> str:
+    return f"{path}: no weights of a model ({error}); delete the run's folder in store/ and train its cell again"
+
+
+def _is_of_every_seed(path: Path) -> bool:
+    try:
+        return _about(path).get("kept") == OF_EVERY_SEED
+    except SafetensorError:  # damaged: nothing can start from it
+        return False
 
 
 def _about(path: Path) -> dict[str, str]:

@@ -1,9 +1,12 @@
 """The memory that a run may take: of the machine, of its container, and of its process, whichever is least."""
 
+import contextlib
+import json
 import os
 import resource
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -86,3 +89,29 @@ def test_a_process_under_ulimit_ends_as_oom_and_more_memory_is_tried_again(tmp_p
     store.put(record)
     assert store.settled("a" * 64, time_limit=None, memory_limit=2048.0) == record
     assert store.settled("a" * 64, time_limit=None, memory_limit=8192.0) is None
+
+
+@pytest.fixture
+def group():
+    """A control group of 3 GiB, of version 1 or 2."""
+    for root, limit in ((Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes"), (Path("/sys/fs/cgroup"), "memory.max")):
+        folder = root / f"gt-bench-test-{os.getpid()}"
+        with contextlib.suppress(OSError):
+            folder.mkdir()
+            try:
+                (folder / limit).write_text(str(3 * GIB))
+                yield folder
+                return
+            finally:
+                folder.rmdir()
+    pytest.skip("no control group can be made here")
+
+
+def test_a_model_larger_than_its_control_group_is_a_row_and_no_killed_process(project, group):
+    project.recipe(model={"name": "mlp", "hidden_dim": 30_000, "num_layers": 3}, seeds=[0])  # 3.4 GiB of weights
+    script = f"echo $$ > {group}/cgroup.procs && exec {sys.executable} -m stages.train small/web/mlp"
+    done = subprocess.run(["sh", "-c", script], env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(Path("results/small/web/mlp.json").read_text())["status"] == "oom"
+    (record,) = project.records()
+    assert record["measured"]["memory_limit_mib"] == 3 * 1024

@@ -42,6 +42,16 @@ def test_the_best_seed_keeps_its_weights_and_they_score_the_same(project):
     assert (done.exit_code, done.output.count(repr(best["deterministic"]["test"]))) == (0, 2), done.output
 
 
+def test_damaged_weights_stop_no_training_and_are_named_when_they_are_scored(project):
+    result = trained(project, seeds=[0, 1, 2])
+    for digest in result["runs"]:
+        (Store().folder(digest) / "weights.safetensors").write_bytes(b"no weights")
+    assert trained(project, seeds=[0, 1, 2]) == result
+    done = run("score", CELL)
+    assert isinstance(done.exception, NotKept)
+    assert "weights.safetensors: no weights of a model" in str(done.exception)
+
+
 def test_weights_of_another_epoch_score_otherwise(project):
     result = trained(project, seeds=[0])
     path = Store().folder(result["runs"][0]) / "weights.safetensors"
