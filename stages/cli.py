@@ -578,6 +578,18 @@ def store_attest(
         raise typer.Exit(1)
 
 
+@store_app.command("prune")
+def store_prune() -> None:
+    """Removes the temporary files that killed processes left in what the pipeline writes; those of the last hour stay."""
+    from stages.leftovers import FOLDERS
+    from stages.leftovers import sweep as remove
+
+    removed = remove(*map(Path, FOLDERS), everywhere=True)
+    for path in removed:
+        print(path)
+    print(f"{len(removed)} removed")
+
+
 @store_app.command("verify")
 def store_verify(names: Names = None, records: Records = Path("records")) -> None:
     """Checks every shipped and every stored record again, and says which shipped cells are stale; exits 1 where a record is unsound."""

@@ -16,6 +16,7 @@ import typer
 from stages.command import ends_in_order
 from stages.contents import Record, Result, Row
 from stages.errors import UserError
+from stages.leftovers import sweep
 from stages.params import Grid, load_grid
 from stages.records.gathered import collect
 from stages.report.for_dvc import write_for_dvc
@@ -39,6 +40,7 @@ def leaderboard(
 ) -> None:
     """Writes the leaderboard of SUITE and completes its MLflow experiment."""
     grid = load_grid(params)
+    sweep(reports, reports / "published")
     rows, found, records = collect(grid.suite(suite), results, Store(store), grid.run.verdict)
     rows = with_claims(rows, grid.run.verdict)
     files = write_reports(suite, rows, reports, grid.run.verdict)

@@ -19,6 +19,7 @@ from stages.bases import bases_of
 from stages.command import status_of
 from stages.files import write_bytes
 from stages.fingerprint import PROTOCOLS, code_digest, run_modules
+from stages.leftovers import sweep
 from stages.params import Grid, load_grid
 from stages.recipe import digest_of, load_recipe
 from stages.schema import RecipeError
@@ -98,6 +99,7 @@ def _replace(root: Path, wanted: dict[Path, object]) -> None:
     for path in root.rglob("*.json"):
         if path not in wanted:
             path.unlink()
+    sweep(root, everywhere=True)
     for folder in sorted((p for p in root.rglob("*") if p.is_dir()), reverse=True):
         if not any(folder.iterdir()):
             shutil.rmtree(folder)

@@ -38,6 +38,7 @@ def train_cell(
     from stages.attempts import remember, superseded
     from stages.datasets.packed import DatasetUnavailable, PackedDataset
     from stages.files import write_json
+    from stages.leftovers import sweep
     from stages.mlflow.tracking import Live
     from stages.progress import Progress
     from stages.store import Store
@@ -49,6 +50,7 @@ def train_cell(
         "published": recipe.published.model_dump() if recipe.published else None, "search": search_summary(cell) if cell.settings == "tuned" else None,
     }  # fmt: skip
     path = results / f"{cell.cell}.json"
+    sweep(path.parent)
     try:
         PackedDataset.open(data / "packed" / cell.dataset)
     except DatasetUnavailable as error:
@@ -64,6 +66,7 @@ def train_cell(
 
     experiment = experiment_of(cell, recipe, grid, Store(store_root), data, allocator)
     result |= {"metric": experiment.task.metric, "direction": experiment.task.direction}
+    sweep(*(experiment.store.folder(experiment.digest(seed)) for seed in recipe.seeds))
     header = experiment.header
     if header.derived:
         result["reduced"] = [*cuts, f"derived data: {header.derived}"]

@@ -9,6 +9,7 @@ import yaml
 
 from stages.contents import SearchSummary
 from stages.files import write_bytes
+from stages.leftovers import sweep
 from stages.params import Cell
 from stages.recipe import Recipe, load_recipe
 from stages.space import size_text, space_size
@@ -42,6 +43,7 @@ def search_summary(cell: Cell, tuned: Path = TUNED) -> SearchSummary | None:
 def write_outs(recipe: Recipe, cell: Cell, trials: list[Any], tuned: Path, study: Any = None) -> None:
     """The five files of tuned/; without a study no trial was run."""
     base = tuned / cell.cell
+    sweep(base.parent)
     content = recipe.model_dump(mode="json", exclude_unset=True, exclude={"search"})
     write_bytes(base.with_name(base.name + ".yaml"), yaml.safe_dump(content, sort_keys=False, width=140).encode())
     keys = sorted({key for t in trials for key in t.params})

@@ -1,6 +1,7 @@
 """From a name to a packed dataset on disk: fetch, pack, hold the statistics against the published ones, put in place; or say why not."""
 
 import importlib.util
+import re
 import shutil
 import tempfile
 import time
@@ -45,6 +46,9 @@ def prepare(name: str, data_root: str | Path = "data", mirrors: Sequence[str] = 
     make_folder(root / ".locks")
     with held(root / ".locks" / f"{name}.lock"):
         start = time.monotonic()
+        for left in (root / "packed").glob(".*"):  # of a process that was killed: nobody else prepares it now
+            if re.fullmatch(rf"\.{re.escape(name)}(\.old)?\.[a-z0-9_]{{8}}", left.name) and left.is_dir():
+                shutil.rmtree(left)
         pins = read_pins()
         header = valid(spec, folder, pins, say)
         if header is not None:

@@ -27,14 +27,6 @@ FILE = Path("mlruns/mlflow.db")
 fork = multiprocessing.get_context("fork")
 
 
-@pytest.fixture(scope="module")
-def sound(tmp_path_factory) -> Path:
-    """A database as MLflow makes it."""
-    path = tmp_path_factory.mktemp("sound") / "mlflow.db"
-    make(path)
-    return path
-
-
 @pytest.fixture(autouse=True)
 def project(tmp_path, monkeypatch):
     """A folder with mlruns/, whose tracking store is the project's own; by its whole path, for MLflow knows a database of a process by its URI."""
@@ -46,9 +38,9 @@ def project(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def quick(sound, monkeypatch):
+def quick(empty, monkeypatch):
     """A new database costs a copy."""
-    monkeypatch.setattr(database, "make", lambda path: shutil.copy(sound, path))
+    monkeypatch.setattr(database, "make", lambda path: shutil.copy(empty, path))
 
 
 def killed(work, path: Path, statements: int) -> None:
@@ -124,8 +116,8 @@ def test_one_that_is_no_database_is_set_aside_and_none_overwrites_another(quick,
         assert FILE.with_name(f"mlflow.db.damaged-{number}").read_bytes().startswith(b"no database, %d" % number)
 
 
-def test_one_of_another_version_is_left_and_it_is_said_what_to_do(sound, capsys):
-    shutil.copy(sound, FILE)
+def test_one_of_another_version_is_left_and_it_is_said_what_to_do(empty, capsys):
+    shutil.copy(empty, FILE)
     with contextlib.closing(sqlite3.connect(FILE)) as connection, connection:
         connection.execute("UPDATE alembic_version SET version_num = 'ffffffffffff'")
     before = FILE.read_bytes()
@@ -155,8 +147,8 @@ def test_one_of_somebody_else_is_never_moved(tmp_path, monkeypatch):
     assert other.read_bytes() == b"no database" * 1000
 
 
-def test_damage_within_is_named_with_the_remedy(sound, capsys):
-    shutil.copy(sound, FILE)
+def test_damage_within_is_named_with_the_remedy(empty, capsys):
+    shutil.copy(empty, FILE)
     with contextlib.closing(sqlite3.connect(FILE)) as connection:
         (page,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'runs'").fetchone()
         (size,) = connection.execute("PRAGMA page_size").fetchone()
