@@ -29,7 +29,7 @@ from stages.mlflow.experiment import PARENT, SEAL, Mirror, TrackingError, report
 from stages.store import Store
 
 LIVE_AFTER = 120.0
-CLOSE_SECONDS = 240.0  # a tracker at work on a busy machine was killed after 60
+CLOSE_SECONDS = 120.0  # on a busy machine a tracker at work was killed after 60
 FLUSH_SECONDS = 1.0
 WARNED = 3  # exit status of the second process once it has said what is wrong
 
