@@ -80,14 +80,17 @@ class GraphBatch:
 
     @property
     def num_graphs(self) -> int:
+        """B."""
         return self.ptr.numel() - 1
 
     @property
     def num_nodes(self) -> int:
+        """N, of all graphs together."""
         return self.x.size(0)
 
     @property
     def num_edges(self) -> int:
+        """E, directed, of all graphs together."""
         return self.edge_index.size(1)
 
     @cached_property

@@ -30,6 +30,7 @@ class ClassicGNN(nn.Module):
     Args:
         in_dim: width of the node features; they are continuous.
         out_dim: classes.
+        level: "node".
         convolution: "gcn", "gat" (without bias) or "sage" (mean, with a bias and a weight for the node itself).
         hidden_dim: width of all layers.
         num_layers: convolutions.
@@ -92,6 +93,7 @@ class ClassicGNN(nn.Module):
                 module.reset_parameters()
 
     def forward_features(self, batch: GraphBatch) -> Tensor:
+        """Nodes after the last layer, [N, d]."""
         x, edges = batch.x.to(self.head.weight.dtype), self.edges(batch)  # [N, in_dim]
         if self.input_layer is not None:
             x = F.dropout(self.input_layer(x), self.dropout, self.training)  # [N, d]
@@ -117,8 +119,10 @@ class ClassicGNN(nn.Module):
         return (torch.cat([moved, torch.stack([nodes, nodes])], 1),)
 
     def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
+        """[N, d] -> [N, out_dim]."""
         return self.head(features)
 
     def forward(self, batch: GraphBatch) -> Tensor:
+        """Predictions [N, out_dim] of a GraphBatch or a torch_geometric Data or Batch."""
         batch = GraphBatch.of(batch)
         return self.forward_head(self.forward_features(batch), batch)

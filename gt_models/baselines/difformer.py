@@ -31,6 +31,7 @@ class DIFFormer(nn.Module):
     Args:
         in_dim: width of continuous node features, or vocabulary sizes of categorical columns.
         out_dim: classes.
+        level: "node".
         hidden_dim: width of x and of each head.
         num_layers: steps.
         num_heads: heads, which are averaged.
@@ -73,6 +74,7 @@ class DIFFormer(nn.Module):
             module.reset_parameters()
 
     def forward_features(self, batch: GraphBatch) -> Tensor:
+        """Nodes after the last layer, [N, d]."""
         edges = compressed_edges(batch)
         x = self.dropout(self.norms[0](self.encoder(batch.x)).relu())  # [N, d]
         for query, key, value, norm in zip(self.queries, self.keys, self.values, self.norms[1:], strict=True):
@@ -96,9 +98,11 @@ class DIFFormer(nn.Module):
         return batch.from_dense(out.flatten(2))
 
     def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
+        """[N, d] -> [N, out_dim]."""
         return self.head(features)
 
     def forward(self, batch: GraphBatch) -> Tensor:
+        """Predictions [N, out_dim] of a GraphBatch or a torch_geometric Data or Batch."""
         batch = GraphBatch.of(batch)
         return self.forward_head(self.forward_features(batch), batch)
 

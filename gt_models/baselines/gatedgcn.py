@@ -74,6 +74,7 @@ class GatedGCN(nn.Module):
                 module.reset_parameters()
 
     def forward_features(self, batch: GraphBatch) -> Tensor:
+        """Nodes after the last layer, [N, d]. Raises ValueError where edge features are missing."""
         h = self.encoder(batch.x)  # [N, d]
         if self.edge_start is not None:
             e = self.edge_start(h.new_ones(batch.edge_index.size(1), 1))  # [E, d]
@@ -84,9 +85,11 @@ class GatedGCN(nn.Module):
         return h
 
     def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
+        """Pooled at graph level, then the head: [N, d] -> [B, out_dim] or [N, out_dim]."""
         return self.head(pool(features, batch, self.pooling) if self.level == "graph" else features)
 
     def forward(self, batch: GraphBatch) -> Tensor:
+        """Predictions [B, out_dim] (graph) or [N, out_dim] (node), by level, of a GraphBatch or a torch_geometric Data or Batch."""
         batch = GraphBatch.of(batch)
         return self.forward_head(self.forward_features(batch), batch)
 
@@ -107,6 +110,7 @@ class GatedGCNLayer(nn.Module):
                 module.reset_parameters()
 
     def forward(self, h: Tensor, e: Tensor, edge_index: Tensor) -> tuple[Tensor, Tensor]:
+        """h [N, d], e [E, d], edge_index [2, E] -> the next h and e, of the same shapes."""
         source, target = edge_index
         gates = self.C(e) + self.D(h)[source] + self.E(h)[target]  # [E, d]
         opened = gates.sigmoid()

@@ -57,8 +57,10 @@ class BareGIN(nn.Module):
         return x
 
     def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
+        """The last layer's outputs, pooled at graph level: [N, out_dim] -> [B, out_dim] or as they are."""
         return pool(features, batch, self.pooling) if self.level == "graph" else features
 
     def forward(self, batch: GraphBatch) -> Tensor:
+        """Predictions [B, out_dim] (graph) or [N, out_dim] (node), by level, of a GraphBatch or a torch_geometric Data or Batch."""
         batch = GraphBatch.of(batch)
         return self.forward_head(self.forward_features(batch), batch)

@@ -29,6 +29,7 @@ class GPRGNN(nn.Module):
     Args:
         in_dim: width of continuous node features, or vocabulary sizes of categorical columns.
         out_dim: classes.
+        level: "node".
         hidden_dim: of the MLP.
         steps: the highest power.
         alpha: of the first gamma, in 0 .. 1.
@@ -82,6 +83,7 @@ class GPRGNN(nn.Module):
         return self.dropout(self.encoder(x).relu())
 
     def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
+        """The MLP's last Linear, then the weighted sum over steps: [N, d] -> [N, out_dim]."""
         x = self.step_dropout(self.head(features))  # [N, out]
         edges = compressed_edges(batch)
         x = x.to(torch.promote_types(x.dtype, torch.float32))
@@ -94,5 +96,6 @@ class GPRGNN(nn.Module):
         return out
 
     def forward(self, batch: GraphBatch) -> Tensor:
+        """Predictions [N, out_dim] of a GraphBatch or a torch_geometric Data or Batch."""
         batch = GraphBatch.of(batch)
         return self.forward_head(self.forward_features(batch), batch)

@@ -110,6 +110,7 @@ class Graphormer(nn.Module):
                 nn.init.normal_(parameter, std=0.02)
 
     def forward(self, batch: GraphBatch) -> Tensor:
+        """Predictions [B, out_dim] (graph) or [N, out_dim] (node), by level, of a GraphBatch or a torch_geometric Data or Batch."""
         batch = GraphBatch.of(batch)
         return self.forward_head(self.forward_features(batch), batch)
 
@@ -129,6 +130,7 @@ class Graphormer(nn.Module):
         return x if self.final_norm is None else self.final_norm(x)
 
     def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
+        """[B, d] or [N, d] -> [B, out_dim] or [N, out_dim], in the weights' own precision."""
         with torch.autocast(features.device.type, enabled=False):  # see TokenGT.forward_head
             features = features.to(self.head_in.weight.dtype)
             return self.head_out(self.head_norm(F.gelu(self.head_in(features)))) + self.head_bias
@@ -180,6 +182,7 @@ class GraphormerLayer(nn.Module):
         self.dropout, self.activation_dropout = nn.Dropout(dropout), nn.Dropout(activation_dropout)
 
     def forward(self, x: Tensor, bias: Tensor) -> Tensor:
+        """`x`: tokens [B, T, d]; `bias`: see `Graphormer.bias`, [B, H, T, T]."""
         if self.pre_norm:
             x = x + self.dropout(self.attention(self.attn_norm(x), bias))
             return x + self._feed_forward(self.ffn_norm(x))

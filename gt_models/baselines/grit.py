@@ -96,6 +96,7 @@ class GRIT(nn.Module):
             nn.init.normal_(self.edge_vector)
 
     def forward(self, batch: GraphBatch) -> Tensor:
+        """Predictions [B, out_dim] (graph) or [N, out_dim] (node), by level, of a GraphBatch or a torch_geometric Data or Batch."""
         batch = GraphBatch.of(batch)
         return self.forward_head(self.forward_features(batch), batch)
 
@@ -110,6 +111,7 @@ class GRIT(nn.Module):
         return x
 
     def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
+        """Pooled at graph level, then the head: [N, d] -> [B, out_dim] or [N, out_dim]."""
         return self.head(pool(features, batch, self.pooling) if self.level == "graph" else features)
 
     def encode(self, batch: GraphBatch) -> tuple[Tensor, Tensor]:
@@ -164,6 +166,7 @@ class GRITLayer(nn.Module):
             nn.init.normal_(self.degree_scale, std=(self.degree_scale.size(1) + 1) ** -0.5)  # Xavier normal of [1, d, 2], see attention
 
     def forward(self, x: Tensor, pairs: Tensor, log_degree: Tensor, batch: GraphBatch) -> tuple[Tensor, Tensor | None]:
+        """`x`: nodes [N, d]; `pairs`: [P, d], P = sum n_b^2; `log_degree`: log(1 + degree) [N, 1]. Returns the next nodes and pairs."""
         h, e = self.attention(x, pairs, batch)  # [N, d], [P, d]
         # unstated: where dropout falls; here and in the feed-forward layer, as in the implementation
         h = self.dropout(h)

@@ -42,6 +42,7 @@ class HeterophilousGNN(nn.Module):
     Args:
         in_dim: width of continuous node features, or vocabulary sizes of categorical columns.
         out_dim: classes.
+        level: "node".
         layer: one of the seven above.
         hidden_dim: width of all layers.
         num_layers: aggregations.
@@ -96,6 +97,7 @@ class HeterophilousGNN(nn.Module):
                 module.reset_parameters()
 
     def forward_features(self, batch: GraphBatch) -> Tensor:
+        """Nodes after the last layer, [N, d]."""
         edges = compressed_edges(batch, self.self_loops)
         x = self.activation(self.encoder(batch.x))  # [N, d]
         for norm, layer in zip(self.norms, self.layers, strict=False):
@@ -103,9 +105,11 @@ class HeterophilousGNN(nn.Module):
         return self.norms[-1](x)
 
     def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
+        """[N, d] -> [N, out_dim]."""
         return self.head(features)
 
     def forward(self, batch: GraphBatch) -> Tensor:
+        """Predictions [N, out_dim] of a GraphBatch or a torch_geometric Data or Batch."""
         batch = GraphBatch.of(batch)
         return self.forward_head(self.forward_features(batch), batch)
 
@@ -123,6 +127,7 @@ class FeedForward(nn.Module):
         self.out.reset_parameters()
 
     def forward(self, x: Tensor, edges: Edges | None = None) -> Tensor:
+        """Nodes [N, in_dim] -> [N, dim]; `edges`: for the layers that read them."""
         return self.dropout(self.out(self.activation(self.dropout(self.hidden(x)))))
 
 
@@ -163,6 +168,7 @@ class GraphAttention(nn.Module):
             module.reset_parameters()
 
     def forward(self, x: Tensor, edges: Edges) -> Tensor:
+        """Nodes [N, dim] -> [N, dim]."""
         x = self.linear(x)
         row, col = _ends(edges)
         # the authors interleave the channels of heads; side by side is the same up to the order of channels that the Linears learn
@@ -185,6 +191,7 @@ class DotProductAttention(nn.Module):
             module.reset_parameters()
 
     def forward(self, x: Tensor, edges: Edges) -> Tensor:
+        """Nodes [N, dim] -> [N, dim]."""
         row, col = _ends(edges)
         # as the authors have it: the vector of the sender is the query, that of the receiver the key
         query, key, value = (linear(x).unflatten(1, (self.num_heads, -1)) for linear in (self.query, self.key, self.value))  # [N, H, C]

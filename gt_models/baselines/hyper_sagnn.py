@@ -113,10 +113,12 @@ class HyperSAGNN(nn.Module):
         return F.scaled_dot_product_attention(q, k, v, attn_mask=others).transpose(1, 2).flatten(2)
 
     def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
+        """Squared differences of each hyperedge's nodes -> logits [H, out_dim]."""
         # a loss takes logits: both logarithms of means, without 1 - p
         score = self.head(features).float() if features.dtype != torch.float64 else self.head(features)  # [H, order, out]
         return F.logsigmoid(score).logsumexp(1) - F.logsigmoid(-score).logsumexp(1)
 
     def forward(self, batch: GraphBatch) -> Tensor:
+        """Logits [H, out_dim] of a GraphBatch or a torch_geometric Data or Batch with hyperedges."""
         batch = GraphBatch.of(batch)
         return self.forward_head(self.forward_features(batch), batch)

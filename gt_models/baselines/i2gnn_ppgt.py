@@ -58,13 +58,16 @@ class I2GNNPPGT(nn.Module):
         nn.init.trunc_normal_(self.out.weight, std=0.02)
 
     def forward(self, batch: GraphBatch) -> Tensor:
+        """Predictions [B, out_dim] (graph) or [N, out_dim] (node), by level, of a GraphBatch or a torch_geometric Data or Batch."""
         batch = GraphBatch.of(batch)
         return self.forward_head(self.forward_features(batch), batch)
 
     def forward_features(self, batch: GraphBatch) -> Tensor:
+        """Nodes after PPGT's backbone, whose pairs of an edge carry that edge's subgraph, [N, hidden_dim]."""
         return self.ppgt.forward_features(batch, self.encode_subgraphs(batch))
 
     def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
+        """As of PPGT: [N, hidden_dim] -> [B, out_dim] or [N, out_dim]."""
         return self.ppgt.forward_head(features, batch)
 
     def encode_subgraphs(self, batch: GraphBatch) -> Tensor:
@@ -114,6 +117,7 @@ class GINLayer(nn.Module):
             nn.init.zeros_(linear.bias)
 
     def forward(self, x: Tensor, source: Tensor, target: Tensor) -> Tensor:
+        """Nodes of all subgraphs x [S, dim]; `source`, `target`: the subgraphs' edges as indices into them, long [M]."""
         mixed = ((1.0 + self.eps) * x).index_add(0, target, x[source])  # [S, d]
         return x + self.norm(self.linear2(nn.functional.gelu(self.linear1(mixed))))
 

@@ -57,15 +57,18 @@ class MLPBaseline(nn.Module):
                 module.reset_parameters()
 
     def forward_features(self, batch: GraphBatch) -> Tensor:
+        """Nodes after the hidden layers, [N, d]."""
         x = self.hidden(self.encoder(batch.x))  # [N, d]
         return x if self.mlp is None else self.hidden_out(self.mlp(x))  # [N, d]
 
     def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
+        """Pooled at graph level, then the head: [N, d] -> [B, out_dim] or [N, out_dim]."""
         if self.level == "graph":
             features = pool(features, batch, self.pooling)  # [B, d]
         return self.head(features)
 
     def forward(self, batch: GraphBatch) -> Tensor:
+        """Predictions [B, out_dim] (graph) or [N, out_dim] (node), by level, of a GraphBatch or a torch_geometric Data or Batch."""
         batch = GraphBatch.of(batch)
         return self.forward_head(self.forward_features(batch), batch)
 

@@ -83,4 +83,5 @@ class InvariantMLP(nn.Module):
         return self.readout(values, support)
 
     def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
+        """[B, hidden_dim] -> [B, out_dim], or of nodes [N, hidden_dim] -> [N, out_dim]."""
         return self.head(features)

@@ -93,6 +93,7 @@ class OGBGNN(nn.Module):
                         nn.init.xavier_uniform_(table)
 
     def forward_features(self, batch: GraphBatch) -> Tensor:
+        """Nodes after the last layer, [N, d]."""
         h = self.encoder(batch.x)  # [N, d]
         v = None if self.virtual is None else self.virtual.to(h.dtype).expand(batch.num_graphs, -1)  # [B, d]
         for i, (conv, norm) in enumerate(zip(self.convs, self.norms, strict=True)):
@@ -109,10 +110,12 @@ class OGBGNN(nn.Module):
         return h
 
     def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
+        """Pooled at graph level, then the head: [N, d] -> [B, out_dim] or [N, out_dim]."""
         # deviates: the authors clip predictions to 0 .. 20 eV outside of training, where all targets lie
         return self.head(pool(features, batch, self.pooling) if self.level == "graph" else features)
 
     def forward(self, batch: GraphBatch) -> Tensor:
+        """Predictions [B, out_dim] (graph) or [N, out_dim] (node), by level, of a GraphBatch or a torch_geometric Data or Batch."""
         batch = GraphBatch.of(batch)
         return self.forward_head(self.forward_features(batch), batch)
 
@@ -129,6 +132,7 @@ class GraphConvolution(nn.Module):
         nn.init.normal_(self.root)
 
     def forward(self, h: Tensor, e: Tensor | None, batch: GraphBatch) -> Tensor:
+        """h [N, d], e [E, d] or None -> [N, d]."""
         h, (source, target) = self.linear(h), batch.edge_index
         degree = batch.out_degree(torch.promote_types(h.dtype, torch.float32)) + 1
         norm = degree.rsqrt()[:, None]
@@ -137,6 +141,8 @@ class GraphConvolution(nn.Module):
 
 
 class IsomorphismConvolution(nn.Module):
+    """MLP((1 + eps) h_i + sum_j relu(h_j + e_ij)), as GINE: [N, d] -> [N, d]."""
+
     def __init__(self, dim: int):
         super().__init__()
         self.mlp = nn.Sequential(nn.Linear(dim, dim), nn.BatchNorm1d(dim), nn.ReLU(), nn.Linear(dim, dim))
@@ -148,11 +154,14 @@ class IsomorphismConvolution(nn.Module):
             self.mlp[i].reset_parameters()
 
     def forward(self, h: Tensor, e: Tensor | None, batch: GraphBatch) -> Tensor:
+        """h [N, d], e [E, d] or None -> [N, d]."""
         source, target = batch.edge_index
         return self.mlp((1 + self.eps) * h + sum_over_edges(_with(e, h[source]).relu(), target, len(h)))
 
 
 class AttentionConvolution(nn.Module):
+    """GATv2 with one head; edge features join the sum that the score is read off: [N, d] -> [N, d]."""
+
     # unstated: how bonds enter GATv2 and whether a node attends to itself; TokenGT's printed counts (6.7M, 55.2M) leave room for embeddings of
     # bonds in each layer and for no Linear on them
 
@@ -170,6 +179,7 @@ class AttentionConvolution(nn.Module):
         nn.init.zeros_(self.bias)
 
     def forward(self, h: Tensor, e: Tensor | None, batch: GraphBatch) -> Tensor:
+        """h [N, d], e [E, d] or None -> [N, d]."""
         nodes = torch.arange(len(h), device=h.device)
         source, target = torch.cat([batch.edge_index, nodes.expand(2, -1)], 1)
         sent, heard = self.source(h), self.target(h)
@@ -196,6 +206,7 @@ class VirtualNodeMLP(nn.Module):
             module.reset_parameters()
 
     def forward(self, v: Tensor) -> Tensor:
+        """[B, d] -> [B, d]."""
         for linear, norm in zip(self.linears, self.norms, strict=True):
             # one graph has no variance: its batch is normalised as in evaluation
             batch = self.training and len(v) > 1

@@ -95,10 +95,12 @@ class PPGN(nn.Module):
         return pooled
 
     def forward_head(self, features: list[Tensor], batch: GraphBatch) -> Tensor:
+        """What is pooled after each block -> outputs [B, out_dim]."""
         out = torch.stack([head(pooled) for head, pooled in zip(self.heads, features, strict=True)]).sum(0)
         return out if self.out_norm is None else self.out_norm(out)
 
     def forward(self, batch: GraphBatch) -> Tensor:
+        """Outputs [B, out_dim] of a GraphBatch or a torch_geometric Data or Batch."""
         batch = GraphBatch.of(batch)
         return self.forward_head(self.forward_features(batch), batch)
 
@@ -127,6 +129,7 @@ class Block(nn.Module):
         self.skip = nn.Linear(in_dim + dim, dim)
 
     def forward(self, x: Tensor, batch: GraphBatch) -> Tensor:
+        """Flat pairs [P, in_dim] -> [P, dim]."""
         first, second = x, x
         for one, other in zip(self.first, self.second, strict=True):
             first, second = one(first).relu(), other(second).relu()

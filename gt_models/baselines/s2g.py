@@ -33,7 +33,7 @@ class SetToGraph(nn.Module):
         dropout: in the MLP on tuples.
         hyperedge_order: nodes of a hyperedge.
         broadcast_activation: ReLU and dropout between the broadcast and the MLP (authors, hyperedges).
-        node_encoder: as in `HigherOrderTransformer`; `node_dim` is the width of its result, None the first of `set_dims`.
+        node_encoder, node_dim: as in `HigherOrderTransformer`; the width of its result, None for the first of `set_dims`.
 
     Raises:
         ValueError: an unknown level or node encoder, no width to embed nodes to.
@@ -102,4 +102,5 @@ class SetToGraph(nn.Module):
         return values if self.broadcast_dropout is None else self.broadcast_dropout(values.relu())
 
     def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
+        """The MLP on tuples: [rows, width] -> [rows, out_dim]."""
         return self.head(features)

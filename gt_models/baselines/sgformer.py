@@ -32,6 +32,7 @@ class SGFormer(nn.Module):
     Args:
         in_dim: width of continuous node features, or vocabulary sizes of categorical columns.
         out_dim: classes.
+        level: "node".
         hidden_dim: width d.
         num_attention_layers, num_layers: layers of T and of G.
         num_heads: of T.
@@ -81,6 +82,7 @@ class SGFormer(nn.Module):
             module.reset_parameters()
 
     def forward_features(self, batch: GraphBatch) -> Tensor:
+        """Both branches, weighted: [N, d]."""
         return self.graph_weight * self._graph(batch) + (1 - self.graph_weight) * self._attention(batch)  # [N, d]
 
     def _attention(self, batch: GraphBatch) -> Tensor:
@@ -107,9 +109,11 @@ class SGFormer(nn.Module):
         return x
 
     def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
+        """[N, d] -> [N, out_dim]."""
         return self.head(features)
 
     def forward(self, batch: GraphBatch) -> Tensor:
+        """Predictions [N, out_dim] of a GraphBatch or a torch_geometric Data or Batch."""
         batch = GraphBatch.of(batch)
         return self.forward_head(self.forward_features(batch), batch)
 

@@ -67,9 +67,11 @@ class Siam(nn.Module):
         return u
 
     def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
+        """Elements [N, d] -> ordered pairs [sum n_b^2, out_dim]."""
         first, second = batch.pair_nodes
         return self.head(torch.cat([features[second], features[first]], 1))
 
     def forward(self, batch: GraphBatch) -> Tensor:
+        """Pairs [sum n_b^2, out_dim] of a GraphBatch or a torch_geometric Data or Batch."""
         batch = GraphBatch.of(batch)
         return self.forward_head(self.forward_features(batch), batch)

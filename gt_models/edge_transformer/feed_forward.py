@@ -19,4 +19,5 @@ class FeedForward(nn.Module):
         self.out.reset_parameters()
 
     def forward(self, x: Tensor) -> Tensor:
+        """[P, d] -> [P, d]."""
         return self.out(self.dropout(self.activation(self.hidden(x))))

@@ -23,6 +23,7 @@ class GraphPooling(nn.Module):
             self.lstm.reset_parameters()
 
     def forward(self, x: Tensor, batch: GraphBatch) -> Tensor:
+        """[N, d] -> [B, d], with set2set [B, 2d]."""
         if self.lstm is None:
             return pool(x, batch, self.how)
         nodes, mask = batch.to_dense(x), batch.node_mask  # [B, n, d], [B, n]

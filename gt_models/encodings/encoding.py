@@ -86,6 +86,7 @@ class Encoding:
 
 
 def nearest(name: str, known) -> str:
+    """What an error adds: the name of `known` that is nearest to `name`, in brackets; nothing where none is near."""
     near = difflib.get_close_matches(name, list(known), 1)
     return f" (did you mean {near[0]!r}?)" if near else ""
 

@@ -200,6 +200,7 @@ class HigherOrderTransformer(nn.Module):
     attention_class, activation = HigherOrderAttention, "relu"  # Eq. (8)
 
     def make_input(self, encoder: str, in_dim: int | Sequence[int], edge_dim: int | Sequence[int] | None, hidden_dim: int) -> nn.Module:
+        """What makes the first tensor of order k from node and edge features (see `node_input`)."""
         return node_input(encoder, self.k, in_dim, edge_dim, hidden_dim)
 
     def last_widths(self, qk_dim: int, v_dim: int, num_heads: int) -> tuple[int, int, int]:
@@ -207,6 +208,7 @@ class HigherOrderTransformer(nn.Module):
         return qk_dim, v_dim, num_heads
 
     def make_head(self, hidden_dim: int, out_dim: int) -> nn.Module:
+        """What follows the last layer: [rows, hidden_dim] -> [rows, out_dim]."""
         return TensorHead(hidden_dim, out_dim)
 
     def reset_parameters(self) -> None:
@@ -235,6 +237,7 @@ class HigherOrderTransformer(nn.Module):
         return self.input_map(self.input(batch, support, self.input_map.weight.dtype), support)
 
     def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
+        """Rows of the last tensor, [rows, hidden_dim] -> predictions [rows, out_dim]."""
         return self.head(features, GraphBatch.of(batch))
 
     def support(self, batch: GraphBatch) -> Support:

@@ -128,6 +128,8 @@ class AttendingClasses(nn.Module):
         return slice(0, len(support.sets[c.k])) if self.takes_all_rows(c) else support.sets[c.k].rows[c.input_pattern]
 
     def groups(self, support: Support, c: EquivalenceClass) -> Groups:
+        """Which entries the class sums over for each query, and the rows of their keys; kept on `support`."""
+
         def build() -> Groups:
             return Groups(*support.groups(c, self.takes_all_rows(c)), self.key_source(support, c))
 

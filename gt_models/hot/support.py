@@ -152,6 +152,7 @@ class Support:
         return torch.stack(columns, 1).flatten()
 
     def cached(self, key: Any, build: Callable[[], Any]) -> Any:
+        """What `build` gives, computed once for this support and kept under `key`."""
         if torch.compiler.is_compiling():  # a compiler finds what is computed twice
             return build()
         if key not in self._cache:

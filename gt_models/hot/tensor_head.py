@@ -33,6 +33,7 @@ class TensorHead(nn.Module):
             layer.reset_parameters()
 
     def forward(self, values: Tensor, batch: GraphBatch) -> Tensor:
+        """Rows of a tensor [rows, hidden_dim] -> [rows, out_dim]."""
         values = self.project(self.norm(values))
         for depth, layer in enumerate(self.mlp):
             out = layer(values)

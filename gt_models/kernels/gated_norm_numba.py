@@ -59,6 +59,7 @@ class _GatedNorm(torch.autograd.Function):
 
 
 def gated_norm(h: Tensor, a: Tensor, skip: Tensor | None, total: Tensor | None, *others) -> tuple[Tensor, Tensor]:
+    """See `gt_models.kernels.gated_norm`: x and total + x, [N, d] each."""
     x, summed = _GatedNorm.apply(h, a, skip, total, *others)
     return x, x if total is None else summed
 

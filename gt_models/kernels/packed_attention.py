@@ -58,6 +58,7 @@ class Packing:
 
     @property
     def num_graphs(self) -> int:
+        """Sequences in the batch."""
         return self.counts.numel()
 
     @property

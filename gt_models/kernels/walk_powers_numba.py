@@ -18,6 +18,7 @@ ENTRIES_PER_THREAD = 2**14  # below it a second thread costs more than it does
 
 
 def walk_powers(out, ptr, row_ptr, col, weight, channel, steps, identity) -> Tensor:
+    """Fills `out` [P, channels] with the powers of the walk matrices, graph by graph; see `gt_models.kernels.walk_powers`."""
     pair_ptr = torch.cat([ptr.new_zeros(1), ptr.diff().square().cumsum(0)])
     num_graphs = len(ptr) - 1
     num_threads = max(1, min(torch.get_num_threads(), int(pair_ptr[-1]) * (steps + 1) // ENTRIES_PER_THREAD, num_graphs))

@@ -18,6 +18,7 @@ class DropPath(nn.Module):
         self.rate = rate
 
     def forward(self, branch: Tensor, batch: Tensor | None = None, num_graphs: int | None = None) -> Tensor:
+        """The branch, of the same shape; as it is outside of training."""
         if not self.training or self.rate == 0.0:
             return branch
         count = branch.size(0) if batch is None else num_graphs

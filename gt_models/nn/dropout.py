@@ -22,6 +22,7 @@ class Dropout(nn.Module):
         self.rate = rate
 
     def forward(self, x: Tensor) -> Tensor:
+        """Entries of any shape -> the same shape; as they are outside of training."""
         if not self.training or self.rate == 0.0:
             return x
         if x.device.type != "cpu" or x.dtype not in (torch.float32, torch.float64):

@@ -31,6 +31,7 @@ class FeatureEncoder(nn.Module):
         (self.linear or self.embedding).reset_parameters()
 
     def forward(self, x: Tensor) -> Tensor:
+        """Features [rows, columns] -> [rows, out_dim]. Raises ValueError for another number of columns."""
         width = self.in_dim if isinstance(self.in_dim, int) else len(self.in_dim)
         if x.dim() != 2 or x.size(1) != width:
             raise ValueError(f"features of shape {tuple(x.shape)} given to an encoder built for {width} columns")

@@ -38,4 +38,5 @@ class MLP(nn.Sequential):
                 layer.reset_parameters()
 
     def forward(self, x: Tensor) -> Tensor:
+        """[..., first width] -> [..., last width]."""
         return super().forward(x)

@@ -28,6 +28,7 @@ class MLPHead(MLP):
         self.unit_length = unit_length
 
     def forward(self, x: Tensor) -> Tensor:
+        """[rows, in_dim] -> [rows, out_dim]."""
         if not self.unit_length:
             return super().forward(x)
         for i, layer in enumerate(self):

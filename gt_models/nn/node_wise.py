@@ -88,6 +88,7 @@ class NodeWise(nn.Module):
         return (batch.edge_index,) if self.edge_encoder is None else (batch.edge_index, encode_edges(self.edge_encoder, batch))
 
     def forward_features(self, batch: GraphBatch) -> Tensor:
+        """What the head reads of the nodes: [N, d], or with `all_layers` [N, (1 + num_layers) d]."""
         x = self.encoder(batch.x)  # [N, d]
         if self.encoding_encoder is not None:
             x = x + self.encoding_encoder(self._encodings(batch).to(self.encoding_encoder.weight.dtype))
@@ -99,11 +100,16 @@ class NodeWise(nn.Module):
         return torch.cat(states, 1) if self.all_layers else x
 
     def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
+        """Pooled at graph level, then a Linear: -> [B, out_dim] or [N, out_dim]."""
         if self.level == "graph":
             features = pool(features, batch, self.pooling)  # [B, d]
         return self.head(features)
 
     def forward(self, batch: GraphBatch) -> Tensor:
+        """Predictions [B, out_dim] (graph) or [N, out_dim] (node), by level, of a GraphBatch or a torch_geometric Data or Batch.
+
+        Raises MissingEncoding where an encoding is absent or too narrow, ValueError where edge features are missing.
+        """
         batch = GraphBatch.of(batch)
         return self.forward_head(self.forward_features(batch), batch)
 

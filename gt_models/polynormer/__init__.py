@@ -43,6 +43,7 @@ class PolynomialBase(nn.Module):
             nn.init.zeros_(bias)
 
     def forward(self, x: Tensor) -> Tensor:
+        """One graph's nodes [n, d] -> [n, d]."""
         for weight, bias in zip(self.weights, self.biases, strict=True):
             x = (weight @ x) * (x + bias)
         return x
@@ -62,6 +63,7 @@ class Beta(nn.Module):
         nn.init.normal_(self.weight, std=self.std)
 
     def forward(self, v2: Tensor | None) -> Tensor:
+        """B, [d], or [N, d] with the second eigenvector v2 [N, 1]."""
         # unstated: sigma beside v2; equation 19 has none, equation 7 bounds B. v2 takes the place of the ones inside sigma(1 beta^T)
         return torch.sigmoid(self.weight if v2 is None else v2 * self.weight)
 
@@ -77,6 +79,7 @@ class Attention(Resets):
         self.value = nn.Linear(in_dim, dim) if with_value else None
 
     def forward(self, x: Tensor, value: Tensor, batch: GraphBatch) -> Tensor:
+        """Nodes [N, in_dim] with values [N, d] -> [N, d]."""
         key = torch.sigmoid(self.key(x))
         query = key if self.query is None else torch.sigmoid(self.query(x))
         heads = (t.unflatten(1, (-1, self.num_heads)).mT for t in (query, key, value))  # [N, H, C]
@@ -106,6 +109,7 @@ class LocalLayer(Resets):
         return self.close(h, self.mix(x, value, batch, edges), v2, total)
 
     def mix(self, x: Tensor, value: Tensor, batch: GraphBatch, edges: Edges) -> Tensor:
+        """AV of equation 7, or of equation 15, [N, d], from nodes x [N, in_dim] and values [N, d]."""
         a = self.local.attend(value, edges)  # AV, [N, d]
         # unstated: norm, sum over layers and output of equation 15's variant; as in the local module. One V serves both attentions
         return a if self.parallel is None else a + self.parallel(x, value, batch)  # equation 15
@@ -132,6 +136,7 @@ class GlobalLayer(Resets):
         self.beta, self.relu, self.dropout = beta, relu, Dropout(dropout)
 
     def forward(self, x: Tensor, batch: GraphBatch, v2: Tensor | None) -> Tensor:
+        """Nodes [N, d] -> [N, d]."""
         x = self.attend(x, batch, v2).unflatten(1, (self.attention.num_heads, -1)).mT.flatten(1)  # head last
         return self.dropout(F.relu(x) if self.relu else x)
 
@@ -225,6 +230,7 @@ class Polynormer(Resets):
         return self.forward_head(self.forward_features(batch), batch)
 
     def forward_features(self, batch: GraphBatch) -> Tensor:
+        """What the present phase predicts from: the sum of the local layers' outputs, or the last global layer's, [N, d]."""
         batch = GraphBatch.of(batch)
         v2 = batch.encoding("second_eigenvector", 1).to(self.head.weight.dtype) if self.version == "v2" else None  # [N, 1]
         x, total = self.embed(batch.x), None  # [N, d]
@@ -235,16 +241,19 @@ class Polynormer(Resets):
         return x if self.phase == "local" else self.global_module(x, batch, v2)
 
     def embed(self, x: Tensor) -> Tensor:
+        """The input layer with its dropouts: features [N, in_dim] -> [N, d]."""
         # unstated: the input layer; from the authors' code, without activation
         x = x if self.input.linear is None else self.in_dropout(x.to(self.head.weight.dtype))
         return self.dropout(self.input(x))
 
     def global_module(self, x: Tensor, batch: GraphBatch, v2: Tensor | None) -> Tensor:
+        """The global layers in order: [N, d] -> [N, d]."""
         for layer in self.global_layers:
             x = layer(x, batch, v2)
         return x
 
     def forward_head(self, features: Tensor, batch: GraphBatch, head: nn.Linear | None = None) -> Tensor:
+        """Pooled at graph level, then a Linear: [N, d] -> [N, out_dim] or [B, out_dim]."""
         # unstated: pooling for graph outputs (Appendix L predicts runtimes of programs without saying how); the mean, then the same layer
         x = pool(features, GraphBatch.of(batch), self.pooling) if self.level == "graph" else features  # [N, d] or [B, d]
         return (head or self.head)(x)

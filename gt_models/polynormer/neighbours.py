@@ -35,6 +35,7 @@ class GraphAttention(nn.Module):
             nn.init.xavier_uniform_(weight)
 
     def forward(self, x: Tensor, batch: GraphBatch) -> Tensor:
+        """Nodes [N, in_dim] -> the weighted sum over their neighbours, [N, out_dim]."""
         return self.attend(self.linear(x), self.edges(batch))
 
     def edges(self, batch: GraphBatch) -> "Edges":
@@ -72,6 +73,7 @@ class GraphConvolution(nn.Module):
             nn.init.zeros_(self.bias)
 
     def forward(self, x: Tensor, batch: GraphBatch) -> Tensor:
+        """Nodes [N, in_dim] -> the weighted sum over their neighbours, [N, out_dim]."""
         return self.attend(self.linear(x), self.edges(batch))
 
     def edges(self, batch: GraphBatch) -> "Edges":

@@ -41,7 +41,7 @@ class PPGT(nn.Module):
         edge_vector: add one learnt vector to every edge's pair, for graphs whose edges carry nothing.
         attn_dropout: rate at which gated weights are dropped. drop_path: rate of stochastic depth, per graph, alike for every branch.
         pooling: "sum", "mean" or "class-attention" (graph level).
-        head: "halving" widths, as the printed ZINC count has it (Table 7), or "constant", as BREC's has (Table 10), in `head_layers` layers.
+        head, head_layers: "halving" widths, as the printed ZINC count has it (Table 7), or "constant", as BREC's has (Table 10); how many.
 
     Raises ValueError for impossible choices and a batch without nodes, MissingEncoding for "rrwp" absent or too narrow.
     """
@@ -150,6 +150,7 @@ class PPGT(nn.Module):
         return self.predict(pool(h, batch, self.pooling) if self.level == "graph" and self.class_attention is None else h)
 
     def predict(self, h: Tensor) -> Tensor:
+        """The head, GELU between its layers: [rows, hidden_dim] -> [rows, out_dim]."""
         for i, linear in enumerate(self.head):
             h = linear(F.gelu(h) if i else h)
         return h
@@ -167,6 +168,7 @@ class PPGT(nn.Module):
         return x
 
     def embed_nodes(self, batch: GraphBatch) -> Tensor:
+        """Node features, embedded: [N, hidden_dim]."""
         return self.node_encoder(batch.x)
 
     def encode_pairs(self, batch: GraphBatch, edge_values: Tensor | None) -> Tensor:
@@ -179,6 +181,7 @@ class PPGT(nn.Module):
         return self.stem(raw, edge, self.keep_branches(batch))
 
     def keep_branches(self, batch: GraphBatch) -> Tensor | None:
+        """Factors of the branches of the stem's FFN blocks, [P, blocks], for stochastic depth in the stem; None: all stay."""
         return None  # factors of the branches of the stem's FFN blocks, [P, blocks]
 
     def encode_edges(self, batch: GraphBatch, edge_values: Tensor | None) -> Tensor | None:
@@ -204,6 +207,7 @@ class PPGT(nn.Module):
         return [batch.sizes[batch.batch[query]].to(dtype).reciprocal()[:, None], inverse[key][:, None], inverse[query][:, None]]
 
     def degree(self, batch: GraphBatch, dtype: torch.dtype) -> Tensor:
+        """Edges that leave each node, [N], of `dtype`."""
         return batch.out_degree(dtype)
 
     def edge_ends(self, batch: GraphBatch) -> tuple[Tensor, Tensor]:
@@ -229,6 +233,7 @@ class PPGTLayer(nn.Module):
         self.residual1, self.residual2 = Residual(drop_path), Residual(drop_path)
 
     def forward(self, x: Tensor, theta: Tensor, phi: Tensor | None, batch: GraphBatch) -> Tensor:
+        """Nodes [N, dim] -> [N, dim]; `theta`, `phi`: see `SL2Attention`, [H, P]."""
         x = self.residual1(x, self.attention(self.norm1(x), theta, phi, batch), batch.batch, batch.num_graphs)
         return self.residual2(x, self.linear2(F.gelu(self.linear1(self.norm2(x)))), batch.batch, batch.num_graphs)
 
@@ -246,5 +251,6 @@ class SL2Attention(nn.Module):
         self.pair_linear = nn.Linear(pair_dim, num_heads * (2 if urpe else 1))  # theta, phi
 
     def forward(self, x: Tensor, theta: Tensor, phi: Tensor | None, batch: GraphBatch) -> Tensor:
+        """Nodes [N, dim] -> [N, dim]."""
         dropout, seed = (self.dropout, draw_seed()) if self.training and self.dropout else (0.0, torch.zeros(1, dtype=torch.long))
         return self.out(gated_attention(self.qkv(x), theta, phi, batch, self.scale, self.key_scale, dropout, seed))  # [N, d]

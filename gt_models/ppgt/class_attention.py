@@ -19,6 +19,7 @@ class Residual(nn.Module):
         self.drop_path = DropPath(drop_path)
 
     def forward(self, x: Tensor, branch: Tensor, graph: Tensor | None, num_graphs: int | None) -> Tensor:
+        """`graph`: of each row of x [rows, dim], with `num_graphs`; None where a row is a graph."""
         return x + self.drop_path(branch, graph, num_graphs)
 
 
@@ -52,6 +53,7 @@ class ClassAttention(nn.Module):
         nn.init.trunc_normal_(self.token, std=0.02)
 
     def forward(self, x: Tensor, batch: GraphBatch) -> Tensor:
+        """Nodes [N, dim] -> class tokens [B, dim]."""
         order = batch.sizes.to(self.order1.weight.dtype)[:, None]
         token = self.token + self.order2(F.gelu(self.order1(order)))  # [B, d]
         for layer in self.layers:
@@ -83,6 +85,7 @@ class ClassAttentionLayer(nn.Module):
         self.residual1, self.residual2 = Residual(drop_path), Residual(drop_path)
 
     def forward(self, token: Tensor, x: Tensor, batch: GraphBatch) -> Tensor:
+        """Class tokens [B, dim] and nodes `x` [N, dim] -> class tokens [B, dim]."""
         graphs, h = batch.num_graphs, self.num_heads
         q = self.query(self.norm1(token)).view(graphs, h, 1, -1)  # [B, H, 1, d / H]
         kv = batch.to_dense(self.key_value(x))  # [B, n, 2 d]

@@ -24,6 +24,7 @@ class AdaRMSNorm(nn.Module):
         nn.init.ones_(self.beta)
 
     def forward(self, x: Tensor) -> Tensor:
+        """[..., dim] -> [..., dim], in float32 where x is in half precision."""
         # half precision holds neither the squares nor eps: normalise in float32, hand back what came
         if x.dtype in (torch.float16, torch.bfloat16):
             return _AdaRMS.apply(x.float(), self.alpha, self.beta, self.eps).to(x.dtype)
@@ -45,6 +46,7 @@ class RMSNorm(nn.Module):
         nn.init.ones_(self.gamma)
 
     def forward(self, x: Tensor) -> Tensor:
+        """[..., dim] -> [..., dim], in float32 where x is in half precision."""
         wide = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
         return (wide * (wide.square().mean(-1, keepdim=True) + self.eps).rsqrt() * self.gamma).to(x.dtype)
 

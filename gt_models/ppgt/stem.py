@@ -22,9 +22,11 @@ class PreNormFFN(nn.Module):
         self.linear2 = nn.Linear(expansion * dim, dim)
 
     def branch(self, x: Tensor) -> Tensor:
+        """W2 gelu(W1 norm(x)), [rows, dim] -> [rows, dim]."""
         return self.linear2(nn.functional.gelu(self.linear1(self.norm(x))))
 
     def forward(self, x: Tensor) -> Tensor:
+        """[rows, dim] -> [rows, dim]."""
         return x + self.branch(x)
 
 
@@ -74,9 +76,11 @@ class PairStem(nn.Module):
         return p if edge is None else p + edge
 
     def branch(self, i: int, p: Tensor) -> Tensor:
+        """What FFN block `i` adds to rows p, [rows, out_dim]."""
         return self.blocks[i].branch(p)
 
     def forward(self, raw: Tensor, edge: Tensor | None = None, keep: Tensor | None = None) -> Tensor:
+        """`raw` [P, in_dim], `edge` [P, out_dim] or None, `keep` [P, FFN blocks] or None (see `rows`) -> [P, out_dim]."""
         if self.chunk is None or raw.is_cuda or raw.size(0) <= self.chunk or torch.compiler.is_compiling():
             return self.rows(raw, edge, keep)
         return _InChunks.apply(self, raw, edge, keep, *self.parameters())

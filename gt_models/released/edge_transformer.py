@@ -38,6 +38,7 @@ class ReleasedLayer(EdgeTransformerLayer):
         self.ffn_norm.reset_parameters()
 
     def forward(self, x: Tensor, batch: GraphBatch) -> Tensor:
+        """Pair states [P, d] -> [P, d]."""
         x = self.attention_norm(x + self.dropout(self.attention(self.norm(x), batch)))  # [P, d]
         return self.ffn_norm(x + self.dropout(self.ffn(x)))  # [P, d]
 
@@ -46,6 +47,7 @@ class ReleasedTokens(PairTokens):
     """X_ij = Linear([F_i F_j]) + E_ij in place of phi, and nothing on the diagonal."""
 
     def make_phi(self, hidden_dim: int, act: str) -> None:
+        """Builds the Linear in place of phi, and no vector for the diagonal."""
         self.pair_encoder, self.pair_out, self.diagonal_token = nn.Linear(2 * hidden_dim, hidden_dim), None, None
 
     def phi(self, pairs: Tensor, edges: Tensor) -> Tensor:
@@ -68,5 +70,6 @@ class ReleasedReadout(PairReadout):
             module.reset_parameters()
 
     def forward(self, x: Tensor, batch: GraphBatch) -> Tensor:
+        """Pair states [P, d] -> nodes [N, d]."""
         rows, columns = self.sums(self.norm(x), batch)  # [N, 2d]
         return self.node_mlp(self.node_norm(self.last(rows, columns, batch)))  # [N, d]

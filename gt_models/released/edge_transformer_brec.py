@@ -79,9 +79,12 @@ class EdgeTransformerBRECReleased(nn.Module):
         return total
 
     def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
+        """The batch norm of the embedding, where there is one: [B, out_dim] -> [B, out_dim]."""
         return features if self.output_norm is None else self.output_norm(features)
 
     def forward(self, batch: GraphBatch) -> Tensor:
+        """Embeddings [B, out_dim] of a GraphBatch or a torch_geometric Data or Batch. Raises ValueError for a graph without nodes (on the
+        CPU)."""
         batch = GraphBatch.of(batch)
         return self.forward_head(self.forward_features(batch), batch)
 
@@ -101,6 +104,7 @@ class BRECLayer(nn.Module):
         self.out_norm = nn.LayerNorm(hidden_dim)
 
     def forward(self, x: Tensor, batch: GraphBatch) -> Tensor:
+        """Pair states [P, c] -> [P, d]."""
         projected = [linear(x).view(x.size(0), self.num_heads, -1) for linear in self.projections]  # [P, H, d_h]
         q, k, v1, v2 = projected * 4 if self.shared_weights else projected
         norms = list(self.norms) * 3 if self.shared_weights else list(self.norms)

@@ -28,6 +28,7 @@ class RawBeta(Beta):
         nn.init.constant_(self.weight, self.init)
 
     def forward(self, v2: Tensor | None) -> Tensor:
+        """B, [d], or [N, d] with the second eigenvector v2 [N, 1]."""
         return self.weight if v2 is None else v2 * self.weight
 
 
@@ -40,6 +41,7 @@ class ConstantBeta(nn.Module):
         self.register_buffer("like", torch.empty(dim), persistent=False)
 
     def forward(self, v2: Tensor | None) -> Tensor:
+        """B, [d], or [N, d] with the second eigenvector v2 [N, 1]."""
         b = torch.full_like(self.like, self.init)  # from the number: single precision would bring its rounding into a model in float64
         return b if v2 is None else v2 * b
 
@@ -70,6 +72,7 @@ class ReleasedGlobalLayer(GlobalLayer):
         super().__init__(*arguments, share_query_key=True)
 
     def forward(self, x: Tensor, batch: GraphBatch, v2: Tensor | None, output: nn.Linear) -> Tensor:
+        """Nodes [N, d] -> [N, d] through `output`, which all global layers share."""
         (x,) = linears(self.attend(x, batch, v2), head_first(output.weight, 1, self.attention.num_heads), output.bias)
         return self.dropout(F.relu(x) if self.relu else x)
 
@@ -160,17 +163,20 @@ class ReleasedPolynormer(Polynormer):
         self.local_head = nn.Linear(hidden_dim, out_dim) if both else None
 
     def embed(self, x: Tensor) -> Tensor:
+        """The input layer with its dropouts, [N, in_dim] -> [N, d]; without it the features themselves, [N, in_dim]."""
         if self.input is not None:
             return super().embed(x)
         # large_graph_exp/ has no input layer
         return self.in_dropout((x.to_dense() if x.is_sparse_csr else x).to(self.head.weight.dtype))
 
     def global_module(self, x: Tensor, batch: GraphBatch, v2: Tensor | None) -> Tensor:
+        """LayerNorm of the local module's output, then the global layers: [N, d] -> [N, d]."""
         x = x if self.between_norm is None else self.between_norm(x)
         for layer in self.global_layers:
             x = layer(x, batch, v2, self.global_output)
         return x
 
     def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
+        """As of `Polynormer`, with a head of its own in the local phase."""
         # the local phase trains a head of its own (pred_local)
         return super().forward_head(features, batch, self.local_head if self.phase == "local" else None)

@@ -105,6 +105,7 @@ class PPGTReleased(PPGT):
         return bias + self._gate_offset.to(bias.dtype) if self.urpe else bias
 
     def predict(self, h: Tensor) -> Tensor:
+        """Batch norms before and after the head where they are built: [rows, hidden_dim] -> [rows, out_dim]."""
         return self.out_norm(super().predict(self.pool_norm(h)))
 
 
@@ -130,6 +131,7 @@ class ReleasedStem(PairStem):
         return self.pre_norm(super().embed(raw, edge))
 
     def branch(self, i: int, p: Tensor) -> Tensor:
+        """What FFN block `i` adds to rows p, scaled where `scale_branches` was called, [rows, out_dim]."""
         branch = super().branch(i, p)
         return branch * self.scales[i] if hasattr(self, "scales") else branch
 
@@ -151,4 +153,5 @@ class ScaledResidual(Residual):
         nn.init.constant_(self.scale, self.initial)
 
     def forward(self, x: Tensor, branch: Tensor, graph: Tensor | None, num_graphs: int | None) -> Tensor:
+        """As of `Residual`."""
         return super().forward(x, branch * self.scale, graph, num_graphs)

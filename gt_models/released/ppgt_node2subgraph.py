@@ -60,6 +60,7 @@ class Node2SubgraphReleased(PPGTReleased):
             nn.init.trunc_normal_(self.target_vector, std=0.02)
 
     def embed_nodes(self, batch: GraphBatch) -> Tensor:
+        """Node features, embedded, [N, hidden_dim]; in training those of some nodes are zeroed."""
         x = super().embed_nodes(batch)
         if self.training and self.node_mask_rate > 0.0:
             x = x * (torch.rand_like(x[:, :1]) >= self.node_mask_rate)
@@ -70,12 +71,14 @@ class Node2SubgraphReleased(PPGTReleased):
         return x + batch.encoding("target", 1).to(x.dtype) * self.target_vector
 
     def keep_branches(self, batch: GraphBatch) -> Tensor | None:
+        """Stochastic depth of the stem, drawn per graph and FFN block, [P, blocks]; None outside of training."""
         if not self.training or self.stem_drop_path.rate == 0.0 or len(self.stem.blocks) == 0:
             return None
         ones, graph = self.target_vector.new_ones(batch.num_pairs, 1), batch.batch[batch.pair_nodes[0]]
         return torch.cat([self.stem_drop_path(ones, graph, batch.num_graphs) for _ in self.stem.blocks], 1)
 
     def predict(self, h: Tensor) -> Tensor:
+        """The head, with dropout before each layer: [B, hidden_dim] -> [B, out_dim]."""
         for i, linear in enumerate(self.head):
             h = linear(self.head_dropout(F.gelu(h) if i else h))
         return h

@@ -62,4 +62,5 @@ class TransformHead(nn.Module):
         self.bias = nn.Parameter(torch.zeros(1))
 
     def forward(self, x: Tensor) -> Tensor:
+        """[rows, hidden_dim] -> [rows, out_dim]."""
         return self.out(self.norm(F.gelu(self.transform(x)))) + self.bias
