@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 START = "spawn"
 # torch would warn in each of them that it looks for unused parameters in vain
 QUIET = {"TORCH_CPP_LOG_LEVEL": "ERROR"}
-DYING_SECONDS = 2.0  # in which one whose neighbour was killed may say so before the kill is seen
+DYING_SECONDS = 5.0  # in which one whose neighbour was killed may say so before the kill is seen
 
 Work = Callable[[Share, Callable[..., None]], Any]
 
@@ -91,19 +91,21 @@ class Ranks:
                 try:
                     kind, content = pipe.recv()
                 except (EOFError, OSError):
-                    self.processes[rank].join()
                     raise self._lost(rank) from None
                 if kind == "told":
                     heard(*content)
                 elif content.error is None:
                     found[rank] = content.value
                 else:
-                    wait([process.sentinel for process in self.processes], DYING_SECONDS if isinstance(content.error, RuntimeError) else 0)
-                    dead = [other for other, process in enumerate(self.processes) if process.exitcode is not None]
+                    # torch's of a neighbour that is gone is one; a sentinel is ready a little before the process has ended
+                    seconds = DYING_SECONDS if isinstance(content.error, RuntimeError) else 0
+                    dying = wait([process.sentinel for process in self.processes], seconds)
+                    dead = [other for other, process in enumerate(self.processes) if process.sentinel in dying]
                     raise self._lost(dead[0]) if dead else content.error
         return [found[rank] for rank in range(self.world)]
 
     def _lost(self, rank: int) -> Lost:
+        self.processes[rank].join()
         return Lost(f"process {rank} of {self.world}: {Ending(status=self.processes[rank].exitcode).died}")
 
 

@@ -1,24 +1,30 @@
 """Several processes for one run: the numbers of one process on every task that has graphs, whatever a loss is the mean of; each graph once; and
 checkpoints that any number of processes reads."""
 
+import contextlib
 import os
+import pickle
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+import torch.distributed as dist
 from safetensors.torch import load_file
 from torch import nn
 
+from stages import runs
 from stages.datasets.catalog import get_spec
 from stages.datasets.encoding import encode
 from stages.datasets.miniature import miniature
 from stages.datasets.packed import PackedDataset, PackedHeader, pack
 from stages.encode import requests
 from stages.engine.batching import Loader
+from stages.engine.checkpoint import Checkpoint
 from stages.engine.data_parallel import SharedBatches
 from stages.engine.loop import Run
+from stages.measurements import Clock
 from stages.params import RunSettings
 from stages.recipe import BatchSection, Recipe, load_recipe
 from stages.runs import Experiment
@@ -49,6 +55,8 @@ PLAIN = {"model": {"name": "mlp", "hidden_dim": 8, "num_layers": 2}, "batch": {"
 @pytest.fixture(autouse=True)
 def forked(monkeypatch):
     """Forks take milliseconds, new interpreters seconds; how the stage starts them is tested in side_by_side/test_ranks.py."""
+    import torch._dynamo  # noqa: F401 (an optimiser imports it, which takes seconds: once, before the forks)
+
     monkeypatch.setattr(ranks, "START", "fork")
 
 
@@ -263,6 +271,35 @@ def test_where_that_does_not_help_it_is_the_result(tmp_path, monkeypatch):
     record, _ = of_cell(tmp_path, "graph-regression", processes=2).run(0)
     assert record["deterministic"]["status"] == "oom"
     assert record["deterministic"]["epochs"]["epoch"] == [1]
+
+
+def test_the_first_decides_by_its_clock_and_writes_alone(tmp_path, monkeypatch):
+    """In process 1 every epoch takes a year, and nothing can be written."""
+    timing, writes = Clock.timing, [(Checkpoint, "write", Checkpoint.write), (runs, "save_trained", runs.save_trained)]
+
+    @contextlib.contextmanager
+    def slow(self, what):
+        with timing(self, what):
+            yield
+        self.totals[what] += 3e7 * dist.get_rank()
+
+    def of_the_first(write):
+        return lambda *arguments: write(*arguments) if dist.get_rank() == 0 else pytest.fail("process 1 writes")
+
+    monkeypatch.setattr(Clock, "timing", slow)
+    for owner, name, write in writes:
+        monkeypatch.setattr(owner, name, of_the_first(write))
+    record, _ = experiment(tmp_path, processes=2, settings={"time_limit_hours": 1.0}).run(0)
+    assert record["deterministic"]["status"] == "ok"
+    assert record["measured"]["seconds"] < 3600
+
+
+def test_what_a_process_needs_of_a_run_gets_there(tmp_path):
+    """New interpreters are handed an experiment, with the one that it starts from."""
+    source = experiment(tmp_path, keep_weights=True)
+    one = experiment(tmp_path, processes=2, start={"cell": "a/many/mlp"})
+    one.source = source
+    assert pickle.loads(pickle.dumps(one)).digest(0) == one.digest(0)
 
 
 def test_all_end_by_the_clock_of_the_first_and_where_a_number_is_not_finite(tmp_path):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+import torch
 
 from stages.command import status_of
 from stages.params import load_grid
@@ -29,6 +30,8 @@ CELL = "small/many/mlp"
 
 @pytest.fixture
 def forked(monkeypatch):
+    import torch._dynamo  # noqa: F401 (an optimiser imports it, which takes seconds: once, before the forks)
+
     monkeypatch.setattr(ranks, "START", "fork")
 
 
@@ -50,7 +53,7 @@ def wait_for(what, seconds: float = 120.0):
 
 
 def test_the_stage_starts_them_one_that_is_killed_ends_all_and_the_same_command_goes_on(project, monkeypatch):
-    project.recipe("many", batch={"graphs": 4}, epochs=150, seeds=[0], processes=2)
+    project.recipe("many", batch={"graphs": 10}, epochs=150, eval_every=50, seeds=[0], processes=2)
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     stage = subprocess.Popen([sys.executable, "-m", "stages.train", CELL], env=environment, stderr=subprocess.PIPE, text=True)
     wait_for(lambda: checkpoint() or stage.poll() is not None)
@@ -65,7 +68,7 @@ def test_the_stage_starts_them_one_that_is_killed_ends_all_and_the_same_command_
     assert checkpoint()
     assert not list(Path("store").rglob("record.json"))
 
-    monkeypatch.setattr(ranks, "START", "fork")
+    monkeypatch.setattr(ranks, "START", "fork")  # new interpreters once are enough
     train()
     (continued,) = project.records()
     assert continued["measured"]["processes"] == 2
@@ -116,18 +119,20 @@ def _raises(share, tell):
 def _dies(share, tell):
     if share.rank == 1:
         os.kill(os.getpid(), signal.SIGKILL)
-    share.all_of(__import__("torch").zeros(1))
+    share.all_of(torch.zeros(1))
 
 
 def _agrees(share, tell):
     tell(share.rank)
-    return share.rank, share.world
+    share.all_of(torch.zeros(1))
+    listens = {socket.laddr.ip for socket in psutil.Process().net_connections("inet") if socket.status == psutil.CONN_LISTEN}
+    return share.rank, share.world, listens
 
 
 def test_what_they_return_and_tell_and_what_one_raises_or_dies_of(forked):
     heard = []
     with Ranks(_agrees, 2) as two:
-        assert two.values(heard.append) == [(0, 2), (1, 2)]
+        assert two.values(heard.append) == [(0, 2, {"127.0.0.1"}), (1, 2, {"127.0.0.1"})]
     assert sorted(heard) == [0, 1]
     began = time.monotonic()
     with pytest.raises(RecipeError, match=r"recipe.yaml: not here"), Ranks(_raises, 2) as two:
@@ -138,12 +143,13 @@ def test_what_they_return_and_tell_and_what_one_raises_or_dies_of(forked):
 
 
 def test_seeds_side_by_side_have_cores_for_all_their_processes(project, forked, monkeypatch):
-    project.recipe("many", batch={"graphs": 4}, epochs=2, seeds=[0, 1], processes=2, threads=3)
+    project.recipe("many", batch={"graphs": 4}, epochs=2, seeds=[0, 1], processes=2)
     asked = []
     monkeypatch.setattr("stages.train.at_once", lambda parallel, tasks, cores, gpu: asked.append(cores) or 2)
     assert train()["status"] == "ok"
-    assert asked == [6]
-    assert [record["measured"]["threads"] for record in project.records()] == [3, 3]
+    assert asked == [2]
+    assert [record["measured"]["processes"] for record in project.records()] == [2, 2]
+    assert Recipe(**RECIPE, processes=2, threads=3).cores == 6
 
 
 @pytest.mark.parametrize(
