@@ -58,6 +58,18 @@ METHODS = ("1-wl", "gd-wl-shortest-paths", "gd-wl-rrwp", "3-wl")
         ("tokengt-as-expressive-as-2-ign", "holds", "2-IGN of 3 layers, n = 5 6e-15"),
         ("hot-simulates-message-passing", "fails", "softmax kernel, equal features: nodes of 1, 2, 3, 4 and 5 neighbours differ by"),
         ("hot-simulates-message-passing-without-normalisation", "holds", "24 nodes, 50 edges: relative error"),
+        (
+            "tokengt-beyond-message-passing",
+            "holds",
+            "1-WL: csl 0, exp 0, cexp 10, sr25 0; ORF by inner products: csl 44, exp 20, cexp 20, sr25 105;",
+        ),
+        ("et-grandmother", "holds", "2 steps of MOTHER; Edge Transformer, 1 layers: F1 1.000"),
+        ("et-systematic-generalisation", "holds", "on two alike side by side 1.000; Edge Transformer, 1 layers: F1 0.220"),
+        (
+            "et-nodes-do-not-learn-relations",
+            "holds",
+            "on nodes: F1 0.224, on families twice as large 0.121, on two alike side by side 0.299",
+        ),
         ("ppgt-stress-test", "not tested", "needs 6 runs of an hour of one core: `gt-bench claims --recompute stress_test --case"),
         ("polynormer-relu-kernel-nan", "undecided", "at most 1.1e+07 (with the sigmoid 2.4e+07), 0 / 0 in 0 of 400,000"),
     ],
