@@ -19,7 +19,7 @@ from stages.errors import UserError
 from stages.leftovers import sweep
 from stages.params import Grid, load_grid
 from stages.records.gathered import collect
-from stages.report.for_dvc import write_for_dvc
+from stages.report.for_dvc import write_leaderboard
 from stages.report.rules import Rules
 from stages.report.table import tally, with_claims, write_reports
 from stages.store import Store, StoreError
@@ -44,7 +44,7 @@ def leaderboard(
     rows, found, records = collect(grid.suite(suite), results, Store(store), grid.run.verdict)
     rows = with_claims(rows, grid.run.verdict)
     files = write_reports(suite, rows, reports, grid.run.verdict)
-    write_for_dvc(suite, rows, found, records, reports)
+    write_leaderboard(suite, rows, reports)
     if print_:
         show(suite, rows, files, grid.run.verdict)
     write_the_page(grid, reports / "index.html", results, store, print_)

@@ -2,7 +2,8 @@
 
     python -m stages.train suite/dataset/model
 
-Writes results/suite/dataset/model.json, which names the records. A dataset that cannot be had gives the status "not run: data".
+Writes results/suite/dataset/model.json, which names the records, and metrics/suite/dataset/model.json for DVC. A dataset that cannot be had gives
+the status "not run: data".
 """
 
 import contextlib
@@ -26,12 +27,13 @@ def train_cell(
     data: Path = Path("data"),
     store_root: Path = Path("store"),
     results: Path = Path("results"),
+    metrics: Path | None = Path("metrics"),
     *,
     bar: bool = True,
     notice: Callable[[], None] = lambda: None,
 ) -> Result:
     """Runs what is not in the store yet and writes the cell's result; returns it. Seeds run side by side where `run.parallel` and the machine
-    allow it. `bar`: False for plain lines; `notice`: called after each epoch.
+    allow it. `metrics`: for DVC, None where it does not know the cell; `bar`: False for plain lines; `notice`: called after each epoch.
 
     Raises RecipeError for a recipe that does not fit, and Lost where processes of seeds died: after the other seeds are finished.
     """
@@ -41,6 +43,7 @@ def train_cell(
     from stages.leftovers import sweep
     from stages.mlflow.tracking import Live
     from stages.progress import Progress
+    from stages.report.for_dvc import write_training
     from stages.store import Store
 
     recipe, cuts = limited(settings_of(cell), grid, cell)
@@ -55,6 +58,8 @@ def train_cell(
         PackedDataset.open(data / "packed" / cell.dataset)
     except DatasetUnavailable as error:
         result |= {"status": "not run: data", "reason": str(error), "seeds": []}
+        if metrics:
+            write_training(result, [], metrics)
         write_json(path, result)
         print(f"{cell.cell}: not run: data. {error}", flush=True)
         return result
@@ -95,6 +100,8 @@ def train_cell(
     failed = [r["deterministic"] for r in records if r["deterministic"]["status"] != "ok"]
     if failed:
         result |= {"status": failed[0]["status"], "reason": failed[0]["error"]}
+    if metrics:
+        write_training(result, records, metrics)
     write_json(path, result)
     remember(result, experiment.store)
     keep_best(records, experiment.store)

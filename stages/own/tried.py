@@ -99,7 +99,7 @@ def try_pair(
         from stages.tune import tune_cell
 
         tune_cell(cell, grid, data, store_root)
-    result = train_cell(cell, grid, data, store_root, results, bar=bar)
+    result = train_cell(cell, grid, data, store_root, results, None, bar=bar)
     if grid.run.tracking:
         _track(result, Store(store_root))
     return comparison(cell, result, grid, str(cell.settings_path), store_root, results)

@@ -1,7 +1,8 @@
-"""A leaderboard as DVC reads it: a metrics file per cell, learning curves, and what papers print beside what was found here.
+"""Cells and leaderboards as DVC reads them, in the paper's unit.
 
-    reports/metrics/SUITE/DATASET/ROW.json    `dvc metrics show|diff`: mean, std, difference, verdict, runs, status, in the paper's unit
-    reports/curves/SUITE/DATASET/ROW.csv      `dvc plots show|diff`: validation by epoch, the mean over the runs that came so far
+    metrics/SUITE/DATASET/ROW.json            of training. `dvc metrics show|diff`: test, std, validation, runs, status; `dvc plots show|diff`:
+                                              validation by epoch, the mean over the runs that came so far
+    reports/metrics/SUITE/DATASET/ROW.json    of the leaderboard: mean, std, published, difference, verdict, runs, status
     reports/published/SUITE.csv               the same: published, ours
 
 Equal records give equal bytes.
@@ -18,27 +19,34 @@ from typing import Any
 
 from stages.contents import Record, Result, Row
 from stages.files import write_bytes, write_json
+from stages.report.table import summarise
 
-FOLDERS = ("metrics", "curves")
+POINTS = 200  # of a curve: a picture shows no more, and every commit keeps the file
 
 
-def write_for_dvc(
-    suite: str,
-    rows: Sequence[Row],
-    results: Sequence[Result],
-    records: Mapping[str, Record],
-    reports: Path,
-) -> None:
-    """Writes the three for a suite; what is of no cell any more goes. Raises WriteError."""
-    for name in FOLDERS:
-        shutil.rmtree(reports / name / suite, ignore_errors=True)
-        (reports / name / suite).mkdir(parents=True)
+def write_training(result: Result, records: Sequence[Record], metrics: Path = Path("metrics")) -> None:
+    """Writes the first file, of one cell: what its training alone decides, without the paper. Raises WriteError."""
+    row = summarise(result, records)
+    scale = 100 if row["unit"] == "percent" else 1
+    good = [r["deterministic"] for r in records if r["deterministic"]["status"] == "ok"]
+    validated = [run["val"] for run in good if run["val"] is not None]
+    numbers = {"test": row["mean"], "std": row["std"], "validation": statistics.fmean(validated) if validated else None}
+    epochs = [
+        {"epoch": epoch, "validation": float(f"{scale * value:.6g}")}
+        for epoch, value in curve([r["deterministic"]["epochs"] for r in records])
+    ]
+    shown = _in_unit(numbers, scale) | {"runs": row["runs"], "status": row["status"]}
+    # DVC takes an empty list for a curve of no columns
+    write_json(metrics / f"{result['cell']}.json", shown | ({"curve": epochs[:: -(-len(epochs) // POINTS)]} if epochs else {}))
+
+
+def write_leaderboard(suite: str, rows: Sequence[Row], reports: Path) -> None:
+    """Writes the other two for a suite; what is of no cell any more goes. Raises WriteError."""
+    shutil.rmtree(reports / "metrics" / suite, ignore_errors=True)
+    (reports / "metrics" / suite).mkdir(parents=True)
     first = {row["cell"]: row for row in reversed(rows)}  # of a cell's rows the first is its own metric
     for cell, row in first.items():
         write_json(reports / "metrics" / f"{cell}.json", metrics_of(row))
-    for result in results:
-        runs = [records[digest]["deterministic"]["epochs"] for digest in result["runs"] if digest in records]
-        write_bytes(reports / "curves" / f"{result['cell']}.csv", _csv(("epoch", "validation"), curve(runs)))
     beside = [(row["cell"], metrics_of(row)) for row in first.values()]
     both = [(cell, found["published"], found["mean"], found["verdict"]) for cell, found in beside if {"published", "mean"} <= found.keys()]
     write_bytes(reports / "published" / f"{suite}.csv", _csv(("cell", "published", "ours", "verdict"), both))
@@ -48,8 +56,11 @@ def metrics_of(row: Row) -> dict[str, Any]:
     """What of a row is a number or a word, in the paper's unit; what there is none of is left out."""
     scale = 100 if row["unit"] == "percent" else 1
     numbers = {"mean": row["mean"], "std": row["std"], "published": row["published_mean"], "difference": row["difference"]}
-    shown = {name: float(f"{scale * value:.6g}") for name, value in numbers.items() if value is not None and math.isfinite(value)}
-    return shown | {"verdict": row["verdict"], "runs": row["runs"], "status": row["status"]}
+    return _in_unit(numbers, scale) | {"verdict": row["verdict"], "runs": row["runs"], "status": row["status"]}
+
+
+def _in_unit(numbers: Mapping[str, float | None], scale: int) -> dict[str, float]:
+    return {name: float(f"{scale * value:.6g}") for name, value in numbers.items() if value is not None and math.isfinite(value)}
 
 
 def curve(runs: Sequence[Mapping[str, Sequence[float | None]]]) -> list[tuple[int, float]]:

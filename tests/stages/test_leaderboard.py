@@ -104,7 +104,7 @@ def test_equal_records_give_equal_files(project):
     run(SUITE, "--no-mlflow", "--no-print")
     assert {p: p.read_bytes() for p in Path("reports").rglob("*") if p.is_file()} == before
     assert {p.name for p in before if p.parent == Path("reports")} == {f"{SUITE}.json", f"{SUITE}.csv", f"{SUITE}.md", "index.html"}
-    assert {p.parts[1] for p in before if p.parent != Path("reports")} == {"metrics", "curves", "published"}
+    assert {p.parts[1] for p in before if p.parent != Path("reports")} == {"metrics", "published"}
 
 
 def test_a_page_that_cannot_be_written_costs_a_warning(project):

@@ -1,18 +1,18 @@
-"""What DVC reads of a leaderboard: a file of metrics per cell in the paper's unit, curves, and published beside ours."""
+"""What DVC reads of a cell and of a leaderboard: a file of metrics each in the paper's unit, curves, and published beside ours."""
 
 import csv
 import json
 
 import pytest
 
-from stages.report.for_dvc import curve, write_for_dvc
+from stages.report.for_dvc import POINTS, curve, write_leaderboard, write_training
 from stages.report.table import absent, rows_of
 from tests.stages.cells import make_record, make_result, without_data
 
 ET, GCN, TEXAS = (f"edge-transformer/{name}" for name in ("cornell/edge-transformer", "cornell/gcn", "texas/gcn"))
 
 
-def test_metrics_curves_and_what_was_published(tmp_path):
+def test_metrics_and_what_was_published(tmp_path):
     records = [make_record(ET, seed, test=0.6 + seed / 10) for seed in (0, 1)]
     failed = [make_record(GCN, 0, "oom", epochs=0)]
     results = [make_result(ET, records), make_result(GCN, failed, method="GCN"), without_data(TEXAS)]
@@ -23,7 +23,7 @@ def test_metrics_curves_and_what_was_published(tmp_path):
         absent("edge-transformer/texas/mlp", "not run", None),
     ]
     for _ in range(2):  # what is of no cell any more goes
-        write_for_dvc("edge-transformer", rows, results, {r["digest"]: r for r in records + failed}, tmp_path)
+        write_leaderboard("edge-transformer", rows, tmp_path)
         found = {p.relative_to(tmp_path / "metrics").as_posix(): json.loads(p.read_text()) for p in tmp_path.glob("metrics/*/*/*.json")}
         assert sorted(found) == sorted(f"{row['cell']}.json" for row in rows)
         (tmp_path / "metrics/edge-transformer/cornell/gone.json").write_text("{}")
@@ -34,9 +34,24 @@ def test_metrics_curves_and_what_was_published(tmp_path):
     assert found[f"{TEXAS}.json"]["status"] == "not run: data"
     with (tmp_path / "published/edge-transformer.csv").open() as file:
         assert [row["cell"] for row in csv.DictReader(file)] == [ET]
-    drawn = (tmp_path / f"curves/{ET}.csv").read_text().splitlines()
-    assert (drawn[0], len(drawn)) == ("epoch,validation", 7)
-    assert (tmp_path / f"curves/{GCN}.csv").read_text() == "epoch,validation\n"
+
+
+def test_what_training_alone_decides(tmp_path):
+    records = [make_record(ET, seed, test=0.6 + seed / 10) for seed in (0, 1)]
+    write_training(make_result(ET, records), records, tmp_path)
+    found = json.loads((tmp_path / f"{ET}.json").read_text())
+    assert (found["test"], found["std"], found["runs"], found["status"]) == (65.0, 5.0, 2, "ok")
+    assert found["validation"] == pytest.approx(50 * sum(r["deterministic"]["val"] for r in records), rel=1e-5)
+    assert [point["epoch"] for point in found["curve"]] == [2, 4, 6, 8, 10, 12]
+    assert found["curve"][1]["validation"] == pytest.approx(found["validation"], rel=1e-5), "the best epoch is the fourth"
+    failed = [make_record(GCN, 0, "oom", epochs=0)]
+    write_training(make_result(GCN, failed, method="GCN"), failed, tmp_path)
+    assert json.loads((tmp_path / f"{GCN}.json").read_text()) == {"runs": 0, "status": "oom"}
+    long = [make_record(ET, 0, epochs=2 * POINTS + 2)]
+    write_training(make_result(ET, long), long, tmp_path)
+    assert POINTS / 2 < len(json.loads((tmp_path / f"{ET}.json").read_text())["curve"]) <= POINTS
+    write_training(without_data(TEXAS), [], tmp_path)
+    assert json.loads((tmp_path / f"{TEXAS}.json").read_text())["status"] == "not run: data"
 
 
 def test_a_curve_is_the_mean_of_the_runs_that_came_so_far():

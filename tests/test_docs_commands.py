@@ -1,0 +1,202 @@
+"""Every command in a block of README or docs/ is run here, in a small project; or it is listed with why it is not, and what is tested in its place."""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from stages.attempts import remember
+from stages.cli import app
+from stages.grid import render
+from stages.report import terminal
+from stages.store import Store
+from tests.conftest import ROOT
+from tests.stages.cells import make_record, make_result, write
+from tests.stages.report.test_terminal import fits
+from tests.test_docs import PAGES, blocks
+
+PROGRAMS = {"gt-bench", "python", "make", "dvc", "mlflow", "pip", "optuna-dashboard"}  # need not be installed
+PYTHON = {"from", "import"}  # first words of other blocks, which some systems have as programs
+
+NOT_RUN = {
+    "make reproduce": "takes minutes; .ci/end_to_end runs it in a clone, cut to seconds",
+    "make reproduce SUITE=edge-transformer": "needs data of other hosts, and hours",
+    "make reproduce SUITE=hot": "needs data of other hosts, and hours",
+    "make test": "this is part of it",
+    "make ui": "a server, which runs until it is stopped",
+    "dvc repro": "the whole grid takes a GPU for months; tests/test_pipeline.py runs it on three cells",
+    "dvc repro download encode": "needs data of other hosts",
+    "gt-bench try lab/my_model.py:MyModel texas --seeds 0-9 --set model.hidden=128": "needs data of another host; tests/stages/own/test_tried.py",
+    "python -m stages.download my-molecules": "needs a dataset of the reader's own; tests/stages/datasets/test_custom.py",
+    "python -m stages.datasets.miniature data/packed": "measures the packed data of all datasets; tests/stages/datasets/test_miniature.py",
+    "python -m stages.datasets.docs_tables data LOG": "needs the packed data of all datasets; tests/stages/datasets/test_docs_tables.py",
+    "gt-bench work": "computes until all is done; tests/stages/sweep/test_work.py",
+    "gt-bench work --hours 8 --jobs 2 polynormer": "computes for hours; tests/stages/sweep/test_work.py",
+    "gt-bench work --plan plan.yaml --export /elsewhere/records": "computes for hours; tests/stages/sweep/test_plan_file.py",
+    "gt-bench sweep polynormer --dry-run": "forecasts a suite; tests/stages/sweep/test_sweep.py",
+    "gt-bench sweep polynormer --at-most 64": "needs Slurm; tests/stages/sweep/test_slurm.py, with `make test-cluster`",
+    "pip install -c constraints.txt -e '.[pipeline,cluster]'": "needs the network",
+    "gt-bench tune hot/gps/hot-sparse-kernel": "needs data of another host and a database; tests/stages/test_postgres.py",
+    "gt-bench tune edge-transformer/cornell/gcn": "needs data of another host; tests/stages/test_tune.py",
+    "optuna-dashboard studies/embedded/torus-colours/gcn/journal.log": "a server that is not among the dependencies",
+    "gt-bench forecast polynormer": "times steps of every cell; tests/stages/test_forecast.py",
+    "gt-bench forecast embedded --report": "times steps of every cell; tests/stages/test_forecast.py",
+    "gt-bench forecast edge-transformer/cornell/gcn": "needs data of another host; tests/stages/test_forecast.py",
+    "python -m torch.utils.collect_env": "torch's own",
+    "git worktree add ../older COMMIT": "needs a commit of older code; tests/stages/test_attest.py",
+    "gt-bench train CELL": "in that older code; tests/stages/test_attest.py",
+    "gt-bench store attest CELL --beside ../older/store": "needs what older code computed; tests/stages/test_attest.py",
+    "gt-bench score embedded/chains/gcn": "trains first; tests/stages/test_trained.py",
+}
+
+
+def commands(page: Path) -> list[str]:
+    """The commands in a page's blocks, as written, without comments and where their output goes."""
+    found = []
+    for kind, block in blocks(page.read_text()):
+        if kind not in ("", "console", "bash", "sh") or block.startswith(">>>"):
+            continue
+        lines = [line.removeprefix("$ ") for line in block.splitlines() if kind != "console" or line.startswith("$ ")]
+        for part in (part for line in lines for part in re.split(r";|&&", re.split(r"\s#|\s\||\s>|\s2>", line)[0])):
+            part = re.sub(r"^((?:[A-Z_]+=\S+\s+)+)", "", part.strip())
+            first = part.partition(" ")[0]
+            if first in PROGRAMS or (first not in PYTHON and shutil.which(first)):
+                found.append(part)
+    return found
+
+
+ALL = {page.name: commands(page) for page in PAGES}
+EVERY = sorted({command for found in ALL.values() for command in found} - NOT_RUN.keys())
+OF_DVC = [command for command in ALL["dvc.md"] if command not in NOT_RUN]
+OF_GT_BENCH = [command for command in EVERY if command.startswith("gt-bench ")]
+
+
+def test_every_command_is_run_or_has_a_reason():
+    known = {*OF_DVC, *OF_GT_BENCH, "python -m stages.download --list"}
+    assert set(EVERY) - known == set(), "run it here, or say in NOT_RUN why not"
+    assert NOT_RUN.keys() - {command for found in ALL.values() for command in found} == set(), "no page has them any more"
+    for why in NOT_RUN.values():
+        for path in re.findall(r"tests/[\w/]+\.py", why):
+            assert (ROOT / path).exists(), path
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    """The repository's recipes, published numbers and records, and two attempts at a cell in a store of its own."""
+    root = tmp_path_factory.mktemp("project")
+    for name in ("recipes", "records", "published", "params.yaml", "grid.yaml", "dvc.yaml"):
+        (root / name).symlink_to(ROOT / name)
+    for cell in ("embedded/chains/gcn", "edge-transformer/cornell/gcn"):
+        for test in (0.55, 0.57):
+            records = [make_record(cell, seed, test=test + 0.01 * seed) for seed in range(3)]
+            result = make_result(cell, records, None if cell.startswith("embedded") else "GCN")
+            write(root, [result], records)
+            remember(result, Store(root / "store"))
+    return root
+
+
+@pytest.mark.parametrize("command", OF_GT_BENCH)
+def test_gt_bench(project, monkeypatch, command):
+    monkeypatch.chdir(project)
+    monkeypatch.setattr(terminal, "console", lambda: Console(width=80))
+    words = shlex.split(command.replace("CELL", "edge-transformer/cornell/gcn"))
+    done = CliRunner().invoke(app, words[1:])
+    assert done.exit_code == 0, done.output
+    assert done.output.strip()
+    assert fits(done.output)
+
+
+def test_what_can_be_downloaded():
+    done = subprocess.run([sys.executable, "-m", "stages.download", "--list"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, "cornell" in done.stdout) == (0, True), done.stderr
+
+
+STAND_IN = r"""#!/bin/sh
+case "$2" in
+stages.state) mkdir -p state/datasets state/encodings state/suites state/cells/embedded/chains
+    for f in datasets/chains encodings/chains suites/embedded cells/embedded/chains/gcn cells/embedded/chains/mlp; do echo 1 > state/$f.json; done ;;
+stages.download) mkdir -p data/packed/chains; echo 1 > data/packed/chains/header.json ;;
+stages.encode) mkdir -p data/encodings/chains/cells; for c in gcn mlp; do echo 1 > data/encodings/chains/cells/embedded-chains-$c.json; done ;;
+stages.train) mkdir -p results/embedded/chains metrics/embedded/chains
+    lr=$(sed -n 's/.*lr: \([0-9.]*\).*/\1/p' recipes/$3.yaml)
+    echo "[$lr]" > results/$3.json
+    echo "{\"test\": $lr, \"status\": \"ok\", \"curve\": [{\"epoch\": 1, \"validation\": 0.5}, {\"epoch\": 2, \"validation\": $lr}]}" > metrics/$3.json ;;
+stages.leaderboard) mkdir -p reports/metrics/embedded/chains reports/published; for k in json csv md; do cat results/embedded/*/*.json > reports/embedded.$k; done
+    for c in gcn mlp; do echo "{\"mean\": $(tr -d '[]' < results/embedded/chains/$c.json), \"verdict\": \"lower\"}" > reports/metrics/embedded/chains/$c.json; done
+    printf 'cell,published,ours,verdict\nembedded/chains/gcn,50,49,lower\n' > reports/published/embedded.csv ;;
+esac
+"""
+
+
+@pytest.fixture
+def grid_of_two(tmp_path, monkeypatch):
+    """A repository of two cells under DVC whose stages take no time: training finds the recipe's learning rate."""
+    pytest.importorskip("dvc")
+    for name in (".gitignore", "dvc.yaml", "stages/dvc.yaml", "recipes/embedded/chains/gcn.yaml", "recipes/embedded/chains/mlp.yaml"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    shutil.copytree(ROOT / "published", tmp_path / "published")
+    monkeypatch.chdir(tmp_path)
+    Path("grid.yaml").write_text(render(Path("recipes")))
+    Path("params.yaml").write_text("limits: {}\n")
+    Path("bin").mkdir()
+    Path("bin/python").write_text(STAND_IN)
+    Path("bin/python").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    for name in ("AUTHOR", "COMMITTER"):
+        monkeypatch.setenv(f"GIT_{name}_NAME", "test")
+        monkeypatch.setenv(f"GIT_{name}_EMAIL", "test@example.org")
+    git("init", "-q")
+    assert dvc("init", "-q") == dvc("config", "core.analytics", "false") == 0
+    return tmp_path
+
+
+def git(*words: str) -> None:
+    subprocess.run(["git", *words], check=True)
+
+
+def dvc(*words: str) -> int:
+    from dvc.cli import main
+
+    return main([*words])
+
+
+def commit(message: str) -> None:
+    dvc("repro", "-q")
+    git("add", "-A")
+    git("commit", "-qm", message)
+
+
+def test_dvc(grid_of_two, capfd):
+    """The commands of docs/dvc.md, first those that run stages; a commit between them, so that there is something to differ from."""
+    said, recipe, drawn = {}, Path("recipes/embedded/chains/gcn.yaml"), ""
+    for command in sorted(OF_DVC, key=lambda command: (not command.startswith("dvc repro"), command.startswith("dvc plots"))):
+        if command.startswith("sed "):
+            commit("what was run")
+            subprocess.run(command, shell=True, check=True)
+            commit("another learning rate")
+            recipe.write_text(recipe.read_text().replace("lr: 0.03", "lr: 0.3"))
+            dvc("repro", "-q")
+            continue
+        capfd.readouterr()
+        assert dvc(*shlex.split(command)[1:]) == 0, (command, capfd.readouterr().err)
+        said[" ".join(command.split()[1:3])] = capfd.readouterr().out
+        drawn = Path("dvc_plots/index.html").read_text() if command.startswith("dvc plots diff") else drawn
+    assert [line.split() for line in said["metrics show"].splitlines()] == [
+        ["Path", "mean", "status", "test", "verdict"],
+        ["metrics/embedded/chains/gcn.json", "-", "ok", "0.3", "-"],
+        ["metrics/embedded/chains/mlp.json", "-", "ok", "0.01", "-"],
+        ["reports/metrics/embedded/chains/gcn.json", "0.3", "-", "-", "lower"],
+        ["reports/metrics/embedded/chains/mlp.json", "0.01", "-", "-", "lower"],
+    ]
+    assert "metrics/embedded/chains/gcn.json          test      0.03    0.3" in said["metrics diff"]
+    assert re.search(r"\| master +\| [^|]+\| 0\.03 +\|\n\| .* \w+ \[lr-0\.3\] +\| [^|]+\| 0\.3 +\|", said["exp show"])
+    assert all(f'"text": "{name}"' in drawn for name in ("metrics/embedded/chains/gcn.json", "reports/published/embedded.csv"))
+    assert {"0.01", "0.3", "0.5"} == set(re.findall(r'"validation": ([\d.]+)', drawn))
