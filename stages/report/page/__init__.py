@@ -7,6 +7,7 @@ details of cells as JSON. A policy in its head forbids every request and every s
 import base64
 import hashlib
 import json
+import re
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -66,7 +67,7 @@ def page_html(grid: Grid, held: Gathered, store: Path = Path("store"), data: Pat
             papers=papers,
             claims=_claims(held.rows),
             tally=tally(held.rows, grid.run.verdict),
-            explanation=[line.removeprefix("- ") for line in explanation(grid.run.verdict).replace("\n  ", " ").splitlines()],
+            explanation=[_emphasised(line) for line in explanation(grid.run.verdict).replace("\n  ", " ").splitlines()],
             problems=held.problems,
             kinds=KINDS,
             counts=Counter(kind_of(row).word for row in held.rows),
@@ -83,6 +84,13 @@ def safe_json(value: Any) -> str:
     """JSON that can stand in a script element: no character in it opens or closes an element. Raises ValueError for NaN."""
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _emphasised(line: str) -> Any:
+    """An item of a list in Markdown as HTML: what stands between asterisks is emphasised, all else is text."""
+    from markupsafe import Markup, escape
+
+    return Markup(re.sub(r"\*([^*]+)\*", r"<em>\1</em>", str(escape(line.removeprefix("- ")))))
 
 
 def _source(script: str) -> str:

@@ -77,6 +77,13 @@ def test_text_from_a_record_is_no_markup(html):
     assert safe_json({"a": HOSTILE}).count("<") == 0
 
 
+def test_the_words_are_emphasised_and_their_asterisks_gone(html):
+    words = html[html.index("How to read it</h2>") :].partition("</ul>")[0]
+    assert "<em>reproduced</em>" in words
+    assert "*" not in words
+    assert "authors&#39;" in words
+
+
 def test_a_cell_has_its_recipe_with_origins_runs_digests_and_command(html):
     cells = cells_of(html)
     cell = cells["own:edge-transformer/cornell/gcn"]
