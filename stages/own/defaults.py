@@ -14,8 +14,6 @@ from stages.recipe import Recipe
 from stages.schema import parse_yaml, validated
 
 RULES = Path(__file__).with_name("defaults.yaml")
-# tasks whose runs need no protocol of their own beside the rules
-TASKS = ("node-classification", "graph-classification", "graph-regression", "graph-multilabel", "isomorphism")
 
 
 class SettingError(UserError, ValueError):

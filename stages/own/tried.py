@@ -9,6 +9,7 @@ from typing import Any
 import torch
 import yaml
 
+from gt_models.batch import GraphBatch
 from gt_models.encodings import ENCODINGS, find_encoding
 from gt_models.registry import ModelInfo, create_model, list_models, model_info
 from gt_models.transforms import needs
@@ -20,7 +21,7 @@ from stages.errors import UserError
 from stages.files import write_bytes
 from stages.home import is_project
 from stages.own.datasets import named
-from stages.own.defaults import TASKS, recipe_of
+from stages.own.defaults import recipe_of
 from stages.own.models import find, taken_names
 from stages.own.plain import OwnModelError, PlainModel
 from stages.own.table import Comparison, comparison
@@ -29,6 +30,7 @@ from stages.recipe import Recipe, check_fit, check_model, load_recipe
 from stages.schema import RecipeError
 from stages.store import Store
 from stages.tasks import create_task
+from stages.tasks.task import Task
 
 SUITE = "tried"  # the experiment of MLflow, and the folder below results/
 PROBED = 40  # nodes of a large graph that a model is shown to learn which encodings it reads
@@ -133,11 +135,6 @@ def check_pair(info: ModelInfo, spec: DatasetSpec) -> None:
             f"model {info.name!r} predicts per {' or per '.join(info.levels)}, and dataset {spec.name!r} asks for a prediction per {spec.level}.\n"
             f"models that fit {spec.name}: {', '.join(fitting) or 'none'}\ndatasets that fit {info.name}: {', '.join(datasets) or 'none'}"
         )
-    if spec.task not in TASKS:
-        raise Incompatible(
-            f"dataset {spec.name!r} has the task {spec.task}, whose protocol has settings of its own that no default can guess: start from a recipe, "
-            f"`base: ...` with your model (docs/add_a_model.md); recipes on it: {', '.join(_recipes_on(spec.name)) or 'none'}"
-        )
 
 
 def check_size(info: ModelInfo, recipe: Recipe, packed: PackedDataset) -> None:
@@ -164,27 +161,47 @@ def check_size(info: ModelInfo, recipe: Recipe, packed: PackedDataset) -> None:
 
 
 def with_encodings(recipe: Recipe, info: ModelInfo, packed: PackedDataset) -> Recipe:
-    """The recipe with the encodings that its model reads, as wide as it is built; those that the recipe names keep their arguments."""
-    from stages.engine.batching import induced
+    """The recipe with the encodings that its model reads, as wide as it is built; those that the recipe names keep their arguments.
 
+    Raises Incompatible for a model that cannot do without encodings on a dataset that has none.
+    """
     header = packed.header
-    if (
-        not info.encodings or header.task not in TASKS or issubclass(info.cls, PlainModel)
-    ):  # a plain module reads attributes, which nobody can ask for
+    if not info.encodings or issubclass(info.cls, PlainModel):  # a plain module reads attributes, which nobody can ask for
         return recipe
     arguments = check_model(recipe, f"gt-bench try {info.name} {header.name}")
     task = create_task(header.task, header.metric, recipe.loss, header.also)
     dims = {"in_dim": task.in_dim(header), "out_dim": header.out_dim, "level": header.level, "edge_dim": header.edge_dim}
     model = _built(info, dims, arguments)
-    batch = packed.batch(torch.tensor([0]))
-    batch.y = None
-    if batch.num_nodes > PROBED:
-        batch = induced(batch, torch.arange(PROBED))
-    asked = needs(model, batch, recipe.encodings)
+    asked = needs(model, _shown(recipe, task, packed), recipe.encodings)
     found = {name: _without_defaults(name, arguments) for name, arguments in asked.items()}
+    if found and header.task == "configuration-ranking":  # copies of a graph are made for each step, and encodings only for stored graphs
+        fitting = [name for name in list_models() if header.level in model_info(name).levels and not model_info(name).encodings]
+        raise Incompatible(
+            f"model {info.name!r} reads {', '.join(found)}, and graphs of the task {header.task} carry no encodings.\n"
+            f"models that read none: {', '.join(fitting)}"
+        )
     if not found:
         return recipe
     return recipe.model_copy(update={"encodings": found | {k: v for k, v in recipe.encodings.items() if k not in found}})
+
+
+def _shown(recipe: Recipe, task: Task, packed: PackedDataset) -> GraphBatch:
+    """A small batch, as the task makes them: hyperedges with their graph, else a part of the first graph."""
+    from stages.datasets.encoded import EncodedDataset
+    from stages.engine.batching import induced
+
+    header = packed.header
+    if header.split_kind == "hyperedge" and task.loader is not None:
+        encoded = EncodedDataset(packed, packed.folder, {})
+        batch = next(iter(task.loader(packed, encoded, 0, recipe.batch, 0, torch.device("cpu"), torch.float32).training(0)))[0]
+    else:
+        batch = packed.batch(torch.tensor([0]))
+        if batch.num_nodes > PROBED:
+            batch = induced(batch, torch.arange(PROBED))
+        if (width := task.in_dim(header)) != header.in_dim:  # the task adds to the features
+            batch.x = torch.zeros(batch.num_nodes, width)
+    batch.y = None
+    return batch
 
 
 def _built(info: ModelInfo, dims: Mapping[str, Any], arguments: Mapping[str, Any]) -> torch.nn.Module:
@@ -271,7 +288,3 @@ def _track(result: Result, store: Store) -> None:
         print(
             f"warning: MLflow at {uri} was not completed: {without_credentials(str(error))}; the same command tries again", file=sys.stderr
         )
-
-
-def _recipes_on(dataset: str) -> list[str]:
-    return [f"recipes/{cell.cell}.yaml" for cell in load_grid().cells.values() if cell.dataset == dataset][:5]

@@ -100,7 +100,7 @@ def test_an_experiment_of_its_own(ours):
     [
         ("s2g", "web", ["'s2g' predicts per pair or per hyperedge", "'web' asks for a prediction per node", "models that fit web: ", "gcn"]),
         ("gcn", "delaunay-50", ["per node or per graph", "a prediction per pair", "models that fit delaunay-50: ", "s2g", "datasets that fit gcn: ", "texas"]),
-        ("gin", "brec", ["has the task brec, whose protocol has settings of its own", "start from a recipe"]),
+        ("tokengt-attention", "texas", ["'tokengt-attention' predicts per attention", "datasets that fit tokengt-attention: ", "basis-small"]),
     ],
 )  # fmt: skip
 def test_a_pair_that_cannot_be_says_why_and_what_fits(ours, model, dataset, says):
