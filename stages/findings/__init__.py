@@ -93,13 +93,13 @@ def recompute(
     if unknown := [case for case in wanted if case not in module.CASES]:
         raise FindingError(f"finding {name!r} has no case {unknown[0]!r}{nearest(unknown[0], module.CASES)}")
     path, made = folder / f"{name}.json", commit(besides=["published/findings"]) or "none"
-    try:
-        kept = load(name, folder)
-    except FindingError:
-        kept = {}
     alike = True
     for case in wanted:
         code, value = code_of(name, case), json.loads(json.dumps(module.compute(case, data)))
+        try:  # now: another process may have kept other cases meanwhile
+            kept = load(name, folder)
+        except FindingError:
+            kept = {}
         before = kept[case]["value"] if case in kept else None
         known = case in kept and agree(name, value, before)
         alike &= known

@@ -91,6 +91,19 @@ def test_another_value_is_said_and_takes_its_place(folder, monkeypatch):
     assert load("polynomials", folder)["n = 3, L = 2"]["value"]["represented"] == 10
 
 
+def test_two_processes_at_different_cases_keep_both(folder, monkeypatch):
+    compute = polynomials.compute
+
+    def meanwhile(case, data):
+        monkeypatch.setattr(polynomials, "compute", compute)
+        recompute("polynomials", ["n = 2, L = 3"], folder=folder, say=lambda line: None)
+        return compute(case, data)
+
+    monkeypatch.setattr(polynomials, "compute", meanwhile)
+    recompute("polynomials", ["n = 4, L = 2"], folder=folder, say=lambda line: None)
+    assert list(load("polynomials", folder)) == ["n = 2, L = 2", "n = 3, L = 2", "n = 4, L = 2", "n = 2, L = 3"]
+
+
 def test_other_code_made_it(folder, monkeypatch):
     monkeypatch.setattr("stages.findings.decided.code_digest", lambda *arguments: "0" * 64)
     assert stale("polynomials", folder) == ["n = 2, L = 2", "n = 3, L = 2"]
