@@ -177,10 +177,6 @@ class SharedCheckpoint(Checkpoint):
         super().__init__(checkpoint.path, checkpoint.seconds)
         self.share = share
 
-    @property
-    def due(self) -> bool:
-        return self.share.rank == 0 and super().due
-
     def read(self) -> tuple[dict[str, Any], dict[str, dict[str, Tensor]]] | None:
         saved = super().read()
         if self.path is not None:

@@ -84,6 +84,16 @@ def test_what_is_wrong_with_a_recipe(repository, addition, says):
     assert "1 problems" in shown.output
 
 
+def test_several_processes_for_one_graph(repository):
+    path = Path("recipes/edge-transformer/texas/edge-transformer.yaml")
+    path.parent.mkdir(parents=True)
+    path.write_text(f"{(ROOT / path).read_text()}processes: 2\n")
+    assert write_grid([]) == 0
+    shown = run("doctor")
+    assert shown.exit_code == 1
+    assert f"{path}: processes: 2 share the graphs of a step, and 'texas' is one graph, which a step takes whole" in shown.output
+
+
 def test_a_dataset_that_does_not_exist(repository):
     RECIPE.parent.rename("recipes/embedded/chians")
     assert write_grid([]) == 0
