@@ -1,6 +1,7 @@
-"""Who imports whom: rooms never their entry points, and one room knows MLflow."""
+"""Who imports whom: rooms never their entry points, the library nothing of the pipeline, and one room knows MLflow; tests mirror the rooms."""
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -24,3 +25,18 @@ def test_one_room_knows_mlflow():
     imports = re.compile(r"^\s*(import mlflow|from mlflow)\b", re.M)
     found = {path.parent for path in (ROOT / "stages").rglob("*.py") if imports.search(path.read_text())}
     assert found == {ROOT / "stages" / "mlflow"}
+
+
+def test_the_library_knows_nothing_of_the_pipeline():
+    imports = re.compile(r"^\s*(import|from) (stages|gt_bench|mlflow|dvc)\b", re.M)
+    assert not [path for path in (ROOT / "gt_models").rglob("*.py") if imports.search(path.read_text())]
+
+
+def test_tests_have_the_folders_of_what_they_test():
+    def folders(root: Path) -> set[str]:
+        return {str(path.parent.relative_to(root)) for path in root.rglob("__init__.py")}
+
+    assert folders(ROOT / "stages") - folders(ROOT / "tests/stages") == {
+        "report/page"
+    }  # tests/stages/report/test_page.py: one page, one file
+    assert not folders(ROOT / "tests/stages") - folders(ROOT / "stages")
