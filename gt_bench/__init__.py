@@ -24,7 +24,7 @@ def evaluate(
     dataset: str | Any,
     seeds: int | Sequence[int] = 3,
     *,
-    set: Mapping[str, Any] | None = None,
+    set: Mapping[str, object] | None = None,
     search: int | None = None,
     task: str | None = None,
     metric: str | None = None,

@@ -200,7 +200,7 @@ class TokenGT(nn.Module):
             identifiers = self.draw_identifiers(batch) if identifiers is None else identifiers  # [N, d_p]
             # projected by node and then gathered: a graph has more tokens than nodes
             blocks = self.identifier_encoder.weight.unflatten(1, (tuples.size(1), -1)).unbind(1)  # [d, d_p] each
-            return sum(
+            return sum(  # type: ignore[return-value]
                 nn.functional.linear(identifiers.to(dtype), block).index_select(0, at) for block, at in zip(blocks, tuples.T, strict=True)
             )
         if identifiers is None:  # one vector for each token

@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 
+from stages.contents import Settings
 from stages.schema import RecipeError, nearest, read_yaml
 
 ROW = ("published", "parameters", "reduced", "search", "start", "keep_weights")
@@ -21,7 +22,7 @@ ROW = ("published", "parameters", "reduced", "search", "start", "keep_weights")
 WHOLE = frozenset({"published", "search"})
 
 
-def read_recipe(path: str | Path) -> tuple[dict[str, Any], list[str]]:
+def read_recipe(path: str | Path) -> tuple[Settings, list[str]]:
     """The content of a recipe with that of its bases, as one long file would have it; and the dotted keys of values that differ from the
     base's and have no origin of their own, as they must: the base's speaks of the base's value. Raises RecipeError."""
     return _resolved(Path(path), ())
@@ -38,7 +39,7 @@ def bases_of(path: str | Path) -> list[Path]:
     return found
 
 
-def _resolved(path: Path, above: tuple[Path, ...]) -> tuple[dict[str, Any], list[str]]:
+def _resolved(path: Path, above: tuple[Path, ...]) -> tuple[Settings, list[str]]:
     content = read_yaml(path)
     if "base" not in content:
         if "drop" in content:
@@ -65,7 +66,7 @@ def _resolved(path: Path, above: tuple[Path, ...]) -> tuple[dict[str, Any], list
     return merged, lacking
 
 
-def _place(path: Path, base: Any) -> Path:
+def _place(path: Path, base: object) -> Path:
     if not isinstance(base, str) or not base.endswith(".yaml"):
         raise RecipeError(f"{path}: base: expected the path of a .yaml file, relative to this one (given: {base!r})")
     parts: list[str] = []
@@ -83,7 +84,7 @@ def _words(value: Any, path: Path) -> list[str]:
     return value
 
 
-def _drop(content: dict[str, Any], key: str, where: str) -> None:
+def _drop(content: Settings, key: str, where: str) -> None:
     """Deletes a dotted key; one of `origin` is itself dotted."""
     if key.startswith("origin."):
         section, last = content["origin"], key.removeprefix("origin.")
@@ -103,7 +104,7 @@ def ancestors(key: str) -> list[str]:
     return [".".join(parts[: i + 1]) for i in range(len(parts))]
 
 
-def _changed(content: dict[str, Any], inherited: Any, prefix: str = "") -> list[str]:
+def _changed(content: Settings, inherited: object, prefix: str = "") -> list[str]:
     keys: list[str] = []
     for key, value in content.items():
         if not prefix and key in ("origin", *ROW):
@@ -119,7 +120,7 @@ def _changed(content: dict[str, Any], inherited: Any, prefix: str = "") -> list[
 _ABSENT = object()
 
 
-def _merged(base: dict[str, Any], content: dict[str, Any], top: bool = True) -> dict[str, Any]:
+def _merged(base: Settings, content: Settings, top: bool = True) -> Settings:
     merged = dict(base)
     for key, value in content.items():
         both = isinstance(value, dict) and isinstance(merged.get(key), dict) and not (top and key in WHOLE)

@@ -156,7 +156,7 @@ def _explain(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def _alarm(seconds: int) -> Iterator[None]:
-    def ring(*_: Any) -> None:
+    def ring(*_: object) -> None:
         raise TimeoutError(f"not done after {seconds} s on a miniature")
 
     before = signal.signal(signal.SIGALRM, ring)

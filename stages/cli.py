@@ -567,7 +567,7 @@ def store_attest(
             print(f"{one.cell}: {'stays stale' if state.stale else 'its mark does not hold here'}: {error}", flush=True)
             counts["not carried over"] += 1
             continue
-        if state.stale or len(new.carried["recomputed"]) > len(one.carried["recomputed"]):
+        if state.stale or len(new.recomputed) > len(one.recomputed):
             write(new)
         left = standing(new, grid).stale
         still = f"; still stale: {', '.join(left)}" if left else ""

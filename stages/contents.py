@@ -90,11 +90,11 @@ class Section(TypedDict):
     commit: str
     recomputed: list[Recomputed]
     runs: dict[str, Asked]
-    checksum: str
+    checksum: NotRequired[str]
 
 
 # "from" is no name in Python
-Mark = TypedDict("Mark", {"commit": str, "recomputed": list[Recomputed], "from": Asked, "checksum": str})
+Mark = TypedDict("Mark", {"commit": str, "recomputed": list[Recomputed], "from": Asked, "checksum": NotRequired[str]})
 
 
 class Record(TypedDict):

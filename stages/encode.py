@@ -11,11 +11,11 @@ import itertools
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 from stages.command import status_of
+from stages.contents import Settings
 from stages.errors import DatasetError
-from stages.params import Grid, load_grid
+from stages.params import Cell, Grid, load_grid
 from stages.recipe import Recipe, load_recipe
 from stages.schema import RecipeError
 from stages.threads import settle_environment
@@ -44,7 +44,7 @@ def encode_dataset(
     if dataset not in grid.datasets:
         raise RecipeError(f"no dataset {dataset!r} in grid.yaml{nearest(dataset, grid.datasets)}; known: {', '.join(grid.datasets)}")
     cells = {cell.cell: cell for cell in grid.cells.values() if cell.dataset == dataset}
-    asked: dict[str, dict[str, tuple[str, dict[str, Any]]]] = {}
+    asked: dict[str, dict[str, tuple[str, Settings]]] = {}
     for name, cell in cells.items():
         path = recipes / cell.recipe_path
         try:
@@ -72,10 +72,10 @@ def encode_dataset(
     return paths
 
 
-def requests(recipe: Recipe) -> list[tuple[str, dict[str, Any]]]:
+def requests(recipe: Recipe) -> list[tuple[str, Settings]]:
     """(encoding, arguments) that runs of the recipe may need: more than one of a name where its search tries several arguments; none where
     they are those of subgraphs, which are made on the fly."""
-    found: list[tuple[str, dict[str, Any]]] = []
+    found: list[tuple[str, Settings]] = []
     if recipe.subgraphs:
         return found
     for name, arguments in recipe.encodings.items():
@@ -90,7 +90,7 @@ def requests(recipe: Recipe) -> list[tuple[str, dict[str, Any]]]:
     return found
 
 
-def _write_cells(folder: Path, contents: dict[str, dict[str, str]], cells: dict[str, Any]) -> None:
+def _write_cells(folder: Path, contents: dict[str, dict[str, str]], cells: dict[str, Cell]) -> None:
     from stages.files import write_bytes
 
     wanted = {}

@@ -17,15 +17,19 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from stages.cells import limited
+from stages.contents import Settings
 from stages.errors import DatasetError
 from stages.params import Cell, Grid
 from stages.recipe import Choice, Recipe, digest_of, load_recipe
 from stages.report.forecast import hours
 from stages.schema import RecipeError
 from stages.space import space_size, trials_of
+
+if TYPE_CHECKING:
+    from stages.datasets.packed import PackedDataset
 
 REAL, LIKE = "real data", "random graphs of its size"
 LIFE_SIZE = 256  # graphs in place of a dataset that is not available
@@ -168,7 +172,7 @@ def _trials(cell: Cell, grid: Grid) -> int:
     return min(asked, points, grid.limits_of(cell).trials or asked)
 
 
-def _sound(packed: Any, encodings: Path, name: str, arguments: dict[str, Any]) -> bool:
+def _sound(packed: "PackedDataset", encodings: Path, name: str, arguments: Settings) -> bool:
     from stages.datasets.encoded import EncodedDataset
 
     try:
@@ -178,7 +182,7 @@ def _sound(packed: Any, encodings: Path, name: str, arguments: dict[str, Any]) -
     return True
 
 
-def _encodings_beside(packed: Any, encodings: Path, root: Path) -> Path:
+def _encodings_beside(packed: "PackedDataset", encodings: Path, root: Path) -> Path:
     """A folder for encodings that are not computed yet, with links to those that are: a forecast leaves nothing in data/."""
     target = root / "encodings" / packed.folder.name
     if not target.exists():

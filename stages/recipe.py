@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, create_model, field_validator, model_validator
 
 from stages.bases import ancestors, read_recipe
+from stages.contents import Settings
 from stages.protocols import BrecSection, Protocol
 from stages.schema import Positive, RecipeError, Strict, nearest, tag_of, validated
 
@@ -35,7 +36,7 @@ class ModelSection(BaseModel):
     name: str
 
     @property
-    def arguments(self) -> dict[str, Any]:
+    def arguments(self) -> Settings:
         return dict(self.model_extra or {})
 
 
@@ -139,7 +140,7 @@ class Range(Strict):
         return self
 
 
-def _kind_of_space(space: Any) -> str:
+def _kind_of_space(space: object) -> str:
     return tag_of(Choice if isinstance(space, Choice) or (isinstance(space, dict) and "choices" in space) else Range)
 
 
@@ -224,7 +225,7 @@ class Recipe(Strict):
     a GPU of its own; the batch is that of all together. `parameters`: the count that the paper prints for this row; decides nothing."""
 
     model: ModelSection
-    encodings: dict[str, dict[str, Any]] = {}
+    encodings: dict[str, Settings] = {}
     subgraphs: SubgraphsSection | None = None
     batch: BatchSection = BatchSection()
     loss: (
@@ -326,7 +327,7 @@ class Recipe(Strict):
     def with_protocol(self, section: Protocol) -> "Recipe":
         return self.model_copy(update={"brec": section})
 
-    def decisive(self) -> dict[str, Any]:
+    def decisive(self) -> Settings:
         """What decides a run's numbers besides seed, data and code. Empty values are left out, so that a new optional key changes no old digest."""
         usual = {key for key, value in USUAL.items() if getattr(self, key) == value}
         content = self.model_dump(mode="json", exclude=set(DESCRIBED) | usual)
@@ -334,7 +335,7 @@ class Recipe(Strict):
         as_given = {key: content.pop(key) for key in ("model", "encodings")}
         return _without_empty(content) | as_given
 
-    def with_values(self, values: dict[str, Any]) -> "Recipe":
+    def with_values(self, values: Settings) -> "Recipe":
         """A copy with dotted keys set, for example {"model.dropout": 0.2}, and those that its search ties to them. Raises RecipeError for a
         key that does not exist."""
         content = self.model_dump(exclude_unset=True)
@@ -352,7 +353,7 @@ class Recipe(Strict):
         """The value under a dotted key; None where there is none."""
         return dict(_flat(self.model_dump(exclude_unset=True))).get(key)
 
-    def with_tied(self, values: dict[str, Any]) -> dict[str, Any]:
+    def with_tied(self, values: Settings) -> Settings:
         """`values` and the same for every key that the search ties to one of theirs (`also`)."""
         spaces = self.search.space if self.search else {}
         return values | {other: value for key, value in values.items() for other in getattr(spaces.get(key), "also", ())}
@@ -399,7 +400,7 @@ def check_origins(recipe: Recipe, path: str | Path = "recipe", complete: bool = 
             raise RecipeError(f"{path}: no origin for {', '.join(without)}")
 
 
-def check_model(recipe: Recipe, path: str | Path = "recipe") -> dict[str, Any]:
+def check_model(recipe: Recipe, path: str | Path = "recipe") -> Settings:
     """Arguments of the recipe's model, checked and converted by the constructor's own signature. Raises RecipeError."""
     from stages.own.models import find
     from stages.own.plain import OwnModelError, unfilled
@@ -441,7 +442,7 @@ def check_fit(recipe: Recipe, level: str, dataset: str, path: str | Path = "reci
             raise RecipeError(f"{path}: encodings.{name}: model {info.name!r} does not use it; it can use: {', '.join(usable) or 'none'}")
 
 
-def _flat(content: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+def _flat(content: Settings, prefix: str = "") -> list[tuple[str, Any]]:
     """Dotted keys and values of nested mappings; an empty mapping is a value."""
     pairs: list[tuple[str, Any]] = []
     for key, value in content.items():
@@ -455,7 +456,7 @@ def _without_empty(value: Any) -> Any:
     return value
 
 
-def digest_of(content: Any) -> str:
+def digest_of(content: object) -> str:
     """sha256 of the canonical JSON of `content`."""
     return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 

@@ -161,13 +161,11 @@ class Experiment:
         """(record, whether it was computed now): the stored record where there is a settled one, else the run is computed and stored.
         `shared`: others run in the same memory; running out of it is then no result, and is not stored."""
         digest = self.digest(seed, test)
-        record = self._settled(digest)
-        if record:
-            return record, False
+        if stored := self._settled(digest):
+            return stored, False
         with self.store.lock(digest):
-            record = self._settled(digest)
-            if record:
-                return record, False
+            if stored := self._settled(digest):
+                return stored, False
             if on_start:
                 on_start(seed, digest)
             if self.recipe.processes > 1:
@@ -199,7 +197,7 @@ class Experiment:
             return self.build
         digest = self.source.digest(seed)
         record = self.store.get(digest)
-        status = record["deterministic"]["status"] if record else None
+        status, said = (record["deterministic"]["status"], record["deterministic"]["error"]) if record else (None, None)
         folder = self.store.folder(digest)
         kept = self.source.recipe.keep_weights and (folder / weights.FILE).exists()
         if status is None or (status == "ok" and not kept):
@@ -210,7 +208,7 @@ class Experiment:
 
         def build() -> nn.Module:
             if status != "ok":  # then this run has no better end
-                raise failure(status, f"the run that it starts from ({start.cell}, seed {seed}): {record['deterministic']['error']}")
+                raise failure(status, f"the run that it starts from ({start.cell}, seed {seed}): {said}")
             model = self.build()
             try:
                 weights.load_weights(model, folder, start.load)

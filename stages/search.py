@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stages.cells import limited
+from stages.contents import Settings
 from stages.params import Cell, Grid
 from stages.recipe import Choice, Range, Recipe, SearchSection, digest_of, load_recipe
 from stages.schema import RecipeError
@@ -44,7 +45,7 @@ def run_search(
     allocator = prepare_process(grid.run, recipe.threads)
     search, store = recipe.search, Store(store_root)
 
-    def experiment(values: dict[str, Any]) -> Experiment:
+    def experiment(values: Settings) -> Experiment:
         return Experiment(recipe.with_values(values), str(cell.recipe_path), cell.dataset, grid.run, store, data, allocator)
 
     first = experiment({})
@@ -148,7 +149,7 @@ def _used(held: Sequence[Any]) -> int:
     return sum(t.state.is_finished() and "status" in t.user_attrs for t in held)
 
 
-def _claim(study: Any, search: SearchSection, trials: int, points: list[dict[str, Any]], workers: Workers) -> tuple[Any, int, int]:
+def _claim(study: Any, search: SearchSection, trials: int, points: list[Settings], workers: Workers) -> tuple[Any, int, int]:
     """(a trial of this worker's own, or None where none is left; trials used up; trials that others are at). Under `workers.alone`."""
     from optuna.trial import TrialState
 

@@ -2,8 +2,8 @@
 
 import itertools
 import random
-from typing import Any
 
+from stages.contents import Settings
 from stages.params import Cell, Grid
 from stages.recipe import DESCRIBED, Choice, Recipe, SearchSection, check_model, load_recipe
 from stages.schema import RecipeError
@@ -68,7 +68,7 @@ def size_text(size: tuple[int, int]) -> str:
     return f"{points:,} points" + (f" times {continuous} continuous {'key' if continuous == 1 else 'keys'}" if continuous else "")
 
 
-def grid_points(search: SearchSection) -> list[dict[str, Any]]:
+def grid_points(search: SearchSection) -> list[Settings]:
     """Every combination of the choices, in an order drawn from the sampler's seed."""
     points = [dict(zip(search.space, values, strict=True)) for values in itertools.product(*(s.choices for s in search.space.values()))]
     random.Random(search.sampler_seed).shuffle(points)

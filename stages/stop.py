@@ -61,7 +61,7 @@ def poll() -> None:
 
 def leave() -> None:
     """Says what stops the process, and raises Stopped."""
-    number = signal.Signals(_asked[0])
+    number = signal.Signals(_asked[0])  # type: ignore[index]
     if _say:
         print(f"stopped by {number.name}; the same command continues where it was", file=sys.stderr, flush=True)
     raise Stopped(128 + number)

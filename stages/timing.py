@@ -109,10 +109,10 @@ def seconds_of(experiment: "Experiment", scale: float, budget: float) -> tuple[f
     peak, parameters = memory.read(), trial.outcome.parameters
     loader = trial.sample
     taken, train_times, eval_times = loader.taken, trial.watch.stretches["train"], trial.watch.stretches["eval"]
-    epochs = [phase.epochs for phase in recipe.phases] or [recipe.total_epochs]
-    each = len(train_times) // len(epochs)
-    typical = [statistics.median(train_times[i * each + 1 : (i + 1) * each]) for i in range(len(epochs))]
-    train = sum(n * t for n, t in zip(epochs, typical)) / taken["train"] * _batches(loader, "train", scale)
+    phases = [phase.epochs for phase in recipe.phases] or [recipe.total_epochs]
+    each = len(train_times) // len(phases)
+    typical = [statistics.median(train_times[i * each + 1 : (i + 1) * each]) for i in range(len(phases))]
+    train = sum(n * t for n, t in zip(phases, typical)) / taken["train"] * _batches(loader, "train", scale)
     evaluations = sum(_evaluates(recipe, n) for n in range(1, recipe.total_epochs + 1))
     evaluation = statistics.median(eval_times[1:]) / taken["val"] * _batches(loader, "val", scale)
     test = evaluation if loader.by_node else trial.watch.stretches["test"][-1] / taken["test"] * _batches(loader, "test", scale)

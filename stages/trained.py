@@ -8,7 +8,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from gt_models.registry import create_model, model_info
 from stages.best import best_run
-from stages.contents import Record
+from stages.contents import Record, Settings
 from stages.engine.weights import FILE
 from stages.errors import UserError
 from stages.files import write_bytes
@@ -34,14 +34,14 @@ class NotKept(UserError, ValueError):
     """There are no weights to load; the message names the file and the remedy."""
 
 
-def all_arguments(model: str, given: Mapping[str, Any]) -> dict[str, Any]:
+def all_arguments(model: str, given: Settings) -> Settings:
     """What the constructor of `model` was called with, its defaults included, as plain JSON."""
     parameters = inspect.signature(model_info(model).cls).parameters
     defaults = {name: p.default for name, p in parameters.items() if p.default is not inspect.Parameter.empty}
     return json.loads(json.dumps(defaults | dict(given), default=str))
 
 
-def save_trained(folder: Path, state: Mapping[str, Tensor], model: str, arguments: Mapping[str, Any], of_every_seed: bool = False) -> Path:
+def save_trained(folder: Path, state: Mapping[str, Tensor], model: str, arguments: Settings, of_every_seed: bool = False) -> Path:
     """Writes the weights into `folder`, atomically, with what it takes to build their model. `of_every_seed`: `keep_best` lets them be.
     Raises WriteError on a full disk."""
     tensors = {name: value.detach().cpu().contiguous() for name, value in state.items()}

@@ -35,9 +35,11 @@ def search_summary(cell: Cell, tuned: Path = TUNED) -> SearchSummary | None:
     values = [float(row["value"]) for row in rows if row["state"] == "COMPLETE"]
     best = None if not values else max(values) if rows[0]["direction"] == "max" else min(values)
     keys = [key for key in rows[0] if key not in ("number", "state", "value", "status", "direction")]
-    summary = {"trials": len(rows), "used": len(rows), "states": dict(sorted(states.items())), "best_validation": best, "keys": keys}
-    space = load_recipe(cell.recipe_path).search
-    return summary | ({"space": size_text(space_size(space))} if space else {})
+    trials, by_state = len(rows), dict(sorted(states.items()))
+    summary: SearchSummary = {"trials": trials, "used": trials, "states": by_state, "best_validation": best, "keys": keys}
+    if space := load_recipe(cell.recipe_path).search:
+        summary["space"] = size_text(space_size(space))
+    return summary
 
 
 def write_outs(recipe: Recipe, cell: Cell, trials: list[Any], tuned: Path, study: Any = None) -> None:

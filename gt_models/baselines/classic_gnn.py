@@ -105,7 +105,7 @@ class ClassicGNN(nn.Module):
                 update = update + self.residuals[i](x)
             x = F.dropout(norm(update).relu(), self.dropout, self.training)  # [N, d]
             total = x if total is None else total + x
-        return total if self.all_layers else x
+        return total if self.all_layers else x  # type: ignore[return-value]
 
     def edges(self, batch: GraphBatch) -> tuple[Tensor, ...]:
         """edge_index [2, E + N] with each node's self-loop, and for "gcn" the weights D^-1/2 (A + I) D^-1/2, [E + N].

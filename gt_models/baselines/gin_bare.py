@@ -50,7 +50,7 @@ class BareGIN(nn.Module):
         if batch.x.size(1) != self.in_dim:
             raise ValueError(f"features of shape {tuple(batch.x.shape)} given to a model built for {self.in_dim} columns")
         source, target = batch.edge_index
-        x = batch.x.to(self.mlps[0][0].weight.dtype)
+        x = batch.x.to(self.mlps[0][0].weight.dtype)  # type: ignore[index]
         for i, mlp in enumerate(self.mlps):
             x = mlp(x.index_add(0, target, x[source]))
             x = torch.relu(x) if i < len(self.mlps) - 1 else x

@@ -149,7 +149,7 @@ class GPS(nn.Module):
         if self.laplacian_encoder is not None:
             vectors = laplacian_eigenvectors(batch, self.laplacian_dim, self.training)  # [N, k]
             values = batch.encoding("laplacian_eigenvalues", self.laplacian_dim)[batch.batch]  # [N, k]
-            pairs = torch.stack([vectors, values], 2).to(self.laplacian_encoder[0][0].weight.dtype)  # [N, k, 2]
+            pairs = torch.stack([vectors, values], 2).to(self.laplacian_encoder[0][0].weight.dtype)  # type: ignore[index]  # [N, k, 2]
             real = (
                 torch.arange(self.laplacian_dim, device=pairs.device) < batch.sizes[batch.batch, None]
             )  # a graph of n nodes has n of them

@@ -161,7 +161,7 @@ class Graphormer(nn.Module):
         if isinstance(self.edge_encoder.in_dim, tuple):
             edges = edges / len(self.edge_encoder.in_dim)  # unstated: several columns; their mean, as in the implementation
         # each edge through the weights of each place: E K products instead of P K
-        placed = torch.einsum("eh,khg->keg", edges, self.path_weight[: self.path_length].to(edges.dtype))  # [K, E + 1, H]
+        placed = torch.einsum("eh,khg->keg", edges, self.path_weight[: self.path_length].to(edges.dtype))  # type: ignore[index]  # [K, E + 1, H]
         steps = torch.arange(self.path_length, device=path.device) * edges.size(0)
         read = F.embedding_bag(torch.where(path < 0, edges.size(0) - 1, path) + steps, placed.flatten(0, 1), mode="sum")  # [P, H]
         # deviates: Eq. 7 divides by the length of the path; where only its first K edges are read, by K (implementation)

@@ -104,7 +104,7 @@ class OGBGNN(nn.Module):
             update = norm(conv(h, e, batch))
             update = F.dropout(update if last else update.relu(), self.dropout, self.training)  # [N, d]
             if v is not None and not last:
-                moved = F.dropout(self.virtual_mlps[i](pool(h, batch, "sum") + v), self.dropout, self.training)
+                moved = F.dropout(self.virtual_mlps[i](pool(h, batch, "sum") + v), self.dropout, self.training)  # type: ignore[index]
                 v = v + moved if self.residual else moved
             h = h + update if self.residual else update
         return h

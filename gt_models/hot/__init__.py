@@ -80,7 +80,7 @@ class HigherOrderAttention(AttendingClasses):
         with torch.autocast(values.device.type, enabled=False):
             v, attended = self.class_values(full(values), support), []
             # a copy: a projection drawn anew in place must not change a backward pass to come
-            projection = features.projection.to(full(values).dtype, copy=True)
+            projection = features.projection.to(full(values).dtype, copy=True)  # type: ignore[call-overload]
             stabilizers = self.stabilizers(keys, support, projection) if features.kernel == "softmax" else []
             for s, c in enumerate(self.classes):
                 groups, source, q = self.groups(support, c), self.query_source(support, c), queries[s]

@@ -256,7 +256,7 @@ class _Take(Function):
     @once_differentiable
     @torch.autocast("cpu", enabled=False)  # backward may be called inside autocast
     @torch.autocast("cuda", enabled=False)
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         return segment_sum(grad, *ctx.saved_tensors), None, None, None, None
 
 

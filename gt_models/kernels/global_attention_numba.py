@@ -39,7 +39,7 @@ class _GlobalAttention(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     @without_autocast
-    def backward(ctx, grad: Tensor):
+    def backward(ctx, grad: Tensor):  # type: ignore[override]
         h, v, keys, queries, y, scale, stats, memory, vectors = ctx.saved_tensors
         d, num_heads, blocks, kernels = h.size(1), scale.size(1), -(-len(h) // BLOCK), _kernels(h.dtype, row_capacity(h.size(1)))
         dh, dy, dots, sums = torch.empty_like(h), torch.empty_like(h), torch.empty_like(scale), h.new_empty(blocks, 5, d)

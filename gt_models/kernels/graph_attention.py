@@ -64,7 +64,7 @@ def compressed(source: Tensor, target: Tensor, num_nodes: int) -> tuple[Tensor, 
     col, nodes = source[order], torch.arange(num_nodes + 1, device=source.device)
     col_sorted, perm_t = torch.sort(torch.where(row == num_nodes, num_nodes, col), stable=True)
     parts = torch.searchsorted(row, nodes), col, torch.searchsorted(col_sorted, nodes), row[perm_t], perm_t
-    return tuple(t.int() if max(source.numel(), num_nodes) < 2**31 - 1 else t for t in parts)
+    return tuple(t.int() if max(source.numel(), num_nodes) < 2**31 - 1 else t for t in parts)  # type: ignore[return-value]
 
 
 def _numba():

@@ -85,8 +85,8 @@ class _Layout:
         """Of each thread's units, in shares of about as many rows."""
         ptr, num_threads = self._ptr[over], torch.get_num_threads()
         if (over, num_threads) not in self._kept:
-            parts = max(1, min(num_threads, int(ptr[-1]) // PIECE))
-            ends = torch.searchsorted(ptr, ptr[-1] * torch.arange(1, parts) // parts)
+            parts = max(1, min(num_threads, int(ptr[-1]) // PIECE))  # type: ignore[index]
+            ends = torch.searchsorted(ptr, ptr[-1] * torch.arange(1, parts) // parts)  # type: ignore[index]
             self._kept[over, num_threads] = [0, *ends.tolist(), len(ptr) - 1]
         return self._kept[over, num_threads]
 

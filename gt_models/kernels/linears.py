@@ -45,7 +45,7 @@ class _Linears(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     @without_autocast
-    def backward(ctx, *grads: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx, *grads: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         x, *weights = ctx.saved_tensors
         grad_x = None
         if ctx.needs_input_grad[0]:
@@ -70,7 +70,7 @@ class _OneDNN(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     @without_autocast
-    def backward(ctx, *grads: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx, *grads: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         x, *weights = ctx.saved_tensors
         grad_x = None
         if ctx.needs_input_grad[0]:

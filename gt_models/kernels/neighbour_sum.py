@@ -31,7 +31,7 @@ class _Sparse(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     @without_autocast
-    def backward(ctx, grad: Tensor):
+    def backward(ctx, grad: Tensor):  # type: ignore[override]
         weight, ptr_t, col_t, perm_t = ctx.saved_tensors
         return _product(ptr_t, col_t, weight.index_select(0, perm_t), grad), None, None, None, None, None, None
 

@@ -83,7 +83,7 @@ class PPGT(nn.Module):
         if hidden_dim % num_heads:
             raise ValueError(f"num_heads={num_heads} does not divide hidden_dim={hidden_dim}: choose heads that split the width evenly")
         choices = [("level", level, ("graph", "node")), ("attention", attention, ("sl2", "sdp")), ("urpe", urpe, (True, False))]
-        choices += [("pooling", pooling, ("sum", "mean", "class-attention")), ("head", head, ("halving", "constant"))]
+        choices += [("pooling", pooling, ("sum", "mean", "class-attention")), ("head", head, ("halving", "constant"))]  # type: ignore[list-item]
         for name, value, known in choices:
             if value not in known:
                 raise ValueError(f"unknown {name} {value!r}; known: {', '.join(map(str, known))}")

@@ -71,7 +71,7 @@ class EdgeTransformerBRECReleased(nn.Module):
         x = torch.zeros(first.numel(), 1, dtype=self.readouts[0].weight.dtype, device=first.device)
         x = x.index_fill(0, edge_pairs(batch), 1.0).masked_fill(diagonal[:, None], 2.0)  # [P, 1]
         owner = batch.batch[first]
-        total = x.new_zeros(batch.num_graphs, self.readouts[0].out_features)
+        total = x.new_zeros(batch.num_graphs, self.readouts[0].out_features)  # type: ignore[call-overload]
         for layer, readout in zip(self.layers, self.readouts, strict=True):
             x = layer(x, batch)  # [P, d]
             largest = [_largest(x, at, owner, batch.num_graphs) for at in (diagonal, ~diagonal)]  # [B, d] each

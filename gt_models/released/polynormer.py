@@ -71,7 +71,7 @@ class ReleasedGlobalLayer(GlobalLayer):
     def __init__(self, *arguments):
         super().__init__(*arguments, share_query_key=True)
 
-    def forward(self, x: Tensor, batch: GraphBatch, v2: Tensor | None, output: nn.Linear) -> Tensor:
+    def forward(self, x: Tensor, batch: GraphBatch, v2: Tensor | None, output: nn.Linear) -> Tensor:  # type: ignore[override]
         """Nodes [N, d] -> [N, d] through `output`, which all global layers share."""
         (x,) = linears(self.attend(x, batch, v2), head_first(output.weight, 1, self.attention.num_heads), output.bias)
         return self.dropout(F.relu(x) if self.relu else x)
@@ -176,7 +176,7 @@ class ReleasedPolynormer(Polynormer):
             x = layer(x, batch, v2, self.global_output)
         return x
 
-    def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
+    def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:  # type: ignore[override]
         """As of `Polynormer`, with a head of its own in the local phase."""
         # the local phase trains a head of its own (pred_local)
         return super().forward_head(features, batch, self.local_head if self.phase == "local" else None)

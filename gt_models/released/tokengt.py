@@ -46,7 +46,9 @@ class TokenGTReleased(TokenGT):
         return F.dropout(vectors, self.eigenvector_dropout)
 
     @staticmethod
-    def orthogonal_rows(sizes: Tensor, owner: Tensor, local: Tensor, max_size: int, width: int, dtype: torch.dtype) -> Tensor:
+    def orthogonal_rows(  # type: ignore[override]  # the paper's is an attribute
+        sizes: Tensor, owner: Tensor, local: Tensor, max_size: int, width: int, dtype: torch.dtype
+    ) -> Tensor:
         """tokenizer.py pads all graphs to the largest of the batch before it draws."""
         return orthogonal_rows_of_largest(sizes.numel(), owner, local, max_size, width, dtype)
 

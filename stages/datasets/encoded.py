@@ -20,6 +20,7 @@ from torch import LongTensor, Tensor
 
 from gt_models.batch import GraphBatch
 from gt_models.encodings import Encoding, EncodingError, compute, find_encoding
+from stages.contents import Settings
 from stages.datasets.packed import PackedDataset
 from stages.errors import DatasetError
 from stages.files import WriteError, write_json
@@ -42,10 +43,10 @@ class EncodedDataset:
     Raises EncodingError for an unknown encoding or argument, DatasetError where one is not computed yet, is stale, or its file is damaged.
     """
 
-    def __init__(self, packed: PackedDataset, folder: str | Path, requests: dict[str, dict[str, Any]]):
+    def __init__(self, packed: PackedDataset, folder: str | Path, requests: dict[str, Settings]):
         self.packed, self.folder = packed, Path(folder)
         self._stored: list[tuple[Encoding, dict[str, Tensor]]] = []
-        self._computed: list[tuple[Encoding, dict[str, Any]]] = []
+        self._computed: list[tuple[Encoding, Settings]] = []
         self.digests: dict[str, str] = {}
         # by key of a stored encoding whose last digits a library decides: which one, and what is not unique in it
         self.computed_by: dict[str, dict[str, Any]] = {}
@@ -104,13 +105,13 @@ def batches_of(packed: PackedDataset) -> list[tuple[int, int]]:
     return found
 
 
-def algorithm_digest(name: str, arguments: dict[str, Any]) -> str:
+def algorithm_digest(name: str, arguments: Settings) -> str:
     """sha256 of what decides an encoding besides the data: its complete arguments, its code, and which graphs are computed together."""
     encoding = find_encoding(name)
     return sha256_of([encoding.key(arguments), code_digest([encoding.module]), _PAIRS_PER_BATCH])
 
 
-def encodings_digest(packed: PackedDataset, requests: dict[str, dict[str, Any]], limit: int = STORE_LIMIT) -> str:
+def encodings_digest(packed: PackedDataset, requests: dict[str, Settings], limit: int = STORE_LIMIT) -> str:
     """`EncodedDataset.digest` of encodings that need not be computed yet. Raises EncodingError for an unknown encoding or argument."""
     digests = {}
     for name, given in requests.items():
@@ -121,11 +122,11 @@ def encodings_digest(packed: PackedDataset, requests: dict[str, dict[str, Any]],
     return sha256_of(digests)
 
 
-def sha256_of(content: Any) -> str:
+def sha256_of(content: object) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def storage(packed: PackedDataset, encoding: Encoding, arguments: dict[str, Any], limit: int) -> tuple[int, bool]:
+def storage(packed: PackedDataset, encoding: Encoding, arguments: Settings, limit: int) -> tuple[int, bool]:
     """Bytes that the arrays take, and whether they are left to be computed for each batch."""
     size = encoding.num_bytes(arguments, packed.sizes, packed.num_edges)
     return size, encoding.on_the_fly and size > limit
@@ -151,7 +152,7 @@ def shift(value: Tensor, kind: str, pointers: dict[str, Tensor], graphs: LongTen
     return torch.where(value < 0, value, value + offset if to_batch else value - offset)
 
 
-def rows_of(pointer: Tensor, graphs: LongTensor) -> slice | LongTensor:
+def rows_of(pointer: Tensor, graphs: LongTensor) -> slice | Tensor:
     """Rows of these graphs; a slice where the ids follow one another."""
     if graphs.numel() and (graphs.numel() == 1 or bool((graphs.diff() == 1).all())):
         return slice(int(pointer[graphs[0]]), int(pointer[graphs[-1] + 1]))
@@ -164,7 +165,7 @@ def _take(array: Tensor, rows: slice | LongTensor) -> Tensor:
     return array[rows].clone() if isinstance(rows, slice) else array.index_select(0, rows)
 
 
-def header_of(packed: PackedDataset, encoding: Encoding, arguments: dict[str, Any]) -> dict[str, Any]:
+def header_of(packed: PackedDataset, encoding: Encoding, arguments: Settings) -> dict[str, Any]:
     return {
         "dataset": packed.header.name,
         "encoding": encoding.name,

@@ -28,6 +28,7 @@ from filelock import FileLock, Timeout
 from torch import LongTensor, Tensor
 
 from gt_models.encodings import Encoding, compute_with_flags, find_encoding
+from stages.contents import Settings
 from stages.datasets.encoded import (
     STORE_LIMIT,
     batches_of,
@@ -67,7 +68,7 @@ def encode(
     packed: PackedDataset,
     folder: str | Path,
     name: str,
-    arguments: dict[str, Any],
+    arguments: Settings,
     *,
     limit: int = STORE_LIMIT,
     jobs: int | None = None,
@@ -139,7 +140,7 @@ def _temporaries(folder: Path, name: str | None = None) -> list[Path]:
     return [path for path in folder.glob(".*") if pattern.fullmatch(path.name)]
 
 
-def _problem(packed: PackedDataset, path: Path, encoding: Encoding, arguments: dict[str, Any]) -> str | None:
+def _problem(packed: PackedDataset, path: Path, encoding: Encoding, arguments: Settings) -> str | None:
     """Why the file at `path` cannot be used as it is; None where it can. Reads all of it."""
     if not path.exists():
         return "not there"
@@ -163,7 +164,7 @@ def _is_older(header: dict[str, Any], expected: dict[str, Any]) -> bool:
     return header.get("digest") == sha256_of(header["arrays"]) and {k: header.get(k) for k in expected} == expected | {"algorithm": older}
 
 
-def _adopt(packed: PackedDataset, path: Path, encoding: Encoding, arguments: dict[str, Any]) -> bool:
+def _adopt(packed: PackedDataset, path: Path, encoding: Encoding, arguments: Settings) -> bool:
     """Gives a sound file of the older version its present header, where no number of threads can have decided a bit of it."""
     squared = arguments.get("squaring", False)  # by products of matrices in a library
     if not path.exists() or encoding.name not in _BLIND_TO_THREADS or squared:
@@ -209,7 +210,7 @@ def _writing(path: Path) -> Iterator[str]:
                 os.unlink(temporary)
 
 
-def _write(packed: PackedDataset, path: Path, encoding: Encoding, arguments: dict[str, Any], jobs: int | None) -> dict[str, int]:
+def _write(packed: PackedDataset, path: Path, encoding: Encoding, arguments: Settings, jobs: int | None) -> dict[str, int]:
     """Computes and writes batches through a memory map: memory stays bounded however large the arrays are.
 
     Returns by flag how many graphs have it.
@@ -245,7 +246,7 @@ def _write(packed: PackedDataset, path: Path, encoding: Encoding, arguments: dic
 class _Task:
     """The computation of one file: which batches are computed by which process decides nothing."""
 
-    def __init__(self, packed: PackedDataset, name: str, arguments: dict[str, Any], file: str, layout: dict[str, Any]):
+    def __init__(self, packed: PackedDataset, name: str, arguments: Settings, file: str, layout: dict[str, Any]):
         self.packed, self.encoding, self.arguments = packed, find_encoding(name), arguments
         self.parts = (packed.folder, name, arguments, file, layout)
         self.pointers, self.maps = row_pointers(packed), {}
@@ -287,7 +288,7 @@ class _Task:
 _workers_task: _Task | None = None
 
 
-def _start_worker(folder: Path, *rest: Any) -> None:
+def _start_worker(folder: Path, *rest: object) -> None:
     global _workers_task
     threading.Thread(target=_end_with_parent, daemon=True).start()
     limit_threads()

@@ -38,7 +38,7 @@ def prepare_zinc(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> 
         graphs += [_molecule(molecules[i], f"{archive}, {member}") for i in chosen]
         counts.append(len(chosen))
     arrays = {key: np.concatenate([graph[key] for graph in graphs], axis=1 if key == "edge_index" else 0) for key in graphs[0]}
-    arrays |= {"num_nodes": [len(g["x"]) for g in graphs], "num_edges": [len(g["edge_attr"]) for g in graphs]}
+    arrays |= {"num_nodes": [len(g["x"]) for g in graphs], "num_edges": [len(g["edge_attr"]) for g in graphs]}  # type: ignore[dict-item]
     pack(folder, spec.header(in_dim=ZINC_ATOMS, edge_dim=[4], out_dim=1), arrays | {"split": np.repeat([1, 2, 3], counts)[None]})
 
 

@@ -150,7 +150,7 @@ class PackedDataset:
     @cached_property
     def sizes(self) -> LongTensor:
         """Nodes per graph, long [B]."""
-        return self._arrays["node_ptr"].diff()
+        return self._arrays["node_ptr"].diff()  # type: ignore[return-value]
 
     def array(self, name: str) -> Tensor:
         """Array `name` as stored. Raises DatasetError for an unknown name."""
@@ -166,7 +166,7 @@ class PackedDataset:
             raise DatasetError(
                 f"dataset {self.header.name!r} has {self.header.num_splits} splits, numbered from 0; there is no split {index}"
             )
-        return (self._arrays["split"][index] == PARTS[part]).nonzero().squeeze(1)
+        return (self._arrays["split"][index] == PARTS[part]).nonzero().squeeze(1)  # type: ignore[return-value]
 
     def batch(self, graphs: Tensor) -> GraphBatch:
         """The graphs of these ids, in this order, as one GraphBatch; ids may repeat. Successive ids are read as slices."""

@@ -115,7 +115,7 @@ def _moments(arrays: Iterable[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
         count, total, squares = count + len(values), total + values.sum(0), squares + (values**2).sum(0)
     mean = total / max(count, 1)
     deviation = np.sqrt(np.maximum(squares / max(count, 1) - mean**2, 0.0))
-    return mean, np.where(deviation > 0, deviation, 1.0)
+    return mean, np.where(deviation > 0, deviation, 1.0)  # type: ignore[return-value]
 
 
 def _three_lists(spec: DatasetSpec, paths: Mapping[str, Path]) -> list[list[dict[str, Any]]]:

@@ -226,7 +226,7 @@ class Run:
             names = [name for name, parameter in self.model.named_parameters() if not bool(parameter.isfinite().all())]
             if names:  # else only the norm is too large for its type
                 raise Diverged(f"weights are not finite after epoch {self.epoch + 1}: {', '.join(names[:3])}{' ...' if names[3:] else ''}")
-        return first_lr, mean
+        return first_lr, mean  # type: ignore[return-value]
 
     def _predict(self, batch: Any, rows: Tensor | None) -> tuple[Tensor, Any]:
         stop.poll()

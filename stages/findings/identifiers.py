@@ -130,7 +130,7 @@ def by_inner_products(network: TokenGT, d_p: int) -> None:
         parameter.zero_()
     network.identifier_encoder.weight[numbers:] = torch.kron(_normal(vectors, network.order), eye)
     for embedding in (network.node_encoder.embedding.weight, network.type_encoder.weight, network.graph_token):
-        embedding[:, :numbers] = torch.randn(len(embedding), numbers, dtype=torch.float64)
+        embedding[:, :numbers] = torch.randn(len(embedding), numbers, dtype=torch.float64)  # type: ignore[index]
     for layer in network.layers:
         layer.attn_norm = layer.ffn_norm = nn.Identity()
         # scores are divided by the root of d_H, which grows with d_p and means nothing here

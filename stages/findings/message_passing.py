@@ -73,7 +73,7 @@ def encoded(batch: GraphBatch, kernel: str) -> Tensor:
 def message_passing(batch: GraphBatch, weights: dict[str, Tensor]) -> Tensor:
     """[N, OUT] by its definition."""
     source, target = batch.edge_index
-    hidden = (torch.cat([batch.x[source], batch.x[target], batch.edge_attr], 1) @ weights["M1"] + weights["m"]).relu()
+    hidden = (torch.cat([batch.x[source], batch.x[target], batch.edge_attr], 1) @ weights["M1"] + weights["m"]).relu()  # type: ignore[list-item]
     messages = torch.zeros(batch.num_nodes, M, dtype=torch.float64).index_add(0, target, hidden @ weights["M2"])
     return (torch.cat([batch.x, messages], 1) @ weights["U1"] + weights["u"]).relu() @ weights["U2"]
 
@@ -96,7 +96,7 @@ def two_layers(batch: GraphBatch, weights: dict[str, Tensor]) -> Tensor:
             at = layer.classes.index(EquivalenceClass(2, 2, partition))
             layer.weight[at * in_dim : (at + 1) * in_dim] = weight
         if bias is not None:
-            layer.bias[layer.patterns.index(bias[0])] = bias[1]
+            layer.bias[layer.patterns.index(bias[0])] = bias[1]  # type: ignore[index]
         return layer
 
     def block(rows: slice, columns: slice, weight: Tensor, shape: tuple[int, int]) -> Tensor:

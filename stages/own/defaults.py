@@ -1,13 +1,14 @@
 """The recipe of a pair that has none, by the rules of defaults.yaml; what is searched; and which encodings its model reads."""
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from gt_models.registry import ModelInfo
+from stages.contents import Settings
 from stages.datasets.packed import PackedHeader
 from stages.errors import UserError
 from stages.recipe import Recipe
@@ -20,9 +21,9 @@ class SettingError(UserError, ValueError):
     """What --set or --seeds says cannot be read; the message says what it should look like."""
 
 
-def settings(texts: Sequence[str]) -> dict[str, Any]:
+def settings(texts: Sequence[str]) -> Settings:
     """["optimizer.lr=0.01"] -> {"optimizer.lr": 0.01}. Values are YAML. Raises SettingError."""
-    found: dict[str, Any] = {}
+    found: Settings = {}
     for text in texts:
         key, equals, value = text.partition("=")
         if not equals or not key.strip() or not value.strip():
@@ -45,12 +46,12 @@ def seeds_in(text: str) -> list[int]:
     return seeds
 
 
-def recipe_of(info: ModelInfo, header: PackedHeader, given: Mapping[str, Any], seeds: Sequence[int] | None, trials: int | None) -> Recipe:
+def recipe_of(info: ModelInfo, header: PackedHeader, given: Settings, seeds: Sequence[int] | None, trials: int | None) -> Recipe:
     """What the rules say of this pair, with `given` (dotted keys) over it; without the encodings that the model reads.
 
     Raises RecipeError for a key or a value that no recipe can have.
     """
-    content: dict[str, Any] = {"model": {"name": info.name}}
+    content: Settings = {"model": {"name": info.name}}
     for rule in _rules()["recipe"]:
         if _holds(rule.get("when", {}), info, header):
             _merge(content, rule["recipe"])
@@ -67,9 +68,9 @@ def recipe_of(info: ModelInfo, header: PackedHeader, given: Mapping[str, Any], s
     return validated(Recipe, content, f"gt-bench try {info.name} {header.name}")
 
 
-def search_space(info: ModelInfo, header: PackedHeader, given: Mapping[str, Any]) -> dict[str, Any]:
+def search_space(info: ModelInfo, header: PackedHeader, given: Settings) -> Settings:
     """The spaces of the rules, but for keys whose value is given."""
-    space: dict[str, Any] = {}
+    space: Settings = {}
     for rule in _rules()["search"]:
         if _holds(rule.get("when", {}), info, header):
             space |= rule["space"]
@@ -80,7 +81,7 @@ def _rules() -> dict[str, list[dict[str, Any]]]:
     return parse_yaml(RULES.read_text())
 
 
-def _holds(when: Mapping[str, Any], info: ModelInfo, header: PackedHeader) -> bool:
+def _holds(when: Settings, info: ModelInfo, header: PackedHeader) -> bool:
     sizes = header.statistics
     answers = {
         "split": lambda value: header.split_kind == value,
@@ -93,7 +94,7 @@ def _holds(when: Mapping[str, Any], info: ModelInfo, header: PackedHeader) -> bo
     return all(answers[key](value) for key, value in when.items())
 
 
-def _merge(content: dict[str, Any], update: Mapping[str, Any]) -> None:
+def _merge(content: Settings, update: Settings) -> None:
     for key, value in update.items():
         if value is None:
             content.pop(key, None)
@@ -103,7 +104,7 @@ def _merge(content: dict[str, Any], update: Mapping[str, Any]) -> None:
             content[key] = dict(value) if isinstance(value, dict) else value
 
 
-def _put(content: dict[str, Any], key: str, value: Any) -> None:
+def _put(content: Settings, key: str, value: object) -> None:
     *sections, last = key.split(".")
     for name in sections:
         if not isinstance(content.setdefault(name, {}), dict):

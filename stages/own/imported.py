@@ -62,5 +62,5 @@ class _FromText(SourceFileLoader):
 
 def line_in(path: Path | str, error: BaseException) -> int | str:
     """The last line of the file that `error` passed; "?" where it passed none."""
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+    lines = [frame.lineno or "?" for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
     return lines[-1] if lines else "?"

@@ -9,11 +9,11 @@ import hashlib
 import inspect
 import linecache
 import traceback
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 from torch import nn
 
@@ -109,13 +109,13 @@ def from_class(cls: type[nn.Module]) -> ModelInfo:
     return _registered(cls.__qualname__, cls, Source(None, None, text))
 
 
-def run_code(model: str, task: str, protocol: Any = ()) -> str:
+def run_code(model: str, task: str, protocol: Iterable[str] = ()) -> str:
     """`code_digest(run_modules(...))`; of a model of one's own also the text of its file. Raises KeyError, ModuleNotFoundError, OwnModelError."""
     ours, source = code_digest(code_modules(model, task, protocol)), _SOURCES.get(model)
     return ours if source is None else hashlib.sha256(f"{ours} {source.digest}".encode()).hexdigest()
 
 
-def code_modules(model: str, task: str, protocol: Any = ()) -> list[str]:
+def code_modules(model: str, task: str, protocol: Iterable[str] = ()) -> list[str]:
     """`run_modules`; of a model of one's own, those of this project that its file imports in place of its own. Raises as `run_code`."""
     if model in _SOURCES or model not in registry.list_models():  # of the library only the file is read: an import takes seconds
         find(model)
@@ -198,13 +198,13 @@ def _class_of(module: ModuleType, name: str, shown: str) -> type[nn.Module]:
     return found
 
 
-def _check_class(found: Any, what: str) -> None:
+def _check_class(found: object, what: str) -> None:
     if not (inspect.isclass(found) and issubclass(found, nn.Module)):
         kind = "a class" if inspect.isclass(found) else f"a {type(found).__name__}"
         raise OwnModelError(f"{what} is {kind}; expected a class that derives from torch.nn.Module: class MyModel(torch.nn.Module):")
 
 
-def _line(found: Any) -> int | str:
+def _line(found: type) -> int | str:
     try:
         return inspect.getsourcelines(found)[1]
     except (OSError, TypeError):

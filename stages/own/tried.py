@@ -2,9 +2,8 @@
 
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 import yaml
@@ -13,7 +12,7 @@ from gt_models.batch import GraphBatch
 from gt_models.encodings import ENCODINGS, find_encoding
 from gt_models.registry import ModelInfo, create_model, list_models, model_info
 from gt_models.transforms import needs
-from stages.contents import Result
+from stages.contents import Result, Settings
 from stages.datasets.catalog import catalog, get_spec
 from stages.datasets.packed import DatasetUnavailable, PackedDataset
 from stages.datasets.spec import DatasetSpec
@@ -55,7 +54,7 @@ class TriedCell(Cell):
 def try_pair(
     model: str,
     dataset: str,
-    given: Mapping[str, Any] | None = None,
+    given: Settings | None = None,
     seeds: Sequence[int] | None = None,
     trials: int | None = None,
     *,
@@ -204,7 +203,7 @@ def _shown(recipe: Recipe, task: Task, packed: PackedDataset) -> GraphBatch:
     return batch
 
 
-def _built(info: ModelInfo, dims: Mapping[str, Any], arguments: Mapping[str, Any]) -> torch.nn.Module:
+def _built(info: ModelInfo, dims: Settings, arguments: Settings) -> torch.nn.Module:
     import inspect
 
     taken = inspect.signature(info.cls).parameters
@@ -215,7 +214,7 @@ def _built(info: ModelInfo, dims: Mapping[str, Any], arguments: Mapping[str, Any
         raise RecipeError(f"gt-bench try {info.name}: model: {error}") from error
 
 
-def _without_defaults(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def _without_defaults(name: str, arguments: Settings) -> Settings:
     parameters = ENCODINGS[name].parameters
     return {key: value for key, value in arguments.items() if value != parameters[key].default}
 
@@ -247,7 +246,7 @@ def _encode(recipe: Recipe, packed: PackedDataset, data: Path) -> None:
         encode(packed, data / "encodings" / packed.header.name, name, arguments)
 
 
-def _cell(info: ModelInfo, dataset: str, given: Mapping[str, Any], trials: int | None) -> TriedCell:
+def _cell(info: ModelInfo, dataset: str, given: Settings, trials: int | None) -> TriedCell:
     """Named by the model and what differs from the defaults, so that each variant keeps a result of its own."""
     parts = [
         _row_name(info.name),
@@ -265,7 +264,7 @@ def _row_name(model: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", last)
 
 
-def _text(recipe: Recipe, given: Mapping[str, Any]) -> str:
+def _text(recipe: Recipe, given: Settings) -> str:
     origin = {key: "chosen: by --set" for key in given if key in recipe.given_values() and key != "seeds"}
     content = recipe.model_dump(mode="json", exclude_unset=True) | {
         "origin": {"all": "chosen: a default of stages/own/defaults.yaml", **origin}

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from stages.contents import Asked, Digests, Measured, Recomputed, Record
+from stages.contents import Asked, Digests, Measured, Recomputed, Record, Section
 from stages.errors import DatasetError
 from stages.params import Cell, Grid
 from stages.recipe import digest_of, load_recipe
@@ -71,11 +71,11 @@ def attest(
     moved = {digest: now for digest, now in found.items() if now["digest"] != digest}
     if not moved:
         raise StaysStale("its runs are up to date; the recipe asks for others besides, which are not run yet")
-    section = with_checksum({"commit": commit, "recomputed": sorted(recomputed, key=lambda r: r["seed"]), "runs": moved})
+    section: Section = {"commit": commit, "recomputed": sorted(recomputed, key=lambda r: r["seed"]), "runs": moved}
     result = shipped.result
     if asked["recipe"] != shipped.now().records[0]["deterministic"]["recipe"]:
-        result = result | {"recipe": present.recipe.model_dump(mode="json", exclude_unset=True, exclude={"search"})}
-    carried = replace(shipped, result=result, carried=section)
+        result = {**result, "recipe": present.recipe.model_dump(mode="json", exclude_unset=True, exclude={"search"})}
+    carried = replace(shipped, result=result, carried=with_checksum(section))
     return replace(carried, origins=origins_of(cell, carried.now().records, data))
 
 
@@ -101,7 +101,10 @@ def _found(again: Record, records: Sequence[Record]) -> Recomputed:
     """What the section says of a recomputed run; with the processor, where that alone made it differ from the shipped record."""
     seed, digest = again["deterministic"]["seed"], content_digest(again)
     shipped = next(content_digest(r) for r in records if r["deterministic"]["seed"] == seed)
-    return {"seed": seed, "sha256": digest} | ({} if digest == shipped else {"cpu": again["measured"]["environment"]["cpu"]})
+    found: Recomputed = {"seed": seed, "sha256": digest}
+    if digest != shipped:
+        found["cpu"] = again["measured"]["environment"]["cpu"]
+    return found
 
 
 class _Present:
@@ -147,7 +150,7 @@ def first_difference(before: Record, now: Record) -> str:
         if differ := _differ(key, a[key], b[key]):
             return differ
     if a["epochs"].keys() != b["epochs"].keys():
-        return _differ("its curves", sorted(a["epochs"]), sorted(b["epochs"]))
+        return _differ("its curves", sorted(a["epochs"]), sorted(b["epochs"])) or "its curves"
     for n in range(min(len(a["epochs"]["epoch"]), len(b["epochs"]["epoch"]))):
         for name, curve in a["epochs"].items():
             if differ := _differ(f"{name} of epoch {a['epochs']['epoch'][n]}", curve[n], b["epochs"][name][n]):

@@ -14,7 +14,7 @@ Whoever doubts a mark holds its digests against the contents (`gt-bench store ve
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final, TypeVar, cast
 
 from stages.contents import Asked, Mark, Ran, Record, Section
 from stages.recipe import digest_of
@@ -24,6 +24,7 @@ MARK: Final = "carried_over"
 SECTION_KEYS, MARK_KEYS = {"commit", "recomputed", "runs", "checksum"}, {"commit", "recomputed", "from", "checksum"}
 # of the deterministic part: what a run was asked to do, which a refactoring may say in another way; all else is what it found
 ASKED = ("recipe", "digests")
+Content = TypeVar("Content", bound=Mapping[str, object])
 
 
 def content_digest(record: Record) -> str:
@@ -31,10 +32,10 @@ def content_digest(record: Record) -> str:
     return digest_of({k: v for k, v in record["deterministic"].items() if k not in ASKED})
 
 
-def with_checksum(content: Mapping[str, Any]) -> dict[str, Any]:
+def with_checksum(content: Content) -> Content:
     """A section or a mark with the digest of the rest of it."""
     rest = {k: v for k, v in content.items() if k != "checksum"}
-    return rest | {"checksum": digest_of(rest)}
+    return cast(Content, rest | {"checksum": digest_of(rest)})
 
 
 def asked_of(record: Record) -> Asked:
@@ -51,9 +52,9 @@ def carry(record: Record, section: Section) -> Record:
     before = asked_of(record)
     if "checksum" in record:
         before["checksum"] = record["checksum"]
-    mark: Mark = with_checksum({"commit": section["commit"], "recomputed": section["recomputed"], "from": before})
+    mark: Mark = {"commit": section["commit"], "recomputed": section["recomputed"], "from": before}
     found: Ran = {**ran, "recipe": now["recipe"], "digests": now["digests"]}
-    return sealed({**record, "digest": now["digest"], "deterministic": found, "carried_over": mark})
+    return sealed({**record, "digest": now["digest"], "deterministic": found, "carried_over": with_checksum(mark)})
 
 
 def original(record: Record) -> Record:
@@ -79,7 +80,8 @@ def section_of(records: Sequence[Record]) -> Section | None:
     if any((r[MARK]["commit"], r[MARK]["recomputed"]) != (mark["commit"], mark["recomputed"]) for r in marked):
         raise StoreError("its records were carried over by two attestations: run `gt-bench store import` for the present one, then export")
     runs = {r[MARK]["from"]["digest"]: asked_of(r) for r in marked}
-    return with_checksum({"commit": mark["commit"], "recomputed": mark["recomputed"], "runs": runs})
+    section: Section = {"commit": mark["commit"], "recomputed": mark["recomputed"], "runs": runs}
+    return with_checksum(section)
 
 
 def mark_problem(record: Record, trial: bool) -> str | None:
@@ -92,7 +94,7 @@ def mark_problem(record: Record, trial: bool) -> str | None:
     return _recomputed_problem(mark["recomputed"], [] if trial else [record], complete=False)
 
 
-def section_problem(section: object, records: Sequence[Record], trials: Sequence[Record]) -> str | None:
+def section_problem(section: Section, records: Sequence[Record], trials: Sequence[Record]) -> str | None:
     """What is wrong with a file's section, its records' digests aside."""
     if problem := _problem(section, SECTION_KEYS):
         return problem

@@ -187,7 +187,7 @@ def _show_ranks(named: Mapping[str, Mapping[str, Sequence[Side]]], rules: Rules,
     if rope is not None and len(named) == 2:
         sign = {d: 1 if next(iter(named.values()))[d][0].version.result["direction"] == "max" else -1 for d in common}
         means = [[sign[d] * _mean(sides_of[d][0]) for d in common] for sides_of in named.values()]
-        better, same, worse = bayesian_over_datasets(*means, rope)
+        better, same, worse = bayesian_over_datasets(means[0], means[1], rope)
         print(f"  over all of them: P(first) {better:.3f}, P(equal within {rope:g}) {same:.3f}, P(second) {worse:.3f}")
 
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from stages.contents import Origins, Ran, Record, Result, Section
+from stages.contents import Origins, Ran, Recomputed, Record, Result, Section
 from stages.files import write_bytes
 from stages.params import Grid
 from stages.recipe import digest_of
@@ -67,6 +67,11 @@ class Shipped:
     @property
     def cell(self) -> str:
         return self.result["cell"]
+
+    @property
+    def recomputed(self) -> list[Recomputed]:
+        """The runs that its attestation computed again; none where it has no attestation."""
+        return [] if self.carried is None else self.carried["recomputed"]
 
     def now(self) -> "Shipped":
         """The file with its records under the digests that they were carried over to, each with its mark; itself where there is no section."""
@@ -155,7 +160,7 @@ def record_problems(record: object) -> list[str]:
     """What is wrong with one record by itself: shape, completeness, and whether digest, checksum and mark are those its contents give."""
     if not isinstance(record, dict):
         return ["is no record"]
-    run, measured = record.get("deterministic"), record.get("measured")
+    run, measured = record.get("deterministic", {}), record.get("measured", {})
     lacking = [k for k in ("digest", "deterministic", "measured") if k not in record]
     for part, keys in ((run, RUN_KEYS), (measured, MEASURED_KEYS)):
         lacking += [k for k in keys if not isinstance(part, dict) or k not in part]

@@ -359,11 +359,11 @@ def _better(entry: Published, other: Published) -> bool:
 
 
 def _raw(paper: str, place: Mapping[str, str], what: str) -> float:
-    if what == "mean":
-        return lookup(paper, **place).mean
+    found = lookup(paper, **place)
+    if what == "mean" and found.mean is not None:
+        return found.mean
     from stages.report.published import _entries
 
-    found = lookup(paper, **place)
     (entry,) = [
         e for e in _entries(RESULTS) if tuple(e[k] for k in ("paper", "table", "method", "dataset", "metric", "split")) == found.place
     ]

@@ -89,7 +89,8 @@ def with_expectation(row: Row, rules: Rules | None = None) -> Row:
     expected = touchstone.rows.get(name)
     if expected is None:
         return row
-    return row | {
+    return {
+        **row,
         "expected": expected.kind.replace("_", " "),
         "expected_limit": expected.limit,
         "expected_margin": expected.margin,

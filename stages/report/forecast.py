@@ -33,7 +33,7 @@ def row(one: "Forecast") -> list[str]:
     if one.problem:
         return [one.cell, "no forecast: " + " ".join(one.problem.split()), *[""] * (len(COLUMNS) - 2)]
     return [
-        one.cell, one.basis, str(one.seeds), hours(one.seconds), hours(one.search_seconds) if one.search_seconds else "–",
+        one.cell, one.basis or "", str(one.seeds), hours(one.seconds), hours(one.search_seconds) if one.search_seconds else "–",
         hours(one.total_seconds), f"{one.memory_mib:,.0f} MiB", bytes_text(sum(one.disk.values())),
         "–" if one.actual_seconds is None else hours(one.actual_seconds),
         "–" if one.error is None else f"{100 * (one.seconds / one.actual_seconds - 1):+.0f}%",

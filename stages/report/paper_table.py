@@ -124,7 +124,7 @@ def _letter(number: int) -> str:
 def name_of(row: Row) -> str:
     """What a line of ours is called: its recipe, with the suite where that is not the paper's own."""
     suite, _, recipe = row["cell"].split("/")
-    return recipe if suite.replace("-", "_") == row["published_place"][0] else f"{recipe} ({suite})"
+    return recipe if suite.replace("-", "_") == (row["published_place"] or [""])[0] else f"{recipe} ({suite})"
 
 
 def heading(column: Column, layout: Layout) -> list[str]:
@@ -317,7 +317,8 @@ def to_csv(table: PaperTable) -> str:
             theirs |= {"published_mean": printed.mean, "published_std": printed.std, "published_runs": printed.runs}
             theirs |= {"notes": "; ".join((*printed.flags, *([printed.note] if printed.note else [])))}
             keys = set(CSV_COLUMNS) - theirs.keys()
-            for row in table.ours.get((method, column)) or [None]:
+            rows: Sequence[Row | None] = table.ours.get((method, column)) or [None]
+            for row in rows:
                 writer.writerow(theirs | {key: row.get(key) if row else None for key in keys})
     return file.getvalue()
 

@@ -256,7 +256,7 @@ def _read(path: Path, entries_of: Callable[[Any], Any], keys: set[str]) -> list[
     return entries
 
 
-def _published(entry: dict[str, Any]) -> Published:
+def _published(entry: Settings) -> Published:
     """Raises PublishedError for values of an entry, or keys of a flag, that cannot be."""
     try:
         return _published_entry(entry)

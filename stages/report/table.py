@@ -74,7 +74,7 @@ def summarise(
     good = [r for r in records if r["deterministic"]["status"] == "ok" or r in whole]
     seeds = len(result.get("seeds") or ())
     failures = Counter(r["deterministic"]["status"] for r in records if r not in good)
-    reasons = [result["reason"]] if result.get("reason") else []
+    reasons = [reason] if (reason := result.get("reason")) else []
     row |= {"status": _status(result["status"], len(good), seeds, failures, len(problems)), "runs": len(good), "seeds": seeds}
     row |= {
         "reduced": [cut for cut in result.get("reduced") or () if not (whole and len(whole) == len(good) and re.fullmatch(PAIR_CUT, cut))],
@@ -164,10 +164,12 @@ def with_verdict(row: Row, result: Result, rules: Rules | None = None, printed: 
     verdict = judge(row["mean"], row["std"], row["runs"], published, full, rules)
     low, high = verdict.interval or (None, None)
     provisional = row["runs"] < full and verdict.interval is not None
-    return row | {
+    return {
+        **row,
         "verdict": _provisional(verdict.word, row["runs"], full) if provisional else verdict.word,
         "provisional": provisional, "interval_low": low, "interval_high": high,
-        **{k: getattr(verdict, k) for k in ("margin", "margin_std", "power", "p_difference", "p_equivalence")},
+        "margin": verdict.margin, "margin_std": verdict.margin_std, "power": verdict.power,
+        "p_difference": verdict.p_difference, "p_equivalence": verdict.p_equivalence,
         "seeds_needed": seeds_needed(row["std"], row["runs"], published, full, rules) if published else None,
         "notes": [*row["notes"], *verdict.assumptions],
     }  # fmt: skip

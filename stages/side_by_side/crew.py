@@ -12,11 +12,12 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
-from typing import Any
+from multiprocessing.process import BaseProcess
+from typing import Generic, TypeVar, cast
 
 from stages.errors import UserError
 from stages.files import WriteError
@@ -26,6 +27,7 @@ from stages.stop import GRACE, handled
 MARGIN = 1.1  # of memory: epochs to come may need a little more than those so far
 POLL_SECONDS = 0.2  # between two looks at memory while tasks wait
 KILL_SECONDS = GRACE + 1  # from SIGTERM to SIGKILL: a run may end its epoch and keep a checkpoint
+Task = TypeVar("Task", bound=Hashable)  # what is done: it must pickle
 
 
 class Lost(UserError, RuntimeError):
@@ -36,7 +38,7 @@ class Lost(UserError, RuntimeError):
 class Ending:
     """How a task ended: with `value`, with the `error` it raised, or with the `signal` or exit `status` that its process died of."""
 
-    value: Any = None
+    value: object = None
     error: Exception | None = None
     status: int | None = None
 
@@ -57,14 +59,16 @@ class Ending:
 
 
 @dataclass
-class Worker:
-    process: Any
+class Worker(Generic[Task]):
+    """A process, this end of its pipe, and the task that it is at."""
+
+    process: BaseProcess
     pipe: Connection
-    task: Any = None
+    task: Task | None = None
 
 
 @dataclass
-class Crew:
+class Crew(Generic[Task]):
     """Up to `most` processes that do tasks, each one task at a time. Use as a context manager: at its end no process is left.
 
     Args:
@@ -74,39 +78,39 @@ class Crew:
         memory: False where it is not this machine's memory that tasks take most of.
     """
 
-    work: Callable[[Any, Callable[..., None]], Any]
+    work: Callable[[Task, Callable[..., None]], object]
     most: int
     fresh: bool = False
     say: Callable[[str], None] = print
     memory: bool = True
     largest: float = 0.0  # MiB, of one process (with its own) so far
-    _idle: list[Worker] = field(default_factory=list)
-    _busy: list[Worker] = field(default_factory=list)
+    _idle: list[Worker[Task]] = field(default_factory=list)
+    _busy: list[Worker[Task]] = field(default_factory=list)
     _said: bool = False
 
-    def __enter__(self) -> "Crew":
+    def __enter__(self) -> "Crew[Task]":
         if not self.fresh:
             self._idle = [self._fork() for _ in range(self.most)]
         return self
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, *_: object) -> None:
         stop([worker.process for worker in (*self._idle, *self._busy)])
         self._idle, self._busy = [], []
 
     @property
-    def tasks(self) -> list[Any]:
+    def tasks(self) -> list[Task]:
         """Under way."""
-        return [worker.task for worker in self._busy]
+        return [worker.task for worker in self._busy if worker.task is not None]
 
     def run(
         self,
-        tasks: Sequence[Any],
+        tasks: Sequence[Task],
         heard: Callable[..., None] = lambda task, *what: None,
-        more: Callable[[list[Any]], bool] = lambda waiting: True,
-        ready: Callable[[Any, list[Any]], bool] = lambda task, unfinished: True,
-        ended: Callable[[Any, Ending], None] = lambda task, ending: None,
+        more: Callable[[list[Task]], bool] = lambda waiting: True,
+        ready: Callable[[Task, list[Task]], bool] = lambda task, unfinished: True,
+        ended: Callable[[Task, Ending], None] = lambda task, ending: None,
         until: float | None = None,
-    ) -> dict[Any, Ending]:
+    ) -> dict[Task, Ending]:
         """Does all tasks, whatever becomes of some; returns how each ended. A disk that cannot be written ends what has not begun.
 
         Args:
@@ -116,7 +120,8 @@ class Crew:
             ended: called when a task has ended.
             until: when to return whatever is still under way, by time.monotonic(); the end of the context stops it.
         """
-        waiting, endings = list(tasks), {}
+        waiting = list(tasks)
+        endings: dict[Task, Ending] = {}
         while (waiting or self._busy) and (until is None or time.monotonic() < until):
             while (task := self._next(waiting, more, ready)) is not None:
                 self._start(task)
@@ -126,7 +131,7 @@ class Crew:
             left = None if until is None else max(0.0, until - time.monotonic())
             for pipe in wait([worker.pipe for worker in self._busy], POLL_SECONDS if waiting else left):
                 worker = next(w for w in self._busy if w.pipe is pipe)
-                task, message = worker.task, self._receive(worker)
+                task, message = cast(Task, worker.task), self._receive(worker)
                 if isinstance(message, Ending):
                     endings[task] = message
                     ended(task, message)
@@ -136,24 +141,24 @@ class Crew:
                     heard(task, *message)
         return endings
 
-    def _next(self, waiting: list[Any], more: Callable[[list[Any]], bool], ready: Callable[[Any, list[Any]], bool]) -> Any:
+    def _next(self, waiting: list[Task], more: Callable[[list[Task]], bool], ready: Callable[[Task, list[Task]], bool]) -> Task | None:
         """The task to start now, None for none."""
         if not waiting or not (self._idle or self.fresh) or len(self._busy) >= self.most:
             return None
-        unfinished = [*waiting, *(worker.task for worker in self._busy)]
+        unfinished = [*waiting, *self.tasks]
         task = next((t for t in waiting if ready(t, [u for u in unfinished if u != t])), None)
         if not self._busy:
             return waiting[0] if task is None else task
         return task if task is not None and more(list(waiting)) and self._has_room() else None
 
-    def _start(self, task: Any) -> None:
+    def _start(self, task: Task) -> None:
         worker = self._fork() if self.fresh else self._idle.pop(0)
         worker.task = task
         self._busy.append(worker)
         with contextlib.suppress(BrokenPipeError):  # it died while it was idle: `_receive` finds out
             worker.pipe.send(task)
 
-    def _receive(self, worker: Worker) -> tuple | Ending:
+    def _receive(self, worker: Worker[Task]) -> tuple | Ending:
         """What a worker tells, or how its task ended."""
         self.largest = max(self.largest, peak_mib(worker.process.pid))
         try:
@@ -189,7 +194,7 @@ class Crew:
             )
         return free >= need
 
-    def _fork(self) -> Worker:
+    def _fork(self) -> Worker[Task]:
         context = get_context("fork")
         near, far = context.Pipe()
         process = context.Process(target=_serve, args=(self.work, far, near, os.getpid(), self.fresh))
@@ -198,7 +203,7 @@ class Crew:
         return Worker(process, near)
 
 
-def _serve(work: Callable[..., Any], pipe: Connection, near: Connection, parent: int, once: bool) -> None:
+def _serve(work: Callable[..., object], pipe: Connection, near: Connection, parent: int, once: bool) -> None:
     """A worker's life: one task, or task after task until it is stopped or its parent is gone."""
     near.close()
     with handled(say=False):  # the parent says it, once
@@ -207,7 +212,7 @@ def _serve(work: Callable[..., Any], pipe: Connection, near: Connection, parent:
         _do_tasks(work, pipe, once)
 
 
-def _do_tasks(work: Callable[..., Any], pipe: Connection, once: bool) -> None:
+def _do_tasks(work: Callable[..., object], pipe: Connection, once: bool) -> None:
     while True:
         try:
             task = pipe.recv()
@@ -242,7 +247,7 @@ def die_with_parent(parent: int, by: int = signal.SIGTERM) -> None:
         sys.exit(128 + by)
 
 
-def stop(processes: Sequence[Any]) -> None:
+def stop(processes: Sequence[BaseProcess]) -> None:
     """Ends them: asked by SIGTERM, and after KILL_SECONDS by SIGKILL."""
     for process in processes:
         if process.is_alive():

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from stages.contents import Record
 from stages.engine.data_parallel import KeepLess, Share
 from stages.processes import check_machine
 from stages.side_by_side.crew import Ending, Lost, die_with_parent, portable, stop
@@ -38,7 +39,7 @@ Work = Callable[[Share, Callable[..., None]], Any]
 class OutOfMemory(Exception):
     """One of the processes has run out of memory, however little it keeps: the run ends with this record."""
 
-    def __init__(self, record: dict[str, Any]):
+    def __init__(self, record: Record):
         super().__init__(record)
         self.record = record
 
@@ -89,7 +90,7 @@ class Ranks:
             for pipe in wait([pipe for rank, pipe in enumerate(self.pipes) if rank not in found]):
                 rank = self.pipes.index(pipe)
                 try:
-                    kind, content = pipe.recv()
+                    kind, content = self.pipes[rank].recv()
                 except (EOFError, OSError):
                     raise self._lost(rank) from None
                 if kind == "told":
@@ -136,7 +137,7 @@ class _Compute:
     test: bool
     recomputed: bool
 
-    def __call__(self, share: Share, tell: Callable[..., None]) -> dict[str, Any]:
+    def __call__(self, share: Share, tell: Callable[..., None]) -> Record:
         from stages.runs import prepare_process
 
         one = self.experiment
@@ -152,7 +153,7 @@ class _Compute:
 
 def compute_in_processes(
     experiment: "Experiment", seed: int, digest: str, test: bool, on_epoch: Callable[[int, dict], None] | None
-) -> dict[str, Any]:
+) -> Record:
     """The record of a run whose recipe asks for several processes. Raises RecipeError where the machine has not as many GPUs, and Lost where one
     of the processes dies."""
     recipe, gpu = experiment.recipe, experiment.device.type == "cuda"

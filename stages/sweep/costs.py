@@ -46,7 +46,7 @@ def costs_of(
     if lacking and measure:
         say(f"forecasting {len(lacking)} of {len(set(keys))} cells, a few seconds each")
         with ThreadPoolExecutor(at_once) as pool:
-            for key, cost in zip(lacking, pool.map(lambda one: _measured(*one, data), lacking.values())):
+            for key, cost in zip(lacking, pool.map(lambda one: _measured(one[0], one[1], data), lacking.values())):
                 known[key] = cost
                 _add(path, key, cost)  # at once: a stop costs no measurement
     return [_as_it_was(known.get(key, Cost()), cell, grid, store_root) for key, (cell, grid) in zip(keys, wanted)]

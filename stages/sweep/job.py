@@ -162,13 +162,13 @@ class _Lines(io.TextIOBase):
     """A text file whose lines are said."""
 
     def __init__(self, tell: Callable[..., None]):
-        self.tell, self.rest = tell, ""
+        self.say, self.rest = tell, ""
 
     def write(self, text: str) -> int:
         *lines, self.rest = (self.rest + text).split("\n")
         for line in lines:
             if line.strip():
-                self.tell(say=line)
+                self.say(say=line)
         return len(text)
 
 

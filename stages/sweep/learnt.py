@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from stages.contents import Row
 from stages.errors import UserError
 from stages.files import write_json
 from stages.params import Cell, Grid
@@ -44,7 +45,7 @@ def news(wanted: Sequence[tuple[Cell, Grid]], store: Store, data: Path = Path("d
     return lines
 
 
-def _rows(cell: Cell, grid: Grid, store: Store, data: Path) -> list[dict[str, Any]]:
+def _rows(cell: Cell, grid: Grid, store: Store, data: Path) -> list[Row]:
     """The leaderboard's rows of the runs that there are: where some are missing, as of a cell that is cut in seeds."""
     result = unfinished(cell, grid, "", store, data)
     records = [record for digest in result["runs"] if (record := store.get(digest)) and not record_problems(record)]

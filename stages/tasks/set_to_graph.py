@@ -177,7 +177,7 @@ def _partition(joined: Tensor, target: Pairs) -> Tensor:
 def _counts(target: Pairs, said: Tensor, true: Tensor, counted: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """True positives, false positives, false negatives, true negatives per graph among the counted pairs, float64 [B] each."""
     cases = (said & true, said & ~true, ~said & true, ~said & ~true)
-    return tuple(target.per_graph((case & counted).double()).cpu() for case in cases)
+    return tuple(target.per_graph((case & counted).double()).cpu() for case in cases)  # type: ignore[return-value]
 
 
 def _ratios(tp: Tensor, fp: Tensor, fn: Tensor, tn: Tensor) -> dict[str, Tensor]:

@@ -82,7 +82,7 @@ class Task:
         """(output, target) of what counts in a batch, for `loss` and `evaluate`; `rows` are the outputs that count (None: all of them).
         A target has a len(): how much the batch weighs in the mean training loss of the epoch."""
         output = model(batch)
-        return (output, batch.y) if rows is None else (output[rows], batch.y[rows])
+        return (output, batch.y) if rows is None else (output[rows], batch.y[rows])  # type: ignore[index]
 
     def evaluate(self, outputs: list[Tensor], targets: list[Any]) -> dict[str, float]:
         """{"loss", the metric, the further metrics} of a split from the outputs and targets of its batches."""
