@@ -37,23 +37,19 @@ class TokenGT(nn.Module):
     Args:
         in_dim, edge_dim: node and edge features (see `FeatureEncoder`); `edge_dim` None where edges carry nothing. With hyperedges
             `edge_dim` is about `extras["hyperedge_attr"]`.
-        out_dim: width of the prediction.
-        level: "graph" reads the [graph] token, "node", "edge" and "hyperedge" the tokens of their kind. "hyperedge" has node and hyperedge
-            tokens; `extras["hyperedge_index"]` (or an attribute of a torch_geometric Data) is long [H, order], node ids of the batch, all
-            of a row in one graph.
+        out_dim, level: width of the prediction; "graph" reads the [graph] token, "node", "edge" and "hyperedge" the tokens of their kind.
+            "hyperedge" has node and hyperedge tokens; `extras["hyperedge_index"]` (or an attribute of a torch_geometric Data) is long
+            [H, order], node ids of the batch, all of a row in one graph.
         hidden_dim, num_heads, num_layers, ffn_dim: encoder; `ffn_dim` None is `hidden_dim`.
         node_identifiers: "laplacian" reads the encoding "laplacian_eigenvectors"; "orf", "near-orf" and "random" are drawn in every
             forward; the first-order variants give each token one vector of its own and not those of its nodes; "given" reads the encoding
             "node_identifiers" [N, d_p]; "none".
-        node_id_dim: channels d_p of an identifier.
         type_identifiers: whether tokens carry a trainable vector of their kind, the equality pattern of their nodes.
         order: nodes per token k; above 2 tokens are nodes and `extras["hyperedge_index"]`, and `edge_index` is not read.
-        graph_token: whether each graph has a [graph] token.
-        dropout: on the input, after attention and after the feed-forward layer.
-        attn_dropout, activation_dropout: on attention weights; after the GELU.
+        node_id_dim, graph_token: channels d_p of an identifier; whether each graph has a [graph] token.
+        dropout: on the input, after attention and the feed-forward layer; attn_dropout: on its weights; activation_dropout: after the GELU.
         drop_path: stochastic depth, rising linearly to this rate at the last layer.
-        sign_flip: whether each eigenvector of each graph gets a random sign in training.
-        eigenvector_dropout: rate in training, of whole eigenvectors of a graph.
+        sign_flip, eigenvector_dropout: in training each eigenvector of a graph gets a random sign; is dropped at this rate.
         attention: "softmax" or "performer"; num_features, redraw_interval: its random features (None: int(d_h ln d_h); never redrawn).
         sparse_equivariant_basis: after each layer a node token takes the sum of the edge tokens that leave it (SEB).
 

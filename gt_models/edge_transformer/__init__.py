@@ -98,16 +98,11 @@ class EdgeTransformer(nn.Module):
             x = layer(x, batch)  # [P, d]
         return x
 
-    def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
-        """Readout and pooling where the level asks for them, then the head: pair states [P, d] -> predictions."""
+    def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:  # of pair states [P, d]
         nodes = features if self.readout is None else self.readout(features, batch)  # [N, d]
         return self.head(nodes if self.pooling is None else self.pooling(nodes, batch))  # of [B, d], set2set [B, 2d]
 
-    def forward(self, batch: GraphBatch) -> Tensor:
-        """Predictions [B, out_dim], [N, out_dim] or [sum n_b^2, out_dim] by level, of a GraphBatch or a torch_geometric Data or Batch.
-
-        Raises MissingEncoding where "rrwp" is absent or too narrow, ValueError where edge features are missing.
-        """
+    def forward(self, batch: GraphBatch) -> Tensor:  # MissingEncoding without "rrwp"
         batch = GraphBatch.of(batch)
         return self.forward_head(self.forward_features(batch), batch)
 
@@ -127,8 +122,7 @@ class EdgeTransformerLayer(nn.Module):
         for module in (self.norm, self.attention, self.ffn):
             module.reset_parameters()
 
-    def forward(self, x: Tensor, batch: GraphBatch) -> Tensor:
-        """Pair states [P, d] -> [P, d]."""
+    def forward(self, x: Tensor, batch: GraphBatch) -> Tensor:  # [P, d] -> [P, d]
         x = x + self.dropout(self.attention(self.norm(x), batch))  # [P, d]
         update = self.dropout(self.ffn(x))  # [P, d]
         return x + update if self.ffn_residual else update
@@ -156,8 +150,7 @@ class TriangularAttention(nn.Module):
         for module in (self.projections, self.out):
             module.reset_parameters()
 
-    def forward(self, x: Tensor, batch: GraphBatch) -> Tensor:
-        """Pair states [P, d] -> [P, d]."""
+    def forward(self, x: Tensor, batch: GraphBatch) -> Tensor:  # [P, d] -> [P, d]
         projected = self.projections(x).view(x.size(0), 4, self.num_heads, x.size(1) // self.num_heads)  # [P, 4, H, d_h]
         o = attend(projected, batch, self.attn_dropout if self.training else 0.0)  # [P, H, d_h]
         return self.out(o.flatten(1))  # [P, d]
@@ -181,14 +174,12 @@ class PairTokens(nn.Module):
         self.make_phi(hidden_dim, act)
         self.reset_tokens()
 
-    def make_phi(self, hidden_dim: int, act: str) -> None:
-        """Builds phi of Eq. 3."""
+    def make_phi(self, hidden_dim: int, act: str) -> None:  # of Eq. 3
         # unstated: phi; one hidden layer of width d
         self.pair_encoder, self.pair_out = nn.Linear(3 * hidden_dim, hidden_dim), nn.Linear(hidden_dim, hidden_dim)
         self.activation = activation(act)
 
-    def reset_tokens(self) -> None:
-        """Draws the learnt vectors of edges and of the diagonal from N(0, 1)."""
+    def reset_tokens(self) -> None:  # from N(0, 1)
         for token in filter(lambda t: t is not None, (self.edge_token, self.diagonal_token)):
             nn.init.normal_(token)
 
@@ -198,8 +189,7 @@ class PairTokens(nn.Module):
         for module in filter(lambda m: m is not None, (self.node_encoder, self.edge_encoder, self.pair_encoder, self.pair_out, rrwp_mlp)):
             module.reset_parameters()
 
-    def forward(self, batch: GraphBatch) -> Tensor:
-        """The first pair states X of a batch, [P, d]. Raises MissingEncoding for "rrwp", ValueError where edge features are missing."""
+    def forward(self, batch: GraphBatch) -> Tensor:  # X, [P, d]
         first, second = batch.pair_nodes
         nodes = self.node_encoder(batch.x)  # F: [N, d]
         edges = self.edge_features(batch, nodes.dtype)  # E: [P, d]
@@ -245,8 +235,7 @@ class PairReadout(nn.Module):
         for module in (self.hidden, self.first, self.second):
             module.reset_parameters()
 
-    def forward(self, x: Tensor, batch: GraphBatch) -> Tensor:
-        """Pair states [P, d] -> nodes [N, d]."""
+    def forward(self, x: Tensor, batch: GraphBatch) -> Tensor:  # [P, d] -> [N, d]
         rows, columns = self.sums(x, batch)
         d = x.size(1)
         return self.last(rows[:, :d], columns[:, d:], batch)  # [N, d]
@@ -256,7 +245,6 @@ class PairReadout(nn.Module):
         hidden = batch.pairs_to_dense(self.activation(self.hidden(x)))  # [B, n, n, 2d], zero at padding
         return batch.from_dense(hidden.sum(2)), batch.from_dense(hidden.sum(1))
 
-    def last(self, rows: Tensor, columns: Tensor, batch: GraphBatch) -> Tensor:
-        """The last Linear of rho_1 and rho_2 on their sums over j, [N, d] each -> [N, d]."""
+    def last(self, rows: Tensor, columns: Tensor, batch: GraphBatch) -> Tensor:  # [N, d]
         bias = batch.sizes[batch.batch, None] * (self.first.bias + self.second.bias)  # one for each summand
         return rows @ self.first.weight.T + columns @ self.second.weight.T + bias  # [N, d]

@@ -236,8 +236,7 @@ class HigherOrderTransformer(nn.Module):
         """[rows of order k, hidden_dim]."""
         return self.input_map(self.input(batch, support, self.input_map.weight.dtype), support)
 
-    def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
-        """Rows of the last tensor, [rows, hidden_dim] -> predictions [rows, out_dim]."""
+    def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:  # [rows, hidden_dim] -> [rows, out_dim]
         return self.head(features, GraphBatch.of(batch))
 
     def support(self, batch: GraphBatch) -> Support:

@@ -42,8 +42,7 @@ class PolynomialBase(nn.Module):
             nn.init.xavier_uniform_(weight)
             nn.init.zeros_(bias)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """One graph's nodes [n, d] -> [n, d]."""
+    def forward(self, x: Tensor) -> Tensor:  # [n, d] -> [n, d]
         for weight, bias in zip(self.weights, self.biases, strict=True):
             x = (weight @ x) * (x + bias)
         return x
@@ -62,8 +61,7 @@ class Beta(nn.Module):
     def reset_parameters(self) -> None:
         nn.init.normal_(self.weight, std=self.std)
 
-    def forward(self, v2: Tensor | None) -> Tensor:
-        """B, [d], or [N, d] with the second eigenvector v2 [N, 1]."""
+    def forward(self, v2: Tensor | None) -> Tensor:  # [d], or [N, d] with v2 [N, 1]
         # unstated: sigma beside v2; equation 19 has none, equation 7 bounds B. v2 takes the place of the ones inside sigma(1 beta^T)
         return torch.sigmoid(self.weight if v2 is None else v2 * self.weight)
 
@@ -78,8 +76,7 @@ class Attention(Resets):
         self.key = nn.Linear(in_dim, dim)
         self.value = nn.Linear(in_dim, dim) if with_value else None
 
-    def forward(self, x: Tensor, value: Tensor, batch: GraphBatch) -> Tensor:
-        """Nodes [N, in_dim] with values [N, d] -> [N, d]."""
+    def forward(self, x: Tensor, value: Tensor, batch: GraphBatch) -> Tensor:  # [N, in_dim], [N, d] -> [N, d]
         key = torch.sigmoid(self.key(x))
         query = key if self.query is None else torch.sigmoid(self.query(x))
         heads = (t.unflatten(1, (-1, self.num_heads)).mT for t in (query, key, value))  # [N, H, C]
@@ -108,8 +105,7 @@ class LocalLayer(Resets):
         h, value = linears(x, self.gate.weight, self.local.linear.weight, None, None)  # H without its bias, V, [N, d]
         return self.close(h, self.mix(x, value, batch, edges), v2, total)
 
-    def mix(self, x: Tensor, value: Tensor, batch: GraphBatch, edges: Edges) -> Tensor:
-        """AV of equation 7, or of equation 15, [N, d], from nodes x [N, in_dim] and values [N, d]."""
+    def mix(self, x: Tensor, value: Tensor, batch: GraphBatch, edges: Edges) -> Tensor:  # AV, [N, d]
         a = self.local.attend(value, edges)  # AV, [N, d]
         # unstated: norm, sum over layers and output of equation 15's variant; as in the local module. One V serves both attentions
         return a if self.parallel is None else a + self.parallel(x, value, batch)  # equation 15
@@ -135,8 +131,7 @@ class GlobalLayer(Resets):
         self.norm = nn.LayerNorm(dim) if norm else None
         self.beta, self.relu, self.dropout = beta, relu, Dropout(dropout)
 
-    def forward(self, x: Tensor, batch: GraphBatch, v2: Tensor | None) -> Tensor:
-        """Nodes [N, d] -> [N, d]."""
+    def forward(self, x: Tensor, batch: GraphBatch, v2: Tensor | None) -> Tensor:  # [N, d] -> [N, d]
         x = self.attend(x, batch, v2).unflatten(1, (self.attention.num_heads, -1)).mT.flatten(1)  # head last
         return self.dropout(F.relu(x) if self.relu else x)
 
@@ -229,8 +224,7 @@ class Polynormer(Resets):
         batch = GraphBatch.of(batch)
         return self.forward_head(self.forward_features(batch), batch)
 
-    def forward_features(self, batch: GraphBatch) -> Tensor:
-        """What the present phase predicts from: the sum of the local layers' outputs, or the last global layer's, [N, d]."""
+    def forward_features(self, batch: GraphBatch) -> Tensor:  # [N, d]
         batch = GraphBatch.of(batch)
         v2 = batch.encoding("second_eigenvector", 1).to(self.head.weight.dtype) if self.version == "v2" else None  # [N, 1]
         x, total = self.embed(batch.x), None  # [N, d]
@@ -240,20 +234,17 @@ class Polynormer(Resets):
         x = x if total is None else total
         return x if self.phase == "local" else self.global_module(x, batch, v2)
 
-    def embed(self, x: Tensor) -> Tensor:
-        """The input layer with its dropouts: features [N, in_dim] -> [N, d]."""
+    def embed(self, x: Tensor) -> Tensor:  # [N, in_dim] -> [N, d]
         # unstated: the input layer; from the authors' code, without activation
         x = x if self.input.linear is None else self.in_dropout(x.to(self.head.weight.dtype))
         return self.dropout(self.input(x))
 
-    def global_module(self, x: Tensor, batch: GraphBatch, v2: Tensor | None) -> Tensor:
-        """The global layers in order: [N, d] -> [N, d]."""
+    def global_module(self, x: Tensor, batch: GraphBatch, v2: Tensor | None) -> Tensor:  # [N, d] -> [N, d]
         for layer in self.global_layers:
             x = layer(x, batch, v2)
         return x
 
-    def forward_head(self, features: Tensor, batch: GraphBatch, head: nn.Linear | None = None) -> Tensor:
-        """Pooled at graph level, then a Linear: [N, d] -> [N, out_dim] or [B, out_dim]."""
+    def forward_head(self, features: Tensor, batch: GraphBatch, head: nn.Linear | None = None) -> Tensor:  # -> [N or B, out_dim]
         # unstated: pooling for graph outputs (Appendix L predicts runtimes of programs without saying how); the mean, then the same layer
         x = pool(features, GraphBatch.of(batch), self.pooling) if self.level == "graph" else features  # [N, d] or [B, d]
         return (head or self.head)(x)

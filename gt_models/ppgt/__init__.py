@@ -149,8 +149,7 @@ class PPGT(nn.Module):
         h = self.class_attention(features, batch) if self.class_attention is not None else features
         return self.predict(pool(h, batch, self.pooling) if self.level == "graph" and self.class_attention is None else h)
 
-    def predict(self, h: Tensor) -> Tensor:
-        """The head, GELU between its layers: [rows, hidden_dim] -> [rows, out_dim]."""
+    def predict(self, h: Tensor) -> Tensor:  # the head: [rows, hidden_dim] -> [rows, out_dim]
         for i, linear in enumerate(self.head):
             h = linear(F.gelu(h) if i else h)
         return h
@@ -167,8 +166,7 @@ class PPGT(nn.Module):
             x = x + getattr(self, f"{name}_encoder")(channels)
         return x
 
-    def embed_nodes(self, batch: GraphBatch) -> Tensor:
-        """Node features, embedded: [N, hidden_dim]."""
+    def embed_nodes(self, batch: GraphBatch) -> Tensor:  # [N, hidden_dim]
         return self.node_encoder(batch.x)
 
     def encode_pairs(self, batch: GraphBatch, edge_values: Tensor | None) -> Tensor:
@@ -180,8 +178,7 @@ class PPGT(nn.Module):
             edge = edge.new_zeros(raw.size(0), edge.size(1)).index_add(0, batch.pair_of(*self.edge_ends(batch)), edge)
         return self.stem(raw, edge, self.keep_branches(batch))
 
-    def keep_branches(self, batch: GraphBatch) -> Tensor | None:
-        """Factors of the branches of the stem's FFN blocks, [P, blocks], for stochastic depth in the stem; None: all stay."""
+    def keep_branches(self, batch: GraphBatch) -> Tensor | None:  # for stochastic depth in the stem
         return None  # factors of the branches of the stem's FFN blocks, [P, blocks]
 
     def encode_edges(self, batch: GraphBatch, edge_values: Tensor | None) -> Tensor | None:
@@ -206,8 +203,7 @@ class PPGT(nn.Module):
         inverse = degree.reciprocal().where(degree > 0, 0.0)  # [N]
         return [batch.sizes[batch.batch[query]].to(dtype).reciprocal()[:, None], inverse[key][:, None], inverse[query][:, None]]
 
-    def degree(self, batch: GraphBatch, dtype: torch.dtype) -> Tensor:
-        """Edges that leave each node, [N], of `dtype`."""
+    def degree(self, batch: GraphBatch, dtype: torch.dtype) -> Tensor:  # edges that leave each node, [N]
         return batch.out_degree(dtype)
 
     def edge_ends(self, batch: GraphBatch) -> tuple[Tensor, Tensor]:
@@ -232,8 +228,7 @@ class PPGTLayer(nn.Module):
         self.linear1, self.linear2 = nn.Linear(dim, expansion * dim), nn.Linear(expansion * dim, dim)
         self.residual1, self.residual2 = Residual(drop_path), Residual(drop_path)
 
-    def forward(self, x: Tensor, theta: Tensor, phi: Tensor | None, batch: GraphBatch) -> Tensor:
-        """Nodes [N, dim] -> [N, dim]; `theta`, `phi`: see `SL2Attention`, [H, P]."""
+    def forward(self, x: Tensor, theta: Tensor, phi: Tensor | None, batch: GraphBatch) -> Tensor:  # [N, dim]
         x = self.residual1(x, self.attention(self.norm1(x), theta, phi, batch), batch.batch, batch.num_graphs)
         return self.residual2(x, self.linear2(F.gelu(self.linear1(self.norm2(x)))), batch.batch, batch.num_graphs)
 
@@ -250,7 +245,6 @@ class SL2Attention(nn.Module):
         self.qkv, self.out = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
         self.pair_linear = nn.Linear(pair_dim, num_heads * (2 if urpe else 1))  # theta, phi
 
-    def forward(self, x: Tensor, theta: Tensor, phi: Tensor | None, batch: GraphBatch) -> Tensor:
-        """Nodes [N, dim] -> [N, dim]."""
+    def forward(self, x: Tensor, theta: Tensor, phi: Tensor | None, batch: GraphBatch) -> Tensor:  # [N, dim]
         dropout, seed = (self.dropout, draw_seed()) if self.training and self.dropout else (0.0, torch.zeros(1, dtype=torch.long))
         return self.out(gated_attention(self.qkv(x), theta, phi, batch, self.scale, self.key_scale, dropout, seed))  # [N, d]
