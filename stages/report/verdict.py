@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stages.report.brec import PAIRS
 from stages.report.published import Published
 from stages.report.rules import Rules
 
@@ -91,10 +92,14 @@ def judge(
     if published.mean is None:
         return Verdict(f"published: {published.printed.lower()}")
     readings, assumptions = _readings(published, sample_std(std, runs), runs, rules)
-    if not readings:
+    pairs = PAIRS.get(published.dataset) if published.metric == "pairs-distinguished" else None
+    if not readings and pairs is None:
         return Verdict("not judged", assumptions=tuple(assumptions))
     difference = mean - published.mean
-    if runs > 1:
+    if not readings and pairs is not None:
+        errors = _errors_of_a_count(mean, len(pairs))
+        assumptions = ["one run against one number: the pairs, each with a network of its own, say how far a count may scatter"]
+    elif runs > 1:
         ours = Side(sample_std(std, runs), runs)
         errors = [_error(ours, theirs) for theirs in readings]
     else:
@@ -117,6 +122,15 @@ def judge(
     if published.std is None or full_runs < 2:
         return verdict
     return _equivalence(verdict, difference, runs, full_runs, published, readings, errors, rules)
+
+
+def _errors_of_a_count(count: float, pairs: int) -> list[tuple[float, float]]:
+    """As `_error`, where neither side has a spread. A count over pairs that are trained apart scatters by at most what it would if each were
+    distinguished with the same probability (a binomial; one half added to either outcome), and by no less than its rounding; asked of both sides,
+    and with an exact print."""
+    share = (count + 0.5) / (pairs + 1)
+    most = max(COUNT_STD, math.sqrt(pairs * share * (1 - share)))
+    return [(math.sqrt(2) * most, math.inf), (COUNT_STD, math.inf)]
 
 
 def _equivalence(

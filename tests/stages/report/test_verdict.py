@@ -186,6 +186,28 @@ def test_counts_that_are_all_the_same_are_not_free_of_noise():
     assert judge(60, 0.0, 10, lookup("ppgt", "Table 1", "PPGT", "brec-basic", "pairs-distinguished")).word == "consistent"
 
 
+def test_one_run_of_brec_is_judged_by_its_pairs():
+    basic = lookup("ppgt", "Table 1", "PPGT", "brec-basic", "pairs-distinguished")
+    cfi = lookup("ppgt", "Table 1", "PPGT", "brec-cfi", "pairs-distinguished")
+    assert (basic.mean, basic.std, cfi.mean, cfi.std) == (60, None, 24, None)
+    one = judge(60, 0.0, 1, basic)
+    assert (one.word, one.margin, one.power) == ("consistent", None, None)
+    assert "one run against one number" in one.assumptions[0]
+    words = {count: judge(count, 0.0, 1, cfi).word for count in (24, 25, 36, 12, 3)}
+    assert words == {24: "consistent", 25: "undecided", 36: "undecided", 12: "lower (worse)", 3: "lower (worse)"}
+    # networks that distinguish pair i with probability p_i: equal truth is called different in at most one case of twenty
+    rng = np.random.default_rng(0)
+    for chances in (np.full(100, 0.24), rng.beta(0.2, 0.6, 100), np.array([1.0] * 24 + [0.0] * 76)):
+        ours, theirs = (rng.random((DRAWS, 100)) < chances).sum(1), (rng.random((DRAWS, 100)) < chances).sum(1)
+        off = [
+            judge(mine, 0.0, 1, replace(cfi, mean=float(other))).word not in ("consistent", "undecided")
+            for mine, other in zip(ours[:2000], theirs[:2000], strict=True)
+        ]
+        assert np.mean(off) <= 0.06
+    other = judge(3, 0.0, 1, replace(cfi, dataset="sr25"))  # graphs that pairs share: not apart
+    assert other.word == "not judged"
+
+
 def test_no_number_and_out_of_memory():
     assert judge(0.9, 0.1, 10, None).word == "no published number"
     assert judge(0.9, 0.1, 10, lookup("polynormer", "Table 3", "GraphGPS", "pokec")).word == "published: oom"
