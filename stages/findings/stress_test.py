@@ -1,7 +1,7 @@
 """PPGT, Appendix C.4 and Table 13: does training crash at large learning rates, by the norm and by how AdaRMSNorm begins?
 
 As printed: ZINC, the first 50 epochs, RMSN, AdaRMSN, and AdaRMSN that begins as the identity (alpha 1, beta 0, "Bad-AdaRMSN"), four learning rates, and Table 7 otherwise: its warm-up is 50 epochs
-too, so the printed rate is reached in the last step but one. A crash is NaN or a loss that explodes; here: the run diverged, or its last epoch's training loss is above the first one's. Unprinted: the seed
+too, so the last epoch has 49/50 of the printed rate. A crash is NaN or a loss that explodes; here: the run diverged, or its last epoch's training loss is above the first one's. Unprinted: the seed
 (0), clipping (at 1, as in the authors' code), and the training set here is the reconstructed one.
 Each case is a run like any other: an hour of one core, kept in store/ by its digest, continued from its checkpoint where it was stopped, and never repeated. So it may be computed case by case, and some
 may lack (OPEN).
