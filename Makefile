@@ -5,7 +5,7 @@ VENV ?= .venv
 READY := $(VENV)/.ready
 RUN := PATH="$(abspath $(VENV))/bin:$$PATH"
 
-.PHONY: reproduce test test-cluster lint bench check-grid ui docs audit
+.PHONY: reproduce test test-cluster test-faults lint bench check-grid ui docs audit
 
 reproduce: $(READY) ## the whole chain of one suite: make reproduce SUITE=edge-transformer
 	@$(RUN) python -m stages.reproduce $(SUITE)
@@ -15,6 +15,9 @@ test: $(READY) ## the whole test suite
 
 test-cluster: $(READY) ## sweeps on a real Slurm, which the test starts itself where it is installed
 	@$(RUN) python -m pytest -m cluster
+
+test-faults: $(READY) ## fifty kills of every stage, a full disk at every write, damaged files: docs/reliability.md
+	@$(RUN) python -m tests.faults
 
 lint: $(READY)
 	@$(RUN) ruff check . && $(RUN) ruff format --check . && $(RUN) python -m mypy

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from stages.mlflow.experiment import Mirror
+from stages.mlflow.experiment import QUIET, Mirror
 from stages.mlflow.tracking import complete
+from stages.mlflow.ui import NO_JOBS
 from tests.stages.cells import make_record, make_result
 from tests.stages.mlflow.test_tracking import SUITE, snapshot, start
 from tests.stages.postgres import free_port, postgres
@@ -24,7 +25,7 @@ CELLS = [f"{SUITE}/data{number}/gcn" for number in range(8)]
 RECORDS = {cell: [make_record(cell, seed) for seed in (0, 1)] for cell in CELLS}
 RESULTS = {cell: make_result(cell, records, method=None) for cell, records in RECORDS.items()}
 BY_DIGEST = {record["digest"]: record for records in RECORDS.values() for record in records}
-EPOCH_SECONDS = 1.5
+BEFORE = 5  # epochs of the first seed that are told before anything breaks
 
 
 class Server:
@@ -38,8 +39,10 @@ class Server:
         self.log = (folder / "server.log").open("ab")
 
     def start(self) -> None:
-        self.process = subprocess.Popen(self.command, stdout=self.log, stderr=self.log, start_new_session=True)
-        deadline = time.monotonic() + 180
+        self.process = subprocess.Popen(
+            self.command, stdout=self.log, stderr=self.log, start_new_session=True, env=os.environ | QUIET | NO_JOBS
+        )
+        deadline = time.monotonic() + 400
         while True:
             assert time.monotonic() < deadline, "the server does not answer"
             assert self.process.poll() is None, Path(self.log.name).read_text()
@@ -61,11 +64,13 @@ def server(tmp_path) -> Iterator[Server]:
         server = Server(database, tmp_path)
         server.start()
         yield server
+        for writer in multiprocessing.active_children():
+            writer.kill()
         server.kill()
 
 
-def write(cell: str) -> None:
-    """What training a cell tells the tracker, an epoch at a time."""
+def write(cell: str, goes_on: Path) -> None:
+    """What training a cell tells the tracker, an epoch at a time; it waits in the middle of its first seed."""
     result, records = RESULTS[cell], RECORDS[cell]
     live = start(result, records[0])
     for record in records:
@@ -74,7 +79,9 @@ def write(cell: str) -> None:
         for i, epoch in enumerate(run["epochs"]["epoch"]):
             values = {k: v[i] for k, v in run["epochs"].items() if k != "epoch" and v[i] is not None}
             live.log_epoch(record["digest"], epoch, values)
-            time.sleep(EPOCH_SECONDS)
+            while epoch >= BEFORE and not goes_on.exists():
+                time.sleep(0.1)
+            time.sleep(0.2)
         live.finish_seed(record)
     live.close(result, records)
 
@@ -83,19 +90,21 @@ def test_eight_writers_one_killed_and_a_restart_in_the_middle(server, tmp_path, 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", server.uri)
     fork = multiprocessing.get_context("fork")
-    writers = [fork.Process(target=write, args=(cell,)) for cell in CELLS]
+    goes_on = tmp_path / "goes on"  # a file: an event waits for whoever was killed while he waited for it
+    writers = [fork.Process(target=write, args=(cell, goes_on)) for cell in CELLS]
     for writer in writers:
         writer.start()
-    deadline = time.monotonic() + 120
-    while sum(run.data.tags["gt.kind"] == "run" for run in Mirror(server.uri, SUITE).runs.values()) < len(CELLS):
-        assert time.monotonic() < deadline, "not all writers got to their first seed"
+    deadline = time.monotonic() + 400
+    while sum("curve/train_loss" in run.data.metrics for run in Mirror(server.uri, SUITE).runs.values()) < len(CELLS):
+        assert time.monotonic() < deadline, "not all writers got to their first epochs"
         time.sleep(0.5)
     os.kill(writers[0].pid, signal.SIGKILL)
     server.kill()
+    goes_on.touch()
     time.sleep(8)  # longer than a tracker is patient
     server.start()
     for writer in writers:
-        writer.join(240)
+        writer.join(400)
     assert [writer.exitcode for writer in writers] == [-signal.SIGKILL, *[0] * 7]
     said = capfd.readouterr().err
     assert 1 <= said.count(f"warning: MLflow at {server.uri} cannot be used") <= 8, said
@@ -106,7 +115,7 @@ def test_eight_writers_one_killed_and_a_restart_in_the_middle(server, tmp_path, 
     for process in both:
         process.start()
     for process in both:
-        process.join(240)
+        process.join(400)
     assert [process.exitcode for process in both] == [0, 0]
     after = snapshot_of(server)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/rebuilt/mlflow.db")

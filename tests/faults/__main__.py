@@ -1,0 +1,133 @@
+"""The campaign of faults, whose figures stand in docs/reliability.md: make test-faults
+
+    python -m tests.faults [--kills 50] [--slow-kills 50] [--damages 10] [--seed 0] [--only kills|disk|files|tests ...] [--no-write]
+
+Exits 1 where anything differs from what it is undisturbed. As root it also mounts full and read-only disks.
+"""
+
+import argparse
+import os
+import platform
+import random
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from benchmarks.cells import write_between
+from stages.measurements import commit
+from tests.faults import page
+from tests.faults.corruption import DAMAGES, FILES, damage
+from tests.faults.disk import WRITERS, full_at_every_write, read_only
+from tests.faults.kills import campaign
+from tests.faults.world import STAGES, World
+
+SLOW = ("leaderboard", "tracking")  # seconds each
+PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
+Found = tuple[list[str], list[str]]  # lines for the page, what was wrong
+
+
+def table(*rows: tuple) -> list[str]:
+    lines = ["| " + " | ".join(map(str, row)) + " |" for row in rows]
+    return [lines[0], "|---" * len(rows[0]) + "|", *lines[1:]]
+
+
+def kills(world: World, given: argparse.Namespace) -> Found:
+    rows: list[tuple] = [("stage", "kills", "trees compared", "differ", "s")]
+    wrong = []
+    for stage in STAGES:
+        start = time.monotonic()
+        count = given.kills if stage not in SLOW else min(given.kills, given.slow_kills)
+        tally = campaign(world, stage, count, given.seed, to="leaderboard")
+        rows.append((stage, tally.kills, tally.rounds, len(tally.differ), f"{time.monotonic() - start:.0f}"))
+        wrong += tally.differ
+        say(rows[-1])
+    return table(*rows), wrong
+
+
+def disk(world: World, given: argparse.Namespace) -> Found:
+    rows: list[tuple] = [("folder", "stage", "times full", "wrong", "read only", "wrong")]
+    wrong = []
+    for part, stages in WRITERS.items():
+        for stage in stages:
+            full, only = full_at_every_write(world, stage, part), read_only(world, stage, part)
+            rows.append((f"{part}/", stage, full.failed, len(full.wrong), only.failed, len(only.wrong)))
+            wrong += full.wrong + only.wrong
+            say(rows[-1])
+    return table(*rows), wrong
+
+
+def files(world: World, given: argparse.Namespace) -> Found:
+    rows: list[tuple] = [("file", "read by", "made by", "damages", "wrong")]
+    wrong, draw = [], random.Random(given.seed)
+    for what, (_, reader, maker) in FILES.items():
+        before = len(wrong)
+        for number in range(given.damages):
+            finished = Path(shutil.copytree(world.work, world.folder / f"damaged-{what}-{number}".replace(" ", "-")))
+            wrong += damage(world, finished, what, list(DAMAGES)[number % len(DAMAGES)], draw.randrange(10**6))
+            shutil.rmtree(finished)
+        rows.append((what, reader, maker, given.damages, len(wrong) - before))
+        say(rows[-1])
+    return table(*rows), wrong
+
+
+def tests(_: World | None, given: argparse.Namespace) -> Found:
+    return page.table(page.counted()), []
+
+
+PARTS: dict[str, Callable[[World, argparse.Namespace], Found]] = {
+    "kills": kills,
+    "disk": disk,
+    "files": files,
+    "tests": tests,
+}
+
+
+def say(row: tuple) -> None:
+    print(*row, sep="\t", flush=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=50, help="of each stage")
+    parser.add_argument("--slow-kills", type=int, default=50, help=f"of {' and '.join(SLOW)}")
+    parser.add_argument("--damages", type=int, default=10, help="of each kind of file")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", nargs="*", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--no-write", action="store_true", help="leave docs/reliability.md as it is")
+    given, failed = parser.parse_args(), False
+    with tempfile.TemporaryDirectory(prefix="gt-faults-") as folder:
+        world = World(Path(folder) / "world") if {*given.only} - {"tests"} else None
+        for part in given.only:
+            start = time.monotonic()
+            try:
+                lines, wrong = PARTS[part](world, given)
+            except pytest.skip.Exception as reason:
+                print(f"{part}: left out: {reason}")
+                continue
+            print(*lines, *wrong, sep="\n", flush=True)
+            failed |= bool(wrong)
+            took = (
+                f"`python -m tests.faults {command(part, given)}`: {time.monotonic() - start:.0f} s, {datetime.now(UTC):%Y-%m-%d}, commit "
+                f"{(commit() or 'none')[:12]}, {os.cpu_count()} cores, Python {platform.python_version()}."
+            )
+            if not given.no_write:
+                write_between(PAGE, f"<!-- faults: {part} -->", f"<!-- end of {part} -->", "\n".join(["", *lines, "", took, ""]))
+    return int(failed)
+
+
+def command(part: str, given: argparse.Namespace) -> str:
+    options = {
+        "kills": f"--kills {given.kills} --slow-kills {given.slow_kills} ",
+        "files": f"--damages {given.damages} ",
+    }
+    return f"{options.get(part, '')}--seed {given.seed} --only {part}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

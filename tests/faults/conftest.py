@@ -1,0 +1,10 @@
+"""One miniature of the chain for all tests of faults."""
+
+import pytest
+
+from tests.faults.world import World
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory) -> World:
+    return World(tmp_path_factory.mktemp("world"))

@@ -1,0 +1,84 @@
+"""kill -9 at a random moment of a stage, then the stage again and all after it: what is left must be what it is undisturbed, bit for bit.
+
+Half of the moments are random in time, half random among the changes that the stage makes to files: between two of those lies what can be half done.
+"""
+
+import os
+import random
+import shutil
+import signal
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.faults.world import STAGES, Child, World, again
+
+CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.chmod", "os.link", "sqlite3.connect"}
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+
+
+@dataclass
+class Tally:
+    kills: int = 0
+    rounds: int = 0
+    differ: list[str] = field(default_factory=list)
+
+
+def counted(stage: str, until: int | None, note: Path):
+    """The stage's work, killed at its so-many-th change to a file; where it ends before, `note` says how many there were."""
+
+    def work() -> None:
+        seen = [0]
+
+        def hook(event: str, arguments: tuple) -> None:
+            if event in CHANGES or (event == "open" and isinstance(arguments[2], int) and arguments[2] & WRITING):
+                seen[0] += 1
+                if seen[0] == until:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+        sys.addaudithook(hook)
+        try:
+            STAGES[stage].work()
+        finally:
+            note.write_text(str(seen[0]))
+
+    return work
+
+
+def kill_one(world: World, stage: str, folder: Path, draw: random.Random, by_change: bool, changes: int) -> bool:
+    """Whether a process of the stage was killed, and did not end before."""
+    note = folder.with_name(f"{folder.name}.note")
+    if by_change:
+        child = Child(counted(stage, draw.randint(1, changes), note), folder).end()
+    else:
+        child = Child(STAGES[stage].work, folder)
+        time.sleep(draw.uniform(0, world.seconds[stage]))
+        child.kill() if child.process.is_alive() else child.process.join()
+    assert child.status in (0, -signal.SIGKILL), f"{stage}: status {child.status}: {child.said}"
+    return child.status == -signal.SIGKILL
+
+
+def changes_of(world: World, stage: str) -> int:
+    """How many changes to files the undisturbed stage makes."""
+    folder = world.fresh(stage, f"{stage}-counted")
+    note = folder.with_name(f"{folder.name}.note")
+    assert Child(counted(stage, None, note), folder).end().status == 0
+    return int(note.read_text())
+
+
+def campaign(world: World, stage: str, kills: int, seed: int = 0, in_a_row: int = 2, to: str | None = None) -> Tally:
+    """So many kills of a stage, up to `in_a_row` of them before it is left to end, and every fifth time those after it up to stage `to`; and the
+    files that differ then."""
+    world.seconds.setdefault(stage, 5.0)
+    draw, tally, changes = random.Random(f"{stage} {seed}"), Tally(), changes_of(world, stage)
+    while tally.kills < kills:
+        folder = world.fresh(stage, f"{stage}-{tally.rounds}")
+        for _ in range(min(in_a_row, kills - tally.kills)):
+            tally.kills += kill_one(world, stage, folder, draw, tally.kills % 2 == 0, changes)
+        tally.rounds += 1
+        tally.differ += [
+            f"{folder.name}: {name}" for name in world.wrong(again(stage, folder, to if tally.rounds % 5 == 1 else None), folder)
+        ]
+        shutil.rmtree(folder)
+    return tally

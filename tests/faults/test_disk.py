@@ -1,0 +1,17 @@
+"""Folders that can only be read, or are full; every folder, at every write of every stage: `make test-faults` (docs/reliability.md)."""
+
+import pytest
+
+from tests.faults.disk import WRITERS, Tally, full_at, read_only
+
+
+@pytest.mark.parametrize("part", ["data", "store", "mlruns"])
+def test_a_folder_that_can_only_be_read_is_named(world, part):
+    assert read_only(world, WRITERS[part][0], part) == Tally(failed=1)
+
+
+@pytest.mark.parametrize("part", ["data", "store", "studies", "reports"])
+def test_a_full_disk_is_said_and_the_same_command_goes_on(world, part):
+    tally = Tally()
+    full_at(world, WRITERS[part][-1], part, 0, tally)
+    assert tally == Tally(failed=1)

@@ -1,0 +1,13 @@
+"""A few seeded kills of each stage; the campaign of fifty each is `make test-faults` (docs/reliability.md)."""
+
+import pytest
+
+from tests.faults.kills import campaign
+from tests.faults.world import STAGES
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_killed_by_signal_9_and_run_again_nothing_differs(world, stage):
+    kills = 1 if stage in ("leaderboard", "tracking") else 2  # seconds each
+    tally = campaign(world, stage, kills)
+    assert (tally.kills, tally.differ) == (kills, [])

@@ -1,0 +1,339 @@
+"""A miniature of the whole chain, from a raw file to a leaderboard, whose every stage runs in a forked process in a fraction of a second.
+
+What a stage leaves is the same on every run, bit for bit: what is measured (seconds, memory, moments) is held constant, so that two trees of files
+can be compared as they are.
+"""
+
+import contextlib
+import csv
+import hashlib
+import importlib
+import json
+import multiprocessing
+import os
+import re
+import shutil
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from stages import measurements, runs, tuned
+from stages.command import status_of
+from stages.datasets import pins
+from stages.datasets.catalog import catalog
+from stages.datasets.packed import pack
+from stages.datasets.prepare import prepare
+from stages.datasets.spec import DatasetSpec, RemoteFile
+from stages.encode import encode_dataset
+from stages.files import write_bytes
+from stages.fingerprint import code_digest
+from stages.leaderboard import leaderboard
+from stages.mlflow.database import OWN
+from stages.mlflow.experiment import QUIET
+from stages.params import load_grid
+from stages.state import write_state
+from stages.train import train_cell
+from stages.tune import tune_cell
+from tests.stages.conftest import COMMIT
+from tests.stages.mlflow.test_tracking import snapshot
+
+fork = multiprocessing.get_context("fork")
+SEARCHED, PLAIN = "small/mini/mlp", "small/mini/gcn"
+MODEL = {"hidden_dim": 8, "num_layers": 2, "dropout": 0.2}
+COMMON = {"optimizer": {"name": "adam", "lr": 0.01}, "epochs": 6, "seeds": [0, 1]}
+RECIPES = {
+    SEARCHED: {
+        "model": {"name": "mlp", **MODEL}, **COMMON,
+        "search": {"trials": 3, "seeds": [0], "pruner": "none", "space": {"model.dropout": {"choices": [0.0, 0.5]}, "optimizer.lr": {"low": 1e-3, "high": 1e-1, "log": True}}},
+    },
+    PLAIN: {"model": {"name": "gcn", **MODEL, "laplacian_dim": 2}, "encodings": {"laplacian": {"k": 2}}, **COMMON},
+}  # fmt: skip
+
+
+def _raw() -> dict[str, bytes]:
+    """The host's files: sixty nodes of three classes, and two splits of them."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 60)
+    x = rng.normal(size=(60, 5)).astype(np.float32)
+    x[np.arange(60), y] += 1.5
+    graph = {"x": x.tolist(), "y": y.tolist(), "edges": rng.integers(0, 60, (2, 180)).tolist()}
+    split = [rng.permutation(np.arange(60) % 3 + 1).tolist() for _ in range(2)]
+    return {"mini/graph.json": json.dumps(graph).encode(), "mini/split.json": json.dumps(split).encode()}
+
+
+RAW = _raw()
+
+
+def _prepare(spec: DatasetSpec, paths: Any, folder: Path) -> None:
+    graph, split = (json.loads(paths[name].read_text()) for name in RAW)
+    header = spec.header(in_dim=5, out_dim=3, num_splits=2)
+    arrays = {"num_nodes": [60], "num_edges": [180], "edge_index": np.array(graph["edges"]), "split": np.array(split)}
+    pack(folder, header, arrays | {"x": np.array(graph["x"], np.float32), "y": np.array(graph["y"])})
+
+
+# the second one's digest is published by nobody: it is pinned on first use
+FILES = tuple(
+    RemoteFile(name, (), hashlib.sha256(content).hexdigest() if "graph" in name else None, len(content)) for name, content in RAW.items()
+)
+SPEC = DatasetSpec(
+    "mini", "mini", "node-classification", "accuracy", _prepare, FILES, {"nodes": 60, "classes": 3}, level="node", split_kind="node"
+)
+
+
+class Still(measurements.Clock):
+    """A clock that stands."""
+
+    @contextlib.contextmanager
+    def timing(self, what: str) -> Iterator[None]:
+        yield
+
+
+def install() -> None:
+    """Makes this process one of the miniature: for forked ones."""
+    catalog()["mini"] = SPEC
+    pins.PATH = Path("data.lock.json")
+    measurements.commit = lambda: COMMIT
+    measurements.now = runs.now = lambda: "2026-01-01T00:00:00+00:00"
+    runs.Clock = Still
+    runs.PeakMemory.read = lambda self: 100.0
+    runs.Usage.read = lambda self: {"epoch": [], "memory_mib": [], "cpu_percent": []}
+    # pictures, and a forest that weighs what was searched: seconds of each search
+    tuned._plots = lambda base, study: [write_bytes(base.with_name(f"{base.name}.{name}.png"), b"a picture") for name in tuned.PLOTS]
+    tuned.importance_of = lambda study: {}
+    os.environ.pop("MLFLOW_TRACKING_URI", None)
+    os.environ.pop("GT_DATA_MIRROR", None)
+
+
+def cell(stage: Callable[..., Any], *names: str) -> Callable[[], None]:
+    def work() -> None:
+        grid = load_grid()
+        for name in names:
+            stage(grid.find(name), grid)
+
+    return work
+
+
+@dataclass(frozen=True)
+class Stage:
+    """`work`: the stage in the current folder; `outs`: what DVC deletes before it runs a stage again."""
+
+    work: Callable[[], Any]
+    outs: tuple[str, ...] = ()
+
+
+REPORTS = ("reports/small.*", "reports/metrics/small", "reports/curves/small", "reports/published/small.csv")
+# in the order of the chain; the last is the leaderboard once more, with MLflow, which takes seconds
+STAGES = {
+    "state": Stage(lambda: write_state(load_grid())),
+    "download": Stage(lambda: print(prepare("mini", "data", ["mirror"]).reason)),
+    "encode": Stage(lambda: encode_dataset("mini", load_grid())),
+    "tune": Stage(cell(tune_cell, SEARCHED), ("tuned/small/mini/*",)),
+    "train": Stage(cell(train_cell, SEARCHED, PLAIN), ("results/small/mini/*.json",)),
+    "leaderboard": Stage(lambda: leaderboard("small", print_=False, mlflow=False), REPORTS),
+    "tracking": Stage(lambda: leaderboard("small", print_=False), REPORTS),
+}
+
+
+def build(folder: Path) -> Path:
+    """The project before its first stage."""
+    for name, content in RAW.items():
+        path = folder / "mirror" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    cells = {}
+    for name, recipe in RECIPES.items():
+        path = folder / "recipes" / f"{name}.yaml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(yaml.safe_dump(recipe, sort_keys=False))
+        _, dataset, model = name.split("/")
+        settings = "tuned" if "search" in recipe else "recipes"
+        cells[name.replace("/", "-")] = {"cell": name, "dataset": dataset, "model": model, "settings": settings}
+    searches = {key: entry for key, entry in cells.items() if entry["settings"] == "tuned"}
+    run = {"parallel": 1, "checkpoint_seconds": 0, "tracking": False, "device": "cpu", "mirrors": ["mirror"]}
+    grid = {"run": run, "datasets": ["mini"], "suites": ["small"], "cells": cells, "searches": searches}
+    (folder / "params.yaml").write_text(yaml.safe_dump(grid))
+    (folder / "mlruns").mkdir()
+    (folder / "mlruns/id").write_text("the same in every tree\n")
+    return folder
+
+
+class Child:
+    """A forked process that does `work` in `folder`; `said` is what it wrote, `status` how it ended (of a command: 0, 1, ...)."""
+
+    def __init__(self, work: Callable[[], Any], folder: Path):
+        self.log = folder.with_name(f"{folder.name}.log")
+        self.process = fork.Process(target=self._do, args=(work, folder))
+        self.process.start()
+
+    def _do(self, work: Callable[[], Any], folder: Path) -> None:
+        log = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        for stream in (1, 2):
+            os.dup2(log, stream)
+        # whoever forked may have replaced them
+        sys.stdout, sys.stderr = (os.fdopen(number, "w", buffering=1, closefd=False) for number in (1, 2))
+        os.chdir(folder)
+        install()
+        status = 99
+        try:
+            status = status_of(lambda: work() and None)  # what a stage returns is no status
+        except SystemExit as stop:
+            status = stop.code or 0
+        except BaseException as error:  # typer's Exit is one
+            status = getattr(error, "exit_code", 99)
+            if status == 99:
+                traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(status)
+
+    def end(self, seconds: float = 300.0) -> "Child":
+        self.process.join(seconds)
+        if self.process.is_alive():
+            self.kill()
+            raise AssertionError(f"not ended within {seconds:g} s: {self.said}")
+        return self
+
+    def kill(self) -> None:
+        os.kill(self.process.pid, signal.SIGKILL)
+        self.process.join()
+
+    @property
+    def status(self) -> int:
+        return self.process.exitcode
+
+    @property
+    def said(self) -> str:
+        return self.log.read_text()
+
+
+def do(stage: str | Callable[[], Any], folder: Path) -> Child:
+    """The stage in a process, ended."""
+    return Child(STAGES[stage].work if isinstance(stage, str) else stage, folder).end()
+
+
+def do_well(stage: str, folder: Path) -> Child:
+    child = do(stage, folder)
+    assert child.status == 0, f"{stage}: status {child.status}: {child.said}"
+    return child
+
+
+def again(stage: str, folder: Path, to: str | None = None) -> str:
+    """The stage, and those after it up to that of name `to`, as `dvc repro` would run them; returns the last one."""
+    order = list(STAGES)
+    last = max(order.index(stage), order.index(to or stage))
+    for name in order[order.index(stage) : last + 1]:
+        remove_outs(folder, name)
+        do_well(name, folder)
+    return order[last]
+
+
+def remove_outs(folder: Path, stage: str) -> None:
+    """What DVC does before it runs a stage."""
+    for pattern in STAGES[stage].outs:
+        for path in folder.glob(pattern):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+# what stages import as they go: a fork has what was read before it
+IMPORTED = (
+    "stages.download", "stages.datasets.encoding", "concurrent.futures.process", "optuna", "optuna.storages.journal", "torch_geometric.nn",
+    "torch.autograd.profiler", "scipy.optimize", "scipy.stats", "scipy.ndimage", "scipy.sparse.linalg", "gt_models.baselines.gcn", "gt_models.baselines.mlp", "stages.tasks.node_classification", "stages.report.page", "stages.report.claims",
+    "stages.report.computed", "stages.report.found", "stages.findings", "stages.records.staleness", "mlflow", "mlflow.store.tracking.sqlalchemy_store", "alembic.command", "matplotlib.pyplot",
+)  # fmt: skip
+
+
+class World:
+    """The project as it is before each stage, and `after`: the files that it has after each."""
+
+    def __init__(self, folder: Path):
+        os.environ.update(QUIET)
+        for name in IMPORTED:
+            importlib.import_module(name)
+        code_digest(["stages.leaderboard", "gt_models.baselines.gcn", *IMPORTED[:2]])  # reads, once, what digests of code are of
+        self.folder, self.seconds, self.after, self.work = folder, {}, {}, build(folder / "work")
+        for name in STAGES:
+            shutil.copytree(self.work, folder / "before" / name)
+            if name == "tracking":
+                break
+            start = time.monotonic()
+            do_well(name, self.work)
+            self.seconds[name] = time.monotonic() - start
+            self.after[name] = tree(self.work)
+        self.after["tracking"] = self.after["leaderboard"]
+
+    @cached_property
+    def tracked(self) -> dict[str, str]:
+        """What MLflow holds in the end."""
+        folder, start = self.fresh("tracking", "tracked"), time.monotonic()
+        do_well("tracking", folder)
+        self.seconds["tracking"] = time.monotonic() - start
+        return tracked(folder)
+
+    def wrong(self, stage: str, folder: Path) -> list[str]:
+        """The files that are not as they are after this stage, undisturbed."""
+        found, expected = tree(folder), self.after[stage]
+        differ = sorted(name for name in found.keys() | expected.keys() if found.get(name) != expected.get(name))
+        if stage == "tracking":
+            held = tracked(folder)
+            differ += sorted(f"tracked: {key}" for key in held.keys() | self.tracked.keys() if held.get(key) != self.tracked.get(key))
+        return differ
+
+    def fresh(self, stage: str, name: str) -> Path:
+        """A copy of the project before a stage."""
+        return Path(shutil.copytree(self.folder / "before" / stage, self.folder / name))
+
+
+# locks, what is known of a file by its inode, what differs by who was killed, and temporary files of those who were killed
+IGNORED = re.compile(r"(^|/)(lock|.*\.lock|\.[^/]*\.checked\.json|\.[^/]*\.[a-z0-9_]{8}(/.*)?)$|^(studies|mlruns|mirror)/")
+
+
+def tree(folder: Path) -> dict[str, str]:
+    """Every file that a stage leaves, by its content; searches without the trials whose process was killed."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        name = str(path.relative_to(folder))
+        if not path.is_file() or IGNORED.search(name) or ".locks/" in name or ".checked/" in name:
+            continue
+        if name.startswith("tuned/") and name.endswith(".csv"):
+            with path.open(newline="") as file:
+                rows = [{k: v for k, v in row.items() if k != "number"} for row in csv.DictReader(file)]
+            found[name] = json.dumps([row for row in rows if not row["status"].startswith("killed")])
+        else:
+            found[name] = hashlib.sha256(_sorted_header(path)).hexdigest()
+    return found
+
+
+def _sorted_header(path: Path) -> bytes:
+    """The content; of weights with the notes of their header in order, which safetensors writes in any."""
+    content = path.read_bytes()
+    if path.name != "weights.safetensors":
+        return content
+    size = 8 + int.from_bytes(content[:8], "little")
+    return json.dumps(json.loads(content[8:size]), sort_keys=True).encode() + content[size:]
+
+
+def tracked(folder: Path) -> dict[str, str]:
+    """Everything in the project's tracking store but ids and moments, by run and kind."""
+    note = folder.with_name(f"{folder.name}.tracked")
+
+    def read() -> None:
+        found = {
+            f"{kind} {cell} {digest} {part}": repr(value)
+            for (kind, cell, digest), run in snapshot(OWN, "small").items()
+            for part, value in run.items()
+        }
+        note.write_text(json.dumps(found))
+
+    child = do(read, folder)
+    assert child.status == 0, child.said
+    return json.loads(note.read_text())
