@@ -623,6 +623,8 @@ def store_verify(names: Names = None, records: Records = Path("records")) -> Non
         raise typer.Exit(1)
 
 
+for command in (*app.registered_commands, *store_app.registered_commands):  # typer keeps a docstring's lines as they are broken in the file
+    command.help = "\n\n".join(" ".join(part.split()) for part in command.callback.__doc__.split("\n\n"))
 for registered in (*app.registered_commands, *app.registered_groups):
     name = registered.name or registered.callback.__name__
     registered.rich_help_panel = next((group for group, names in GROUPS.items() if name in names), "More")

@@ -54,6 +54,8 @@ def test_json_for_programs(repository):
 
 def test_help_is_in_groups_and_the_version_names_the_commit():
     shown = run("--help").output
+    assert "a stale row says what" in " ".join(shown.replace("│", " ").split()), "lines of a docstring are joined"
+    assert not [line for line in shown.splitlines() if line.rstrip(" │").endswith("Exits 1 where")]
     places = [shown.index(group) for group in GROUPS]
     assert places == sorted(places)
     commands = {command.name or command.callback.__name__ for command in (*app.registered_commands, *app.registered_groups)}
