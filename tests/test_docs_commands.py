@@ -30,6 +30,8 @@ NOT_RUN = {
     "make reproduce SUITE=edge-transformer": "needs data of other hosts, and hours",
     "make reproduce SUITE=hot": "needs data of other hosts, and hours",
     "make test": "this is part of it",
+    "make test-cluster": "needs Slurm, and takes minutes",
+    "make test-faults": "kills every stage in turn: minutes",
     "make ui": "a server, which runs until it is stopped",
     "dvc repro": "the whole grid takes a GPU for months; tests/test_pipeline.py runs it on three cells",
     "dvc repro download encode": "needs data of other hosts",
