@@ -31,6 +31,7 @@ from stages.sweep.slurm import ClusterError, Place, Slurm
 SHARED = 900.0  # seconds of runs that share a job: a queue takes its time too
 POLL_SECONDS = 5.0
 AT_MOST = 16  # jobs at once where nothing is said
+ARRAY = 1000  # jobs of an array: Slurm takes no more where nobody has raised its MaxArraySize of 1001
 SHOWN = 20  # rows of the table
 # reasons of Slurm's for which a job waits until somebody changes it
 NEVER = re.compile(r"PerJob|Partition(Time|Node)Limit|BadConstraints|Invalid|NotAllowed|Held|held")
@@ -138,7 +139,8 @@ class _Sweep:
                 and not any(job.waits_for(other) for other in everything)
             ]
             free = self.at_most - sum({job.array: job.share for job in alive}.values())
-            for need, group, share in shares(self._by_need(jobs), free):
+            for need, whole, share in shares(self._by_need(jobs), free):
+                group = whole[:ARRAY]  # the others when these are done
                 self._submit(need, group, share)
                 self.searched |= {job.name: found.searches[job.name].left for job in group if job.kind == "search"}
 

@@ -4,6 +4,7 @@ Every accident that a cluster has, and afterwards the same bits as on one machin
 """
 
 import contextlib
+import csv
 import json
 import os
 import shutil
@@ -17,6 +18,7 @@ import pytest
 from filelock import FileLock
 
 from stages.params import load_grid
+from stages.study import STORAGE
 from stages.sweep import costs as costs_room
 from stages.sweep.costs import Cost
 from stages.sweep.plan_file import Entry
@@ -24,6 +26,7 @@ from stages.sweep.slurm import Slurm
 from stages.sweep.sweep import sweep
 from stages.train import train_cell
 from tests.conftest import SHARED
+from tests.stages.test_postgres import database  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.cluster
 SCRIPT = SHARED / "cluster" / "slurm-here"
@@ -149,3 +152,27 @@ def test_whatever_happens_the_numbers_are_those_of_one_machine(slurm, project, m
     )
     assert ours == theirs
     assert len(ours) == 2
+
+
+def test_workers_on_several_nodes_share_a_search_in_postgresql(slurm, project, database, monkeypatch):  # noqa: F811
+    """Four trials as four jobs, of which one is cancelled in the middle of its trial; another is submitted for it, and then the cell's seed."""
+    monkeypatch.setattr(costs_room, "_measured", lambda cell, grid, data: Cost(60.0, 100.0, search_seconds=4 * 1000.0))
+    monkeypatch.setenv(STORAGE, database)
+    space = {"model.dropout": {"choices": [0.0, 0.1, 0.2, 0.3]}}
+    search = {"trials": 4, "sampler": "grid", "pruner": "none", "space": space}
+    project.recipe(seeds=[0], search=search, epochs=3000, run={"checkpoint_seconds": 0.2})
+    followed = Followed()
+    until(lambda: list(Path("store").glob("??/*/checkpoint.safetensors")), "no trial runs")
+    submitted = [json.loads(line)["id"] for line in Path("store/sweep/submitted.jsonl").read_text().splitlines()]
+    assert len(submitted) == 4
+    running = next(job for job in submitted if field(job, "JobState") == "RUNNING")
+    subprocess.run(["scancel", running], check=True)
+    text = followed.end()
+    assert followed.done, text
+    assert f"small/web/mlp search: job {running} ended without a result" in text
+    with Path("tuned/small/web/mlp.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert sorted(row["model.dropout"] for row in rows if row["status"] == "ok") == ["0.0", "0.1", "0.2", "0.3"]
+    assert [row["status"] for row in rows].count("killed, queued again") == len(rows) - 4 == 1
+    assert len(project.records()) == 5
+    assert len(Path("store/sweep/submitted.jsonl").read_text().splitlines()) == 6

@@ -108,6 +108,23 @@ def test_what_another_sweep_has_in_the_queue_is_followed_not_submitted(project):
     assert cluster.runs == [(CELL, [1])]
 
 
+def test_no_array_is_larger_than_slurm_takes(project, monkeypatch):
+    monkeypatch.setattr("stages.sweep.sweep.ARRAY", 2)
+    project.recipe(seeds=[0, 1, 2, 3, 4])
+
+    class Counts(Cluster):
+        arrays: list[int] = []
+
+        def submit(self, need, contents, most):
+            self.arrays.append(len(contents))
+            return super().submit(need, contents, most)
+
+    cluster = Counts()
+    assert swept(cluster)[0]
+    assert max(cluster.arrays) == 2
+    assert sorted(cluster.runs) == [(CELL, [seed]) for seed in range(5)]
+
+
 def test_a_job_that_is_lost_or_refused_costs_no_other_and_is_submitted_again(project):
     project.recipe(row="mlp", seeds=[0, 1])
     path = project.recipe(row="refused", seeds=[0])

@@ -37,7 +37,7 @@ CELL = "small/web/mlp"
 
 @pytest.fixture(autouse=True)
 def forecasts(monkeypatch):
-    cost = Cost(1.0, 100.0, search_seconds=1200.0, record_bytes=5000, checkpoint_bytes=9000)
+    cost = Cost(1.0, 100.0, search_seconds=600.0, record_bytes=5000, checkpoint_bytes=9000)
     monkeypatch.setattr(costs_room, "_measured", lambda cell, grid, data: cost)
 
 
@@ -186,7 +186,7 @@ def test_a_job_that_dies_or_fails_costs_no_other(project, monkeypatch):
 
 def test_workers_share_a_search_and_a_killed_one_s_trial_is_found_again(project):
     """The job of one trial is killed in the middle: the trials are each found once, that one too, and then the cell's seed is run."""
-    search = {"trials": 4, "sampler": "grid", "pruner": "none", "space": {"model.dropout": {"choices": [0.0, 0.1, 0.2, 0.3]}}}
+    search = {"trials": 2, "sampler": "grid", "pruner": "none", "space": {"model.dropout": {"choices": [0.0, 0.1]}}}
     project.recipe(seeds=[0], search=search, epochs=300)
     grid, said, killed = load_grid(), [], []
 
@@ -210,11 +210,11 @@ def test_workers_share_a_search_and_a_killed_one_s_trial_is_found_again(project)
     assert f"{CELL} search: its process ended with status -9; its trial is queued again" in said
     with Path(f"tuned/{CELL}.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert sorted(row["model.dropout"] for row in rows if row["status"] == "ok") == ["0.0", "0.1", "0.2", "0.3"]
+    assert sorted(row["model.dropout"] for row in rows if row["status"] == "ok") == ["0.0", "0.1"]
     assert [row["status"] for row in rows].count("killed, queued again") == 1
-    assert len(rows) == 5
-    # four trials, each of them one record, and the seed
-    assert len(project.records()) == 5
+    assert len(rows) == 3
+    # two trials, each of them one record, and the seed
+    assert len(project.records()) == 3
     assert json.loads(Path(f"results/{CELL}.json").read_text())["status"] == "ok"
 
 
