@@ -109,22 +109,33 @@ def _state(row: Row) -> str:
     return "not run" if status.startswith("not run") else "incomplete" if status.startswith("ok") or status == "unfinished" else "failed"
 
 
-def progress(grid: Grid, held: Gathered, store: Path, data: Path) -> list[dict[str, Any]]:
-    """A line per suite: its cells by how far they are, and what the rest costs by the forecasts that store/ has."""
+def progress(grid: Grid, held: Gathered, store: Path, data: Path, paper: Path = Path("docs/scale.json")) -> list[dict[str, Any]]:
+    """A line per suite: its cells by how far they are, what the rest costs by the forecasts that store/ has, and on a GPU on paper."""
     state = {row["cell"]: _state(row) for row in held.rows}
-    costs = _costs(grid, held, store, data)
+    costs, on_paper = _costs(grid, held, store, data), _on_paper(paper)
     lines = []
     for suite in grid.suites:
         mine = grid.suite(suite)
         states = Counter(state.get(cell.cell, "not run") for cell in mine)
         done = states["ok"] + states["stale"]
         known = [costs[cell.cell] for cell in mine if costs.get(cell.cell) is not None]
-        left = sum(state.get(cell.cell, "not run") not in ("ok", "stale") for cell in mine)
+        to_do = [cell for cell in mine if state.get(cell.cell, "not run") not in ("ok", "stale")]
+        left, counted = len(to_do), [on_paper[cell.cell] for cell in to_do if cell.cell in on_paper]
+        gpu = f"{hours(sum(counted))} for {len(counted)} of {left} cells" if counted else "not counted" if left else "nothing"
         rest = f"{hours(sum(known))} for {len(known)} of {left} cells" if known else "not forecast yet" if left else "nothing"
         begun = states["incomplete"] + states["reduced"] + states["failed"]
         numbers = {"cells": len(mine), "done": done, "stale": states["stale"], "begun": begun, "absent": states["not run"]}
-        lines.append({"suite": suite, "rest": rest} | numbers)
+        lines.append({"suite": suite, "rest": rest, "gpu": gpu} | numbers)
     return lines
+
+
+def _on_paper(path: Path) -> dict[str, float]:
+    """Seconds of a cell's runs and trials on an H100 by docs/scale.json, which counts them; empty where the file is not there."""
+    try:
+        cells = json.loads(path.read_text())["cells"]
+        return {name: one["h100"]["unfused"] * (one["seeds"] + one["search_runs"]) for name, one in cells.items() if "h100" in one}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
 
 
 def _costs(grid: Grid, held: Gathered, store: Path, data: Path) -> dict[str, float | None]:

@@ -169,6 +169,20 @@ def test_the_grid_says_how_far_it_is(folder, monkeypatch):
     assert [line[key] for key in ("cells", "done", "begun", "absent", "rest")] == [3, 2, 0, 1, "not forecast yet"]
 
 
+def test_what_a_gpu_would_take_is_what_was_counted_on_paper(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    grid = load_grid()
+    cells = grid.suite("embedded")[:2]
+    grid = grid.model_copy(update={"cells": {cell.key: cell for cell in cells}, "suites": ["embedded"]})
+    paper = tmp_path / "scale.json"
+    (line,) = content.progress(grid, Gathered(), tmp_path, tmp_path, paper)
+    assert line["gpu"] == "not counted"
+    counted = {"h100": {"floor": 1.0, "unfused": 1800.0}, "seeds": 3, "search_runs": 1}
+    paper.write_text(json.dumps({"cells": {cells[0].cell: counted, cells[1].cell: {"problem": "too large"}}}))
+    (line,) = content.progress(grid, Gathered(), tmp_path, tmp_path, paper)
+    assert line["gpu"] == f"{hours(4 * 1800.0)} for 1 of 2 cells"
+
+
 def test_the_cost_of_the_rest_is_what_a_forecast_kept(tmp_path, monkeypatch):
     monkeypatch.chdir(ROOT)
     grid = load_grid()

@@ -1,0 +1,131 @@
+"""The schedule, the forecast's arithmetic over counts, and records and runs that are made to measure with."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks import scale, scale_store
+from stages.params import Limits, load_grid
+from stages.records.shipped import read, record_problems
+from stages.store import Store
+from stages.sweep.planner import Job
+from tests.conftest import ROOT
+from tests.stages.conftest import lock_file, project  # noqa: F401 - fixtures
+
+HOUR = 3600.0
+
+
+def job(name: str, seconds: float, kind: str = "runs", number: int = 0, after: str | None = None) -> Job:
+    return Job(kind, name, "d", (number,) if kind == "runs" else (), number=number, limits=Limits(), after=after, seconds=seconds)
+
+
+@pytest.fixture(autouse=True)
+def _no_start(monkeypatch):
+    monkeypatch.setattr(scale, "START", 0.0)
+
+
+def test_work_that_can_be_spread_is_bound_by_work_and_one_long_run_by_its_chain():
+    many = [job(f"a{i}", HOUR) for i in range(16)]
+    one, eight = scale.simulate(many, 1), scale.simulate(many, 8)
+    assert (one.makespan, eight.makespan) == (16 * HOUR, 2 * HOUR)
+    assert (one.utilisation, eight.utilisation) == (1.0, 1.0)
+    assert eight.bound == "work"
+    long = scale.simulate([*many, job("long", 20 * HOUR)], 8)
+    assert (long.makespan, long.chain) == (22 * HOUR, 20 * HOUR)
+    assert long.bound == "its longest chain"
+    assert long.longest.name == "long"
+    assert scale.simulate([job("a", HOUR), job("b", HOUR), job("c", HOUR)], 2).bound == "the last jobs"
+
+
+def test_runs_wait_for_the_trials_of_their_search_and_for_the_cell_that_they_start_from():
+    jobs = [job("b", HOUR, after="a"), *(job("a", HOUR, "search", i) for i in range(3)), job("a", 2 * HOUR), job("c", HOUR)]
+    found = scale.simulate(jobs, 2)
+    # two trials, then the third beside c, then the run of a alone, then that of b
+    assert found.makespan == 5 * HOUR
+    assert found.chain == 4 * HOUR
+    assert found.longest.name == "b"
+    assert scale.simulate(jobs, 64).makespan == 4 * HOUR
+
+
+def test_counts_of_a_run_follow_the_forecast_s_arithmetic(project):  # noqa: F811
+    """A cell of one graph: its products are those of an epoch and an evaluation as often as the recipe says."""
+    from stages.cells import experiment_of, settings_of
+
+    found = []
+    for epochs in (10, 20):
+        project.recipe(epochs=epochs, model={"name": "mlp", "hidden_dim": 8, "num_layers": 2})
+        grid = load_grid()
+        cell = grid.find("small/web/mlp")
+        experiment = experiment_of(cell, settings_of(cell), grid, Store("store"), Path("data"))
+        found.append(scale.run_of(experiment, 1.0))
+    # ten epochs more are ten steps and ten evaluations; both have one evaluation besides, for the test part
+    ten, twenty = (run["products"] for run in found)
+    evaluation = 2 * ten - twenty
+    step = (twenty - ten) / 10 - evaluation
+    # a backward pass has two products for each of the forward pass, but for the gradient of the features
+    assert step == 3 * evaluation - 2 * 60 * 5 * 8
+    for epochs, run in zip((10, 20), found, strict=True):
+        assert run["calls"] > 10 * epochs
+        assert run["bytes"] > run["product_bytes"] > 0
+        assert run["optimiser_bytes"] > 0
+
+
+def test_a_device_takes_the_longest_of_what_it_has_to_do():
+    device = scale.Device("d", products=10.0, bandwidth=5.0, launch=1.0)
+    run = {"products": 100.0, "product_bytes": 15.0, "optimiser_bytes": 5.0, "bytes": 195.0, "calls": 3.0}
+    assert (device.floor(run), device.unfused(run)) == (10.0, 40.0)
+    assert device.unfused(run | {"calls": 100.0}) == 100.0
+    assert scale.serial(device, run) == 10.0 + 40.0 + 3.0
+
+
+def test_a_cell_without_a_count_is_taken_by_one_of_its_model_times_steps_and_nodes():
+    grid = load_grid()
+    donor, cell, other = (grid.find(f"edge-transformer/{name}") for name in ("csl/gin", "exp/gin", "exp/gcn"))
+    (steps, nodes), (donor_steps, donor_nodes) = scale.extent(cell), scale.extent(donor)
+    run = {part: 100.0 for part in scale.PARTS} | {"seeds": 5, "search_runs": 0}
+    found = scale.filled({donor.cell: run, other.cell: run}, grid)[cell.cell]
+    assert found["estimated"] == donor.cell  # its model comes before its dataset
+    assert found["calls"] == pytest.approx(100 * steps / donor_steps)
+    assert found["bytes"] == pytest.approx(100 * nodes / donor_nodes)
+    assert "edge-transformer/brec/gin" not in scale.filled({donor.cell: run}, grid)  # its protocol is no sequence of steps
+
+
+def test_records_that_are_made_are_sound_and_no_two_alike(tmp_path, monkeypatch):
+    path = min((ROOT / "records").glob("*/*/*.json.gz"), key=lambda p: p.stat().st_size)
+    record = next(r for r in read(path).records if r["deterministic"]["status"] == "ok")
+    store = Store(tmp_path)
+    for trial in (False, True):
+        form = scale_store.Form(record, trial)
+        digests = [scale_store.put(tmp_path, form, seed) for seed in (5, 6)]
+        assert len(set(digests)) == 2
+        for digest, seed in zip(digests, (5, 6), strict=True):
+            made = store.get(digest)
+            assert record_problems(made) == []
+            assert made["deterministic"]["seed"] == seed
+    assert len(list(store.digests())) == len(list(store.records())) == 4
+
+
+def test_the_tables_name_every_command_and_count():
+    rows = [
+        {"records": n, "command": name, "seconds": s, "clock": s, "mib": 100.0, "before": 10 * s}
+        for name in ("gt-bench store verify", "list")
+        for n, s in ((1000, 1.0), (10_000, 10.0))
+    ]
+    text = "\n".join(scale_store.store_lines(rows))
+    assert "| command | 1,000 records | 10,000 records | 10^6, extrapolated in a straight line |" in text
+    assert "| gt-bench store verify | 1 | 10 | 1,000 | 100 MiB | 10 at 10,000 |" in text
+    assert "| list | 1 | 10 |  | 100 MiB | 10 at 10,000 |" in text
+    runs = [{"kind": "sqlite", "runs": 10, "command": "open", "seconds": 1.5, "clock": 2.0, "mib": 90.0}]
+    assert "| open | 1.5 | 90 MiB |  |" in "\n".join(scale_store.tracking_lines(runs))
+
+
+def test_the_page_has_what_was_kept_and_the_grid_s_cells_are_cells():
+    kept = json.loads(scale.KEPT.read_text())
+    assert scale.BEGIN in scale.PAGE.read_text()
+    assert scale.END in scale.PAGE.read_text()
+    known = [one for one in kept["cells"].values() if "calls" in one]
+    assert len(known) > 200
+    device = scale.h100()
+    assert all(one["h100"]["unfused"] == pytest.approx(device.unfused(one)) for one in known)
+    assert all(one["h100"]["floor"] <= one["h100"]["unfused"] for one in known)
