@@ -573,7 +573,7 @@ def main() -> None:
         priced = {
             name: one | {"h100": {"floor": device.floor(one), "unfused": device.unfused(one)}}
             for name, one in filled(kept["cells"], load_grid()).items()
-            if "seconds" in one
+            if "calls" in one
         }
         write_json(KEPT, kept | {"cells": kept["cells"] | priced})
         write_between(PAGE, BEGIN, END, page(kept))
