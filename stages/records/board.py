@@ -18,7 +18,7 @@ from stages.report.layout import layouts
 from stages.report.paper_table import KINDS, PaperTable, kind_of, paper_table, run_part, to_markdown
 from stages.report.published import everything, paper_titles
 from stages.report.table import SHOWN, cells, tally, write_reports
-from stages.report.terminal import console, print_rows
+from stages.report.terminal import print_rows, print_table
 from stages.schema import RecipeError, nearest
 
 ABSENT = "no shipped record"  # status of a row of the board
@@ -68,8 +68,6 @@ def dataset_rows(dataset: str, grid: Grid, root: Path = ROOT) -> tuple[list[Row]
 def show_dataset(dataset: str, grid: Grid, root: Path = ROOT) -> None:
     """Prints the rows of a dataset from all suites, own and shipped, and the printed numbers of it that no run is held against. Raises
     RecipeError for a dataset that neither the grid nor a paper has."""
-    from stages.report.fitting import fitting_table
-
     rows, problems = dataset_rows(dataset, grid, root)
     names = ("suite / recipe, or paper: method", "metric", "mean ± std", "runs", "printed", "verdict", "from")
     lines = []
@@ -84,9 +82,8 @@ def show_dataset(dataset: str, grid: Grid, root: Path = ROOT) -> None:
             metric = f"{number.metric} {'↑' if number.direction == 'max' else '↓'}{' %' if number.unit == 'percent' else ''}"
             where = f"{number.table}{'' if number.split == 'test' else f', {number.split} split'}"
             lines.append([f"{number.paper}: {number.method}", metric, "–", "–", number.printed, "–", where])
-    out, first = console(), ("suite / recipe, or paper: method", "mean ± std", "printed", "verdict")
-    wrapped = {"suite / recipe, or paper: method", "metric", "verdict", "from"}
-    out.print(fitting_table(names, lines, out.width, first, wrapped, ("mean ± std", "printed"), dataset, " (--json)"))
+    first, wrapped = (names[0], "mean ± std", "printed", "verdict"), {names[0], "metric", "verdict", "from"}
+    print_table(names, lines, *first, wrapped=wrapped, right=("mean ± std", "printed"), title=dataset, files=" (--json)")
     absent = [cell.cell for cell in grid.cells.values() if cell.dataset == dataset and cell.cell not in {row["cell"] for row in rows}]
     if absent:
         print(f"{len(absent)} cells of the grid have not been run: {', '.join(absent)}")
