@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
-from gt_models.kernels.neighbour_sum import neighbour_sum
 from gt_models.nn.features import FeatureEncoder
-from gt_models.polynormer.neighbours import Edges, compressed_edges
+from gt_models.nn.gcn_sum import gcn_sum
+from gt_models.polynormer.neighbours import compressed_edges
 from gt_models.registry import register_model
 
 
@@ -79,7 +79,7 @@ class DIFFormer(nn.Module):
         x = self.dropout(self.norms[0](self.encoder(batch.x)).relu())  # [N, d]
         for query, key, value, norm in zip(self.queries, self.keys, self.values, self.norms[1:], strict=True):
             q, k, v = query(x), key(x), value(x)  # [N, H d]
-            heard = self._from_all(q, k, v, batch) + _from_neighbours(v, edges)
+            heard = self._from_all(q, k, v, batch) + gcn_sum(v, edges)[0]
             update = heard.unflatten(1, (self.num_heads, -1)).mean(1)  # [N, d]
             x = self.dropout(norm(self.alpha * update + (1 - self.alpha) * x))
         return x
@@ -105,11 +105,3 @@ class DIFFormer(nn.Module):
         """Predictions [N, out_dim] of a GraphBatch or a torch_geometric Data or Batch."""
         batch = GraphBatch.of(batch)
         return self.forward_head(self.forward_features(batch), batch)
-
-
-def _from_neighbours(v: Tensor, edges: Edges) -> Tensor:
-    """sum_j v_j / sqrt(d_i d_j), under autocast in float32: [N, C] -> [N, C]."""
-    full = torch.promote_types(v.dtype, torch.float32)
-    scale = edges.in_degree.to(full).rsqrt()  # at least one each: the self-loop
-    with torch.autocast(v.device.type, enabled=False):
-        return neighbour_sum(v.to(full), scale[edges.target] * scale[edges.compressed[1]], *edges.compressed)

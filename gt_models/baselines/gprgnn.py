@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
-from gt_models.kernels.neighbour_sum import neighbour_sum
 from gt_models.nn.dropout import Dropout
 from gt_models.nn.features import FeatureEncoder
+from gt_models.nn.gcn_sum import gcn_sum
 from gt_models.polynormer.neighbours import compressed_edges
 from gt_models.registry import register_model
 
@@ -85,14 +85,10 @@ class GPRGNN(nn.Module):
     def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
         """The MLP's last Linear, then the weighted sum over steps: [N, d] -> [N, out_dim]."""
         x = self.step_dropout(self.head(features))  # [N, out]
-        edges = compressed_edges(batch)
         x = x.to(torch.promote_types(x.dtype, torch.float32))
-        scale = edges.in_degree.to(x.dtype).rsqrt()  # at least one each: the self-loop
-        weight, out = scale[edges.target] * scale[edges.compressed[1]], self.gamma[0] * x
-        with torch.autocast(x.device.type, enabled=False):
-            for k in range(self.steps):
-                x = neighbour_sum(x, weight, *edges.compressed)
-                out = out + self.gamma[k + 1] * x
+        out = self.gamma[0] * x
+        for gamma, power in zip(self.gamma[1:], gcn_sum(x, compressed_edges(batch), self.steps), strict=True):
+            out = out + gamma * power
         return out
 
     def forward(self, batch: GraphBatch) -> Tensor:

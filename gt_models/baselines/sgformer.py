@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
-from gt_models.kernels.neighbour_sum import neighbour_sum
 from gt_models.nn.features import FeatureEncoder
-from gt_models.polynormer.neighbours import Edges, compressed_edges
+from gt_models.nn.gcn_sum import gcn_sum
+from gt_models.polynormer.neighbours import compressed_edges
 from gt_models.registry import register_model
 
 
@@ -105,7 +105,7 @@ class SGFormer(nn.Module):
         edges = compressed_edges(batch)
         x = first = self.dropout(self.graph_norms[0](self.graph_encoder(batch.x)).relu())
         for conv, norm in zip(self.convs, self.graph_norms[1:], strict=True):
-            x = self.dropout(norm(conv(_from_neighbours(x, edges))).relu()) + first
+            x = self.dropout(norm(conv(gcn_sum(x, edges)[0])).relu()) + first
         return x
 
     def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
@@ -116,11 +116,3 @@ class SGFormer(nn.Module):
         """Predictions [N, out_dim] of a GraphBatch or a torch_geometric Data or Batch."""
         batch = GraphBatch.of(batch)
         return self.forward_head(self.forward_features(batch), batch)
-
-
-def _from_neighbours(x: Tensor, edges: Edges) -> Tensor:
-    """sum_j x_j / sqrt(d_i d_j), under autocast in float32: [N, d] -> [N, d]."""
-    full = torch.promote_types(x.dtype, torch.float32)
-    scale = edges.in_degree.to(full).rsqrt()  # at least one each: the self-loop
-    with torch.autocast(x.device.type, enabled=False):
-        return neighbour_sum(x.to(full), scale[edges.target] * scale[edges.compressed[1]], *edges.compressed)
