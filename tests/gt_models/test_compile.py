@@ -119,15 +119,9 @@ def tensors(graphs: GraphBatch) -> tuple:
     return graphs.x, graphs.edge_index, graphs.ptr, graphs.edge_attr, dict(graphs.encodings), dict(graphs.extras)
 
 
-# what torch.export cannot take as it stands, and why
-NOT_EXPORTED: dict[str, str] = {}
-
-
 @pytest.mark.parametrize("name", list_models())
-def test_exported_is_eager(name, request):
+def test_exported_is_eager(name):
     """The program that torch.export makes of one batch gives the model's numbers for other features and encodings of the same graphs."""
-    if name in NOT_EXPORTED:
-        request.applymarker(pytest.mark.xfail(reason=NOT_EXPORTED[name], strict=True))
     model, data, other = OnTensors(build(name).eval(), batch()), batch(), batch()
     other.x, other.edge_attr = other.x.flip(0), other.edge_attr.flip(0)
     other.encodings = {name: value.flip(0) if value.is_floating_point() else value for name, value in other.encodings.items()}
