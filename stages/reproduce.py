@@ -9,39 +9,33 @@ DVC skips the leaderboard of a suite when one of its cells fails. Here it is wri
 """
 
 import contextlib
-import fcntl
-import json
 import logging
 import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import typer
 
 from stages.command import status_of
+from stages.dvc_locks import mended
 from stages.leaderboard import leaderboard
 from stages.params import Cell, Grid, load_grid
+from stages.recipe import load_recipe
 from stages.schema import RecipeError
 from stages.side_by_side.machine import at_once
 from stages.stop import handled
 from stages.threads import settle_environment
 
-LOCK_FILES = (Path("dvc.lock"), Path("stages/dvc.lock"))
-SETTLED_SECONDS = 1.0
 ENDS = {signal.SIGKILL: "probably out of memory", signal.SIGINT: "stopped by hand", signal.SIGTERM: "asked to end"}
 
 
 def reproduce(suite: str, params: Path = Path("params.yaml")) -> int:
     """Runs what is missing of a suite and shows its leaderboard; returns the exit status. Raises RecipeError, StoreError."""
     grid = load_grid(params)
-    if mend_lock(Path(".dvc") / "tmp"):
-        print(".dvc/tmp/rwlock: was left broken by a process that was killed; removed", flush=True)
-    for path in LOCK_FILES:
-        if aside := set_aside_if_broken(path):
-            print(f"{path}: is not what DVC wrote; set aside as {aside.name}: every stage runs, and finds its runs in store/", flush=True)
+    for line in mended():
+        print(line, flush=True)
     train_side_by_side([cell for cell in grid.suite(suite) if not Path("results", f"{cell.cell}.json").exists()], grid)
     status, died = repro(f"leaderboard@{suite}")
     if status == 0:
@@ -60,7 +54,7 @@ def reproduce(suite: str, params: Path = Path("params.yaml")) -> int:
 
 def train_side_by_side(cells: list[Cell], grid: Grid) -> None:
     """Trains cells as DVC would, but as many at once as the machine has cores, after DVC has made their data, encodings and searches."""
-    jobs = at_once(grid.run.parallel, len(cells))
+    jobs = at_once(grid.run.parallel, len(cells), threads=max((load_recipe(cell.recipe_path).cores for cell in cells), default=1))
     if jobs == 1:
         return
     before = [f"encode@{name}" for name in dict.fromkeys(cell.dataset for cell in cells)]
@@ -144,44 +138,6 @@ def in_words(status: int) -> str:
         return f"failed with exit status {status}, for the reason above"
     why = ENDS.get(signal.Signals(number), signal.Signals(number).name)
     return f"killed by signal {number}: {why}"
-
-
-def mend_lock(folder: Path) -> bool:
-    """Removes DVC's list of locked paths where a killed process left no valid one (every `dvc repro` fails on it); whether it did. One that
-    another process is writing stays."""
-    path = folder / "rwlock"
-    if not path.exists():
-        return False
-    with (folder / "rwlock.lock").open("a") as guard:
-        try:
-            fcntl.flock(guard, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            return False
-        try:
-            json.loads(path.read_text())
-            return False
-        except ValueError:
-            path.unlink()
-            return True
-
-
-def set_aside_if_broken(path: Path) -> Path | None:
-    """Renames a lock file that DVC would refuse, and returns its new place. DVC writes it in place after every stage, so that a process that is
-    killed then leaves half of it; while another process writes it, it changes, and stays."""
-    from dvc.exceptions import DvcException
-    from dvc.schema import COMPILED_LOCKFILE_SCHEMA
-    from dvc.utils.strictyaml import load
-
-    try:
-        before = path.read_bytes()
-        load(str(path), COMPILED_LOCKFILE_SCHEMA)
-    except FileNotFoundError:
-        return None
-    except DvcException:
-        time.sleep(SETTLED_SECONDS)
-        if path.read_bytes() == before:
-            return path.replace(path.with_name(f"{path.name}.damaged"))
-    return None
 
 
 def main(arguments: list[str]) -> int:

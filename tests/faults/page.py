@@ -26,8 +26,8 @@ FAULTS: list[tuple[str, str, tuple[str, ...]]] = [
         "`kill -9` of `dvc repro`",
         "DVC's locks that it left empty or half written are removed or set aside by `make reproduce`, in one line each",
         (
-            f"{STAGES}/test_reproduce.py::test_a_lock_that_a_killed_process_left_broken_is_mended",
-            f"{STAGES}/test_reproduce.py::test_a_lock_file_of_stages_that_was_left_broken_is_set_aside",
+            f"{STAGES}/test_dvc_locks.py::test_a_lock_that_a_killed_process_left_broken_is_mended",
+            f"{STAGES}/test_dvc_locks.py::test_a_lock_file_of_stages_that_was_left_broken_is_set_aside",
             f"{STAGES}/test_reproduce.py::test_a_killed_cell_leaves_its_row_and_a_board",
         ),
     ),
