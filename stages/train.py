@@ -53,7 +53,7 @@ def train_cell(
         "published": recipe.published.model_dump() if recipe.published else None, "search": search_summary(cell) if cell.settings == "tuned" else None,
     }  # fmt: skip
     path = results / f"{cell.cell}.json"
-    sweep(path.parent)
+    sweep(path.parent, *([(metrics / cell.cell).parent] if metrics else []))
     try:
         PackedDataset.open(data / "packed" / cell.dataset)
     except DatasetUnavailable as error:
