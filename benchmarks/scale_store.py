@@ -32,7 +32,7 @@ from stages.store import Store
 
 KEPT = ROOT / "docs" / "scale.json"
 RUNS = 2_000  # of present attempts
-SEED = 918273645  # stands for a seed until there is one
+SEED = 918273645  # placeholder in a template record: each copy has a seed of its own
 SUITE, CELL = "edge-transformer", "edge-transformer/texas/gcn"
 TRACKED_SUITE, TRACKED_CELL = "hot", "hot/chains/gcn"
 COMMANDS = {

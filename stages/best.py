@@ -1,4 +1,4 @@
-"""Which run of a cell stands for it where there can be only one: the best on validation, never on test."""
+"""Which run represents a cell where there can be only one: the best on validation, never on test."""
 
 import math
 from collections.abc import Sequence

@@ -29,7 +29,7 @@ def _seed():
 
 
 def pytest_make_parametrize_id(val):
-    """Bytes stand in a test's name by their length: gzip's hold the second they were made in, and workers must collect the same names."""
+    """A test's name shows the length of bytes instead of the bytes: gzip's hold the second they were made in, and workers must collect the same names."""
     return f"{len(val)} bytes" if isinstance(val, bytes) else None
 
 

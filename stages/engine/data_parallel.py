@@ -46,7 +46,7 @@ class Share:
     device: torch.device
     # apart from DistributedDataParallel's own: its sums may be under way while others begin
     group: Any = None
-    # whether the graphs at hand are this process's: of a batch with fewer graphs than processes some have a stand-in, whose outputs are dropped
+    # whether the graphs at hand are this process's: with fewer graphs than processes some have a dummy, whose outputs are dropped
     counted: bool = True
 
     @classmethod
@@ -114,7 +114,8 @@ class SharedRun(Run):
 
 @dataclass
 class WholeBatch(GraphBatch):
-    """The graphs of a step without their encodings, and `part`: this process's, complete; `counted`: False where they stand in for none."""
+    """The graphs of a step without their encodings, and `part`: this process's, complete. `counted`: False where this process has no
+    graph of the step, and `part` is a dummy whose outputs are dropped."""
 
     part: GraphBatch = field(kw_only=True)
     counted: bool = field(kw_only=True)

@@ -19,8 +19,8 @@ NETWORKS = {
     },
     "identifiers": {"1-WL": "gt_models.baselines.gin", "ORF": "gt_models.tokengt", "Lap": "gt_models.tokengt"},
 }
-# imports of which a finding takes nothing that decides a value: what makes and keeps a run (`stress_test`; what decides the run's numbers counts besides), and what the functions that
-# `identifiers` takes from a task stand beside
+# Imports that decide no value of a finding. `stress_test`: they start and store runs, whose own code digest counts besides. `identifiers` calls
+# two functions of a task's module, which imports the training loop for other functions.
 UNUSED = {
     "identifiers": {"stages.engine.batching", "stages.engine.faces", "stages.engine.failures", "stages.engine.loop", "stages.tasks.task"},
     "stress_test": {"stages.runs", "stages.store", "stages.params", "stages.recipe"},

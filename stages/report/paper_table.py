@@ -82,7 +82,7 @@ class PaperTable:
 
     @property
     def kinds(self) -> list[Kind]:
-        """The signs that stand in it."""
+        """The signs that it contains."""
         there = {kind_of(row).word for rows in self.ours.values() for row in rows if row["mean"] is not None}
         return [kind for kind in KINDS if kind.word in there]
 
@@ -165,7 +165,7 @@ def sign_of(row: Row) -> str:
 
 
 def _texts(table: PaperTable, line: Line, mark: Callable[[str], str], sign: Callable[[Row], str]) -> list[str]:
-    """What stands in the columns of a line; nothing for what the paper leaves blank."""
+    """The texts of a line's columns; empty where the paper leaves a blank."""
     texts = []
     for column in table.layout.columns:
         if column in line.printed:

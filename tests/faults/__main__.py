@@ -1,4 +1,4 @@
-"""The campaign of faults, whose figures stand in docs/reliability.md: make test-faults
+"""The campaign of faults, which writes its figures into docs/reliability.md: make test-faults
 
     python -m tests.faults [--kills 50] [--slow-kills 50] [--damages 10] [--seed 0] [--only kills|disk|files|tests ...] [--no-write]
 

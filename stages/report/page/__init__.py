@@ -81,7 +81,7 @@ def page_html(grid: Grid, held: Gathered, store: Path = Path("store"), data: Pat
 
 
 def safe_json(value: Any) -> str:
-    """JSON that can stand in a script element: no character in it opens or closes an element. Raises ValueError for NaN."""
+    """JSON for use within a script element: no character in it opens or closes an element. Raises ValueError for NaN."""
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
