@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
+from gt_models.nn.compressed_edges import compressed_edges
 from gt_models.nn.features import FeatureEncoder
 from gt_models.nn.gcn_sum import gcn_sum
-from gt_models.polynormer.neighbours import compressed_edges
 from gt_models.registry import register_model
 
 

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from gt_models.batch import GraphBatch
 from gt_models.kernels.graph_attention import rows_of
 from gt_models.kernels.neighbour_sum import neighbour_sum
+from gt_models.nn.compressed_edges import Edges, compressed_edges
 from gt_models.nn.edge_softmax import edge_softmax, sum_over_edges
 from gt_models.nn.features import FeatureEncoder
-from gt_models.polynormer.neighbours import Edges, compressed_edges
 from gt_models.registry import register_model
 
 LAYERS = ("resnet", "gcn", "sage", "gat", "gat-sep", "gt", "gt-sep")

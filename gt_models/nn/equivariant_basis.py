@@ -39,12 +39,12 @@ def equality_pattern(indices: Tensor) -> Tensor:
         for b in reversed(range(a)):
             first = torch.where(indices[..., a] == indices[..., b], b, first)
         code = code * order + first
-    codes, places = _codes(order)
-    return places.to(code.device)[torch.searchsorted(codes.to(code.device), code)]
+    codes, places = (torch.tensor(numbers, device=code.device) for numbers in _codes(order))
+    return places[torch.searchsorted(codes, code)]
 
 
 @cache
-def _codes(order: int) -> tuple[Tensor, Tensor]:
+def _codes(order: int) -> tuple[list[int], list[int]]:
     """Codes of all partitions, rising, and the place of each in `set_partitions(order)`."""
     codes = []
     for string in set_partitions(order):
@@ -52,7 +52,8 @@ def _codes(order: int) -> tuple[Tensor, Tensor]:
         for block in string:
             code = code * order + string.index(block)
         codes.append(code)
-    return torch.tensor(codes).sort()
+    places = sorted(range(len(codes)), key=codes.__getitem__)
+    return [codes[place] for place in places], places
 
 
 def pair_indices(num_nodes: int, device: torch.device | str | None = None) -> Tensor:

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from gt_models.kernels.neighbour_sum import neighbour_sum
-from gt_models.polynormer.neighbours import Edges
+from gt_models.nn.compressed_edges import Edges
 
 
 def gcn_sum(x: Tensor, edges: Edges, times: int = 1) -> list[Tensor]:

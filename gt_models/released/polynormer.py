@@ -9,10 +9,10 @@ from torch.nn import functional as F
 
 from gt_models.batch import GraphBatch
 from gt_models.kernels.linears import linears
+from gt_models.nn.compressed_edges import Edges
 from gt_models.nn.dropout import Dropout
 from gt_models.nn.features import FeatureEncoder
 from gt_models.polynormer import Attention, Beta, GlobalLayer, LocalLayer, Polynormer
-from gt_models.polynormer.neighbours import Edges
 from gt_models.polynormer.parts import PAPER, check, check_choice, head_first
 from gt_models.registry import register_model
 

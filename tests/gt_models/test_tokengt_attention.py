@@ -4,9 +4,18 @@ import itertools
 
 import pytest
 import torch
+from torch._subclasses import FakeTensorMode
 
 from gt_models import GraphBatch, MissingEncoding, create_model
-from gt_models.nn.equivariant_basis import basis_targets, bell, equality_pattern, equivariant_basis, pair_indices, set_partitions
+from gt_models.nn.equivariant_basis import (
+    _codes,
+    basis_targets,
+    bell,
+    equality_pattern,
+    equivariant_basis,
+    pair_indices,
+    set_partitions,
+)
 from gt_models.nn.transformer import Packing, SelfAttention
 from gt_models.tokengt_attention import TokenGTAttention, basis_loss
 from tests.gt_models import checks
@@ -47,6 +56,15 @@ def test_patterns_are_orbits(order):
     assert len(orbits) == bell(order)
     assert all(len(found) == 1 for found in orbits.values())
     assert len(set(patterns)) == bell(order)
+
+
+def test_patterns_first_asked_for_by_a_compiler_are_those_of_tensors():
+    """What a compiler sees are tensors without numbers: none of them may be kept for the next call."""
+    pairs = pair_indices(3)
+    _codes.cache_clear()
+    with FakeTensorMode() as mode:
+        equality_pattern(mode.from_tensor(pairs))
+    assert equality_pattern(pairs).tolist() == [int(i == j) for i in range(3) for j in range(3)]
 
 
 def test_dense_basis_by_loops():

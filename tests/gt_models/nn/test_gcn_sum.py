@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from gt_models.batch import GraphBatch
+from gt_models.nn.compressed_edges import compressed_edges
 from gt_models.nn.gcn_sum import gcn_sum
-from gt_models.polynormer.neighbours import compressed_edges
 
 
 def test_powers_of_the_normalised_matrix():

@@ -5,7 +5,7 @@ import torch
 from torch_geometric.nn import GATConv, GCNConv
 
 from gt_models.batch import GraphBatch
-from gt_models.polynormer.neighbours import GraphAttention, GraphConvolution, compressed_edges
+from gt_models.polynormer.neighbours import GraphAttention, GraphConvolution
 from tests.gt_models.polynormer.cases import messy_graph, redraw
 
 
@@ -49,21 +49,6 @@ def test_convolution_equals_gcnconv_with_its_gradients():
     (out * weight).sum().backward()
     (expected * weight).sum().backward()
     torch.testing.assert_close(x.grad, y.grad, rtol=1e-10, atol=1e-10)
-
-
-@pytest.mark.parametrize("self_loops", [True, False])
-def test_edges_are_those_of_the_batch_by_target_and_by_source(self_loops):
-    graph = messy_graph()
-    edges = compressed_edges(graph, self_loops)
-    ptr, col, ptr_t, col_t, perm_t = (t.tolist() for t in edges.compressed)
-    found = sorted((j, i) for i in range(6) for j in col[ptr[i] : ptr[i + 1]])
-    stored = [(j, i) for j, i in zip(*graph.edge_index.tolist(), strict=True) if j != i or not self_loops]
-    assert found == sorted(stored + [(i, i) for i in range(6)] * self_loops)
-    assert sorted((j, i) for j in range(6) for i in col_t[ptr_t[j] : ptr_t[j + 1]]) == found
-    assert all(edges.target[perm_t[e]] == col_t[e] for e in range(len(col_t)))
-    assert edges.in_degree.tolist() == [sum(i == n for _, i in found) for n in range(6)]
-    assert edges.out_degree.tolist() == [sum(j == n for j, _ in found) for n in range(6)]
-    assert compressed_edges(graph, self_loops) is edges  # kept on the batch
 
 
 @pytest.mark.parametrize(
