@@ -224,6 +224,7 @@ def check(cells: Sequence[Cell], workers: int = 2, say=print) -> list[Checked]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    """Exit status: 1 where a cell fails or, over the whole grid, where a fast form of an operation is reached by no recipe."""
     parser = argparse.ArgumentParser(prog="python -m stages.check_grid", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help="suites and cells; all where none is named")
     parser.add_argument("--workers", type=int, default=2, help="processes of one thread each")
@@ -261,6 +262,7 @@ def report_forms(outcomes: Sequence[Checked]) -> list[str]:
 
 
 def report(outcomes: Sequence[Checked], seconds: float) -> None:
+    """Prints the notes, the failures as a table, and one line with totals and the three slowest cells."""
     from stages.report.terminal import print_table
 
     failed = [outcome for outcome in outcomes if outcome.error]

@@ -44,13 +44,15 @@ def _version(asked: bool) -> None:
 
 
 @app.callback()
-def every_command(
+def _every_command(
     version: Annotated[bool, typer.Option("--version", help="version and commit", callback=_version, is_eager=True)] = False,
 ) -> None:
     pass
 
 
 class Form(StrEnum):
+    """How `gt-bench table` prints a published table."""
+
     terminal = "terminal"
     md = "md"
     tex = "tex"
@@ -631,6 +633,7 @@ for registered in (*app.registered_commands, *app.registered_groups):
 
 
 def main() -> None:
+    """Runs the command and exits with its status: a UserError is one line on stderr, a signal stops between two steps."""
     settle_environment()
 
     def work() -> None:

@@ -120,6 +120,7 @@ def _positive(text: str) -> int:
 
 
 def main(argv: list[str] | None = None) -> int:
+    """Exit status of the stage's command."""
     settle_environment()
     parser = argparse.ArgumentParser(
         prog="python -m stages.encode", description="Computes the encodings that recipes ask for on a dataset."

@@ -55,6 +55,7 @@ class Forecast:
 
     @property
     def total_seconds(self) -> float:
+        """Of all seeds one after the other, with the search."""
         return (self.seconds or 0.0) * self.seeds + self.search_seconds
 
     @property

@@ -70,6 +70,7 @@ def _names(key: str, names: dict[str, None]) -> str:
 
 
 def main(arguments: list[str]) -> int:
+    """Writes grid.yaml; with --check only says whether it is what the recipes give (exit status 1 where not)."""
     if arguments not in ([], ["--check"]):
         print(__doc__)
         return 2

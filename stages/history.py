@@ -31,14 +31,17 @@ class Attempt(NamedTuple):
 
     @property
     def commit(self) -> str:
+        """The short commits that computed its runs."""
         return ", ".join(sorted({_short(r["measured"]["environment"].get("commit")) for r in self.records}))
 
     @property
     def shown(self) -> dict[str, str]:
+        """Column -> text, as the leaderboard shows it."""
         return dict(zip(SHOWN, cells(summarise(self.result, self.records) | {"verdict": ""}), strict=True))
 
     @property
     def name(self) -> str:
+        """Its number, dates and commit."""
         return f"attempt {self.number} ({when(self.records)}, commit {self.commit})"
 
 
@@ -78,6 +81,7 @@ def changes(before: Attempt, after: Attempt) -> list[str]:
 
 
 def recipe_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """(key, value before, value after) of what decides; `absent` where one side lacks the key."""
     old, new = (_flat({k: v for k, v in recipe.items() if k not in ("origin", "published")}) for recipe in (before, after))
     keys = [*old, *(key for key in new if key not in old)]
     return [(key, old.get(key, ABSENT), new.get(key, ABSENT)) for key in keys if old.get(key, ABSENT) != new.get(key, ABSENT)]

@@ -10,6 +10,7 @@ INSTALLED = SHIPPED if SHIPPED.is_dir() else Path(__file__).parent.parent
 
 
 def is_project() -> bool:
+    """Whether the current folder has a params.yaml or grid.yaml."""
     return Path("params.yaml").exists() or Path("grid.yaml").exists()
 
 

@@ -53,6 +53,7 @@ def leaderboard(
 
 
 def show(suite: str, rows: Sequence[Row], files: Sequence[Path], rules: Rules) -> None:
+    """Prints the rows, the count of verdicts and which files were written."""
     from stages.report.terminal import print_rows
 
     print_rows(suite, rows)

@@ -73,6 +73,7 @@ class Lease:
         return True
 
     def release(self) -> None:
+        """Gives the lock back, if another has not taken it meanwhile."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join()

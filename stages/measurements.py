@@ -39,6 +39,7 @@ class Clock:
 
     @contextlib.contextmanager
     def timing(self, what: str) -> Iterator[None]:
+        """Adds the block's seconds to `totals[what]`."""
         start = time.perf_counter()
         try:
             yield
@@ -53,6 +54,7 @@ class PeakMemory:
         self.device = device
 
     def start(self) -> None:
+        """Forgets what was used before."""
         if self.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.device)
         else:
@@ -60,6 +62,7 @@ class PeakMemory:
                 Path("/proc/self/clear_refs").write_text("5")
 
     def read(self) -> float:
+        """In MiB."""
         if self.device.type == "cuda":
             return torch.cuda.max_memory_allocated(self.device) / 2**20
         for line in Path("/proc/self/status").read_text().splitlines():
@@ -80,6 +83,7 @@ class Usage:
         self.last, self.busy, self.seen = time.monotonic(), time.process_time(), 0
 
     def epoch(self, epoch: int) -> None:
+        """Notes that `epoch` is over, and a point if one is due."""
         self.seen = epoch
         if time.monotonic() - self.last >= self.every:
             self._add()
@@ -104,6 +108,7 @@ class Usage:
 
 
 def now() -> str:
+    """In UTC, ISO 8601 to the second."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
@@ -256,6 +261,7 @@ def commit(root: Path = ROOT, besides: Collection[str] = ()) -> str | None:
 
 
 def cpu_name() -> str:
+    """The processor's model name, or its architecture where the system does not say."""
     with contextlib.suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):

@@ -25,6 +25,7 @@ HEAD = ("model", "predicts per", "time per layer", "tells apart", "encodings", "
 
 
 def page(measured: dict[str, Any]) -> str:
+    """The text of docs/models.md. `measured`: the content of docs/models.json."""
     setting, tables = measured["setting"], _tables()
     parts = [
         "# Models",
@@ -68,6 +69,7 @@ def draw(path: Path, measured: dict[str, Any]) -> None:
 
 
 def read_measured() -> dict[str, Any]:
+    """The content of docs/models.json."""
     return json.loads((DOCS / "models.json").read_text())
 
 
@@ -107,6 +109,7 @@ def _line(texts: Any) -> str:
 
 
 def main() -> int:
+    """Writes docs/models.md and docs/models.svg."""
     measured = read_measured()
     write_bytes(DOCS / "models.md", page(measured).encode())
     draw(DOCS / "models.svg", measured)

@@ -26,14 +26,17 @@ class Cell(Strict):
 
     @property
     def suite(self) -> str:
+        """The first part of its name."""
         return self.cell.split("/")[0]
 
     @property
     def recipe_path(self) -> Path:
+        """recipes/SUITE/DATASET/ROW.yaml, here or as installed."""
         return place(Path("recipes", f"{self.cell}.yaml"))
 
     @property
     def settings_path(self) -> Path:
+        """Where the values come from: its recipe, or what a search chose in the folder `settings`."""
         return self.recipe_path if self.settings == "recipes" else Path(self.settings, f"{self.cell}.yaml")
 
 

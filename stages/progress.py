@@ -32,10 +32,12 @@ class Progress:
             self.bar.close()
 
     def start_run(self, run: str, epochs: int) -> None:
+        """A run of so many epochs is under way."""
         self.run = run
         self.under_way[run] = (epochs, 0)
 
     def epoch(self, epoch: int, values: dict[str, float], run: str | None = None) -> None:
+        """So many epochs of the run are over; a line at most every `PLAIN_SECONDS` where there is no bar."""
         run = self.run if run is None else run
         epochs, _ = self.under_way[run]
         self.under_way[run] = (epochs, epoch)
@@ -48,9 +50,11 @@ class Progress:
             print(f"{self.title} {run} epoch {epoch}/{epochs} {shown}{self._left()}", flush=True)
 
     def finish_trial(self, outcome: str, values: dict[str, Any]) -> None:
+        """The last run was a search's trial with these values."""
         self._finish(self.run, f"{self.title} {self.run}: {outcome} with {', '.join(f'{k}={v}' for k, v in values.items())}")
 
     def finish_run(self, record: Record, computed: bool, run: str | None = None) -> None:
+        """Says the result of a run. `computed`: False where it was in the store."""
         run, result = self.run if run is None else run, record["deterministic"]
         self._stored += 0 if computed else self.under_way[run][0]
         line = f"{self.title} {run}: {result['status']}"
@@ -63,6 +67,7 @@ class Progress:
         self._finish(run, line + (f" ({record['measured']['seconds']:.1f} s)" if computed else " (from the store)"))
 
     def say(self, line: str) -> None:
+        """Prints a line above the bar."""
         print(line, flush=True) if self.bar is None else self.bar.write(line)
 
     def _left(self) -> str:

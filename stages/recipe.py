@@ -37,6 +37,7 @@ class ModelSection(BaseModel):
 
     @property
     def arguments(self) -> Settings:
+        """What the constructor is given besides the dataset's dimensions."""
         return dict(self.model_extra or {})
 
 
@@ -63,6 +64,8 @@ class BatchSection(Strict):
 
 
 class OptimizerSection(Strict):
+    """torch's Adam, AdamW or SGD; `clip_norm`: the largest norm of a step's gradient."""
+
     name: Literal["adam", "adamw", "sgd"] = "adamw"
     lr: float = Field(gt=0, allow_inf_nan=False)
     weight_decay: float = Field(0.0, ge=0, allow_inf_nan=False)
@@ -123,6 +126,8 @@ class Choice(Strict):
 
 
 class Range(Strict):
+    """An interval of a search space, both ends included."""
+
     low: float = Field(allow_inf_nan=False, description="smallest value")
     high: float = Field(allow_inf_nan=False, description="largest value")
     log: bool = Field(False, description="drawn by its logarithm")
@@ -308,6 +313,7 @@ class Recipe(Strict):
 
     @property
     def total_epochs(self) -> int:
+        """Of all phases."""
         return self.epochs or sum(p.epochs for p in self.phases)
 
     def level_of(self, level: str) -> str:
@@ -325,6 +331,7 @@ class Recipe(Strict):
         return self.brec
 
     def with_protocol(self, section: Protocol) -> "Recipe":
+        """The recipe with another section of its task's protocol."""
         return self.model_copy(update={"brec": section})
 
     def decisive(self) -> Settings:

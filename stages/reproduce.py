@@ -141,6 +141,7 @@ def in_words(status: int) -> str:
 
 
 def main(arguments: list[str]) -> int:
+    """Exit status: 2 without exactly one suite."""
     if len(arguments) != 1 or arguments[0].startswith("-"):
         print(__doc__)
         return 2

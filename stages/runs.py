@@ -100,6 +100,7 @@ class Experiment:
 
     @cached_property
     def code(self) -> str:
+        """Digest of the code that decides its runs."""
         return run_code(self.recipe.model.name, self.header.task, self.recipe.decisive())
 
     def constructor(self) -> Settings:
@@ -133,6 +134,7 @@ class Experiment:
         return self.packed.with_sparse_x() if sparse else self.packed
 
     def split_of(self, seed: int) -> int:
+        """The split that this seed trains on."""
         return self.recipe.split_of(seed, self.header.num_splits)
 
     def decisive(self, seed: int) -> Settings:
@@ -147,6 +149,7 @@ class Experiment:
         return content
 
     def digest(self, seed: int, test: bool = True) -> str:
+        """What names the run in the store. `test`: False for a trial of a search, which is not tested."""
         return run_digest(self.decisive(seed), seed, self.split_of(seed), self.packed.digest, self.encoded.digest, self.code, test)
 
     def run(

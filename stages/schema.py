@@ -18,6 +18,8 @@ class RecipeError(UserError, ValueError):
 
 
 class Strict(BaseModel):
+    """An immutable schema that refuses unknown keys."""
+
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
@@ -41,6 +43,7 @@ def parse_yaml(text: str) -> Any:
 
 
 def read_yaml(path: str | Path) -> dict[str, Any]:
+    """Raises RecipeError for a file that is absent, no YAML, or no mapping."""
     try:
         content = parse_yaml(Path(path).read_text())
     except FileNotFoundError:
@@ -53,6 +56,8 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
 
 
 def validated(schema: type[BaseModel], content: dict[str, Any], path: str, prefix: str = ""):
+    """`content` as an instance of `schema`. Raises RecipeError with a line per mistake: `path`, the key below `prefix`, and the nearest
+    valid one."""
     try:
         return schema.model_validate(content)
     except ValidationError as error:
@@ -101,5 +106,6 @@ def _is_tag(step: Any) -> bool:
 
 
 def nearest(name: str, known: list[str]) -> str:
+    """` (did you mean 'x'?)`, or nothing."""
     near = difflib.get_close_matches(name, known, 1, cutoff=0.5)
     return f" (did you mean {near[0]!r}?)" if near else ""

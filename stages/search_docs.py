@@ -25,6 +25,7 @@ def keys(schema: type[BaseModel]) -> str:
 
 
 def page(text: str) -> str:
+    """The text of docs/search.md with its tables made anew."""
     return fill(text, {"search": keys(SearchSection), "choice": keys(Choice), "range": keys(Range)})
 
 

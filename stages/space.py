@@ -64,6 +64,7 @@ def space_size(search: SearchSection) -> tuple[int, int]:
 
 
 def size_text(size: tuple[int, int]) -> str:
+    """`space_size` in words."""
     points, continuous = size
     return f"{points:,} points" + (f" times {continuous} continuous {'key' if continuous == 1 else 'keys'}" if continuous else "")
 

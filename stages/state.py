@@ -106,6 +106,7 @@ def _replace(root: Path, wanted: dict[Path, object]) -> None:
 
 
 def main() -> int:
+    """Exit status of the stage's command."""
     return status_of(lambda: write_state(load_grid()))
 
 

@@ -53,6 +53,7 @@ class Store:
         self.root = Path(root)
 
     def folder(self, digest: str) -> Path:
+        """Where the run's files are, whether it exists or not."""
         return self.root / digest[:2] / digest
 
     def get(self, digest: str) -> Record | None:

@@ -35,7 +35,9 @@ class Workers(Protocol):
         """Held by one worker at a time."""
         ...
 
-    def alive(self, name: str) -> bool: ...
+    def alive(self, name: str) -> bool:
+        """Whether the worker `name` of this search still exists."""
+        ...
 
 
 class KernelLock:
@@ -46,14 +48,16 @@ class KernelLock:
         self._lock = FileLock(path)
 
     def acquire(self) -> bool:
+        """Waits for it."""
         self._lock.acquire()
         return True
 
     def release(self) -> None:
+        """For the next who waits."""
         self._lock.release()
 
 
-class FileWorkers:
+class FileWorkers(Workers):
     """Workers that share a folder. Each holds a file lock as long as it lives."""
 
     def __init__(self, folder: Path):
@@ -80,11 +84,12 @@ class FileWorkers:
             return True
 
     def close(self) -> None:
+        """Gives up the place of this worker."""
         self._own.release()
         (self._folder / f"worker-{self.name}.lock").unlink(missing_ok=True)
 
 
-class PostgresWorkers:
+class PostgresWorkers(Workers):
     """Workers that share a PostgreSQL server, by its advisory locks: a lock goes with the connection that holds it."""
 
     def __init__(self, url: str, cell: str):
@@ -111,6 +116,7 @@ class PostgresWorkers:
         return not gone
 
     def close(self) -> None:
+        """Its locks go with the connection."""
         self._connection.close()
         self._connection.engine.dispose()
 

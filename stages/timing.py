@@ -26,6 +26,7 @@ class Stopwatch:
 
     @contextlib.contextmanager
     def timing(self, what: str) -> Iterator[None]:
+        """Notes the block's seconds."""
         start = time.perf_counter()
         try:
             yield
@@ -45,9 +46,11 @@ class Sample:
         return getattr(self._loader, name)
 
     def training(self, epoch: int) -> Iterator[Any]:
+        """The first batches of an epoch."""
         return self._until("train", self._loader.training(epoch))
 
     def evaluation(self, part: str) -> Iterator[Any]:
+        """The first batches of `part`."""
         return self._until(part, self._loader.evaluation(part))
 
     def _until(self, what: str, batches: Iterator[Any]) -> Iterator[Any]:
@@ -71,6 +74,7 @@ class Lenient:
         return getattr(self._task, name)
 
     def evaluate(self, outputs: list[Any], targets: list[Any]) -> dict[str, float]:
+        """Zeros where a metric is not defined: only time counts here."""
         with contextlib.suppress(ValueError):
             return self._task.evaluate(outputs, targets)
         return {"loss": 0.0, self._task.metric: 0.0}

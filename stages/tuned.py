@@ -92,6 +92,7 @@ def varied(complete: list[Any]) -> bool:
 
 
 def importance_of(study: Any) -> dict[str, float]:
+    """Key -> its share of the variance of the trials' values (fANOVA; Hutter et al. 2014)."""
     import optuna
 
     return optuna.importance.get_param_importances(study, evaluator=optuna.importance.FanovaImportanceEvaluator(seed=0))

@@ -82,6 +82,8 @@ def custom_dataset(
 
 
 def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
+    """Packs the blocks that `spec.arguments["reader"]` reads, with the data's own split or drawn ones. Raises DatasetError for data that do
+    not fit the task."""
     reader: Reader = spec.arguments["reader"]
     with PackedWriter(folder) as writer:
         facts = _Facts(spec, reader)

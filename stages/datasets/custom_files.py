@@ -60,6 +60,8 @@ class Reader:
         return f"{self.level} {self.shares} {self.num_splits} {self.seed}"
 
     def blocks(self) -> Iterator[dict[str, np.ndarray]]:
+        """Arrays of one or more graphs at a time, named as `PackedWriter.graphs` takes them. Raises DatasetError, which names the file and
+        what is wrong."""
         if isinstance(self.source, Given):
             yield from _from_pyg(self.source.load(), self.level, self.source.where)
         elif callable(self.source):

@@ -91,6 +91,7 @@ def flaws() -> str:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A Markdown table."""
     lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
     return "\n".join(lines + ["| " + " | ".join(map(str, row)) + " |" for row in rows])
 
@@ -107,6 +108,7 @@ def fill(page: str, tables: dict[str, str]) -> str:
 
 
 def size(count: float) -> str:
+    """Bytes as text, in binary units."""
     for unit in ("B", "KiB", "MiB"):
         if count < 1024:
             return f"{count:.0f} {unit}" if unit != "MiB" else f"{count:.1f} MiB"
@@ -124,6 +126,7 @@ def _header(data: Path, name: str) -> PackedHeader | None:
 
 
 def main(arguments: Sequence[str]) -> int:
+    """Rewrites the tables of docs/datasets.md from DATA, the folder of datasets, and LOG, what preparing them printed."""
     if len(arguments) != 2:
         print(__doc__)
         return 2

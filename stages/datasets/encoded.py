@@ -123,6 +123,7 @@ def encodings_digest(packed: PackedDataset, requests: dict[str, Settings], limit
 
 
 def sha256_of(content: object) -> str:
+    """Of JSON-serialisable content, whatever the order of its keys."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
@@ -166,6 +167,7 @@ def _take(array: Tensor, rows: slice | LongTensor) -> Tensor:
 
 
 def header_of(packed: PackedDataset, encoding: Encoding, arguments: Settings) -> dict[str, Any]:
+    """What decides a stored encoding, without its digest: dataset, complete arguments, data and algorithm."""
     return {
         "dataset": packed.header.name,
         "encoding": encoding.name,
@@ -237,6 +239,7 @@ def read_arrays(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 
 def read_note(path: Path) -> dict[str, Any]:
+    """The JSON note beside a stored encoding. Raises DatasetError for one that is damaged."""
     try:
         content = json.loads(path.read_bytes())
         return {"digest": content["digest"], **content}

@@ -25,6 +25,7 @@ BREC_CATEGORIES = {
 
 
 def prepare_csl(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
+    """150 circular skip-link graphs of 10 classes, with the five folds of Dwivedi et al. 2020."""
     data = read_npz(paths["csl/csl_plain.npz"], ("edge_index", "num_nodes", "num_edges", "y"))
     folds = [read_index_lines(paths[f"csl/CSL_{part}.index"]) for part in ("train", "val", "test")]
     count = len(data["y"])
@@ -37,6 +38,7 @@ def prepare_csl(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> N
 
 
 def prepare_exp(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
+    """Pairs of graphs that 1-WL does not tell apart (Abboud et al. 2021), of two classes, with `folds` splits."""
     data = read_npz(paths[spec.files[0].path], ("x", "edge_index", "num_nodes", "num_edges", "y"))
     count, folds = len(data["y"]), spec.arguments["folds"]
     # unstated: the folds; consecutive graphs are the two sides of a pair and stay together, fold k tests and fold k + 1 validates
@@ -46,6 +48,7 @@ def prepare_exp(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> N
 
 
 def prepare_sr25(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
+    """15 strongly regular graphs of 25 nodes, each a class of its own; no split."""
     with PackedWriter(folder) as writer:
         _append_graph6(writer, paths[spec.files[0].path].read_bytes().split(), spec.files[0].path)
         writer.append("y", np.arange(15))
@@ -53,6 +56,8 @@ def prepare_sr25(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> 
 
 
 def prepare_brec(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
+    """400 pairs and their relabelled copies (Wang and Zhang 2023), each graph with its `pair`, `side`, `control` and category; no split.
+    Raises DatasetError where their number differs."""
     path = paths[spec.files[0].path]
     lines = read_npy(decompress(path, Limits(total=1 << 28)), str(path))
     per_pair = 2 * RELABELLINGS

@@ -13,6 +13,7 @@ KEYS = ("node_features", "node_labels", "edges", "train_masks", "val_masks", "te
 
 
 def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
+    """Packs one npz file as one undirected graph with its ten splits."""
     data = read_npz(paths[spec.files[0].path], KEYS)
     nodes, features = data["node_features"].shape
     edges = both_directions(data["edges"].T, nodes)  # stored in one direction, without self-loops

@@ -17,6 +17,8 @@ from stages.errors import DatasetError
 
 
 def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
+    """Packs the hyperedges [H, 3] of both files over one graph without edges; the first split is a sound one, the second the released one.
+    Raises DatasetError for a file of another form."""
     train_file, test_file = (paths[file.path] for file in spec.files)
     train, test = read_npz(train_file, ("train_data", "nums_type")), read_npz(test_file, ("test_data", "nums_type"))
     sizes = train["nums_type"].astype(np.int64)

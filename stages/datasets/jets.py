@@ -37,6 +37,8 @@ VERTEX, FLAVOUR = "trk_vtx_index", "jet_flav"
 
 
 def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
+    """Packs the three ROOT files in the order train, val, test; a graph's `flavour` is an extra. Raises DatasetError for a file of another
+    form."""
     counts = []
     with PackedWriter(folder) as writer:
         for entry in spec.files:

@@ -55,6 +55,7 @@ def _molecule(molecule: Any, where: str) -> dict[str, np.ndarray]:
 
 
 def prepare_reconstructed(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
+    """Packs ZINC from three npz files, train, val and test: one category per atom and bond, y the penalised logP."""
     parts = [read_npz(paths[file.path], ZINC_KEYS) for file in spec.files]  # train, val, test
     arrays = {key: np.concatenate([part[key] for part in parts], axis=1 if key == "edge_index" else 0) for key in ZINC_KEYS}
     arrays |= {"x": arrays["x"][:, None], "edge_attr": arrays["edge_attr"][:, None]}

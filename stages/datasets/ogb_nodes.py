@@ -17,6 +17,7 @@ ROWS = 1 << 18
 
 
 def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
+    """Packs ogb's CSV files block by block, so that no feature table is in memory whole."""
     a = spec.arguments
     with tempfile.TemporaryDirectory(dir=folder.parent) as temporary, PackedWriter(folder) as writer:
         root = unpack(paths[spec.files[0].path], Path(temporary) / "raw", Limits(total=32 << 30)) / a["folder"]

@@ -92,6 +92,7 @@ class PackedHeader(BaseModel):
         return self.provenance.get("pinned", {})
 
     def with_pins(self, pins: Mapping[str, Mapping[str, Any]]) -> PackedHeader:
+        """The header with the digests of raw files that were pinned on first use: file -> {sha256, bytes, date}."""
         return self.model_copy(update={"provenance": self.provenance | {"pinned": dict(pins)}})
 
     @property
@@ -145,6 +146,7 @@ class PackedDataset:
 
     @property
     def digest(self) -> str:
+        """sha256 of what decides a run: see `PackedHeader.digest`."""
         return self.header.digest
 
     @cached_property

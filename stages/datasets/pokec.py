@@ -13,6 +13,7 @@ from stages.errors import DatasetError
 
 
 def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
+    """Packs the MATLAB file as one undirected graph with LINKX's splits. Raises DatasetError for a file of another form."""
     from scipy.io import loadmat
     from scipy.io.matlab import MatReadError
 

@@ -19,6 +19,8 @@ KEYS = ("adj_data", "adj_indices", "adj_indptr", "adj_shape", "attr_data", "attr
 
 
 def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
+    """Packs one npz file of sparse features and edges, made undirected; splits are Polynormer's file or drawn per class, as `protocol`
+    says."""
     path = paths[spec.files[0].path]
     data = read_npz(path, KEYS)
     features, adjacency = _csr(data, "attr", path), _csr(data, "adj", path)

@@ -30,6 +30,8 @@ TABLES = {
 
 
 def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
+    """Packs programs with their configurations and runtimes; a tenth of the training programs validates, the official validation programs
+    test."""
     kind, counts = spec.arguments["kind"], []
     with PackedWriter(folder) as writer:
         for entry in spec.files:

@@ -13,6 +13,7 @@ SPLITS = 10
 
 
 def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
+    """Packs the two text tables as one directed graph with Geom-GCN's ten splits."""
     name = spec.name
     rows = read_table(paths[f"webkb/{name}/out1_node_feature_label.txt"], columns=3)
     # the file's node ids are 0..n-1 but need not be in order

@@ -12,6 +12,7 @@ from stages.errors import DatasetError
 
 
 def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
+    """Packs the JSON file as one undirected graph with twenty splits. Raises DatasetError for a file of another form."""
     path = paths[spec.files[0].path]
     data = read_json(path)
     try:

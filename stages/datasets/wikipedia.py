@@ -16,6 +16,7 @@ CLASSES = 6
 
 
 def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
+    """Packs the archive's CSV files as one undirected graph; its splits are drawn per class."""
     archive = paths[spec.files[0].path]
     prefix = f"wikipedia/{spec.name}/musae_{spec.name}_"
     target = _csv(archive, prefix + "target.csv")

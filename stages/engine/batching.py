@@ -130,6 +130,7 @@ class Loader:
 
     @property
     def whole(self) -> GraphBatch:
+        """The one graph of a node-split dataset, encoded and on the device; loaded at the first use."""
         if self._whole is None:
             self._whole = self.load(torch.arange(self.packed.num_graphs))
         return self._whole

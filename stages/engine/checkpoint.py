@@ -43,6 +43,7 @@ class Checkpoint:
 
     @property
     def due(self) -> bool:
+        """Whether `seconds` have passed since the last write."""
         return self.path is not None and time.monotonic() - self._last >= self.seconds
 
     def write(self, header: dict[str, Any], groups: dict[str, dict[str, Tensor]]) -> None:

@@ -135,16 +135,19 @@ class SharedBatches:
         return getattr(self._loader, name)
 
     def load(self, graphs: Tensor) -> WholeBatch:
+        """The graphs of a step: bare in every process, and this process's part of them with encodings."""
         mine = graphs.tensor_split(self._share.world)[self._share.rank]
         part = self._load_part(mine if len(mine) else graphs[:1])
         whole = self._load_bare(graphs).to(self._loader.device, self._loader.dtype)
         return WholeBatch(**{f.name: getattr(whole, f.name) for f in fields(GraphBatch)}, part=part, counted=len(mine) > 0)
 
     def training(self, epoch: int) -> Iterator[Any]:
+        """The loader's batches of an epoch; random numbers differ between processes."""
         self._draw_apart()
         yield from self._loader.training(epoch)
 
     def evaluation(self, part: str) -> Iterator[Any]:
+        """The loader's batches of a split's part."""
         self._draw_apart()
         yield from self._loader.evaluation(part)
 
@@ -161,10 +164,12 @@ class SharedMeter:
 
     @property
     def totals(self) -> dict[str, float]:
+        """Seconds per kind of work, process 0's."""
         return self.meter.totals
 
     @contextlib.contextmanager
     def timing(self, what: str) -> Iterator[None]:
+        """Times the block and takes over process 0's seconds; every process must enter it."""
         with self.meter.timing(what):
             yield
         seconds = torch.tensor(list(self.totals.values()), dtype=torch.float64)
@@ -179,6 +184,7 @@ class SharedCheckpoint(Checkpoint):
         self.share = share
 
     def read(self) -> tuple[dict[str, Any], dict[str, dict[str, Tensor]]] | None:
+        """Raises RuntimeError where the processes have read different checkpoints."""
         saved = super().read()
         if self.path is not None:
             seen = self.share.all_of(torch.tensor(seed_of(saved and saved[0])))
@@ -187,10 +193,12 @@ class SharedCheckpoint(Checkpoint):
         return saved
 
     def write(self, header: dict[str, Any], groups: dict[str, dict[str, Tensor]]) -> None:
+        """In process 0 only."""
         if self.share.rank == 0:
             super().write(header, groups)
 
     def set_aside(self, why: BaseException) -> None:
+        """In process 0 only."""
         if self.share.rank == 0:
             super().set_aside(why)
 

@@ -29,19 +29,29 @@ class Packed(Protocol):
     num_graphs: int
 
     @property
-    def sizes(self) -> LongTensor: ...  # nodes per graph, [B]
+    def sizes(self) -> LongTensor:
+        """Nodes per graph, [B]."""
+        ...
 
-    def array(self, name: str) -> Tensor: ...
+    def array(self, name: str) -> Tensor:
+        """A whole array by name, memory-mapped."""
+        ...
 
-    def split(self, part: str, index: int = 0) -> LongTensor: ...
+    def split(self, part: str, index: int = 0) -> LongTensor:
+        """Ids of the graphs, or nodes, of `part` (train, val, test) in split `index`, ascending."""
+        ...
 
-    def batch(self, graphs: Tensor) -> GraphBatch: ...
+    def batch(self, graphs: Tensor) -> GraphBatch:
+        """The graphs with these ids, without encodings."""
+        ...
 
 
 class Encoded(Protocol):
     """The encodings of a dataset (`EncodedDataset`)."""
 
-    def attach(self, batch: GraphBatch, graphs: Tensor) -> GraphBatch: ...
+    def attach(self, batch: GraphBatch, graphs: Tensor) -> GraphBatch:
+        """The batch of `graphs` with its encodings."""
+        ...
 
 
 class Batches(Protocol):
@@ -54,15 +64,25 @@ class Batches(Protocol):
     dtype: torch.dtype
 
     @property
-    def steps_per_epoch(self) -> int: ...
+    def steps_per_epoch(self) -> int:
+        """Optimiser steps of an epoch."""
+        ...
 
-    def training(self, epoch: int) -> Iterator[tuple[GraphBatch, Tensor | None]]: ...
+    def training(self, epoch: int) -> Iterator[tuple[GraphBatch, Tensor | None]]:
+        """In an order that the seed of the run and the epoch decide."""
+        ...
 
-    def evaluation(self, part: str) -> Iterator[tuple[GraphBatch, Tensor | None]]: ...
+    def evaluation(self, part: str) -> Iterator[tuple[GraphBatch, Tensor | None]]:
+        """All of `part` (train, val, test), always in the same order."""
+        ...
 
-    def load(self, graphs: Tensor) -> GraphBatch: ...
+    def load(self, graphs: Tensor) -> GraphBatch:
+        """The graphs with these ids, encoded and on the device."""
+        ...
 
-    def on(self, device: torch.device) -> "Batches": ...  # of one large graph, which may be evaluated elsewhere
+    def on(self, device: torch.device) -> "Batches":
+        """Of one large graph, which may be evaluated elsewhere."""
+        ...
 
 
 class Objective(Protocol):
@@ -72,8 +92,14 @@ class Objective(Protocol):
     direction: str
     loss: Callable[..., Tensor]
 
-    def output_shape(self, batch: GraphBatch, header: Header) -> tuple[int, ...] | None: ...
+    def output_shape(self, batch: GraphBatch, header: Header) -> tuple[int, ...] | None:
+        """What a model must return for `batch`; None where the task does not say."""
+        ...
 
-    def predict(self, model: nn.Module, batch: GraphBatch, rows: Tensor | None) -> tuple[Tensor, Any]: ...
+    def predict(self, model: nn.Module, batch: GraphBatch, rows: Tensor | None) -> tuple[Tensor, Any]:
+        """(outputs that count, their targets), as `loss` and `evaluate` take them."""
+        ...
 
-    def evaluate(self, outputs: list[Tensor], targets: list[Any]) -> dict[str, float]: ...
+    def evaluate(self, outputs: list[Tensor], targets: list[Any]) -> dict[str, float]:
+        """Metric -> value over the outputs and targets of all batches. Raises ValueError where a metric is not defined on them."""
+        ...

@@ -14,14 +14,20 @@ class WrongOutput(ValueError):
 
 
 class Diverged(RunFailure):
+    """The loss is not finite."""
+
     status = "diverged"
 
 
 class TimedOut(RunFailure):
+    """The time limit is over."""
+
     status = "timed-out"
 
 
 class OutOfMemory(RunFailure):
+    """Memory, of the device or of the machine, does not hold a step."""
+
     status = "oom"
 
 

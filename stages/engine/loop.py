@@ -31,7 +31,9 @@ class Meter(Protocol):
 
     totals: dict[str, float]
 
-    def timing(self, what: str) -> contextlib.AbstractContextManager: ...
+    def timing(self, what: str) -> contextlib.AbstractContextManager:
+        """Counts the block's seconds as `what`: train, eval or test."""
+        ...
 
 
 @dataclass

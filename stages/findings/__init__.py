@@ -47,6 +47,7 @@ def module_of(name: str) -> Any:
 
 
 def command(name: str) -> str:
+    """What computes the finding anew."""
     return f"gt-bench claims --recompute {name}"
 
 
@@ -121,6 +122,7 @@ def stale(name: str, folder: Path = FOLDER) -> list[str]:
 
 
 def sealed(cases: dict[str, Any]) -> str:
+    """sha256 of the cases; a file whose content was changed by hand has another."""
     return hashlib.sha256(json.dumps(cases, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 

@@ -37,6 +37,7 @@ def compute(case: str, data: Path) -> dict[str, Any]:
 
 
 def points(count: int) -> torch.Tensor:
+    """In the disc of radius 0.5, float64 [count, 2], always the same: angle and length are drawn uniformly."""
     rng = torch.Generator().manual_seed(0)
     angle, length = (
         2 * torch.pi * torch.rand(count, generator=rng, dtype=torch.float64),

@@ -7,6 +7,7 @@ from gt_models.batch import GraphBatch
 
 
 def from_edges(n: int, edges: list[tuple[int, int]]) -> Tensor:
+    """Undirected."""
     adjacency = torch.zeros(n, n, dtype=torch.float64)
     for i, j in edges:
         adjacency[i, j] = adjacency[j, i] = 1
@@ -14,6 +15,7 @@ def from_edges(n: int, edges: list[tuple[int, int]]) -> Tensor:
 
 
 def circular_skip_link(n: int, skip: int) -> Tensor:
+    """A cycle of n nodes with chords over `skip` of them (CSL; Murphy et al. 2019)."""
     return from_edges(n, [(i, (i + step) % n) for i in range(n) for step in (1, skip)])
 
 
@@ -28,6 +30,7 @@ def bicyclopentyl() -> Tensor:
 
 
 def relabelled(adjacency: Tensor, seed: int) -> Tensor:
+    """The same graph with its nodes permuted."""
     order = torch.randperm(len(adjacency), generator=torch.Generator().manual_seed(seed))
     return adjacency[order][:, order]
 

@@ -51,6 +51,7 @@ def compute(case: str, data: Path) -> dict[str, Any]:
 
 
 def connected(n: int) -> list[Tensor]:
+    """All connected graphs of n nodes up to isomorphism, n at most 7."""
     import networkx as nx
     from networkx.generators.atlas import graph_atlas_g
 

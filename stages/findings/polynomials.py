@@ -18,6 +18,7 @@ PRIMES = (2.0, 3.0, 5.0, 7.0)  # features: the output of a monomial is a whole n
 
 
 def compute(case: str, data: Path) -> dict[str, Any]:
+    """The monomials of a size and those that are `missing`; for a case of equation 9, how far it is off."""
     if case in EQUATION_9:
         return _equation_9(EQUATION_9[case])
     n, layers = SIZES[case]

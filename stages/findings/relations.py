@@ -40,6 +40,7 @@ class OnNodes(nn.Module):
         self.head = MLP([2 * DIM, DIM, DIM, 1])
 
     def forward(self, batch: GraphBatch) -> Tensor:
+        """Logits of the ordered pairs, row-major by family, [sum n^2, 1]."""
         z = self.nodes(batch)  # [N, d]
         first, second = batch.pair_nodes
         return self.head(torch.cat([z[first], z[second]], 1))
@@ -73,6 +74,7 @@ def compute(case: str, data: Path) -> dict[str, Any]:
 
 
 def network(name: str) -> nn.Module:
+    """The model of a case: `Edge Transformer, L layers`, or a transformer on nodes."""
     make: Callable[[], nn.Module] = OnNodes
     if name.startswith("Edge Transformer"):
         layers = int(name.split(", ")[1].split()[0])
@@ -82,6 +84,7 @@ def network(name: str) -> nn.Module:
 
 @torch.no_grad()
 def f1(model: nn.Module, batch: GraphBatch, y: Tensor) -> float:
+    """Over pairs, a positive logit being the answer yes."""
     said, true = model(batch).squeeze(1) > 0, y > 0
     right = (said & true).sum().item()
     return 2 * right / max(said.sum().item() + true.sum().item(), 1)

@@ -282,10 +282,12 @@ def tracked_search(cell: Named, rows: Sequence[Mapping[str, str]], tuned: Path =
 
 
 def cell_name(cell: Named) -> str:
+    """The name of a cell's run."""
     return f"{cell['dataset']} {cell['model']}"
 
 
 def cell_tags(cell: Named) -> dict[str, str]:
+    """Tags by which a cell's run is found."""
     return {"gt.kind": "cell", "gt.current": "true"} | {f"gt.{k}": cell[k] for k in ("cell", "suite", "dataset", "model")}
 
 
@@ -304,6 +306,7 @@ def flatten(content: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
 
 
 def milliseconds(moment: str) -> int:
+    """An ISO 8601 time as MLflow counts it, since 1970."""
     return int(datetime.fromisoformat(moment).timestamp() * 1000)
 
 

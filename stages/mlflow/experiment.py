@@ -86,6 +86,7 @@ class Mirror:
             self.delete(run.info.run_id)
 
     def drop_other_cells(self, cells: set[str]) -> None:
+        """Deletes the runs of cells that are not among `cells`, except running ones."""
         for run in list(self.runs.values()):
             if run.data.tags.get("gt.kind") and run.data.tags.get("gt.cell") not in cells and run.info.status != "RUNNING":
                 self.delete(run.info.run_id)
@@ -105,20 +106,24 @@ class Mirror:
         return run.info.run_id
 
     def find(self, kind: str, cell: str, digest: str | None = None) -> list[Any]:
+        """The runs of a cell and kind (with this digest), complete ones first, then by age."""
         wanted = {"gt.kind": kind, "gt.cell": cell} | ({"gt.digest": digest} if digest else {})
         found = [r for r in self.runs.of(cell) if wanted.items() <= r.data.tags.items()]
         return sorted(found, key=lambda r: (SEAL not in r.data.tags, r.info.start_time, r.info.run_id))
 
     def create(self, name: str, tags: Mapping[str, str], start: int | None = None) -> Any:
+        """A new run, which MLflow shows as running. `start`: milliseconds since 1970."""
         run = self.client.create_run(self.experiment_id, start_time=start, tags=dict(tags), run_name=name)
         self.runs[run.info.run_id] = run
         return run
 
     def delete(self, run_id: str) -> None:
+        """Marks it deleted in MLflow, and forgets it."""
         self.client.delete_run(run_id)
         self.runs.pop(run_id, None)
 
     def history(self, run: Any) -> dict[str, list[tuple[int, float]]]:
+        """Metric -> [(step, value)], all points of it."""
         return {k: [(m.step, m.value) for m in self.client.get_metric_history(run.info.run_id, k)] for k in run.data.metrics}
 
     def log(
@@ -139,6 +144,7 @@ class Mirror:
             points, pairs, notes = points[800:], pairs[100:], notes[50:]
 
     def log_dataset(self, run_id: str, name: str, digest: str) -> None:
+        """Names the packed dataset as the run's input."""
         from mlflow.entities import Dataset, DatasetInput, InputTag
 
         source = json.dumps({"uri": f"data/packed/{name}", "sha256": digest})

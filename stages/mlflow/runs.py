@@ -23,4 +23,5 @@ class Runs(UserDict[str, Any]):
         super().__delitem__(run_id)
 
     def of(self, cell: str) -> list[Any]:
+        """The runs of a cell, by id."""
         return [self[run_id] for run_id in sorted(self._of.get(cell, ()))]

@@ -35,6 +35,7 @@ WARNED = 3  # exit status of the second process once it has said what is wrong
 
 
 def tracking_uri() -> str:
+    """MLFLOW_TRACKING_URI, or the SQLite file of this folder."""
     return os.environ.get("MLFLOW_TRACKING_URI") or OWN
 
 
@@ -65,12 +66,15 @@ class Live:
         self._timer.start()
 
     def start_seed(self, seed: int, digest: str) -> None:
+        """A seed's run begins, or goes on."""
         self._send(do="seed", seed=seed, digest=digest)
 
     def log_epoch(self, digest: str, epoch: int, values: Mapping[str, float]) -> None:
+        """One point of each curve."""
         self._send(do="epoch", digest=digest, epoch=epoch, values=dict(values), time=int(time.time() * 1000))
 
     def finish_seed(self, record: Record) -> None:
+        """The seed's run is complete: its record replaces what was tracked."""
         self._send(do="finish", record=record)
 
     def close(
@@ -236,6 +240,7 @@ class Follower:
         self.waiting: dict[str, list[tuple[str, float, int, int]]] = {}
 
     def seed(self, seed: int, digest: str) -> None:
+        """A running run for the seed, or the one that was tracked before it was killed."""
         name = f"{cell_name(self.cell)} seed {seed}"
         tags = {"gt.kind": "run", "gt.cell": self.cell["cell"], "gt.digest": digest, PARENT: self.parent}
         run = self.current[digest] = self._running(name, tags, {"seed": str(seed)})
@@ -245,17 +250,20 @@ class Follower:
         self.waiting[digest] = []
 
     def epoch(self, digest: str, epoch: int, values: Mapping[str, float], time: int) -> None:
+        """Keeps one epoch's values until `flush`; `time`: milliseconds since 1970."""
         seen = self.seen[digest]
         named = {f"curve/{k}": v for k, v in values.items()}
         self.waiting[digest] += [(k, v, time, epoch) for k, v in named.items() if v is not None and (k, epoch) not in seen]
 
     def flush(self) -> None:
+        """Writes what waits, in one request per run."""
         for digest, points in self.waiting.items():
             if points:
                 self.mirror.log(self.current[digest], metrics=points)
                 self.waiting[digest] = []
 
     def finish(self, record: Record) -> None:
+        """Completes the run of a record."""
         self.mirror.put(tracked_run(self.cell, record), self._fresh("run", record["digest"]), self.parent)
         for held in (self.current, self.seen, self.waiting):
             held.pop(record["digest"], None)
@@ -263,6 +271,7 @@ class Follower:
     def close(
         self, result: Result, records: Sequence[Record], earlier: Sequence[tuple[Result, Sequence[Record]]], store: str | None
     ) -> None:
+        """Completes the cell, its earlier attempts and the views, as `complete` would."""
         with alone(self.uri, self.cell["suite"]):
             self._fresh("cell")
             self.mirror.put_cell(result, records, None, earlier, Store(store) if store else None)

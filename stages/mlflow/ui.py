@@ -29,6 +29,7 @@ def addresses(uri: str, root: str) -> list[str]:
 
 
 def main() -> int:
+    """Serves MLflow's pages until it is interrupted; exit status 1 where there is no store yet."""
     parser = ArgumentParser(add_help=False)
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=5000)

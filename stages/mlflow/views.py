@@ -36,10 +36,12 @@ def views_of(experiment: str, params: Sequence[str], created: int) -> dict[str, 
 
 
 def address_of(experiment_id: str, view: str, root: str = "") -> str:
+    """Where MLflow shows the view; below `root`, the server."""
     return f"{root}#/experiments/{experiment_id}/runs?workflowType=machine_learning&viewStateShareKey={view}"
 
 
 def first_view(experiment: str) -> str:
+    """The view that an experiment opens with: of trials for a search, else the leaderboard."""
     return "trials" if experiment.endswith(SEARCH) else "leaderboard"
 
 

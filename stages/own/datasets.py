@@ -35,6 +35,8 @@ SPLITS = 10
 
 
 class Entry(Strict):
+    """A dataset of datasets.yaml: `source` as `gt-bench try` takes it, `split`: the shares of train, val and test."""
+
     source: str
     task: str
     metric: str

@@ -38,10 +38,12 @@ class Source:
 
     @property
     def digest(self) -> str:
+        """sha256 of what the text means: comments and docstrings do not count."""
         return text_digest(self.path, self.root) if self.path else meaning(self.text)
 
     @property
     def modules(self) -> list[str]:
+        """Modules of this project that the file imports, directly or through others of its folder."""
         return project_modules(files_of(self.path, self.root)) if self.path else []
 
 
@@ -62,6 +64,7 @@ def find(name: str) -> ModelInfo:
 
 
 def from_file(name: str, path: Path, cls: str) -> ModelInfo:
+    """The class `cls` of a file (its only model where it is empty), registered as `name`. Raises OwnModelError."""
     if not path.is_file():
         raise OwnModelError(f"{path}: there is no such file; a model of your own is named path/to/file.py:MyModel")
     module = _module_of(path.resolve(), str(path))
@@ -73,6 +76,7 @@ def from_file(name: str, path: Path, cls: str) -> ModelInfo:
 
 
 def from_entry_point(entry: EntryPoint) -> ModelInfo:
+    """The class of an installed package. Raises OwnModelError where it does not load or is no model."""
     try:
         found = entry.load()
     except Exception as error:  # whatever a package may raise

@@ -65,6 +65,8 @@ class PlainModel(nn.Module):
         self._seen = False
 
     def forward(self, batch: GraphBatch) -> Tensor:
+        """What the plain module returns, one row per graph, node or pair. Raises OwnModelError, which names its line, for an exception or a
+        wrong shape."""
         batch = GraphBatch.of(batch)
         data = self._data(batch)
         try:

@@ -44,10 +44,12 @@ class TriedCell(Cell):
 
     @property
     def recipe_path(self) -> Path:
+        """The recipe that was written for it."""
         return Path(f"{self.cell}.yaml")
 
     @property
     def settings_path(self) -> Path:
+        """The same, or that of a search's result."""
         return self.recipe_path if self.settings == "recipes" else super().settings_path
 
 

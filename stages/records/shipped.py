@@ -66,6 +66,7 @@ class Shipped:
 
     @property
     def cell(self) -> str:
+        """Its name, suite/dataset/row."""
         return self.result["cell"]
 
     @property

@@ -25,6 +25,7 @@ class Standing:
 
     @property
     def text(self) -> str:
+        """In words."""
         parts = [f"stale: {', '.join(self.stale)}"] if self.stale else []
         return (
             "; ".join(parts + ([f"cannot be told: {', '.join(self.unknown)}"] if self.unknown else [])) or "as the present tree computes it"

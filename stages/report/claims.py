@@ -45,6 +45,8 @@ class Claim(Strict):
 
 
 class Claims(Strict):
+    """The whole of published/claims.yaml."""
+
     claims: list[Claim]
 
 
@@ -385,6 +387,7 @@ def _all_there(entries: Sequence[Published], names: Sequence[str], key: str, pap
 
 
 def takes_data(claim: Claim) -> bool:
+    """Whether its test reads packed datasets, which are not everywhere."""
     return claim.test is not None and claim.test.kind in NEEDS_DATA
 
 

@@ -12,6 +12,7 @@ SHARP = 5
 
 
 def of(name: str) -> dict[str, Any]:
+    """Case -> value of the finding. Raises FindingError."""
     return findings.values(name)
 
 

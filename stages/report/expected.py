@@ -41,14 +41,17 @@ class Expectation(Strict):
 
     @property
     def given(self) -> list[str]:
+        """The names of the limits that are set."""
         return [kind for kind in WITHIN + BEYOND if getattr(self, kind) is not None]
 
     @property
     def kind(self) -> str:
+        """The name of the one limit."""
         return self.given[0]
 
     @property
     def limit(self) -> float:
+        """In raw units."""
         return getattr(self, self.kind)
 
     @property

@@ -22,6 +22,7 @@ def totals(forecasts: Sequence["Forecast"]) -> dict[str, float]:
 
 
 def median_error(forecasts: Sequence["Forecast"]) -> float | None:
+    """Of forecasts whose cells were run here, as a share of the actual seconds; None where there is none."""
     errors = [one.error for one in forecasts if one.error is not None]
     return statistics.median(errors) if errors else None
 
@@ -30,6 +31,7 @@ COLUMNS = ("cell", "measured on", "seeds", "one seed", "search", "in all", "memo
 
 
 def row(one: "Forecast") -> list[str]:
+    """The texts of `COLUMNS`."""
     if one.problem:
         return [one.cell, "no forecast: " + " ".join(one.problem.split()), *[""] * (len(COLUMNS) - 2)]
     return [
@@ -41,6 +43,7 @@ def row(one: "Forecast") -> list[str]:
 
 
 def summary(forecasts: Sequence["Forecast"]) -> str:
+    """Hours, memory and disk of all, in a line; a second one says how good forecasts of known cells are."""
     whole, middle = totals(forecasts), median_error(forecasts)
     count = sum(one.problem is None for one in forecasts)
     lines = [
@@ -54,11 +57,13 @@ def summary(forecasts: Sequence["Forecast"]) -> str:
 
 
 def markdown(forecasts: Sequence["Forecast"]) -> str:
+    """The rows as a table, and the summary below it."""
     rows = [COLUMNS, ["---"] * len(COLUMNS), *(row(one) for one in forecasts)]
     return "\n".join("| " + " | ".join(cells) + " |" for cells in rows) + "\n\n" + summary(forecasts).replace("\n", "  \n") + "\n"
 
 
 def hours(seconds: float) -> str:
+    """Seconds as text, in the largest unit of which there are at least two."""
     for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= 2 * size:
             return f"{seconds / size:,.1f} {unit}"
@@ -66,6 +71,7 @@ def hours(seconds: float) -> str:
 
 
 def bytes_text(size: float) -> str:
+    """Bytes as text, in binary units."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if size < 1024 or unit == "GiB":
             return f"{size:.3g} {unit}" if size < 1000 else f"{size:,.0f} {unit}"

@@ -10,6 +10,8 @@ from stages.schema import RecipeError, nearest
 
 
 class Column(NamedTuple):
+    """What the numbers of a column share."""
+
     dataset: str
     metric: str
     split: str

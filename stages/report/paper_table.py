@@ -58,6 +58,8 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True)
 class PaperTable:
+    """A layout with our rows. `marks`: notes of printed numbers by (method, column)."""
+
     layout: Layout
     ours: Mapping[tuple[str, Column], Sequence[Row]]
     notes: tuple[str, ...]  # each said once; `mark` has its letter
@@ -65,6 +67,7 @@ class PaperTable:
 
     @property
     def lines(self) -> list[Line]:
+        """Of each method the printed line, then one for each recipe of ours."""
         found = []
         for method in self.layout.methods:
             printed = {c: p for c in self.layout.columns if (p := self.layout.printed.get((method, c)))}
@@ -147,6 +150,7 @@ def caption(layout: Layout) -> str:
 
 
 def digits_of(published: Published) -> int:
+    """Decimals that the number was printed with."""
     first = re.match(r"\d+(?:\.(\d+))?", published.printed)
     return len((first and first[1]) or "") if first else 2
 
@@ -161,6 +165,7 @@ def our_number(row: Row, published: Published) -> str:
 
 
 def sign_of(row: Row) -> str:
+    """The verdict's sign, with a mark while seeds are missing; empty where there is no number."""
     return "" if row["mean"] is None else kind_of(row).sign + (PROVISIONAL if row["provisional"] else "")
 
 

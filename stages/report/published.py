@@ -114,6 +114,7 @@ class Published:
 
     @property
     def source(self) -> str:
+        """Paper, table and row, as a reader looks it up."""
         where = f"{self.paper}, {self.table}, {self.method}"
         return where if self.split == "test" else f"{where}, {self.split} split"
 

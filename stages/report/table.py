@@ -240,6 +240,7 @@ def absent(cell: str, status: str, reason: str | None) -> Row:
 
 
 def to_json(suite: str, rows: Sequence[Row], rules: Rules) -> str:
+    """The rows with what a reader of them must know: units, the kind of deviation, the rules of verdicts."""
     head = {
         "suite": suite,
         "std": "population (ddof 0) over runs",
@@ -268,6 +269,7 @@ def rows_in(path: Path) -> list[Row]:
 
 
 def to_csv(rows: Sequence[Row]) -> str:
+    """`COLUMNS` of the rows; lists joined by semicolons."""
     file = io.StringIO()
     writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
     writer.writeheader()
@@ -338,6 +340,7 @@ def shown_columns(rows: Sequence[Row]) -> list[int]:
 
 
 def to_markdown(suite: str, rows: Sequence[Row], rules: Rules) -> str:
+    """The page of a suite: its table, the count of verdicts, and how to read it."""
     head = [f"# Leaderboard: {suite}", "", *table_lines(rows), tally(rows, rules), ""]
     return "\n".join([*head, "## How to read it", "", explanation(rules)]) + "\n"
 
@@ -373,6 +376,7 @@ def table_lines(rows: Sequence[Row], heading: str = "##") -> list[str]:
 
 
 def explanation(rules: Rules) -> str:
+    """How verdicts are reached, with the numbers of the rules."""
     numbers = {"level": rules.level, "sure": 100 * (1 - rules.level), "power": 100 * rules.power}
     return EXPLANATION.format(few=rules.unstated_runs[0], most=rules.unstated_runs[1], **numbers).strip()
 

@@ -241,6 +241,7 @@ def judge_claim(ours: Number, rival: Number, direction: str, spread: float | Non
 
 
 def sample_std(population_std: float, runs: float) -> float:
+    """With ddof 1, from that with ddof 0; of one run unchanged."""
     return population_std * math.sqrt(runs / max(runs - 1, 1))
 
 

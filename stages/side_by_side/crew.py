@@ -44,6 +44,7 @@ class Ending:
 
     @property
     def ok(self) -> bool:
+        """Whether the task returned."""
         return self.error is None and self.status is None
 
     @property

@@ -39,6 +39,7 @@ def peak_mib(pid: int) -> float:
 
 
 def resident_mib(pid: int) -> float:
+    """Memory of a process and its children."""
     return sum(_status_mib(p, "VmRSS:") for p in _family(pid))
 
 

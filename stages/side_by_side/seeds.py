@@ -23,21 +23,25 @@ class Watch:
         self.digests: dict[int, str] = {}
 
     def name(self, seed: int) -> str:
+        """What the seed's run is called on the terminal."""
         return f"seed {seed} ({self.recipe.seeds.index(seed) + 1}/{len(self.recipe.seeds)})"
 
     def start(self, seed: int, digest: str) -> None:
+        """A run that has to be computed begins."""
         self.digests[seed] = digest
         self.progress.start_run(self.name(seed), self.recipe.reports)
         if self.live:
             self.live.start_seed(seed, digest)
 
     def epoch(self, seed: int, epoch: int, values: dict[str, float]) -> None:
+        """An epoch is over."""
         self.progress.epoch(epoch, values, self.name(seed))
         if self.live:
             self.live.log_epoch(self.digests[seed], epoch, values)
         self.notice()
 
     def finish(self, seed: int, record: Record, computed: bool) -> None:
+        """A run has its record, `computed` now or stored before."""
         if not computed:
             self.progress.start_run(self.name(seed), self.recipe.reports)
         elif self.live:
@@ -46,6 +50,7 @@ class Watch:
 
 
 def seeds_in_turn(experiment: "Experiment", watch: Watch) -> list[Record]:
+    """The records in the order of the seeds. Raises RecipeError after the last one where a seed has none."""
     records, errors = [], {}
     for seed in experiment.recipe.seeds:
         try:
@@ -78,6 +83,8 @@ def work_of(experiment: "Experiment") -> Callable[..., str]:
 
 
 def seeds_side_by_side(experiment: "Experiment", watch: Watch, crew: Crew) -> list[Record]:
+    """The same by processes of `crew`; a seed that runs out of memory is run again alone. Raises RecipeError, and Lost where a process
+    died."""
     seeds, pace, computed, found = experiment.recipe.seeds, Pace(experiment.recipe.reports), set(), {}
     crew.say = watch.progress.say
 
@@ -128,15 +135,18 @@ class Pace:
         self.running: set[int] = set()
 
     def start(self, seed: int) -> None:
+        """A seed's run begins."""
         now = time.monotonic()
         self.times[seed] = (now, now, now, 0)
         self.running.add(seed)
 
     def epoch(self, seed: int) -> None:
+        """It has reported once more."""
         (began, first, _, count), now = self.times[seed], time.monotonic()
         self.times[seed] = (began, first if count else now, now, count + 1)
 
     def end(self, seed: int) -> None:
+        """Its process is free."""
         self.running.discard(seed)
 
     def pays(self, waiting: int) -> bool:

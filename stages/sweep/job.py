@@ -37,6 +37,7 @@ def sources() -> dict[str, tuple[int, int]]:
 
 
 def as_json(job: Any, shared: bool) -> str:
+    """The job as `do` reads it. `shared`: whether others run in the same memory."""
     content = asdict(job) | {"limits": job.limits.model_dump(exclude_none=True), "shared": shared}
     return json.dumps({key: content[key] for key in ("kind", "name", "seeds", "trials", "limits", "shared")})
 
@@ -188,6 +189,7 @@ def _output() -> Iterator[Callable[..., None]]:
 
 
 def main() -> int:
+    """Reads one job from stdin, does it, and writes its events to stdout as JSON lines."""
     began = sources()
     from stages.command import status_of
     from stages.side_by_side.crew import die_with_parent

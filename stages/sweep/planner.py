@@ -57,6 +57,7 @@ class Missing:
 
     @property
     def value(self) -> float:
+        """Printed numbers that it serves, by how much the n-th run narrows their mean: 1/n - 1/(n + 1)."""
         return self.numbers / (self.place * (self.place + 1))
 
     @property
@@ -71,6 +72,7 @@ class Missing:
 
     @property
     def order(self) -> tuple[Any, ...]:
+        """Sorts by the plan's entry and rank, then by value per hour."""
         ahead = 0.0 if self.searched else self.cost.search_seconds
         per_hour = -1.0 if self.seconds is None else self.value / max(self.seconds + ahead, 1e-3) * 3600
         return self.entry, self.rank, -per_hour, self.place

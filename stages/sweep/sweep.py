@@ -52,10 +52,12 @@ class Submitted:
 
     @property
     def array(self) -> str:
+        """The id of its array."""
         return self.id.partition("_")[0]
 
     @property
     def runs(self) -> list[Run]:
+        """What it computes."""
         return [(self.name, self.limits, seed) for seed in self.seeds or (None,)]
 
 

@@ -80,6 +80,7 @@ class RankingLoader(Loader):
             raise ValueError(f"configuration-ranking reads no encodings; the recipe asks for {', '.join(encoded.digests)}")
 
     def training(self, epoch: int) -> Iterator[tuple[GraphBatch, None]]:
+        """Each program with some of its configurations, drawn anew in every epoch."""
         rng = torch.Generator().manual_seed(seed_of("batches", self.seed, epoch))
         counts = self.packed.array("config_count")
         for graphs in self._plan(self.ids["train"], rng):
@@ -87,6 +88,7 @@ class RankingLoader(Loader):
             yield self._copies(graphs, drawn, rng), None
 
     def evaluation(self, part: str) -> Iterator[tuple[GraphBatch, None]]:
+        """All configurations, or `batch.evaluated` of a program, evenly spaced; as many at once as memory holds."""
         for graph in self.ids[part]:
             count = int(self.packed.array("config_count")[graph])
             kept = min(count, self.section.evaluated or count)
@@ -148,9 +150,12 @@ class ConfigurationRanking(Task):
     loader = RankingLoader
 
     def in_dim(self, header: Header) -> int:
+        """Node features, opcode and configuration side by side."""
         return header.in_dim + OPCODES + CONFIGURED["layout" if "config_node" in header.extras else "tile"]
 
     def predict(self, model: nn.Module, batch: GraphBatch, rows: Tensor | None) -> tuple[Tensor, Runtimes]:
+        """Scores [configurations]. With a segment, gradients flow through its nodes only. Raises ValueError where the model has no node
+        features."""
         target = Runtimes(batch.y, batch.extras["graph"])
         if "segment" not in batch.extras:
             return model(batch).squeeze(1), target

@@ -4,6 +4,8 @@ from stages.tasks.task import LOSSES, Task
 
 
 class GraphMultilabel(Task):
+    """Logits [B, labels]."""
+
     default_loss = "bce"
     losses = {name: LOSSES[name] for name in ("bce",)}
 

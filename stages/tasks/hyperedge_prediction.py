@@ -87,6 +87,7 @@ class Negatives:
         return drawn[keep]
 
     def is_known(self, hyperedges: np.ndarray) -> np.ndarray:
+        """Whether each of [h, order] is a hyperedge of the data, bool [h]."""
         codes = self._code(hyperedges)
         place = np.searchsorted(self.known, codes).clip(max=len(self.known) - 1)
         return self.known[place] == codes
@@ -116,10 +117,12 @@ class HyperedgeLoader(Loader):
 
     @property
     def steps_per_epoch(self) -> int:
+        """Whole batches of the training hyperedges; one at least."""
         return max(1, len(self.ids["train"]) // self.section.hyperedges)
 
     @property
     def whole(self) -> GraphBatch:
+        """The graph, whose edges join nodes that share a training hyperedge; edge_attr [E, 1]: how many."""
         if self._whole is None:
             batch = self.load(torch.zeros(1, dtype=torch.long))
             edges, shares = cooccurrence(self.members[self.ids["train"].numpy()], (self.packed.array("x") > 0).long().argmax(1).numpy())
@@ -128,6 +131,7 @@ class HyperedgeLoader(Loader):
         return self._whole
 
     def training(self, epoch: int) -> Iterator[tuple[GraphBatch, None]]:
+        """Known hyperedges in a new order, with new negatives."""
         rng = np.random.default_rng(seed_of("hyperedges", self.seed, epoch))
         order, size = rng.permutation(self.ids["train"].numpy()), self.section.hyperedges
         for step in range(self.steps_per_epoch):
@@ -135,6 +139,7 @@ class HyperedgeLoader(Loader):
             yield self._batch(known, self._negatives["train"].draw(known, rng)), None
 
     def evaluation(self, part: str) -> Iterator[tuple[GraphBatch, None]]:
+        """The part's hyperedges with negatives that are drawn once."""
         # deviates: the authors draw the negatives anew at each evaluation and drop the last partial batch; the same for all epochs, the best
         # epoch is not the one with the easiest draw
         if part not in self._fixed:

@@ -4,6 +4,8 @@ from stages.tasks.task import LOSSES, Task
 
 
 class NodeClassification(Task):
+    """Logits [N, classes]."""
+
     default_loss = "cross-entropy"
     losses = {name: LOSSES[name] for name in ("cross-entropy", "weighted-cross-entropy", "bce-one-hot")}
 

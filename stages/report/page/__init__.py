@@ -42,6 +42,7 @@ def write_page(
 
 
 def page_html(grid: Grid, held: Gathered, store: Path = Path("store"), data: Path = Path("data")) -> str:
+    """The page as one document that contains its scripts, styles and data."""
     found = {row["cell"] for row in held.rows}
     absent = [cell for cell in grid.cells.values() if cell.cell not in found]
     tables = content.tables(held.rows)

@@ -63,6 +63,7 @@ def rows_for_plots(rows: Sequence[Row], details: Mapping[str, Mapping[str, Any]]
 
 
 def id_of(row: Row) -> str:
+    """What a row is called in the page's data: ours and imported ones of a cell differ."""
     return f"{row['source']}:{row['cell']}"
 
 
@@ -156,6 +157,7 @@ def _costs(grid: Grid, held: Gathered, store: Path, data: Path) -> dict[str, flo
 
 
 def tables(rows: Sequence[Row]) -> list[PaperTable]:
+    """Every printed table with our rows in it."""
     return [paper_table(layout, rows) for layout in layouts()]
 
 
@@ -197,6 +199,7 @@ def _without_version(rows: Sequence[Row], cell: Cell) -> dict[str, Any]:
 
 
 def command(cell: Cell) -> str:
+    """What runs the cell."""
     return f"dvc repro {'finetune' if cell.after else 'train'}@{cell.key}"
 
 

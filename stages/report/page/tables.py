@@ -8,6 +8,7 @@ from stages.report.paper_table import PaperTable, caption, heading, kind_of, leg
 
 
 def table_content(table: PaperTable) -> dict[str, Any]:
+    """Heads, lines, legend and notes."""
     return {
         "layout": table.layout,
         "caption": caption(table.layout),
