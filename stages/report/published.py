@@ -15,8 +15,7 @@ import yaml
 
 from stages.contents import Record, Settings
 from stages.home import INSTALLED
-from stages.report.brec import PAIRS
-from stages.report.brec import PUBLISHED as BREC
+from stages.report import counts
 
 RESULTS = INSTALLED / "published" / "results.yaml"
 FURTHER = "further.yaml"  # beside it: what others than the five papers print of the baselines
@@ -77,9 +76,7 @@ class Published:
             key, factor = MEASURED[self.metric]
             return record["measured"][key] * factor
         if self.whole_in(record):
-            curves = record["deterministic"]["epochs"]
-            found = sum(d for pair, d in zip(curves["pair"], curves["distinguished"], strict=True) if pair in PAIRS[self.dataset])
-            return found / len(PAIRS[self.dataset]) if self.metric == "accuracy" else found
+            return counts.counted(self.dataset, self.metric, record)
         if self.split == "train":
             # printed for the training set is what training itself saw in its last epoch (TokenGT's basis approximation)
             return record["deterministic"]["epochs"]["train_loss"][-1]
@@ -87,10 +84,8 @@ class Published:
         return next((scores[name] for name in self._names() if name in scores), None)
 
     def whole_in(self, record: Record) -> bool:
-        """The run holds all that this number needs, whatever else was cut or did not come to an end: every pair of a category of BREC was run, each
-        with a model of its own."""
-        ran = record["deterministic"]["epochs"].get("pair")
-        return self.dataset in PAIRS and ran is not None and set(ran) >= PAIRS[self.dataset]
+        """The run has all pairs that this number counts, whatever else was cut or did not come to an end."""
+        return counts.is_whole(self.dataset, record)
 
     @property
     def place(self) -> tuple[str, ...]:
@@ -109,8 +104,8 @@ class Published:
 
     def _names(self) -> list[str]:
         """What records may call this number."""
-        pairs = [name for name, place in BREC.items() if place == (self.dataset, self.metric)]
-        return pairs or [self.part, *(name for name, theirs in METRIC_NAMES.items() if theirs == self.metric), self.metric]
+        names = counts.names_of(self.dataset, self.metric)
+        return names or [self.part, *(name for name, theirs in METRIC_NAMES.items() if theirs == self.metric), self.metric]
 
     @property
     def source(self) -> str:
@@ -278,7 +273,7 @@ def _published_entry(entry: dict[str, Any]) -> Published:
         mean=_raw(entry["mean"], scale),
         std=_raw(entry["std"], scale),
         # a count is printed exactly; a whole number of anything else was rounded
-        rounding=0.0 if entry["metric"] == "pairs-distinguished" else 0.5 * 10**-digits * scale,
+        rounding=0.0 if entry["metric"] == counts.COUNT else 0.5 * 10**-digits * scale,
         note=entry.get("note"),
         flags=tuple(f["flag"] for f in _flags() if all(entry[k] == v for k, v in f.items() if k != "flag")),
     )

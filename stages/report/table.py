@@ -26,7 +26,7 @@ from stages.report.rules import Rules
 from stages.report.verdict import MOST_SEEDS, STD_DDOF, Number, false_discovery, judge, judge_claim, sample_std, seeds_needed
 from stages.store import StoreError
 
-# what a limit of params.yaml leaves in a result: cut in seeds, in pairs of BREC
+# what a limit of params.yaml leaves in a result: cut in seeds, in pairs
 SEED_CUT, PAIR_CUT = r"\d+ of (\d+) seeds", r"\d+ of \d+ pairs"
 NO_NUMBER = "no number"  # status of a row whose metric is undefined (NaN or infinite) in a run that ended well
 # how a metric is read where no paper prints it for this cell
@@ -69,7 +69,7 @@ def summarise(
         row |= {"metric": printed.metric + part, "direction": printed.direction}
     notes = list(result.get("notes") or ())
     published = printed or _resolve(result, notes)
-    # a run that met its time limit has all of a category of BREC whose every pair was done
+    # a run that met its time limit has the counts over the pairs that were done
     whole = [r for r in records if published and published.whole_in(r) and r["deterministic"]["status"] in ("ok", "timed-out")]
     good = [r for r in records if r["deterministic"]["status"] == "ok" or r in whole]
     seeds = len(result.get("seeds") or ())

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stages.report.brec import PAIRS
+from stages.report.counts import COUNT, pairs_of
 from stages.report.published import Published
 from stages.report.rules import Rules
 
@@ -92,12 +92,12 @@ def judge(
     if published.mean is None:
         return Verdict(f"published: {published.printed.lower()}")
     readings, assumptions = _readings(published, sample_std(std, runs), runs, rules)
-    pairs = PAIRS.get(published.dataset) if published.metric == "pairs-distinguished" else None
+    pairs = pairs_of(published.dataset, published.metric)
     if not readings and pairs is None:
         return Verdict("not judged", assumptions=tuple(assumptions))
     difference = mean - published.mean
     if not readings and pairs is not None:
-        errors = _errors_of_a_count(mean, len(pairs))
+        errors = _errors_of_a_count(mean, pairs)
         assumptions = ["one run against one number: the pairs, each with a network of its own, say how far a count may scatter"]
     elif runs > 1:
         ours = Side(sample_std(std, runs), runs)
@@ -183,7 +183,7 @@ def _readings(published: Published, our_std: float, runs: int, rules: Rules) -> 
     if std is None:
         if runs < 2:
             return [], ["one run, and no spread is printed: nothing says how far numbers scatter"]
-        floor = COUNT_STD if published.metric == "pairs-distinguished" else 0.0
+        floor = COUNT_STD if published.metric == COUNT else 0.0
         # one run at least as noisy as ours, or a mean without noise
         return [Side(max(our_std, floor), 1), Side(0.0, math.inf)], [
             "no spread is printed: held to be one run with a spread like ours, and an exact mean; equivalence cannot be shown"
