@@ -8,7 +8,8 @@ forms in turn in one process, the median. "floor": the definition's matrix produ
 optimiser's traffic at the rate of copies, whichever is longer. "epoch": the loop as it trains, in parts. Memory: largest resident size above
 what imports took, a process for each form. --trace leaves a trace of a step and an evaluation for chrome://tracing or ui.perfetto.dev.
 
-A machine with other work prints so: then not even ratios are to be trusted. --write puts the tables into docs/speed.md.
+A machine with other work prints so: then not even ratios are to be trusted. --write puts the tables into docs/speed.md, and the ratios to the
+definitions into benchmarks/kept.json; without it a cell that has lost a sixth of such a ratio is named, and the status is 1.
 """
 
 import argparse
@@ -35,6 +36,7 @@ CELLS = (
     "edge-transformer/zinc/grit", "edge-transformer/zinc/gps", "tokengt/pcqm4mv2/graphormer", "embedded/chains/gcn",
 )  # fmt: skip
 PAGE, BEGIN, END = ROOT / "docs" / "speed.md", "<!-- benchmarks/cells.py --write -->", "<!-- end -->"
+KEPT, LOST = ROOT / "benchmarks" / "kept.json", 1 / 6
 GRAPHS = 256  # of a miniature
 OTHER_LOAD = 0.1  # cores that other work may take
 
@@ -430,6 +432,24 @@ def report(all_found: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def ratios(found: dict[str, Any]) -> dict[str, float]:
+    """How many times the definition's milliseconds and MiB are ours; empty where the definition cannot run."""
+    if "plain" not in found["step"]:
+        return {}
+    return {"ms": round(found["step"]["plain"] / found["step"]["ours"], 3), "mib": round(found["plain"]["mib"] / found["ours"]["mib"], 3)}
+
+
+def lost(all_found: list[dict[str, Any]], kept: dict[str, dict[str, float]]) -> list[str]:
+    """A line for each ratio that is a sixth below the kept one; none of a cell beside which other work ran."""
+    return [
+        f"{f['cell']}: {name} of the definition {was:g} times ours when it was kept, {now:g} times now"
+        for f in all_found
+        if f["other"] <= OTHER_LOAD
+        for name, now in ratios(f).items()
+        if now < (was := kept.get(f["cell"], {}).get(name, 0.0)) * (1 - LOST)
+    ]
+
+
 def write_between(page: Path, begin: str, end: str, text: str) -> None:
     """Puts `text` between the two marks of a page, in place of what is there. Exits where they are gone."""
     whole = page.read_text()
@@ -461,12 +481,18 @@ def main() -> None:
                 answer = times(bench, given.forms, given.seconds)
         print(json.dumps(answer))
         return
+    from stages.files import write_json
+
     found = []
     for cell in given.cells or CELLS:
         found.append(measure(cell, given.data.resolve(), given.seconds, given.trace))
         print(report(found[-1:]) + "\n", flush=True)
+    kept = json.loads(KEPT.read_text())
     if given.write:
         write_between(PAGE, BEGIN, END, report(found))
+        write_json(KEPT, kept | {f["cell"]: ratios(f) for f in found})
+    elif lines := lost(found, kept):
+        raise SystemExit("\n".join(lines))
 
 
 if __name__ == "__main__":

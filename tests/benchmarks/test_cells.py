@@ -71,6 +71,16 @@ def test_the_report_says_what_is_busy_and_what_is_a_miniature():
     assert "| 10 | - | - | - | - | 50 | - |" in alone
 
 
+def test_a_ratio_that_lost_a_sixth_is_named_where_no_other_work_ran():
+    assert cells.ratios(FOUND) == {"ms": 3.0, "mib": 1.8}
+    kept = {"embedded/chains/gcn": {"ms": 3.5, "mib": 2.2}}
+    (line,) = cells.lost([FOUND], kept)
+    assert line == "embedded/chains/gcn: mib of the definition 2.2 times ours when it was kept, 1.8 times now"
+    assert cells.lost([FOUND | {"other": 1.3}], kept) == cells.lost([FOUND], {}) == []
+    alone = FOUND | {"step": {"ours": 0.01}, "plain": {"error": "no memory"}}
+    assert cells.ratios(alone) == {}
+
+
 def test_the_roofline_names_what_bounds_a_step_and_what_to_do_first():
     counts = {"products": int(1e12), "product_bytes": int(1e8), "optimiser_bytes": 0, "bytes": int(1e9), "calls": 100}
     step = roofline.Step.of(counts)
