@@ -3,13 +3,17 @@
 Nodes and all ordered pairs of a graph have states; random-walk probabilities (RRWP) start both, attention updates both.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from gt_models.batch import GraphBatch
+from gt_models.kernels.dropout import draw_seed
+from gt_models.kernels.grit_attention import grit_attention
 from gt_models.nn.features import FeatureEncoder
 from gt_models.nn.mlp import activation as hidden_activation
 from gt_models.nn.mlp_head import MLPHead
@@ -189,7 +193,7 @@ class GRITAttention(nn.Module):
         super().__init__()
         if num_heads < 1 or hidden_dim % num_heads:
             raise ValueError(f"hidden_dim {hidden_dim} does not split into {num_heads} heads: choose a multiple of num_heads")
-        self.num_heads, self.head_dim, self.clamp = num_heads, hidden_dim // num_heads, clamp
+        self.num_heads, self.head_dim, self.clamp = num_heads, hidden_dim // num_heads, math.inf if clamp is None else clamp
         self.query = nn.Linear(hidden_dim, hidden_dim)
         self.key = nn.Linear(hidden_dim, hidden_dim, bias=False)
         self.value = nn.Linear(hidden_dim, hidden_dim, bias=False)
@@ -209,29 +213,13 @@ class GRITAttention(nn.Module):
 
     def forward(self, x: Tensor, pairs: Tensor, batch: GraphBatch) -> tuple[Tensor, Tensor]:
         """Nodes [N, d] and pairs [P, d] -> what nodes receive [N, d], and e [P, d]."""
-        first, second = batch.pair_nodes  # queries, keys
-        ew, eb = self.pair(pairs).view(-1, self.num_heads, 2, self.head_dim).unbind(2)  # [P, H, d_h] each
+        # Ew of all heads, then Eb: the rows of `pair` lie head by head
+        weight, bias = (p.unflatten(0, (self.num_heads, 2, -1)).transpose(0, 1).flatten(0, 2) for p in (self.pair.weight, self.pair.bias))
+        pair = F.linear(pairs, weight, bias).view(-1, 2, self.num_heads, self.head_dim)  # [P, 2, H, d_h]
         q, k, v = (linear(x).view(-1, self.num_heads, self.head_dim) for linear in (self.query, self.key, self.value))  # [N, H, d_h]
         # deviates: PPGT's Eq. 12 prints the root of the sum with Eb; GRIT's own code and numbers have Eb outside of it
-        e = torch.relu(signed_sqrt((q.index_select(0, first) + k.index_select(0, second)) * ew) + eb)  # [P, H, d_h]
-        logits = (e * self.logit).sum(-1)  # [P, H]
-        if self.clamp is not None:
-            logits = logits.clamp(-self.clamp, self.clamp)
-        weights = self.dropout(_softmax_over_keys(logits, first, batch.num_nodes))[..., None]  # [P, H, 1]
-        received = torch.cat([v.index_select(0, second), e], 2) * weights  # [P, H, 2 d_h]
-        total = received.new_zeros(x.size(0), *received.shape[1:]).index_add(0, first, received)  # [N, H, 2 d_h]
-        o, row = total.split(self.head_dim, 2)
+        rate = self.dropout.p if self.training else 0.0
+        seed = draw_seed() if rate else None
+        total, e = grit_attention(q, k, v, pair, self.logit, batch, self.clamp, rate, seed)  # [N, H, 2, d_h], [P, H, d_h]
+        o, row = total.unbind(2)
         return (o + torch.einsum("nhc,hcd->nhd", row, self.pair_value)).flatten(1), e.flatten(1)
-
-
-def signed_sqrt(x: Tensor) -> Tensor:
-    """sqrt(relu(x)) - sqrt(relu(-x)); its gradient at zero is taken as zero, as that of the relus is."""
-    return x.abs().clamp(min=torch.finfo(x.dtype).tiny).sqrt() * x.sign()
-
-
-def _softmax_over_keys(logits: Tensor, query: Tensor, num_nodes: int) -> Tensor:
-    """Softmax of [P, H] over the pairs of each query."""
-    index = query[:, None].expand_as(logits)
-    largest = logits.new_zeros(num_nodes, logits.size(1)).scatter_reduce(0, index, logits.detach(), "amax", include_self=False)
-    weights = (logits - largest.index_select(0, query)).exp()
-    return weights / weights.new_zeros(num_nodes, logits.size(1)).index_add(0, query, weights).index_select(0, query)

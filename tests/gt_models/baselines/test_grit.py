@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from gt_models import create_model
-from gt_models.baselines.grit import GRITLayer, signed_sqrt
+from gt_models.baselines.grit import GRITLayer
 from gt_models.batch import GraphBatch, MissingEncoding
 from gt_models.encodings import compute
 from tests.gt_models import checks
@@ -191,14 +191,6 @@ def test_parameter_count():
     """473,473 is printed for ZINC (10 layers, width 64, 8 heads, K = 21); the last layer's unread update of pairs is 4,288 of them."""
     assert sum(p.numel() for p in create_model("grit", **ZINC, build_unused=True).parameters()) == 473_473
     assert sum(p.numel() for p in create_model("grit", **ZINC).parameters()) == 473_473 - 4_288
-
-
-def test_signed_sqrt():
-    x = torch.tensor([-4.0, 0.0, 9.0, 1e-30], dtype=torch.float64, requires_grad=True)
-    y = signed_sqrt(x)
-    y.sum().backward()
-    torch.testing.assert_close(y.detach(), torch.tensor([-2.0, 0.0, 3.0, 1e-15], dtype=torch.float64))
-    torch.testing.assert_close(x.grad, torch.tensor([0.25, 0.0, 1 / 6, 5e14], dtype=torch.float64))
 
 
 def test_dropout_and_unusual_graphs():
