@@ -17,6 +17,7 @@ from gt_models.registry import list_models, model_module
 from stages.addresses import without_credentials
 from stages.bases import bases_of
 from stages.command import status_of
+from stages.dvc_locks import keep_in_memory
 from stages.files import write_bytes
 from stages.fingerprint import PROTOCOLS, code_digest, run_modules
 from stages.leftovers import sweep
@@ -107,6 +108,7 @@ def _replace(root: Path, wanted: dict[Path, object]) -> None:
 
 def main() -> int:
     """Exit status of the stage's command."""
+    keep_in_memory()
     return status_of(lambda: write_state(load_grid()))
 
 
