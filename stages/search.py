@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 from stages.cells import limited
 from stages.contents import Settings
 from stages.params import Cell, Grid
+from stages.reached import curves_reached
 from stages.recipe import Choice, Range, Recipe, SearchSection, digest_of, load_recipe
 from stages.schema import RecipeError
 from stages.space import grid_points, trials_of
-from stages.study import JOURNAL, REMEDY, Workers, open_study, storage_url
+from stages.study import JOURNAL, REMEDY, Workers, ended, open_study, storage_url
 
 STUDIES = Path("studies")
 WAIT_SECONDS = 0.5  # between two looks at what other workers are still at
@@ -59,7 +60,7 @@ def run_search(
     with Progress(f"{cell.cell} search", trials * epochs) as progress:
         while True:
             with workers.alone():
-                _queue_killed(study, workers)
+                _queue_killed(study, workers, search)
                 # one that has had its share only looks
                 trial, used, running = _claim(study, search, trials if most is None or ran < most else 0, points, workers)
             if trial is not None:
@@ -146,7 +147,7 @@ def _study_of(recipe: Recipe, cell: Cell, grid: Grid, first: Any, folder: Path, 
 
 def _used(held: Sequence[Any]) -> int:
     """Trials that came to an end; one whose worker was killed is queued again, and counts then."""
-    return sum(t.state.is_finished() and "status" in t.user_attrs for t in held)
+    return sum(ended(t) is not None for t in held)
 
 
 def _claim(study: Any, search: SearchSection, trials: int, points: list[Settings], workers: Workers) -> tuple[Any, int, int]:
@@ -160,7 +161,7 @@ def _claim(study: Any, search: SearchSection, trials: int, points: list[Settings
         return None, used, running
     study.sampler = _sampler(search, used + running)
     if points and not any(t.state == TrialState.WAITING for t in held):
-        taken = [t.params for t in held if t.state == TrialState.RUNNING or "status" in t.user_attrs]
+        taken = [t.params for t in held if t.state == TrialState.RUNNING or ended(t)]
         # a worker that has just begun has asked for none of its values yet: they are in what was queued for it
         taken += [t.system_attrs["fixed_params"] for t in held if t.state == TrialState.RUNNING and "fixed_params" in t.system_attrs]
         study.enqueue_trial(next(point for point in points if point not in taken))
@@ -169,15 +170,17 @@ def _claim(study: Any, search: SearchSection, trials: int, points: list[Settings
     return trial, used + running, running
 
 
-def _queue_killed(study: Any, workers: Workers) -> None:
-    """Queues the trials of workers that are gone. Under `workers.alone`."""
+def _queue_killed(study: Any, workers: Workers, search: SearchSection) -> None:
+    """Queues the trials of workers that are gone, but for those whose run had failed: nothing of them is left to do. Under `workers.alone`."""
     from optuna.trial import TrialState
 
     for trial in study.get_trials(deepcopy=False, states=[TrialState.RUNNING]):
         if not workers.alive(trial.user_attrs.get("worker", "")):
-            values = trial.params or trial.system_attrs.get("fixed_params", {})
             study.tell(trial.number, state=TrialState.FAIL)
-            study.enqueue_trial(values)
+            values = trial.system_attrs.get("fixed_params", {}) | trial.params
+            # of one that was killed between two of its values none is kept: all are proposed again, from the same seed
+            if trial.user_attrs.get("status") in (None, "ok", "pruned") and values.keys() == search.space.keys():
+                study.enqueue_trial(values)
 
 
 def _run_trial(study: Any, trial: Any, experiment: Any, seeds: list[int], direction: str, progress: Any) -> None:
@@ -188,15 +191,28 @@ def _run_trial(study: Any, trial: Any, experiment: Any, seeds: list[int], direct
     better = max if direction == "max" else min
     finished: list[float] = []
     total = experiment.recipe.total_epochs
+
+    def report(number: int, best_so_far: list[float], epoch: int, value: float) -> None:
+        best_so_far[:] = [better([*best_so_far, value])]
+        trial.report(sum([*finished, best_so_far[0]]) / (len(finished) + 1), number * total + epoch)
+
+    def fail(status: str) -> None:
+        trial.set_user_attr("status", status)
+        study.tell(trial, state=TrialState.FAIL)
+        progress.finish_trial(status, trial.params)
+
     for number, seed in enumerate(seeds):
         best_so_far: list[float] = []
 
-        def on_epoch(epoch: int, values: dict[str, float], number: int = number, best_so_far: list[float] = best_so_far) -> None:
-            step = number * total + epoch
-            progress.epoch(step, values)
+        def on_epoch(
+            epoch: int, values: dict[str, float], number: int = number, seed: int = seed, best_so_far: list[float] = best_so_far
+        ) -> None:
+            progress.epoch(number * total + epoch, values)
             if "val" in values:
-                best_so_far[:] = [better([*best_so_far, values["val"]])]
-                trial.report(sum([*finished, best_so_far[0]]) / (len(finished) + 1), step)
+                if not best_so_far:  # it goes on from a checkpoint: what was reported before was reported of the trial that was killed
+                    for earlier, value in _validated(experiment, seed, epoch):
+                        report(number, best_so_far, earlier, value)
+                report(number, best_so_far, epoch, values["val"])
                 if trial.should_prune():
                     raise optuna.TrialPruned
 
@@ -205,25 +221,31 @@ def _run_trial(study: Any, trial: Any, experiment: Any, seeds: list[int], direct
         except optuna.TrialPruned:
             for leftover in experiment.store.folder(experiment.digest(seed, test=False)).glob("checkpoint.*"):
                 leftover.unlink()
-            trial.set_user_attr("status", "pruned")
             study.tell(trial, state=TrialState.PRUNED)
             progress.finish_trial("pruned", trial.params)
             return
         result = record["deterministic"]
         if result["status"] != "ok":
-            trial.set_user_attr("status", result["status"])
-            study.tell(trial, state=TrialState.FAIL)
-            progress.finish_trial(result["status"], trial.params)
+            fail(result["status"])
             return
         if not computed:  # the curve that a killed search had already paid for
             for epoch, value in zip(result["epochs"]["epoch"], result["epochs"]["val"], strict=True):
                 if value is not None:
-                    best_so_far[:] = [better([*best_so_far, value])]
-                    trial.report(sum([*finished, best_so_far[0]]) / (len(finished) + 1), number * total + epoch)
+                    report(number, best_so_far, epoch, value)
         finished.append(result["val"])
-    trial.set_user_attr("status", "ok")
-    study.tell(trial, sum(finished) / len(finished))
-    progress.finish_trial(f"validation {sum(finished) / len(finished):.4f}", trial.params)
+    mean = sum(finished) / len(finished)
+    if math.isnan(mean):  # a metric that is not defined on this split; optuna would take the trial for one that did not end
+        fail("validation is not a number")
+        return
+    study.tell(trial, mean)
+    progress.finish_trial(f"validation {mean:.4f}", trial.params)
+
+
+def _validated(experiment: Any, seed: int, before: int) -> list[tuple[int, float]]:
+    """(epoch, validation value) of the epochs before this one, where the run went on from its checkpoint."""
+    curves = curves_reached(experiment.store.folder(experiment.digest(seed, test=False)))
+    held = zip(curves.get("epoch", ()), curves.get("val", ()), strict=False)
+    return [(epoch, value) for epoch, value in held if value is not None and epoch < before]
 
 
 def _check_values(study: Any, seeds: list[int], experiment: Callable[[dict[str, Any]], Any], where: str) -> None:

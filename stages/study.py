@@ -127,6 +127,15 @@ class PostgresWorkers(Workers):
         return self._connection.execute(text(f"SELECT {function}(:key)"), {"key": key}).scalar()
 
 
+def ended(trial: Any) -> str | None:
+    """How a trial ended: ok, pruned, or the status of its run that failed; None for one that runs, and for one whose worker was killed.
+
+    The status of a failed run is an entry before the one that ends the trial: a worker that is killed in between has said all there was."""
+    status = {"COMPLETE": "ok", "PRUNED": "pruned", "FAIL": trial.user_attrs.get("status")}.get(trial.state.name)
+    # older code wrote `ok` and `pruned` as entries too, and a worker that was killed after them left a trial that failed
+    return None if trial.state.name == "FAIL" and status in ("ok", "pruned") else status
+
+
 def storage_url(settings: RunSettings) -> str | None:
     """The database of studies, None for journal files; GT_STUDY_STORAGE comes before params.yaml."""
     return os.environ.get(STORAGE) or settings.study_storage

@@ -18,7 +18,7 @@ from stages.recipe import Recipe
 from stages.schema import RecipeError
 from stages.search import STUDIES, best_of, run_search, trial_recipe, trials_asked
 from stages.space import check_space
-from stages.study import workers_of
+from stages.study import ended, workers_of
 from stages.tuned import TUNED, ending, write_outs
 
 
@@ -70,7 +70,7 @@ def take_part(
             raise RecipeError(
                 f"{cell.recipe_path}: none of {len(study.trials)} trials gave a validation value; see {folder} and widen the space"
             )
-        used = [t.number for t in study.trials if t.state.is_finished() and "status" in t.user_attrs]  # those that were not killed
+        used = [t.number for t in study.trials if ended(t)]  # those that were not killed
         note = (
             f"tuned: trial {used.index(best.number)} of {len(used)}, mean best validation {best.value:.4f} over seeds {recipe.search.seeds}"
         )

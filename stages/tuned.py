@@ -13,6 +13,7 @@ from stages.leftovers import sweep
 from stages.params import Cell
 from stages.recipe import Recipe, load_recipe
 from stages.space import size_text, space_size
+from stages.study import ended
 
 TUNED = Path("tuned")
 KILLED = "killed, queued again"  # what the table says of a trial whose worker is gone
@@ -57,7 +58,7 @@ def write_outs(recipe: Recipe, cell: Cell, trials: list[Any], tuned: Path, study
                 t.number,
                 t.state.name,
                 value,
-                t.user_attrs.get("status", KILLED),
+                ended(t) or KILLED,
                 "max" if study.direction.name == "MAXIMIZE" else "min",
             ]
             + [t.params.get(key, "") for key in keys]

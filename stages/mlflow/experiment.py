@@ -6,6 +6,7 @@ Everything here may raise what MLflow raises; `reported` turns that into Trackin
 import contextlib
 import json
 import logging
+import math
 import os
 import tempfile
 import time
@@ -18,6 +19,7 @@ from stages.attempts import attempt_id
 from stages.best import best_run
 from stages.contents import Record, Result, Row
 from stages.files import WriteError
+from stages.leftovers import sweep
 from stages.mlflow.content import DIGEST_LENGTH, NOTE, Tracked, tracked_cell, tracked_run
 from stages.mlflow.database import TrackingError, file_of, remedy, whole
 from stages.mlflow.runs import Runs
@@ -208,6 +210,9 @@ class Mirror:
         return True
 
     def _put_artifacts(self, run_id: str, spec: Tracked) -> None:
+        root = self._folder(run_id)
+        if root:  # what an upload that was killed left: MLflow hides it, and never removes it
+            sweep(root, everywhere=True, older_than=-math.inf)
         folders = {name.rpartition("/")[0] for name in spec.artifacts}
         held = {a.path: a.file_size for folder in folders for a in self.client.list_artifacts(run_id, folder or None)}
         for name, content in spec.artifacts.items():
@@ -220,16 +225,21 @@ class Mirror:
 
     def _linked(self, run_id: str, name: str, path: Path) -> bool:
         """Whether a file of the store could be linked to its place among local artifacts: then it takes no second room on the disk."""
-        root = Path(self.runs[run_id].info.artifact_uri.removeprefix("file://"))
+        root = self._folder(run_id)
+        if root is None:
+            return False
         try:
-            if not root.is_absolute():
-                return False
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).unlink(missing_ok=True)
             os.link(path, root / name)
         except OSError:  # another file system
             return False
         return True
+
+    def _folder(self, run_id: str) -> Path | None:
+        """Of the run's artifacts, where they are local."""
+        root = Path(self.runs[run_id].info.artifact_uri.removeprefix("file://"))
+        return root if root.is_absolute() else None
 
     def _all_runs(self) -> Iterator[Any]:
         token = None

@@ -264,7 +264,8 @@ class Follower:
 
     def finish(self, record: Record) -> None:
         """Completes the run of a record."""
-        self.mirror.put(tracked_run(self.cell, record), self._fresh("run", record["digest"]), self.parent)
+        with alone(self.uri, self.cell["suite"]):
+            self.mirror.put(tracked_run(self.cell, record), self._fresh("run", record["digest"]), self.parent)
         for held in (self.current, self.seen, self.waiting):
             held.pop(record["digest"], None)
 

@@ -16,7 +16,6 @@ taken in this order:
 What takes minutes shares a process with other runs of its cell, or other trials of its search (`jobs_of`).
 """
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,6 +24,7 @@ from typing import Any
 from stages.cells import experiment_of, limited, settings_of
 from stages.errors import DatasetError
 from stages.params import Cell, Grid, Limits
+from stages.reached import curves_reached
 from stages.recipe import Recipe, load_recipe
 from stages.schema import RecipeError
 from stages.search import Trials, trials_left
@@ -244,14 +244,7 @@ def _of_cell(cell: Cell, limits: Limits, entry: int, grid: Grid, store: Store, d
 
 def part_done(store: Store, digest: str, recipe: Recipe) -> float:
     """The part of a run that its checkpoint has; 0 where there is none that can be read."""
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(store.folder(digest) / "checkpoint.safetensors", framework="pt") as file:
-            epochs = json.loads(file.metadata()["header"])["curves"]["epoch"]
-        return min(1.0, len(epochs) / recipe.reports)
-    except (OSError, SafetensorError, ValueError, KeyError, TypeError):
-        return 0.0
+    return min(1.0, len(curves_reached(store.folder(digest)).get("epoch", ())) / recipe.reports)
 
 
 def printed(cell: Cell) -> tuple[int, int]:

@@ -1,6 +1,6 @@
 """The campaign of faults, which writes its figures into docs/reliability.md: make test-faults
 
-    python -m tests.faults [--kills 50] [--slow-kills 50] [--damages 10] [--seed 0] [--only kills|disk|files|tests ...] [--no-write]
+    python -m tests.faults [--kills 50] [--slow-kills 50] [--damages 10] [--seed 0] [--stages NAME ...] [--only kills|disk|files|tests ...] [--no-write]
 
 Exits 1 where anything differs from what it is undisturbed. As root it also mounts full and read-only disks.
 """
@@ -13,7 +13,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -40,13 +40,14 @@ def table(*rows: tuple) -> list[str]:
 def kills(world: World, given: argparse.Namespace) -> Found:
     rows: list[tuple] = [("stage", "kills", "trees compared", "differ", "s")]
     wrong = []
-    for stage in STAGES:
+    for stage in given.stages:
         start = time.monotonic()
         count = given.kills if stage not in SLOW else min(given.kills, given.slow_kills)
         tally = campaign(world, stage, count, given.seed, to="leaderboard")
-        rows.append((stage, tally.kills, tally.rounds, len(tally.differ), f"{time.monotonic() - start:.0f}"))
+        differ = {line.partition(":")[0] for line in tally.differ}
+        rows.append((stage, tally.kills, tally.rounds, len(differ), f"{time.monotonic() - start:.0f}"))
         wrong += tally.differ
-        say(rows[-1])
+        say(rows[-1], tally.differ)
     return table(*rows), wrong
 
 
@@ -58,7 +59,7 @@ def disk(world: World, given: argparse.Namespace) -> Found:
             full, only = full_at_every_write(world, stage, part), read_only(world, stage, part)
             rows.append((f"{part}/", stage, full.failed, len(full.wrong), only.failed, len(only.wrong)))
             wrong += full.wrong + only.wrong
-            say(rows[-1])
+            say(rows[-1], full.wrong + only.wrong)
     return table(*rows), wrong
 
 
@@ -72,7 +73,7 @@ def files(world: World, given: argparse.Namespace) -> Found:
             wrong += damage(world, finished, what, list(DAMAGES)[number % len(DAMAGES)], draw.randrange(10**6))
             shutil.rmtree(finished)
         rows.append((what, reader, maker, given.damages, len(wrong) - before))
-        say(rows[-1])
+        say(rows[-1], wrong[before:])
     return table(*rows), wrong
 
 
@@ -88,8 +89,12 @@ PARTS: dict[str, Callable[[World, argparse.Namespace], Found]] = {
 }
 
 
-def say(row: tuple) -> None:
-    print(*row, sep="\t", flush=True)
+def say(row: tuple, wrong: Sequence[str]) -> None:
+    """At once: a campaign that is cut short has said what it found."""
+    print(*row, sep="\t")
+    for line in wrong:
+        print(f"  {line}")
+    sys.stdout.flush()
 
 
 def main() -> int:
@@ -98,6 +103,7 @@ def main() -> int:
     parser.add_argument("--slow-kills", type=int, default=50, help=f"of {' and '.join(SLOW)}")
     parser.add_argument("--damages", type=int, default=10, help="of each kind of file")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--stages", nargs="*", choices=STAGES, default=list(STAGES), help="that are killed")
     parser.add_argument("--only", nargs="*", choices=PARTS, default=list(PARTS))
     parser.add_argument("--no-write", action="store_true", help="leave docs/reliability.md as it is")
     given, failed = parser.parse_args(), False
@@ -110,7 +116,9 @@ def main() -> int:
             except pytest.skip.Exception as reason:
                 print(f"{part}: left out: {reason}")
                 continue
-            print(*lines, *wrong, sep="\n", flush=True)
+            if wrong:
+                lines += ["", f"**Wrong**, {len(wrong)}:", "", *(f"- `{' '.join(line.split())[:300]}`" for line in wrong)]
+            print(*lines, sep="\n", flush=True)
             failed |= bool(wrong)
             took = (
                 f"`python -m tests.faults {command(part, given)}`: {time.monotonic() - start:.0f} s, {datetime.now(UTC):%Y-%m-%d}, commit "
@@ -122,8 +130,9 @@ def main() -> int:
 
 
 def command(part: str, given: argparse.Namespace) -> str:
+    stages = "" if given.stages == list(STAGES) else f"--stages {' '.join(given.stages)} "
     options = {
-        "kills": f"--kills {given.kills} --slow-kills {given.slow_kills} ",
+        "kills": f"--kills {given.kills} --slow-kills {given.slow_kills} {stages}",
         "files": f"--damages {given.damages} ",
     }
     return f"{options.get(part, '')}--seed {given.seed} --only {part}"

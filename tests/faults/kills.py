@@ -9,6 +9,7 @@ import shutil
 import signal
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -29,21 +30,28 @@ def counted(stage: str, until: int | None, note: Path):
     """The stage's work, killed at its so-many-th change to a file; where it ends before, `note` says how many there were."""
 
     def work() -> None:
-        seen = [0]
-
-        def hook(event: str, arguments: tuple) -> None:
-            if event in CHANGES or (event == "open" and isinstance(arguments[2], int) and arguments[2] & WRITING):
-                seen[0] += 1
-                if seen[0] == until:
-                    os.kill(os.getpid(), signal.SIGKILL)
-
-        sys.addaudithook(hook)
+        seen = watch(until, lambda: os.kill(os.getpid(), signal.SIGKILL))
         try:
             STAGES[stage].work()
         finally:
             note.write_text(str(seen[0]))
 
     return work
+
+
+def watch(until: int | None, act: Callable[[], None]) -> list[int]:
+    """Counts the changes that this process makes to files from now on, in the list that it returns; at the `until`-th it acts."""
+    seen, process = [0], os.getpid()
+
+    def hook(event: str, arguments: tuple) -> None:
+        changes = event in CHANGES or (event == "open" and isinstance(arguments[2], int) and arguments[2] & WRITING)
+        if changes and os.getpid() == process:
+            seen[0] += 1
+            if seen[0] == until:
+                act()
+
+    sys.addaudithook(hook)
+    return seen
 
 
 def kill_one(world: World, stage: str, folder: Path, draw: random.Random, by_change: bool, changes: int) -> bool:

@@ -53,7 +53,7 @@ COMMON = {"optimizer": {"name": "adam", "lr": 0.01}, "epochs": 6, "seeds": [0, 1
 RECIPES = {
     SEARCHED: {
         "model": {"name": "mlp", **MODEL}, **COMMON,
-        "search": {"trials": 3, "seeds": [0], "pruner": "none", "space": {"model.dropout": {"choices": [0.0, 0.5]}, "optimizer.lr": {"low": 1e-3, "high": 1e-1, "log": True}}},
+        "search": {"trials": 7, "seeds": [0], "warmup_epochs": 1, "space": {"model.dropout": {"choices": [0.0, 0.5]}, "optimizer.lr": {"low": 1e-3, "high": 1e-1, "log": True}}},
     },
     PLAIN: {"model": {"name": "gcn", **MODEL, "laplacian_dim": 2}, "encodings": {"laplacian": {"k": 2}}, **COMMON},
 }  # fmt: skip
@@ -166,11 +166,29 @@ def build(folder: Path) -> Path:
     return folder
 
 
-class Child:
-    """A forked process that does `work` in `folder`; `said` is what it wrote, `status` how it ended (of a command: 0, 1, ...)."""
+def status(work: Callable[[], Any]) -> int:
+    """How a process that does this ends: of a command 0, 1, ...; 99 after a traceback."""
+    code = 99
+    try:
+        code = status_of(lambda: work() and None)  # what a stage returns is no status
+    except SystemExit as stop:
+        code = stop.code or 0
+    except BaseException as error:  # typer's Exit is one
+        code = getattr(error, "exit_code", 99)
+        if code == 99:
+            traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    return code
 
-    def __init__(self, work: Callable[[], Any], folder: Path):
-        self.log = folder.with_name(f"{folder.name}.log")
+
+class Child:
+    """A forked process that does `work` in `folder`; `said` is what it wrote, `status` how it ended. `name`: of the file
+    beside the folder that has what it said."""
+
+    def __init__(self, work: Callable[[], Any], folder: Path, name: str | None = None):
+        self.log = folder.with_name(f"{name or folder.name}.log")
         self.process = fork.Process(target=self._do, args=(work, folder))
         self.process.start()
 
@@ -182,19 +200,7 @@ class Child:
         sys.stdout, sys.stderr = (os.fdopen(number, "w", buffering=1, closefd=False) for number in (1, 2))
         os.chdir(folder)
         install()
-        status = 99
-        try:
-            status = status_of(lambda: work() and None)  # what a stage returns is no status
-        except SystemExit as stop:
-            status = stop.code or 0
-        except BaseException as error:  # typer's Exit is one
-            status = getattr(error, "exit_code", 99)
-            if status == 99:
-                traceback.print_exc()
-        finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(status)
+        os._exit(status(work))
 
     def end(self, seconds: float = 300.0) -> "Child":
         self.process.join(seconds)

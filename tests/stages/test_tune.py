@@ -136,6 +136,50 @@ def test_a_killed_search_queues_its_trial_again_and_ends_as_if_it_had_not_been_k
     assert [(r["value"], r["model.dropout"], r["optimizer.lr"]) for r in trials()] == finished
 
 
+class Killed(BaseException):
+    pass
+
+
+def test_killed_after_any_entry_of_its_journal_a_search_ends_as_if_it_had_not_been(project, monkeypatch):
+    """Each worker dies one entry later than the one before: between two values of a trial, between two epochs, and before a trial is told."""
+    import optuna
+    from optuna.storages.journal import JournalFileBackend
+
+    write, left = JournalFileBackend.append_logs, [0]
+
+    def append(self, logs):
+        write(self, logs)
+        left[0] -= 1
+        if left[0] == 0:
+            raise Killed
+
+    def searched(folder):
+        tune(store_root=Path(f"store-{folder}"), studies=Path(folder))
+        journal = optuna.storages.JournalStorage(JournalFileBackend(f"{folder}/small/web/mlp/journal.log"))
+        (study,) = optuna.get_all_study_names(journal)
+        held = optuna.load_study(study_name=study, storage=journal).trials
+        ended = [number for number, row in enumerate(trials()) if not row["status"].startswith("killed")]
+        tried = [(held[n].state.name, held[n].params, held[n].value, held[n].intermediate_values) for n in ended]
+        return tried, Path("tuned/small/web/mlp.yaml").read_text()
+
+    monkeypatch.setattr(JournalFileBackend, "append_logs", append)
+    monkeypatch.setattr("stages.tuned._plots", lambda *_: None)
+    monkeypatch.setattr("stages.tuned.importance_of", lambda study: {})
+    space = {"model.dropout": {"low": 0.0, "high": 0.9}, "optimizer.lr": {"low": 1e-6, "high": 1.0, "log": True}}
+    project.recipe(search={"trials": 12, "seeds": [0], "space": space, "warmup_epochs": 1}, epochs=4)  # ten of them before TPE has a model
+    undisturbed, kills = searched("undisturbed"), 0
+    assert {"COMPLETE", "PRUNED"} == {state for state, *_ in undisturbed[0]}
+    while True:
+        left[0] = kills + 1
+        try:
+            found = searched("killed")
+            break
+        except Killed:
+            kills += 1
+    assert kills > 15
+    assert found == undisturbed
+
+
 def test_a_process_killed_while_it_writes_the_journal_blocks_nobody(project):
     from stages.study import KernelLock
 

@@ -199,6 +199,8 @@ def test_completion_mends_whatever_is_missing_wrong_or_too_much(store, world, re
     for _ in range(2):
         half = mirror.create("half", {k: second.data.tags[k] for k in ("gt.kind", "gt.cell", "gt.digest")})
         client.log_metric(half.info.run_id, "curve/lr", 5e-4, step=1)
+    artifacts = Path(et.info.artifact_uri.removeprefix("file://"))
+    (artifacts / ".artifact.uploading.ab_cd012").write_bytes(b"half of a picture")  # as MLflow names it until it is whole
     mirror.create("old", {"gt.kind": "run", "gt.cell": ET, "gt.digest": "0" * 64})
     gone = mirror.create("gone", {"gt.kind": "cell", "gt.cell": "edge-transformer/cornell/mlp"})
     client.set_terminated(gone.info.run_id, "FINISHED")
