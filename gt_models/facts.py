@@ -40,6 +40,8 @@ FACTS = {
     "sgformer": Facts("at most 1-WL"),
     "gprgnn": Facts("at most 1-WL"),
     "appnp": Facts("at most 1-WL"),
+    "exphormer": Facts("at most 1-WL of the graph with the drawn edges, and what an encoding adds"),
+    "nagphormer": Facts("at most 1-WL, and what the eigenvectors that it is given add"),
     "ppgn": Facts("3-WL", "Maron et al.: Provably Powerful Graph Networks, NeurIPS 2019. https://arxiv.org/abs/1905.11136"),
     "hyper-sagnn": Facts(
         "not stated",

@@ -14,6 +14,8 @@ from gt_models.batch import GraphBatch
 from gt_models.encodings.columns import POSITION
 from gt_models.encodings.counts import DEGREE, ORDER
 from gt_models.encodings.encoding import Encoding, EncodingError, nearest
+from gt_models.encodings.expander import EXPANDER
+from gt_models.encodings.hops import HOPS
 from gt_models.encodings.laplacian import LAPLACIAN, SECOND_EIGENVECTOR, laplacian_with_repeats, second_eigenvector_with_repeats
 from gt_models.encodings.random_features import NEAR_ORTHOGONAL, ORTHOGONAL, RANDOM
 from gt_models.encodings.random_walk import RRWP, RWSE
@@ -22,7 +24,9 @@ from gt_models.encodings.shortest_path import SHORTEST_PATH
 __all__ = ["ENCODINGS", "Encoding", "EncodingError", "compute", "compute_with_flags", "find_encoding"]
 
 _WALKS, _RANDOM, _COUNTS = (RRWP, RWSE), (ORTHOGONAL, NEAR_ORTHOGONAL, RANDOM), (DEGREE, ORDER)
-ENCODINGS: dict[str, Encoding] = {e.name: e for e in (LAPLACIAN, SECOND_EIGENVECTOR, *_WALKS, SHORTEST_PATH, *_RANDOM, *_COUNTS, POSITION)}
+ENCODINGS: dict[str, Encoding] = {
+    e.name: e for e in (LAPLACIAN, SECOND_EIGENVECTOR, *_WALKS, SHORTEST_PATH, *_RANDOM, *_COUNTS, POSITION, HOPS, EXPANDER)
+}
 # what is not unique in an encoding: (arrays, bool [B]) in place of arrays
 _FLAGGED = {"laplacian": laplacian_with_repeats, "second-eigenvector": second_eigenvector_with_repeats}
 

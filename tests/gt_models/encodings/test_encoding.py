@@ -12,6 +12,8 @@ MINIMAL = {
     "laplacian": {"k": 3},
     "rrwp": {"steps": 3},
     "position": {"count": 1},
+    "hops": {"columns": 3},
+    "expander": {"degree": 2},
     "rwse": {"steps": 3},
     "orthogonal": {"k": 3},
     "near-orthogonal": {"k": 3},
@@ -35,11 +37,11 @@ def test_what_an_encoding_states_is_what_it_returns(name):
 @pytest.mark.parametrize("name", ENCODINGS)
 def test_a_torch_geometric_graph_without_edges(name):
     """Data and Batch are taken as they are; a set has no `edge_index` at all."""
-    given, arguments = Batch.from_data_list([Data(x=torch.ones(3, 1)), Data(x=torch.ones(2, 1))]), MINIMAL.get(name, {})
-    expected = compute(name, GraphBatch(torch.ones(5, 1), torch.zeros(2, 0, dtype=torch.long), torch.tensor([0, 3, 5])), **arguments)
+    given, arguments = Batch.from_data_list([Data(x=torch.ones(3, 3)), Data(x=torch.ones(2, 3))]), MINIMAL.get(name, {})
+    expected = compute(name, GraphBatch(torch.ones(5, 3), torch.zeros(2, 0, dtype=torch.long), torch.tensor([0, 3, 5])), **arguments)
     for array, values in compute(name, given, **arguments).items():
         assert torch.equal(values, expected[array])
-    for array, values in compute(name, Data(x=torch.ones(5, 1)), **arguments).items():
+    for array, values in compute(name, Data(x=torch.ones(5, 3)), **arguments).items():
         assert values.shape[1] == expected[array].shape[1]
 
 

@@ -1,0 +1,145 @@
+"""Exphormer: its equations link by link, symmetries, what it refuses."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch_geometric.nn import GATConv, GCNConv
+
+from gt_models import create_model
+from gt_models.batch import GraphBatch, MissingEncoding
+from gt_models.encodings import compute
+from gt_models.transforms import needs
+from tests.gt_models import checks
+
+
+def build(**arguments) -> nn.Module:
+    torch.manual_seed(0)
+    sizes = {"in_dim": 4, "out_dim": 3, "level": "node", "hidden_dim": 6, "num_heads": 2, "num_layers": 2, "expander_degree": 2}
+    model = create_model("exphormer", **sizes | {"virtual_nodes": 2} | arguments).double()
+    for module in model.modules():
+        if isinstance(module, nn.BatchNorm1d):
+            module.running_mean.normal_()
+            module.running_var.uniform_(0.5, 2.0)
+    for parameter in model.parameters():
+        if parameter.dim() == 1:
+            nn.init.normal_(parameter)
+    return model
+
+
+def with_expander(sizes=(12, 3, 7)) -> list[GraphBatch]:
+    graphs = checks.random_graphs(sizes)
+    for graph in graphs:
+        graph.encodings |= compute("expander", graph, degree=2)
+    return graphs
+
+
+def linear(w: dict[str, Tensor], name: str, x: Tensor) -> Tensor:
+    return x @ w[f"{name}.weight"].T + w.get(f"{name}.bias", 0.0)
+
+
+def normed(w: dict[str, Tensor], name: str, x: Tensor) -> Tensor:
+    return (x - w[f"{name}.running_mean"]) / (w[f"{name}.running_var"] + 1e-5).sqrt() * w[f"{name}.weight"] + w[f"{name}.bias"]
+
+
+@pytest.mark.parametrize("edge_dim", [None, 3])
+@pytest.mark.parametrize(
+    "arguments", [{"local_layer": "gat", "self_loops": True}, {"local_layer": "gcn", "pre_layer": True}, {"local_layer": "none"}]
+)
+def test_is_its_equations(edge_dim, arguments):
+    graph, model, n = with_expander((12,))[0], build(edge_dim=edge_dim, **arguments).eval(), 12
+    w, kinds = model.state_dict(), model.kinds.weight
+    x = linear(w, "node_encoder.linear", graph.x)
+    if "pre_layer" in arguments:
+        x = normed(w, "pre_norm", linear(w, "pre_linear", x)).clamp(min=0)
+        x = x / x.square().sum(1, keepdim=True).sqrt()
+    edges = None if edge_dim is None else linear(w, "edge_encoder.linear", graph.edge_attr)
+    links = [(j, i, kinds[0] if edges is None else edges[e]) for e, (j, i) in enumerate(graph.edge_index.T.tolist())]
+    links += [(i, i, kinds[0]) for i in range(n)] * ("self_loops" in arguments)
+    for i, row in enumerate(graph.encodings["expander"].tolist()):
+        for j in row:
+            links += [(j, i, kinds[1]), (i, j, kinds[1])]
+    for v in range(2):
+        links += [link for i in range(n) for link in ((i, n + v, kinds[2 + v]), (n + v, i, kinds[4 + v]))]
+    state = torch.cat([x, w["virtual.weight"]])
+    for layer in (f"layers.{i}" for i in range(2)):
+        q, k, v = (linear(w, f"{layer}.attention.{name}", state).view(-1, 2, 3) for name in ("query", "key", "value"))
+        heard = torch.zeros(n + 2, 2, 3, dtype=torch.float64)
+        for i in range(n + 2):
+            for h in range(2):
+                above, below = torch.zeros(3, dtype=torch.float64), torch.tensor(0.0, dtype=torch.float64)
+                for source, target, says in links:
+                    if target == i:
+                        e = linear(w, f"{layer}.attention.edge", says).view(2, 3)[h]
+                        s = ((q[i, h] * k[source, h] * e).sum() / 3**0.5).clamp(-5, 5).exp()
+                        above, below = above + s * v[source, h], below + s
+                heard[i, h] = above / (below + 1e-6)
+        heard, x = heard.flatten(1), state[:n]
+        h = normed(w, f"{layer}.attn_norm", x + heard[:n])
+        if arguments["local_layer"] != "none":
+            local = model.get_submodule(f"{layer}.local")
+            assert isinstance(local, {"gat": GATConv, "gcn": GCNConv}[arguments["local_layer"]])
+            attr = [edges] if edge_dim and arguments["local_layer"] == "gat" else []
+            h = h + normed(w, f"{layer}.local_norm", x + local(x, graph.edge_index, *attr))
+        h = normed(w, f"{layer}.ffn_norm", h + linear(w, f"{layer}.ffn_out", linear(w, f"{layer}.ffn_in", h).clamp(min=0)))
+        state = torch.cat([h, heard[n:]])
+    torch.testing.assert_close(model(graph), linear(w, "head.0", state[:n]), rtol=1e-10, atol=1e-10)
+
+
+def test_sound_but_for_the_order_of_nodes():
+    """Which the drawn edges depend on; constants that a batch norm takes away again get no gradient."""
+    silent = tuple(f"layers.{i}.{name}" for i in range(2) for name in ("local.bias", "ffn_out.bias"))
+    graphs = with_expander()
+    checks.assert_deterministic(build, checks.collate(graphs))
+    checks.assert_gradients_reach(build(), checks.collate(graphs), silent)
+    checks.assert_batch_equals_singles(build(), graphs)
+    checks.assert_batch_equals_singles(build(level="graph"), graphs)
+
+
+def test_equivariant_with_edges_that_move_along():
+    graph, model = with_expander((12,))[0], build().eval()
+    order, _ = torch.randperm(12), graph.encodings.pop("expander_gap")
+    moved = checks.permute(graph, order)
+    moved.encodings["expander"] = order.argsort()[moved.encodings["expander"]]
+    torch.testing.assert_close(model(moved), model(graph)[order], rtol=1e-10, atol=1e-10)
+
+
+def test_sound_without_the_drawn_edges():
+    silent = tuple(f"layers.{i}.{name}" for i in range(2) for name in ("local.bias", "ffn_out.bias"))
+    checks.assert_sound(lambda: build(expander_degree=0), checks.random_graphs(), "node", except_for=silent)
+
+
+def test_a_place_that_holds_no_node_is_no_edge():
+    graph, model = with_expander((4,))[0], build().eval()
+    assert (graph.encodings["expander"] < 0).any()
+    links = [(i, j) for i, row in enumerate(graph.encodings["expander"].tolist()) for j in row if j >= 0]
+    extra = torch.tensor(links + [(j, i) for i, j in links]).T
+    plain = build(expander_degree=0, local_layer="none").eval()
+    model = build(local_layer="none").eval()
+    plain.load_state_dict(model.state_dict())
+    with torch.no_grad():
+        model.kinds.weight[1] = model.kinds.weight[0]
+    joined = GraphBatch(graph.x, torch.cat([graph.edge_index, extra], 1), graph.ptr)
+    torch.testing.assert_close(model(graph), plain(joined), rtol=1e-10, atol=1e-10)
+
+
+def test_the_encoding_that_it_needs():
+    graph = checks.random_graphs((6,))[0]
+    assert needs(build(), graph) == {"expander": {"degree": 2, "seed": 0}}
+    assert needs(build(expander_degree=0), graph) == {}
+    with pytest.raises(MissingEncoding, match="needs the encoding 'expander'"):
+        build()(graph)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"level": "pair"}, "predicts"),
+        ({"local_layer": "gatt"}, "known: gat, gcn, none"),
+        ({"num_heads": 4}, "does not split"),
+        ({"expander_degree": -1}, "no negative number"),
+        ({"num_layers": 0}, "layer"),
+    ],
+)
+def test_bad_arguments(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        build(**arguments)
