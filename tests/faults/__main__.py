@@ -1,6 +1,7 @@
 """The campaign of faults, which writes its figures into docs/reliability.md: make test-faults
 
-    python -m tests.faults [--kills 50] [--slow-kills 50] [--damages 10] [--seed 0] [--stages NAME ...] [--only kills|disk|files|tests ...] [--no-write]
+    python -m tests.faults [--kills 50] [--slow-kills 50] [--repros 50] [--pairs 10] [--damages 10] [--seed 0] [--stages NAME ...]
+        [--only kills|repro|disk|files|tests ...] [--no-write]
 
 Exits 1 where anything differs from what it is undisturbed. As root it also mounts full and read-only disks.
 """
@@ -25,6 +26,7 @@ from tests.faults import page
 from tests.faults.corruption import DAMAGES, FILES, damage
 from tests.faults.disk import WRITERS, full_at_every_write, read_only
 from tests.faults.kills import campaign
+from tests.faults.repro import Repro
 from tests.faults.world import STAGES, World
 
 SLOW = ("leaderboard", "tracking")  # seconds each
@@ -49,6 +51,16 @@ def kills(world: World, given: argparse.Namespace) -> Found:
         wrong += tally.differ
         say(rows[-1], tally.differ)
     return table(*rows), wrong
+
+
+def repro(world: World, given: argparse.Namespace) -> Found:
+    start = time.monotonic()
+    tally = Repro(world).campaign(given.repros, given.pairs, given.seed)
+    columns = ("kills", "two at once", "of these refused", "lock files mended", "trees compared", "wrong", "s")
+    seconds = f"{time.monotonic() - start:.0f}"
+    row = (tally.killed, given.pairs, tally.refused, tally.mended, tally.rounds, len(tally.wrong), seconds)
+    say(row, tally.wrong)
+    return table(columns, row), tally.wrong
 
 
 def disk(world: World, given: argparse.Namespace) -> Found:
@@ -83,6 +95,7 @@ def tests(_: World | None, given: argparse.Namespace) -> Found:
 
 PARTS: dict[str, Callable[[World, argparse.Namespace], Found]] = {
     "kills": kills,
+    "repro": repro,
     "disk": disk,
     "files": files,
     "tests": tests,
@@ -101,6 +114,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=50, help="of each stage")
     parser.add_argument("--slow-kills", type=int, default=50, help=f"of {' and '.join(SLOW)}")
+    parser.add_argument("--repros", type=int, default=50, help="kills of `dvc repro`")
+    parser.add_argument("--pairs", type=int, default=10, help="of `dvc repro` at once")
     parser.add_argument("--damages", type=int, default=10, help="of each kind of file")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--stages", nargs="*", choices=STAGES, default=list(STAGES), help="that are killed")
@@ -133,6 +148,7 @@ def command(part: str, given: argparse.Namespace) -> str:
     stages = "" if given.stages == list(STAGES) else f"--stages {' '.join(given.stages)} "
     options = {
         "kills": f"--kills {given.kills} --slow-kills {given.slow_kills} {stages}",
+        "repro": f"--repros {given.repros} --pairs {given.pairs} ",
         "files": f"--damages {given.damages} ",
     }
     return f"{options.get(part, '')}--seed {given.seed} --only {part}"

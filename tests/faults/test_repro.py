@@ -1,0 +1,12 @@
+"""`dvc repro` killed with its stage and alone; the campaign of many, and of two at once, is `make test-faults` (docs/reliability.md)."""
+
+import pytest
+
+pytest.importorskip("dvc")
+
+from tests.faults.repro import Repro
+
+
+def test_dvc_killed_by_signal_9_and_make_reproduce_nothing_differs(world):
+    tally = Repro(world).campaign(kills=2, pairs=0)
+    assert (tally.killed, tally.wrong) == (2, [])
