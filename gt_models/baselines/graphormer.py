@@ -9,9 +9,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
+from gt_models.kernels.dropout import draw_seed
+from gt_models.kernels.gated_attention import gated_attention
 from gt_models.nn.features import FeatureEncoder
 from gt_models.nn.node_wise import check_level, encode_edges
-from gt_models.nn.padded_attention import PaddedAttention
 from gt_models.registry import register_model
 
 
@@ -120,13 +121,14 @@ class Graphormer(nn.Module):
         for ends, table in zip(batch.edge_index, (self.out_degree, self.in_degree), strict=True):
             degree = torch.zeros_like(batch.batch).index_add(0, ends, torch.ones_like(ends))
             nodes = nodes + table(degree.clamp(max=self.max_degree))  # Eq. 5
-        token = self.graph_token.to(nodes.dtype).expand(batch.num_graphs, 1, -1)
-        x = torch.cat([token, batch.to_dense(nodes)], 1)  # [B, 1 + n, d]
+        tokens, place, first = with_tokens(batch)
+        x = nodes.new_zeros(tokens.num_nodes, nodes.size(1)).index_copy(0, place, nodes)  # [T, d]
+        x = x.index_copy(0, first, self.graph_token.to(nodes.dtype).expand(batch.num_graphs, -1))
         x = self.dropout(x if self.embedding_norm is None else self.embedding_norm(x))
-        bias = self.bias(batch).to(x.dtype)
+        bias = self.bias(batch, tokens, place).to(x.dtype)
         for layer in self.layers:
-            x = layer(x, bias)
-        x = x[:, 0] if self.level == "graph" else batch.from_dense(x[:, 1:])
+            x = layer(x, bias, tokens)
+        x = x.index_select(0, first if self.level == "graph" else place)
         return x if self.final_norm is None else self.final_norm(x)
 
     def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
@@ -135,19 +137,16 @@ class Graphormer(nn.Module):
             features = features.to(self.head_in.weight.dtype)
             return self.head_out(self.head_norm(F.gelu(self.head_in(features)))) + self.head_bias
 
-    def bias(self, batch: GraphBatch) -> Tensor:
-        """Bias of attention from token i to token j, [B, H, 1 + n, 1 + n]; a large negative number where j is padding.
+    def bias(self, batch: GraphBatch, tokens: GraphBatch, place: Tensor) -> Tensor:
+        """Bias of attention from token i to token j, [H, sum (1 + n_b)^2]; `tokens`, `place`: see `with_tokens`.
 
         The implementation also adds, twice, a bias of the data's own, which is zero for all pairs.
         """
         pairs = self.pair_bias(batch)  # [P, H]
-        bias = F.pad(batch.pairs_to_dense(pairs).permute(0, 3, 1, 2), (1, 0, 1, 0))  # [B, H, 1 + n, 1 + n]
-        at_token = bias.new_zeros(1 + batch.max_nodes)
-        at_token[0] = 1.0
-        near_token = torch.maximum(at_token[:, None], at_token[None])  # either end is the graph token
-        bias = bias + self.token_bias[:, None, None] * near_token
-        padding = F.pad(~batch.node_mask, (1, 0), value=False)  # [B, 1 + n]
-        return bias.masked_fill(padding[:, None, None], torch.finfo(bias.dtype).min / 4)
+        near_token = torch.stack([tokens.local[end] == 0 for end in tokens.pair_nodes]).any(0)  # either end is the graph token
+        bias = near_token[:, None] * self.token_bias.to(pairs.dtype)
+        first, second = batch.pair_nodes
+        return bias.index_copy(0, tokens.pair_of(place[first], place[second]), pairs).t().contiguous()
 
     def pair_bias(self, batch: GraphBatch) -> Tensor:
         """b of Eq. 6 plus c of Eq. 7 for all ordered pairs, [sum n_b^2, H]."""
@@ -163,31 +162,58 @@ class Graphormer(nn.Module):
         # each edge through the weights of each place: E K products instead of P K
         placed = torch.einsum("eh,khg->keg", edges, self.path_weight[: self.path_length].to(edges.dtype))  # type: ignore[index]  # [K, E + 1, H]
         steps = torch.arange(self.path_length, device=path.device) * edges.size(0)
-        read = F.embedding_bag(torch.where(path < 0, edges.size(0) - 1, path) + steps, placed.flatten(0, 1), mode="sum")  # [P, H]
+        rows = torch.where(path < 0, edges.size(0) - 1, path) + steps  # [P, K]
+        read = placed.flatten(0, 1).index_select(0, rows.flatten()).view(*rows.shape, self.num_heads).sum(1)  # [P, H]
         # deviates: Eq. 7 divides by the length of the path; where only its first K edges are read, by K (implementation)
         return bias + read / distance.clamp(1, self.path_length)[:, None].to(read.dtype)
 
 
+def with_tokens(batch: GraphBatch) -> tuple[GraphBatch, Tensor, Tensor]:
+    """Graphs with a token before their nodes, without features and edges; the place of each node [N] and of each graph's token [B] in them."""
+    ptr, num_nodes = batch.ptr + torch.arange(batch.num_graphs + 1, device=batch.ptr.device), batch.num_nodes
+    features, edges = batch.ptr.new_empty(num_nodes + batch.num_graphs, 0), batch.edge_index.new_empty(2, 0)
+    tokens = GraphBatch(features, edges, ptr)
+    # known already: neither a device nor a compiler has to be asked
+    tokens.__dict__.update(max_nodes=batch.max_nodes + 1, num_pairs=batch.num_pairs + 2 * num_nodes + batch.num_graphs)
+    return tokens, torch.arange(num_nodes, device=ptr.device) + batch.batch + 1, ptr[:-1]
+
+
 class GraphormerLayer(nn.Module):
-    """Attention with bias, then a feed-forward layer, norms before (Eqs. 8 and 9) or after: [B, T, d] -> [B, T, d]."""
+    """Attention with bias, then a feed-forward layer, norms before (Eqs. 8 and 9) or after: [T, d] -> [T, d]."""
 
     def __init__(
         self, hidden_dim: int, num_heads: int, ffn_dim: int, dropout: float, attn_dropout: float, activation_dropout: float, pre_norm: bool
     ):
         super().__init__()
         self.pre_norm = pre_norm
-        self.attention = PaddedAttention(hidden_dim, num_heads, attn_dropout)
+        self.attention = BiasedAttention(hidden_dim, num_heads, attn_dropout)
         self.attn_norm, self.ffn_norm = nn.LayerNorm(hidden_dim), nn.LayerNorm(hidden_dim)
         self.ffn_in, self.ffn_out = nn.Linear(hidden_dim, ffn_dim), nn.Linear(ffn_dim, hidden_dim)
         self.dropout, self.activation_dropout = nn.Dropout(dropout), nn.Dropout(activation_dropout)
 
-    def forward(self, x: Tensor, bias: Tensor) -> Tensor:
-        """`x`: tokens [B, T, d]; `bias`: see `Graphormer.bias`, [B, H, T, T]."""
+    def forward(self, x: Tensor, bias: Tensor, tokens: GraphBatch) -> Tensor:
+        """`x`: tokens [T, d]; `bias`: see `Graphormer.bias`; `tokens`: which belong together."""
         if self.pre_norm:
-            x = x + self.dropout(self.attention(self.attn_norm(x), bias))
+            x = x + self.dropout(self.attention(self.attn_norm(x), bias, tokens))
             return x + self._feed_forward(self.ffn_norm(x))
-        x = self.attn_norm(x + self.dropout(self.attention(x, bias)))
+        x = self.attn_norm(x + self.dropout(self.attention(x, bias, tokens)))
         return self.ffn_norm(x + self._feed_forward(x))
 
     def _feed_forward(self, x: Tensor) -> Tensor:
         return self.dropout(self.ffn_out(self.activation_dropout(F.gelu(self.ffn_in(x)))))
+
+
+class BiasedAttention(nn.Module):
+    """softmax(q k^T / sqrt(d_h) + bias) v per head, among the tokens of each graph (Eqs. 3 and 6)."""
+
+    def __init__(self, hidden_dim: int, num_heads: int, dropout: float):
+        super().__init__()
+        if num_heads < 1 or hidden_dim % num_heads:
+            raise ValueError(f"hidden_dim {hidden_dim} does not split into {num_heads} heads: choose a multiple of num_heads")
+        self.scale, self.dropout = (hidden_dim // num_heads) ** -0.5, dropout
+        self.qkv, self.out = nn.Linear(hidden_dim, 3 * hidden_dim), nn.Linear(hidden_dim, hidden_dim)
+
+    def forward(self, x: Tensor, bias: Tensor, tokens: GraphBatch) -> Tensor:
+        """[T, d], [H, P] -> [T, d]."""
+        dropout, seed = (self.dropout, draw_seed()) if self.training and self.dropout else (0.0, torch.zeros(1, dtype=torch.long))
+        return self.out(gated_attention(self.qkv(x), bias, None, tokens, self.scale, 0.0, dropout, seed))

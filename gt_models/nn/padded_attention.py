@@ -1,4 +1,4 @@
-"""Multi-head self-attention over padded graphs, softmax with an optional bias per pair, or Performer."""
+"""Multi-head self-attention over padded graphs, softmax or Performer."""
 
 import torch
 import torch.nn.functional as F
@@ -44,7 +44,7 @@ class PaddedAttention(nn.Module):
                 module.reset_parameters()
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        """`mask`: bool [B, 1, 1, n], True at keys that are seen; or, for softmax, a float bias [B, H, n, n]. No row may be without a key."""
+        """`mask`: bool [B, 1, 1, n], True at keys that are seen. No row may be without a key."""
         q, k, v = self.qkv(x).unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)  # [B, H, n, d_h] each
         if self.features is None:
             out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=self.attn_dropout if self.training else 0.0)
