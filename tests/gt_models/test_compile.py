@@ -54,12 +54,13 @@ def build(name: str) -> nn.Module:
 def batch(sizes: tuple[int, ...] = (5, 3, 4)) -> GraphBatch:
     encodings = {
         "pair_encodings": (("rrwp", 3),),
-        "node_encodings": (("laplacian_eigenvectors", 3), ("second_eigenvector", 1), ("rwse", 3), ("hops", 16)),
+        "node_encodings": (("laplacian_eigenvectors", 3), ("second_eigenvector", 1), ("rwse", 3)),
     }
     graphs = collate(random_graphs(sizes, dtype=torch.float32, **encodings))
     graphs.encodings["target"] = (graphs.local == 0).float()[:, None]
     rng = torch.Generator().manual_seed(0)
     graphs.encodings["laplacian_eigenvalues"] = torch.rand(len(sizes), 3, generator=rng)
+    graphs.encodings["hops"] = torch.randn(graphs.num_nodes, 16, generator=rng)
     graphs.encodings["expander"] = torch.randint(-1, min(sizes), (graphs.num_nodes, 3), generator=rng)
     graphs.extras["hyperedge_index"] = torch.tensor([[0, 1, 2], [1, 0, 2]])
     graphs.encodings["shortest_path_distance"] = torch.randint(-1, 5, (graphs.num_pairs, 1), generator=rng)
