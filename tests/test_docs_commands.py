@@ -32,9 +32,7 @@ NOT_RUN = {
     "make test": "this is part of it",
     "make test-cluster": "needs Slurm, and takes minutes",
     "make test-faults": "kills every stage in turn: minutes",
-    "make ui": "a server, which runs until it is stopped",
-    "dvc repro": "the whole grid takes a GPU for months; tests/test_pipeline.py runs it on three cells",
-    "dvc repro download encode": "needs data of other hosts",
+    "make ui": "a server, which runs until it is stopped; tests/stages/mlflow/test_ui.py",
     "gt-bench try lab/my_model.py:MyModel texas --seeds 0-9 --set model.hidden=128": "needs data of another host; tests/stages/own/test_tried.py",
     "python -m stages.download my-molecules": "needs a dataset of the reader's own; tests/stages/datasets/test_custom.py",
     "python -m stages.datasets.miniature data/packed": "measures the packed data of all datasets; tests/stages/datasets/test_miniature.py",
@@ -77,6 +75,7 @@ def commands(page: Path) -> list[str]:
 ALL = {page.name: commands(page) for page in PAGES}
 EVERY = sorted({command for found in ALL.values() for command in found} - NOT_RUN.keys())
 OF_DVC = [command for command in ALL["dvc.md"] if command not in NOT_RUN]
+OF_DVC += [command for name, found in ALL.items() if name != "dvc.md" for command in found if command.startswith("dvc ")]
 OF_GT_BENCH = [command for command in EVERY if command.startswith("gt-bench ")]
 
 
@@ -177,7 +176,7 @@ def commit(message: str) -> None:
 
 
 def test_dvc(grid_of_two, capfd):
-    """The commands of docs/dvc.md, first those that run stages; a commit between them, so that there is something to differ from."""
+    """The commands of docs/dvc.md, and those of DVC on other pages, first those that run stages; a commit between them, so that there is something to differ from."""
     said, recipe, drawn = {}, Path("recipes/embedded/chains/gcn.yaml"), ""
     for command in sorted(OF_DVC, key=lambda command: (not command.startswith("dvc repro"), command.startswith("dvc plots"))):
         if command.startswith("sed "):
