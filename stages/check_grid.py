@@ -82,7 +82,7 @@ def shortened(recipe: Recipe) -> Recipe:
     if recipe.batch.parts is not None:  # a miniature has few nodes, and BatchNorm needs two
         changes["batch"] = recipe.batch.model_copy(update={"parts": min(recipe.batch.parts, 2)})
     short = recipe.model_copy(update=changes)
-    return short.with_protocol(short.protocol.everything()) if short.protocol else short  # a miniature has few parts
+    return short.with_protocol(short.protocol.of_miniature()) if short.protocol else short
 
 
 def check_cell(cell: Cell, data: Path) -> Checked:

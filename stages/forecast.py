@@ -135,8 +135,11 @@ def _measured(cell: Cell, grid: Grid, data: Path, folder: Path, budget: float, a
     measured: dict[str, tuple[float, float, int, int]] = {}
     for one in (*tried, *chosen):
         if (key := digest_of(one.decisive())) not in measured:
-            experiment = Experiment(one, str(cell.recipe_path), cell.dataset, grid.run, Store(folder / "store"), data, allocator)
-            measured[key] = seconds_of(experiment, scale, budget)
+            timed = one if real or not one.protocol else one.with_protocol(one.protocol.of_miniature())
+            experiment = Experiment(timed, str(cell.recipe_path), cell.dataset, grid.run, Store(folder / "store"), data, allocator)
+            took, *rest, _ = seconds_of(experiment, scale, budget)
+            times = one.protocol.parts / timed.protocol.parts if one.protocol else 1
+            measured[key] = (took * times, *rest, one.reports)
     seconds, search = (statistics.mean(measured[digest_of(one.decisive())][0] for one in some) for some in (chosen, tried))
     _, memory, parameters, reports = (max(column) for column in zip(*measured.values()))
     disk[f"store/{cell.cell}"] = (reports * 120 + 4000) * len(recipe.seeds)

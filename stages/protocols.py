@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 from stages.schema import Strict
 
 BREC_PAIRS = 400
+MINIATURE_PAIRS = (0, 300)  # one of the basic pairs and one of the CFI pairs, which some recipes run alone
 
 
 class Protocol(Strict):
@@ -23,8 +24,8 @@ class Protocol(Strict):
         """With `count` of the parts, evenly chosen."""
         raise NotImplementedError
 
-    def everything(self) -> Self:
-        """With all parts that there are."""
+    def of_miniature(self) -> Self:
+        """With the parts that a miniature of the dataset holds."""
         raise NotImplementedError
 
     def to_the_end(self) -> Self:
@@ -67,8 +68,8 @@ class BrecSection(Protocol):
         chosen = [numbers[(2 * i + 1) * len(numbers) // (2 * count)] for i in range(count)]
         return self.model_copy(update={"pairs": [(n, n + 1) for n in chosen]})
 
-    def everything(self) -> Self:
-        return self.model_copy(update={"pairs": []})
+    def of_miniature(self) -> Self:
+        return self.model_copy(update={"pairs": [(pair, pair + 1) for pair in MINIATURE_PAIRS]})
 
     def to_the_end(self) -> Self:
         return self.model_copy(update={"stop_below": 0.0})

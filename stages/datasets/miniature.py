@@ -19,11 +19,12 @@ from stages.datasets.packed import PackedDataset, PackedHeader, pack
 from stages.datasets.spec import DatasetSpec
 from stages.errors import DatasetError
 from stages.files import write_bytes
+from stages.protocols import MINIATURE_PAIRS
 
 SHAPES = Path(__file__).parent / "shapes.json"
 LARGEST_GRAPH = 100_000
 # sizes of a miniature
-GRAPHS, SMALLEST, LARGEST, NODES, HYPEREDGES, PAIRS, RELABELLINGS = 12, 5, 9, 42, 48, 2, 32
+GRAPHS, SMALLEST, LARGEST, NODES, HYPEREDGES, RELABELLINGS = 12, 5, 9, 42, 48, 32
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,7 @@ def _sizes(spec: DatasetSpec, rng: np.random.Generator) -> np.ndarray:
     if spec.split_kind in ("node", "hyperedge"):
         return np.array([NODES])
     if spec.task == "brec":  # the two halves of the file: pairs, then controls, each pair with all its relabellings, sides interleaved
-        return np.repeat(rng.integers(SMALLEST, LARGEST + 1, 2 * PAIRS), 2 * RELABELLINGS)
+        return np.repeat(rng.integers(SMALLEST, LARGEST + 1, 2 * len(MINIATURE_PAIRS)), 2 * RELABELLINGS)
     return rng.integers(SMALLEST, LARGEST + 1, GRAPHS)
 
 
@@ -203,8 +204,8 @@ def _extras(spec: DatasetSpec, shape: Shape, sizes: np.ndarray, arrays: dict[str
             arrays["x"][np.arange(len(kind)), kind] = 1 + numbers
         elif name == "bond":
             made[name] = (np.arange(arrays["edge_index"].shape[1]) % 3 < 2).astype(np.uint8)
-        elif name == "pair":  # one of the basic pairs and one of the CFI pairs, which some recipes run alone
-            made[name] = np.array([0, 300])[place % half // (2 * RELABELLINGS)]
+        elif name == "pair":
+            made[name] = np.array(MINIATURE_PAIRS)[place % half // (2 * RELABELLINGS)]
         elif name == "side":
             made[name] = place % 2
         elif name == "control":

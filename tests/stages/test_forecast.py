@@ -154,6 +154,24 @@ def test_draws_of_untrained_weights_are_counted(monkeypatch):
     assert (found.problem, found.basis, found.seconds) == (None, room.LIKE, 5.0 + 2 * 2.0)
 
 
+def test_a_protocol_is_timed_on_the_parts_of_a_miniature_and_counted_with_its_own(monkeypatch):
+    """Without BREC a miniature holds two of its pairs, whichever sixty a recipe asks for."""
+    monkeypatch.chdir(ROOT)
+    grid, timed_parts, cost = load_grid(), [], timed.seconds_of
+
+    def noted(experiment, scale, budget):
+        cost(experiment, scale, budget)
+        timed_parts.append(experiment.recipe.brec.parts)
+        return 7.0, 1.0, 1, 1
+
+    monkeypatch.setattr(timed, "seconds_of", noted)
+    cell = grid.find("ppgt/brec/gin")
+    some = load_recipe(cell.recipe_path).with_values({"brec.pairs": [[100, 160]]})
+    monkeypatch.setattr(room, "_recipe_now", lambda *_: some)
+    found = forecast_cell(cell, grid, data=Path("nothing"), budget=0.0)
+    assert (found.problem, timed_parts, found.seconds) == (None, [2], 60 / 2 * 7.0)
+
+
 @pytest.mark.parametrize("dataset", ["questions", "peptides-struct"])
 def test_without_data_graphs_of_the_published_size_stand_for_it(grid, clock, dataset, monkeypatch):
     """One large graph (cut and scaled), and many of which some hundred stand for all."""
