@@ -505,11 +505,18 @@ def absent_lines(kept: dict[str, Any], grid: Grid) -> list[str]:
     why: dict[str, list[str]] = {}
     for cell in grid.cells.values():
         if "calls" not in (one := kept.get(cell.cell, {})):
-            problem = one.get("problem", "not counted, and its size is not known or its protocol no sequence of steps")
+            problem = one.get("problem") or why_absent(cell)
             why.setdefault(re.sub(r"^dataset '\S+': |: \[enforce.*", "", problem)[:120], []).append(cell.cell)
     return [f"- {len(names)} cells ({', '.join(names[:3])}{' ...' if names[3:] else ''}): {problem}" for problem, names in why.items()] or [
         "- none"
     ]
+
+
+def why_absent(cell: Cell) -> str:
+    """Why no other cell could count for it."""
+    if load_recipe(cell.recipe_path).protocol is not None:
+        return "a model is trained for each pair of graphs, which only a count of the cell itself tells, with data/packed/brec"
+    return "how many graphs it has, or how large, is known with its data alone" if extent(cell) is None else "nothing like it was counted"
 
 
 def schedule_lines(kept: dict[str, Any], grid: Grid, cpu: Calibrated) -> list[str]:
