@@ -552,7 +552,7 @@ def page(kept: dict[str, Any]) -> str:
         schedule_lines(cells, grid, cpu),
         ["", "## The run store", ""],
         store_lines(kept.get("store", [])),
-        ["## MLflow", ""] if kept.get("tracking") else [],
+        ["", "## MLflow", ""] if kept.get("tracking") else [],
         tracking_lines(kept.get("tracking", [])),
     ]
     return "\n".join(line for part in parts for line in part)
