@@ -45,7 +45,8 @@ def main() -> int:
         return 1
     os.environ.update(QUIET | NO_JOBS)
     try:
-        print("\n".join([f"MLflow at {root}; the leaderboard of each suite:", *addresses(uri, root)]), flush=True)
+        first = f"MLflow at {root} (choose 'Model training' there once per browser); the leaderboard of each suite:"
+        print("\n".join([first, *addresses(uri, root)]), flush=True)
     except TrackingError as error:
         print(f"error: MLflow at {root}: {without_credentials(str(error))}", file=sys.stderr)
         return 1

@@ -353,6 +353,11 @@ def test_a_phone_needs_no_sideways_scrolling(look, shipped):
     )
 
 
+def test_the_grid_s_table_is_whole_on_a_narrow_screen(look, shipped):
+    page = look(shipped, viewport={"width": 900, "height": 800})
+    assert page.evaluate("(({scrollWidth, clientWidth}) => scrollWidth - clientWidth)(document.querySelector('#grid .scroll'))") <= 0
+
+
 def test_dark_mode_has_readable_plots_and_print_has_all_rows(look, shipped):
     page = look(shipped, viewport={"width": 1280, "height": 900}, color_scheme="dark")
     through(page)
