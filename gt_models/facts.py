@@ -41,6 +41,8 @@ FACTS = {
     "gprgnn": Facts("at most 1-WL"),
     "appnp": Facts("at most 1-WL"),
     "exphormer": Facts("at most 1-WL of the graph with the drawn edges, and what an encoding adds"),
+    "nodeformer": Facts("at most 1-WL"),
+    "linkx": Facts("any two nodes: it knows each by its number"),
     "nagphormer": Facts("at most 1-WL, and what the eigenvectors that it is given add"),
     "ppgn": Facts("3-WL", "Maron et al.: Provably Powerful Graph Networks, NeurIPS 2019. https://arxiv.org/abs/1905.11136"),
     "hyper-sagnn": Facts(

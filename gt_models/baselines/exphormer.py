@@ -8,15 +8,17 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.nn import GATConv, GCNConv
 
+from gt_models.baselines.gatedgcn import GatedGCNLayer
 from gt_models.batch import GraphBatch
 from gt_models.nn.edge_softmax import sum_over_edges
 from gt_models.nn.features import FeatureEncoder
+from gt_models.nn.mlp import MLP
 from gt_models.nn.mlp_head import MLPHead
-from gt_models.nn.node_wise import check_level, encode_edges
+from gt_models.nn.node_wise import check_level, encode_edges, laplacian_eigenvectors, normalised_edges
 from gt_models.nn.pooling import pool
 from gt_models.registry import register_model
 
-LOCAL_LAYERS = ("gat", "gcn", "none")
+LOCAL_LAYERS = ("gat", "gcn", "gatedgcn", "none")
 Links = tuple[Tensor, Tensor, Tensor]
 
 
@@ -24,7 +26,7 @@ Links = tuple[Tensor, Tensor, Tensor]
     "exphormer",
     levels=("graph", "node"),
     cost="(m + n) d^2",
-    encodings=("expander",),
+    encodings=("expander", "laplacian_eigenvectors", "laplacian_eigenvalues"),
     paper="Shirzad et al.: Exphormer: Sparse Transformers for Graphs, ICML 2023. https://arxiv.org/abs/2303.06147",
     sparse_x=True,
 )
@@ -41,9 +43,10 @@ class Exphormer(nn.Module):
         out_dim: targets or classes.
         level: "graph" or "node".
         hidden_dim, num_layers, num_heads: width d, which `num_heads` must divide. Feed-forward layers are 2 d wide.
-        local_layer: "gat", "gcn" or "none", beside attention.
+        local_layer: "gat", "gcn", "gatedgcn" (whose edge states attention does not see) or "none", beside attention.
         expander_degree: of the encoding "expander", whose graph has twice that degree; 0: no such edges.
         virtual_nodes: of each graph.
+        laplacian_dim, pe_dim: eigenvectors and -values, each pair through an MLP, whose sum is `pe_dim` channels beside the features (see `GPS`).
         self_loops: attention also from each node to itself, as along an edge of the graph without features.
         pre_layer: Linear, norm, dropout, ReLU between the features' Linear and the first layer, divided by its length.
         dropout: after message passing, after attention and twice in the feed-forward layer.
@@ -64,9 +67,11 @@ class Exphormer(nn.Module):
         hidden_dim: int = 64,
         num_layers: int = 4,
         num_heads: int = 4,
-        local_layer: Literal["gat", "gcn", "none"] = "gcn",
+        local_layer: Literal["gat", "gcn", "gatedgcn", "none"] = "gcn",
         expander_degree: int = 3,
         virtual_nodes: int = 0,
+        laplacian_dim: int = 0,
+        pe_dim: int = 16,
         self_loops: bool = False,
         pre_layer: bool = False,
         dropout: float = 0.0,
@@ -82,9 +87,13 @@ class Exphormer(nn.Module):
             raise ValueError(f"hidden_dim {hidden_dim} does not split into {num_heads} heads: choose a multiple of num_heads")
         if min(expander_degree, virtual_nodes) < 0:
             raise ValueError(f"expander_degree {expander_degree} and virtual_nodes {virtual_nodes}: give no negative number")
-        self.level, self.pooling = level, pooling
+        width = hidden_dim - pe_dim * bool(laplacian_dim)
+        if width < 1:
+            raise ValueError(f"pe_dim {pe_dim} leaves nothing of hidden_dim {hidden_dim} for the features: lower pe_dim")
+        self.level, self.pooling, self.laplacian_dim = level, pooling, laplacian_dim
         self.expander_degree, self.num_virtual, self.self_loops = expander_degree, virtual_nodes, self_loops
-        self.node_encoder = FeatureEncoder(in_dim, hidden_dim)
+        self.node_encoder = FeatureEncoder(in_dim, width)
+        self.laplacian_encoder = MLP([2, 2 * pe_dim, pe_dim]) if laplacian_dim else None
         self.edge_encoder = None if edge_dim is None else FeatureEncoder(edge_dim, hidden_dim)
         self.pre_linear = nn.Linear(hidden_dim, hidden_dim, bias=False) if pre_layer else None
         self.pre_norm = nn.BatchNorm1d(hidden_dim) if pre_layer else None
@@ -98,29 +107,50 @@ class Exphormer(nn.Module):
         self.head = MLPHead(hidden_dim, out_dim, head, head_layers)
 
     def reset_parameters(self) -> None:
-        own = [self.node_encoder, self.edge_encoder, self.pre_linear, self.pre_norm, self.kinds, self.virtual, *self.layers, self.head]
+        own = [
+            self.node_encoder,
+            self.laplacian_encoder,
+            self.edge_encoder,
+            self.pre_linear,
+            self.pre_norm,
+            self.kinds,
+            self.virtual,
+            *self.layers,
+            self.head,
+        ]
         for module in own:
             if module is not None:
                 module.reset_parameters()
 
     def forward_features(self, batch: GraphBatch) -> Tensor:
         """Nodes after the last layer, [N, d]."""
-        x = self.node_encoder(batch.x)  # [N, d]
+        x = self.node_encoder(batch.x)  # [N, d - pe_dim]
+        if self.laplacian_encoder is not None:
+            x = torch.cat([x, self._positions(batch).to(x.dtype)], 1)  # [N, d]
         if self.pre_linear is not None:
             x = nn.functional.normalize(self.dropout(self.pre_norm(self.pre_linear(x))).relu(), dim=1)
-        edges = None if self.edge_encoder is None else encode_edges(self.edge_encoder, batch)  # [E, d]
+        plain = self.kinds.weight[0].expand(batch.num_edges, -1)
+        edges = plain if self.edge_encoder is None else encode_edges(self.edge_encoder, batch)  # [E, d]
         links = self.links(batch, edges)
         virtual = x.new_zeros(0, x.size(1)) if self.virtual is None else self.virtual.weight.repeat_interleave(batch.num_graphs, 0)
         for layer in self.layers:
-            x, virtual = layer(x, virtual, edges, links, batch)
+            x, virtual, edges = layer(x, virtual, edges, links, batch)
         return x
 
-    def links(self, batch: GraphBatch, edges: Tensor | None) -> Links:
+    def _positions(self, batch: GraphBatch) -> Tensor:
+        """The sum over eigenpairs of an MLP of both numbers, [N, pe_dim]."""
+        vectors = laplacian_eigenvectors(batch, self.laplacian_dim, self.training)  # [N, k]
+        values = batch.encoding("laplacian_eigenvalues", self.laplacian_dim)[batch.batch]  # [N, k]
+        pairs = torch.stack([vectors, values], 2).to(self.laplacian_encoder[0].weight.dtype)  # type: ignore[index]  # [N, k, 2]
+        real = torch.arange(self.laplacian_dim, device=pairs.device) < batch.sizes[batch.batch, None]  # a graph of n nodes has n of them
+        return (self.laplacian_encoder(pairs).relu() * real[..., None]).sum(1)  # type: ignore[misc]
+
+    def links(self, batch: GraphBatch, edges: Tensor) -> Links:
         """Sources and targets [L] of attention, and what each link says, [L, d]. Virtual node v of graph b is number N + v B + b; a target beyond
         the last is that of an edge that is none."""
         nodes, total = torch.arange(batch.num_nodes, device=batch.ptr.device), batch.num_nodes + self.num_virtual * batch.num_graphs
         sources, targets = [batch.edge_index[0]], [batch.edge_index[1]]
-        says = [self.kinds.weight[0].expand(batch.num_edges, -1) if edges is None else edges]
+        says = [edges]
 
         def add(source: Tensor, target: Tensor, kind: int) -> None:
             sources.append(source)
@@ -156,12 +186,14 @@ class ExphormerLayer(nn.Module):
 
     def __init__(self, hidden_dim: int, num_heads: int, local_layer: str, with_edges: bool, dropout: float):
         super().__init__()
-        self.with_edges = with_edges and local_layer == "gat"  # edge features reach GCN in no way
+        self.local_layer, self.with_edges = local_layer, with_edges and local_layer == "gat"  # GCN ignores edge features
         self.local: nn.Module | None = None
         if local_layer == "gat":
             self.local = GATConv(hidden_dim, hidden_dim // num_heads, num_heads, edge_dim=hidden_dim if self.with_edges else None)
         elif local_layer == "gcn":
-            self.local = GCNConv(hidden_dim, hidden_dim)
+            self.local = GCNConv(hidden_dim, hidden_dim, normalize=False)
+        elif local_layer == "gatedgcn":
+            self.local = GatedGCNLayer(hidden_dim, 0.0, True)
         self.local_norm = None if self.local is None else nn.BatchNorm1d(hidden_dim)
         self.attention, self.attn_norm = SparseAttention(hidden_dim, num_heads), nn.BatchNorm1d(hidden_dim)
         self.ffn_in, self.ffn_out = nn.Linear(hidden_dim, 2 * hidden_dim), nn.Linear(2 * hidden_dim, hidden_dim)
@@ -172,17 +204,22 @@ class ExphormerLayer(nn.Module):
             if hasattr(module, "reset_parameters"):
                 module.reset_parameters()
 
-    def forward(self, x: Tensor, virtual: Tensor, edges: Tensor | None, links: Links, batch: GraphBatch) -> tuple[Tensor, Tensor]:
-        """Nodes [N, d] and virtual nodes [V B, d] -> the next ones. `edges`: features [E, d], or None; `links`: see `Exphormer.links`."""
+    def forward(self, x: Tensor, virtual: Tensor, edges: Tensor, links: Links, batch: GraphBatch) -> tuple[Tensor, Tensor, Tensor]:
+        """Nodes [N, d], virtual nodes [V B, d] and edges [E, d] -> the next ones. `links`: see `Exphormer.links`."""
         heard = self.attention(torch.cat([x, virtual]), links)  # [N + V B, d]
         h = self.attn_norm(x + self.dropout(heard[: len(x)]))
-        if self.local is not None:
+        if self.local_layer == "gatedgcn":
+            nodes, after = self.local(x, edges, batch.edge_index)  # with residuals, to which dropout belongs
+            h, edges = h + self.local_norm(x + self.dropout(nodes - x)), edges + self.dropout(after - edges)
+        elif self.local is not None:
             h = h + self.local_norm(x + self.dropout(self._pass_messages(x, edges, batch)))
         h = self.ffn_norm(h + self.dropout(self.ffn_out(self.dropout(self.ffn_in(h).relu()))))
-        return h, heard[len(x) :]
+        return h, heard[len(x) :], edges
 
     @torch.compiler.disable  # as in GPSLayer
-    def _pass_messages(self, x: Tensor, edges: Tensor | None, batch: GraphBatch) -> Tensor:
+    def _pass_messages(self, x: Tensor, edges: Tensor, batch: GraphBatch) -> Tensor:
+        if self.local_layer == "gcn":
+            return self.local(x, *normalised_edges(batch, x.dtype))
         return self.local(x, batch.edge_index, edges) if self.with_edges else self.local(x, batch.edge_index)
 
 

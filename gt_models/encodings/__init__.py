@@ -17,6 +17,7 @@ from gt_models.encodings.encoding import Encoding, EncodingError, nearest
 from gt_models.encodings.expander import EXPANDER
 from gt_models.encodings.hops import HOPS
 from gt_models.encodings.laplacian import LAPLACIAN, SECOND_EIGENVECTOR, laplacian_with_repeats, second_eigenvector_with_repeats
+from gt_models.encodings.number import NUMBER
 from gt_models.encodings.random_features import NEAR_ORTHOGONAL, ORTHOGONAL, RANDOM
 from gt_models.encodings.random_walk import RRWP, RWSE
 from gt_models.encodings.shortest_path import SHORTEST_PATH
@@ -24,8 +25,9 @@ from gt_models.encodings.shortest_path import SHORTEST_PATH
 __all__ = ["ENCODINGS", "Encoding", "EncodingError", "compute", "compute_with_flags", "find_encoding"]
 
 _WALKS, _RANDOM, _COUNTS = (RRWP, RWSE), (ORTHOGONAL, NEAR_ORTHOGONAL, RANDOM), (DEGREE, ORDER)
+_FEATURES, _NODES = (POSITION, HOPS), (EXPANDER, NUMBER)
 ENCODINGS: dict[str, Encoding] = {
-    e.name: e for e in (LAPLACIAN, SECOND_EIGENVECTOR, *_WALKS, SHORTEST_PATH, *_RANDOM, *_COUNTS, POSITION, HOPS, EXPANDER)
+    e.name: e for e in (LAPLACIAN, SECOND_EIGENVECTOR, *_WALKS, SHORTEST_PATH, *_RANDOM, *_COUNTS, *_FEATURES, *_NODES)
 }
 # what is not unique in an encoding: (arrays, bool [B]) in place of arrays
 _FLAGGED = {"laplacian": laplacian_with_repeats, "second-eigenvector": second_eigenvector_with_repeats}

@@ -33,6 +33,8 @@ SMALL = {
     "node_id_dim": 3,
     "pe_dim": 2,
     "path_length": 2,
+    "num_nodes": 9,
+    "samples": 0,
     "sign_flip": False,
     "dropout": 0.0,
     "redraw_interval": None,
@@ -61,6 +63,7 @@ def batch(sizes: tuple[int, ...] = (5, 3, 4)) -> GraphBatch:
     rng = torch.Generator().manual_seed(0)
     graphs.encodings["laplacian_eigenvalues"] = torch.rand(len(sizes), 3, generator=rng)
     graphs.encodings["hops"] = torch.randn(graphs.num_nodes, 16, generator=rng)
+    graphs.encodings["number"] = graphs.local[:, None]
     graphs.encodings["expander"] = torch.randint(-1, min(sizes), (graphs.num_nodes, 3), generator=rng)
     graphs.extras["hyperedge_index"] = torch.tensor([[0, 1, 2], [1, 0, 2]])
     graphs.encodings["shortest_path_distance"] = torch.randint(-1, 5, (graphs.num_pairs, 1), generator=rng)

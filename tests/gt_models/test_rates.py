@@ -12,6 +12,7 @@ from tests.gt_models.test_compile import OWN, SMALL, batch
 # where a rate acts only beside other choices
 BESIDE = {
     ("hot-released", "head_dropout"): {"head_dims": [8]},
+    ("linkx", "dropout"): {"num_layers": 2},
     ("polynormer", "global_dropout"): {"attention": "global"},
     # without an input layer `dropout` acts in the local layers alone
     ("polynormer-released", "dropout"): {"attention": "local", "input_layer": False},

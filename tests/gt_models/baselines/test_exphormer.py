@@ -29,7 +29,7 @@ def build(**arguments) -> nn.Module:
 def with_expander(sizes=(12, 3, 7)) -> list[GraphBatch]:
     graphs = checks.random_graphs(sizes)
     for graph in graphs:
-        graph.encodings |= compute("expander", graph, degree=2)
+        graph.encodings |= compute("expander", graph, degree=2) | compute("laplacian", graph, k=4, dtype=torch.float64)
     return graphs
 
 
@@ -43,17 +43,30 @@ def normed(w: dict[str, Tensor], name: str, x: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("edge_dim", [None, 3])
 @pytest.mark.parametrize(
-    "arguments", [{"local_layer": "gat", "self_loops": True}, {"local_layer": "gcn", "pre_layer": True}, {"local_layer": "none"}]
+    "arguments",
+    [
+        {"local_layer": "gat", "self_loops": True},
+        {"local_layer": "gcn", "pre_layer": True},
+        {"local_layer": "none"},
+        {"local_layer": "gatedgcn", "laplacian_dim": 4, "pe_dim": 2},
+    ],
 )
 def test_is_its_equations(edge_dim, arguments):
     graph, model, n = with_expander((12,))[0], build(edge_dim=edge_dim, **arguments).eval(), 12
     w, kinds = model.state_dict(), model.kinds.weight
     x = linear(w, "node_encoder.linear", graph.x)
+    if "laplacian_dim" in arguments:
+        vectors, values = (graph.encodings[f"laplacian_{name}"] for name in ("eigenvectors", "eigenvalues"))
+        rows = []
+        for i in range(n):
+            pairs = [torch.stack([vectors[i, k], values[0, k]]) for k in range(4)]
+            rows.append(sum(linear(w, "laplacian_encoder.3", linear(w, "laplacian_encoder.0", p).clamp(min=0)).clamp(min=0) for p in pairs))
+        x = torch.cat([x, torch.stack(rows)], 1)
     if "pre_layer" in arguments:
         x = normed(w, "pre_norm", linear(w, "pre_linear", x)).clamp(min=0)
         x = x / x.square().sum(1, keepdim=True).sqrt()
-    edges = None if edge_dim is None else linear(w, "edge_encoder.linear", graph.edge_attr)
-    links = [(j, i, kinds[0] if edges is None else edges[e]) for e, (j, i) in enumerate(graph.edge_index.T.tolist())]
+    edges = kinds[0].expand(graph.num_edges, 6) if edge_dim is None else linear(w, "edge_encoder.linear", graph.edge_attr)
+    links = [(j, i, edges[e]) for e, (j, i) in enumerate(graph.edge_index.T.tolist())]
     links += [(i, i, kinds[0]) for i in range(n)] * ("self_loops" in arguments)
     for i, row in enumerate(graph.encodings["expander"].tolist()):
         for j in row:
@@ -75,10 +88,13 @@ def test_is_its_equations(edge_dim, arguments):
                 heard[i, h] = above / (below + 1e-6)
         heard, x = heard.flatten(1), state[:n]
         h = normed(w, f"{layer}.attn_norm", x + heard[:n])
-        if arguments["local_layer"] != "none":
-            local = model.get_submodule(f"{layer}.local")
-            assert isinstance(local, {"gat": GATConv, "gcn": GCNConv}[arguments["local_layer"]])
-            attr = [edges] if edge_dim and arguments["local_layer"] == "gat" else []
+        if arguments["local_layer"] == "gatedgcn":
+            nodes, edges = model.get_submodule(f"{layer}.local")(x, edges, graph.edge_index)
+            h = h + normed(w, f"{layer}.local_norm", nodes)
+        elif arguments["local_layer"] != "none":
+            kind = {"gat": lambda: GATConv(6, 3, 2, edge_dim=edge_dim and 6), "gcn": lambda: GCNConv(6, 6)}[arguments["local_layer"]]
+            local, attr = kind().double(), [edges] if edge_dim and arguments["local_layer"] == "gat" else []
+            local.load_state_dict(model.get_submodule(f"{layer}.local").state_dict())
             h = h + normed(w, f"{layer}.local_norm", x + local(x, graph.edge_index, *attr))
         h = normed(w, f"{layer}.ffn_norm", h + linear(w, f"{layer}.ffn_out", linear(w, f"{layer}.ffn_in", h).clamp(min=0)))
         state = torch.cat([h, heard[n:]])
@@ -97,7 +113,8 @@ def test_sound_but_for_the_order_of_nodes():
 
 def test_equivariant_with_edges_that_move_along():
     graph, model = with_expander((12,))[0], build().eval()
-    order, _ = torch.randperm(12), graph.encodings.pop("expander_gap")
+    order, expander = torch.randperm(12), graph.encodings["expander"]
+    graph.encodings = {"expander": expander}
     moved = checks.permute(graph, order)
     moved.encodings["expander"] = order.argsort()[moved.encodings["expander"]]
     torch.testing.assert_close(model(moved), model(graph)[order], rtol=1e-10, atol=1e-10)
@@ -134,8 +151,9 @@ def test_the_encoding_that_it_needs():
     ("arguments", "message"),
     [
         ({"level": "pair"}, "predicts"),
-        ({"local_layer": "gatt"}, "known: gat, gcn, none"),
+        ({"local_layer": "gatt"}, "known: gat, gcn, gatedgcn, none"),
         ({"num_heads": 4}, "does not split"),
+        ({"laplacian_dim": 2, "pe_dim": 6}, "leaves nothing"),
         ({"expander_degree": -1}, "no negative number"),
         ({"num_layers": 0}, "layer"),
     ],

@@ -1,0 +1,92 @@
+"""LINKX (Lim et al., NeurIPS 2021, https://arxiv.org/abs/2110.14446): an MLP of a node's row of the adjacency matrix beside one of its features."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from gt_models.batch import GraphBatch
+from gt_models.kernels.neighbour_sum import neighbour_sum
+from gt_models.nn.compressed_edges import compressed_edges
+from gt_models.nn.features import FeatureEncoder
+from gt_models.registry import register_model
+
+
+@register_model(
+    "linkx",
+    levels=("node",),
+    cost="m d + n d^2",
+    encodings=("number",),
+    paper="Lim et al.: Large Scale Learning on Non-Homophilous Graphs: New Benchmarks and Strong Simple Methods, NeurIPS 2021. https://arxiv.org/abs/2110.14446",
+    sparse_x=True,
+)
+class LINKX(nn.Module):
+    """Node [N, out_dim]: MLP(relu(W [h_A, h_X] + h_A + h_X)) with h_A = W_A A and h_X = W_X x, where row i of A has a one for each edge to node i.
+
+    W_A has a column for every node of the one graph that the model is for: it is neither equivariant nor for another graph. An MLP is Linear,
+    `num_layers` - 1 times (ReLU, batch norm, dropout, Linear).
+
+    Args:
+        in_dim: width of continuous node features, or vocabulary sizes of categorical columns.
+        out_dim: classes.
+        level: "node".
+        num_nodes: of the graph, or more; nodes are known by the encoding "number".
+        hidden_dim: width of h_A, h_X and the MLP.
+        num_layers: of the MLP.
+        dropout: in the MLP.
+
+    Raises:
+        ValueError: for another level, no node or layer; in forward, for a graph of more nodes.
+        MissingEncoding: in forward, where the encoding is absent.
+    """
+
+    def __init__(
+        self,
+        in_dim: int | Sequence[int],
+        out_dim: int,
+        level: Literal["node"] = "node",
+        num_nodes: int = 100_000,
+        hidden_dim: int = 64,
+        num_layers: int = 1,
+        dropout: float = 0.5,
+    ):
+        super().__init__()
+        if level != "node":
+            raise ValueError(f"linkx cannot predict at level {level!r}; it predicts: node")
+        if num_nodes < 1 or num_layers < 1:
+            raise ValueError(f"linkx needs nodes and layers, not {num_nodes} and {num_layers}")
+        self.adjacency = nn.Linear(num_nodes, hidden_dim)  # W_A, [d, nodes]
+        self.encoder, self.joint = FeatureEncoder(in_dim, hidden_dim), nn.Linear(2 * hidden_dim, hidden_dim)
+        widths = [hidden_dim] * num_layers + [out_dim]
+        self.linears = nn.ModuleList(nn.Linear(a, b) for a, b in zip(widths, widths[1:], strict=False))
+        self.norms, self.dropout = nn.ModuleList(nn.BatchNorm1d(hidden_dim) for _ in widths[2:]), nn.Dropout(dropout)
+
+    def reset_parameters(self) -> None:
+        for module in [self.adjacency, self.encoder, self.joint, *self.linears, *self.norms]:
+            module.reset_parameters()
+
+    def forward_features(self, batch: GraphBatch) -> Tensor:
+        """What the MLP reads, [N, d]. Raises ValueError for a graph of more nodes than there are weights."""
+        if batch.max_nodes > self.adjacency.in_features:
+            raise ValueError(
+                f"linkx was built for {self.adjacency.in_features:,} nodes (`num_nodes`), and the graph has {batch.max_nodes:,}"
+            )
+        edges = compressed_edges(batch, self_loops=False)
+        own = self.adjacency.weight.T[batch.encoding("number", 1)[:, 0].long()]  # [N, d]
+        ones = torch.ones_like(edges.compressed[1], dtype=own.dtype)
+        from_edges = neighbour_sum(own, ones, *edges.compressed) + self.adjacency.bias
+        from_features = self.encoder(batch.x)
+        return (self.joint(torch.cat([from_edges, from_features], 1)) + from_edges + from_features).relu()
+
+    def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
+        """[N, d] -> [N, out_dim]."""
+        x = self.linears[0](features)
+        for norm, linear in zip(self.norms, self.linears[1:], strict=True):
+            x = linear(self.dropout(norm(x.relu())))
+        return x
+
+    def forward(self, batch: GraphBatch) -> Tensor:
+        """Predictions [N, out_dim] of a GraphBatch or a torch_geometric Data or Batch."""
+        batch = GraphBatch.of(batch)
+        return self.forward_head(self.forward_features(batch), batch)

@@ -1,0 +1,23 @@
+"""A term of the loss that comes from within a model, beside the task's loss on its output."""
+
+import torch
+from torch import Tensor
+
+
+def add_loss(output: Tensor, term: Tensor) -> Tensor:
+    """`output` [...] as it is, whose backward pass also gives the gradient of the scalar `term`, with weight one.
+
+    Whatever loss is taken of the output, `loss.backward()` leaves the gradients of loss + term; the value of the loss, as it is reported, is
+    that without it. Not where gradients are scaled before the backward pass, which the term is not.
+    """
+    return _Added.apply(output, term)
+
+
+class _Added(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, output: Tensor, term: Tensor) -> Tensor:
+        return output.view_as(output)
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor) -> tuple[Tensor, Tensor]:
+        return gradient, gradient.new_ones(())
