@@ -31,7 +31,7 @@ def views_of(experiment: str, params: Sequence[str], created: int) -> dict[str, 
     return {
         # the menu has the latest first
         PREFIX + "leaderboard": _named("Leaderboard", created + 1, _view(CURRENT, LEADERBOARD, "tags.`gt.dataset`", ascending=True)),
-        PREFIX + "attempts": _named("Every attempt", created, _view("tags.`gt.kind` = 'cell'", ATTEMPTS, "attributes.`Created`")),
+        PREFIX + "attempts": _named("Every attempt", created, _view("tags.`gt.kind` = 'cell'", ATTEMPTS, "tags.`gt.cell`", ascending=True)),
     }
 
 

@@ -70,12 +70,13 @@ def healthy(port: int) -> bool:
 
 
 def shown(page, columns: Sequence[str], one: str) -> list[str]:
-    """What the column `one` shows, once the page shows these columns from left to right."""
+    """What the column `one` shows from top to bottom, once the page shows these columns from left to right."""
     left_to_right = "(all) => all.map((n) => [n.getBoundingClientRect().left, n.getAttribute('col-id')]).sort((a, b) => a[0] - b[0])"
+    top_to_bottom = "(all) => all.map((n) => [n.getBoundingClientRect().top, n.textContent]).sort((a, b) => a[0] - b[0])"
     for _ in range(PATIENCE // 100):
         found = page.locator(".ag-header-container .ag-header-cell").evaluate_all(left_to_right)
         if (names := [name.replace("`", "") for _, name in found if name != OF_MLFLOW]) == list(columns):
-            return page.locator(f'.ag-cell[col-id="{one}"]').all_text_contents()
+            return [text for _, text in page.locator(f'.ag-cell[col-id="{one}"]').evaluate_all(top_to_bottom)]
         page.wait_for_timeout(100)
     pytest.fail(f"the columns are {names}")
 
@@ -94,11 +95,15 @@ def test_the_printed_address_shows_the_leaderboard_every_attempt_and_a_run(brows
     place.set_default_timeout(PATIENCE)
     page = place.new_page()
     page.goto(served)
+    assert shown(page, LEADERBOARD, "tags.`gt.dataset`") == ["cornell", "cornell", "texas"]
     assert sorted(shown(page, LEADERBOARD, "tags.`gt.model`")) == ["edge-transformer", "gcn", "gcn"]
     assert page.get_by_text("3 matching runs").count() == 1, "a superseded attempt is shown among the current ones"
     assert sorted(shown(page, LEADERBOARD, "tags.`gt.verdict`")) == ["none: no result", "reproduced", "reproduced"]
     with place.expect_page() as opened:
         page.get_by_role("link", name="every attempt").click()
+    assert shown(opened.value, ATTEMPTS, "tags.`gt.cell`") == [ET, GCN, GCN, "edge-transformer/texas/gcn"], (
+        "attempts at a cell stand together"
+    )
     assert sorted(shown(opened.value, ATTEMPTS, "tags.`gt.current`")) == ["false", "true", "true", "true"]
     page.get_by_role("link", name="cornell gcn").click()
     page.get_by_text("Make it again:").wait_for()
