@@ -42,6 +42,7 @@ FACTS = {
     "appnp": Facts("at most 1-WL"),
     "exphormer": Facts("at most 1-WL of the graph with the drawn edges, and what an encoding adds"),
     "nodeformer": Facts("at most 1-WL"),
+    "sat": Facts("what a GNN of 1-WL tells apart of the subgraphs up to k hops: above 1-WL (its paper)"),
     "linkx": Facts("any two nodes: it knows each by its number"),
     "nagphormer": Facts("at most 1-WL, and what the eigenvectors that it is given add"),
     "ppgn": Facts("3-WL", "Maron et al.: Provably Powerful Graph Networks, NeurIPS 2019. https://arxiv.org/abs/1905.11136"),

@@ -25,7 +25,7 @@ class NAGphormer(nn.Module):
     """Node [N, out_dim]. What K + 1 powers of the adjacency matrix make of the features of the whole graph, the encoding "hops", are the tokens
     of a node: Linear, `num_layers` Transformer layers with norms before, LN; then with z_k for the token of hop k
 
-        z = z_0 + sum_k softmax_k([z_0, z_k] w) z_k,  k = 1 .. K       (Eq. 5 and 6)
+        z = z_0 + sum_k softmax_k([z_0, z_k] w) z_k,  k = 1 .. K
 
     and Linear, ReLU, Linear. A node is read by itself, so that parts of a graph (`batch.parts`) are mini-batches of its nodes.
 
@@ -115,7 +115,7 @@ class NAGphormer(nn.Module):
 
 
 class NAGphormerLayer(nn.Module):
-    """x + attention(LN(x)), then x + feed-forward(LN(x)) with a GELU (Eqs. 3 and 4): [n, K + 1, d] -> the same."""
+    """x + attention(LN(x)), then x + feed-forward(LN(x)) with a GELU: [n, K + 1, d] -> the same."""
 
     def __init__(self, hidden_dim: int, num_heads: int, dropout: float, attn_dropout: float):
         super().__init__()

@@ -29,14 +29,14 @@ from gt_models.registry import register_model
 )
 class NodeFormer(nn.Module):
     """Node [N, out_dim]: Linear, LN, ELU, dropout, `num_layers` x [attention, + input, LN, (ELU,) dropout], Linear. Attention of node u in a
-    head, with random features phi of queries and keys that are divided by sqrt(t) for the temperature t (Eqs. 4 to 7):
+    head, with random features phi of queries and keys that are divided by sqrt(t) for the temperature t:
 
         z_u = mean_k sum_v e^(g_vk / t) phi(q_u) phi(k_v) v_v / sum_v e^(g_vk / t) phi(q_u) phi(k_v) + sum_i sigma(b_i) (A_i v)_u
 
     with g from the Gumbel distribution, drawn `samples` times in training; without noise in evaluation. A_i are the normalised adjacency with a
     self-loop each and the one of its pairs at most two steps apart. Heads are as wide as z, and a Linear joins them.
 
-    In training the gradient of the loss has a further term (Eq. 9; `gt_models.nn.added_loss`), the mean over layers of -lambda mean log(p_uv) / d_u
+    In training the gradient of the loss has a further term (`gt_models.nn.added_loss`), the mean over layers of -lambda mean log(p_uv) / d_u
     over edges from v to u and heads; p are the weights of attention without noise, d_u counts the edges to u.
 
     Args:

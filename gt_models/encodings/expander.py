@@ -1,4 +1,4 @@
-"""A random regular graph on the nodes of each graph, whose edges attention runs along (Exphormer, Shirzad et al., ICML 2023, Section 4.2)."""
+"""A random regular graph on the nodes of each graph, whose edges attention runs along (Exphormer, Shirzad et al., ICML 2023)."""
 
 import numpy as np
 import torch

@@ -1,4 +1,4 @@
-"""What a node's neighbourhood of each radius has on average (NAGphormer, Chen et al., ICLR 2023, Section 3.1: Hop2Token)."""
+"""What a node's neighbourhood of each radius has on average (Hop2Token of NAGphormer, Chen et al., ICLR 2023)."""
 
 import numpy as np
 import torch
@@ -28,8 +28,8 @@ def hops(
         raise EncodingError("encoding 'hops' averages continuous node features; these are categorical")
     if batch.x.size(1) != columns:
         raise EncodingError(
-            f"encoding 'hops': columns is {columns}, and the node features have {batch.x.size(1)}. A model of other than three hops reads "
-            "`steps` of its own: give them too"
+            f"encoding 'hops': columns is {columns}, and the node features have {batch.x.size(1)}. Give both `columns` and `steps`, the hops of the "
+            "model (encodings.hops.steps in a recipe)"
         )
     parts = [batch.x.double()]
     if eigenvectors is not None:

@@ -1,0 +1,92 @@
+"""SAT: its equations node by node with torch_geometric's subgraphs, symmetries, what it refuses."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch_geometric.nn import PNAConv
+from torch_geometric.utils import k_hop_subgraph
+
+from gt_models import create_model
+from tests.gt_models import checks
+
+
+def build(**arguments) -> nn.Module:
+    torch.manual_seed(0)
+    sizes = {"in_dim": 4, "out_dim": 3, "level": "node", "hidden_dim": 8, "num_heads": 2, "num_layers": 2, "hops": 2, "towers": 2}
+    model = create_model("sat", **sizes | {"edge_width": 5, "rwse_dim": 3, "dropout": 0.0} | arguments).double()
+    for module in model.modules():
+        if isinstance(module, nn.BatchNorm1d):
+            module.running_mean.normal_()
+            module.running_var.uniform_(0.5, 2.0)
+    for parameter in model.parameters():
+        if parameter.dim() == 1:
+            nn.init.normal_(parameter)
+    return model
+
+
+def sparse_graphs(sizes=(6, 3, 8)):
+    return checks.random_graphs(sizes, density=0.3, node_encodings=(("rwse", 3),))
+
+
+def linear(w: dict[str, Tensor], name: str, x: Tensor) -> Tensor:
+    return x @ w[f"{name}.weight"].T + w.get(f"{name}.bias", 0.0)
+
+
+def normed(w: dict[str, Tensor], name: str, x: Tensor) -> Tensor:
+    return (x - w[f"{name}.running_mean"]) / (w[f"{name}.running_var"] + 1e-5).sqrt() * w[f"{name}.weight"] + w[f"{name}.bias"]
+
+
+@pytest.mark.parametrize("edge_dim", [None, 3])
+def test_is_its_equations(edge_dim):
+    """With other degrees in PNA, which decide nothing; an edge has one direction only."""
+    graph, model, n = sparse_graphs((8,))[0], build(edge_dim=edge_dim).eval(), 8
+    graph.edge_index, graph.edge_attr = graph.edge_index[:, 1:], graph.edge_attr[1:]
+    w = model.state_dict()
+    x = linear(w, "encoder.linear", graph.x) + linear(w, "rwse_encoder", graph.encodings["rwse"])
+    edges = None if edge_dim is None else linear(w, "edge_encoder.linear", graph.edge_attr)
+    degree = torch.zeros(n, dtype=torch.float64).index_add(0, graph.edge_index[0], torch.ones(graph.num_edges, dtype=torch.float64))
+    covered = set()
+    for layer in ("layers.0", "layers.1"):
+        structure = []
+        for i in range(n):
+            nodes, inner, _, kept = k_hop_subgraph(i, 2, graph.edge_index, relabel_nodes=True, num_nodes=n)
+            covered.add(len(nodes))
+            h = x[nodes]
+            for step in range(2):
+                shape = {"edge_dim": edge_dim and 5, "towers": 2, "divide_input": True}
+                conv = PNAConv(8, 8, ["mean", "sum", "max"], ["identity"], torch.tensor([3, 1, 4, 1, 5]), **shape).double()
+                own = model.get_submodule(f"{layer}.convs.{step}")
+                conv.load_state_dict({k: v for k, v in own.state_dict().items() if "avg_deg" not in k}, strict=False)
+                h = conv(h, inner, None if edges is None else edges[kept]).relu()
+            structure.append(torch.cat([x[i], h.sum(0)]))
+        s = linear(w, f"{layer}.structure_out", normed(w, f"{layer}.structure_norm", torch.stack(structure)))
+        k, q = linear(w, f"{layer}.keys_queries", s).split(8, 1)
+        v, heads = linear(w, f"{layer}.values", x), []
+        for h in (slice(0, 4), slice(4, 8)):
+            heads.append((q[:, h] @ k[:, h].T / 2).softmax(1) @ v[:, h])
+        heard = linear(w, f"{layer}.out", torch.cat(heads, 1)) / (1 + degree).sqrt()[:, None]
+        x = normed(w, f"{layer}.attn_norm", x + heard)
+        x = normed(w, f"{layer}.ffn_norm", x + linear(w, f"{layer}.ffn_out", linear(w, f"{layer}.ffn_in", x).clamp(min=0)))
+    assert len(covered) > 1  # not all nodes see the same
+    torch.testing.assert_close(model(graph), linear(w, "head.3", linear(w, "head.0", x).clamp(min=0)), rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("level", ["node", "graph"])
+def test_sound(level):
+    """But for a constant that the batch norm after it takes away."""
+    silent = tuple(f"layers.{i}.ffn_out.bias" for i in range(2))
+    checks.assert_sound(lambda: build(level=level, edge_dim=3), sparse_graphs(), level, except_for=silent)
+
+
+def test_what_is_without_the_scale():
+    graph = sparse_graphs((8,))[0]
+    assert not torch.allclose(build(degree_scale=False).eval()(graph), build().eval()(graph))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [({"level": "pair"}, "predicts"), ({"num_heads": 3}, "does not split"), ({"towers": 3}, "3 towers"), ({"hops": 0}, "0 hops")],
+)
+def test_bad_arguments(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        build(**arguments)
