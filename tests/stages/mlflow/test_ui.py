@@ -23,7 +23,7 @@ from tests.stages.cells import make_record, make_result, without_data, write
 from tests.stages.mlflow.conftest import ET, GCN
 from tests.stages.postgres import free_port
 
-PATIENCE = 60_000  # milliseconds, on a machine however busy
+PATIENCE = 120_000  # milliseconds, on a machine however busy
 OF_MLFLOW = "duration"  # a column that it adds to every view
 NO_ACCOUNTS = "/ajax-api/2.0/mlflow/users/current"  # which MLflow asks of a server that has none: 404
 
@@ -52,7 +52,7 @@ def served(browser, store, tmp_path) -> Iterator[str]:
         try:
             assert server.stdout is not None
             said = [server.stdout.readline() for _ in range(2)]
-            deadline = time.monotonic() + PATIENCE / 1000
+            deadline = time.monotonic() + 300
             while not healthy(port):
                 assert server.poll() is None, Path(log.name).read_text()
                 assert time.monotonic() < deadline, "the server does not answer"
@@ -70,15 +70,17 @@ def healthy(port: int) -> bool:
 
 
 def shown(page, columns: Sequence[str], one: str) -> list[str]:
-    """What the column `one` shows from top to bottom, once the page shows these columns from left to right."""
+    """What the column `one` shows from top to bottom, once the page shows these columns from left to right, and rows."""
     left_to_right = "(all) => all.map((n) => [n.getBoundingClientRect().left, n.getAttribute('col-id')]).sort((a, b) => a[0] - b[0])"
     top_to_bottom = "(all) => all.map((n) => [n.getBoundingClientRect().top, n.textContent]).sort((a, b) => a[0] - b[0])"
     for _ in range(PATIENCE // 100):
         found = page.locator(".ag-header-container .ag-header-cell").evaluate_all(left_to_right)
-        if (names := [name.replace("`", "") for _, name in found if name != OF_MLFLOW]) == list(columns):
-            return [text for _, text in page.locator(f'.ag-cell[col-id="{one}"]').evaluate_all(top_to_bottom)]
+        names = [name.replace("`", "") for _, name in found if name != OF_MLFLOW]
+        rows = page.locator(f'.ag-cell[col-id="{one}"]').evaluate_all(top_to_bottom)
+        if names == list(columns) and rows:
+            return [text for _, text in rows]
         page.wait_for_timeout(100)
-    pytest.fail(f"the columns are {names}")
+    pytest.fail(f"the columns are {names}, and there are {len(rows)} rows")
 
 
 def test_the_printed_address_shows_the_leaderboard_every_attempt_and_a_run(browser, served):
