@@ -57,5 +57,5 @@ def evaluate(
     chosen = model if isinstance(model, str) else from_class(model).name
     data = dataset if isinstance(dataset, str) else held(dataset, name, task, metric)
     return try_pair(
-        chosen, data, set, which, search, task=task, metric=metric, bar=False, grid=grid.model_copy(update={"run": run})
+        chosen, data, dict(set or {}), which, search, task=task, metric=metric, bar=False, grid=grid.model_copy(update={"run": run})
     )  # fmt: skip

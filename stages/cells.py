@@ -29,8 +29,8 @@ def limited(recipe: Recipe, grid: Grid, cell: Cell) -> tuple[Recipe, list[str]]:
         else:
             recipe = recipe.model_copy(update={"epochs": limits.epochs})
     protocol = recipe.protocol
-    most = protocol and getattr(limits, protocol.UNIT)
-    if most is not None and most < protocol.parts:
+    most = getattr(limits, protocol.UNIT) if protocol else None
+    if protocol and most is not None and most < protocol.parts:
         cuts.append(f"{most} of {protocol.parts} {protocol.UNIT}")
         recipe = recipe.with_protocol(protocol.only(most))
     return recipe, cuts

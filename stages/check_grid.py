@@ -269,7 +269,7 @@ def report(outcomes: Sequence[Checked], seconds: float) -> None:
     for outcome in (o for o in outcomes if o.note):
         print(f"{outcome.cell}: {outcome.note}")
     if failed:
-        print_table(("cell", "what is wrong"), [(o.cell, o.error) for o in failed], wrapped=("what is wrong",), title="Failures")
+        print_table(("cell", "what is wrong"), [(o.cell, o.error or "") for o in failed], wrapped=("what is wrong",), title="Failures")
     slowest = ", ".join(f"{o.cell} {o.seconds:.0f} s" for o in sorted(outcomes, key=lambda o: -o.seconds)[:3])
     print(f"{len(outcomes)} cells in {seconds:.0f} s, {len(failed)} failures; slowest: {slowest}")
 

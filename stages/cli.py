@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer.models import CommandInfo, TyperInfo
 
 from stages.addresses import without_credentials
 from stages.bases import recipe_text
@@ -312,7 +313,7 @@ def doctor() -> None:
             check_processes(recipe, spec.task, spec.split_kind, cell.dataset, cell.recipe_path)
             if recipe.search:
                 check_space(recipe, cell)
-            further(recipe.published and recipe.published.model_dump(), cell.dataset, spec.metric)
+            further(recipe.published.model_dump() if recipe.published else None, cell.dataset, spec.metric)
             if (recipe.search is None) == (cell.settings == "tuned"):
                 problems.append(
                     f"grid.yaml: cell {cell.key}: `settings: tuned` goes with a `search:` section in {cell.recipe_path}, and only with it"
@@ -343,20 +344,21 @@ def board(
 ) -> None:
     """The leaderboard of a suite from the shipped records alone, or of a dataset from own and shipped ones: nothing is computed, and a stale row says
     what changed since."""
-    from stages.records.board import show_dataset, show_suite
+    from stages.records.board import board as rows_of
+    from stages.records.board import dataset_rows, show_dataset, show_suite
 
-    if (suite is None) == (dataset is None) or (dataset and write):
-        raise RecipeError("say one of them: `gt-bench board SUITE [--write FOLDER]`, or `gt-bench board --dataset DATASET`")
-    if as_json:
-        from stages.records.board import board as rows_of
-        from stages.records.board import dataset_rows
-
-        grid = load_grid()
-        print(json.dumps(dataset_rows(dataset, grid, records)[0] if dataset else rows_of(suite, grid, records), indent=1))
-    elif dataset:
-        show_dataset(dataset, load_grid(), records)
+    if suite is not None and dataset is None:
+        if as_json:
+            print(json.dumps(rows_of(suite, load_grid(), records), indent=1))
+        else:
+            show_suite(suite, load_grid(), records, write)
+    elif dataset is not None and suite is None and write is None:
+        if as_json:
+            print(json.dumps(dataset_rows(dataset, load_grid(), records)[0], indent=1))
+        else:
+            show_dataset(dataset, load_grid(), records)
     else:
-        show_suite(suite, load_grid(), records, write)
+        raise RecipeError("say one of them: `gt-bench board SUITE [--write FOLDER]`, or `gt-bench board --dataset DATASET`")
 
 
 @app.command()
@@ -564,7 +566,7 @@ def store_attest(
             counts["as the present tree computes it"] += 1
             continue
         try:
-            new = attest(one, grid, head, runs, beside=beside and Store(beside), say=lambda line: print(line, flush=True))
+            new = attest(one, grid, head, runs, beside=Store(beside) if beside else None, say=lambda line: print(line, flush=True))
         except StaysStale as error:
             print(f"{one.cell}: {'stays stale' if state.stale else 'its mark does not hold here'}: {error}", flush=True)
             counts["not carried over"] += 1
@@ -626,9 +628,11 @@ def store_verify(names: Names = None, records: Records = Path("records")) -> Non
 
 
 for command in (*app.registered_commands, *store_app.registered_commands):  # typer keeps a docstring's lines as they are broken in the file
-    command.help = "\n\n".join(" ".join(part.split()) for part in command.callback.__doc__.split("\n\n"))
-for registered in (*app.registered_commands, *app.registered_groups):
-    name = registered.name or registered.callback.__name__
+    paragraphs = (getattr(command.callback, "__doc__", None) or "").split("\n\n")
+    command.help = "\n\n".join(" ".join(part.split()) for part in paragraphs)
+shown: list[CommandInfo | TyperInfo] = [*app.registered_commands, *app.registered_groups]
+for registered in shown:
+    name = registered.name or getattr(registered.callback, "__name__", "")
     registered.rich_help_panel = next((group for group, names in GROUPS.items() if name in names), "More")
 
 

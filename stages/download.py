@@ -43,8 +43,8 @@ SHOWN = (
     "features",
     "classes",
     "targets",
+    *("label_counts", "missing_targets", "pairs", "hyperedges", "splits", "train", "val", "test"),
 )
-SHOWN += ("label_counts", "missing_targets", "pairs", "hyperedges", "splits", "train", "val", "test")
 
 
 @app.command()
@@ -86,10 +86,10 @@ def main(
 def report(result: Prepared) -> None:
     """Prints what came of a preparation."""
     name = result.folder.name
-    if result.state == "unavailable":
+    header = result.header
+    if header is None:
         console.print(f"{name}: [yellow]not at hand[/yellow]; its cells will say `not run: data`\n{_plain(result.reason)}")
         return
-    header = result.header
     size = sum(path.stat().st_size for path in result.folder.iterdir())
     how = (
         "kept: it is already packed from the same files by the same code" if result.state == "kept" else f"packed in {result.seconds:.1f} s"
@@ -145,7 +145,7 @@ def planning(names: Sequence[str], data_root: Path, mirrors: Sequence[str]) -> t
         after = f"{'' if known else 'more than '}{_size(raw + (packed or 0))}"
         if header:
             rows.append([name, "nothing", "already packed", _size(0), after])
-            disk_total += raw + packed
+            disk_total += raw + (packed or 0)
             continue
         found, where = available(name, data_root, mirrors)
         if not found:

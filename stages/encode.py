@@ -16,7 +16,7 @@ from stages.command import status_of
 from stages.contents import Settings
 from stages.errors import DatasetError
 from stages.params import Cell, Grid, load_grid
-from stages.recipe import Recipe, load_recipe
+from stages.recipe import Choice, Recipe, load_recipe
 from stages.schema import RecipeError
 from stages.threads import settle_environment
 
@@ -81,12 +81,14 @@ def requests(recipe: Recipe) -> list[tuple[str, Settings]]:
     for name, arguments in recipe.encodings.items():
         prefix = f"encodings.{name}."
         space = {k.removeprefix(prefix): c for k, c in recipe.search.space.items() if k.startswith(prefix)} if recipe.search else {}
+        choices = []
         for key, choice in space.items():
-            if not hasattr(choice, "choices"):
+            if not isinstance(choice, Choice):
                 raise RecipeError(
                     f"search.space.{prefix}{key}: encodings are searched by `choices` only, so that they can be computed beforehand"
                 )
-        found += [(name, arguments | dict(zip(space, values))) for values in itertools.product(*(c.choices for c in space.values()))]
+            choices.append(choice.choices)
+        found += [(name, arguments | dict(zip(space, values))) for values in itertools.product(*choices)]
     return found
 
 

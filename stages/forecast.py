@@ -17,7 +17,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stages.cells import limited
 from stages.contents import Settings
@@ -73,7 +73,8 @@ def forecast(cells: Sequence[Cell], grid: Grid, data: Path = Path("data"), budge
                 one = pool.submit(forecast_cell, cell, grid, data, budget).result()
             except BrokenProcessPool:
                 one = Forecast(cell.cell, problem="its process was killed: too little memory on this machine")
-        one = replace(one, **actual(cell, grid))
+        took: dict[str, Any] = actual(cell, grid)
+        one = replace(one, **took)
         say(f"{cell.cell}: {one.problem or f'{hours(one.total_seconds)}, {one.memory_mib:,.0f} MiB ({one.basis})'}")
         found.append(one)
     return found
@@ -137,9 +138,9 @@ def _measured(cell: Cell, grid: Grid, data: Path, folder: Path, budget: float, a
         if (key := digest_of(one.decisive())) not in measured:
             timed = one if real or not one.protocol else one.with_protocol(one.protocol.of_miniature())
             experiment = Experiment(timed, str(cell.recipe_path), cell.dataset, grid.run, Store(folder / "store"), data, allocator)
-            took, *rest, _ = seconds_of(experiment, scale, budget)
-            times = one.protocol.parts / timed.protocol.parts if one.protocol else 1
-            measured[key] = (took * times, *rest, one.reports)
+            took, peak, count, _ = seconds_of(experiment, scale, budget)
+            times = one.protocol.parts / timed.protocol.parts if one.protocol and timed.protocol else 1
+            measured[key] = (took * times, peak, count, one.reports)
     seconds, search = (statistics.mean(measured[digest_of(one.decisive())][0] for one in some) for some in (chosen, tried))
     _, memory, parameters, reports = (max(column) for column in zip(*measured.values()))
     disk[f"store/{cell.cell}"] = (reports * 120 + 4000) * len(recipe.seeds)
@@ -158,21 +159,21 @@ def _recipe_now(cell: Cell, grid: Grid) -> Recipe:
 def _ends(recipe: Recipe, cell: Cell, grid: Grid) -> list[Recipe]:
     """The recipe at both ends of its search space, all keys at their first or smallest and all at their last or largest value: a trial costs
     something between them, and takes their mean here."""
-    ends = ([], [])
-    for space in recipe.search.space.values():
+    ends: tuple[list[Any], list[Any]] = ([], [])
+    for space in recipe.searched.space.values():
         low, high = (space.choices[0], space.choices[-1]) if isinstance(space, Choice) else (space.low, space.high)
         if isinstance(space, Choice) and all(isinstance(v, int | float) for v in space.choices):
             low, high = min(space.choices), max(space.choices)
         for end, value in zip(ends, (low, high), strict=True):
             end.append(int(value) if getattr(space, "integer", False) else value)
-    return [limited(recipe.with_values(dict(zip(recipe.search.space, end, strict=True))), grid, cell)[0] for end in ends]
+    return [limited(recipe.with_values(dict(zip(recipe.searched.space, end, strict=True))), grid, cell)[0] for end in ends]
 
 
 def _trials(cell: Cell, grid: Grid) -> int:
     """How many trials its search will have: its recipe's or the suite's fair number, within the limits and the points of a grid."""
     recipe = load_recipe(cell.recipe_path)
     asked = trials_of(cell, grid, recipe)
-    points = space_size(recipe.search)[0] if recipe.search.sampler == "grid" else asked
+    points = space_size(recipe.searched)[0] if recipe.searched.sampler == "grid" else asked
     return min(asked, points, grid.limits_of(cell).trials or asked)
 
 

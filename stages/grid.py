@@ -23,7 +23,12 @@ FIRST = "embedded"  # the suite that needs nothing from outside leads the list
 
 def render(recipes: Path) -> str:
     """The text of grid.yaml for the folder `recipes`. Raises RecipeError for a file that is no recipe or lies in the wrong place."""
-    cells, searches, finetunes, datasets, suites, found = [], [], [], {}, {}, {}
+    cells: list[str] = []
+    searches: list[str] = []
+    finetunes: list[str] = []
+    datasets: dict[str, None] = {}
+    suites: dict[str, None] = {}
+    found: dict[Path, Recipe] = {}
     paths = (path for path in recipes.rglob("*.yaml") if not path.name.startswith("_"))  # those are bases of recipes alone
     for path in sorted(paths, key=lambda p: (p.relative_to(recipes).parts[0] != FIRST, p)):
         parts = path.relative_to(recipes).with_suffix("").parts

@@ -50,7 +50,7 @@ def history(cell: str, store: Store, result: Result | None = None) -> list[Attem
     after it. Raises NoAttempt where there is none, StoreError."""
     found = [(one, records) for one in attempts(cell, store) if (records := records_of(one, store))]
     if result and result["runs"] and not any(attempt_id(one) == attempt_id(result) for one, _ in found):
-        found.append((dict(result), records_of(result, store)))  # of before attempts were kept, or imported
+        found.append((result.copy(), records_of(result, store)))  # of before attempts were kept, or imported
     found = [(one, records) for one, records in found if records]
     if not found:
         raise NoAttempt(f"{cell}: no attempt is in {store.root}/; `gt-bench train {cell}` makes one")
@@ -74,9 +74,9 @@ def changes(before: Attempt, after: Attempt) -> list[str]:
         old, new = ({r["deterministic"]["digests"][what] for r in one.records} for one in (before, after))
         if old != new:
             lines += code_changes(before, after) if what == "code" else [f"{what:<7} {_digests(old)} -> {_digests(new)}"]
-    old, new = (_environment(one.records) for one in (before, after))
+    was, now = (_environment(one.records) for one in (before, after))
     return lines + [
-        f"machine {key}: {old.get(key)} -> {new.get(key)}" for key in sorted(old.keys() | new.keys()) if old.get(key) != new.get(key)
+        f"machine {key}: {was.get(key)} -> {now.get(key)}" for key in sorted(was.keys() | now.keys()) if was.get(key) != now.get(key)
     ]
 
 
@@ -105,14 +105,20 @@ def code_changes(before: Attempt, after: Attempt) -> list[str]:
 def number_lines(before: Attempt, after: Attempt) -> list[str]:
     """Both means, their difference, and that of the seeds that both have."""
     lines = [f"{one.name}: {one.shown['mean ± std']} {one.shown['metric']}, {one.shown['runs']} runs" for one in (before, after)]
-    old, new = ({r["deterministic"]["seed"]: r["deterministic"]["test"] for r in one.records} for one in (before, after))
-    both = [seed for seed in old if old[seed] is not None and new.get(seed) is not None]
+    old, new = (_tested(one.records) for one in (before, after))
+    both = [seed for seed in old if seed in new]
     if both:
         percent, differences = after.shown["metric"].endswith("%"), [new[seed] - old[seed] for seed in both]
         scale = 100 if percent else 1
         spread = f" ± {scale * statistics.stdev(differences):.4g} (standard deviation)" if len(both) > 1 else ""
         lines.append(f"difference over {len(both)} common seeds: {scale * statistics.fmean(differences):+.4g}{spread}")
     return lines
+
+
+def _tested(records: Sequence[Record]) -> dict[int, float]:
+    """Seed -> test value, of the runs that have one."""
+    runs = [record["deterministic"] for record in records]
+    return {run["seed"]: run["test"] for run in runs if run["test"] is not None}
 
 
 def _environment(records: Sequence[Record]) -> dict[str, str]:

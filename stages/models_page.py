@@ -82,11 +82,11 @@ def _cells(card: ModelCard, measured: dict[str, Any], tables: dict[str, list[str
 
 def _tables() -> dict[str, list[str]]:
     """Model -> the printed tables that its recipes are held against."""
-    found: dict[str, dict[tuple[str | None, str | None], None]] = {}
+    found: dict[str, dict[tuple[str, str], None]] = {}
     for cell in load_grid(INSTALLED / "params.yaml").cells.values():
         recipe = load_recipe(INSTALLED / "recipes" / f"{cell.cell}.yaml")
         for place in recipe.published.references(cell.dataset) if recipe.published else ():
-            found.setdefault(recipe.model.name, {})[place["paper"], place["table"]] = None
+            found.setdefault(recipe.model.name, {})[place["paper"] or "", place["table"] or ""] = None
     texts: dict[str, list[str]] = {}
     for model, places in found.items():
         papers: dict[str, list[str]] = {}

@@ -27,7 +27,7 @@ class Progress:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, *_: object) -> None:
         if self.bar is not None:
             self.bar.close()
 

@@ -9,7 +9,7 @@ import inspect
 import json
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, create_model, field_validator, model_validator
 
@@ -326,6 +326,12 @@ class Recipe(Strict):
         return self.protocol.parts if self.protocol else self.total_epochs
 
     @property
+    def searched(self) -> SearchSection:
+        """`search`, of a recipe that has one."""
+        assert self.search is not None
+        return self.search
+
+    @property
     def protocol(self) -> Protocol | None:
         """The section of a task with a protocol of its own."""
         return self.brec
@@ -414,12 +420,12 @@ def check_model(recipe: Recipe, path: str | Path = "recipe") -> Settings:
 
     try:
         info = find(recipe.model.name)
-        unfilled(info.cls, recipe.model.arguments)
+        unfilled(info.cls, list(recipe.model.arguments))
     except KeyError as error:
         raise RecipeError(f"{path}: model.name: {error.args[0]}") from None
     except OwnModelError as error:
         raise RecipeError(f"{path}: {error}") from error
-    arguments = validated(_signature_schema(info.cls), recipe.model.arguments, str(path), prefix="model.")
+    arguments = validated(_signature_schema(cast(type, info.cls)), recipe.model.arguments, str(path), prefix="model.")
     return arguments.model_dump(exclude_unset=True)
 
 

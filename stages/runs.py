@@ -198,6 +198,7 @@ class Experiment:
         start = self.recipe.start
         if start is None:
             return self.build
+        assert self.source is not None  # without it the run has no digest, and does not come so far
         digest = self.source.digest(seed)
         record = self.store.get(digest)
         status, said = (record["deterministic"]["status"], record["deterministic"]["error"]) if record else (None, None)
@@ -265,8 +266,8 @@ class Experiment:
                 torch.cuda.empty_cache()
         if run.recomputed:
             trained["layers"] = Counter(recomputed=1)
-        forms = {"training": trained, "evaluation": evaluated}
-        forms = {phase: {operation: sorted(of) for operation, of in sorted(taken.items())} for phase, taken in forms.items()}
+        taken = {"training": trained, "evaluation": evaluated}
+        forms = {phase: {operation: sorted(of) for operation, of in sorted(found.items())} for phase, found in taken.items()}
         return self.record(outcome, seed, digest, clock, memory, forms, usage)
 
     def _runner(self, share: "Share | None", recomputed: bool) -> Callable[..., Run]:

@@ -23,7 +23,10 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+_Safe: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _Loader(_Safe):
     """Safe YAML in which a repeated key is an error, and 1e-5 is a number."""
 
     def construct_mapping(self, node, deep=False):

@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stages.cells import limited
 from stages.contents import Settings
@@ -15,6 +15,14 @@ from stages.schema import RecipeError
 from stages.space import grid_points, trials_of
 from stages.study import JOURNAL, REMEDY, Workers, ended, open_study, storage_url
 
+if TYPE_CHECKING:
+    from optuna import Study, Trial
+    from optuna.samplers import BaseSampler
+    from optuna.trial import FrozenTrial
+
+    from stages.progress import Progress
+    from stages.runs import Experiment
+
 STUDIES = Path("studies")
 WAIT_SECONDS = 0.5  # between two looks at what other workers are still at
 
@@ -22,7 +30,7 @@ WAIT_SECONDS = 0.5  # between two looks at what other workers are still at
 class Taken(NamedTuple):
     """A worker's part in a search: the study, whether it has all its trials, and how many of them this worker ran."""
 
-    study: Any
+    study: "Study"
     whole: bool
     ran: int
 
@@ -44,7 +52,7 @@ def run_search(
     from stages.store import Store
 
     allocator = prepare_process(grid.run, recipe.threads)
-    search, store = recipe.search, Store(store_root)
+    search, store = recipe.searched, Store(store_root)
 
     def experiment(values: Settings) -> Experiment:
         return Experiment(recipe.with_values(values), str(cell.recipe_path), cell.dataset, grid.run, store, data, allocator)
@@ -52,6 +60,7 @@ def run_search(
     first = experiment({})
     with workers.alone():
         study = _study_of(recipe, cell, grid, first, folder)
+    assert study is not None  # it is made where there is none
 
     # optuna's GridSampler stops only studies that it drives itself: the points are queued here, in seeded order
     points = grid_points(search) if search.sampler == "grid" else []
@@ -114,8 +123,8 @@ def trials_left(cell: Cell, grid: Grid, data: Path = Path("data"), store_root: P
 
     recipe, base = trial_recipe(cell, grid)
     trials, folder = trials_asked(cell, grid, recipe)[0], studies / cell.cell
-    if recipe.search.sampler == "grid":
-        trials = min(trials, len(grid_points(recipe.search)))
+    if recipe.searched.sampler == "grid":
+        trials = min(trials, len(grid_points(recipe.searched)))
     if storage_url(grid.run) is None and not (folder / JOURNAL).exists():
         return Trials(trials, trials)
     try:
@@ -127,10 +136,10 @@ def trials_left(cell: Cell, grid: Grid, data: Path = Path("data"), store_root: P
     return Trials(max(0, trials - used), trials)
 
 
-def _study_of(recipe: Recipe, cell: Cell, grid: Grid, first: Any, folder: Path, make: bool = True) -> Any:
+def _study_of(recipe: Recipe, cell: Cell, grid: Grid, first: "Experiment", folder: Path, make: bool = True) -> "Study | None":
     """A study belongs to what decides its values; a changed recipe, dataset or code starts a new one in the same journal. `first`: the experiment
     of the recipe as it is."""
-    search = recipe.search
+    search = recipe.searched
     space = {k: v.model_dump(mode="json", exclude=None if getattr(v, "also", None) else {"also"}) for k, v in search.space.items()}
     identity = {
         "recipe": recipe.decisive(),
@@ -145,12 +154,12 @@ def _study_of(recipe: Recipe, cell: Cell, grid: Grid, first: Any, folder: Path, 
     return open_study(grid.run, folder, cell.cell, digest_of(identity), first.task.direction, pruning_after, make)
 
 
-def _used(held: Sequence[Any]) -> int:
+def _used(held: Sequence["FrozenTrial"]) -> int:
     """Trials that came to an end; one whose worker was killed is queued again, and counts then."""
     return sum(ended(t) is not None for t in held)
 
 
-def _claim(study: Any, search: SearchSection, trials: int, points: list[Settings], workers: Workers) -> tuple[Any, int, int]:
+def _claim(study: "Study", search: SearchSection, trials: int, points: list[Settings], workers: Workers) -> tuple["Trial | None", int, int]:
     """(a trial of this worker's own, or None where none is left; trials used up; trials that others are at). Under `workers.alone`."""
     from optuna.trial import TrialState
 
@@ -170,7 +179,7 @@ def _claim(study: Any, search: SearchSection, trials: int, points: list[Settings
     return trial, used + running, running
 
 
-def _queue_killed(study: Any, workers: Workers, search: SearchSection) -> None:
+def _queue_killed(study: "Study", workers: Workers, search: SearchSection) -> None:
     """Queues the trials of workers that are gone, but for those whose run had failed: nothing of them is left to do. Under `workers.alone`."""
     from optuna.trial import TrialState
 
@@ -183,7 +192,7 @@ def _queue_killed(study: Any, workers: Workers, search: SearchSection) -> None:
                 study.enqueue_trial(values)
 
 
-def _run_trial(study: Any, trial: Any, experiment: Any, seeds: list[int], direction: str, progress: Any) -> None:
+def _run_trial(study: "Study", trial: "Trial", experiment: "Experiment", seeds: list[int], direction: str, progress: "Progress") -> None:
     """One trial: mean over `seeds` of the best validation value so far, reported after every epoch, pruned where hopeless."""
     import optuna
     from optuna.trial import TrialState
@@ -232,6 +241,7 @@ def _run_trial(study: Any, trial: Any, experiment: Any, seeds: list[int], direct
             for epoch, value in zip(result["epochs"]["epoch"], result["epochs"]["val"], strict=True):
                 if value is not None:
                     report(number, best_so_far, epoch, value)
+        assert result["val"] is not None  # a run that ended well has one
         finished.append(result["val"])
     mean = sum(finished) / len(finished)
     if math.isnan(mean):  # a metric that is not defined on this split; optuna would take the trial for one that did not end
@@ -241,26 +251,29 @@ def _run_trial(study: Any, trial: Any, experiment: Any, seeds: list[int], direct
     progress.finish_trial(f"validation {mean:.4f}", trial.params)
 
 
-def _validated(experiment: Any, seed: int, before: int) -> list[tuple[int, float]]:
+def _validated(experiment: "Experiment", seed: int, before: int) -> list[tuple[int, float]]:
     """(epoch, validation value) of the epochs before this one, where the run went on from its checkpoint."""
     curves = curves_reached(experiment.store.folder(experiment.digest(seed, test=False)))
     held = zip(curves.get("epoch", ()), curves.get("val", ()), strict=False)
     return [(epoch, value) for epoch, value in held if value is not None and epoch < before]
 
 
-def _check_values(study: Any, seeds: list[int], experiment: Callable[[dict[str, Any]], Any], where: str) -> None:
+def _check_values(study: "Study", seeds: list[int], experiment: Callable[[Settings], "Experiment"], where: str) -> None:
     """Holds the values of complete trials against their records, where the store has them. Raises RecipeError for one that was edited."""
     from optuna.trial import TrialState
 
     for trial in study.get_trials(deepcopy=False, states=[TrialState.COMPLETE]):
         tried = experiment(trial.params)
         records = [tried.store.get(tried.digest(seed, test=False)) for seed in seeds]
-        found = [record["deterministic"]["val"] for record in records if record]
-        if len(found) == len(seeds) and None not in found and not math.isclose(sum(found) / len(found), trial.value, rel_tol=1e-12):
-            raise RecipeError(f"{where}: trial {trial.number} says {trial.value!r}, its records {sum(found) / len(found)!r}; {REMEDY}")
+        found = [value for record in records if record and (value := record["deterministic"]["val"]) is not None]
+        if len(found) < len(seeds):
+            continue
+        mean = sum(found) / len(found)
+        if trial.value is None or not math.isclose(mean, trial.value, rel_tol=1e-12):
+            raise RecipeError(f"{where}: trial {trial.number} says {trial.value!r}, its records {mean!r}; {REMEDY}")
 
 
-def _sampler(search: SearchSection, number: int) -> Any:
+def _sampler(search: SearchSection, number: int) -> "BaseSampler":
     """A sampler seeded by the search and by how many trials came before that were not killed: a search that was killed proposes what it would
     have proposed."""
     import optuna
@@ -271,7 +284,7 @@ def _sampler(search: SearchSection, number: int) -> Any:
     return optuna.samplers.TPESampler(seed=seed)
 
 
-def _suggest(trial: Any, key: str, space: Choice | Range) -> Any:
+def _suggest(trial: "Trial", key: str, space: Choice | Range) -> Any:
     if isinstance(space, Choice):
         return trial.suggest_categorical(key, space.choices)
     if space.integer:
@@ -279,8 +292,9 @@ def _suggest(trial: Any, key: str, space: Choice | Range) -> Any:
     return trial.suggest_float(key, space.low, space.high, log=space.log, step=space.step)
 
 
-def best_of(study: Any) -> Any:
+def best_of(study: "Study") -> "FrozenTrial | None":
     """The first of the best complete trials, or None."""
-    complete = [t for t in study.trials if t.value is not None and t.state.name == "COMPLETE" and math.isfinite(t.value)]
     sign = -1 if study.direction.name == "MAXIMIZE" else 1
-    return min(complete, key=lambda t: (sign * t.value, t.number), default=None)
+    complete = [(sign * t.value, t.number, t) for t in study.trials if t.value is not None and t.state.name == "COMPLETE"]
+    finite = [one for one in complete if math.isfinite(one[0])]
+    return min(finite)[2] if finite else None

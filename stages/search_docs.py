@@ -37,7 +37,7 @@ def _takes(shape: dict) -> str:
     if shape.get("type") == "array":
         return "a list"
     words = {"integer": "a whole number", "number": "a number", "boolean": "true or false", "object": "a mapping", "null": "null"}
-    return words.get(shape.get("type"), "text") + (" above 0" if shape.get("exclusiveMinimum") == 0 else "")
+    return words.get(shape.get("type", ""), "text") + (" above 0" if shape.get("exclusiveMinimum") == 0 else "")
 
 
 if __name__ == "__main__":

@@ -12,7 +12,8 @@ from stages.schema import RecipeError
 def check_space(recipe: Recipe, cell: Cell) -> None:
     """Every key of the space must be a key of the recipe that decides a run, every choice and end of a range a value that the recipe accepts,
     and where the search is over a grid there are no ranges. Raises RecipeError."""
-    keys = [name for key, space in recipe.search.space.items() for name in (key, *getattr(space, "also", ()))]
+    search = recipe.searched
+    keys = [name for key, space in search.space.items() for name in (key, *getattr(space, "also", ()))]
     if repeated := sorted({key for key in keys if keys.count(key) > 1}):
         raise RecipeError(f"{cell.recipe_path}: search.space chooses {', '.join(repeated)} more than once")
     if nothing := [key for key in keys if key.split(".")[0] in DESCRIBED or key == "model.name"]:
@@ -20,7 +21,7 @@ def check_space(recipe: Recipe, cell: Cell) -> None:
     absent = [key for key in keys if key.startswith("encodings.") and key.split(".")[1] not in recipe.encodings]
     if absent:
         raise RecipeError(f"{cell.recipe_path}: search.space.{absent[0]}: the recipe asks for no such encoding; add it under encodings")
-    for key, space in recipe.search.space.items():
+    for key, space in search.space.items():
         ends = [] if isinstance(space, Choice) else [int(v) if space.integer else v for v in (space.low, space.high)]
         candidates = space.choices if isinstance(space, Choice) else ends
         for value in candidates:
@@ -28,8 +29,8 @@ def check_space(recipe: Recipe, cell: Cell) -> None:
                 check_model(recipe.with_values({key: value}), cell.recipe_path)
             except RecipeError as error:
                 raise RecipeError(f"{cell.recipe_path}: search.space.{key}: {value!r} cannot stand there: {error}") from None
-    ranges = [key for key, space in recipe.search.space.items() if not isinstance(space, Choice)]
-    if recipe.search.sampler == "grid" and ranges:
+    ranges = [key for key, space in search.space.items() if not isinstance(space, Choice)]
+    if search.sampler == "grid" and ranges:
         raise RecipeError(f"{cell.recipe_path}: search.sampler grid needs choices, not a range, for {', '.join(ranges)}")
 
 
@@ -38,7 +39,7 @@ def trials_of(cell: Cell, grid: Grid, recipe: Recipe) -> int:
     where those cells do not search spaces of the same size."""
     fair = grid.fair_search.get(cell.suite)
     if fair is None:
-        return recipe.search.trials
+        return recipe.searched.trials
     sizes: dict[tuple[int, int], list[str]] = {}
     for other in grid.suite(cell.suite):
         search = load_recipe(other.recipe_path).search
@@ -70,7 +71,8 @@ def size_text(size: tuple[int, int]) -> str:
 
 
 def grid_points(search: SearchSection) -> list[Settings]:
-    """Every combination of the choices, in an order drawn from the sampler's seed."""
-    points = [dict(zip(search.space, values, strict=True)) for values in itertools.product(*(s.choices for s in search.space.values()))]
+    """Every combination of the choices, in an order drawn from the sampler's seed; a space with a range has no such points."""
+    choices = [space.choices for space in search.space.values() if isinstance(space, Choice)]
+    points = [dict(zip(search.space, values, strict=True)) for values in itertools.product(*choices)]
     random.Random(search.sampler_seed).shuffle(points)
     return points

@@ -55,9 +55,9 @@ def write_state(grid: Grid, root: Path = ROOT, data: Path = Path("data")) -> Non
         requests[cell.dataset][cell.key] = encoding_requests(recipe)
     for name, spec in specs.items():
         can_be_had, _ = available(name, data, grid.run.mirrors)
-        wanted[root / "datasets" / f"{name}.json"] = {"spec": spec.digest, "available": can_be_had}
-        if other := contradicted(name, data):  # named only then, so that the pins of a first use run nothing again
-            wanted[root / "datasets" / f"{name}.json"] |= {"packed_from_other": other}
+        other = contradicted(name, data)  # named only then, so that the pins of a first use run nothing again
+        state = {"spec": spec.digest, "available": can_be_had} | ({"packed_from_other": other} if other else {})
+        wanted[root / "datasets" / f"{name}.json"] = state
         wanted[root / "encodings" / f"{name}.json"] = {"code": encoding_code, "requests": requests[name]}
     report_code, store = code_digest(["stages.leaderboard"]), _tracking_store()
     for suite in grid.suites:

@@ -77,7 +77,7 @@ class Store:
         if record is None:
             return None
         status, measured = record["deterministic"]["status"], record["measured"]
-        if status == "timed-out" and (time_limit is None or time_limit > measured["time_limit_seconds"]):
+        if status == "timed-out" and (time_limit is None or time_limit > (measured["time_limit_seconds"] or 0)):
             return None
         if status == "oom" and memory_limit is not None and memory_limit > measured["memory_limit_mib"]:
             return None

@@ -11,7 +11,7 @@ import os
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from filelock import FileLock, Timeout
 
@@ -20,6 +20,10 @@ from stages.files import hold
 from stages.lease import network_file_system
 from stages.params import RunSettings
 from stages.schema import RecipeError
+
+if TYPE_CHECKING:
+    from optuna import Study
+    from optuna.trial import FrozenTrial
 
 STORAGE = "GT_STUDY_STORAGE"
 JOURNAL = "journal.log"
@@ -127,7 +131,7 @@ class PostgresWorkers(Workers):
         return self._connection.execute(text(f"SELECT {function}(:key)"), {"key": key}).scalar()
 
 
-def ended(trial: Any) -> str | None:
+def ended(trial: "FrozenTrial") -> str | None:
     """How a trial ended: ok, pruned, or the status of its run that failed; None for one that runs, and for one whose worker was killed.
 
     The status of a failed run is an entry before the one that ends the trial: a worker that is killed in between has said all there was."""
@@ -155,7 +159,7 @@ def workers_of(settings: RunSettings, folder: Path, cell: str) -> Iterator[Worke
 
 def open_study(
     settings: RunSettings, folder: Path, cell: str, identity: str, direction: str, pruning_after: int | None, make: bool = True
-) -> Any:
+) -> "Study | None":
     """The optuna study of `identity`, made or continued; median pruning after that many epochs, or none. Without `make` None where there is none.
 
     Raises RecipeError for a database that cannot be used, a journal that cannot be read, and one that belongs to another cell.
@@ -170,19 +174,23 @@ def open_study(
         raise RecipeError(
             f"study storage {url}: SQLite loses data on a network file system ({kind}); take PostgreSQL, or none: journal files"
         )
-    pruner = optuna.pruners.NopPruner()
+    pruner: optuna.pruners.BasePruner = optuna.pruners.NopPruner()
     if pruning_after is not None:
         pruner = optuna.pruners.MedianPruner(n_startup_trials=4, n_warmup_steps=pruning_after)
+    storage: optuna.storages.BaseStorage
     if url:
         with _reported(url):
             # a SQLite file has one writer at a time: the others wait for it
             waiting = {"connect_args": {"timeout": 100}} if url.startswith("sqlite") else {}
             storage = optuna.storages.RDBStorage(url, engine_kwargs=waiting)
     else:
-        path = folder / JOURNAL
+        path, lock = (
+            folder / JOURNAL,
+            cast(Any, KernelLock(folder / "journal.lock")),
+        )  # no subclass of optuna's, which is imported here only
         _check_journal(path, FileLock(folder / "journal.lock"))
         try:
-            storage = optuna.storages.JournalStorage(JournalFileBackend(str(path), lock_obj=KernelLock(folder / "journal.lock")))
+            storage = optuna.storages.JournalStorage(JournalFileBackend(str(path), lock_obj=lock))
         except (ValueError, KeyError, TypeError) as error:
             raise RecipeError(f"{path}: not a journal of studies ({error}); {REMEDY}") from None
         owners = {study.user_attrs.get("cell", cell) for study in optuna.get_all_study_summaries(storage)}

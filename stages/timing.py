@@ -7,6 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from torch import Tensor
+
+from gt_models.batch import GraphBatch
 from stages.engine.checkpoint import Checkpoint
 from stages.engine.faces import Batches, Objective
 from stages.engine.loop import Outcome, Run
@@ -15,6 +18,8 @@ from stages.recipe import Recipe
 
 if TYPE_CHECKING:
     from stages.runs import Experiment
+
+Sampled = tuple[GraphBatch, Tensor | None]
 
 
 class Stopwatch:
@@ -45,15 +50,15 @@ class Sample:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._loader, name)
 
-    def training(self, epoch: int) -> Iterator[Any]:
+    def training(self, epoch: int) -> Iterator[Sampled]:
         """The first batches of an epoch."""
         return self._until("train", self._loader.training(epoch))
 
-    def evaluation(self, part: str) -> Iterator[Any]:
+    def evaluation(self, part: str) -> Iterator[Sampled]:
         """The first batches of `part`."""
         return self._until(part, self._loader.evaluation(part))
 
-    def _until(self, what: str, batches: Iterator[Any]) -> Iterator[Any]:
+    def _until(self, what: str, batches: Iterator[Sampled]) -> Iterator[Sampled]:
         start, count = time.perf_counter(), 0
         self.whole[what] = True
         for count, batch in enumerate(batches, 1):

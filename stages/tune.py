@@ -71,9 +71,7 @@ def take_part(
                 f"{cell.recipe_path}: none of {len(study.trials)} trials gave a validation value; see {folder} and widen the space"
             )
         used = [t.number for t in study.trials if ended(t)]  # those that were not killed
-        note = (
-            f"tuned: trial {used.index(best.number)} of {len(used)}, mean best validation {best.value:.4f} over seeds {recipe.search.seeds}"
-        )
+        note = f"tuned: trial {used.index(best.number)} of {len(used)}, mean best validation {best.value:.4f} over seeds {recipe.searched.seeds}"
         cut = [f"{trials} of {asked} search trials"] if trials < asked else []
         described = {"origin": _origins(recipe) | dict.fromkeys(recipe.with_tied(best.params), note), "reduced": [*recipe.reduced, *cut]}
         chosen = recipe.with_values(best.params).model_copy(update=described)

@@ -2,8 +2,9 @@
 
 import csv
 import io
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import yaml
 
@@ -14,6 +15,10 @@ from stages.params import Cell
 from stages.recipe import Recipe, load_recipe
 from stages.space import size_text, space_size
 from stages.study import ended
+
+if TYPE_CHECKING:
+    from optuna import Study
+    from optuna.trial import FrozenTrial
 
 TUNED = Path("tuned")
 KILLED = "killed, queued again"  # what the table says of a trial whose worker is gone
@@ -43,33 +48,27 @@ def search_summary(cell: Cell, tuned: Path = TUNED) -> SearchSummary | None:
     return summary
 
 
-def write_outs(recipe: Recipe, cell: Cell, trials: list[Any], tuned: Path, study: Any = None) -> None:
+def write_outs(recipe: Recipe, cell: Cell, trials: Sequence["FrozenTrial"], tuned: Path, study: "Study | None" = None) -> None:
     """The five files of tuned/; without a study no trial was run."""
     base = tuned / cell.cell
     sweep(base.parent)
     content = recipe.model_dump(mode="json", exclude_unset=True, exclude={"search"})
     write_bytes(base.with_name(base.name + ".yaml"), yaml.safe_dump(content, sort_keys=False, width=140).encode())
     keys = sorted({key for t in trials for key in t.params})
-    rows = [["number", "state", "value", "status", "direction", *keys]]
+    direction = "max" if study is not None and study.direction.name == "MAXIMIZE" else "min"
+    rows: list[list[object]] = [["number", "state", "value", "status", "direction", *keys]]
     for t in trials:
         value = "" if t.value is None or t.state.name != "COMPLETE" else repr(t.value)
-        rows.append(
-            [
-                t.number,
-                t.state.name,
-                value,
-                ended(t) or KILLED,
-                "max" if study.direction.name == "MAXIMIZE" else "min",
-            ]
-            + [t.params.get(key, "") for key in keys]
-        )
+        rows.append([t.number, t.state.name, value, ended(t) or KILLED, direction, *(t.params.get(key, "") for key in keys)])
     table = io.StringIO(newline="")
     csv.writer(table).writerows(rows)
     write_bytes(base.with_name(base.name + ".csv"), table.getvalue().encode())
     _plots(base, study)
 
 
-def ending(cell: Cell, trials: list[Any], best: Any, study: Any, folder: Path, tuned: Path = TUNED) -> list[str]:
+def ending(
+    cell: Cell, trials: Sequence["FrozenTrial"], best: "FrozenTrial", study: "Study", folder: Path, tuned: Path = TUNED
+) -> list[str]:
     """What a person wants to know when a search has ended: the best trial, what mattered, and where to look."""
     shown = ", ".join(f"{key} {_short(value)}" for key, value in best.params.items())
     lines = [f"best: trial {best.number} of {len(trials)}, validation {best.value:.4f}: {shown}"]
@@ -87,12 +86,12 @@ def ending(cell: Cell, trials: list[Any], best: Any, study: Any, folder: Path, t
     ]
 
 
-def varied(complete: list[Any]) -> bool:
+def varied(complete: Sequence["FrozenTrial"]) -> bool:
     """Whether importance, a share of the variance, is defined."""
     return len({t.value for t in complete}) > 1 and any(len({repr(t.params[k]) for t in complete}) > 1 for k in complete[0].params)
 
 
-def importance_of(study: Any) -> dict[str, float]:
+def importance_of(study: "Study") -> dict[str, float]:
     """Key -> its share of the variance of the trials' values (fANOVA; Hutter et al. 2014)."""
     import optuna
 
@@ -103,7 +102,7 @@ def _short(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def _plots(base: Path, study: Any) -> None:
+def _plots(base: Path, study: "Study | None") -> None:
     """Optimisation history, hyperparameter importance and parallel coordinates as pictures; with too few trials the picture says so."""
     import warnings
 
@@ -112,13 +111,14 @@ def _plots(base: Path, study: Any) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
     import optuna
+    from matplotlib.figure import Figure
 
     complete = [] if study is None else [t for t in study.trials if t.state.name == "COMPLETE"]
     for name, possible in zip(PLOTS, (bool(complete), varied(complete), bool(complete)), strict=True):
         # optuna changes the style of the whole process
         with warnings.catch_warnings(), matplotlib.rc_context():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            if not possible:
+            if study is None or not possible:
                 figure, axes = plt.subplots()
                 axes.text(0.5, 0.5, f"{len(complete)} complete trials, too alike for {name}", ha="center")
                 axes.set_axis_off()
@@ -131,7 +131,7 @@ def _plots(base: Path, study: Any) -> None:
                     axes = plots.plot_parallel_coordinate(study)
                 else:
                     axes = plots.plot_param_importances(study, evaluator=optuna.importance.FanovaImportanceEvaluator(seed=0))
-                figure = axes.figure
+                figure = cast(Figure, axes.figure)
             picture = io.BytesIO()
             figure.savefig(picture, format="png", dpi=120, bbox_inches="tight")
             plt.close(figure)

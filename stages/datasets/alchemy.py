@@ -41,7 +41,7 @@ def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
     of_node, of_edge = new[graph], new[graph[edges[0]]]
     node_order, edge_order = (np.flatnonzero(of >= 0)[np.argsort(of[of >= 0], kind="stable")] for of in (of_node, of_edge))
     first = np.searchsorted(graph, np.arange(count))  # a graph's rows are consecutive in the file
-    local = np.arange(len(graph)) - first[graph]  # type: ignore[index]
+    local = np.arange(len(graph)) - first[graph]
     part = np.repeat([1, 2, 3], [len(part) for part in ids])
     y = targets[chosen]
     # deviates: the published runs take mean and deviation over all 12,000 graphs, test included

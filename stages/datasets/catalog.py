@@ -5,8 +5,10 @@ import importlib
 import pkgutil
 import traceback
 from functools import cache
+from importlib.machinery import FileFinder
 from pathlib import Path
 from types import ModuleType
+from typing import cast
 
 import stages.datasets
 from stages.datasets.spec import DatasetSpec
@@ -56,7 +58,7 @@ def catalog() -> dict[str, DatasetSpec]:
 
 
 def _family(module: pkgutil.ModuleInfo) -> ModuleType:
-    path = str(Path(module.module_finder.path) / f"{module.name}.py")
+    path = str(Path(cast(FileFinder, module.module_finder).path) / f"{module.name}.py")
     try:
         return importlib.import_module(f"stages.datasets.{module.name}")
     except Exception as error:  # whatever a user's file may raise

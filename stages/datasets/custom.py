@@ -65,7 +65,8 @@ def custom_dataset(
             "write def load(): return ... and give load"
         )
     level = "node" if task.startswith("node-") else "graph"
-    reader = Reader(source, level, tuple(split), num_splits, seed)
+    train, val, test = split
+    reader = Reader(source, level, (train, val, test), num_splits, seed)
     return DatasetSpec(
         name=name,
         family="custom",

@@ -279,9 +279,10 @@ def _masks(data: Any, nodes: int, where: str) -> np.ndarray:
     if any(len(mask) != nodes or mask.shape[1] not in (1, splits) or mask.dtype != bool for mask in masks):
         raise DatasetError(f"{where}: train_mask, val_mask and test_mask must be bool, with a row for each of the {nodes} nodes")
     masks = [np.broadcast_to(mask, (nodes, splits)) for mask in masks]
-    if sum(mask.astype(int) for mask in masks).max(initial=0) > 1:
+    if np.stack(masks).sum(0).max(initial=0) > 1:
         raise DatasetError(f"{where}: a node is in two parts of one split")
-    return sum(code * mask.astype(np.uint8) for code, mask in enumerate(masks, 1)).T
+    codes = np.stack([code * mask.astype(np.uint8) for code, mask in enumerate(masks, 1)])  # [3, N, splits]
+    return codes.sum(0, dtype=np.uint8).T
 
 
 def _array(data: Any, key: str, where: str) -> np.ndarray:
@@ -292,14 +293,14 @@ def _array(data: Any, key: str, where: str) -> np.ndarray:
         raise DatasetError(f"{where}: {key} cannot be read ({error})") from error
 
 
-def _table(array: np.ndarray, key: str, where: Any) -> np.ndarray:
+def _table(array: np.ndarray, key: str, where: str | Path) -> np.ndarray:
     """Rows and columns. Raises DatasetError where there are none, or the values are not numbers."""
     if array.ndim not in (1, 2) or 0 in array.shape[1:] or array.dtype.kind not in "biuf":
         raise DatasetError(f"{where}: {key} must be rows of numbers; it is {array.dtype} of shape {list(array.shape)}")
     return array[:, None] if array.ndim == 1 else array
 
 
-def _edges(array: np.ndarray, where: Any) -> np.ndarray:
+def _edges(array: np.ndarray, where: str | Path) -> np.ndarray:
     """Edges int32 [2, E]. Raises DatasetError for another shape and for ids that int32 does not hold."""
     if array.ndim != 2 or array.shape[0] != 2:
         hint = "; transpose it" if array.ndim == 2 and array.shape[1] == 2 else ""
@@ -307,13 +308,13 @@ def _edges(array: np.ndarray, where: Any) -> np.ndarray:
     return _whole(array, "edge ids", where).astype(np.int32)
 
 
-def _whole(array: np.ndarray, what: str, where: Any, limit: int = MOST) -> np.ndarray:
+def _whole(array: np.ndarray, what: str, where: str | Path, limit: int = MOST) -> np.ndarray:
     if array.size and (array.dtype.kind not in "iu" or array.min() < 0 or array.max() >= limit):
         raise DatasetError(f"{where}: {what} must be whole numbers from 0 to {limit - 1}")
     return array
 
 
-def _typed(arrays: dict[str, np.ndarray], where: Any) -> dict[str, np.ndarray]:
+def _typed(arrays: dict[str, np.ndarray], where: str | Path) -> dict[str, np.ndarray]:
     """Types that stay the same from block to block: categories int32, features float32, targets int64 or float32; edges as they are.
     Raises DatasetError where that would change a number."""
     out = {key: np.asarray(value) for key, value in arrays.items()}

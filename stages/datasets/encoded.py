@@ -12,7 +12,7 @@ import hashlib
 import json
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -78,9 +78,9 @@ class EncodedDataset:
 
     def attach(self, batch: GraphBatch, graphs: Tensor) -> GraphBatch:
         """Sets the encodings of `batch`, which holds the graphs of these ids in this order, and returns it."""
-        graphs = graphs.long().cpu()
+        graphs = cast(LongTensor, graphs.long().cpu())
         device = batch.ptr.device
-        rows: dict[str, slice | LongTensor] = {}
+        rows: dict[str, slice | Tensor] = {}
         for encoding, arrays in self._stored:
             for array, kind in encoding.arrays.items():
                 if kind not in rows:
@@ -96,7 +96,8 @@ class EncodedDataset:
 
 def batches_of(packed: PackedDataset) -> list[tuple[int, int]]:
     """Successive ranges of graph ids with at most `_PAIRS_PER_BATCH` node pairs (a larger graph goes alone); one at least."""
-    pairs, start, found = row_pointers(packed)["pair"], 0, []
+    pairs, start = row_pointers(packed)["pair"], 0
+    found: list[tuple[int, int]] = []
     while start < packed.num_graphs or not found:
         end = int(torch.searchsorted(pairs, pairs[start] + _PAIRS_PER_BATCH, right=True)) - 1
         end = min(max(end, start + 1), packed.num_graphs)
@@ -162,7 +163,7 @@ def rows_of(pointer: Tensor, graphs: LongTensor) -> slice | Tensor:
     return torch.arange(total) + torch.repeat_interleave(start - (count.cumsum(0) - count), count, output_size=total)
 
 
-def _take(array: Tensor, rows: slice | LongTensor) -> Tensor:
+def _take(array: Tensor, rows: slice | Tensor) -> Tensor:
     return array[rows].clone() if isinstance(rows, slice) else array.index_select(0, rows)
 
 
@@ -224,7 +225,7 @@ def _check_content(path: Path, header: dict[str, Any], arrays: dict[str, Tensor]
 
 def damaged(header: dict[str, Any], arrays: dict[str, Tensor]) -> list[str]:
     """The names of arrays that do not have the sha256 of the header. Reads all of them."""
-    return [name for name, array in arrays.items() if hashlib.sha256(array.numpy()).hexdigest() != header["arrays"][name]["sha256"]]
+    return [name for name, array in arrays.items() if hashlib.sha256(array.numpy().data).hexdigest() != header["arrays"][name]["sha256"]]
 
 
 def read_arrays(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:

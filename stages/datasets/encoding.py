@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -215,10 +215,10 @@ def _write(packed: PackedDataset, path: Path, encoding: Encoding, arguments: Set
 
     Returns by flag how many graphs have it.
     """
-    ranges, counts = batches_of(packed), Counter()
+    ranges, counts = batches_of(packed), Counter[str]()
     with _writing(path) as temporary, one_thread():
         start, first = time.perf_counter(), ranges[0]
-        graphs = torch.arange(*first)
+        graphs = cast(LongTensor, torch.arange(*first))
         arrays, flags = compute_with_flags(encoding.name, packed.batch(graphs), graphs=graphs, **arguments)
         layout = _layout(encoding, arrays, encoding.widths(**arguments), row_pointers(packed))
         _allocate(temporary, _PREAMBLE + max(a["data_offsets"][1] for a in layout.values()))
@@ -231,7 +231,7 @@ def _write(packed: PackedDataset, path: Path, encoding: Encoding, arguments: Set
         for found in _progress(task.each(rest, min(jobs, len(rest))), packed, ranges):
             counts.update(found)
         maps = task.maps
-        sums = {n: {**_row_header(encoding, layout, n), "sha256": hashlib.sha256(m).hexdigest()} for n, m in maps.items()}
+        sums = {n: {**_row_header(encoding, layout, n), "sha256": hashlib.sha256(m.data).hexdigest()} for n, m in maps.items()}
         for array in maps.values():
             if isinstance(array, np.memmap):
                 array.flush()
@@ -272,7 +272,7 @@ class _Task:
                 pool.shutdown(cancel_futures=True)
 
     def run(self, one: tuple[int, int]) -> dict[str, int]:
-        graphs = torch.arange(*one)
+        graphs = cast(LongTensor, torch.arange(*one))
         arrays, flags = compute_with_flags(self.encoding.name, self.packed.batch(graphs), graphs=graphs, **self.arguments)
         self.put(graphs, arrays)
         return _counts(flags)
@@ -288,7 +288,7 @@ class _Task:
 _workers_task: _Task | None = None
 
 
-def _start_worker(folder: Path, *rest: object) -> None:
+def _start_worker(folder: Path, *rest: Any) -> None:
     global _workers_task
     threading.Thread(target=_end_with_parent, daemon=True).start()
     limit_threads()
@@ -297,11 +297,13 @@ def _start_worker(folder: Path, *rest: object) -> None:
 
 def _end_with_parent() -> None:
     """A pool's processes wait for ever where their parent was killed."""
-    multiprocessing.parent_process().join()
+    if parent := multiprocessing.parent_process():
+        parent.join()
     os._exit(1)
 
 
 def _run_in_worker(one: tuple[int, int]) -> dict[str, int]:
+    assert _workers_task is not None  # `_start_worker` has set it
     return _workers_task.run(one)
 
 

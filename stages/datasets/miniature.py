@@ -65,7 +65,9 @@ def measure(packed: PackedDataset) -> Shape:
         nodes=packed.num_nodes,
         edges=packed.num_edges,
         max_nodes=int(packed.sizes.max()),
-        **{part: counted.get(part) for part in ("train", "val", "test")},
+        train=counted.get("train"),
+        val=counted.get("val"),
+        test=counted.get("test"),
         bytes=header.data_bytes,
     )
 
@@ -85,7 +87,7 @@ def shape_of(spec: DatasetSpec, data: Path = Path("data")) -> Shape:
         return measure(PackedDataset.open(folder))
     if spec.task.endswith("-classification") and isinstance(told.get("features"), int) and isinstance(told.get("classes"), int):
         splits = told.get("splits", 1)
-        counts = {k: told.get(k) for k in ("graphs", "nodes", "edges", "train", "val", "test")}
+        counts: dict[str, Any] = {k: told.get(k) for k in ("graphs", "nodes", "edges", "train", "val", "test")}
         return Shape(told["features"], told["classes"], num_splits=splits, source="the dataset's spec", **counts)
     raise DatasetError(
         f"dataset {spec.name!r}: its widths are not known before it is prepared; run `python -m stages.download {spec.name}`, and for a dataset "
@@ -193,6 +195,7 @@ def _extras(spec: DatasetSpec, shape: Shape, sizes: np.ndarray, arrays: dict[str
         elif name == "target_deviation":
             made[name] = np.ones(shape.out_dim, np.float32)
         elif name in ("hyperedges", "type_sizes"):
+            assert isinstance(shape.in_dim, list)  # a width for each type
             types = len(shape.in_dim)
             each = int(sizes.sum()) // types
             made["type_sizes"] = np.full(types, each)

@@ -127,7 +127,7 @@ def tracked_cell(result: Result, records: Sequence[Record], judged: Row | None =
         NOTE: describe_cell(result, row, records, current),
     }  # fmt: skip
     if judged:
-        tags |= {tag: value for column, value in judged.items() if (tag := VERDICT_TAGS.get(column))}
+        tags |= {tag: str(value) for column, value in judged.items() if value is not None and (tag := VERDICT_TAGS.get(column))}
         for tag, low, high in (
             ("gt.verdict.interval", judged["interval_low"], judged["interval_high"]),
             ("gt.claim.interval", judged["claim_low"], judged["claim_high"]),
@@ -155,7 +155,7 @@ def tracked_cell(result: Result, records: Sequence[Record], judged: Row | None =
 
 def describe_cell(result: Result, row: Row, records: Sequence[Record] = (), current: bool = True) -> str:
     """What a person must know of a cell, as Markdown: what it is, the verdict, the published number, and how to have it again."""
-    shown = dict(zip(SHOWN, cells(dict(row)), strict=True))
+    shown = dict(zip(SHOWN, cells(row), strict=True))
     said = [] if current else ["**Superseded** by a later attempt: `gt-bench diff " + result["cell"] + "` says what changed."]
     what = f"`{result['model']}` on `{result['dataset']}` (suite `{result['suite']}`)"
     mean = f": **{shown['mean ± std']}** {shown['metric']} over {shown['runs']} runs" if row["mean"] is not None else f": {row['status']}"
@@ -239,7 +239,7 @@ def _word(true: bool) -> str:
     return str(bool(true)).lower()
 
 
-def search_plots(cell: Named, tuned: Path = Path("tuned")) -> dict[str, Callable[[], bytes]]:
+def search_plots(cell: Named, tuned: Path = Path("tuned")) -> dict[str, Callable[[], bytes] | Path]:
     """The pictures of a cell's search as artifacts, where they are there."""
     base = tuned / cell["cell"]
     paths = sorted(base.parent.glob(f"{base.name}.*.png"))

@@ -52,7 +52,7 @@ def whole(uri: str) -> Iterator[None]:
 def alone(uri: str, suite: str) -> Iterator[None]:
     """Held by one process of this folder at a time: two that complete an experiment at once would each add what both found missing. What two
     machines added twice on a server, the next completion takes out. Raises WriteError."""
-    folder = make_folder((file_of(uri) or file_of(OWN)).parent)
+    folder = make_folder((file_of(uri) or Path(OWN.removeprefix("sqlite:///"))).parent)
     with held(folder / f".{suite}.lock"):
         yield
 

@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from stages.attempts import attempt_id
 from stages.best import best_run
@@ -25,6 +25,9 @@ from stages.mlflow.database import TrackingError, file_of, remedy, whole
 from stages.mlflow.runs import Runs
 from stages.mlflow.views import described, views_of
 from stages.store import Store
+
+if TYPE_CHECKING:
+    from mlflow.entities import Run
 
 # MLflow's own patience is 7 retries of 120 s each
 PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1", "MLFLOW_HTTP_REQUEST_TIMEOUT": "5", "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1"}
@@ -46,7 +49,7 @@ class Mirror:
             logging.getLogger(name).setLevel(logging.CRITICAL)
 
         database = file_of(uri)
-        location = database and str((database.parent / "artifacts" / suite).resolve())
+        location = str((database.parent / "artifacts" / suite).resolve()) if database else None
         with whole(uri):
             self.client = MlflowClient(tracking_uri=uri, registry_uri=uri)
             self.experiment_id = self._experiment(suite, location)
@@ -56,7 +59,7 @@ class Mirror:
         """Gives the experiment its description and the views that have an address of their own."""
         experiment = self.client.get_experiment(self.experiment_id)
         params = sorted({key for run in self.runs.values() for key in run.data.params})
-        wanted = views_of(experiment.name, params, experiment.creation_time) | {NOTE: described(experiment.name, self.experiment_id)}
+        wanted = views_of(experiment.name, params, experiment.creation_time or 0) | {NOTE: described(experiment.name, self.experiment_id)}
         for key, value in wanted.items():
             if experiment.tags.get(key) != value:
                 self.client.set_experiment_tag(self.experiment_id, key, value)
@@ -93,7 +96,7 @@ class Mirror:
             if run.data.tags.get("gt.kind") and run.data.tags.get("gt.cell") not in cells and run.info.status != "RUNNING":
                 self.delete(run.info.run_id)
 
-    def put(self, spec: Tracked, existing: Sequence[Any], parent: str | None = None) -> str:
+    def put(self, spec: Tracked, existing: Sequence["Run"], parent: str | None = None) -> str:
         """Id of the one run that holds exactly `spec`: an existing one that is whole or can be completed, or a new one."""
         tags = spec.tags | ({PARENT: parent} if parent else {})
         for run in existing:
@@ -107,13 +110,13 @@ class Mirror:
                 self.delete(other.info.run_id)
         return run.info.run_id
 
-    def find(self, kind: str, cell: str, digest: str | None = None) -> list[Any]:
+    def find(self, kind: str, cell: str, digest: str | None = None) -> list["Run"]:
         """The runs of a cell and kind (with this digest), complete ones first, then by age."""
         wanted = {"gt.kind": kind, "gt.cell": cell} | ({"gt.digest": digest} if digest else {})
         found = [r for r in self.runs.of(cell) if wanted.items() <= r.data.tags.items()]
         return sorted(found, key=lambda r: (SEAL not in r.data.tags, r.info.start_time, r.info.run_id))
 
-    def create(self, name: str, tags: Mapping[str, str], start: int | None = None) -> Any:
+    def create(self, name: str, tags: Mapping[str, str], start: int | None = None) -> "Run":
         """A new run, which MLflow shows as running. `start`: milliseconds since 1970."""
         run = self.client.create_run(self.experiment_id, start_time=start, tags=dict(tags), run_name=name)
         self.runs[run.info.run_id] = run
@@ -124,7 +127,7 @@ class Mirror:
         self.client.delete_run(run_id)
         self.runs.pop(run_id, None)
 
-    def history(self, run: Any) -> dict[str, list[tuple[int, float]]]:
+    def history(self, run: "Run") -> dict[str, list[tuple[int, float]]]:
         """Metric -> [(step, value)], all points of it."""
         return {k: [(m.step, m.value) for m in self.client.get_metric_history(run.info.run_id, k)] for k in run.data.metrics}
 
@@ -172,7 +175,7 @@ class Mirror:
             self.client.restore_experiment(experiment.experiment_id)
         return experiment.experiment_id
 
-    def _is_whole(self, run: Any, spec: Tracked, tags: Mapping[str, str]) -> bool:
+    def _is_whole(self, run: "Run", spec: Tracked, tags: Mapping[str, str]) -> bool:
         """From what a search returns, without a request: it bears the seal, and nothing that can be seen contradicts it. What a hand
         changed afterwards in the middle of a metric history, or among the artifacts, is not seen."""
         last = {k: max(points, key=lambda p: p[0])[1] for k, points in spec.metrics.items()}
@@ -185,7 +188,7 @@ class Mirror:
             and _datasets(run) == _expected_datasets(spec)
         )
 
-    def _fill(self, run: Any, spec: Tracked, tags: Mapping[str, str]) -> bool:
+    def _fill(self, run: "Run", spec: Tracked, tags: Mapping[str, str]) -> bool:
         """Adds to `run` what it lacks; False, with nothing done, where it holds something that cannot be taken back."""
         run_id, points, held = run.info.run_id, _countable(spec.metrics), _countable(self.history(run))
         if held - points or not run.data.params.items() <= spec.params.items() or not _datasets(run) <= _expected_datasets(spec):
@@ -241,7 +244,7 @@ class Mirror:
         root = Path(self.runs[run_id].info.artifact_uri.removeprefix("file://"))
         return root if root.is_absolute() else None
 
-    def _all_runs(self) -> Iterator[Any]:
+    def _all_runs(self) -> Iterator["Run"]:
         token = None
         while True:
             page = self.client.search_runs([self.experiment_id], max_results=1000, page_token=token)
@@ -279,7 +282,7 @@ def _moment(spec: Tracked, step: int) -> int:
     return spec.end if step == 0 or last == 0 else spec.start + (spec.end - spec.start) * step // last
 
 
-def _datasets(run: Any) -> set[tuple[str, str]]:
+def _datasets(run: "Run") -> set[tuple[str, str]]:
     return {(i.dataset.name, i.dataset.digest) for i in run.inputs.dataset_inputs} if run.inputs else set()
 
 

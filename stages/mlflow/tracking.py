@@ -18,15 +18,20 @@ import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stages.addresses import without_credentials
 from stages.attempts import records_of, superseded
-from stages.contents import Record, Result, Row
+from stages.contents import Named, Record, Result, Row
 from stages.mlflow.content import cell_name, cell_tags, flatten, tracked_run, tracked_search
 from stages.mlflow.database import OWN, alone
 from stages.mlflow.experiment import PARENT, SEAL, Mirror, TrackingError, reported
 from stages.store import Store
+
+if TYPE_CHECKING:
+    from mlflow.entities import Run
+
+    from stages.params import Cell
 
 LIVE_AFTER = 120.0
 CLOSE_SECONDS = 120.0  # on a busy machine a tracker at work was killed after 60
@@ -52,7 +57,7 @@ class Live:
     """
 
     def __init__(
-        self, cell: Any, recipe: Mapping[str, Any], dataset: Mapping[str, Any], published: Mapping[str, Any] | None = None,
+        self, cell: "Cell", recipe: Mapping[str, Any], dataset: Mapping[str, Any], published: Mapping[str, Any] | None = None,
         after: float = LIVE_AFTER,
     ):  # fmt: skip
         self.suite, self.uri = cell.suite, tracking_uri()
@@ -170,22 +175,23 @@ def complete(
         if not only:
             mirror.drop_other_cells({r["cell"] for r in results})
         mirror.put_views()
-        searches = {r["cell"]: (r, rows) for r in results if r.get("search") and (rows := _trials(r["cell"], tuned))}
+        searches = {r["cell"]: (r, trials) for r in results if r.get("search") and (trials := _trials(r["cell"], tuned))}
         if searches:
             mirror = Mirror(uri, f"{suite}-search")
-            for cell, rows in searches.values():
-                _put_search(mirror, cell, rows, tuned)
+            for cell, trials in searches.values():
+                _put_search(mirror, cell, trials, tuned)
             if not only:
                 mirror.drop_other_cells(set(searches))
             mirror.put_views()
 
 
-def track_cells(cells: Iterable[Any], results: Path = Path("results"), store_root: Path = Path("store")) -> None:
+def track_cells(cells: Iterable["Cell"], results: Path = Path("results"), store_root: Path = Path("store")) -> None:
     """Shows cells that were trained by hand, as `complete` would; the leaderboard adds their verdicts. A store that cannot be used costs one
     warning."""
     from stages.records.shipped import read_result
 
-    store, uri, by_suite = Store(store_root), tracking_uri(), {}
+    store, uri = Store(store_root), tracking_uri()
+    by_suite: dict[str, list[Result]] = {}
     for cell in cells:
         if result := read_result(results / f"{cell.cell}.json", cell.cell):
             by_suite.setdefault(cell.suite, []).append(result)
@@ -197,9 +203,9 @@ def track_cells(cells: Iterable[Any], results: Path = Path("results"), store_roo
             _warn(uri, suite, str(error), "The records are kept")
 
 
-def track_search(cell: Any, tuned: Path = Path("tuned")) -> None:
+def track_search(cell: "Cell", tuned: Path = Path("tuned")) -> None:
     """Shows the trials of a cell's search in the experiment SUITE-search. A store that cannot be used costs one warning."""
-    uri, named = tracking_uri(), {k: getattr(cell, k) for k in ("cell", "suite", "dataset", "model")}
+    uri, named = tracking_uri(), Named(cell=cell.cell, suite=cell.suite, dataset=cell.dataset, model=cell.model)
     try:
         rows = _trials(cell.cell, tuned)
         if rows:
@@ -211,7 +217,7 @@ def track_search(cell: Any, tuned: Path = Path("tuned")) -> None:
         _warn(uri, cell.suite, str(error), "The search is done")
 
 
-def _put_search(mirror: Mirror, cell: Mapping[str, Any], rows: Sequence[Mapping[str, str]], tuned: Path) -> None:
+def _put_search(mirror: Mirror, cell: Named, rows: Sequence[Mapping[str, str]], tuned: Path) -> None:
     whole, *trials = tracked_search(cell, rows, tuned)
     parent = mirror.put(whole, mirror.find("search", cell["cell"]))
     kept = {parent, *(mirror.put(trial, mirror.find("trial", cell["cell"], trial.tags["gt.digest"]), parent) for trial in trials)}
@@ -230,7 +236,7 @@ def _trials(cell: str, tuned: Path) -> list[dict[str, str]]:
 class Follower:
     """The far end of Live: does to MLflow what the messages say."""
 
-    def __init__(self, uri: str, cell: Mapping[str, str], recipe: Mapping[str, Any], dataset: tuple[str, str], published: Any):
+    def __init__(self, uri: str, cell: Named, recipe: Mapping[str, Any], dataset: tuple[str, str], published: Any):
         self.uri, self.cell, self.dataset = uri, cell, dataset
         self.mirror = Mirror(uri, cell["suite"])
         self.parent = self._running(cell_name(cell), cell_tags(cell), flatten(recipe))
@@ -302,7 +308,7 @@ class Follower:
             mirror.runs[run_id] = mirror.client.get_run(run_id)
         return run_id
 
-    def _fresh(self, kind: str, digest: str | None = None) -> list[Any]:
+    def _fresh(self, kind: str, digest: str | None = None) -> list["Run"]:
         """The runs as they are in the store now, with the metrics tracked since."""
         for run in self.mirror.find(kind, self.cell["cell"], digest):
             self.mirror.runs[run.info.run_id] = self.mirror.client.get_run(run.info.run_id)

@@ -82,7 +82,8 @@ def held(data: Any, name: str = "own-data", task: str | None = None, metric: str
     graphs = graphs_of(data, name)
     level = level_of(graphs)
     blocks = list(Reader(Given(lambda: graphs, "", name), level, (1.0, 0.0, 0.0), 1, 0).blocks())
-    arrays = {key: np.concatenate([block[key] for block in blocks], axis=-1 if key in ("edge_index", "split") else 0) for key in blocks[0]}
+    axes = {"edge_index": -1, "split": -1}
+    arrays: dict[str, Any] = {key: np.concatenate([block[key] for block in blocks], axis=axes.get(key, 0)) for key in blocks[0]}
     path = HELD / f"{name}.npz"
     path.parent.mkdir(parents=True, exist_ok=True)
     np.savez(path, **arrays)
@@ -215,7 +216,7 @@ def _from_entry_point(entry: EntryPoint) -> DatasetSpec:
         raise DatasetError(
             f"{what} is a {type(found).__name__}; expected what custom_dataset(...) returns, or a function that returns Data"
         )
-    path = Path(inspect.getsourcefile(found)).resolve()
+    path = Path(inspect.getfile(found)).resolve()
     source = Given(_named_errors(found, path), text_digest(path, path.parent), entry.value)
     level = _level(source)
     task = _task(source, level, entry.value)

@@ -32,17 +32,18 @@ def _version(path: Path, shown: str, texts: tuple[tuple[Path, bytes], ...]) -> M
     for other in [key for key, module in sys.modules.items() if getattr(module, "__file__", None) in beside]:
         del sys.modules[other]  # of an older text
     name = f"_own_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path, loader=_FromText(name, str(path)))
+    loader = _FromText(name, str(path))
+    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
+    assert spec is not None  # as it is where no loader is known
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     sys.path.insert(0, str(path.parent))
     written, sys.dont_write_bytecode = sys.dont_write_bytecode, True  # of the files beside it
     try:
-        spec.loader.exec_module(module)
+        loader.exec_module(module)
     except Exception as error:  # whatever a user's file may raise
         del sys.modules[name]
-        wrong_here = isinstance(error, SyntaxError) and error.filename == str(path)
-        line = error.lineno if wrong_here else line_in(path, error)
+        line = error.lineno if isinstance(error, SyntaxError) and error.filename == str(path) else line_in(path, error)
         remedy = "install that package, or take the import out" if isinstance(error, ImportError) else "correct the line"
         raise ImportFails(
             f"{shown}, line {line}: expected a file that Python can import; it raises {type(error).__name__}: {error}; {remedy}"

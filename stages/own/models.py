@@ -39,12 +39,12 @@ class Source:
     @property
     def digest(self) -> str:
         """sha256 of what the text means: comments and docstrings do not count."""
-        return text_digest(self.path, self.root) if self.path else meaning(self.text)
+        return text_digest(self.path, self.root) if self.path and self.root else meaning(self.text)
 
     @property
     def modules(self) -> list[str]:
         """Modules of this project that the file imports, directly or through others of its folder."""
-        return project_modules(files_of(self.path, self.root)) if self.path else []
+        return project_modules(files_of(self.path, self.root)) if self.path and self.root else []
 
 
 _SOURCES: dict[str, Source] = {}
@@ -86,7 +86,7 @@ def from_entry_point(entry: EntryPoint) -> ModelInfo:
             f"{frame.lineno}: {type(error).__name__}: {error}; expected module:Class of a torch.nn.Module; correct its pyproject.toml or reinstall it"
         ) from error
     _check_class(found, f"the entry point {entry.name} = {entry.value!r} of {_package(entry)}")
-    path = Path(inspect.getsourcefile(found)).resolve()
+    path = Path(inspect.getfile(found)).resolve()
     parts = found.__module__.split(".")
     root = path.parents[len(parts) - (1 if path.name != "__init__.py" else 0)]
     return _registered(entry.name, found, Source(path, root))
@@ -228,7 +228,7 @@ def _definitions(cell: str) -> str:
     lines = [line for line in cell.splitlines() if not line.lstrip().startswith(("%", "!"))]
     tree = ast.parse("\n".join(lines))
     kept = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef)]
-    return ast.unparse(ast.Module(kept, []))
+    return ast.unparse(ast.Module([*kept], []))
 
 
 def _package(entry: EntryPoint) -> str:

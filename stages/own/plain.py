@@ -157,11 +157,10 @@ def unfilled(cls: type[nn.Module], given: Sequence[str]) -> None:
 
 def where(plain: type[nn.Module], method: str, error: BaseException | None = None) -> str:
     """ "file, line N" of the last line in the class's own file that `error` passed, else of the method."""
-    code = getattr(getattr(plain, method, None), "__code__", None)
-    own = plain.__dict__.get(method) is not None and code is not None
-    file = code.co_filename if own else _file_of(plain)
+    code = getattr(plain.__dict__.get(method), "__code__", None)
+    file = code.co_filename if code else _file_of(plain)
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file] if error else []
-    line = lines[-1] if lines else code.co_firstlineno if own else _line_of(plain)
+    line = lines[-1] if lines else code.co_firstlineno if code else _line_of(plain)
     return f"{file}, line {line}"
 
 

@@ -122,7 +122,7 @@ def _against(here: Sequence[Record], theirs: Sequence[Record], grid: Grid) -> st
 
 def _values(records: Sequence[Record]) -> dict[tuple[int, int], float]:
     runs = [record["deterministic"] for record in records]
-    return {(r["seed"], r["split"]): r["test"] for r in runs if r["status"] == "ok" and math.isfinite(r["test"])}
+    return {(r["seed"], r["split"]): r["test"] for r in runs if r["status"] == "ok" and r["test"] is not None and math.isfinite(r["test"])}
 
 
 def _tried(cell: Cell, results: Path) -> list[Cell]:

@@ -4,6 +4,7 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import cast
 
 import torch
 import yaml
@@ -16,6 +17,7 @@ from stages.contents import Result, Settings
 from stages.datasets.catalog import catalog, get_spec
 from stages.datasets.packed import DatasetUnavailable, PackedDataset
 from stages.datasets.spec import DatasetSpec
+from stages.engine.faces import Header
 from stages.errors import UserError
 from stages.files import write_bytes
 from stages.home import is_project
@@ -171,7 +173,7 @@ def with_encodings(recipe: Recipe, info: ModelInfo, packed: PackedDataset) -> Re
         return recipe
     arguments = check_model(recipe, f"gt-bench try {info.name} {header.name}")
     task = create_task(header.task, header.metric, recipe.loss, header.also)
-    dims = {"in_dim": task.in_dim(header), "out_dim": header.out_dim, "level": header.level, "edge_dim": header.edge_dim}
+    dims = {"in_dim": task.in_dim(cast(Header, header)), "out_dim": header.out_dim, "level": header.level, "edge_dim": header.edge_dim}
     model = _built(info, dims, arguments)
     asked = needs(model, _shown(recipe, task, packed), recipe.encodings)
     found = {name: _without_defaults(name, arguments) for name, arguments in asked.items()}
@@ -199,7 +201,7 @@ def _shown(recipe: Recipe, task: Task, packed: PackedDataset) -> GraphBatch:
         batch = packed.batch(torch.tensor([0]))
         if batch.num_nodes > PROBED:
             batch = induced(batch, torch.arange(PROBED))
-        if (width := task.in_dim(header)) != header.in_dim:  # the task adds to the features
+        if (width := task.in_dim(cast(Header, header))) != header.in_dim:  # the task adds to the features
             batch.x = torch.zeros(batch.num_nodes, width)
     batch.y = None
     return batch

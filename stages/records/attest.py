@@ -155,7 +155,7 @@ def first_difference(before: Record, now: Record) -> str:
         for name, curve in a["epochs"].items():
             if differ := _differ(f"{name} of epoch {a['epochs']['epoch'][n]}", curve[n], b["epochs"][name][n]):
                 return differ
-    found = [("the number of epochs", len(a["epochs"]["epoch"]), len(b["epochs"]["epoch"]))]
+    found: list[tuple[str, object, object]] = [("the number of epochs", len(a["epochs"]["epoch"]), len(b["epochs"]["epoch"]))]
     found += [(key, a[key], b[key]) for key in ("status", "error", "best_epoch", "val", "test")]
     names = sorted({*a["test_metrics"], *b["test_metrics"]})
     found += [(f"{name} on the test split", a["test_metrics"].get(name), b["test_metrics"].get(name)) for name in names]
@@ -165,8 +165,8 @@ def first_difference(before: Record, now: Record) -> str:
 def _differ(what: str, before: object, now: object) -> str | None:
     if json.dumps(before) == json.dumps(now):  # bit for bit, and NaN equals NaN
         return None
-    numbers = all(type(v) in (int, float) for v in (before, now))
-    return f"{what} differs first: {before} before, {now} now" + (f" (by {abs(now - before):.3g})" if numbers else "")
+    by = f" (by {abs(now - before):.3g})" if isinstance(before, int | float) and isinstance(now, int | float) else ""
+    return f"{what} differs first: {before} before, {now} now{by}"
 
 
 def _behind(before: Measured, now: Measured) -> str:

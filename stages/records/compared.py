@@ -72,13 +72,15 @@ def sides(name: str, grid: Grid, held: Gathered, datasets: Sequence[str] = (), s
         if datasets and cell.dataset not in datasets:
             continue
         if source.isdecimal():
-            version = _attempt(cell.cell, int(source), held, store)
+            version: Version | None = _attempt(cell.cell, int(source), held, store)
         else:
-            version = held.versions.get((source or taken.get(cell.cell, OWN), cell.cell))
+            version = held.versions.get((source or taken.get(cell.cell) or OWN, cell.cell))
         if version is None:
             continue
         runs = [record["deterministic"] for record in version.records]
-        values = {(r["seed"], r["split"]): r["test"] for r in runs if r["status"] == "ok" and math.isfinite(r["test"])}
+        values = {
+            (r["seed"], r["split"]): r["test"] for r in runs if r["status"] == "ok" and r["test"] is not None and math.isfinite(r["test"])
+        }
         if values:
             found.setdefault(cell.dataset, []).append(Side(f"{cell.cell}{'@' if source else ''}{source}", version, values))
     if not found:
@@ -113,11 +115,11 @@ def compare(
         if not common:
             why.append(f"{dataset}: no seed and split in common: {_runs(a)} of {a.name}, {_runs(b)} of {b.name}")
             continue
-        direction = a.version.result["direction"]
+        metric, direction = a.version.result["metric"] or "", a.version.result["direction"] or ""
         values = [a.values[run] for run in common], [b.values[run] for run in common]
         bayes = bayesian(*values, direction, rope) if rope is not None and len(common) > 1 else None
         left_out = len(a.values.keys() ^ b.values.keys())
-        found.append(Comparison(dataset, a.version.result["metric"], a, b, paired(*values, direction, rules), left_out, bayes))
+        found.append(Comparison(dataset, metric, a, b, paired(*values, direction, rules), left_out, bayes))
     return found, why + [f"{dataset}: only {second[dataset][0].name} has runs" for dataset in second if dataset not in first]
 
 

@@ -88,7 +88,8 @@ def _sound(path: Path, root: Path, problems: list[str]) -> Shipped | None:
 
 def collect(cells: Sequence[Cell], results: Path, store: Store, rules: Rules) -> tuple[list[Row], list[Result], dict[str, Record]]:
     """(rows of all declared cells in their order, without claims; the readable results; the readable records by digest)."""
-    rows, found, records = [], [], {}
+    rows, found = [], []
+    records: dict[str, Record] = {}
     for cell in cells:
         again = f"`python -m stages.train {cell.cell}`"
         try:

@@ -15,6 +15,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any, cast
 
 from stages.contents import Origins, Ran, Recomputed, Record, Result, Section
 from stages.files import write_bytes
@@ -60,7 +61,7 @@ class Shipped:
     path: Path
     result: Result
     records: list[Record]
-    origins: Origins = field(default_factory=dict)
+    origins: Origins = field(default_factory=Origins)
     trials: list[Record] = field(default_factory=list)
     carried: Section | None = None
 
@@ -97,8 +98,8 @@ def read(path: Path) -> Shipped:
         content = json.loads(gzip.decompress(path.read_bytes()))
         if content["schema"] != SCHEMA:
             raise ValueError(f"schema {content['schema']}, this code reads {SCHEMA}")
-        parts = dict(content["result"]), list(content["records"]), dict(content["origins"]), list(content["trials"])
-        return Shipped(path, *parts, content.get("carried"))
+        result, origins = cast(Result, dict(content["result"])), cast(Origins, dict(content["origins"]))
+        return Shipped(path, result, list(content["records"]), origins, list(content["trials"]), content.get("carried"))
     except (OSError, EOFError, zlib.error, RecursionError, ValueError, KeyError, TypeError) as error:
         raise StoreError(f"{path}: not an export of records ({error}); get the file again (`git checkout {path}`)") from None
 
@@ -157,7 +158,7 @@ def result_problems(result: object) -> list[str]:
     ]
 
 
-def record_problems(record: object) -> list[str]:
+def record_problems(record: Any) -> list[str]:
     """What is wrong with one record by itself: shape, completeness, and whether digest, checksum and mark are those its contents give."""
     if not isinstance(record, dict):
         return ["is no record"]
@@ -171,6 +172,7 @@ def record_problems(record: object) -> list[str]:
         return [f"lacks {', '.join(dict.fromkeys(lacking))}"]
     if misshapen := [*_form_problems(run, RUN_FORM), *_form_problems(measured, MEASURED_FORM), *_number_problems(run)]:
         return misshapen
+    record = cast(Record, record)
     wrong, digests = [fault] if (fault := fault_of(record)) else [], run["digests"]
     absent = [k for k in ("recipe", "data", "encodings", "code") if k not in digests]
     if absent:

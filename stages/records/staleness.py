@@ -96,7 +96,7 @@ def _without_source(decisive: Settings) -> Settings:
 def searched_values(recipe: Recipe, ran: Settings) -> Settings:
     """What the search chose, read from the recipe that ran. Raises KeyError for a value that the space no longer holds."""
     values = {}
-    for key, space in recipe.search.space.items():
+    for key, space in recipe.searched.space.items():
         value: Any = ran
         for part in key.split("."):
             value = value[part]

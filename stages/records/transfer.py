@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from stages.contents import Record
 from stages.files import write_json
@@ -47,8 +48,8 @@ def export_cell(
         raise StoreError(f"{cell.cell} is not exported: {error}") from None
     origins = origins_of(cell, records, data)
     records, trials = [original(r) for r in records], sorted((original(r) for r in trials), key=lambda r: r["digest"])
-    result = {k: v for k, v in result.items() if k != "imported"} | {"runs": [r["digest"] for r in records]}
-    shipped = Shipped(path, result, records, origins, trials, carried)
+    kept: Any = {k: v for k, v in result.items() if k != "imported"} | {"runs": [r["digest"] for r in records]}
+    shipped = Shipped(path, kept, records, origins, trials, carried)
     wrong = problems_of(shipped, root)
     if wrong:
         raise StoreError("\n".join([f"{cell.cell} is not exported:", *wrong]))
@@ -95,7 +96,9 @@ def import_records(shipped: Sequence[Shipped], store: Store | None = None, root:
     wrong = [line for one in shipped for line in problems_of(one, root)]
     if wrong:
         raise StoreError("\n".join(["nothing is imported:", *wrong]))
-    new, marked, conflicts, there = {}, {}, [], set()
+    new: dict[str, Record] = {}
+    marked: dict[str, Record] = {}
+    conflicts, there = [], set()
     for one in shipped:
         now = one.now()
         for record in (*one.records, *one.trials, *now.records, *now.trials):
@@ -110,7 +113,7 @@ def import_records(shipped: Sequence[Shipped], store: Store | None = None, root:
                     f"{store.folder(digest)}/record.json and {one.path} (seed {record['deterministic']['seed']}) are of the same run and differ in {differing}{_processors(held, record)}"
                 )
             elif MARK in record and MARK in held and held[MARK] != record[MARK]:
-                marked[digest] = {**held, "carried_over": record[MARK]}
+                marked[digest] = {**held, "carried_over": record["carried_over"]}
     if conflicts:
         remedy = "Nothing is imported. Keep one: delete the store's record (then import again) or leave that cell out."
         raise Conflict("\n".join([*conflicts, remedy]))
@@ -152,7 +155,8 @@ def differences(one: Record, other: Record) -> str:
 
 def verify(shipped: Sequence[Shipped], store: Store | None = None, root: Path = ROOT) -> list[str]:
     """Checks every shipped file and every record of the store again; one line for each thing that is wrong."""
-    wrong, seen = [], {}
+    wrong: list[str] = []
+    seen: dict[str, tuple[Path, Record]] = {}
     for one in shipped:
         found = problems_of(one, root)
         wrong += found

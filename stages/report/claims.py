@@ -91,7 +91,7 @@ def _by_runs(found: Found, rows: Sequence[Row]) -> tuple[str, str]:
     """What holds in print, by the leaderboard's verdicts on its columns: complete ones only."""
     words: dict[tuple[str, ...], set[str]] = {}
     for row in rows:
-        if row["published_place"]:
+        if row["published_place"] and row["claim"]:
             words.setdefault(tuple(row["published_place"]), set()).add(row["claim"])
     said = [words.get(place, set()) & {"claim holds", "claim fails", "undecided"} for place in found.columns]
     if any(word == {"claim fails"} for word in said):
@@ -133,7 +133,8 @@ def best(
     _all_there(columns, metrics, "metric", paper, table)
     if not columns:
         lookup(paper, table, method, next(iter(datasets), ""))  # says which name it is
-    won, lost = [], []
+    won: list[tuple[Published, list[Published]]] = []
+    lost: list[tuple[Published, list[Published]]] = []
     for entry in columns:
         others = _column(entry)
         _all_there(others, against, "method", paper, table)
@@ -171,9 +172,9 @@ def gain(
     gains = []
     for entry in entries:
         rivals = [lookup(paper, **over)] if over else entry.rivals()
-        rival = max(rivals, key=lambda e: _sign(entry) * e.mean)
+        rival = max(rivals, key=lambda e: _sign(entry) * e.number)
         scale = 100 if entry.unit == "percent" else 1
-        gains.append((scale * _sign(entry) * (entry.mean - rival.mean), scale * (entry.rounding + rival.rounding), entry, rival))
+        gains.append((scale * _sign(entry) * (entry.number - rival.number), scale * (entry.rounding + rival.rounding), entry, rival))
     value, rounding, entry, rival = max(gains, key=operator.itemgetter(0))
     # the sentence's own last digit
     digits = 0.5 * 10.0 ** -_decimals(printed)
@@ -225,7 +226,7 @@ def best_groups(paper: str, table: str, below: Sequence[str], above: Sequence[st
     wrong = []
     for column in columns:
         here = [e for e in entries if (e.dataset, e.metric, e.split) == column]
-        first, second = (max((e for e in here if e.method in group), key=lambda e: _sign(e) * e.mean) for group in (below, above))
+        first, second = (max((e for e in here if e.method in group), key=lambda e: _sign(e) * e.number) for group in (below, above))
         if not _better(second, first):
             wrong.append(f"{column[0]}: {first.printed} of {first.method}, {second.printed} of {second.method}")
     return Found(not wrong, f"{len(columns) - len(wrong)} of {len(columns)} columns" + (f" (not: {'; '.join(wrong)})" if wrong else ""))
@@ -237,7 +238,7 @@ def nobody_in_front(paper: str, table: str, rank: int) -> Found:
     entries = [e for e in _at({"paper": paper, "table": table}) if e.mean is not None and not e.own]
     always = None
     for dataset in sorted({e.dataset for e in entries}):
-        column = sorted((e for e in entries if e.dataset == dataset), key=lambda e: -_sign(e) * e.mean)
+        column = sorted((e for e in entries if e.dataset == dataset), key=lambda e: -_sign(e) * e.number)
         front = {e.method for e in column[:rank]}
         always = front if always is None else always & front
     return Found(not always, f"always among the first {rank}: {', '.join(sorted(always or ())) or 'none'}")
@@ -249,10 +250,11 @@ def not_significant(paper: str, first: Mapping[str, str], second: Mapping[str, s
     from scipy import stats
 
     a, b = lookup(paper, **first), lookup(paper, **second)
+    sides: list[float] = []
     for one in (a, b):
         if one.std is None or not one.runs or one.runs < 2:
             return Found(None, f"{one.printed} of {one.method}: no spread or no number of runs is printed")
-    sides = [x for one in (a, b) for x in (_sign(a) * one.mean, sample_std(one.std, one.runs), one.runs)]
+        sides += [_sign(a) * one.number, sample_std(one.std, one.runs), one.runs]
     t = stats.ttest_ind_from_stats(*sides, equal_var=False, alternative="greater")
     return Found(
         bool(t.pvalue > level),
@@ -264,7 +266,7 @@ def not_significant(paper: str, first: Mapping[str, str], second: Mapping[str, s
 def equals(paper: str, printed: float, of: Mapping[str, str]) -> Found:
     """A number of the text is that of the table, in the printed unit."""
     entry = lookup(paper, **of)
-    value = entry.mean * (100 if entry.unit == "percent" else 1)
+    value = entry.number * (100 if entry.unit == "percent" else 1)
     return Found(
         abs(value - printed) <= 0.5 * 10.0 ** -_decimals(printed) + 1e-9,
         f"{entry.table} prints {entry.printed} ({entry.method}), the text {printed:g}",
@@ -275,7 +277,7 @@ def equals(paper: str, printed: float, of: Mapping[str, str]) -> Found:
 def adds_up(paper: str, total: Mapping[str, str], parts: Sequence[str]) -> Found:
     """The number at `total` is the sum of those on the datasets `parts`."""
     whole = lookup(paper, **total)
-    values = [lookup(paper, **{**total, "dataset": part}).mean for part in parts]
+    values = [lookup(paper, **{**total, "dataset": part}).number for part in parts]
     return Found(sum(values) == whole.mean, f"{' + '.join(f'{v:g}' for v in values)} = {sum(values):g}, printed {whole.printed}")
 
 
@@ -357,7 +359,7 @@ def _sign(entry: Published) -> int:
 
 
 def _better(entry: Published, other: Published) -> bool:
-    return _sign(entry) * (entry.mean - other.mean) > 1e-12
+    return _sign(entry) * (entry.number - other.number) > 1e-12
 
 
 def _raw(paper: str, place: Mapping[str, str], what: str) -> float:

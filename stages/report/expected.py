@@ -104,7 +104,7 @@ def with_expectation(row: Row, rules: Rules | None = None) -> Row:
 
 def judged(expected: Expectation, row: Row, rules: Rules) -> str | None:
     """`as expected`, `not as expected` or `undecided`; None where there is no number, or one of a run that was cut in more than seeds."""
-    if row["mean"] is None or any("seeds" not in cut for cut in row["reduced"]):
+    if row["mean"] is None or row["std"] is None or any("seeds" not in cut for cut in row["reduced"]):
         return None
     if row["runs"] < 2:
         return "undecided"

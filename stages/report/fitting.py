@@ -27,7 +27,8 @@ def fitting_table(
     columns = {name: [name, *(row[i] for row in rows)] for i, name in enumerate(names)}
     whole = {name: max(map(cell_len, texts)) for name, texts in columns.items()}
     least = {name: max(map(_longest_word, texts)) if name in wrapped else whole[name] for name, texts in columns.items()}
-    shown, room = set(), width - 1
+    shown: set[str] = set()
+    room = width - 1
     for name in order:
         if least[name] + EDGE <= room or not shown:
             shown.add(name)
@@ -37,9 +38,11 @@ def fitting_table(
     lacking = {name: whole[name] - least[name] for name in shown}
     share = min(1.0, max(room, 0) / max(sum(lacking.values()), 1))  # rich shares the room out otherwise, and then exceeds it
     for name in (name for name in names if name in shown):
-        justify = "right" if name in right else "left"
         table.add_column(
-            Text(name), justify=justify, no_wrap=name not in wrapped, width=min(least[name] + int(share * lacking[name]), width - EDGE - 1)
+            Text(name),
+            justify="right" if name in right else "left",
+            no_wrap=name not in wrapped,
+            width=min(least[name] + int(share * lacking[name]), width - EDGE - 1),
         )
     for i, row in enumerate(rows):
         texts = (Text(text) for name, text in zip(names, row, strict=True) if name in shown)

@@ -63,7 +63,7 @@ def _in_unit(numbers: Mapping[str, float | None], scale: int) -> dict[str, float
     return {name: float(f"{scale * value:.6g}") for name, value in numbers.items() if value is not None and math.isfinite(value)}
 
 
-def curve(runs: Sequence[Mapping[str, Sequence[float | None]]]) -> list[tuple[int, float]]:
+def curve(runs: Sequence[Mapping[str, Sequence[Any]]]) -> list[tuple[int, float]]:
     """(epoch, mean of validation over the runs that validated in it)."""
     found: dict[int, list[float]] = {}
     for run in runs:

@@ -32,13 +32,13 @@ COLUMNS = ("cell", "measured on", "seeds", "one seed", "search", "in all", "memo
 
 def row(one: "Forecast") -> list[str]:
     """The texts of `COLUMNS`."""
-    if one.problem:
-        return [one.cell, "no forecast: " + " ".join(one.problem.split()), *[""] * (len(COLUMNS) - 2)]
+    if one.problem or one.seconds is None:
+        return [one.cell, "no forecast: " + " ".join((one.problem or "").split()), *[""] * (len(COLUMNS) - 2)]
+    took = one.actual_seconds
     return [
         one.cell, one.basis or "", str(one.seeds), hours(one.seconds), hours(one.search_seconds) if one.search_seconds else "–",
-        hours(one.total_seconds), f"{one.memory_mib:,.0f} MiB", bytes_text(sum(one.disk.values())),
-        "–" if one.actual_seconds is None else hours(one.actual_seconds),
-        "–" if one.error is None else f"{100 * (one.seconds / one.actual_seconds - 1):+.0f}%",
+        hours(one.total_seconds), f"{one.memory_mib:,.0f} MiB", bytes_text(sum((one.disk or {}).values())),
+        "–" if took is None else hours(took), f"{100 * (one.seconds / took - 1):+.0f}%" if took else "–",
     ]  # fmt: skip
 
 

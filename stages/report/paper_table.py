@@ -203,7 +203,8 @@ def to_terminal(table: PaperTable, width: int) -> list[Any]:
     labels = [line.method if line.recipe is None else f"  ours: {line.recipe}" for line, _ in lines]
     heads = [heading(column, table.layout) for column in table.layout.columns]
     widths = [max(len(t) for t in (*head, *(texts[i] for _, texts in lines))) for i, head in enumerate(heads)]
-    blocks, left = [], max(map(len, labels)) + 4
+    blocks: list[list[int]] = []
+    left = max(map(len, labels)) + 4
     used = width
     for number, wide in enumerate(widths):
         if used + wide + 3 > width:
@@ -211,7 +212,7 @@ def to_terminal(table: PaperTable, width: int) -> list[Any]:
             used = left
         blocks[-1].append(number)
         used += wide + 3
-    shown = []
+    shown: list[Table] = []
     for block in blocks:
         one = Table(title=caption(table.layout) if not shown else None, title_justify="left")
         one.add_column("method", no_wrap=True)

@@ -66,6 +66,13 @@ class Published:
     flags: tuple[str, ...] = ()
 
     @property
+    def number(self) -> float:
+        """`mean`, where there is one. Raises PublishedError."""
+        if self.mean is None:
+            raise PublishedError(f"{self.source}, {self.dataset} prints {self.printed!r}, which is no number")
+        return self.mean
+
+    @property
     def measured(self) -> bool:
         """A cost on the authors' machine: shown beside ours, never judged."""
         return self.metric in MEASURED

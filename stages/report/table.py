@@ -93,8 +93,8 @@ def summarise(
         row["published_place"] = list(published.place)
     if published and published.note:
         row["notes"].append(f"the published number: {published.note}")
-    if result.get("search"):
-        row["notes"].append(_search_note(result["search"]))
+    if search := result.get("search"):
+        row["notes"].append(_search_note(search))
     if note := note_of(records):
         row["notes"].append(note)
     if imported := result.get("imported"):
@@ -104,10 +104,11 @@ def summarise(
     row["unit"] = published.unit if published else "percent" if row["metric"] in PERCENT else "none"
     if good:
         # the printed dataset may be a part of the test set
-        part = published is not None and all(published.part in (r["deterministic"]["test_metrics"] or {}) for r in good)
-        row["values"] = [r["deterministic"]["test"] if printed is None and not part and r not in whole else published.ours(r) for r in good]
-        row["metric"] = f"{published.metric} ({published.dataset})" if part else row["metric"]
-        row["values"] = [] if None in row["values"] else row["values"]
+        of_part = published is not None and all(published.part in (r["deterministic"]["test_metrics"] or {}) for r in good)
+        values = [published.ours(r) if published and (printed or of_part or r in whole) else r["deterministic"]["test"] for r in good]
+        if published and of_part:
+            row["metric"] = f"{published.metric} ({published.dataset})"
+        row["values"] = [] if None in values else [value for value in values if value is not None]
     undefined = [f"{v} of seed {r['deterministic']['seed']}" for v, r in zip(row["values"], good, strict=False) if not math.isfinite(v)]
     if undefined:
         no_number = f"{row['metric']} is not a number on this split: {', '.join(undefined)}"
@@ -115,9 +116,10 @@ def summarise(
     elif row["values"]:
         # unstated: most papers do not say which deviation they print; the population one, as in the scripts behind the WebKB rows
         # (Polynormer's script prints the sample one: 5% more at ten runs)
-        row |= {"mean": statistics.fmean(row["values"]), "std": statistics.pstdev(row["values"])}
+        mean = statistics.fmean(row["values"])
+        row |= {"mean": mean, "std": statistics.pstdev(row["values"])}
         if row["published_mean"] is not None:
-            row["difference"] = round(row["mean"] - row["published_mean"], 12)
+            row["difference"] = round(mean - row["published_mean"], 12)
     parameters = [r["deterministic"]["parameters"] for r in records if r["deterministic"].get("parameters") is not None]
     seconds = [r["measured"]["train_seconds_per_epoch"] for r in good or records]
     memory = [r["measured"]["peak_memory_mib"] for r in records]
@@ -149,7 +151,7 @@ def with_verdict(row: Row, result: Result, rules: Rules | None = None, printed: 
     full = max([row["seeds"], *(int(cut[1]) for cut in cuts if cut)])
     # these would be a choice among the runs: what failed may have failed for what it would have scored
     failed = _failed(row["status"].partition(", stale")[0])
-    if not row["status"].startswith("ok") or row["mean"] is None:
+    if not row["status"].startswith("ok") or row["mean"] is None or row["std"] is None:
         return row | {"verdict": "none: no result"}
     if failed:
         return row | {"verdict": f"none: {failed} of {full} runs failed"}
@@ -180,7 +182,7 @@ def with_claims(rows: Sequence[Row], rules: Rules | None = None) -> list[Row]:
     a rival where there is one and its print otherwise; and the false-discovery rates of `higher` and `lower` over all complete numbers."""
     ours: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
-        if row["interval_low"] is not None and not row["provisional"]:
+        if row["published_place"] and row["interval_low"] is not None and not row["provisional"]:
             ours.setdefault(tuple(row["published_place"]), []).append(row)
     complete = [row["p_difference"] if row["interval_low"] is not None and not row["provisional"] else None for row in rows]
     return [_with_claim(row, ours, rules) | {"q_difference": q} for row, q in zip(rows, false_discovery(complete), strict=True)]
@@ -188,18 +190,19 @@ def with_claims(rows: Sequence[Row], rules: Rules | None = None) -> list[Row]:
 
 def _with_claim(row: Row, ours: Mapping[tuple[str, ...], Sequence[Row]], rules: Rules | None) -> Row:
     # a row whose print has neither runs nor a spread behind it has no interval, and still a claim
-    if row["published_mean"] is None or (row["interval_low"] is None and row["verdict"] != "not judged"):
+    judged = row["interval_low"] is not None or row["verdict"] == "not judged"
+    if row["mean"] is None or row["published_mean"] is None or not row["published_place"] or not judged:
         return row
     published = lookup(*row["published_place"])
     rivals = published.rivals() if published.own else []
     sign = 1 if published.direction == "max" else -1
     if not rivals:
         return row
-    if sign * published.mean <= max(sign * rival.mean for rival in rivals):
+    if sign * published.number <= max(sign * rival.number for rival in rivals):
         return row | {"claim": "not claimed"}
     numbers = [_rival(rival, ours.get(rival.place, ()), sign) for rival in rivals]
     best = max(numbers, key=lambda number: sign * number.mean)
-    us = Number(row["model"], row["mean"], sample_std(row["std"], row["runs"]) if row["runs"] > 1 else None, row["runs"])
+    us = Number(row["model"], row["mean"], _spread(row), row["runs"])
     spread = published.std if published.std is None or not published.runs else sample_std(published.std, published.runs)
     claim = judge_claim(us, best, published.direction, spread, rules)
     full = max([row["seeds"], *(int(cut[1]) for cut in (re.fullmatch(SEED_CUT, c) for c in row["reduced"]) if cut)])
@@ -212,15 +215,20 @@ def _with_claim(row: Row, ours: Mapping[tuple[str, ...], Sequence[Row]], rules: 
 
 
 def _rival(published: Published, rows: Sequence[Row], sign: int) -> Number:
-    if rows:
+    runs = [(row["mean"], row) for row in rows if row["mean"] is not None]
+    if runs:
         # of several recipes of one rival, the one that does best
-        row = max(rows, key=lambda row: sign * row["mean"])
-        std = sample_std(row["std"], row["runs"]) if row["runs"] > 1 else None
-        return Number(f"{published.method}, our run {row['model']}", row["mean"], std, row["runs"])
+        mean, row = max(runs, key=lambda run: sign * run[0])
+        return Number(f"{published.method}, our run {row['model']}", mean, _spread(row), row["runs"])
     std = published.std
     if std is not None and published.runs:
         std = sample_std(std, published.runs)
-    return Number(f"{published.method}, printed", published.mean, std, published.runs, published.rounding)
+    return Number(f"{published.method}, printed", published.number, std, published.runs, published.rounding)
+
+
+def _spread(row: Row) -> float | None:
+    """The sample standard deviation over the runs; None of one run."""
+    return None if row["std"] is None or row["runs"] < 2 else sample_std(row["std"], row["runs"])
 
 
 def _provisional(word: str, runs: int, full: int) -> str:
@@ -235,7 +243,7 @@ def _failed(status: str) -> int:
 def absent(cell: str, status: str, reason: str | None) -> Row:
     """The row of a cell without a readable result."""
     suite, dataset, model = cell.split("/")
-    result = {"cell": cell, "suite": suite, "dataset": dataset, "model": model, "status": status, "reason": reason}
+    result = cast(Result, {"cell": cell, "suite": suite, "dataset": dataset, "model": model, "status": status, "reason": reason})
     return with_expectation(summarise(result, []) | {"verdict": "none: no result"})
 
 
@@ -467,8 +475,8 @@ def _resolve(result: Result, notes: list[str]) -> Published | None:
 def _search_note(search: SearchSummary) -> str:
     # older results count trials that were killed and queued again among those that failed
     killed = search["trials"] - search.get("used", search["trials"])
-    states = {state: n - killed * (state == "FAIL") for state, n in sorted(search["states"].items())}
-    states = ", ".join(f"{n} {state.lower()}" for state, n in states.items() if n)
+    counts = {state: n - killed * (state == "FAIL") for state, n in sorted(search["states"].items())}
+    states = ", ".join(f"{n} {state.lower()}" for state, n in counts.items() if n)
     space = f" over {', '.join(search['keys'])} ({search['space']})" if search.get("keys") and search.get("space") else ""
     return f"searched on validation: {search.get('used', search['trials'])} trials ({states}){space}"
 

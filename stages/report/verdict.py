@@ -148,7 +148,7 @@ def _equivalence(
     verdict = replace(verdict, margin=margin, margin_std=margin / small.std if small.std > 0 else None)
     if runs < 2:
         return verdict
-    few, slack = readings[0], slack_of(published.mean)
+    few, slack = readings[0], slack_of(published.number)
     p_equivalence = max(_p_within(abs(difference), margin, error, df, slack) for error, df in errors)
     shown = verdict.word == "consistent" and p_equivalence < rules.level
     power = equal_passes(runs, int(few.runs), margin / few.std, rules.level) if few.std > 0 else None
@@ -207,8 +207,9 @@ def judge_claim(ours: Number, rival: Number, direction: str, spread: float | Non
     rules = rules or Rules()
     difference = (ours.mean - rival.mean) * (1 if direction == "max" else -1)
     assumptions: list[str] = []
-    our_std, certainty = ours.std, ours.runs
-    if ours.runs == 1 or our_std is None:
+    our_std, our_runs = ours.std, ours.runs or 1
+    certainty: int | None = our_runs
+    if our_runs == 1 or our_std is None:
         known = [(s, n) for s, n in ((spread, None), (rival.std, rival.runs)) if s is not None]
         if not known:
             return Claim("undecided", rival.name, assumptions=("one run, and no spread is printed",))
@@ -232,12 +233,12 @@ def judge_claim(ours: Number, rival: Number, direction: str, spread: float | Non
         df = (mine + others) ** 2 / (mine**2 / max(max(runs, certainty) - 1, 1) + others**2 / max(sure - 1, 1)) if error else math.inf
         return quantile(1 - rules.level / 2, df) * error + rival.rounding
 
-    half = width(ours.runs)
+    half = width(our_runs)
     interval, slack = (difference - half, difference + half), slack_of(rival.mean)
     if interval[0] > slack or interval[1] < -slack:
         return Claim("claim holds" if difference > 0 else "claim fails", rival.name, interval, None, tuple(assumptions))
-    total = first_count(lambda runs: abs(difference) > width(runs), ours.runs + 1)
-    return Claim("undecided", rival.name, interval, None if total is None else total - ours.runs, tuple(assumptions))
+    total = first_count(lambda runs: abs(difference) > width(runs), our_runs + 1)
+    return Claim("undecided", rival.name, interval, None if total is None else total - our_runs, tuple(assumptions))
 
 
 def sample_std(population_std: float, runs: float) -> float:

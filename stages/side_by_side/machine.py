@@ -33,18 +33,18 @@ def available_mib() -> float:
     return min(free) / 2**20
 
 
-def peak_mib(pid: int) -> float:
-    """The largest memory of a process, with its own processes, as far as they are still there."""
+def peak_mib(pid: int | None) -> float:
+    """The largest memory of a process, with its own processes, as far as they are still there; of none: 0."""
     return sum(_status_mib(p, "VmHWM:") for p in _family(pid))
 
 
-def resident_mib(pid: int) -> float:
-    """Memory of a process and its children."""
+def resident_mib(pid: int | None) -> float:
+    """Memory of a process and its children; of none: 0."""
     return sum(_status_mib(p, "VmRSS:") for p in _family(pid))
 
 
-def _family(pid: int) -> list[int]:
-    found = [pid]
+def _family(pid: int | None) -> list[int]:
+    found = [] if pid is None else [pid]
     for one in found:
         found += [int(child) for child in (_read(Path(f"/proc/{one}/task/{one}/children")) or "").split()]
     return found

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from stages.runs import Experiment
 
 # whatever this process has had, threads or a GPU: new interpreters take seconds, which a run that wants several processes has
-START = "spawn"
+START: Final = "spawn"
 # torch would warn in each of them that it looks for unused parameters in vain
 QUIET = {"TORCH_CPP_LOG_LEVEL": "ERROR"}
 DYING_SECONDS = 5.0  # in which one whose neighbour was killed may say so before the kill is seen
@@ -73,7 +73,7 @@ class Ranks:
             self.pipes.append(near)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: Any) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None and issubclass(kind, Stopped | KeyboardInterrupt):
             stop(self.processes[:1])  # it ends its epoch and keeps a checkpoint; the others can do nothing without it
         for process in self.processes:
@@ -87,8 +87,8 @@ class Ranks:
         """What `work` returned in each of them. Raises what it raised in the first that failed, and Lost where one died."""
         found: dict[int, Any] = {}
         while len(found) < self.world:
-            for pipe in wait([pipe for rank, pipe in enumerate(self.pipes) if rank not in found]):
-                rank = self.pipes.index(pipe)
+            ready = wait([pipe for rank, pipe in enumerate(self.pipes) if rank not in found])
+            for rank in [rank for rank, pipe in enumerate(self.pipes) if pipe in ready]:
                 try:
                     kind, content = self.pipes[rank].recv()
                 except (EOFError, OSError):

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from stages.contents import Record
@@ -54,9 +55,7 @@ def seeds_in_turn(experiment: "Experiment", watch: Watch) -> list[Record]:
     records, errors = [], {}
     for seed in experiment.recipe.seeds:
         try:
-            record, computed = experiment.run(
-                seed, on_start=watch.start, on_epoch=lambda epoch, values, seed=seed: watch.epoch(seed, epoch, values)
-            )
+            record, computed = experiment.run(seed, on_start=watch.start, on_epoch=partial(watch.epoch, seed))
         except RecipeError as error:  # of this seed's split or start, perhaps: the others may be sound
             errors[seed] = Ending(error=error)
             continue
@@ -85,11 +84,14 @@ def work_of(experiment: "Experiment") -> Callable[..., str]:
 def seeds_side_by_side(experiment: "Experiment", watch: Watch, crew: Crew) -> list[Record]:
     """The same by processes of `crew`; a seed that runs out of memory is run again alone. Raises RecipeError, and Lost where a process
     died."""
-    seeds, pace, computed, found = experiment.recipe.seeds, Pace(experiment.recipe.reports), set(), {}
+    seeds, pace, computed = experiment.recipe.seeds, Pace(experiment.recipe.reports), set()
+    found: dict[int, Record] = {}
     crew.say = watch.progress.say
 
     def finish(seed: int) -> None:
-        found[seed] = experiment.settled(seed)
+        record = experiment.settled(seed)
+        assert record is not None  # whoever computed it has stored it
+        found[seed] = record
         watch.finish(seed, found[seed], seed in computed)
 
     def heard(task: tuple[int, bool], what: str, *content: Any) -> None:

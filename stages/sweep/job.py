@@ -19,7 +19,11 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from stages.params import Cell, Grid
+    from stages.sweep.planner import Job
 
 ROOT = Path(__file__).parent.parent.parent
 SAY_SECONDS = 600.0  # between two lines of a run under way
@@ -36,7 +40,7 @@ def sources() -> dict[str, tuple[int, int]]:
     return found
 
 
-def as_json(job: Any, shared: bool) -> str:
+def as_json(job: "Job", shared: bool) -> str:
     """The job as `do` reads it. `shared`: whether others run in the same memory."""
     content = asdict(job) | {"limits": job.limits.model_dump(exclude_none=True), "shared": shared}
     return json.dumps({key: content[key] for key in ("kind", "name", "seeds", "trials", "limits", "shared")})
@@ -68,7 +72,7 @@ def do(content: dict[str, Any], tell: Callable[..., None], began: dict[str, tupl
         tell(seed=None, outcome="full", why=str(error))
 
 
-def _data(dataset: str, grid: Any, tell: Callable[..., None]) -> None:
+def _data(dataset: str, grid: "Grid", tell: Callable[..., None]) -> None:
     from stages.datasets.prepare import prepare
     from stages.encode import encode_dataset
 
@@ -78,7 +82,7 @@ def _data(dataset: str, grid: Any, tell: Callable[..., None]) -> None:
     tell(seed=None, outcome="no data" if prepared.state == "unavailable" else "ok", why=prepared.reason)
 
 
-def _search(cell: Any, grid: Any, trials: int, tell: Callable[..., None]) -> None:
+def _search(cell: "Cell", grid: "Grid", trials: int, tell: Callable[..., None]) -> None:
     from stages.schema import RecipeError
     from stages.tune import take_part
 
@@ -93,7 +97,7 @@ def _search(cell: Any, grid: Any, trials: int, tell: Callable[..., None]) -> Non
     tell(seed=None, outcome=outcome, why=f"{ran}, and the search is done" if part.chosen else ran, trials=part.ran)
 
 
-def _runs(cell: Any, grid: Any, seeds: list[int], shared: bool, tell: Callable[..., None], began: dict[str, tuple[int, int]]) -> None:
+def _runs(cell: "Cell", grid: "Grid", seeds: list[int], shared: bool, tell: Callable[..., None], began: dict[str, tuple[int, int]]) -> None:
     from stages.cells import experiment_of, limited, settings_of
     from stages.datasets.packed import DatasetUnavailable
     from stages.runs import prepare_process

@@ -36,8 +36,8 @@ def need_of(job: Job, cell: Cell, grid: Grid, gpu: bool = False) -> Need:
         memory = 2.0 ** math.ceil(math.log2(max(1.0, (SPARE * job.memory_mib + SPARE_MIB) / 1024)))
     if hours is None and job.seconds is not None:
         hours = next((step for step in STEPS_HOURS if step * 3600 >= 1.5 * job.seconds), STEPS_HOURS[-1])
-    lacking = [key for key, value in (("memory_gib", memory), ("hours", hours)) if value is None]
-    if lacking:
+    if memory is None or hours is None:
+        lacking = [key for key, value in (("memory_gib", memory), ("hours", hours)) if value is None]
         raise RecipeError(
             f"{cell.cell}: there is no forecast of it{f' ({job.problem})' if job.problem else ''}; say what a run needs in params.yaml: resources: {{{cell.key}: {{{': ..., '.join(lacking)}: ...}}}}"
         )

@@ -182,8 +182,9 @@ def jobs_of(plan: Plan, missing: Iterable[Missing] | None = None, shared: float 
         if cell.cell in plan.searches and ("search", cell.cell, 0) not in jobs:
             jobs |= {("search", cell.cell, job.number): job for job in _of_search(run, plan.searches[cell.cell], shared)}
         key, took = open_jobs.get(kind), run.seconds
-        if key is not None and took is not None and jobs[key].seconds + took <= shared:
-            jobs[key] = replace(jobs[key], seeds=(*jobs[key].seeds, run.seed), seconds=jobs[key].seconds + took)
+        together = None if key is None or took is None else (jobs[key].seconds or 0) + took
+        if together is not None and together <= shared:
+            jobs[key] = replace(jobs[key], seeds=(*jobs[key].seeds, run.seed), seconds=together)
             continue
         key = (*kind, run.seed)
         jobs[key] = _job("runs", run, took, seeds=(run.seed,))
@@ -202,8 +203,10 @@ def _of_search(run: Missing, trials: Trials, shared: float) -> list[Job]:
 
 def _job(kind: str, run: Missing, seconds: float | None, **what: Any) -> Job:
     cell, cost = run.cell, run.cost
-    common = {"limits": run.limits, "after": cell.after, "threads": run.threads, "processes": run.processes, "problem": cost.problem}
-    return Job(kind, cell.cell, cell.dataset, seconds=seconds, memory_mib=run.memory_mib, **common, **what)
+    return Job(
+        kind, cell.cell, cell.dataset, seconds=seconds, memory_mib=run.memory_mib, limits=run.limits, after=cell.after, threads=run.threads,
+        processes=run.processes, problem=cost.problem, **what,
+    )  # fmt: skip
 
 
 def _with_sources(entry: Entry, grid: Grid) -> list[tuple[Cell, Limits]]:
@@ -252,8 +255,8 @@ def printed(cell: Cell) -> tuple[int, int]:
     from stages.datasets.catalog import catalog
     from stages.report.published import PublishedError, further, resolve
 
-    reference = load_recipe(cell.recipe_path).published
-    reference = reference and reference.model_dump()
+    published = load_recipe(cell.recipe_path).published
+    reference = published.model_dump() if published else None
     metric = spec.metric if (spec := catalog().get(cell.dataset)) else None
     try:
         entries = [resolve(reference, cell.dataset, metric), *further(reference, cell.dataset, metric)]

@@ -21,6 +21,8 @@ def run_job(
     with subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
             started(process)
+            assert process.stdin is not None  # pipes, as asked for
+            assert process.stdout is not None
             process.stdin.write(content)
             process.stdin.close()
             for text in process.stdout:

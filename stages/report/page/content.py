@@ -42,8 +42,6 @@ def rows_for_plots(rows: Sequence[Row], details: Mapping[str, Mapping[str, Any]]
         "difference",
         "device",
         "parameters",
-    )
-    keep += (
         "published_mean",
         "published_printed",
         "interval_low",
@@ -69,7 +67,7 @@ def id_of(row: Row) -> str:
 
 def board(rows: Sequence[Row], absent: Sequence[Cell]) -> list[dict[str, Any]]:
     """Lines of the table of all results: every row, and every cell of the grid that has none."""
-    lines = []
+    lines: list[dict[str, Any]] = []
     for row in rows:
         kind = judgement(row)
         lines.append(
@@ -94,7 +92,7 @@ def judgement(row: Row) -> Kind:
 
 def texts_of(row: Row) -> dict[str, str]:
     """What people read of a row by the names of the columns, a limit of theory in the place of a printed number that there is not."""
-    texts = dict(zip(SHOWN, cells(dict(row)), strict=True))
+    texts = dict(zip(SHOWN, cells(row), strict=True))
     if not row["published_place"] and row["expected"]:
         texts |= {"published": f"theory: {texts['expected']}", "verdict": row["as_expected"] or texts["verdict"]}
     return texts
@@ -119,7 +117,7 @@ def progress(grid: Grid, held: Gathered, store: Path, data: Path, paper: Path = 
         mine = grid.suite(suite)
         states = Counter(state.get(cell.cell, "not run") for cell in mine)
         done = states["ok"] + states["stale"]
-        known = [costs[cell.cell] for cell in mine if costs.get(cell.cell) is not None]
+        known = [seconds for cell in mine if (seconds := costs.get(cell.cell)) is not None]
         to_do = [cell for cell in mine if state.get(cell.cell, "not run") not in ("ok", "stale")]
         left, counted = len(to_do), [on_paper[cell.cell] for cell in to_do if cell.cell in on_paper]
         gpu = f"{hours(sum(counted))} for {len(counted)} of {left} cells" if counted else "not counted" if left else "nothing"
@@ -168,9 +166,9 @@ def details(grid: Grid, held: Gathered) -> dict[str, dict[str, Any]]:
     for row in (*held.rows, *held.others):
         rows.setdefault(id_of(row), []).append(row)
     found = {name: _without_version(its, known[its[0]["cell"]]) for name, its in rows.items()}
-    for (source, cell), version in held.versions.items():
-        name = f"{source}:{cell}"
-        found[name] = found[name] | _version(version, known[cell])
+    for (source, of), version in held.versions.items():
+        name = f"{source}:{of}"
+        found[name] = found[name] | _version(version, known[of])
     for cell in known.values():
         if not any((source, cell.cell) in held.versions for source in ("own", "shipped")) and f"{OWN}:{cell.cell}" not in found:
             found[f"none:{cell.cell}"] = {

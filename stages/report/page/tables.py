@@ -30,7 +30,7 @@ def _cell(table: PaperTable, method: str, column: Column) -> dict[str, Any]:
     ours = [
         {
             "cell": f"{row['source']}:{row['cell']}" if "source" in row else row["cell"],
-            "text": our_number(row, printed),
+            "text": our_number(row, printed) if printed else "",
             "sign": sign_of(row),
             "kind": kind_of(row).word if row["mean"] is not None else "none",
             "name": name_of(row),
