@@ -2,6 +2,7 @@
 subgraph around a node, which a GNN reads."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -11,6 +12,7 @@ from torch_geometric.nn import PNAConv
 
 from gt_models.batch import GraphBatch
 from gt_models.nn.features import FeatureEncoder
+from gt_models.nn.fixed_sizes import fixed_sizes
 from gt_models.nn.mlp_head import MLPHead
 from gt_models.nn.node_wise import check_level, encode_edges
 from gt_models.nn.pooling import pool
@@ -95,12 +97,12 @@ class SAT(nn.Module):
         if self.rwse_encoder is not None:
             x = x + self.rwse_encoder(batch.encoding("rwse", self.rwse_dim).to(self.rwse_encoder.weight.dtype))
         edges = None if self.edge_encoder is None else encode_edges(self.edge_encoder, batch)  # [E, d_e]
-        inside, edge_index = subgraphs(batch, self.hops)
+        around = subgraphs(batch, self.hops)
         if edges is not None:
-            edges = edges[:, None].expand(-1, batch.max_nodes, -1).flatten(0, 1)  # [E n, d_e]
+            edges = edges[around.edges]  # [Q, d_e]
         scale = (1 + batch.out_degree(x.dtype)).rsqrt()[:, None] if self.degree_scale else None
         for layer in self.layers:
-            x = layer(x, batch, inside, edge_index, edges, scale)
+            x = layer(x, batch, around, edges, scale)
         return x
 
     def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
@@ -149,23 +151,19 @@ class SATLayer(nn.Module):
         for linear in (self.keys_queries, self.values):
             nn.init.xavier_uniform_(linear.weight)
 
-    def forward(
-        self, x: Tensor, batch: GraphBatch, inside: Tensor, edge_index: Tensor, edges: Tensor | None, scale: Tensor | None
-    ) -> Tensor:
-        """`inside`, `edge_index`: see `subgraphs`; `edges`: features of those edges; `scale` [N, 1] of attention, or None."""
-        heard = self._attend(self._structure(x, batch, inside, edge_index, edges), x, batch)
+    def forward(self, x: Tensor, batch: GraphBatch, around: "Subgraphs", edges: Tensor | None, scale: Tensor | None) -> Tensor:
+        """`edges`: features [Q, d_e] of the edges of the subgraphs, or None; `scale` [N, 1] of attention, or None."""
+        heard = self._attend(self._structure(x, around, edges), x, batch)
         x = self.attn_norm(x + self.dropout(heard if scale is None else scale * heard))
         return self.ffn_norm(x + self.dropout(self.ffn_out(self.dropout(self.ffn_in(x).relu()))))
 
-    def _structure(self, x: Tensor, batch: GraphBatch, inside: Tensor, edge_index: Tensor, edges: Tensor | None) -> Tensor:
+    def _structure(self, x: Tensor, around: "Subgraphs", edges: Tensor | None) -> Tensor:
         """s, [N, d]."""
-        n = batch.max_nodes
-        h = batch.to_dense(x)[:, None].expand(-1, n, -1, -1).flatten(0, 2)  # [B n n, d]: node j in the subgraph of i
-        h = F.pad(h, (0, 0, 0, 1))  # and one that edges which are none lead to
+        h = x[around.nodes]  # [P, d]
         for conv in self.convs:
-            h = conv(h, edge_index, edges).relu()
-        summed = (h[:-1].view(*inside.shape, -1) * inside[..., None]).sum(2)  # [B, n, d]
-        return self.structure_out(self.structure_norm(torch.cat([x, batch.from_dense(summed)], 1)))
+            h = conv(h, around.edge_index, edges).relu()
+        h = h * around.there.to(h.dtype)[:, None]
+        return self.structure_out(self.structure_norm(torch.cat([x, torch.zeros_like(x).index_add(0, around.centres, h)], 1)))
 
     def _attend(self, s: Tensor, x: Tensor, batch: GraphBatch) -> Tensor:
         k, q = self.keys_queries(s).chunk(2, 1)
@@ -175,13 +173,28 @@ class SATLayer(nn.Module):
         return self.out(batch.from_dense(heard.transpose(1, 2).flatten(2)))
 
 
-def subgraphs(batch: GraphBatch, hops: int) -> tuple[Tensor, Tensor]:
-    """Which nodes are at most `hops` edges before each node, and the edges among them.
+@dataclass(frozen=True)
+class Subgraphs:
+    """The subgraphs around all nodes, side by side.
 
-    Returns:
-        inside: bool [B, n, n], True at (b, i, j) where j is in the subgraph of i.
-        edge_index: long [2, E n]: edge e in the subgraph of node i is column e n + i, between places (b n + i) n + j; an edge that is not in
-            it leads from place B n n to itself.
+    Attributes:
+        nodes, centres: long [P]: the node at each place, and the one whose subgraph the place is in.
+        there: bool [P], False at a place that is in no subgraph (only where sizes are fixed).
+        edge_index: long [2, Q] between places.
+        edges: long [Q]: which edge of the batch it is.
+    """
+
+    nodes: Tensor
+    centres: Tensor
+    there: Tensor
+    edge_index: Tensor
+    edges: Tensor
+
+
+def subgraphs(batch: GraphBatch, hops: int) -> Subgraphs:
+    """Of each node the nodes that reach it along at most `hops` edges, with all edges among them.
+
+    Where sizes must not depend on the data, each pair of nodes has a place, and an edge that is in no subgraph leads from one more to itself.
     """
     n, (graph, source, target) = batch.max_nodes, batch.edge_slots()
     step = torch.zeros(batch.num_graphs, n, n, device=graph.device)
@@ -189,9 +202,19 @@ def subgraphs(batch: GraphBatch, hops: int) -> tuple[Tensor, Tensor]:
     reached = torch.diag_embed(batch.node_mask.to(step.dtype))
     for _ in range(hops):
         reached = (reached + reached @ step).clamp(max=1)
-    inside, centre = reached > 0, torch.arange(n, device=graph.device)
-    there = inside.transpose(1, 2)  # [B, j, i]
-    whole = there[graph, source] & there[graph, target]  # [E, n]
-    first = (graph[:, None] * n + centre) * n  # [E, n]
-    ends = [torch.where(whole, first + end[:, None], inside.numel()).flatten() for end in (source, target)]
-    return inside, torch.stack(ends)
+    inside = batch.pairs_from_dense((reached > 0)[..., None])[:, 0]  # [sum n_b^2], by centre, then node
+    centres, nodes = batch.pair_nodes
+    edge = torch.arange(batch.num_edges, device=graph.device)
+    local, size = torch.arange(n, device=graph.device), batch.sizes[graph]  # centres of each edge's graph
+    first = batch.pair_ptr[graph][:, None] + local * size[:, None]  # [E, n], the place of node 0 of the graph around each
+    real = local < size[:, None]
+    ends = [torch.where(real, first + end[:, None], 0) for end in (source, target)]  # [E, n]
+    whole = real & inside[ends[0]] & inside[ends[1]]
+    edge_index, edges = torch.stack([end.flatten() for end in ends]), edge[:, None].expand(-1, n).flatten()
+    if fixed_sizes(inside):
+        none = inside.numel()
+        edge_index = torch.where(whole.flatten(), edge_index, none)
+        more = (F.pad(nodes, (0, 1)), F.pad(centres, (0, 1)), F.pad(inside, (0, 1)))
+        return Subgraphs(*more, edge_index, edges)
+    kept, places = whole.flatten(), inside.cumsum(0) - 1
+    return Subgraphs(nodes[inside], centres[inside], inside[inside], places[edge_index[:, kept]], edges[kept])
