@@ -66,7 +66,7 @@ def folder_of(packed):
 
 def default_arguments(name):
     names = ENCODINGS[name].parameters
-    return {key: value for key, value in {"steps": 4, "k": 4, "count": 1}.items() if key in names}
+    return {key: value for key, value in {"steps": 4, "k": 4, "count": 1, "degree": 3, "columns": 2}.items() if key in names}
 
 
 @pytest.mark.parametrize("limit", [encoded.STORE_LIMIT, 1])

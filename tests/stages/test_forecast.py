@@ -197,7 +197,7 @@ def test_what_cannot_be_forecast_says_why(grid):
     grid.recipe()
     loaded = load_grid()
     cell = loaded.find(CELL)
-    assert "sizes of its graphs" in forecast_cell(cell.model_copy(update={"dataset": "alchemy"}), loaded, data=Path("nothing")).problem
+    assert "sizes of its graphs" in forecast_cell(cell.model_copy(update={"dataset": "jets"}), loaded, data=Path("nothing")).problem
     assert "no dataset named" in forecast_cell(cell.model_copy(update={"dataset": "wbe"}), loaded).problem
     grid.recipe(optimizer={"name": "sgd", "lr": 1e30})
     assert "diverged" in forecast_cell(cell, loaded).problem

@@ -1,6 +1,7 @@
 """The local tracking database: whole or not there, made anew where it was only begun, and never touched where it holds something."""
 
 import contextlib
+import logging
 import multiprocessing
 import os
 import shutil
@@ -33,6 +34,9 @@ def project(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     FILE.parent.mkdir()
+    import mlflow  # noqa: F401 (it sets the level)
+
+    logging.getLogger("mlflow").setLevel(logging.CRITICAL)  # as `Mirror` does, which not every test here makes
     for room in (database, tracking):
         monkeypatch.setattr(room, "OWN", f"sqlite:///{tmp_path}/{FILE}")
 
