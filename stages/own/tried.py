@@ -10,7 +10,7 @@ import torch
 import yaml
 
 from gt_models.batch import GraphBatch
-from gt_models.encodings import ENCODINGS, find_encoding
+from gt_models.encodings import ENCODINGS, EncodingError, find_encoding
 from gt_models.registry import ModelInfo, create_model, list_models, model_info
 from gt_models.transforms import needs
 from stages.contents import Result, Settings
@@ -175,7 +175,10 @@ def with_encodings(recipe: Recipe, info: ModelInfo, packed: PackedDataset) -> Re
     task = create_task(header.task, header.metric, recipe.loss, header.also)
     dims = {"in_dim": task.in_dim(cast(Header, header)), "out_dim": header.out_dim, "level": header.level, "edge_dim": header.edge_dim}
     model = _built(info, dims, arguments)
-    asked = needs(model, _shown(recipe, task, packed), recipe.encodings)
+    try:
+        asked = needs(model, _shown(recipe, task, packed), recipe.encodings)
+    except EncodingError as error:  # of a graph that the encoding is not for, or of arguments that only the recipe can say
+        raise RecipeError(f"gt-bench try {info.name} {header.name}: {error}") from error
     found = {name: _without_defaults(name, arguments) for name, arguments in asked.items()}
     if found and header.task == "configuration-ranking":  # copies of a graph are made for each step, and encodings only for stored graphs
         fitting = [name for name in list_models() if header.level in model_info(name).levels and not model_info(name).encodings]

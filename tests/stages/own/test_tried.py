@@ -80,6 +80,11 @@ def test_encodings_are_as_wide_as_the_model_reads(ours):
     assert found.row["status"] == "ok"
 
 
+def test_an_encoding_that_needs_more_than_a_width_is_asked_for(ours):
+    with pytest.raises(RecipeError, match=r"gt-bench try nagphormer web: encoding 'hops': .* Give both `columns` and `steps`"):
+        try_pair("nagphormer", "web", {"epochs": 1, "model.hops": 5}, [0], bar=False)
+
+
 def test_a_search(ours):
     found = try_pair("mlp", "web", {"epochs": 2}, [0], 2, bar=False)
     chosen = load_recipe(found.recipe)
