@@ -42,12 +42,12 @@ from stages.cells import limited
 from stages.files import write_json
 from stages.params import Cell, Grid, load_grid
 from stages.recipe import load_recipe
-from stages.report.forecast import hours
 from stages.search import trials_left
 from stages.sweep.costs import Cost
 from stages.sweep.plan_file import Entry
 from stages.sweep.planner import Job, jobs_of, plan, printed
 from stages.sweep.sweep import SHARED
+from stages.texts import hours
 
 KEPT, PAGE = ROOT / "docs" / "scale.json", ROOT / "docs" / "scale.md"
 BEGIN, END = "<!-- benchmarks/scale.py --write -->", "<!-- end -->"

@@ -24,9 +24,9 @@ from stages.contents import Settings
 from stages.errors import DatasetError
 from stages.params import Cell, Grid
 from stages.recipe import Choice, Recipe, digest_of, load_recipe
-from stages.report.forecast import hours
 from stages.schema import RecipeError
 from stages.space import space_size, trials_of
+from stages.texts import hours
 
 if TYPE_CHECKING:
     from stages.datasets.packed import PackedDataset

@@ -14,6 +14,7 @@ from stages.files import write_bytes
 from stages.home import INSTALLED
 from stages.params import load_grid
 from stages.recipe import load_recipe
+from stages.texts import markdown_line
 
 DOCS = INSTALLED / "docs"
 GROUPS = {
@@ -43,8 +44,8 @@ def page(measured: dict[str, Any]) -> str:
     ]
     cards = {name: model_info(name) for name in list_models()}
     for package, title in GROUPS.items():
-        parts += [f"## {title}", "", _line(HEAD), _line(["---"] * len(HEAD))]
-        parts += [_line(_cells(card, measured, tables)) for card in cards.values() if _package(card) == package]
+        parts += [f"## {title}", "", markdown_line(HEAD), markdown_line(["---"] * len(HEAD))]
+        parts += [markdown_line(_cells(card, measured, tables)) for card in cards.values() if _package(card) == package]
         parts.append("")
     parts += ["## Papers", "", *(f"- {name}: {card.paper}" for name, card in cards.items()), ""]
     return "\n".join(parts)
@@ -102,10 +103,6 @@ def _number(table: str) -> int:
 
 def _package(card: ModelCard) -> str:
     return next(package for package in sorted(GROUPS, key=len, reverse=True) if card.cls.__module__.startswith(f"{package}."))
-
-
-def _line(texts: Any) -> str:
-    return "| " + " | ".join(text.replace("|", "\\|") for text in texts) + " |"
 
 
 def main() -> int:

@@ -19,6 +19,7 @@ from stages.report.found import TESTS, Found, test
 from stages.report.published import RESULTS, Published, PublishedError, _at, lookup
 from stages.report.verdict import sample_std
 from stages.schema import RecipeError, Strict, nearest, read_yaml, validated
+from stages.texts import markdown_line
 
 CLAIMS = RESULTS.with_name("claims.yaml")
 HOLDS, PRINT, FAILS, UNDECIDED, NOT_TESTED = "holds", "holds in print alone", "fails", "undecided", "not tested"
@@ -400,7 +401,7 @@ def table_of(claims: Sequence[Claim], verdicts: Mapping[str, tuple[str, str]]) -
         verdict, why = verdicts[claim.id]
         why += f" (read as: {claim.note})" if claim.note else ""
         texts = (claim.paper, claim.place, claim.sentence, verdict, why)
-        lines.append("| " + " | ".join(text.replace("|", "\\|") for text in texts) + " |")
+        lines.append(markdown_line(texts))
     counts = {word: sum(v == word for v, _ in verdicts.values()) for word in (HOLDS, PRINT, FAILS, UNDECIDED, NOT_TESTED)}
     return [*lines, "", f"{len(claims)} claims: " + ", ".join(f"{n} {word}" for word, n in counts.items() if n) + "."]
 

@@ -4,6 +4,8 @@ import statistics
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from stages.texts import bytes_text, hours, markdown_line
+
 if TYPE_CHECKING:
     from stages.forecast import Forecast
 
@@ -59,21 +61,4 @@ def summary(forecasts: Sequence["Forecast"]) -> str:
 def markdown(forecasts: Sequence["Forecast"]) -> str:
     """The rows as a table, and the summary below it."""
     rows = [COLUMNS, ["---"] * len(COLUMNS), *(row(one) for one in forecasts)]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in rows) + "\n\n" + summary(forecasts).replace("\n", "  \n") + "\n"
-
-
-def hours(seconds: float) -> str:
-    """Seconds as text, in the largest unit of which there are at least two."""
-    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:,.1f} {unit}"
-    return f"{seconds:.3g} s"
-
-
-def bytes_text(size: float) -> str:
-    """Bytes as text, in binary units."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1024 or unit == "GiB":
-            return f"{size:.3g} {unit}" if size < 1000 else f"{size:,.0f} {unit}"
-        size /= 1024
-    raise AssertionError
+    return "\n".join(map(markdown_line, rows)) + "\n\n" + summary(forecasts).replace("\n", "  \n") + "\n"

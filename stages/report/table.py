@@ -25,6 +25,7 @@ from stages.report.published import Published, PublishedError, further, lookup, 
 from stages.report.rules import Rules
 from stages.report.verdict import MOST_SEEDS, STD_DDOF, Number, false_discovery, judge, judge_claim, sample_std, seeds_needed
 from stages.store import StoreError
+from stages.texts import markdown_line
 
 # what a limit of params.yaml leaves in a result: cut in seeds, in pairs
 SEED_CUT, PAIR_CUT = r"\d+ of (\d+) seeds", r"\d+ of \d+ pairs"
@@ -377,7 +378,7 @@ def table_lines(rows: Sequence[Row], heading: str = "##") -> list[str]:
     """Rows as a Markdown table, with their remarks under a heading of that level."""
     places = shown_columns(rows)
     texts = [[text[i] for i in places] for text in (SHOWN, *map(cells, rows))]
-    lines = [_line(texts[0]), _line(["---"] * len(places)), *map(_line, texts[1:]), ""]
+    lines = [markdown_line(texts[0]), markdown_line(["---"] * len(places)), *map(markdown_line, texts[1:]), ""]
     remarks = list(dict.fromkeys(remark for row in rows for remark in remarks_of(row)))
     shown = [f"- {escape(printable(remark), quote=False)}" for remark in remarks]  # a reason may hold what a foreign host said
     return [*lines, f"{heading} Remarks", "", *shown, ""] if shown else lines
@@ -509,7 +510,3 @@ def _number(value: float | None, row: Row) -> str:
     if value is None:
         return "–"
     return f"{100 * value:.2f}" if row["unit"] == "percent" else f"{value:.4g}"
-
-
-def _line(texts: Sequence[str]) -> str:
-    return "| " + " | ".join(text.replace("|", "\\|").replace("\n", " ") for text in texts) + " |"

@@ -17,7 +17,6 @@ from stages.cells import limited
 from stages.files import held, make_folder
 from stages.params import Grid, Limits
 from stages.recipe import load_recipe
-from stages.report.forecast import hours as hours_text
 from stages.schema import RecipeError
 from stages.store import Store
 from stages.sweep.claim import check_locks
@@ -27,6 +26,7 @@ from stages.sweep.plan_file import Entry, limited_grid
 from stages.sweep.planner import Job, Missing, Plan, jobs_of, part_done, plan
 from stages.sweep.process import run_job
 from stages.sweep.slurm import ClusterError, Place, Slurm
+from stages.texts import hours as hours_text
 
 SHARED = 900.0  # seconds of runs that share a job: a queue takes its time too
 POLL_SECONDS = 5.0

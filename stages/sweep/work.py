@@ -15,8 +15,6 @@ from typing import Any
 from stages.errors import UserError
 from stages.files import WriteError
 from stages.params import Cell, Grid, Limits
-from stages.report.forecast import bytes_text
-from stages.report.forecast import hours as hours_text
 from stages.schema import RecipeError
 from stages.side_by_side.crew import Crew, Ending
 from stages.side_by_side.machine import at_once, available_mib, resident_mib
@@ -27,6 +25,8 @@ from stages.sweep.learnt import news
 from stages.sweep.plan_file import Entry, limited_grid
 from stages.sweep.planner import Job, Missing, Plan, jobs_of, plan
 from stages.sweep.process import run_job
+from stages.texts import bytes_text
+from stages.texts import hours as hours_text
 
 MARGIN = 1.1  # of memory: a forecast is of a few steps
 SHOWN = 5  # of the next jobs

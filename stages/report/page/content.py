@@ -15,11 +15,11 @@ from stages.contents import Ran, Row, Settings
 from stages.params import Cell, Grid
 from stages.recipe import load_recipe
 from stages.records.gathered import OWN, Gathered, Version
-from stages.report.forecast import hours
 from stages.report.layout import layouts
 from stages.report.paper_table import BY_WORD, Kind, PaperTable, kind_of, paper_table
 from stages.report.table import SHOWN, cells, remarks_of
 from stages.schema import RecipeError
+from stages.texts import hours
 
 POINTS = 60  # of a learning curve on the page; records have all epochs
 DIGITS = 5

@@ -13,11 +13,11 @@ from stages.findings import sealed
 from stages.params import load_grid
 from stages.recipe import load_recipe
 from stages.records.gathered import Gathered, gather
-from stages.report.forecast import hours
 from stages.report.page import HERE, content, page_html, safe_json, write_page
 from stages.report.published import everything
 from stages.report.table import rows_of
 from stages.sweep.costs import FILE, Cost, _add, _key
+from stages.texts import hours
 from tests.conftest import ROOT
 from tests.stages.cells import make_record, make_result, write
 
