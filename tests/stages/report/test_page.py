@@ -270,7 +270,7 @@ def test_it_draws_sorts_and_filters(look, shipped):
     choose(page, "state", "not run")
     assert set(column(page, 10)) == {"not run"}
     page.get_by_role("button", name="clear filters").click()
-    assert len(set(column(page, 1))) > 1
+    assert set(column(page, 10)) - {"not run"}, "the first page of all"
     page.locator("#results input[type=search]").fill("wisconsin gin")
     assert set(column(page, 2)) == {"wisconsin"}
     page.locator("#results input[type=search]").fill("")
