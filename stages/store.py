@@ -72,7 +72,8 @@ class Store:
             raise StoreError(f"{path}: not a record ({error}); delete the file and run the cell again") from None
 
     def settled(self, digest: str, *, time_limit: float | None, memory_limit: float | None) -> Record | None:
-        """The record if running again could not change it: ok and diverged always; timed-out and oom only under no higher limit."""
+        """The record if running again could not change it: ok and diverged always; timed-out and oom only under no higher limit. Beside the
+        former a checkpoint is what a process left that was killed after it had written the record: it goes."""
         record = self.get(digest)
         if record is None:
             return None
@@ -81,6 +82,9 @@ class Store:
             return None
         if status == "oom" and memory_limit is not None and memory_limit > measured["memory_limit_mib"]:
             return None
+        if status in ("ok", "diverged"):
+            with contextlib.suppress(OSError):  # a store that can only be read
+                self._remove_checkpoints(digest)
         return record
 
     def put(self, record: Record) -> Path:
@@ -89,9 +93,12 @@ class Store:
         folder = self.folder(record["digest"])
         path = write_json(folder / "record.json", record)
         if record["deterministic"]["status"] != "timed-out":
-            for checkpoint in folder.glob("checkpoint.*"):
-                checkpoint.unlink()
+            self._remove_checkpoints(record["digest"])
         return path
+
+    def _remove_checkpoints(self, digest: str) -> None:
+        for checkpoint in self.folder(digest).glob("checkpoint.*"):
+            checkpoint.unlink(missing_ok=True)
 
     def digests(self) -> Iterator[str]:
         """Of all folders of runs, in order; a run that is not finished has one without a record. One of 256 folders at a time is listed."""
