@@ -46,7 +46,7 @@ from stages.datasets.encoded import (
 )  # fmt: skip
 from stages.datasets.packed import PackedDataset
 from stages.errors import DatasetError
-from stages.files import WriteError, write_json
+from stages.files import WriteError, make_folder, write_json
 from stages.fingerprint import code_digest
 
 # Room for the header of a file, whose digests are known at the end.
@@ -91,7 +91,7 @@ def encode(
     size, on_the_fly = storage(packed, encoding, full, limit)
     path = folder / f"{key}{'.json' if on_the_fly else '.safetensors'}"
     other = folder / f"{key}{'.safetensors' if on_the_fly else '.json'}"
-    (folder.parent / ".locks").mkdir(parents=True, exist_ok=True)
+    make_folder(folder.parent / ".locks")
     with FileLock(folder.parent / ".locks" / f"{folder.name}-{key}.lock"):
         for left_over in (*_temporaries(folder, path.name), *_temporaries(folder, other.name)):
             left_over.unlink(missing_ok=True)
