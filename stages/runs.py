@@ -164,10 +164,10 @@ class Experiment:
         """(record, whether it was computed now): the stored record where there is a settled one, else the run is computed and stored.
         `shared`: others run in the same memory; running out of it is then no result, and is not stored."""
         digest = self.digest(seed, test)
-        if stored := self._settled(digest):
+        if stored := self.take(digest):
             return stored, False
         with self.store.lock(digest):
-            if stored := self._settled(digest):
+            if stored := self.take(digest):
                 return stored, False
             if on_start:
                 on_start(seed, digest)
@@ -185,6 +185,15 @@ class Experiment:
     def settled(self, seed: int, test: bool = True) -> Record | None:
         """The stored record of a seed where running again could not change it."""
         return self._settled(self.digest(seed, test))
+
+    def take(self, digest: str) -> Record | None:
+        """The settled record of a digest, for whoever was to compute it: a checkpoint beside one that is final was left by a process that was
+        killed right after it had written the record, and goes."""
+        record = self._settled(digest)
+        if record and record["deterministic"]["status"] in ("ok", "diverged"):
+            with contextlib.suppress(OSError):  # a store that can only be read
+                self.store.remove_checkpoints(digest)
+        return record
 
     def _settled(self, digest: str) -> Record | None:
         record = self.store.settled(digest, time_limit=self.time_limit, memory_limit=memory_limit_mib(self.device))

@@ -72,8 +72,7 @@ class Store:
             raise StoreError(f"{path}: not a record ({error}); delete the file and run the cell again") from None
 
     def settled(self, digest: str, *, time_limit: float | None, memory_limit: float | None) -> Record | None:
-        """The record if running again could not change it: ok and diverged always; timed-out and oom only under no higher limit. Beside the
-        former a checkpoint is what a process left that was killed after it had written the record: it goes."""
+        """The record if running again could not change it: ok and diverged always; timed-out and oom only under no higher limit."""
         record = self.get(digest)
         if record is None:
             return None
@@ -82,9 +81,6 @@ class Store:
             return None
         if status == "oom" and memory_limit is not None and memory_limit > measured["memory_limit_mib"]:
             return None
-        if status in ("ok", "diverged"):
-            with contextlib.suppress(OSError):  # a store that can only be read
-                self._remove_checkpoints(digest)
         return record
 
     def put(self, record: Record) -> Path:
@@ -93,10 +89,11 @@ class Store:
         folder = self.folder(record["digest"])
         path = write_json(folder / "record.json", record)
         if record["deterministic"]["status"] != "timed-out":
-            self._remove_checkpoints(record["digest"])
+            self.remove_checkpoints(record["digest"])
         return path
 
-    def _remove_checkpoints(self, digest: str) -> None:
+    def remove_checkpoints(self, digest: str) -> None:
+        """Removes a run's checkpoint, and one that was set aside."""
         for checkpoint in self.folder(digest).glob("checkpoint.*"):
             checkpoint.unlink(missing_ok=True)
 

@@ -89,7 +89,7 @@ def seeds_side_by_side(experiment: "Experiment", watch: Watch, crew: Crew) -> li
     crew.say = watch.progress.say
 
     def finish(seed: int) -> None:
-        record = experiment.settled(seed)
+        record = experiment.take(experiment.digest(seed))
         assert record is not None  # whoever computed it has stored it
         found[seed] = record
         watch.finish(seed, found[seed], seed in computed)

@@ -32,16 +32,6 @@ def test_a_record_comes_back_and_its_checkpoint_goes(tmp_path):
     assert store.get("cd34") is None
 
 
-@pytest.mark.parametrize(("status", "left"), [("ok", 0), ("diverged", 0), ("timed-out", 1), ("oom", 1)])
-def test_a_checkpoint_that_a_killed_process_left_beside_a_final_record_goes(tmp_path, status, left):
-    """The others may be what a process under higher limits goes on from."""
-    store = Store(tmp_path)
-    store.put(record(status=status))
-    (store.folder("ab12") / "checkpoint.safetensors").write_bytes(b"x")
-    store.settled("ab12", time_limit=1.0, memory_limit=1.0)
-    assert len(list(store.folder("ab12").glob("checkpoint*"))) == left
-
-
 def test_every_part_of_the_key_decides_the_digest():
     base = {"recipe": {"a": 1}, "seed": 0, "split": 0, "data": "d", "encodings": "e", "code": "c"}
     digests = {run_digest(**base), run_digest(**base, test=False)}

@@ -14,10 +14,12 @@ from typer.testing import CliRunner
 
 from stages.cli import app
 from stages.params import load_grid
+from stages.recipe import load_recipe
 from stages.runs import Experiment
 from stages.schema import RecipeError
 from stages.side_by_side.crew import Lost
 from stages.side_by_side.seeds import Pace
+from stages.store import Store
 from stages.train import train_cell
 from stages.tune import tune_cell
 from tests.conftest import ROOT
@@ -221,6 +223,32 @@ def test_weights_that_were_not_kept_are_made_again(project):
     fine_tune(project)
     assert train()["runs"] == before["runs"]  # keeping weights decides no number
     assert train("small/web/fine")["status"] == "ok"
+
+
+@pytest.mark.parametrize("parallel", [1, 2])
+def test_a_checkpoint_that_was_left_beside_a_final_record_goes(project, parallel):
+    """A process that is killed between writing a record and removing its checkpoint leaves both."""
+    project.recipe(run={"parallel": parallel}, epochs=2, seeds=[0, 1])
+    runs = train()["runs"]
+    left = [Store("store").folder(digest) / "checkpoint.safetensors" for digest in runs]
+    for path in left:
+        path.write_bytes(b"x")
+    assert train()["runs"] == runs
+    assert not any(path.exists() for path in left)
+
+
+def test_a_checkpoint_stays_where_the_run_is_to_be_computed_again(project):
+    project.recipe(keep_weights=True, epochs=2, seeds=[0])
+    (digest,) = train()["runs"]
+    folder = Store("store").folder(digest)
+    (folder / "weights.safetensors").unlink()  # without them the record is of no use
+    (checkpoint := folder / "checkpoint.safetensors").write_bytes(b"x")
+    grid = load_grid()
+    recipe = load_recipe(f"recipes/{CELL}.yaml")
+    experiment = Experiment(recipe, "mlp.yaml", grid.find(CELL).dataset, grid.run, Store("store"), Path("data"))
+    assert experiment.digest(0) == digest
+    assert experiment.take(digest) is None
+    assert checkpoint.exists()
 
 
 def test_a_model_that_cannot_start_from_the_other(project):
