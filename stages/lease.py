@@ -37,7 +37,7 @@ def this_machine() -> str:
 
 
 def network_file_system(path: Path) -> str | None:
-    """The type of the network file system that `path` is on, None on a local one or where that cannot be told."""
+    """The type of the network file system that `path` is on; None if it is local or unknown."""
     with contextlib.suppress(OSError):
         mounts = [line.split() for line in MOUNTS.read_text().splitlines()]
         real = path.resolve()

@@ -233,7 +233,7 @@ def _installed() -> Grid:
     own = parse_yaml(render(Path("recipes")))
     cells = {section: {key: {"key": key, **cell} for key, cell in own[section].items()} for section in ("cells", "searches", "finetunes")}
     content = grid.model_dump()
-    # a finetune stands in `cells` too, once a grid is read
+    # loading a grid adds its finetunes to `cells`
     content["cells"] = {key: cell for key, cell in content["cells"].items() if key not in content["finetunes"]}
     for section, more in cells.items():
         content[section] = content[section] | more

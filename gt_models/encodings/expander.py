@@ -30,7 +30,8 @@ def expander(
         dtype: of the gap, the second lowest eigenvalue of the regular graph's Laplacian D - A.
 
     Drawn until the gap is at least 2 d - 2 sqrt(2 d - 1) - 0.1, at most 100 times, of which the best stays (implementation). Graphs of at most
-    ten nodes have node i joined to i + 1, ..., i + d modulo n, all of them once where d allows.
+    ten nodes have node i joined to i + 1, ..., i + d modulo n, all of them once where d allows. The gap belongs to a whole
+    graph: with it, one that is cut into parts is refused, whose nodes would not be those that the edges name.
     """
     ids = range(batch.num_graphs) if graphs is None else graphs.tolist()
     found = [_draw(size, degree, (seed, one)) for size, one in zip(batch.sizes.tolist(), ids, strict=True)]

@@ -118,7 +118,7 @@ def _from_csv(folder: Path, level: str, remarks: list[str]) -> dict[str, np.ndar
 
 
 def _features(path: Path, columns: dict[str, np.ndarray], remarks: list[str]) -> np.ndarray:
-    """One kind of number in all columns: where categories (whole numbers) stand beside continuous columns, each becomes columns of 0 and 1."""
+    """All columns in one dtype: beside continuous columns, categories (whole numbers) become one-hot columns."""
     whole = [name for name, column in columns.items() if column.dtype.kind != "f"]
     if not 0 < len(whole) < len(columns):
         return np.stack(list(columns.values()), axis=1)

@@ -22,7 +22,7 @@ def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
     target = _csv(archive, prefix + "target.csv")
     target = target[target[:, 0].argsort(), 1]
     links = _csv(archive, prefix + "edges.csv")
-    # unstated: links between pages are mutual, so both directions; self-loops dropped, because a token (u, u) stands for a node in TokenGT
+    # unstated: links between pages are mutual, so both directions; self-loops dropped, because TokenGT takes a token (u, u) for a node
     edges = both_directions(links.T, len(target))
     # unstated: TokenGT prints 6 classes and not where the traffic is cut; here at the sextiles, so that classes are of like size
     cuts = np.quantile(target, np.arange(1, CLASSES) / CLASSES)

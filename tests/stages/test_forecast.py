@@ -174,7 +174,7 @@ def test_a_protocol_is_timed_on_the_parts_of_a_miniature_and_counted_with_its_ow
 
 @pytest.mark.parametrize("dataset", ["questions", "peptides-struct"])
 def test_without_data_graphs_of_the_published_size_stand_for_it(grid, clock, dataset, monkeypatch):
-    """One large graph (cut and scaled), and many of which some hundred stand for all."""
+    """One large graph, which is cut and scaled, and a dataset of many graphs, of which 256 are sampled."""
     monkeypatch.setattr("stages.datasets.miniature.LARGEST_GRAPH", 1000)
     batch = {} if dataset == "questions" else {"graphs": 128}
     grid.recipe(epochs=10, batch=batch, model={"name": "mlp", "hidden_dim": 8, "num_layers": 1})
@@ -188,7 +188,7 @@ def test_without_data_graphs_of_the_published_size_stand_for_it(grid, clock, dat
     once = 10 * 2 + 10 * 0.5
     if dataset == "questions":
         assert found.seconds == pytest.approx((once + 0.5) * nodes / 1000 + WARMUP)
-    else:  # as many times as all graphs have more nodes than the 256 that stand for them
+    else:  # scaled by the nodes of all graphs over those of the 256
         assert found.seconds == pytest.approx((once + 7) * 15535 / 256 + WARMUP, rel=0.1)
     assert not Path("nothing").exists()
 

@@ -82,7 +82,7 @@ def test_list_counts_seeds_in_the_store(one_seed):
     assert listed() == ["2/2", "ok"]
     next(Path("store").rglob("record.json")).unlink()
     assert listed() == ["1/2", "ok"]
-    # without the data no digest can be told: the runs that the result names
+    # without the data no digest can be computed: the runs that the result names count
     Path("data").rename("elsewhere")
     assert listed() == ["1/2", "ok"]
     Path("elsewhere").rename("data")

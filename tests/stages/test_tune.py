@@ -141,7 +141,7 @@ class Killed(BaseException):
 
 
 def test_killed_after_any_entry_of_its_journal_a_search_ends_as_if_it_had_not_been(project, monkeypatch):
-    """Each worker dies one entry later than the one before: between two values of a trial, between two epochs, and before a trial is told."""
+    """Each worker is killed one journal entry later than the last: between two values of a trial, between two epochs, before `study.tell`."""
     import optuna
     from optuna.storages.journal import JournalFileBackend
 
