@@ -6,7 +6,7 @@ Data that are packed in --data are used; else a miniature of the dataset's size 
 processor time of one thread. "step": forward with its dropout, loss, backward, clipping, optimiser, on batches that are loaded already; both
 forms in turn in one process, the median. "floor": the definition's matrix products at the rate of large ones, or their operands and the
 optimiser's traffic at the rate of copies, whichever is longer. "epoch": the loop as it trains, in parts. Memory: largest resident size above
-what imports took, a process for each form. --trace leaves a trace of a step and an evaluation for chrome://tracing or ui.perfetto.dev.
+what imports and compiled code take, a process for each form. --trace leaves a trace of a step and an evaluation for chrome://tracing or ui.perfetto.dev.
 
 A machine with other work prints so: then not even ratios are to be trusted. --write puts the tables into docs/speed.md, and the ratios to the
 definitions into benchmarks/kept.json; without it a cell that has lost a sixth of such a ratio is named, and the status is 1.
@@ -14,6 +14,8 @@ definitions into benchmarks/kept.json; without it a cell that has lost a sixth o
 
 import argparse
 import contextlib
+import ctypes
+import gc
 import json
 import os
 import re
@@ -176,25 +178,39 @@ def form(name: str) -> contextlib.AbstractContextManager:
 
 
 def memory(bench: Bench, name: str) -> dict[str, Any]:
-    """Largest resident MiB of three steps, above what it was before data and model; of a form that cannot run, why."""
+    """Largest resident MiB of three steps, above what is left when data and model of a first step are gone: what torch and Numba import and
+    compile counts for neither form. Of a form that cannot run, why."""
     import torch
 
     from stages.measurements import PeakMemory
 
+    free_at_once()
     meter = PeakMemory(torch.device("cpu"))
-    meter.start()
-    before = meter.read()
-    began = time.process_time()
     try:
         with form(name):
             run, step = bench.stepper()
+            began = time.process_time()
             step()
             first = time.process_time() - began
-            for _ in range(2 if first < 30 else 0):
+            parameters = sum(p.numel() for p in run.model.parameters())
+            del run, step
+            gc.collect()
+            meter.start()
+            before = meter.read()
+            _, step = bench.stepper()
+            for _ in range(3 if first < 30 else 1):
                 step()
     except RuntimeError as error:
         return {"error": str(error).splitlines()[0]}
-    return {"mib": meter.read() - before, "first": first, "parameters": sum(p.numel() for p in run.model.parameters())}
+    return {"mib": meter.read() - before, "first": first, "parameters": parameters}
+
+
+def free_at_once() -> None:
+    """Has glibc give freed tensors back to the system, which it is told to keep where time is measured."""
+    libc = ctypes.CDLL(None)
+    trim_threshold, top_pad, mmap_threshold, mmap_max = -1, -2, -3, -4  # of malloc.h
+    for setting, value in ((mmap_max, 2**20), (mmap_threshold, 2**16), (top_pad, 0), (trim_threshold, 0)):
+        libc.mallopt(setting, value)
 
 
 def times(bench: Bench, forms: list[str], seconds: float) -> dict[str, Any]:

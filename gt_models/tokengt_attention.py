@@ -1,6 +1,7 @@
 """One attention layer of TokenGT whose heads learn the 15 equivariant basis tensors (Section 5.1, appendix on basis approximation).
 
-`model(batch)` gives attention, `model.targets(batch)` what it should be, `basis_loss` how far apart they are. Features are not read.
+`model(batch)` gives attention, `model.targets(batch)` what it should be, `basis_loss` how far apart they are; `model.errors(batch)` is that
+distance by graph and basis, with little padding: what training takes. Features are not read.
 """
 
 from typing import Literal
@@ -15,6 +16,7 @@ from gt_models.nn.dropout import Dropout
 from gt_models.nn.equivariant_basis import basis_targets, bell, equality_pattern
 from gt_models.registry import register_model
 
+GROUPS = 16  # of graphs of like size
 NodeIdentifiers = Literal["none", "random", "orf", "laplacian", "random-first-order", "orf-first-order"]
 
 
@@ -102,15 +104,15 @@ class TokenGTAttention(nn.Module):
         owner, local = _places(mask)
         pairs = tuples[owner, local]  # [M, 2], node ids of their graph
 
-        def mix(t: Tensor) -> Tensor:  # the Linear on all tokens acts on what a token is the sum of: a graph has fewer nodes than tokens
+        def mix(t: Tensor) -> Tensor:  # the Linear on all tokens acts on what a token is the sum of
             return t if self.input_linear is None else nn.functional.linear(t, self.input_linear.weight)
 
         x = self.null_token.new_zeros(owner.numel(), self.null_token.numel())  # [M, d]
         if self.identifier_encoder is not None:
             bias = self.identifier_encoder.bias
             x = x if bias is None else x + mix(bias)
-            for part, places in self._identifiers(batch, pairs, mask, owner, local, identifiers):
-                part = mix(part)
+            weight = mix(self.identifier_encoder.weight.t()).t()  # [d, 1 or 2 d_p]: both maps in one, formed once and not for each token
+            for part, places in self._identifiers(batch, weight, pairs, mask, owner, local, identifiers):
                 x = x + (part if places is None else part.index_select(0, places))
         if self.type_encoder is not None:
             x = x + mix(self.type_encoder.weight).index_select(0, equality_pattern(pairs))
@@ -122,23 +124,55 @@ class TokenGTAttention(nn.Module):
     def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
         """[B + M, d] -> attention [B, 15, T, 1 + T]; the [null] row is left out."""
         _, mask = self.tokens(batch)
-        (owner, local), (graphs, length) = _places(mask), mask.shape
+        owner, local = _places(mask)
+        return self._attention(*self._queries_and_keys(*features.tensor_split([len(mask)])), owner, local, mask)
+
+    def errors(self, batch: GraphBatch, identifiers: Tensor | None = None) -> Tensor:
+        """[B, 15]: `(model(batch) - model.targets(batch)).square().sum((-2, -1))`, graphs of like size together: of the scores that
+        `model(batch)` computes for graphs of 10 to 20 nodes, two of three are of padding."""
+        batch = GraphBatch.of(batch)
+        tuples, mask = self.tokens(batch)
+        owner, local = _places(mask)
+        counts = mask.sum(1)
+        order = counts.argsort(stable=True)  # of graphs
+        keep = mask[owner, local].nonzero().squeeze(1)
+        keep = keep[order.argsort()[owner[keep]].argsort(stable=True)]  # real tokens, those of the smallest graph first
+        nulls, tokens = self.forward_features(batch, identifiers).tensor_split([len(mask)])
+        nulls, q, k = self._queries_and_keys(nulls, tokens.index_select(0, keep))
+        groups = counts[order].chunk(GROUPS)  # [G] each: tokens of its graphs, rising
+        parts = [t.split([int(group.sum()) for group in groups]) for t in (q, k, tuples[owner[keep], local[keep]])]
+        found = []
+        for graphs, group, q, k, pairs in zip(order.chunk(GROUPS), groups, *parts, strict=True):
+            real = torch.arange(int(group[-1]), device=group.device) < group[:, None]  # [G, T]
+            places = real.nonzero().T
+            taken = pairs.new_zeros(*real.shape, 2).index_put_(tuple(places), pairs)
+            attention = self._attention(nulls[graphs], q, k, *places, real)
+            attention = attention.float() if attention.dtype == torch.bfloat16 else attention  # too coarse for a difference
+            found.append((attention - basis_targets(taken, real, self.null_token.dtype)).square().sum((-2, -1)))
+        return torch.cat(found)[order.argsort()]
+
+    def _queries_and_keys(self, nulls: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Inputs of [null] [B, d] and of real tokens [M, d] -> keys of [null] [B, 15 d_H], queries and keys of the others [M, 15 d_H]."""
         free = (self.num_heads - self.num_bases) * self.head_dim  # heads without a target come first and are not computed
-        (q,) = linears(features[graphs:], self.query.weight[free:], self.query.bias[free:])  # [M, 15 d_H]
-        (k,) = linears(features, self.key.weight[free:], self.key.bias[free:])  # [B + M, 15 d_H]
+        query, key = ((m.weight[free:], m.bias[free:]) for m in (self.query, self.key))
+        return *linears(nulls, *key), *linears(tokens, query[0], key[0], query[1], key[1])
+
+    def _attention(self, nulls: Tensor, q: Tensor, k: Tensor, owner: Tensor, local: Tensor, mask: Tensor) -> Tensor:
+        """Keys of [null] [B, 15 d_H], queries and keys [M, 15 d_H] of tokens `local` of graphs `owner` -> [B, 15, T, 1 + T]; `mask` [B, T]
+        is where tokens are real."""
+        graphs, length = mask.shape
         null = torch.arange(graphs, device=owner.device) * (length + 1)
         q = q.new_zeros(graphs * length, q.size(1)).index_copy(0, owner * length + local, q)
-        k = k.new_zeros(graphs * (length + 1), k.size(1)).index_copy(0, torch.cat([null, owner * (length + 1) + local + 1]), k)
+        places = torch.cat([null, owner * (length + 1) + local + 1])
+        k = k.new_zeros(graphs * (length + 1), k.size(1)).index_copy(0, places, torch.cat([nulls, k]))
         q, k = (t.view(graphs, -1, self.num_bases, self.head_dim).transpose(1, 2) for t in (q, k))  # [B, 15, T or 1 + T, d_H]
         scores = (q * self.head_dim**-0.5) @ k.transpose(-1, -2)  # [B, 15, T, 1 + T], Eq. (5)
-        columns = torch.cat([mask.new_ones(mask.size(0), 1), mask], 1)
-        scores = scores.masked_fill(~columns[:, None, None], float("-inf"))
-        return scores.softmax(-1) * mask[:, None, :, None]
+        padding = torch.cat([mask.new_zeros(graphs, 1), ~mask], 1)  # columns
+        return scores.masked_fill(padding[:, None, None], float("-inf")).softmax(-1) * mask[:, None, :, None]
 
     def targets(self, batch: GraphBatch) -> Tensor:
         """Row-normalised basis tensors on the tokens of `batch`, [B, 15, T, 1 + T] (see `basis_targets`)."""
-        tuples, mask = self.tokens(GraphBatch.of(batch))
-        return basis_targets(tuples, mask, self.null_token.dtype)
+        return basis_targets(*self.tokens(GraphBatch.of(batch)), self.null_token.dtype)
 
     def tokens(self, batch: GraphBatch) -> tuple[Tensor, Tensor]:
         """Node ids (of their graph) of each token, long [B, T, 2], and where they are real, bool [B, T].
@@ -163,11 +197,10 @@ class TokenGTAttention(nn.Module):
         return torch.cat([diagonal, edges], 1), torch.cat([batch.node_mask, real], 1)
 
     def _identifiers(
-        self, batch: GraphBatch, pairs: Tensor, mask: Tensor, owner: Tensor, local: Tensor, identifiers: Tensor | None
+        self, batch: GraphBatch, weight: Tensor, pairs: Tensor, mask: Tensor, owner: Tensor, local: Tensor, identifiers: Tensor | None
     ) -> list[tuple[Tensor, Tensor | None]]:
-        """What [P_u, P_v] of each token, or its own vector, is through the encoder without its bias: terms, by node [N, d] with the node of
-        each token, or by token [M, d]."""
-        weight = self.identifier_encoder.weight
+        """What [P_u, P_v] of each token, or its own vector, is through `weight`: terms, by node [N, d] with the node of each token, or by
+        token [M, d]."""
         if not self.node_identifiers.endswith("first-order"):
             drawn = (self._draw_for_nodes(batch) if identifiers is None else identifiers).to(weight.dtype)  # [N, d_p]
             nodes = (pairs + batch.ptr[owner][:, None]).clamp(max=batch.num_nodes - 1)  # [M, 2]; padding names nodes that are not there
@@ -213,10 +246,7 @@ def _places(mask: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def basis_loss(attention: Tensor, targets: Tensor) -> Tensor:
-    """L2 of the paper's Table 1: squared differences summed over rows and columns, [null] included, averaged over graphs and bases.
-
-    Args:
-        attention, targets: [B, 15, T, 1 + T].
-    """
+    """L2 of the paper's Table 1, from [B, 15, T, 1 + T] each: squared differences summed over rows and columns, [null] included, averaged over
+    graphs and bases."""
     # unstated: whether L2 is summed or averaged over entries; the implementation sums
     return (attention - targets).square().sum((-2, -1)).mean()

@@ -306,3 +306,21 @@ def test_attention_bad_input():
         TokenGTAttention(node_identifiers="laplacian", **{**SMALL, "node_id_dim": 9}).double()(graphs()[0])
     with pytest.raises(ValueError, match="15 basis tensors"):
         TokenGTAttention(out_dim=2)
+
+
+@pytest.mark.parametrize("dense", [False, True])
+@pytest.mark.parametrize("count", [1, 5, 40])
+def test_errors_by_groups_of_like_size_are_those_of_whole_matrices(count, dense):
+    """Values and gradients, with fewer graphs than groups and with more."""
+    model = TokenGTAttention(node_identifiers="laplacian", sign_flip=False, dropout=0.0, dense=dense, **SMALL).double()
+    batch = checks.collate(graphs(tuple(2 + (7 * i) % 5 for i in range(count))))
+
+    def gradients(errors):
+        return torch.autograd.grad(
+            (errors * torch.linspace(1, 2, errors.numel(), dtype=errors.dtype).view_as(errors)).sum(), model.parameters()
+        )
+
+    whole = (model(batch) - model.targets(batch)).square().sum((-2, -1))
+    grouped = model.errors(batch)
+    torch.testing.assert_close(grouped, whole, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(gradients(grouped), gradients(whole), rtol=1e-9, atol=1e-11)
