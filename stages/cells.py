@@ -1,13 +1,19 @@
-"""What every stage that runs a cell needs of it: the recipe with which it trains, as far as params.yaml lets it, and the experiment of that."""
+"""What every stage that runs a cell needs of it: the recipe with which it trains, as far as params.yaml lets it, the experiment of that, and the
+stage's command line."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stages.params import Cell, Grid
+from stages.command import status_of
+from stages.params import Cell, Grid, load_grid
 from stages.recipe import Recipe, load_recipe
 from stages.schema import RecipeError
+from stages.stop import handled
+from stages.threads import settle_environment
 
 if TYPE_CHECKING:
     from stages.runs import Experiment
@@ -65,3 +71,18 @@ def experiment_of(
         before = grid.find(recipe.start.cell)
         source = experiment_of(before, limited(settings_of(before), grid, before)[0], grid, store, data, allocator, (*later, cell.cell))
     return Experiment(recipe, str(cell.settings_path), cell.dataset, grid.run, store, data, allocator, source)
+
+
+def cell_stage(description: str, stage: Callable[[Cell, Grid], object]) -> int:
+    """The command line of a stage that takes one cell."""
+    settle_environment()
+    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
+        print(description)
+        return 2
+
+    def work() -> None:
+        with handled():
+            grid = load_grid()
+            stage(grid.find(sys.argv[1]), grid)
+
+    return status_of(work)

@@ -7,9 +7,6 @@ from collections.abc import Callable
 from typing import ParamSpec
 
 from stages.errors import UserError
-from stages.params import Cell, Grid, load_grid
-from stages.stop import handled
-from stages.threads import settle_environment
 
 P = ParamSpec("P")
 
@@ -42,18 +39,3 @@ def ends_in_order(command: Callable[P, None]) -> Callable[P, None]:
             raise Exit(status)
 
     return ending
-
-
-def cell_stage(description: str, stage: Callable[[Cell, Grid], object]) -> int:
-    """The command line of a stage that takes one cell."""
-    settle_environment()
-    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
-        print(description)
-        return 2
-
-    def work() -> None:
-        with handled():
-            grid = load_grid()
-            stage(grid.find(sys.argv[1]), grid)
-
-    return status_of(work)

@@ -4,6 +4,7 @@ import json
 import statistics
 import subprocess
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from stages.attempts import attempt_id, attempts, records_of, when
@@ -11,6 +12,8 @@ from stages.contents import Record, Result
 from stages.errors import UserError
 from stages.fingerprint import ROOT, closure
 from stages.own.models import code_modules
+from stages.params import Cell
+from stages.records.shipped import read_result
 from stages.report.table import SHOWN, cells, summarise
 from stages.store import Store
 
@@ -56,6 +59,30 @@ def history(cell: str, store: Store, result: Result | None = None) -> list[Attem
         raise NoAttempt(f"{cell}: no attempt is in {store.root}/; `gt-bench train {cell}` makes one")
     now = attempt_id(result) if result else attempt_id(found[-1][0])
     return [Attempt(i, one, records, attempt_id(one) == now) for i, (one, records) in enumerate(found, 1)]
+
+
+def attempts_at(cell: Cell, results: Path = Path("results")) -> list[Attempt]:
+    """`history` of a cell of the grid, from the store and the results of this folder. Raises as `history`."""
+    return history(cell.cell, Store(), read_result(results / f"{cell.cell}.json", cell.cell))
+
+
+def history_lines(found: Sequence[Attempt]) -> list[str]:
+    """The attempts, one line each, and between two of them what changed."""
+    lines: list[str] = []
+    for before, one in zip([None, *found], found, strict=False):
+        lines += [f"    {change}" for change in changes(before, one)] if before else []
+        now = "  <- current" if one.current else ""
+        lines.append(f"{one.name}: {one.shown['mean ± std']} {one.shown['metric']}, {one.shown['runs']} runs, {one.shown['status']}{now}")
+    return lines
+
+
+def difference_lines(found: Sequence[Attempt], before: int, after: int) -> list[str]:
+    """What differs between two attempts, and their numbers; `before`, `after`: their numbers, counted from the last one where not positive. Raises
+    NoAttempt."""
+    if len(found) == 1:
+        raise NoAttempt(f"{found[0].result['cell']}: there is one attempt only, {found[0].name}: nothing to compare it with")
+    first, second = (chosen(found, n if n > 0 else len(found) + n) for n in (before, after))
+    return [*changes(first, second), *number_lines(first, second)]
 
 
 def chosen(found: Sequence[Attempt], number: int) -> Attempt:

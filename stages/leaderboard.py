@@ -21,7 +21,8 @@ from stages.params import Grid, load_grid
 from stages.records.gathered import collect
 from stages.report.for_dvc import write_leaderboard
 from stages.report.rules import Rules
-from stages.report.table import tally, with_claims, write_reports
+from stages.report.table import rows_in, tally, with_claims, write_reports
+from stages.schema import RecipeError
 from stages.store import Store, StoreError
 
 app = typer.Typer(add_completion=False)
@@ -59,6 +60,25 @@ def show(suite: str, rows: Sequence[Row], files: Sequence[Path], rules: Rules) -
     print_rows(suite, rows)
     print(tally(rows, rules))
     print(f"written: {', '.join(map(str, files))}")
+
+
+def written(suite: str, grid: Grid, reports: Path = Path("reports")) -> list[Row]:
+    """The rows of a suite as last written. Raises RecipeError, and StoreError for a file that is no leaderboard."""
+    grid.suite(suite)
+    path = reports / f"{suite}.json"
+    if not path.exists():
+        raise RecipeError(f"{path} is not there yet: run `make reproduce SUITE={suite}`")
+    return rows_in(path)
+
+
+def show_written(suite: str, grid: Grid, reports: Path = Path("reports")) -> None:
+    """Prints the leaderboard of a suite as last written. Raises as `written`."""
+    from stages.addresses import without_credentials
+    from stages.mlflow.tracking import tracking_uri
+
+    show(suite, written(suite, grid, reports), [reports / f"{suite}.{form}" for form in ("json", "csv", "md")], grid.run.verdict)
+    uri = without_credentials(tracking_uri())
+    print(f"MLflow: open {uri}" if uri.startswith("http") else "MLflow: `make ui` serves it and prints the address of each suite")
 
 
 def write_the_page(grid: Grid, out: Path, results: Path, store: Path, say: bool) -> None:

@@ -192,14 +192,17 @@ class Grid(Strict):
                 return candidate
         raise RecipeError(f"no cell {cell!r} in grid.yaml{nearest(cell, [c.cell for c in self.cells.values()])}")
 
+    def means_suite(self, name: str) -> bool:
+        """Whether `name` is that of a suite, known or not, and not of a cell."""
+        return name in self.suites or ("/" not in name and name not in self.cells)
+
     def chosen(self, names: Sequence[str]) -> list[Cell]:
         """The cells that names of suites and cells mean; all for no name. Raises RecipeError with the nearest name."""
         if not names:
             return list(self.cells.values())
         found: dict[str, Cell] = {}
         for name in names:
-            whole_suite = name in self.suites or ("/" not in name and name not in self.cells)
-            found |= {cell.key: cell for cell in (self.suite(name) if whole_suite else [self.find(name)])}
+            found |= {cell.key: cell for cell in (self.suite(name) if self.means_suite(name) else [self.find(name)])}
         return list(found.values())
 
 

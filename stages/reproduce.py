@@ -20,7 +20,7 @@ import typer
 
 from stages.command import status_of
 from stages.dvc_locks import mended
-from stages.leaderboard import leaderboard
+from stages.leaderboard import leaderboard, show_written
 from stages.params import Cell, Grid, load_grid
 from stages.recipe import load_recipe
 from stages.schema import RecipeError
@@ -39,9 +39,7 @@ def reproduce(suite: str, params: Path = Path("params.yaml")) -> int:
     train_side_by_side([cell for cell in grid.suite(suite) if not Path("results", f"{cell.cell}.json").exists()], grid)
     status, died = repro(f"leaderboard@{suite}")
     if status == 0:
-        from stages.cli import show
-
-        show(suite)
+        show_written(suite, grid)
         return 0
     said = [after(command, code, grid) for command, code in died]
     with contextlib.suppress(typer.Exit):  # it says itself what is wrong

@@ -11,8 +11,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from stages.cells import experiment_of, limited, settings_of
-from stages.command import cell_stage
+from stages.cells import cell_stage, experiment_of, limited, settings_of
 from stages.contents import Result
 from stages.params import Cell, Grid
 from stages.side_by_side.crew import Crew

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from stages.command import cell_stage
+from stages.cells import cell_stage
 from stages.files import make_folder
 from stages.params import Cell, Grid
 from stages.recipe import Recipe

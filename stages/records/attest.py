@@ -18,11 +18,11 @@ from stages.contents import Asked, Digests, Measured, Recomputed, Record, Sectio
 from stages.errors import DatasetError
 from stages.params import Cell, Grid
 from stages.recipe import digest_of, load_recipe
-from stages.records.carried import MARK, asked_of, content_digest, with_checksum
-from stages.records.shipped import Shipped, record_problems
-from stages.records.staleness import origins_of, recipe_now
+from stages.records.carried import MARK, asked_of, content_digest, text_of, with_checksum
+from stages.records.shipped import ROOT, Shipped, problems_of, read, record_problems, shipped_paths, write
+from stages.records.staleness import origins_of, recipe_now, standing
 from stages.schema import RecipeError
-from stages.store import Store
+from stages.store import Store, StoreError
 
 # of a record's environment: what may be behind other bits, said beside a difference
 BEHIND = ("cpu_capability", "blas", "torch", "numpy", "llvmlite", "numba", "triton", "cpu")
@@ -77,6 +77,49 @@ def attest(
         result = {**result, "recipe": present.recipe.model_dump(mode="json", exclude_unset=True, exclude={"search"})}
     carried = replace(shipped, result=result, carried=with_checksum(section))
     return replace(carried, origins=origins_of(cell, carried.now().records, data))
+
+
+def attest_cells(
+    names: Sequence[str], grid: Grid, runs: int = 1, root: Path = ROOT, dirty: bool = False, beside: Path | None = None
+) -> bool:
+    """`attest` of the stale ones among the named cells and suites, all for no name, each written as soon as it is carried over; a cell that was
+    before is computed again where it is named. Says what became of each; whether none is left behind. Raises StoreError where the code is in no
+    commit (unless `dirty`)."""
+    from stages.measurements import commit
+
+    head = commit()
+    if head is None or (head.endswith("-dirty") and not dirty):
+        what = "there is no commit to name" if head is None else f"the code differs from commit {head[:12]}"
+        remedy = "commit first" if head is None else "commit first, or say --dirty"
+        raise StoreError(f"{what}: a mark says by which commit records were carried over; {remedy}")
+    counts = {"carried over": 0, "as the present tree computes it": 0, "not carried over": 0}
+    for path in shipped_paths(grid, names, root):
+        try:
+            one = read(path)
+            if wrong := problems_of(one, root):
+                raise StoreError(wrong[0])
+        except StoreError as error:
+            print(error)
+            counts["not carried over"] += 1
+            continue
+        state = standing(one, grid)
+        if not state.stale and (one.carried is None or not names):
+            counts["as the present tree computes it"] += 1
+            continue
+        try:
+            new = attest(one, grid, head, runs, beside=Store(beside) if beside else None, say=lambda line: print(line, flush=True))
+        except StaysStale as error:
+            print(f"{one.cell}: {'stays stale' if state.stale else 'its mark does not hold here'}: {error}", flush=True)
+            counts["not carried over"] += 1
+            continue
+        if state.stale or len(new.recomputed) > len(one.recomputed):
+            write(new)
+        left = standing(new, grid).stale
+        still = f"; still stale: {', '.join(left)}" if left else ""
+        print(f"{one.cell}: {text_of(new.now().records)} by commit {head[:12]}{still}", flush=True)
+        counts["carried over"] += 1
+    print("; ".join(f"{count} {what}" for what, count in counts.items()))
+    return not counts["not carried over"]
 
 
 def _beside(shipped: Shipped, beside: Store) -> list[Record]:

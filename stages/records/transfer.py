@@ -9,8 +9,19 @@ from stages.contents import Record
 from stages.files import write_json
 from stages.params import Cell, Grid
 from stages.recipe import load_recipe
-from stages.records.carried import MARK, original, section_of
-from stages.records.shipped import ROOT, Shipped, is_trial, problems_of, read, read_result, record_problems, write
+from stages.records.carried import MARK, note_of, original, section_of
+from stages.records.shipped import (
+    ROOT,
+    Shipped,
+    is_trial,
+    problems_of,
+    read,
+    read_result,
+    record_problems,
+    shipped_cells,
+    shipped_paths,
+    write,
+)
 from stages.records.staleness import origins_of, searched_values, standing
 from stages.schema import RecipeError
 from stages.store import Store, StoreError
@@ -64,6 +75,20 @@ def export_cell(
             f"{path} holds {len(old.records)} runs at full settings, and this cell is reduced ({', '.join(result['reduced'])}): --replace puts it in its place"
         )
     return write(shipped)
+
+
+def export_cells(cells: Sequence[Cell], root: Path = ROOT, replace: bool = False, dirty: bool = False) -> None:
+    """`export_cell` of each, and says what was written. Raises StoreError."""
+    written, without = 0, []
+    for cell in cells:
+        path = export_cell(cell, root, replace=replace, dirty=dirty)
+        if path is None:
+            without.append(cell.cell)
+        else:
+            written += 1
+            print(f"{path}: {path.stat().st_size:,} bytes")
+    some = f"{': ' + ', '.join(without[:5]) if without else ''}{' ...' if without[5:] else ''}"
+    print(f"{written} cells exported; {len(without)} without a run{some}")
 
 
 def _trials(cell: Cell, records: list[Record], store: Store) -> list[Record]:
@@ -141,6 +166,18 @@ def import_results(shipped: Sequence[Shipped], grid: Grid, results: Path = Path(
     return written
 
 
+def import_cells(names: Sequence[str], grid: Grid, root: Path = ROOT) -> None:
+    """The records of the named cells and suites, all for no name, into the store, and results where there is none; says what it did. Raises as
+    `import_records`."""
+    shipped = list(shipped_cells(grid, names, root))
+    new, there = import_records(shipped, root=root)
+    written = import_results(shipped, grid)
+    print(f"{len(shipped)} cells: {new} records imported, {there} there already; {len(written)} results written")
+    suites = " ".join(dict.fromkeys(cell.partition("/")[0] for cell in written))
+    if suites:
+        print(f"leaderboards of them, without computing: for s in {suites}; do python -m stages.leaderboard $s; done")
+
+
 def _processors(*records: Record) -> str:
     """Where two records were computed, if on processors of two kinds: their last bits differ."""
     cpus = [record["measured"]["environment"].get("cpu") for record in records]
@@ -166,6 +203,30 @@ def verify(shipped: Sequence[Shipped], store: Store | None = None, root: Path = 
             if differing := differences(other[1], record):
                 wrong.append(f"{one.path} and {other[0]} hold different records of one run (they differ in {differing})")
     return wrong + stored_problems(store or Store())[0]
+
+
+def verify_cells(names: Sequence[str], grid: Grid, root: Path = ROOT) -> bool:
+    """`verify` of the named cells and suites, all for no name, and which of them are stale, printed; whether all is sound."""
+    shipped, problems, stale = [], [], 0
+    for path in shipped_paths(grid, names, root):
+        try:
+            shipped.append(read(path))
+        except StoreError as error:
+            problems.append(str(error))
+    problems += verify(shipped, root=root)
+    for problem in problems:
+        print(problem)
+    for one in shipped:
+        if any(problem.startswith((f"{one.path}:", f"{one.path} ")) for problem in problems):
+            continue
+        state = standing(one, grid)
+        stale += bool(state.stale)
+        reduced = f"; reduced: {', '.join(one.result['reduced'])}" if one.result["reduced"] else ""
+        trials = f" and {len(one.trials)} of its search" if one.trials else ""
+        carried = f"; {note_of(one.now().records)}" if one.carried else ""
+        print(f"{one.cell}: {len(one.records)} runs{trials} on {one.records[0]['measured']['device']}; {state.text}{carried}{reduced}")
+    print(f"{len(shipped)} shipped cells, {stale} stale, {len(problems)} problems")
+    return not problems
 
 
 def stored_problems(store: Store) -> tuple[list[str], int]:

@@ -58,6 +58,15 @@ def summary(forecasts: Sequence["Forecast"]) -> str:
     return "\n".join(lines)
 
 
+def show(forecasts: Sequence["Forecast"]) -> None:
+    """The rows and the summary on the terminal."""
+    from stages.report.terminal import print_table
+
+    priority = ("cell", "in all", "memory", "measured on")
+    print_table(COLUMNS, [row(one) for one in forecasts], *priority, wrapped=("measured on",), title="Forecast on this device")
+    print(summary(forecasts))
+
+
 def markdown(forecasts: Sequence["Forecast"]) -> str:
     """The rows as a table, and the summary below it."""
     rows = [COLUMNS, ["---"] * len(COLUMNS), *(row(one) for one in forecasts)]

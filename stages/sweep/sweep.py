@@ -329,6 +329,14 @@ def dry_run(entries: Sequence[Entry], grid: Grid, say: Callable[[str], None], gp
     return rows
 
 
+def show_dry_run(entries: Sequence[Entry], grid: Grid) -> None:
+    """`dry_run` as a table on the terminal."""
+    from stages.report.terminal import print_table
+
+    needs = dry_run(entries, grid, lambda line: print(line, file=sys.stderr))
+    print_table(("need of a job", "jobs", "runs, trials", "in all", "cells"), needs, wrapped=("need of a job", "cells"))
+
+
 class _table:
     """A live table on a terminal; nothing elsewhere, where lines are enough."""
 

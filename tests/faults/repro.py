@@ -170,7 +170,7 @@ class Repro:
     """The project, and what an undisturbed `dvc repro` makes of it."""
 
     def __init__(self, world: World):
-        for name in ("dvc.cli", "dvc.repo", "dvc.stage.run", "stages.cli"):
+        for name in ("dvc.cli", "dvc.repo", "dvc.stage.run"):
             importlib.import_module(name)  # so that no fork has to
         self.world, self.tally = world, Tally()
         folder = project(world, world.folder / "repro")

@@ -1,6 +1,7 @@
 """A small project in a temporary folder: one node-split dataset, one of many graphs, and a writer of recipes and grids."""
 
 import json
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -9,6 +10,8 @@ import pytest
 import yaml
 
 from stages.datasets.packed import PackedHeader, pack
+from stages.grid import main as write_grid
+from tests.conftest import ROOT
 
 COMMIT = "0123456789abcdef" * 2 + "01234567"
 RECIPE = {
@@ -85,6 +88,18 @@ def project(tmp_path, monkeypatch):
         return [json.loads(p.read_text()) for p in sorted((tmp_path / "store").glob("??/*/record.json"))]
 
     return SimpleNamespace(root=tmp_path, recipe=recipe, records=records)
+
+
+@pytest.fixture
+def repository(tmp_path, monkeypatch) -> Path:
+    """One real cell in a folder of its own, which is the working directory: embedded/chains/mlp."""
+    monkeypatch.chdir(tmp_path)
+    recipe = Path("recipes/embedded/chains/mlp.yaml")
+    recipe.parent.mkdir(parents=True)
+    shutil.copy(ROOT / recipe, recipe)
+    Path("params.yaml").write_text("limits: {}\n")
+    assert write_grid([]) == 0
+    return tmp_path
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,8 @@ import sys
 
 import pytest
 
-from stages.command import cell_stage, status_of
+from stages.cells import cell_stage
+from stages.command import status_of
 from stages.datasets.catalog import UnknownDataset
 from stages.datasets.packed import DatasetUnavailable
 from stages.errors import DatasetError

@@ -1,0 +1,141 @@
+"""Run: cells, a pair of your own, everything that is missing, here or on a cluster; searches; and how long all that takes."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stages.cli.options import Names, Plan
+
+
+def train(
+    names: Annotated[list[str], typer.Argument(help="cells (suite/dataset/row) and suites")],
+    jobs: Annotated[int, typer.Option(help="cells that train at once, each in a process of its own")] = 1,
+) -> None:
+    """Trains cells. Data and encodings must be there (`dvc repro train@CELL` sees to it)."""
+    from stages.params import load_grid
+    from stages.side_by_side.cells import train_cells
+    from stages.train import train_cell
+
+    grid = load_grid()
+    cells = grid.chosen(names)
+    lost = []
+    if len(cells) == 1 and jobs == 1:
+        train_cell(cells[0], grid)
+    else:
+        lost = train_cells(cells, grid, jobs)
+    if grid.run.tracking:
+        from stages.mlflow.tracking import track_cells
+
+        track_cells(cells)
+    if lost:
+        print(f"{len(cells) - len(lost)} of {len(cells)} cells are trained; the same command goes on")
+        raise typer.Exit(1)
+
+
+def try_(
+    model: Annotated[str, typer.Argument(help="a name, or path/to/file.py:MyModel")],
+    dataset: Annotated[str, typer.Argument(help="a name, a folder of CSV, an npz file, path/to/file.py:load, or pyg:Planetoid/Cora")],
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="a dotted key of a recipe: optimizer.lr=0.01")
+    ] = None,
+    seeds: Annotated[str | None, typer.Option(help="0-9, or 0,2,5; otherwise the defaults'")] = None,
+    search: Annotated[int | None, typer.Option(min=1, metavar="TRIALS", help="search on validation first")] = None,
+    task: Annotated[str | None, typer.Option(help="of data of your own: node-classification, graph-regression, ...")] = None,
+    metric: Annotated[str | None, typer.Option(help="of data of your own: accuracy, mae, ...")] = None,
+    save: Annotated[str | None, typer.Option(metavar="SUITE", help="write the recipe that was used into recipes/SUITE/")] = None,
+) -> None:
+    """Any model on any dataset without a recipe, by the defaults of stages/own/defaults.yaml; then a table of all that is known there."""
+    from stages.own.defaults import seeds_in, settings
+    from stages.own.table import shown
+    from stages.own.tried import save as save_recipe
+    from stages.own.tried import try_pair
+
+    found = try_pair(model, dataset, settings(set_ or []), None if seeds is None else seeds_in(seeds), search, task=task, metric=metric)
+    shown(found, [f"recipe: {found.recipe}"])
+    if save:
+        print(f"saved: {save_recipe(found.recipe, save)}")
+
+
+def work(
+    names: Names = None,
+    hours: Annotated[float | None, typer.Option(help="work so long; without it until all is done")] = None,
+    jobs: Annotated[
+        int | None, typer.Option(help="runs at once, each with the threads that its recipe says; as many as there are cores")
+    ] = None,
+    plan: Plan = None,
+    export: Annotated[Path, typer.Option(help="folder for the records of finished cells")] = Path("records"),
+) -> None:
+    """Computes missing runs, those of the highest value first (stages/sweep/planner.py), side by side, until the hours are over. Exits 1 where
+    something is left that could not be done."""
+    from stages.params import load_grid
+    from stages.sweep.plan_file import entries_of
+    from stages.sweep.work import work as run_queue
+
+    grid = load_grid()
+    if not run_queue(entries_of(names or [], plan, grid), grid, hours, jobs, export) and hours is None:
+        raise typer.Exit(1)
+
+
+def sweep(
+    names: Annotated[list[str] | None, typer.Argument(metavar="SUITE|CELL...", help="suites and cells (suite/dataset/row)")] = None,
+    cluster: Annotated[str, typer.Option(help="slurm, or local: side by side on this machine (as `gt-bench work`)")] = "slurm",
+    at_most: Annotated[
+        int | None, typer.Option(help="jobs that run at once; slurm: 16; local: as many as cores and memory hold", show_default=False)
+    ] = None,
+    plan: Plan = None,
+    dry: Annotated[bool, typer.Option("--dry-run", help="show what would be submitted, and end")] = False,
+) -> None:
+    """Submits every missing run to a cluster and follows it (docs/cluster.md). Stopped and started again, it submits only what is still missing.
+    Exits 1 where something is left."""
+    from stages.params import load_grid
+    from stages.schema import RecipeError
+    from stages.sweep import sweep as room
+    from stages.sweep.plan_file import entries_of
+    from stages.sweep.slurm import Slurm
+    from stages.sweep.work import work as run_queue
+
+    if cluster not in ("slurm", "local"):
+        raise RecipeError(f"--cluster {cluster}: expected slurm or local")
+    if at_most is not None and at_most < 1:
+        raise RecipeError(f"--at-most {at_most}: give how many jobs run at once, 1 or more")
+    if not names and plan is None:
+        raise RecipeError("a sweep of nothing: name suites or cells, or give --plan; `gt-bench list` shows all")
+    grid = load_grid()
+    entries = entries_of(names or [], plan, grid)
+    if dry:
+        room.show_dry_run(entries, grid)
+    elif not (
+        run_queue(entries, grid, jobs=at_most)
+        if cluster == "local"
+        else room.sweep(entries, grid, Slurm(Path("store/sweep")), at_most or room.AT_MOST)
+    ):
+        raise typer.Exit(1)
+
+
+def tune(cell: str) -> None:
+    """The search of one cell, continued where it was."""
+    from stages.params import load_grid
+    from stages.tune import tune_cell
+
+    grid = load_grid()
+    tune_cell(grid.find(cell), grid)
+
+
+def forecast(
+    names: Names = None,
+    seconds: Annotated[float, typer.Option(help="spent on timed steps of each phase of a cell")] = 3.0,
+    report: Annotated[bool, typer.Option(help="as Markdown, with the median error over cells that were run here")] = False,
+) -> None:
+    """Hours, memory and disk of cells on this device, from a few steps of each; beside what they took, where they were run here."""
+    from stages.forecast import forecast as forecast_cells
+    from stages.params import load_grid
+    from stages.report.forecast import markdown, show
+
+    grid = load_grid()
+    found = forecast_cells(grid.chosen(names or []), grid, budget=seconds, say=lambda line: print(line, file=sys.stderr, flush=True))
+    if report:
+        print(markdown(found), end="")
+    else:
+        show(found)
