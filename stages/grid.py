@@ -5,73 +5,16 @@ finetunes and searches, which dvc.yaml reads.
     python -m stages.grid --check    only say what would change; status 1 if anything
 """
 
-import re
 import sys
 from pathlib import Path
 
 from stages.command import status_of
 from stages.files import write_bytes
+from stages.grid_text import render
 from stages.params import load_grid
-from stages.recipe import Recipe, load_recipe
-from stages.schema import RecipeError, nearest
 
 GRID = Path("grid.yaml")
-MARK = "# Written by `python -m stages.grid` from the files under recipes/."
 OLD_MARK = "# Below: written by `python -m stages.grid`"  # where older checkouts had the grid: in params.yaml
-FIRST = "embedded"  # the suite that needs nothing from outside leads the list
-
-
-def render(recipes: Path) -> str:
-    """The text of grid.yaml for the folder `recipes`. Raises RecipeError for a file that is no recipe or lies in the wrong place."""
-    cells: list[str] = []
-    searches: list[str] = []
-    finetunes: list[str] = []
-    datasets: dict[str, None] = {}
-    suites: dict[str, None] = {}
-    found: dict[Path, Recipe] = {}
-    paths = (path for path in recipes.rglob("*.yaml") if not path.name.startswith("_"))  # those are bases of recipes alone
-    for path in sorted(paths, key=lambda p: (p.relative_to(recipes).parts[0] != FIRST, p)):
-        parts = path.relative_to(recipes).with_suffix("").parts
-        if len(parts) != 3 or not all(re.fullmatch(r"[a-z0-9][a-z0-9.-]*", part) for part in parts):
-            raise RecipeError(f"{path}: a recipe is recipes/<suite>/<dataset>/<row>.yaml, each in lower case, digits and dashes")
-        suite, dataset, row = parts
-        suites[suite] = datasets[dataset] = None
-        recipe = found[path] = load_recipe(path)
-        settings = "tuned" if recipe.search else "recipes"
-        after = f", after: {recipe.start.cell}" if recipe.start else ""
-        line = f"  {'-'.join(parts)}: {{cell: {'/'.join(parts)}, dataset: {dataset}, model: {row}, settings: {settings}{after}}}"
-        (finetunes if after else cells).append(line)
-        searches += [line] if settings == "tuned" else []
-    _check_starts(found, recipes)
-    lines = [MARK, "", _names("suites", suites), "", _names("datasets", datasets), ""]
-    lines += ["cells: # suite-dataset-row", *cells, ""]
-    lines += (
-        ["finetunes: # the cells that start from the weights of another one, `after` it", *finetunes] if finetunes else ["finetunes: {}"]
-    )
-    lines += ["", "searches: # the cells whose recipe has a search", *searches] if searches else ["", "searches: {}"]
-    return "\n".join(lines) + "\n"
-
-
-def _check_starts(found: dict[Path, Recipe], recipes: Path) -> None:
-    """Raises RecipeError for a recipe that starts from a cell which is not there, keeps no weights, or lacks a seed."""
-    cells = ["/".join(path.relative_to(recipes).with_suffix("").parts) for path in found]
-    for path, recipe in found.items():
-        if recipe.start is None:
-            continue
-        source = recipes / f"{recipe.start.cell}.yaml"
-        before = found.get(source)
-        if before is None:
-            raise RecipeError(f"{path}: start.cell: there is no {source}{nearest(recipe.start.cell, cells)}")
-        if source == path:
-            raise RecipeError(f"{path}: start.cell: a cell cannot start from itself")
-        lacking = [seed for seed in recipe.seeds if seed not in before.seeds]
-        if not before.keep_weights or lacking:
-            needs = f"seeds {', '.join(map(str, lacking))}" if before.keep_weights else "keep_weights: true"
-            raise RecipeError(f"{path}: start.cell: {source} needs {needs}, or there is nothing to start from")
-
-
-def _names(key: str, names: dict[str, None]) -> str:
-    return "\n".join([f"{key}:", *(f"  - {name}" for name in names)])
 
 
 def main(arguments: list[str]) -> int:

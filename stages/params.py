@@ -231,7 +231,7 @@ def _installed() -> Grid:
     grid = load_grid(INSTALLED / "params.yaml")
     if not Path("recipes").is_dir():
         return grid
-    from stages.grid import render
+    from stages.grid_text import render
 
     own = parse_yaml(render(Path("recipes")))
     cells = {section: {key: {"key": key, **cell} for key, cell in own[section].items()} for section in ("cells", "searches", "finetunes")}

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from stages import forecast
 from stages.attempts import remember
 from stages.cli import app
-from stages.grid import render
+from stages.grid_text import render
 from stages.report import terminal
 from stages.store import Store
 from tests.conftest import ROOT

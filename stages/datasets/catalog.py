@@ -78,7 +78,7 @@ def _datasets(module: ModuleType) -> list[DatasetSpec] | tuple[DatasetSpec, ...]
 def get_spec(name: str) -> DatasetSpec:
     """The spec of dataset `name`: of a file of this folder, or of one's own. Raises UnknownDataset with the nearest known name."""
     if name not in catalog():
-        from stages.own.datasets import declared
+        from stages.own.declared import declared  # only a name that no family has is looked for there
 
         if (own := declared(name)) is not None:
             return own

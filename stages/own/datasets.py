@@ -1,62 +1,24 @@
 """Datasets that lie elsewhere: a folder of CSV, an npz file, `file.py:load`, `pyg:Planetoid/Cora`, a Data object, or one of an installed package (entry
-points `gt_bench.datasets`). What has been used once stands in datasets.yaml of the current folder, so that every command knows it by its name.
-
-    my-molecules: {source: path/to/folder, task: graph-regression, metric: mae}
+points `gt_bench.datasets`). What has been used once is in datasets.yaml of the current folder (stages/own/declared.py), so that every command knows it by
+its name.
 """
 
-import inspect
 import re
-import traceback
-from collections.abc import Callable, Iterable
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import yaml
-from pydantic import Field
 
-from stages.datasets.custom import custom_dataset
+from stages.datasets.catalog import catalog
 from stages.datasets.custom_files import Given, Reader, graphs_of
-from stages.datasets.spec import DatasetSpec
 from stages.errors import DatasetError
 from stages.files import write_bytes
-from stages.own.imported import imported, line_in
-from stages.own.sources import text_digest
-from stages.schema import Strict, nearest, read_yaml, validated
+from stages.own.declared import FILE, GROUP, USUAL_METRIC, Entry, level_in, level_of, package_of, source_of, spec_of, task_in
+from stages.schema import read_yaml, validated
 
-GROUP = "gt_bench.datasets"
-FILE = Path("datasets.yaml")
 HELD = Path("data/own")  # where Data objects are kept as npz files
-USUAL_METRIC = {"node-classification": "accuracy", "graph-classification": "accuracy", "graph-regression": "mae", "graph-multilabel": "ap"}
-# where the data name no split of their own: shares by level, and as many splits as papers have seeds
-SHARES = {"node": (0.6, 0.2, 0.2), "graph": (0.8, 0.1, 0.1)}
-SPLITS = 10
-
-
-class Entry(Strict):
-    """A dataset of datasets.yaml: `source` as `gt-bench try` takes it, `split`: the shares of train, val and test."""
-
-    source: str
-    task: str
-    metric: str
-    split: tuple[float, float, float] | None = None
-    num_splits: int = Field(SPLITS, ge=1)
-    seed: int = 0
-
-
-def declared(name: str) -> DatasetSpec | None:
-    """The dataset `name` of datasets.yaml or of an entry point, or None. Raises RecipeError and DatasetError for one that cannot be used."""
-    content = read_yaml(FILE) if FILE.exists() else {}
-    if name in content:
-        entry = validated(Entry, content[name], str(FILE), f"{name}.")
-        return _spec(name, entry)
-    found = list(entry_points(group=GROUP, name=name))
-    if len({one.value for one in found}) > 1:
-        raise DatasetError(
-            f"the name {name!r} is given by {' and '.join(f'{one.value} of {_package(one)}' for one in found)} (group {GROUP}); rename one"
-        )
-    return _from_entry_point(found[0]) if found else None
 
 
 def named(text: str, task: str | None = None, metric: str | None = None) -> str:
@@ -74,7 +36,7 @@ def named(text: str, task: str | None = None, metric: str | None = None) -> str:
         )
     stem = text.removeprefix("pyg:") if text.startswith("pyg:") else file.stem if file.suffix else file.resolve().name
     name = re.sub(r"[^a-z0-9.]+", "-", ("pyg-" + stem if text.startswith("pyg:") else stem).lower()).strip("-.")
-    return _declare(name, text, _source(text), task, metric)
+    return _declare(name, text, source_of(text), task, metric)
 
 
 def held(data: Any, name: str = "own-data", task: str | None = None, metric: str | None = None) -> str:
@@ -90,25 +52,14 @@ def held(data: Any, name: str = "own-data", task: str | None = None, metric: str
     return _declare(name, str(path), path, task, metric, level)
 
 
-def level_of(graphs: Iterable[Any]) -> str:
-    """ "node" where the targets of the first graph are one per node, else "graph"."""
-    first = next(iter(graphs))
-    y = getattr(first, "y", None)
-    return "node" if y is not None and y.dim() > 0 and y.size(0) == first.num_nodes and first.num_nodes > 1 else "graph"
-
-
 def _check_free(name: str) -> None:
     """Raises DatasetError where an installed package names a dataset as the benchmark does."""
-    from stages.datasets.catalog import catalog
-
     for entry in entry_points(group=GROUP, name=name) if name in catalog() else ():
-        what = f"the entry point {entry.name} = {entry.value!r} of {_package(entry)} (group {GROUP})"
+        what = f"the entry point {entry.name} = {entry.value!r} of {package_of(entry)} (group {GROUP})"
         raise DatasetError(f"{what}: the name is taken by a dataset of the benchmark; rename it in that package's pyproject.toml")
 
 
-def _declare(name: str, text: str, source: Any, task: str | None, metric: str | None, level: str | None = None) -> str:
-    from stages.datasets.catalog import catalog
-
+def _declare(name: str, text: str, source: Path | Given, task: str | None, metric: str | None, level: str | None = None) -> str:
     if name in catalog():
         raise DatasetError(f"{text}: its name {name!r} is taken by a dataset of the benchmark; rename the file or folder")
     content = read_yaml(FILE) if FILE.exists() else {}
@@ -119,137 +70,10 @@ def _declare(name: str, text: str, source: Any, task: str | None, metric: str | 
         )
     if before is not None and task in (None, before["task"]) and metric in (None, before["metric"]):
         return name
-    level = level or _level(source)
-    task = task or _task(source, level, text)
+    level = level or level_in(source)
+    task = task or task_in(source, level, text)
     entry = {"source": text, "task": task, "metric": metric or USUAL_METRIC.get(task, "accuracy")}
-    _spec(name, validated(Entry, entry, text))
+    spec_of(name, validated(Entry, entry, text))
     write_bytes(FILE, yaml.safe_dump(content | {name: entry}, sort_keys=False, width=140).encode())
     print(f"{text} is the dataset {name!r} from here on: {entry['task']}, {entry['metric']} ({FILE})", flush=True)
     return name
-
-
-def _spec(name: str, entry: Entry) -> DatasetSpec:
-    level = "node" if entry.task.startswith("node-") else "graph"
-    return custom_dataset(
-        name, _source(entry.source), task=entry.task, metric=entry.metric, split=entry.split or SHARES[level], num_splits=entry.num_splits, seed=entry.seed
-    )  # fmt: skip
-
-
-def _source(text: str) -> Path | Given:
-    if text.startswith("pyg:"):
-        return _of_pyg(text)
-    file, _, function = text.partition(":")
-    return _of_file(Path(file), function or "load") if file.endswith(".py") else Path(text)
-
-
-def _of_pyg(text: str) -> Given:
-    import torch_geometric
-    from torch_geometric import datasets
-
-    kind, _, rest = text.removeprefix("pyg:").partition("/")
-    cls = getattr(datasets, kind, None)
-    if not inspect.isclass(cls):
-        known = [name for name in dir(datasets) if inspect.isclass(getattr(datasets, name))]
-        raise DatasetError(
-            f"{text}: torch_geometric.datasets has no {kind!r}{nearest(kind, known)}; write pyg:Class/Name, for example pyg:Planetoid/Cora"
-        )
-
-    def load() -> Any:
-        root = str(Path("data/pyg", kind, rest))
-        arguments = {"name": rest} if rest else {}
-        if "root" in inspect.signature(cls).parameters:
-            arguments["root"] = root
-        try:
-            return cls(**arguments)
-        except Exception as error:  # its host may be down, its arguments others
-            raise DatasetError(
-                f"{text}: torch_geometric.datasets.{kind}({', '.join(f'{k}={v!r}' for k, v in arguments.items())}) raises {type(error).__name__}: {error}; "
-                f"expected a dataset made by a name; for one with other arguments, or without its host, write a file with def load(): and name it file.py:load"
-            ) from error
-
-    return Given(load, f"{text} torch_geometric {torch_geometric.__version__}", text)
-
-
-def _of_file(path: Path, function: str) -> Given:
-    if not path.is_file():
-        raise DatasetError(f"{path}: there is no such file")
-    module = imported(path.resolve(), str(path))
-    found = getattr(module, function, None)
-    if not inspect.isfunction(found):
-        known = [name for name, value in vars(module).items() if inspect.isfunction(value) and value.__module__ == module.__name__]
-        raise DatasetError(
-            f"{path}: has no function {function!r}{nearest(function, known)}; it has: {', '.join(known) or 'none'}; write def load(): return Data(...), or name "
-            f"another: {path}:{(known or ['my_load'])[0]}"
-        )
-    return Given(_named_errors(found, path), text_digest(path.resolve(), path.resolve().parent), f"{path}:{function}")
-
-
-def _named_errors(function: Callable[[], Any], path: Path) -> Callable[[], Any]:
-    def load() -> Any:
-        try:
-            return function()
-        except DatasetError:
-            raise
-        except Exception as error:  # whatever a user's function may raise
-            raise DatasetError(
-                f"{path}, line {line_in(path.resolve(), error)}: {function.__name__}() raises {type(error).__name__}: {error}; it must return a Data, a list of "
-                "Data or a torch_geometric dataset, and take no argument"
-            ) from error
-
-    return load
-
-
-def _from_entry_point(entry: EntryPoint) -> DatasetSpec:
-    what = f"the entry point {entry.name} = {entry.value!r} of {_package(entry)} (group {GROUP})"
-    try:
-        found = entry.load()
-    except Exception as error:  # whatever a package may raise
-        frame = traceback.extract_tb(error.__traceback__)[-1]
-        raise DatasetError(
-            f"{what} does not load: {frame.filename}, line {frame.lineno}: {type(error).__name__}: {error}; correct its pyproject.toml or reinstall it"
-        ) from error
-    if isinstance(found, DatasetSpec):
-        if found.name != entry.name:
-            raise DatasetError(f"{what} is a dataset named {found.name!r}; the two names must agree")
-        return found
-    if not inspect.isfunction(found):
-        raise DatasetError(
-            f"{what} is a {type(found).__name__}; expected what custom_dataset(...) returns, or a function that returns Data"
-        )
-    path = Path(inspect.getfile(found)).resolve()
-    source = Given(_named_errors(found, path), text_digest(path, path.parent), entry.value)
-    level = _level(source)
-    task = _task(source, level, entry.value)
-    return custom_dataset(entry.name, source, task=task, metric=USUAL_METRIC[task], split=SHARES[level], num_splits=SPLITS)
-
-
-def _level(source: Path | Given) -> str:
-    if isinstance(source, Given):
-        return level_of(graphs_of(source.load(), source.where))
-    if source.is_dir():
-        return "graph" if (source / "graphs.csv").exists() else "node"
-    from stages.datasets.readers import read_npz
-
-    arrays = read_npz(source)
-    rows = {key: len(arrays[key]) for key in ("x", "y") if key in arrays and arrays[key].ndim}
-    return "node" if rows.get("x") == rows.get("y") and rows.get("x", 0) > 1 else "graph"
-
-
-def _task(source: Path | Given, level: str, text: str) -> str:
-    """By the targets: whole numbers are classes, others a regression, several columns of 0 and 1 labels."""
-    y = next(iter(Reader(source, level, SHARES[level], 1, 0).blocks()))["y"]
-    whole = y.dtype.kind in "iu"
-    if level == "node":
-        if not whole or (y.ndim > 1 and y.shape[1] > 1):
-            raise DatasetError(
-                f"{text}: a target per node is {y.dtype} {list(y.shape)}; of one's own data the benchmark knows node-classification, with one whole number per node "
-                "(0, 1, ...; -1 for none)"
-            )
-        return "node-classification"
-    if y.ndim > 1 and y.shape[1] > 1 and np.isin(y[~np.isnan(y.astype(float))], (0, 1)).all():
-        return "graph-multilabel"
-    return "graph-classification" if whole and (y.ndim == 1 or y.shape[1] == 1) else "graph-regression"
-
-
-def _package(entry: EntryPoint) -> str:
-    return entry.dist.name if entry.dist else "an installed package"

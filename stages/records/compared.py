@@ -24,7 +24,7 @@ from stages.report.paired import (
     ranks,
 )
 from stages.report.rules import Rules
-from stages.report.table import PERCENT
+from stages.report.units import PERCENT
 from stages.schema import RecipeError, nearest
 from stages.store import Store
 

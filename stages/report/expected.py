@@ -16,6 +16,7 @@ from pydantic import Field, model_validator
 from stages.contents import Row
 from stages.report.published import RESULTS
 from stages.report.rules import Rules
+from stages.report.units import PERCENT
 from stages.report.verdict import quantile, sample_std
 from stages.schema import Strict, read_yaml, validated
 
@@ -122,7 +123,6 @@ def judged(expected: Expectation, row: Row, rules: Rules) -> str | None:
 def page(suite: str = "embedded") -> str:
     """docs/embedded.md."""
     from stages.datasets.catalog import get_spec
-    from stages.report.table import PERCENT
 
     lines = [HEAD.strip(), "", "| dataset | what it tests | metric | chance |", "|---|---|---|---|"]
     found = theory().suites[suite]

@@ -23,6 +23,7 @@ from stages.records.carried import note_of, text_of
 from stages.report.expected import with_expectation
 from stages.report.published import Published, PublishedError, further, lookup, resolve
 from stages.report.rules import Rules
+from stages.report.units import PERCENT
 from stages.report.verdict import MOST_SEEDS, STD_DDOF, Number, false_discovery, judge, judge_claim, sample_std, seeds_needed
 from stages.store import StoreError
 from stages.texts import markdown_line
@@ -30,8 +31,6 @@ from stages.texts import markdown_line
 # what a limit of params.yaml leaves in a result: cut in seeds, in pairs
 SEED_CUT, PAIR_CUT = r"\d+ of (\d+) seeds", r"\d+ of \d+ pairs"
 NO_NUMBER = "no number"  # status of a row whose metric is undefined (NaN or infinite) in a run that ended well
-# how a metric is read where no paper prints it for this cell
-PERCENT = {"accuracy", "balanced-accuracy", "roc-auc", "f1-macro", "f1-micro", "ordered-pair-accuracy"}
 
 
 def rows_of(result: Result, records: Sequence[Record], problems: Sequence[str] = (), rules: Rules | None = None) -> list[Row]:

@@ -8,7 +8,8 @@ import sys
 import pytest
 import yaml
 
-from stages.grid import MARK, main, render
+from stages.grid import main
+from stages.grid_text import MARK, render
 from stages.params import load_grid
 from stages.schema import RecipeError
 from tests.conftest import ROOT

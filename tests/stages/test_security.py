@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from stages.errors import UserError
-from stages.grid import render
+from stages.grid_text import render
 from stages.mlflow import ui
 from stages.params import load_grid
 from stages.schema import parse_yaml

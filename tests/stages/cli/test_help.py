@@ -21,7 +21,9 @@ def test_help_is_in_groups_and_the_version_names_the_commit():
     assert {"list", "train", "compare", "doctor", "history", "diff", "score"} <= commands & {
         name for names in GROUPS.values() for name in names
     }
-    assert re.fullmatch(r"gt-bench \d+\.\d+\.\d+ \(commit ([0-9a-f]{40}(-dirty)?|unknown)\)\n", CliRunner().invoke(app, ["--version"]).output)
+    assert re.fullmatch(
+        r"gt-bench \d+\.\d+\.\d+ \(commit ([0-9a-f]{40}(-dirty)?|unknown)\)\n", CliRunner().invoke(app, ["--version"]).output
+    )
 
 
 def test_the_command_line_alone_loads_no_schema_and_no_library():
