@@ -4,7 +4,7 @@ import contextlib
 import inspect
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +27,7 @@ from stages.engine.targets import StandardisedTargets
 from stages.measurements import Clock, PeakMemory, Usage, bound_memory, choose_device, environment, keep_allocations, memory_limit_mib, now
 from stages.own.models import run_code
 from stages.params import RunSettings
-from stages.processes import check_processes
+from stages.processes import check_machine, check_processes
 from stages.recipe import Recipe, check_fit, check_model, digest_of
 from stages.schema import RecipeError
 from stages.store import SCHEMA, Store, run_digest, sealed
@@ -172,9 +172,7 @@ class Experiment:
             if on_start:
                 on_start(seed, digest)
             if self.recipe.processes > 1:
-                from stages.side_by_side.ranks import compute_in_processes
-
-                record = compute_in_processes(self, seed, digest, test, on_epoch)
+                record = self._compute_in_processes(seed, digest, test, on_epoch)
             else:
                 with computing_with(self.recipe.threads):
                     record = self._compute(seed, digest, test, on_epoch)
@@ -230,6 +228,25 @@ class Experiment:
             return model
 
         return build
+
+    def _compute_in_processes(self, seed: int, digest: str, test: bool, on_epoch: Callable[[int, dict], None] | None) -> Record:
+        """Raises RecipeError where the machine has not as many GPUs, and Lost where one of the processes dies."""
+        from stages.side_by_side.ranks import compute_in_processes
+
+        gpu = self.device.type == "cuda"
+        check_machine(self.recipe, self.settings.device, gpu, self.path)
+        compute = partial(self._compute_part, seed, digest, test)
+        return compute_in_processes(compute, self.recipe.processes, gpu, f"{self.path}: seed {seed}", on_epoch)
+
+    def _compute_part(
+        self, seed: int, digest: str, test: bool, share: "Share", on_epoch: Callable[[int, dict], None] | None, recomputed: bool
+    ) -> Record:
+        """In a process of its own."""
+        on_gpu = share.device.type == "cuda"
+        one = replace(self, settings=self.settings.model_copy(update={"device": str(share.device)})) if on_gpu else self
+        prepare_process(one.settings)
+        with computing_with(one.recipe.threads):
+            return one._compute(seed, digest, test, on_epoch, share, recomputed)
 
     def _compute(
         self,

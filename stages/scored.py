@@ -1,11 +1,22 @@
 """The kept weights of a cell's best seed, tested again and held against its record."""
 
+import math
+from collections.abc import Mapping
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+
 from stages.best import best_run
 from stages.cells import experiment_of, limited, settings_of
+from stages.engine.checkpoint import Checkpoint
+from stages.engine.loop import Run
+from stages.engine.weights import FILE
+from stages.measurements import Clock
 from stages.params import Cell, Grid
-from stages.runs import DATA, prepare_process
+from stages.runs import DATA, Experiment, prepare_process
 from stages.store import Store
-from stages.trained import NotKept, agree, score
+from stages.threads import computing_with
+from stages.trained import NotKept, damaged
 
 
 def score_cell(cell: Cell, grid: Grid) -> bool:
@@ -20,3 +31,31 @@ def score_cell(cell: Cell, grid: Grid) -> bool:
     for name, value in then.items():
         print(f"{name}: {now[name]!r} now, {value!r} in the record of seed {seed}")
     return agree(now, then, recipe.processes)
+
+
+def score(experiment: Experiment, seed: int) -> tuple[dict[str, float], dict[str, float]]:
+    """(test metrics of the kept weights of a seed, computed now; those in its record). Raises NotKept where no weights are kept."""
+    record, folder = experiment.settled(seed), experiment.store.folder(experiment.digest(seed))
+    if record is None or not (folder / FILE).exists():
+        raise NotKept(f"{folder / FILE}: there is no such file: only the weights of a cell's best seed are kept, where it was trained")
+    try:
+        kept = load_file(folder / FILE)
+    except SafetensorError as error:
+        raise NotKept(damaged(folder / FILE, error)) from None
+    run = record["deterministic"]
+    again = Run(
+        experiment.recipe, experiment.task, experiment.loader(seed), experiment.build, seed=seed, meter=Clock(), checkpoint=Checkpoint(None)
+    )
+    with computing_with(experiment.recipe.threads):
+        again._begin()
+        again.best = {"model": kept}
+        again.outcome.curves, again.outcome.best_epoch = run["epochs"], run["best_epoch"]
+        again._test()
+    return again.outcome.test_metrics, run["test_metrics"]
+
+
+def agree(now: Mapping[str, float], recorded: Mapping[str, float], processes: int) -> bool:
+    """Whether a score is that of the record: to the bit, but for rounding where several processes made the record, as one process scores."""
+    if processes == 1:
+        return now == recorded
+    return now.keys() == recorded.keys() and all(math.isclose(now[name], recorded[name], rel_tol=1e-4) for name in now)

@@ -1,14 +1,12 @@
-"""The weights of a cell's best seed: kept in the store beside its record, loaded again as a model, and scored again.
+"""The weights of a cell's best seed: kept in the store beside its record, and loaded again as a model.
 
 store/<first two digits>/<digest>/weights.safetensors    the weights of the epoch that was tested; its header says of which model
 """
 
 import inspect
 import json
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -22,10 +20,6 @@ from stages.engine.weights import FILE
 from stages.errors import UserError
 from stages.files import write_bytes
 from stages.store import Store
-
-if TYPE_CHECKING:
-    from stages.runs import Experiment
-
 
 OF_EVERY_SEED = "of every seed"  # because another cell starts from them
 
@@ -61,41 +55,8 @@ def load_trained(path: str | Path) -> nn.Module:
         model.to(next((t.dtype for t in tensors.values() if t.is_floating_point()), torch.float32))
         model.load_state_dict(tensors)
     except (OSError, SafetensorError, KeyError, ValueError, TypeError, RuntimeError) as error:
-        raise NotKept(_damaged(path, error)) from None
+        raise NotKept(damaged(path, error)) from None
     return model.eval()
-
-
-def score(experiment: "Experiment", seed: int) -> tuple[dict[str, float], dict[str, float]]:
-    """(test metrics of the kept weights of a seed, computed now; those in its record). Raises NotKept where no weights are kept."""
-    from stages.engine.checkpoint import Checkpoint
-    from stages.engine.loop import Run
-    from stages.measurements import Clock
-    from stages.threads import computing_with
-
-    record, folder = experiment.settled(seed), experiment.store.folder(experiment.digest(seed))
-    if record is None or not (folder / FILE).exists():
-        raise NotKept(f"{folder / FILE}: there is no such file: only the weights of a cell's best seed are kept, where it was trained")
-    try:
-        kept = load_file(folder / FILE)
-    except SafetensorError as error:
-        raise NotKept(_damaged(folder / FILE, error)) from None
-    run = record["deterministic"]
-    again = Run(
-        experiment.recipe, experiment.task, experiment.loader(seed), experiment.build, seed=seed, meter=Clock(), checkpoint=Checkpoint(None)
-    )
-    with computing_with(experiment.recipe.threads):
-        again._begin()
-        again.best = {"model": kept}
-        again.outcome.curves, again.outcome.best_epoch = run["epochs"], run["best_epoch"]
-        again._test()
-    return again.outcome.test_metrics, run["test_metrics"]
-
-
-def agree(now: Mapping[str, float], recorded: Mapping[str, float], processes: int) -> bool:
-    """Whether a score is that of the record: to the bit, but for rounding where several processes made the record, as one process scores."""
-    if processes == 1:
-        return now == recorded
-    return now.keys() == recorded.keys() and all(math.isclose(now[name], recorded[name], rel_tol=1e-4) for name in now)
 
 
 def keep_best(records: Sequence[Record], store: Store) -> None:
@@ -107,7 +68,8 @@ def keep_best(records: Sequence[Record], store: Store) -> None:
             path.unlink()
 
 
-def _damaged(path: Path, error: Exception) -> str:
+def damaged(path: Path, error: Exception) -> str:
+    """What is said of a file that holds no weights, and the remedy."""
     return f"{path}: no weights of a model ({error}); delete the run's folder in store/ and train its cell again"
 
 

@@ -92,7 +92,7 @@ def table(
     """A published table in the paper's own layout: the printed numbers, ours below them with their verdicts."""
     from stages.params import load_grid
     from stages.records.gathered import gather
-    from stages.report.paper_table import show, show_list
+    from stages.report.show_table import show, show_list
 
     rows = gather(load_grid(), root=records).rows
     if paper is None or name is None:

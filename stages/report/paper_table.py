@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from stages.addresses import printable
 from stages.contents import Row
-from stages.report.layout import Column, Layout, find, layouts, of_paper
+from stages.report.layout import Column, Layout
 from stages.report.published import Published
 
 
@@ -327,35 +327,3 @@ def to_csv(table: PaperTable) -> str:
             for row in rows:
                 writer.writerow(theirs | {key: row.get(key) if row else None for key in keys})
     return file.getvalue()
-
-
-def show(paper: str, name: str, rows: Sequence[Row], form: str) -> None:
-    """Prints the table in a form of its own. Raises RecipeError for a paper or a table that is not printed."""
-    table = paper_table(find(paper, name), rows)
-    if form == "terminal":
-        from stages.report.terminal import console
-
-        out = console()
-        for block in to_terminal(table, out.width):
-            out.print(block)
-        for line in legend(table):
-            out.print(line, markup=False, highlight=False)
-    elif form == "html":
-        from stages.report.page import table_html
-
-        print(table_html(table), end="")
-    else:
-        print({"md": to_markdown, "tex": to_tex, "csv": to_csv}[form](table), end="")
-
-
-def show_list(paper: str | None, rows: Sequence[Row]) -> None:
-    """Prints which tables there are, and how many of their numbers have a run."""
-    from stages.report.terminal import print_table
-
-    lines = []
-    for layout in of_paper(paper) if paper else layouts():
-        datasets = list(dict.fromkeys(column.dataset for column in layout.columns))
-        over = ", ".join(datasets[:3]) + (f" and {len(datasets) - 3} more" if datasets[3:] else "")
-        lines.append((layout.paper, layout.title, over, str(len(layout.printed)), str(paper_table(layout, rows).run)))
-    print_table(("paper", "table", "over", "numbers", "run"), lines, wrapped=("over",), right=("numbers", "run"))
-    print("gt-bench table PAPER TABLE shows one of them")

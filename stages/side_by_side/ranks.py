@@ -9,23 +9,18 @@ import os
 import signal
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import torch
 
 from stages.contents import Record
 from stages.engine.data_parallel import KeepLess, Share
-from stages.processes import check_machine
 from stages.side_by_side.crew import Ending, Lost, die_with_parent, portable, stop
 from stages.stop import Stopped, handled
-from stages.threads import computing_with
-
-if TYPE_CHECKING:
-    from stages.runs import Experiment
 
 # whatever this process has had, threads or a GPU: new interpreters take seconds, which a run that wants several processes has
 START: Final = "spawn"
@@ -34,6 +29,10 @@ QUIET = {"TORCH_CPP_LOG_LEVEL": "ERROR"}
 DYING_SECONDS = 5.0  # in which one whose neighbour was killed may say so before the kill is seen
 
 Work = Callable[[Share, Callable[..., None]], Any]
+OnEpoch = Callable[[int, dict], None]
+# a run as one of several processes computes it: with its share, with what process 0 tells after each epoch, and with layers computed again in the
+# backward pass, which keeps less memory, or not
+Compute = Callable[[Share, OnEpoch | None, bool], Record]
 
 
 class OutOfMemory(Exception):
@@ -128,40 +127,25 @@ def _serve(work: Work, rank: int, world: int, meeting: Path, gpu: bool, pipe: Co
 
 
 @dataclass
-class _Compute:
+class _Part:
     """What each process does of a run: all of it, with its part of each batch."""
 
-    experiment: "Experiment"
-    seed: int
-    digest: str
-    test: bool
+    compute: Compute
     recomputed: bool
 
     def __call__(self, share: Share, tell: Callable[..., None]) -> Record:
-        from stages.runs import prepare_process
-
-        one = self.experiment
-        if share.device.type == "cuda":
-            one = replace(one, settings=one.settings.model_copy(update={"device": str(share.device)}))
-        prepare_process(one.settings)
-        with computing_with(one.recipe.threads):
-            record = one._compute(self.seed, self.digest, self.test, tell if share.rank == 0 else None, share, self.recomputed)
+        record = self.compute(share, tell if share.rank == 0 else None, self.recomputed)
         if record["deterministic"]["status"] == "oom":
             raise OutOfMemory(record)
         return record
 
 
-def compute_in_processes(
-    experiment: "Experiment", seed: int, digest: str, test: bool, on_epoch: Callable[[int, dict], None] | None
-) -> Record:
-    """The record of a run whose recipe asks for several processes. Raises RecipeError where the machine has not as many GPUs, and Lost where one
-    of the processes dies."""
-    recipe, gpu = experiment.recipe, experiment.device.type == "cuda"
-    check_machine(recipe, experiment.settings.device, gpu, experiment.path)
+def compute_in_processes(compute: Compute, processes: int, gpu: bool, run: str, on_epoch: OnEpoch | None) -> Record:
+    """The record of a run that `processes` compute together. `compute` must pickle; `run`: its name in messages. Raises Lost where one of them dies."""
     recomputed = False
     while True:
         try:
-            with Ranks(_Compute(experiment, seed, digest, test, recomputed), recipe.processes, gpu) as ranks:
+            with Ranks(_Part(compute, recomputed), processes, gpu) as ranks:
                 records = ranks.values(on_epoch or (lambda *what: None))
             break
         except KeepLess:
@@ -169,14 +153,12 @@ def compute_in_processes(
         except OutOfMemory as error:
             return error.record
         except Lost as error:
-            raise Lost(
-                f"{experiment.path}: seed {seed}: {error}; the run is kept up to its last checkpoint, the same command goes on"
-            ) from None
+            raise Lost(f"{run}: {error}; the run is kept up to its last checkpoint, the same command goes on") from None
     if len({record["checksum"] for record in records}) > 1:
-        raise RuntimeError(f"{experiment.path}: seed {seed}: the processes of one run have found different numbers, which is a bug")
+        raise RuntimeError(f"{run}: the processes of one run have found different numbers, which is a bug")
     record = records[0]
     record["measured"] |= {
-        "processes": recipe.processes,
+        "processes": processes,
         "peak_memory_mib": max(other["measured"]["peak_memory_mib"] for other in records),  # of the process that took most
     }
     return record

@@ -28,10 +28,10 @@ from stages.measurements import Clock
 from stages.params import RunSettings
 from stages.recipe import BatchSection, Recipe, load_recipe
 from stages.runs import Experiment
+from stages.scored import agree, score
 from stages.side_by_side import ranks
 from stages.side_by_side.ranks import Ranks
 from stages.store import Store
-from stages.trained import agree, score
 from tests.conftest import ROOT
 from tests.stages.conftest import RECIPE, pack_many, pack_web
 from tests.stages.engine.test_loop import NOTHING_ENCODED
