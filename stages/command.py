@@ -9,6 +9,8 @@ from typing import ParamSpec
 from stages.errors import UserError
 
 P = ParamSpec("P")
+# what keeps a file from being read or written that its owner can mend
+OF_A_FILE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP)
 
 
 def status_of(work: Callable[[], int | None]) -> int:
@@ -19,9 +21,12 @@ def status_of(work: Callable[[], int | None]) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            print("error: the disk is full; free some space and run the same command again: it continues where it was", file=sys.stderr)
+        elif error.errno in OF_A_FILE and error.filename is not None:
+            print(f"error: {error.filename}: {error.strerror}; mend that and run the same command again", file=sys.stderr)
+        else:
             raise
-        print("error: the disk is full; free some space and run the same command again: it continues where it was", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("stopped; the same command continues where it was", file=sys.stderr)

@@ -208,7 +208,7 @@ def actual(cell: Cell, grid: Grid, results: Path = Path("results"), store_root: 
         recipe = _recipe_now(cell, grid)
         result = json.loads((results / f"{cell.cell}.json").read_text())
         records = [Store(store_root).get(digest) for digest in result["runs"]]
-    except (FileNotFoundError, ValueError, KeyError, StoreError):
+    except (OSError, ValueError, KeyError, TypeError, StoreError):  # not there, or no result: the leaderboard says which
         return {}
     device, cpu = device_name(choose_device(grid.run.device)), cpu_name()
     here = [

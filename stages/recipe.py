@@ -415,6 +415,7 @@ def check_origins(recipe: Recipe, path: str | Path = "recipe", complete: bool = 
 
 def check_model(recipe: Recipe, path: str | Path = "recipe") -> Settings:
     """Arguments of the recipe's model, checked and converted by the constructor's own signature. Raises RecipeError."""
+    from stages.own.imported import ImportFails
     from stages.own.models import find
     from stages.own.plain import OwnModelError, unfilled
 
@@ -423,7 +424,7 @@ def check_model(recipe: Recipe, path: str | Path = "recipe") -> Settings:
         unfilled(info.cls, list(recipe.model.arguments))
     except KeyError as error:
         raise RecipeError(f"{path}: model.name: {error.args[0]}") from None
-    except OwnModelError as error:
+    except (OwnModelError, ImportFails) as error:
         raise RecipeError(f"{path}: {error}") from error
     arguments = validated(_signature_schema(cast(type, info.cls)), recipe.model.arguments, str(path), prefix="model.")
     return arguments.model_dump(exclude_unset=True)

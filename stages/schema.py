@@ -42,15 +42,20 @@ _Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"^[-+]?(\d+
 
 def parse_yaml(text: str) -> Any:
     """Raises yaml.YAMLError, for a repeated key too."""
-    return yaml.load(text, _Loader)
+    try:
+        return yaml.load(text, _Loader)
+    except ValueError as error:  # a date that no calendar has
+        raise yaml.YAMLError(str(error)) from None
 
 
 def read_yaml(path: str | Path) -> dict[str, Any]:
-    """Raises RecipeError for a file that is absent, no YAML, or no mapping."""
+    """Raises RecipeError for a file that is absent, cannot be read, is no YAML, or no mapping."""
     try:
         content = parse_yaml(Path(path).read_text())
     except FileNotFoundError:
         raise RecipeError(f"{path}: there is no such file") from None
+    except OSError as error:
+        raise RecipeError(f"{path}: cannot be read ({error.strerror}); expected a YAML file") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise RecipeError(f"{path}: not readable as YAML: {error}") from None
     if not isinstance(content, dict):

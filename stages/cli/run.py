@@ -49,12 +49,14 @@ def try_(
     """Any model on any dataset without a recipe, by the defaults of stages/own/defaults.yaml; then a table of all that is known there."""
     from stages.own.defaults import seeds_in, settings
     from stages.own.table import shown
+    from stages.own.tried import check_suite, try_pair
     from stages.own.tried import save as save_recipe
-    from stages.own.tried import try_pair
 
+    if save is not None:
+        check_suite(save)
     found = try_pair(model, dataset, settings(set_ or []), None if seeds is None else seeds_in(seeds), search, task=task, metric=metric)
     shown(found, [f"recipe: {found.recipe}"])
-    if save:
+    if save is not None:
         print(f"saved: {save_recipe(found.recipe, save)}")
 
 

@@ -104,6 +104,12 @@ def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
         writer.finish(header.model_copy(update={"provenance": provenance}))
 
 
+def check_first(spec: DatasetSpec) -> None:
+    """Raises DatasetError where the first block of the data is not what its task asks for."""
+    reader: Reader = spec.arguments["reader"]
+    _Facts(spec, reader).see(next(iter(reader.blocks())))
+
+
 class _Facts:
     """Widths, vocabularies, classes and splits, gathered while blocks go by."""
 

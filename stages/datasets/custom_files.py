@@ -87,6 +87,11 @@ def _from_csv(folder: Path, level: str, remarks: list[str]) -> dict[str, np.ndar
     """nodes.csv: [graph,] features..., at node level y and perhaps split. edges.csv: [graph,] source, target, features...
     graphs.csv: y... and perhaps split, one row per graph. Rows of a graph are consecutive, in the order of the graphs."""
     paths = [folder / "nodes.csv", folder / "edges.csv", folder / "graphs.csv"]
+    for path in paths[: 2 if level == "node" else 3]:
+        if not path.exists():
+            raise DatasetError(
+                f"{path}: cannot be read: there is no such file; a folder of CSV has nodes.csv and edges.csv, and with targets of graphs graphs.csv"
+            )
     nodes, edges = _columns(paths[0]), _columns(paths[1])
     targets = nodes if level == "node" else _columns(paths[2])
     for path, columns in ((paths[0], nodes), (paths[2], targets)):
@@ -100,6 +105,7 @@ def _from_csv(folder: Path, level: str, remarks: list[str]) -> dict[str, np.ndar
     num_nodes = _per_graph(paths[0], nodes)
     arrays = {"num_nodes": num_nodes, "num_edges": _per_graph(paths[1], edges, len(num_nodes))}
     arrays["edge_index"] = _edges(np.stack([edges.pop("source"), edges.pop("target")]), paths[1])
+    _check_ends(arrays["edge_index"], num_nodes, arrays["num_edges"], paths[1])
     names = [name for name in targets if name == "y" or name.startswith("y_")]
     if not names:
         raise DatasetError(f"{folder}: no column y (or y_1, y_2, ...) with the targets")
@@ -117,8 +123,22 @@ def _from_csv(folder: Path, level: str, remarks: list[str]) -> dict[str, np.ndar
     return _typed(arrays, folder)
 
 
+def _check_ends(edge_index: np.ndarray, num_nodes: np.ndarray, num_edges: np.ndarray, path: Path) -> None:
+    """Raises DatasetError for an edge to a node that its graph does not have."""
+    graph = np.repeat(np.arange(len(num_nodes)), num_edges)
+    wrong = np.flatnonzero((edge_index >= num_nodes[graph]).any(0))
+    if wrong.size:
+        row, last = wrong[0], num_nodes[graph[wrong[0]]] - 1
+        raise DatasetError(
+            f"{path}: line {row + 2} names a node that its graph does not have: {edge_index[:, row].max()}, where they are numbered from 0 to {last}"
+        )
+
+
 def _features(path: Path, columns: dict[str, np.ndarray], remarks: list[str]) -> np.ndarray:
     """All columns in one dtype: beside continuous columns, categories (whole numbers) become one-hot columns."""
+    for name, column in columns.items():
+        if (wrong := np.flatnonzero(~np.isfinite(column))).size:
+            raise DatasetError(f"{path}: line {wrong[0] + 2}: column {name} is {column[wrong[0]]}; a feature is a finite number")
     whole = [name for name, column in columns.items() if column.dtype.kind != "f"]
     if not 0 < len(whole) < len(columns):
         return np.stack(list(columns.values()), axis=1)
@@ -144,9 +164,11 @@ def _columns(path: Path) -> dict[str, np.ndarray]:
     """Columns by name; whole numbers stay whole, a split column becomes codes. Raises DatasetError with file and line."""
     try:
         with open(path, encoding="utf-8-sig", newline="") as file:
-            names, *rows = [row for row in csv.reader(file) if row]
+            names, *rows = [row for row in csv.reader(file) if row] or [[]]
     except (OSError, ValueError, csv.Error) as error:
         raise DatasetError(f"{path}: cannot be read ({error})") from error
+    if not names:
+        raise DatasetError(f"{path}: is empty; its first line names the columns")
     names, columns = [name.strip() for name in names], {}
     if len(set(names)) < len(names):
         raise DatasetError(f"{path}: two columns are named {max(names, key=names.count)!r}")

@@ -4,6 +4,7 @@ its name.
 """
 
 import re
+import unicodedata
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,15 @@ import numpy as np
 import yaml
 
 from stages.datasets.catalog import catalog
+from stages.datasets.custom import check_first
 from stages.datasets.custom_files import Given, Reader, graphs_of
 from stages.errors import DatasetError
-from stages.files import write_bytes
+from stages.files import is_plain_name, write_bytes
 from stages.own.declared import FILE, GROUP, USUAL_METRIC, Entry, level_in, level_of, package_of, source_of, spec_of, task_in
 from stages.schema import read_yaml, validated
 
 HELD = Path("data/own")  # where Data objects are kept as npz files
+FORMS = "a dataset is a name, a folder of CSV, an npz file, file.py:load or pyg:Class/Name (docs/add_a_dataset.md)"
 
 
 def named(text: str, task: str | None = None, metric: str | None = None) -> str:
@@ -26,21 +29,30 @@ def named(text: str, task: str | None = None, metric: str | None = None) -> str:
 
     Raises DatasetError for a name that is taken, and for data whose task cannot be told.
     """
-    file = Path(text.partition(":")[0])
-    if not (text.startswith("pyg:") or file.suffix in (".npz", ".py") or "/" in text or file.is_dir()):
+    file, function = Path(text.partition(":")[0]), text.partition(":")[2] or "load"
+    if not text.startswith("pyg:") and not (file.suffix in (".npz", ".py") or "/" in text or (text and file.is_dir())):
         _check_free(text)
         return text
-    if not text.startswith("pyg:") and not file.exists():
-        raise DatasetError(
-            f"{file}: there is no such file or folder; a dataset is a name, a folder of CSV, an npz file, file.py:load or pyg:Class/Name"
-        )
-    stem = text.removeprefix("pyg:") if text.startswith("pyg:") else file.stem if file.suffix else file.resolve().name
-    name = re.sub(r"[^a-z0-9.]+", "-", ("pyg-" + stem if text.startswith("pyg:") else stem).lower()).strip("-.")
+    if text.startswith("pyg:"):
+        stem = text.replace(":", "-", 1)
+    elif not file.exists():
+        raise DatasetError(f"{file}: there is no such file or folder; {FORMS}")
+    elif file.is_file() and file.suffix not in (".npz", ".py"):
+        raise DatasetError(f"{file}: a file of this kind is no dataset; {FORMS}")
+    else:
+        stem = file.stem if file.suffix else file.resolve().name
+        stem += f"-{function}" if file.suffix == ".py" and function != "load" else ""
+    ascii_only = unicodedata.normalize("NFKD", stem).encode("ascii", "ignore").decode()
+    name = re.sub(r"[^a-z0-9.]+", "-", ascii_only.lower()).strip("-.")
+    if not name:
+        raise DatasetError(f"{text}: a dataset is called by its file or folder, in letters from a to z and digits; rename that")
     return _declare(name, text, source_of(text), task, metric)
 
 
 def held(data: Any, name: str = "own-data", task: str | None = None, metric: str | None = None) -> str:
     """The name of a dataset made of a Data object or a list of them; kept as data/own/NAME.npz. Raises DatasetError."""
+    if not is_plain_name(name):
+        raise DatasetError(f"a dataset cannot be named {name!r}: letters, digits, '.', '_' and '-', beginning with a letter or digit")
     graphs = graphs_of(data, name)
     level = level_of(graphs)
     blocks = list(Reader(Given(lambda: graphs, "", name), level, (1.0, 0.0, 0.0), 1, 0).blocks())
@@ -64,16 +76,27 @@ def _declare(name: str, text: str, source: Path | Given, task: str | None, metri
         raise DatasetError(f"{text}: its name {name!r} is taken by a dataset of the benchmark; rename the file or folder")
     content = read_yaml(FILE) if FILE.exists() else {}
     before = content.get(name)
-    if before is not None and before.get("source") != text:
-        raise DatasetError(
-            f"{text}: its name {name!r} is taken in {FILE} by {before.get('source')}; rename the file or folder, or take that entry out"
-        )
-    if before is not None and task in (None, before["task"]) and metric in (None, before["metric"]):
-        return name
-    level = level or level_in(source)
-    task = task or task_in(source, level, text)
-    entry = {"source": text, "task": task, "metric": metric or USUAL_METRIC.get(task, "accuracy")}
-    spec_of(name, validated(Entry, entry, text))
+    if before is not None:
+        known: Entry = validated(Entry, before, str(FILE), f"{name}.")
+        if _place(known.source) != _place(text):
+            raise DatasetError(
+                f"{text}: its name {name!r} is taken in {FILE} by {known.source}; rename the file or folder, or take that entry out"
+            )
+        if task in (None, known.task) and metric in (None, known.metric):
+            return name
+    chosen = task or task_in(source, level or level_in(source), text)
+    entry = {"source": text, "task": chosen, "metric": metric or USUAL_METRIC.get(chosen, "accuracy")}
+    spec = spec_of(name, validated(Entry, entry, text))
+    if task is not None:
+        check_first(spec)  # a task that the data do not fit is not kept
     write_bytes(FILE, yaml.safe_dump(content | {name: entry}, sort_keys=False, width=140).encode())
     print(f"{text} is the dataset {name!r} from here on: {entry['task']}, {entry['metric']} ({FILE})", flush=True)
     return name
+
+
+def _place(text: str) -> tuple[str, str]:
+    """Which file and function a source means, however its path is written."""
+    if text.startswith("pyg:"):
+        return text, ""
+    file, _, function = text.partition(":")
+    return str(Path(file).resolve()), function or "load"

@@ -19,9 +19,11 @@ from stages.datasets.custom import custom_dataset
 from stages.datasets.custom_files import Given, Reader, graphs_of
 from stages.datasets.spec import DatasetSpec
 from stages.errors import DatasetError
+from stages.files import is_plain_name
 from stages.own.imported import imported, line_in
 from stages.own.sources import text_digest
 from stages.schema import Strict, nearest, read_yaml, validated
+from stages.stop import Stopped
 
 GROUP = "gt_bench.datasets"
 FILE = Path("datasets.yaml")
@@ -83,6 +85,8 @@ def _of_pyg(text: str) -> Given:
         raise DatasetError(
             f"{text}: torch_geometric.datasets has no {kind!r}{nearest(kind, known)}; write pyg:Class/Name, for example pyg:Planetoid/Cora"
         )
+    if rest and not all(is_plain_name(part) for part in rest.split("/")):  # it becomes a folder below data/pyg
+        raise DatasetError(f"{text}: {rest!r} is no name of a dataset; write pyg:Class/Name, for example pyg:Planetoid/Cora")
 
     def load() -> Any:
         root = str(Path("data/pyg", kind, rest))
@@ -118,9 +122,9 @@ def _named_errors(function: Callable[[], Any], path: Path) -> Callable[[], Any]:
     def load() -> Any:
         try:
             return function()
-        except DatasetError:
+        except (DatasetError, Stopped):
             raise
-        except Exception as error:  # whatever a user's function may raise
+        except (Exception, SystemExit) as error:  # whatever a user's function may raise
             raise DatasetError(
                 f"{path}, line {line_in(path.resolve(), error)}: {function.__name__}() raises {type(error).__name__}: {error}; it must return a Data, a list of "
                 "Data or a torch_geometric dataset, and take no argument"

@@ -15,6 +15,7 @@ from stages.recipe import Recipe
 from stages.schema import parse_yaml, validated
 
 RULES = Path(__file__).with_name("defaults.yaml")
+MOST_SEEDS = 10_000
 
 
 class SettingError(UserError, ValueError):
@@ -42,7 +43,10 @@ def seeds_in(text: str) -> list[int]:
         first, dash, last = part.strip().partition("-")
         if not first.isdecimal() or (dash and not last.isdecimal()) or (dash and int(last) < int(first)):
             raise SettingError(f"--seeds {text}: expected 0-9, or 0,2,5")
-        seeds += range(int(first), int(last if dash else first) + 1)
+        more = range(int(first), int(last if dash else first) + 1)
+        if more[-1] - more[0] + len(seeds) >= MOST_SEEDS:  # a typo, which would fill the memory
+            raise SettingError(f"--seeds {text}: these are more than {MOST_SEEDS:,} seeds; give fewer")
+        seeds += more
     return seeds
 
 

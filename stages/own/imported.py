@@ -11,6 +11,7 @@ from types import CodeType, ModuleType
 
 from stages.errors import UserError
 from stages.own.sources import files_of
+from stages.stop import Stopped
 
 
 class ImportFails(UserError, ValueError):
@@ -41,10 +42,14 @@ def _version(path: Path, shown: str, texts: tuple[tuple[Path, bytes], ...]) -> M
     written, sys.dont_write_bytecode = sys.dont_write_bytecode, True  # of the files beside it
     try:
         loader.exec_module(module)
-    except Exception as error:  # whatever a user's file may raise
+    except (Exception, SystemExit) as error:  # whatever a user's file may raise
         del sys.modules[name]
+        if isinstance(error, Stopped):
+            raise
         line = error.lineno if isinstance(error, SyntaxError) and error.filename == str(path) else line_in(path, error)
         remedy = "install that package, or take the import out" if isinstance(error, ImportError) else "correct the line"
+        if isinstance(error, SystemExit):  # a script, which reads its own arguments perhaps
+            remedy = 'put what is to run as a script alone below `if __name__ == "__main__":`'
         raise ImportFails(
             f"{shown}, line {line}: expected a file that Python can import; it raises {type(error).__name__}: {error}; {remedy}"
         ) from error

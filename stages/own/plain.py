@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import UninitializedParameter
 
 from gt_models.batch import GraphBatch
 from gt_models.encodings import ENCODINGS
 from stages.engine.failures import is_out_of_memory
 from stages.errors import UserError
+from stages.stop import Stopped
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -54,9 +56,16 @@ class PlainModel(nn.Module):
         given = {name: widths[what] for what, name in self.places.items()}
         try:
             self.model = self.plain(**given, **arguments)
-        except Exception as error:  # whatever a user's constructor may raise
+        except Stopped:
+            raise
+        except (Exception, SystemExit) as error:  # whatever a user's constructor may raise
             said = ", ".join(f"{key}={value!r}" for key, value in (given | arguments).items())
             raise OwnModelError(f"{where(self.plain, '__init__', error)}: {self.plain.__name__}({said}) raises {_text(error)}") from error
+        if lazy := [name for name, parameter in self.model.named_parameters() if isinstance(parameter, UninitializedParameter)]:
+            raise OwnModelError(
+                f"{where(self.plain, '__init__')}: {self.plain.__name__} has lazy layers ({', '.join(lazy)}), whose size is not known before data come; "
+                f"write it: torch.nn.Linear({self._name('in_dim')}, ...)"
+            )
         if not any(parameter.requires_grad for parameter in self.model.parameters()):
             raise OwnModelError(
                 f"{where(self.plain, '__init__')}: {self.plain.__name__} has no parameter to train; expected layers as attributes: self.head = "
@@ -69,16 +78,22 @@ class PlainModel(nn.Module):
         wrong shape."""
         batch = GraphBatch.of(batch)
         data = self._data(batch)
+        given = {name: (value, value._version) for name, value in data.to_dict().items() if isinstance(value, Tensor)}
         try:
             output = self.model(data) if self.parts is None else self.model(**{name: getattr(data, name) for name in self.parts})
-        except Exception as error:
-            if is_out_of_memory(error) or isinstance(error, UserError):
+        except (Exception, SystemExit) as error:
+            if isinstance(error, UserError | Stopped) or is_out_of_memory(error):
                 raise
             absent = [key for key in ENCODINGS if any(f"'{array}'" in str(error) for array in ENCODINGS[key].arrays)]
             remedy = f"; it asks for an encoding: add --set encodings.{absent[0]}.KEY=... (in a recipe under encodings)" if absent else ""
             raise OwnModelError(
                 f"{where(self.plain, 'forward', error)}: {_text(error)}{remedy}; it was given {_described(data)}"
             ) from error
+        if changed := [name for name, (value, version) in given.items() if value._version != version]:
+            raise OwnModelError(
+                f"{where(self.plain, 'forward')}: {self.plain.__name__} changes data.{changed[0]} in place, and so the data of every later step; write a "
+                f"new tensor: x = x + y for x += y, and no inplace=True on what the data give"
+            )
         return self._checked(output, batch)
 
     def _data(self, batch: GraphBatch) -> "Data":
@@ -108,6 +123,11 @@ class PlainModel(nn.Module):
             raise OwnModelError(
                 f"{where(self.plain, 'forward')}: {self.plain.__name__} returned {came}; expected floating-point numbers of shape "
                 f"[{rows}, {self.out_dim}]: a row per {what}, a column per class or target; {remedy}"
+            )
+        if self.training and torch.is_grad_enabled() and not output.requires_grad:
+            raise OwnModelError(
+                f"{where(self.plain, 'forward')}: {self.plain.__name__} returned what has no gradient, so that nothing can be learnt; expected an output of its "
+                "layers: look for .detach(), .data, numpy or torch.no_grad()"
             )
         if not self._seen:
             if not bool(output.isfinite().all()):

@@ -12,11 +12,11 @@ def text_digest(path: Path, root: Path) -> str:
     """sha256 over the meaning (comments and docstrings aside) of `path` and of what it imports, directly or not, below `root`."""
     digest = hashlib.sha256()
     for file in files_of(path, root):
-        digest.update(f"{file.relative_to(root).as_posix()} {meaning(file.read_text())}\n".encode())
+        digest.update(f"{file.relative_to(root).as_posix()} {meaning(file.read_bytes())}\n".encode())
     return digest.hexdigest()
 
 
-def meaning(text: str) -> str:
+def meaning(text: str | bytes) -> str:
     """sha256 of a module's text without comments, docstrings and layout. Raises SyntaxError."""
     from stages.fingerprint import _dump
 
@@ -31,13 +31,13 @@ def files_of(path: Path, root: Path) -> list[Path]:
         file = todo.pop()
         if file not in found:
             found.add(file)
-            for base, names in imports(file.read_text()):
+            for base, names in imports(file.read_bytes()):
                 for name in (base, *(f"{base}.{n}" for n in names)):
                     todo += _files(name, file, root.resolve())
     return sorted(found)
 
 
-def imports(text: str) -> list[tuple[str, tuple[str, ...]]]:
+def imports(text: str | bytes) -> list[tuple[str, tuple[str, ...]]]:
     """(module, imported names) of every import; a relative one begins with its dots."""
     found: list[tuple[str, tuple[str, ...]]] = []
     for node in ast.walk(ast.parse(text)):
@@ -50,7 +50,7 @@ def imports(text: str) -> list[tuple[str, tuple[str, ...]]]:
 
 def project_modules(files: Iterable[Path]) -> list[str]:
     """Modules of this project that the files import."""
-    bases = {base for file in files for base, _ in imports(file.read_text())}
+    bases = {base for file in files for base, _ in imports(file.read_bytes())}
     return sorted(base for base in bases if base.split(".")[0] in PACKAGES and base not in PACKAGES)
 
 

@@ -18,7 +18,7 @@ from stages.datasets.catalog import catalog, get_spec
 from stages.datasets.packed import DatasetUnavailable, PackedDataset
 from stages.datasets.spec import DatasetSpec
 from stages.engine.faces import Header
-from stages.errors import UserError
+from stages.errors import DatasetError, UserError
 from stages.files import write_bytes
 from stages.home import is_project
 from stages.own.datasets import named
@@ -27,13 +27,14 @@ from stages.own.models import find, taken_names
 from stages.own.plain import OwnModelError, PlainModel
 from stages.own.table import Comparison, comparison
 from stages.params import Cell, Grid, load_grid
-from stages.recipe import Recipe, check_fit, check_model, load_recipe
+from stages.recipe import Recipe, check_fit, check_model, digest_of, load_recipe
 from stages.schema import RecipeError
 from stages.store import Store
 from stages.tasks import create_task
 from stages.tasks.task import Task
 
 SUITE = "tried"  # the experiment of MLflow, and the folder below results/
+BY_SET = "chosen: by --set"  # origin of a value
 PROBED = 40  # nodes of a large graph that a model is shown to learn which encodings it reads
 
 
@@ -90,6 +91,11 @@ def try_pair(
     grid = grid or load_grid()
     info, dataset = _model(model), named(dataset, task, metric)
     spec = get_spec(dataset)
+    for what, said, has in (("task", task, spec.task), ("metric", metric, spec.metric)):
+        if said not in (None, has):
+            raise DatasetError(
+                f"dataset {dataset!r} has the {what} {has}, not {said}: only of data of one's own, named by path, can another be said"
+            )
     check_pair(info, spec)
     packed = _packed(spec, grid, data, say)
     recipe = with_encodings(recipe_of(info, packed.header, given or {}, seeds, trials), info, packed)
@@ -110,14 +116,19 @@ def try_pair(
     return comparison(cell, result, grid, str(cell.settings_path), store_root, results)
 
 
+def check_suite(suite: str) -> None:
+    """Raises RecipeError for what cannot be the name of a suite, before anything is trained for it."""
+    if not re.fullmatch(r"[a-z0-9][a-z0-9.-]*", suite):
+        raise RecipeError(f"--save {suite}: a suite is named in lower case, digits and dashes")
+
+
 def save(recipe_path: str | Path, suite: str) -> Path:
     """Copies the recipe of a tried run to recipes/SUITE/DATASET/ROW.yaml and writes the grid anew. Raises RecipeError."""
     from stages.grid import write_grid
 
     # elsewhere the grid is read from recipes/ each time (`load_grid`)
     source = Path(recipe_path)
-    if not re.fullmatch(r"[a-z0-9][a-z0-9.-]*", suite):
-        raise RecipeError(f"--save {suite}: a suite is named in lower case, digits and dashes")
+    check_suite(suite)
     path = Path("recipes", suite, source.parent.name, source.name)
     recipe = load_recipe(source)
     if path.exists() and load_recipe(path) != recipe:
@@ -254,15 +265,30 @@ def _encode(recipe: Recipe, packed: PackedDataset, data: Path) -> None:
 
 
 def _cell(info: ModelInfo, dataset: str, given: Settings, trials: int | None) -> TriedCell:
-    """Named by the model and what differs from the defaults, so that each variant keeps a result of its own."""
+    """Named by the model and what differs from the defaults, so that each variant keeps a result of its own: where another one has the short
+    name already (a class of the same name in another file, -1 beside 1), with a digest of the two."""
     parts = [
         _row_name(info.name),
         *(f"{key.split('.')[-1]}-{value}" for key, value in given.items()),
         *(["searched"] if trials is not None else []),
     ]
-    row = re.sub(r"[^a-z0-9.]+", "-", "-".join(parts).lower()).strip("-.")[:80]
+    row = re.sub(r"[^a-z0-9.]+", "-", "-".join(parts).lower()).strip("-.")[:80].rstrip("-.")
+    if _is_of_another(Path(SUITE, dataset, f"{row}.yaml"), info.name, given):
+        row = f"{row}-{digest_of([info.name, given])[:8]}"
     settings = "recipes" if trials is None else "tuned"
     return TriedCell(key=f"{SUITE}-{dataset}-{row}", cell=f"{SUITE}/{dataset}/{row}", dataset=dataset, model=row, settings=settings)
+
+
+def _is_of_another(path: Path, model: str, given: Settings) -> bool:
+    """Whether the recipe that was written there is of another model, or has other values by --set."""
+    try:
+        recipe = load_recipe(path)
+    except RecipeError:  # not there, or damaged: it is written anew
+        return False
+    said = {key: recipe.value(key) for key, origin in recipe.origin.items() if origin == BY_SET}
+    return recipe.model.name != model or said != {
+        key: value for key, value in given.items() if key in recipe.given_values() and key != "seeds"
+    }
 
 
 def _row_name(model: str) -> str:
@@ -272,7 +298,7 @@ def _row_name(model: str) -> str:
 
 
 def _text(recipe: Recipe, given: Settings) -> str:
-    origin = {key: "chosen: by --set" for key in given if key in recipe.given_values() and key != "seeds"}
+    origin = {key: BY_SET for key in given if key in recipe.given_values() and key != "seeds"}
     content = recipe.model_dump(mode="json", exclude_unset=True) | {
         "origin": {"all": "chosen: a default of stages/own/defaults.yaml", **origin}
     }

@@ -20,6 +20,7 @@ from stages.sweep.process import end, run_job
 
 NAME = "gt-bench"  # of every job, for squeue and scancel
 SIGNAL_SECONDS = 90  # before the time limit: a checkpoint, and the place in the queue
+PATIENCE = 60.0  # seconds in which Slurm answers
 OFTEN = 10**6  # times that a job may meet its time limit
 # states that a job does not come back from; one whose node failed or that had to make way is queued again in a moment
 LEFT = {"COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "OUT_OF_MEMORY", "DEADLINE", "REVOKED"}
@@ -133,7 +134,10 @@ class Slurm:
 
 
 def _slurm(*command: str) -> subprocess.CompletedProcess:
-    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+    except subprocess.TimeoutExpired:  # a controller that hangs
+        return subprocess.CompletedProcess(command, 1, "", f"{command[0]} says nothing for {PATIENCE:g} s")
 
 
 @contextlib.contextmanager

@@ -35,6 +35,16 @@ def test_a_bug_is_not_swallowed():
             status_of(raising(error))
 
 
+def test_a_file_that_cannot_be_read_or_written_is_named(tmp_path, capsys):
+    for work, says in (
+        (lambda: tmp_path.read_text(), f"{tmp_path}: Is a directory"),
+        (raising(PermissionError(errno.EACCES, "Permission denied", "results/a.json")), "results/a.json: Permission denied"),
+        (raising(OSError(errno.EROFS, "Read-only file system", "store")), "store: Read-only file system"),
+    ):
+        assert status_of(work) == 1
+        assert capsys.readouterr().err == f"error: {says}; mend that and run the same command again\n"
+
+
 def test_without_an_error_the_status_is_what_the_work_returns():
     assert (status_of(lambda: 3), status_of(lambda: None)) == (3, 0)
 

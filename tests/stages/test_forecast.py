@@ -221,6 +221,12 @@ def test_beside_what_it_took_on_this_device_with_this_recipe(grid):
     cell = loaded.find(CELL)
     assert actual(cell, loaded) == {}
     train_cell(cell, loaded)
+    path = Path("results", f"{cell.cell}.json")
+    whole = path.read_bytes()
+    for damaged in (b"[]", b"3", b"{}", b"{"):
+        path.write_bytes(damaged)
+        assert actual(cell, loaded) == {}
+    path.write_bytes(whole)
     took = actual(cell, loaded)
     assert took["actual_seconds"] > 0
     for path in Path("store").glob("??/*/record.json"):

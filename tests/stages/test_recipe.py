@@ -53,7 +53,13 @@ def test_mistakes_in_a_recipe(tmp_path, change, words):
 
 @pytest.mark.parametrize(
     ("text", "word"),
-    [("model: [", "YAML"), ("- 1", "mapping"), ("epochs: 1\nepochs: 2", "stands twice"), ("model: !!python/object:os.system {}", "YAML")],
+    [
+        ("model: [", "YAML"),
+        ("- 1", "mapping"),
+        ("epochs: 1\nepochs: 2", "stands twice"),
+        ("model: !!python/object:os.system {}", "YAML"),
+        ("epochs: 2024-13-45", "YAML: month must be in 1..12"),
+    ],
 )
 def test_unreadable_files(tmp_path, text, word):
     path = write(tmp_path, text)
@@ -62,6 +68,15 @@ def test_unreadable_files(tmp_path, text, word):
     assert str(path) in str(error.value)
     with pytest.raises(RecipeError, match="no such file"):
         load_recipe(tmp_path / "absent.yaml")
+    with pytest.raises(RecipeError, match=r"cannot be read \(Is a directory\); expected a YAML file"):
+        load_recipe(tmp_path)
+
+
+def test_a_recipe_whose_model_s_file_cannot_be_imported_is_named(tmp_path):
+    (tmp_path / "net.py").write_text("class Net(\n")
+    recipe = load_recipe(write(tmp_path, {**RECIPE, "model": {"name": f"{tmp_path}/net.py:Net"}}))
+    with pytest.raises(RecipeError, match=r"^web\.yaml: .*net\.py, line 1: expected a file that Python can import"):
+        check_model(recipe, "web.yaml")
 
 
 def test_numbers_in_scientific_notation_are_numbers(tmp_path):

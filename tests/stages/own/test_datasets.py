@@ -67,6 +67,55 @@ def test_a_task_that_is_said(ours):
     assert get_spec(named("lab/mine", "graph-regression", "mse")).metric == "mse"
 
 
+def test_a_task_that_the_data_do_not_fit_is_not_kept(ours):
+    write_web(ours / "lab/papers")
+    for name in ("lab/papers", "papers"):
+        says = "lab/papers/graphs.csv: cannot be read" if "/" in name else "has the task node-classification, not graph-regression"
+        with pytest.raises(DatasetError, match=says):
+            try_pair("mlp", name, FAST, [0], task="graph-regression", bar=False)
+        assert try_pair("mlp", "lab/papers", FAST, [0], bar=False).row["status"] == "ok"
+    with pytest.raises(DatasetError, match="dataset 'web' has the metric accuracy, not mae"):
+        try_pair("mlp", "web", FAST, [0], metric="mae", bar=False)
+
+
+def test_a_source_is_one_however_its_path_is_written(ours):
+    write_web(ours / "lab/papers")
+    assert {named(text) for text in ("lab/papers", "lab/papers/", "./lab/papers", str(ours / "lab/papers"))} == {"papers"}
+    assert len(yaml.safe_load(Path("datasets.yaml").read_text())) == 1
+
+
+def test_several_functions_of_one_file(ours):
+    write("lab/rings.py", LOAD + LOAD.partition("\n\n")[2].replace("load()", "small()").replace("30", "20"))
+    assert [named(text) for text in ("lab/rings.py:load", "lab/rings.py:small", "lab/rings.py")] == ["rings", "rings-small", "rings"]
+
+
+def test_a_file_in_another_encoding(ours):
+    Path("latin.py").write_bytes(textwrap.dedent("# -*- coding: latin-1 -*-\n# caf\xe9\n" + LOAD.replace("\n    ", "\n")).encode("latin-1"))
+    assert prepare(named("latin.py")).header.out_dim == 3
+
+
+def test_names_in_other_alphabets(ours):
+    write_web(ours / "lab/é Größe")
+    assert named("lab/é Größe") == "e-groe"
+    write_web(ours / "lab/日本")
+    with pytest.raises(
+        DatasetError, match="lab/日本: a dataset is called by its file or folder, in letters from a to z and digits; rename"
+    ):
+        named("lab/日本")
+
+
+def test_names_stay_in_their_folders(ours):
+    for name in ("../evil", "", "a/b", ".hidden"):
+        with pytest.raises(DatasetError, match="a dataset cannot be named"):
+            held(graph(), name)
+    with pytest.raises(DatasetError, match="'../../evil' is no name of a dataset"):
+        named("pyg:Planetoid/../../evil")
+    with pytest.raises(DatasetError, match="'/etc' is no name of a dataset"):
+        named("pyg:Planetoid//etc")
+    assert not list(ours.rglob("*evil*"))
+    assert not Path("data").exists()
+
+
 def test_an_npz_file(ours):
     np.savez("points.npz", x=np.random.default_rng(0).normal(size=(20, 3)), edge_index=np.array([[0, 1], [1, 0]]), y=np.arange(20) % 2)
     assert try_pair("mlp", "points.npz", FAST, [0], bar=False).row["status"] == "ok"
@@ -165,9 +214,31 @@ def test_a_cell_that_is_missing_or_no_number(ours, line, text, says):
 
 
 @pytest.mark.parametrize(
+    ("file", "text", "says"),
+    [
+        ("nodes.csv", None, "nodes.csv: cannot be read: there is no such file; a folder of CSV has nodes.csv and edges.csv"),
+        ("edges.csv", None, "edges.csv: cannot be read: there is no such file"),
+        ("nodes.csv", "", "nodes.csv: is empty; its first line names the columns"),
+        ("nodes.csv", "y,a\n" + 60 * "0,0.5\n" + "1,nan\n", "nodes.csv: line 62: column a is nan; a feature is a finite number"),
+        ("edges.csv", "source,target\n0,1\n1,60\n", "edges.csv: line 3 names a node that its graph does not have: 60, where they are numbered from 0 to 59"),
+    ],
+)  # fmt: skip
+def test_a_folder_that_is_not_whole(ours, file, text, says):
+    path = write_web(ours / "lab/papers") / file
+    path.unlink() if text is None else path.write_text(text)
+    with pytest.raises(DatasetError) as error:
+        named("lab/papers")
+    assert says in str(error.value)
+    assert not Path("datasets.yaml").exists()
+
+
+@pytest.mark.parametrize(
     ("text", "source", "says"),
     [
         ("nowhere.npz", None, "nowhere.npz: there is no such file or folder; a dataset is a name, a folder of CSV, an npz file, file.py:load or pyg:"),
+        ("lab/nodes.csv", "a,y\n", "lab/nodes.csv: a file of this kind is no dataset; a dataset is a name, a folder of CSV"),
+        ("lab/a.py", LOAD.replace("import torch\n", "import sys\n    sys.exit(3)\n"), "lab/a.py, line 2: expected a file that Python can import; it raises SystemExit: 3; put"),
+        ("lab/a.py", LOAD.replace("return Data(", "exit(Data)("), "lab/a.py, line 5: load() raises SystemExit"),
         ("pyg:Planetiod/Cora", None, "torch_geometric.datasets has no 'Planetiod' (did you mean 'Planetoid'?)"),
         ("lab/a.py:laod", LOAD, "lab/a.py: has no function 'laod' (did you mean 'load'?)"),
         ("lab/a.py", LOAD.replace("def load", "def load(: #"), "lab/a.py, line 4: expected a file that Python can import; it raises SyntaxError"),

@@ -75,6 +75,25 @@ def test_parts_of_the_data_by_name(ours):
     assert try_pair("a.py", "many", FAST, [0], bar=False).row["status"] == "ok"
 
 
+def test_two_that_have_one_short_name_keep_their_results(ours):
+    for folder in ("a", "b"):
+        Path(folder).mkdir()
+        Path(folder, "net.py").write_text(
+            "import torch\n\n\nclass GCN(torch.nn.Module):\n    def __init__(self, in_dim, out_dim, offset=0.0):\n        super().__init__()\n"
+            "        self.head, self.offset = torch.nn.Linear(in_dim, out_dim), offset\n\n"
+            "    def forward(self, data):\n        return self.head(data.x) + self.offset\n"
+        )
+    for model, given in (
+        ("gcn", {}), ("a/net.py:GCN", {}), ("b/net.py:GCN", {}), ("a/net.py:GCN", {"model.offset": 1.0}), ("a/net.py:GCN", {"model.offset": -1.0}),
+    ):  # fmt: skip
+        found = try_pair(model, "web", {"epochs": 1, **given}, [0], bar=False)
+    assert len(found.rows) == 5
+    assert len({row["model"] for row in found.rows}) == 5
+    again = try_pair("a/net.py:GCN", "web", {"epochs": 1, "model.offset": -1.0}, [0, 1], bar=False)
+    assert len(again.rows) == 5
+    assert again.row["model"] == found.row["model"]
+
+
 def test_it_joins_the_grid_by_one_recipe(ours):
     from stages.datasets.prepare import prepare
     from stages.grid import write_grid
@@ -189,6 +208,7 @@ def broken(change: tuple[str, str]) -> str:
     [
         (broken(("import torch\n", "import torhc\n")), "import torhc", "raises ModuleNotFoundError: No module named 'torhc'; install that package"),
         (broken(("def __init__(self,", "def __init__ self,")), "def __init__ self", "raises SyntaxError: "),
+        (broken(("import torch\n", "import torch, sys\n    sys.exit(2)\n")), "sys.exit", "raises SystemExit: 2; put what is to run as a script alone below `if __name__"),
         (broken(("self, data)", "self, nodes, graph)")), "def forward", "Plain.forward takes nodes, graph; expected one argument"),
         (broken(("width=8", "width")), "def __init__", "Plain needs the argument 'width', and nothing gives it: a dataset gives in_dim"),
         (broken(("nn.Linear(width, num_classes)", "nn.Linear(width, 7)")), "def forward", r"returned float32 [60, 7]; expected floating-point numbers of shape [60, 3]"),
@@ -196,6 +216,10 @@ def broken(change: tuple[str, str]) -> str:
         (broken(("return self.head(", "return self.head(float('nan') * ")), "def forward", "returned 180 of 180 numbers that are NaN or infinite before any training"),
         (broken(("data.x)", "data.x.T)")), "data.x.T", "RuntimeError: mat1 and mat2 shapes cannot be multiplied"),
         (broken(("Linear(in_channels, width)", "Linear(in_channels, 'x')")), "'x'", "raises TypeError: "),
+        (broken(("Linear(in_channels, width)", "LazyLinear(width)")), "def __init__", "Plain has lazy layers (encode.weight, encode.bias), whose size is not known"),
+        (broken(("return self.head(", "return torch.no_grad()(self.head)(")), "def forward", "Plain returned what has no gradient, so that nothing can be learnt"),
+        (broken(("return self.head(", "data.x.mul_(2); return self.head(")), "def forward", "Plain changes data.x in place, and so the data of every later step"),
+        (broken(("return self.head(", "raise SystemExit(0); return self.head(")), "raise SystemExit", "SystemExit: 0"),
         (broken(("class Plain(torch.nn.Module)", "class Plain")), "class Plain", "is a class; expected a class that derives from torch.nn.Module"),
         (broken(("class Plain(", "from gt_models import register_model\n    @register_model('gcn', levels=('node',), cost='n')\n    class Plain(")), "@register", "register_model('gcn'): the name is taken"),
     ],

@@ -144,8 +144,12 @@ def test_what_the_command_line_says_is_read():
     for wrong in ("a", "3-1", ""):
         with pytest.raises(SettingError, match="expected 0-9"):
             seeds_in(wrong)
+    with pytest.raises(SettingError, match="--seeds 0-10000000000: these are more than 10,000 seeds"):
+        seeds_in("0-10000000000")
     with pytest.raises(SettingError, match="expected key=value"):
         settings(["lr"])
+    with pytest.raises(SettingError, match="--set x=2024-13-45: the value is not readable as YAML"):
+        settings(["x=2024-13-45"])
 
 
 @pytest.mark.parametrize("split", ["node", "graph"])
@@ -160,6 +164,13 @@ def test_there_are_defaults_for_every_model(split, size):
             recipe = recipe_of(model_info(name), header, {}, None, 3)
             check_model(recipe, name)
             check_fit(recipe, level, "x", name)
+
+
+@pytest.mark.parametrize("suite", ["../evil", "", "Mine", "a b"])
+def test_what_cannot_be_saved_is_said_before_anything_is_trained(ours, suite):
+    shown = CliRunner().invoke(app, ["try", "mlp", "web", "--save", suite])
+    assert str(shown.exception) == f"--save {suite}: a suite is named in lower case, digits and dashes"
+    assert not Path("store").exists()
 
 
 def test_another_recipe_is_not_written_over(ours):

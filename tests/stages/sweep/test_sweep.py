@@ -338,6 +338,11 @@ def test_what_slurm_says_is_said_in_one_line(project, monkeypatch):
     monkeypatch.setenv("PATH", f"{commands}:{os.environ['PATH']}")
     with pytest.raises(ClusterError, match=r"^Slurm does not answer \(slurm_load_ctl_conf error: .*slurmctld running\? .*--cluster local$"):
         Slurm(Path("store/sweep"))
+    a_command(commands, "scontrol", "exec sleep 60")
+    with monkeypatch.context() as patch:
+        patch.setattr("stages.sweep.slurm.PATIENCE", 0.1)
+        with pytest.raises(ClusterError, match=r"^Slurm does not answer \(scontrol says nothing for 0.1 s\)"):
+            Slurm(Path("store/sweep"))
     a_command(commands, "scontrol", "echo Slurmctld is UP")
     for refusal in ("invalid partition specified: nowhere", "Memory specification can not be satisfied"):
         a_command(commands, "sbatch", f"echo 'sbatch: error: {refusal}' >&2; exit 1")
