@@ -41,7 +41,7 @@ class Cell(Strict):
 
 
 class Limits(Strict):
-    """Cuts of a suite or a cell for limited time (`pairs`: of BREC). Whatever is cut is shown as `reduced`, never as a full cell."""
+    """Cuts of a suite or a cell for limited time (`pairs`: of a protocol that goes by pairs). Whatever is cut is shown as `reduced`, never as a full cell."""
 
     seeds: Positive | None = None
     trials: Positive | None = None

@@ -293,7 +293,9 @@ class Recipe(Strict):
                     f"processes: {self.processes} share the graphs of a step, and batch.graphs is {self.batch.graphs}: give at most as many processes"
                 )
             alone = [key for key in ("parts", "hyperedges", "configurations") if getattr(self.batch, key)]
-            alone = [f"batch.{key}" for key in alone] + [key for key in ("brec", "eval_device") if getattr(self, key)]
+            alone = [f"batch.{key}" for key in alone]
+            alone += [self.protocol.KEY] if self.protocol else []
+            alone += ["eval_device"] if self.eval_device else []
             if alone:
                 raise ValueError(
                     f"processes: {self.processes} share the graphs of a step, which {alone[0]} knows nothing of: take one of the two out"
@@ -334,11 +336,11 @@ class Recipe(Strict):
     @property
     def protocol(self) -> Protocol | None:
         """The section of a task with a protocol of its own."""
-        return self.brec
+        return next((value for _, value in self if isinstance(value, Protocol)), None)
 
     def with_protocol(self, section: Protocol) -> "Recipe":
         """The recipe with another section of its task's protocol."""
-        return self.model_copy(update={"brec": section})
+        return self.model_copy(update={section.KEY: section})
 
     def decisive(self) -> Settings:
         """What decides a run's numbers besides seed, data and code. Empty values are left out, so that a new optional key changes no old digest."""

@@ -19,12 +19,12 @@ from stages.datasets.packed import PackedDataset, PackedHeader, pack
 from stages.datasets.spec import DatasetSpec
 from stages.errors import DatasetError
 from stages.files import write_bytes
-from stages.protocols import MINIATURE_PAIRS
+from stages.protocols import PROTOCOLS
 
 SHAPES = Path(__file__).parent / "shapes.json"
 LARGEST_GRAPH = 100_000
 # sizes of a miniature
-GRAPHS, SMALLEST, LARGEST, NODES, HYPEREDGES, RELABELLINGS = 12, 5, 9, 42, 48, 32
+GRAPHS, SMALLEST, LARGEST, NODES, HYPEREDGES = 12, 5, 9, 42, 48
 
 
 @dataclass(frozen=True)
@@ -144,8 +144,8 @@ def _parts(spec: DatasetSpec, shape: Shape, rows: int, life_size: bool) -> np.nd
 def _sizes(spec: DatasetSpec, rng: np.random.Generator) -> np.ndarray:
     if spec.split_kind in ("node", "hyperedge"):
         return np.array([NODES])
-    if spec.task == "brec":  # the two halves of the file: pairs, then controls, each pair with all its relabellings, sides interleaved
-        return np.repeat(rng.integers(SMALLEST, LARGEST + 1, 2 * len(MINIATURE_PAIRS)), 2 * RELABELLINGS)
+    if spec.task in PROTOCOLS:
+        return PROTOCOLS[spec.task].miniature_sizes(rng, SMALLEST, LARGEST)
     return rng.integers(SMALLEST, LARGEST + 1, GRAPHS)
 
 
@@ -177,7 +177,7 @@ def _targets(spec: DatasetSpec, shape: Shape, sizes: np.ndarray, rng: np.random.
     if spec.task == "set-to-graph":
         pairs = [_edges(n, rng) for n in sizes]
         return {"num_pairs": [p.shape[1] for p in pairs], "pair_index": np.concatenate(pairs, axis=1)}
-    if spec.task in ("brec", "isomorphism"):
+    if spec.metric == "pairs-distinguished":  # nothing to learn: the graphs are numbered
         return {"y": np.arange(rows) % shape.out_dim}
     if shape.targets is None:
         return {}
@@ -187,8 +187,7 @@ def _targets(spec: DatasetSpec, shape: Shape, sizes: np.ndarray, rng: np.random.
 def _extras(spec: DatasetSpec, shape: Shape, sizes: np.ndarray, arrays: dict[str, Any], rng: np.random.Generator) -> dict[str, Any]:
     """The further arrays of the families that have any."""
     made: dict[str, Any] = {}
-    place = np.arange(len(sizes))
-    half = max(1, len(sizes) // 2)
+    of_protocol = PROTOCOLS[spec.task].miniature_arrays(len(sizes)) if spec.task in PROTOCOLS else {}
     for name in shape.extras:
         if name == "target_mean":
             made[name] = np.zeros(shape.out_dim, np.float32)
@@ -207,16 +206,10 @@ def _extras(spec: DatasetSpec, shape: Shape, sizes: np.ndarray, arrays: dict[str
             arrays["x"][np.arange(len(kind)), kind] = 1 + numbers
         elif name == "bond":
             made[name] = (np.arange(arrays["edge_index"].shape[1]) % 3 < 2).astype(np.uint8)
-        elif name == "pair":
-            made[name] = np.array(MINIATURE_PAIRS)[place % half // (2 * RELABELLINGS)]
-        elif name == "side":
-            made[name] = place % 2
-        elif name == "control":
-            made[name] = (place >= half).astype(np.uint8)
-        elif name == "category":
-            made[name] = place % half // (2 * RELABELLINGS)
+        elif name in of_protocol:
+            made[name] = of_protocol[name]
         elif name == "flavour":
-            made[name] = np.array([5, 4, 0])[place // 3 % 3]
+            made[name] = np.array([5, 4, 0])[np.arange(len(sizes)) // 3 % 3]
         elif name in _CONFIGURED:
             made |= _configurations(shape, sizes, rng)
         else:

@@ -9,12 +9,12 @@ A kind of test is one function, registered by name.
 """
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from stages.contents import Row
-from stages.report import computed  # noqa: F401 (registers its tests)
+from stages.report import brec_claims, computed  # noqa: F401 (they register their tests)
 from stages.report.found import TESTS, Found, test
 from stages.report.published import RESULTS, Published, PublishedError, _at, lookup
 from stages.report.verdict import sample_std
@@ -301,23 +301,6 @@ def homophily(paper: str, data: Path, printed: Mapping[str, float]) -> Found:
     return Found(right, ", ".join(said), shown=True)
 
 
-@test
-def colour_refinement(paper: str, data: Path, method: str, counts: Mapping[str, int], bound: bool = False) -> Found:
-    """Of the pairs of BREC, `method` (1-wl, 3-wl, gd-wl-rrwp, gd-wl-shortest-paths) tells apart `counts` of each category; `bound`: at least so many, so that a
-    trained network of that class can have them."""
-    from stages.report.brec import PAIRS
-    from stages.report.brec_graphs import brec_pairs
-
-    pairs = brec_pairs(data)
-    if pairs is None:
-        return Found(None, f"needs {data / 'packed' / 'brec'}: `dvc repro download@brec`")
-    apart = refinement(method)
-    found = {name: sum(apart(*pairs[i]) for i in PAIRS[name]) for name in counts}
-    compare = operator.ge if bound else operator.eq
-    said = ", ".join(f"{name.removeprefix('brec-')} {n} (printed {counts[name]})" for name, n in found.items())
-    return Found(all(compare(n, counts[name]) for name, n in found.items()), f"{method}: {said}", shown=True)
-
-
 NEEDS_DATA = {"homophily", "colour_refinement"}
 
 
@@ -334,21 +317,6 @@ def class_homophily(source, target, labels) -> float:
     same = np.bincount(labels[source][labels[source] == labels[target]], minlength=classes)
     share_of = np.bincount(labels, minlength=classes) / len(labels)
     return float(np.maximum(same / np.maximum(ends, 1) - share_of, 0).sum() / (classes - 1))
-
-
-def refinement(method: str) -> Callable[..., bool]:
-    """Raises PublishedError for a method that is not there."""
-    from stages.report.refinement import gd_wl, one_wl, random_walks, shortest_paths, three_wl
-
-    known = {
-        "1-wl": one_wl,
-        "3-wl": three_wl,
-        "gd-wl-rrwp": lambda a, b: gd_wl(a, b, random_walks(32)),
-        "gd-wl-shortest-paths": lambda a, b: gd_wl(a, b, shortest_paths),
-    }
-    if method not in known:
-        raise PublishedError(f"no refinement {method!r}{nearest(method, list(known))}")
-    return known[method]
 
 
 def _column(entry: Published) -> list[Published]:

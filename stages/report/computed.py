@@ -153,36 +153,6 @@ def trains_or_crashes(paper: str, crashes: dict[str, bool]) -> Found:
 
 
 @test
-def at_least(paper: str, network: str, refinement: str) -> Found:
-    """Untrained, the network tells apart all pairs of BREC that colour refinement does. None where one draw of the weights misses some: others may not."""
-    missed = _apart(refinement) - _apart(network)
-    said = f"{_pairs(network)}, {_pairs(refinement)}"
-    return Found(None if missed else True, said + (f"; missed: {_some(missed)}" if missed else ""), shown=True)
-
-
-@test
-def between(paper: str, network: str, above: str, below: str) -> Found:
-    """The network tells apart more pairs of BREC than `above`, and none that `below` does not."""
-    mine, extra = _apart(network), _apart(network) - _apart(below)
-    said = f"{_pairs(network)}, {_pairs(above)}, {_pairs(below)}" + (f"; beyond: {_some(extra)}" if extra else "")
-    return Found(not extra and mine > _apart(above), said, shown=True)
-
-
-@test
-def no_more_than(paper: str, network: str, refinement: str) -> Found:
-    """Every pair of BREC that the untrained network tells apart, colour refinement does too."""
-    extra = _apart(network) - _apart(refinement)
-    return Found(not extra, f"{_pairs(network)}, {_pairs(refinement)}" + (f"; beyond: {_some(extra)}" if extra else ""), shown=True)
-
-
-@test
-def same_pairs(paper: str, first: str, second: str) -> Found:
-    """Both tell apart the same pairs of BREC."""
-    differ = _apart(first) ^ _apart(second)
-    return Found(not differ, f"{_pairs(first)}, {_pairs(second)}" + (f"; different: {_some(differ)}" if differ else ""), shown=True)
-
-
-@test
 def overflow(paper: str, graphs: list[str]) -> Found:
     """With ReLU the denominators of equation 6 leave the range of float32 on these graphs. None where they do not at the start: training may do what it likes."""
     found = of("relu_kernel")
@@ -248,19 +218,6 @@ def relation(paper: str, model: str, steps: int, without: str | None = None, goo
     right = worst[0] >= good and all(w < bad for w in worst[1:])
     wrong = worst[0] < bad or any(w >= good for w in worst[1:])
     return Found(True if right else False if wrong else None, f"{steps} steps of MOTHER; {said}", shown=True)
-
-
-def _apart(name: str) -> set[int]:
-    return {pair for case, value in of("separation").items() if case.startswith(f"{name}, ") for pair in value["apart"]}
-
-
-def _pairs(name: str) -> str:
-    counts = [len(value["apart"]) for case, value in of("separation").items() if case.startswith(f"{name}, ")]
-    return f"{name} {'/'.join(map(str, counts))}"
-
-
-def _some(pairs: set[int]) -> str:
-    return ", ".join(map(str, sorted(pairs)[:8])) + (" ..." if len(pairs) > 8 else "")
 
 
 def _listed(numbers: list[int]) -> str:

@@ -1,7 +1,7 @@
 """A plan file: what is worth its hours, entry after entry.
 
     runs:
-    - cells: [edge-transformer/texas/edge-transformer, "ppgt/brec/*"]    # suites, cells, or a pattern of cells
+    - cells: [edge-transformer/texas/edge-transformer, "ppgt/zinc/*"]    # suites, cells, or a pattern of cells
     - {cells: [polynormer], seeds: 3}       # cuts as in params.yaml: seeds, trials, epochs, pairs
     - {cells: [polynormer]}                 # and then to the end
 

@@ -7,7 +7,7 @@ import torch
 
 from gt_models.batch import GraphBatch
 from stages.findings import graphs, identifiers, module_of, separation, values
-from stages.report import claims, computed
+from stages.report import brec_claims, claims, computed
 from stages.report.found import TESTS
 from stages.tasks import brec, isomorphism
 
@@ -72,7 +72,7 @@ def test_colour_refinement_of_many_graphs_and_their_copies(method):
     for seed in range(6):
         graph = nx.to_numpy_array(nx.gnp_random_graph(9, 0.4, seed=seed))
         order = rng.permutation(9)
-        assert not claims.refinement(method)(graph, graph[order][:, order])
+        assert not brec_claims.refinement(method)(graph, graph[order][:, order])
 
 
 @pytest.mark.parametrize(("name", "key"), FINDINGS.items())

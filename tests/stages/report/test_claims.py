@@ -8,7 +8,8 @@ import pytest
 import yaml
 
 from stages.report import claims as module
-from stages.report.claims import CLAIMS, class_homophily, judged, load_claims, refinement, table_of, takes_data
+from stages.report.brec_claims import refinement
+from stages.report.claims import CLAIMS, class_homophily, judged, load_claims, table_of, takes_data
 from stages.report.published import METRIC_NAMES, RESULTS, _entries
 from stages.schema import RecipeError
 

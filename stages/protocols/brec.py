@@ -1,36 +1,16 @@
-"""Sections of a recipe for tasks with a protocol of their own: how long such a run is and how it is cut. What it does is in stages/tasks/."""
+"""The BREC protocol as a section of a recipe; its runs are in stages/tasks/brec.py."""
 
-from typing import ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from stages.schema import Strict
+from stages.protocols.protocol import Protocol
 
-BREC_PAIRS = 400
+if TYPE_CHECKING:  # whoever reads a recipe needs no numpy
+    import numpy as np
+
+PAIRS, RELABELLINGS = 400, 32  # RELABELLINGS: of each side of a pair
 MINIATURE_PAIRS = (0, 300)  # one of the basic pairs and one of the CFI pairs, which some recipes run alone
-
-
-class Protocol(Strict):
-    """A run of several parts, each trained and tested for itself. Whoever counts, cuts or times a run asks no more of its protocol than this."""
-
-    UNIT: ClassVar[str]  # what a part is called: the key of params.yaml's limits, and the word in what was cut
-
-    @property
-    def parts(self) -> int:
-        """How many there are; a run reports after each."""
-        raise NotImplementedError
-
-    def only(self, count: int) -> Self:
-        """With `count` of the parts, evenly chosen."""
-        raise NotImplementedError
-
-    def of_miniature(self) -> Self:
-        """With the parts that a miniature of the dataset holds."""
-        raise NotImplementedError
-
-    def to_the_end(self) -> Self:
-        """With no part that ends before its last epoch, so that its time can be counted."""
-        raise NotImplementedError
 
 
 class BrecSection(Protocol):
@@ -40,6 +20,7 @@ class BrecSection(Protocol):
     `stop_below`: a pair's training ends after an epoch whose mean loss is below this; 0: never. `margin`: of the cosine embedding loss.
     `threshold`: of T^2. `pairs`: which of the 400 pairs, as half-open ranges of their numbers; nothing: all."""
 
+    KEY: ClassVar[str] = "brec"
     UNIT: ClassVar[str] = "pairs"
 
     stop_below: float = Field(0.2, ge=0)
@@ -50,8 +31,8 @@ class BrecSection(Protocol):
     @model_validator(mode="after")
     def _ranges(self):
         numbers = [n for start, stop in self.pairs for n in range(start, stop)]
-        if any(not 0 <= start < stop <= BREC_PAIRS for start, stop in self.pairs) or len(set(numbers)) < len(numbers):
-            raise ValueError(f"pairs are ranges [first, one past the last] within 0..{BREC_PAIRS} that share none")
+        if any(not 0 <= start < stop <= PAIRS for start, stop in self.pairs) or len(set(numbers)) < len(numbers):
+            raise ValueError(f"pairs are ranges [first, one past the last] within 0..{PAIRS} that share none")
         return self
 
     @property
@@ -60,7 +41,7 @@ class BrecSection(Protocol):
 
     def numbers(self) -> list[int]:
         """The pairs asked for, ascending."""
-        return sorted(n for start, stop in self.pairs or [(0, BREC_PAIRS)] for n in range(start, stop))
+        return sorted(n for start, stop in self.pairs or [(0, PAIRS)] for n in range(start, stop))
 
     def only(self, count: int) -> Self:
         """With `count` of the pairs, the middle ones of as many stretches."""
@@ -73,3 +54,23 @@ class BrecSection(Protocol):
 
     def to_the_end(self) -> Self:
         return self.model_copy(update={"stop_below": 0.0})
+
+    @staticmethod
+    def miniature_sizes(rng: "np.random.Generator", smallest: int, largest: int) -> "np.ndarray":
+        """The two halves of the file: pairs, then controls, each pair with all its relabellings, sides interleaved."""
+        import numpy as np
+
+        return np.repeat(rng.integers(smallest, largest + 1, 2 * len(MINIATURE_PAIRS)), 2 * RELABELLINGS)
+
+    @staticmethod
+    def miniature_arrays(graphs: int) -> dict[str, "np.ndarray"]:
+        import numpy as np
+
+        place, half = np.arange(graphs), max(1, graphs // 2)
+        number = place % half // (2 * RELABELLINGS)
+        return {
+            "pair": np.array(MINIATURE_PAIRS)[number],
+            "side": place % 2,
+            "control": (place >= half).astype(np.uint8),
+            "category": number,
+        }
