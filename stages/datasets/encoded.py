@@ -26,6 +26,7 @@ from stages.errors import DatasetError
 from stages.files import WriteError, write_json
 from stages.fingerprint import code_digest
 
+_KEYS = {"dataset", "encoding", "arguments", "data", "algorithm", "digest", "arrays", "computed_by", "flags", "sha256"}  # of a header
 # An encoding that is cheap to compute is stored up to here.
 STORE_LIMIT = 2 * 2**30
 # Node pairs per batch while encoding: bounds memory to a few hundred megabytes whatever the dataset. Last digits depend on it, so digests do.
@@ -183,6 +184,12 @@ def with_digest(header: dict[str, Any]) -> dict[str, Any]:
     return header | {"digest": sha256_of([header["data"], header["algorithm"], "on_the_fly" in header])}
 
 
+def sealed(header: dict[str, Any]) -> dict[str, Any]:
+    """With the sha256 of all that it says: what decides no number, as the names of libraries, has no other."""
+    said = {k: v for k, v in header.items() if k != "sha256"}
+    return said | {"sha256": sha256_of(said)}
+
+
 def stale_parts(header: dict[str, Any], expected: dict[str, Any]) -> list[str]:
     """What of `expected` the header does not say. A digest that the rest does not give counts as a change of the algorithm."""
     stale = [k for k, v in expected.items() if header.get(k) != v]
@@ -233,6 +240,10 @@ def read_arrays(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     try:
         with safe_open(path, framework="pt") as file:
             header = json.loads((file.metadata() or {})["header"])
+            if unknown := sorted(header.keys() - _KEYS):
+                raise ValueError(f"its header says {unknown[0]!r}")
+            if header != sealed(header) and "sha256" in header:  # files of older versions have none
+                raise ValueError("its header is not what was written")
             arrays = {name: file.get_tensor(name) for name in header["arrays"]}
     except (OSError, SafetensorError, KeyError, ValueError) as error:
         raise DatasetError(f"{path}: damaged ({error}); delete it and run: python -m stages.encode {path.parent.name}") from error

@@ -38,6 +38,7 @@ from stages.datasets.encoded import (
     read_note,
     row_pointers,
     rows_of,
+    sealed,
     sha256_of,
     shift,
     stale_parts,
@@ -185,7 +186,7 @@ def _adopt(packed: PackedDataset, path: Path, encoding: Encoding, arguments: Set
             layout = json.loads(file.read(size - 8))
             layout.pop("__metadata__")
             file.seek(0)
-            file.write(_preamble(layout, with_digest(header), size))
+            file.write(_preamble(layout, sealed(with_digest(header)), size))
     return True
 
 
@@ -239,7 +240,7 @@ def _write(packed: PackedDataset, path: Path, encoding: Encoding, arguments: Set
         header |= {"flags": dict(counts)} if counts else {}
         header |= {} if encoding.name in _EXACT else {"computed_by": libraries()}
         with open(temporary, "r+b") as file:
-            file.write(_preamble(layout, with_digest(header), _PREAMBLE))
+            file.write(_preamble(layout, sealed(with_digest(header)), _PREAMBLE))
     return dict(counts)
 
 

@@ -187,6 +187,7 @@ def rewrite(path, change=lambda header, arrays: None):
     for name, entry in table.items():
         assert header["arrays"][name]["sha256"] == hashlib.sha256(arrays[slice(*entry["data_offsets"])]).hexdigest()
     change(header, arrays)
+    header = encoded.sealed(header) if "sha256" in header else header
     path.write_bytes(encoding._preamble(table, header, size) + arrays)
     return header
 
@@ -196,7 +197,7 @@ def as_an_older_version_wrote_it(header, arrays):
     code = encoded.code_digest([encoding.module])
     header["algorithm"] = hashlib.sha256(json.dumps([encoding.key(header["arguments"]), code]).encode()).hexdigest()
     header["digest"] = hashlib.sha256(json.dumps(header["arrays"], sort_keys=True).encode()).hexdigest()
-    for later in ("flags", "computed_by"):
+    for later in ("flags", "computed_by", "sha256"):
         header.pop(later, None)
 
 
@@ -338,13 +339,18 @@ def test_stale_when_the_code_changes(packed, monkeypatch, capsys):
     assert "computed again: its algorithm changed" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("damage", ["cut", "header", "empty", "flip"])
+@pytest.mark.parametrize("damage", ["cut", "header", "empty", "flip", "library", "key", "seal"])
 def test_a_damaged_file_is_named_and_computed_again(packed, damage, capsys):
     path = encode(packed, folder_of(packed), "laplacian", {"k": 3})
     good = path.read_bytes()
-    bad = {"cut": good[:-8], "header": b"\xff" * 64 + good[64:], "empty": b"", "flip": good[:-2] + bytes([good[-2] ^ 1]) + good[-1:]}[
-        damage
-    ]
+
+    def flipped(place: int) -> bytes:
+        return good[:place] + bytes([good[place] ^ 1]) + good[place + 1 :]
+
+    bad = {
+        "cut": good[:-8], "header": b"\xff" * 64 + good[64:], "empty": b"", "flip": flipped(-2 % len(good)),
+        "library": flipped(good.index(b"numpy")), "key": flipped(good.index(b"computed_by")), "seal": flipped(good.rindex(b'sha256\\": \\"') + 1),
+    }[damage]  # fmt: skip
     path.write_bytes(bad)
     with pytest.raises(DatasetError, match=r"laplacian.*damaged.*run: python -m stages.encode tiny"):
         EncodedDataset(packed, folder_of(packed), {"laplacian": {"k": 3}})
