@@ -190,6 +190,10 @@ class Grid(Strict):
         for candidate in self.cells.values():
             if cell in (candidate.cell, candidate.key):
                 return candidate
+        if cell.startswith("tried/"):
+            raise RecipeError(
+                f"{cell}: a pair that was tried is no cell yet: `gt-bench try ... --save SUITE` writes its recipe into the grid"
+            )
         raise RecipeError(f"no cell {cell!r} in grid.yaml{nearest(cell, [c.cell for c in self.cells.values()])}")
 
     def means_suite(self, name: str) -> bool:

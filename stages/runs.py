@@ -20,7 +20,7 @@ from stages.contents import Record, Settings
 from stages.engine import weights
 from stages.engine.batching import Loader
 from stages.engine.checkpoint import Checkpoint
-from stages.engine.failures import WrongOutput, failure
+from stages.engine.failures import WrongOutput, failure, is_out_of_memory
 from stages.engine.loop import Outcome, Run
 from stages.engine.subgraphs import SubgraphLoader
 from stages.engine.targets import StandardisedTargets
@@ -114,7 +114,9 @@ class Experiment:
         """The freshly initialised model for this dataset. Raises RecipeError where the constructor refuses the recipe's values."""
         try:
             return create_model(self.recipe.model.name, **self.constructor())
-        except ValueError as error:
+        except (ValueError, RuntimeError, ZeroDivisionError) as error:  # torch's own: a width below 0
+            if is_out_of_memory(error):
+                raise
             raise RecipeError(f"{self.path}: model: {error}") from error
 
     def loader(self, seed: int) -> Any:

@@ -59,7 +59,8 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise RecipeError(f"{path}: not readable as YAML: {error}") from None
     if not isinstance(content, dict):
-        raise RecipeError(f"{path}: expected a mapping of keys, found {type(content).__name__}")
+        found = {type(None): "nothing", list: "a list"}.get(type(content), "a single value")
+        raise RecipeError(f"{path}: expected a mapping of keys, found {found}")
     return content
 
 

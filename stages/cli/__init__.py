@@ -56,7 +56,9 @@ def _register(app: typer.Typer, commands: Commands, group: str | None = None) ->
         # typer keeps a docstring's lines as they are broken in the file
         paragraphs = (command.__doc__ or "").split("\n\n")
         text = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
-        app.command(name, help=text, rich_help_panel=group)(command)
+        # `gt-bench diff CELL -1`: a number, no option
+        settings = {"ignore_unknown_options": name == "diff"}
+        app.command(name, help=text, rich_help_panel=group, context_settings=settings)(command)
 
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__, pretty_exceptions_enable=False)

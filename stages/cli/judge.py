@@ -51,7 +51,10 @@ def claims(
         return
     from stages.params import load_grid
     from stages.records.claims import show_claims
+    from stages.schema import RecipeError
 
+    if case:
+        raise RecipeError(f"--case {case[0]}: say of which finding: --recompute NAME")
     show_claims(paper, load_grid(), records, data, write)
 
 

@@ -127,7 +127,7 @@ def tune(cell: str) -> None:
 
 def forecast(
     names: Names = None,
-    seconds: Annotated[float, typer.Option(help="spent on timed steps of each phase of a cell")] = 3.0,
+    seconds: Annotated[float, typer.Option(min=0, help="spent on timed steps of each phase of a cell")] = 3.0,
     report: Annotated[bool, typer.Option(help="as Markdown, with the median error over cells that were run here")] = False,
 ) -> None:
     """Hours, memory and disk of cells on this device, from a few steps of each; beside what they took, where they were run here."""

@@ -54,7 +54,7 @@ def held(data: Any, name: str = "own-data", task: str | None = None, metric: str
     if not is_plain_name(name):
         raise DatasetError(f"a dataset cannot be named {name!r}: letters, digits, '.', '_' and '-', beginning with a letter or digit")
     graphs = graphs_of(data, name)
-    level = level_of(graphs)
+    level = level_of(graphs, name)
     blocks = list(Reader(Given(lambda: graphs, "", name), level, (1.0, 0.0, 0.0), 1, 0).blocks())
     axes = {"edge_index": -1, "split": -1}
     arrays: dict[str, Any] = {key: np.concatenate([block[key] for block in blocks], axis=axes.get(key, 0)) for key in blocks[0]}

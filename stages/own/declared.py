@@ -157,9 +157,11 @@ def _from_entry_point(entry: EntryPoint) -> DatasetSpec:
     return custom_dataset(entry.name, source, task=task, metric=USUAL_METRIC[task], split=SHARES[level], num_splits=SPLITS)
 
 
-def level_of(graphs: Iterable[Any]) -> str:
-    """ "node" where the targets of the first graph are one per node, else "graph"."""
-    first = next(iter(graphs))
+def level_of(graphs: Iterable[Any], where: str) -> str:
+    """ "node" where the targets of the first graph are one per node, else "graph". Raises DatasetError, which names `where`, for no graph."""
+    first = next(iter(graphs), None)
+    if first is None:
+        raise DatasetError(f"{where}: returned no graphs; return a Data, a list of Data or a torch_geometric dataset")
     y = getattr(first, "y", None)
     return "node" if y is not None and y.dim() > 0 and y.size(0) == first.num_nodes and first.num_nodes > 1 else "graph"
 
@@ -167,7 +169,7 @@ def level_of(graphs: Iterable[Any]) -> str:
 def level_in(source: Path | Given) -> str:
     """ "node" where the data have a target per node, else "graph"."""
     if isinstance(source, Given):
-        return level_of(graphs_of(source.load(), source.where))
+        return level_of(graphs_of(source.load(), source.where), source.where)
     if source.is_dir():
         return "graph" if (source / "graphs.csv").exists() else "node"
     from stages.datasets.readers import read_npz

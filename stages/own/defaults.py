@@ -55,6 +55,8 @@ def recipe_of(info: ModelInfo, header: PackedHeader, given: Settings, seeds: Seq
 
     Raises RecipeError for a key or a value that no recipe can have.
     """
+    if "model.name" in given:
+        raise SettingError(f"--set model.name: the model is what the command names first: gt-bench try {given['model.name']} {header.name}")
     content: Settings = {"model": {"name": info.name}}
     for rule in _rules()["recipe"]:
         if _holds(rule.get("when", {}), info, header):

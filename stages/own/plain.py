@@ -8,9 +8,10 @@ encodings that the recipe asks for by their names; never the targets. `forward(s
 import inspect
 import traceback
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import torch
+from pydantic import AfterValidator
 from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter
 
@@ -210,7 +211,13 @@ def _annotation(parameter: inspect.Parameter) -> Any:
     if parameter.annotation is not parameter.empty and not isinstance(parameter.annotation, str):
         return parameter.annotation
     kind = type(parameter.default)
-    return {bool: bool, int: int | float, float: float, str: str}.get(kind, Any)
+    return {bool: bool, int: Annotated[Any, AfterValidator(_number)], float: float, str: str}.get(kind, Any)
+
+
+def _number(value: Any) -> int | float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError("expected a number")
+    return value
 
 
 def _parts(plain: type[nn.Module]) -> tuple[str, ...] | None:

@@ -18,6 +18,7 @@ from stages.datasets.catalog import catalog, get_spec
 from stages.datasets.packed import DatasetUnavailable, PackedDataset
 from stages.datasets.spec import DatasetSpec
 from stages.engine.faces import Header
+from stages.engine.failures import is_out_of_memory
 from stages.errors import DatasetError, UserError
 from stages.files import write_bytes
 from stages.home import is_project
@@ -228,7 +229,9 @@ def _built(info: ModelInfo, dims: Settings, arguments: Settings) -> torch.nn.Mod
     try:
         with torch.random.fork_rng():
             return create_model(info.name, **{key: value for key, value in dims.items() if key in taken}, **arguments)
-    except ValueError as error:
+    except (ValueError, RuntimeError, ZeroDivisionError) as error:
+        if is_out_of_memory(error):
+            raise
         raise RecipeError(f"gt-bench try {info.name}: model: {error}") from error
 
 

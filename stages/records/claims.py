@@ -8,7 +8,7 @@ from stages.params import Grid
 from stages.records.board import every_row
 from stages.records.shipped import ROOT
 from stages.report.claims import load_claims, page, show, verdicts_of
-from stages.schema import RecipeError
+from stages.schema import RecipeError, nearest
 
 
 def show_claims(paper: str | None, grid: Grid, records: Path = ROOT, data: Path = Path("data"), write: Path | None = None) -> None:
@@ -16,7 +16,10 @@ def show_claims(paper: str | None, grid: Grid, records: Path = ROOT, data: Path 
     other code than the present computed. Raises RecipeError for a paper without claims."""
     chosen = [claim for claim in load_claims() if paper in (None, claim.paper.replace("_", "-"), claim.paper)]
     if not chosen:
-        raise RecipeError(f"no claim of a paper {paper!r} in published/claims.yaml")
+        known = list(dict.fromkeys(claim.paper for claim in load_claims()))
+        raise RecipeError(
+            f"no claim of a paper {paper!r} in published/claims.yaml{nearest(paper or '', known)}; it has claims of {', '.join(known)}"
+        )
     verdicts = verdicts_of(chosen, every_row(grid, records), data)
     show(chosen, verdicts)
     stale = {name: len(findings.stale(name)) for name in findings.NAMES}

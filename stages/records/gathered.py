@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from stages.contents import Record, Result, Row
 from stages.params import Cell, Grid
-from stages.records.shipped import ROOT, Shipped, problems_of, read, read_result, record_problems, shipped_cells
+from stages.records.shipped import ROOT, Shipped, check_folder, problems_of, read, read_result, record_problems, shipped_cells
 from stages.report.rules import Rules
 from stages.report.table import absent, rows_of, with_claims
 from stages.store import Store, StoreError
@@ -38,9 +38,12 @@ class Gathered:
 def gather(
     grid: Grid, results: Path = Path("results"), store: Path = Path("store"), root: Path = ROOT, data: Path = Path("data")
 ) -> Gathered:
-    """Everything that results/, store/ and records/ hold of the cells of the grid. What is broken becomes a row or a problem."""
+    """Everything that results/, store/ and records/ hold of the cells of the grid. What is broken becomes a row or a problem. Raises StoreError
+    for another folder of records that is not there."""
     from stages.records.staleness import standing
 
+    if root != ROOT:
+        check_folder(root)
     found, own_store = Gathered(), Store(store)
     for suite in grid.suites:
         taken: list[Row] = []

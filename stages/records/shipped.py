@@ -115,10 +115,15 @@ def write(shipped: Shipped) -> Path:
     return write_bytes(shipped.path, file.getvalue())
 
 
-def shipped_paths(grid: Grid, names: Sequence[str] = (), root: Path = ROOT) -> list[Path]:
-    """The files of these suites and cells; all files, in order of the path, for no name. Raises StoreError where there is no such folder."""
+def check_folder(root: Path) -> None:
+    """Raises StoreError where there is no such folder of shipped records."""
     if not root.is_dir():
         raise StoreError(f"{root}: no such folder of shipped records; name the one that holds SUITE/DATASET/ROW.json.gz (--records)")
+
+
+def shipped_paths(grid: Grid, names: Sequence[str] = (), root: Path = ROOT) -> list[Path]:
+    """The files of these suites and cells; all files, in order of the path, for no name. Raises StoreError where there is no such folder."""
+    check_folder(root)
     if not names:
         return sorted(root.glob("*/*/*.json.gz"))
     return [path for cell in grid.chosen(names) if (path := root / f"{cell.cell}.json.gz").exists()]

@@ -251,3 +251,8 @@ def test_a_real_cell_in_a_process_of_its_own(monkeypatch):
     assert found[0].problem is None
     assert found[0].seconds > 0
     assert json.dumps(said).count("embedded/chains/mlp") == 1
+
+
+@pytest.mark.parametrize("seconds", ["-1", "nan"])
+def test_seconds_below_nothing(seconds):
+    assert CliRunner().invoke(cli.app, ["forecast", "--seconds", seconds]).exit_code == 2

@@ -55,7 +55,9 @@ def test_mistakes_in_a_recipe(tmp_path, change, words):
     ("text", "word"),
     [
         ("model: [", "YAML"),
-        ("- 1", "mapping"),
+        ("- 1", "mapping of keys, found a list"),
+        ("", "mapping of keys, found nothing"),
+        ("text", "mapping of keys, found a single value"),
         ("epochs: 1\nepochs: 2", "stands twice"),
         ("model: !!python/object:os.system {}", "YAML"),
         ("epochs: 2024-13-45", "YAML: month must be in 1..12"),

@@ -82,6 +82,7 @@ def test_history_and_diff_say_what_changed(project):
     assert "    recipe  optimizer.lr: 0.01 -> 0.5" in said
     said = run("diff", CELL).output
     assert said.startswith("recipe  optimizer.lr: 0.01 -> 0.5\nattempt 1 (")
+    assert run("diff", CELL, "-1", "0").output == said
     assert "difference over 2 common seeds" in said
     # back to what it was: the first is current again, and nothing is computed
     before = len(list(Path("store").glob("??/*/record.json")))

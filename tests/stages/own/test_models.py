@@ -75,6 +75,15 @@ def test_parts_of_the_data_by_name(ours):
     assert try_pair("a.py", "many", FAST, [0], bar=False).row["status"] == "ok"
 
 
+def test_a_value_of_another_kind_is_one_line(ours):
+    write("a.py", PLAIN)
+    for value in ("wide", True, [8]):
+        with pytest.raises(UserError) as error:
+            try_pair("a.py", "web", {"model.width": value}, [0], bar=False)
+        assert str(error.value) == f"gt-bench try a.py web: model.width: expected a number (given: {value!r})"
+    assert try_pair("a.py", "web", FAST | {"model.width": 9}, [0], bar=False).row["status"] == "ok"
+
+
 def test_two_that_have_one_short_name_keep_their_results(ours):
     for folder in ("a", "b"):
         Path(folder).mkdir()

@@ -42,6 +42,11 @@ def test_a_pair_without_a_recipe(ours):
     assert len(list(Store().records())) == 2
 
 
+def test_what_was_tried_becomes_a_cell_by_save(ours):
+    with pytest.raises(RecipeError, match="tried/web/mlp: a pair that was tried is no cell yet: `gt-bench try ... --save SUITE`"):
+        raise CliRunner().invoke(app, ["history", "tried/web/mlp"]).exception
+
+
 def test_every_variant_stays_in_the_table(ours):
     try_pair("mlp", "web", FAST, [0, 1], bar=False)
     found = try_pair("gcn", "web", FAST, [0], bar=False)
@@ -130,12 +135,19 @@ def test_states_of_all_pairs_that_do_not_fit(ours, monkeypatch):
         ({"optimizer.lrr": 0.1}, RecipeError, r"unknown key 'optimizer.lrr' \(did you mean 'lr'\?\)"),
         ({"model.hidden": 3}, RecipeError, r"unknown key 'model.hidden' \(did you mean 'hidden_dim'\?\)"),
         ({"epochs.x": 3}, SettingError, "epochs is a value, not a section"),
+        ({"model.name": "mlp"}, SettingError, "--set model.name: the model is what the command names first: gt-bench try mlp web"),
     ],
 )
 def test_wrong_settings(ours, given, error, says):
     with pytest.raises(error, match=says):
         try_pair("gcn", "web", given)
     assert not Path("tried").exists()
+
+
+@pytest.mark.parametrize("model", ["mlp", "tokengt"])  # one that is built in its run, one whose encodings are asked for before
+def test_a_width_that_no_layer_can_have_is_no_bug(ours, model):
+    with pytest.raises(RecipeError, match=r"model: Trying to create tensor with negative dimension -4|model: .*-4"):
+        try_pair(model, "web", {"epochs": 1, "model.hidden_dim": -4}, [0], bar=False)
 
 
 def test_what_the_command_line_says_is_read():

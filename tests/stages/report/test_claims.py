@@ -6,7 +6,9 @@ import networkx as nx
 import numpy as np
 import pytest
 import yaml
+from typer.testing import CliRunner
 
+from stages.cli import app
 from stages.report import claims as module
 from stages.report.brec_claims import refinement
 from stages.report.claims import CLAIMS, class_homophily, judged, load_claims, table_of, takes_data
@@ -213,3 +215,18 @@ def test_two_claims_of_one_name(tmp_path):
 
 def test_metric_names_of_claims_are_those_of_the_file():
     assert not {name for claim in ALL.values() if claim.test for name in claim.test.arguments.get("metrics", ())} & METRIC_NAMES.keys()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (
+            ["polynormr"],
+            "no claim of a paper 'polynormr' in published/claims.yaml (did you mean 'polynormer'?); it has claims of tokengt, hot,",
+        ),
+        (["--case", "x"], "--case x: say of which finding: --recompute NAME"),
+    ],
+)
+def test_a_paper_without_claims_and_a_case_of_no_finding(monkeypatch, arguments, says):
+    monkeypatch.chdir(ROOT)
+    assert says in str(CliRunner().invoke(app, ["claims", *arguments]).exception)
