@@ -10,7 +10,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -58,6 +58,7 @@ class AddEncodings(BaseTransform):
     def forward(self, data: Any) -> Any:
         """`data` with its encodings. Raises EncodingError where numbers of edges would be joined wrongly: then apply it to the batch."""
         if self.requests is None:
+            assert self._model is not None  # until it has been asked
             self.requests, self._model = needs(self._model, data, self._given), None
         graphs = None if isinstance(data, Batch) else torch.tensor([_content(data)])
         for name, arguments in self.requests.items():
@@ -79,7 +80,7 @@ def needs(model: nn.Module, data: Any, given: Requests | None = None) -> Request
     """The encodings that `model` reads of the graph `data`, with the arguments that give the widths it asks for; one forward pass."""
     weight = next(model.parameters(), torch.empty(0))
     batch = GraphBatch.of(data)
-    probe = _Probe(**{field.name: getattr(batch, field.name) for field in fields(batch)}).to(weight.device)
+    probe = cast(_Probe, _Probe(**{field.name: getattr(batch, field.name) for field in fields(batch)}).to(weight.device))
     probe.requests, probe.given = {}, given or {}
     training = [(module, module.training) for module in model.modules()]
     model.eval()

@@ -10,9 +10,6 @@ the resolved content: a recipe and its base together decide what the one long fi
 """
 
 from pathlib import Path
-from typing import Any
-
-import yaml
 
 from stages.contents import Settings
 from stages.schema import RecipeError, nearest, read_yaml
@@ -78,7 +75,7 @@ def _place(path: Path, base: object) -> Path:
     return Path(*parts)
 
 
-def _words(value: Any, path: Path) -> list[str]:
+def _words(value: object, path: Path) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
         raise RecipeError(f"{path}: drop: expected a list of dotted keys (given: {value!r})")
     return value
@@ -126,19 +123,3 @@ def _merged(base: Settings, content: Settings, top: bool = True) -> Settings:
         both = isinstance(value, dict) and isinstance(merged.get(key), dict) and not (top and key in WHOLE)
         merged[key] = _merged(merged[key], value, False) if both else value
     return merged
-
-
-def recipe_text(recipe: Any) -> str:
-    """A `Recipe` as one complete YAML file, each value with its origin in a comment."""
-    content = recipe.model_dump(mode="json", exclude_unset=True, exclude={"origin"})
-    return "".join(f"{line}\n" for key, value in content.items() for line in _lines(key, value, (key,), recipe.origin))
-
-
-def _lines(key: str, value: Any, path: tuple[str, ...], origin: dict[str, str]) -> list[str]:
-    indent = "  " * (len(path) - 1)
-    if isinstance(value, dict) and value and path[0] not in ROW:
-        return [f"{indent}{key}:", *(line for k, v in value.items() for line in _lines(k, v, (*path, k), origin))]
-    names = [*reversed(ancestors(".".join(path))), "all"]
-    source = next((origin[name] for name in names if name in origin), None)
-    text = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=10**6).removesuffix("...\n").rstrip("\n")
-    return [f"{indent}{key}: {text}" + (f"  # {source}" if source else "")]

@@ -23,7 +23,6 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
 
 from stages.command import status_of
 from stages.contents import Record
@@ -68,7 +67,7 @@ def cells_of(names: Sequence[str], grid: Grid, root: Path = Path()) -> list[Cell
 
 def shortened(recipe: Recipe) -> Recipe:
     """The recipe with two epochs, or one for each of its phases where there are more, and one validation; one seed."""
-    changes: dict[str, Any] = {"seeds": recipe.seeds[:1], "patience": None, "search": None}
+    changes: dict[str, object] = {"seeds": recipe.seeds[:1], "patience": None, "search": None}
     if recipe.phases:
         each = max(1, STEPS // len(recipe.phases))
         changes["phases"] = [phase.model_copy(update={"epochs": each}) for phase in recipe.phases]

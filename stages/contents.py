@@ -61,6 +61,7 @@ class Measured(TypedDict):
     environment: dict[str, Any]
     # records of before these were measured lack them
     threads: NotRequired[int]
+    processes: NotRequired[int]
     forms: NotRequired[dict[str, dict[str, list[str]]]]
     arguments: NotRequired[Settings]
     usage: NotRequired[dict[str, list[float]]]

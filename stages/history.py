@@ -5,7 +5,7 @@ import statistics
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from stages.attempts import attempt_id, attempts, records_of, when
 from stages.contents import Record, Result
@@ -107,7 +107,7 @@ def changes(before: Attempt, after: Attempt) -> list[str]:
     ]
 
 
-def recipe_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+def recipe_changes(before: Mapping[str, object], after: Mapping[str, object]) -> list[tuple[str, str, str]]:
     """(key, value before, value after) of what decides; `absent` where one side lacks the key."""
     old, new = (_flat({k: v for k, v in recipe.items() if k not in ("origin", "published")}) for recipe in (before, after))
     keys = [*old, *(key for key in new if key not in old)]
@@ -158,7 +158,7 @@ def _environment(records: Sequence[Record]) -> dict[str, str]:
     return {key: ", ".join(sorted(values)) for key, values in found.items()}
 
 
-def _flat(content: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+def _flat(content: Mapping[str, object], prefix: str = "") -> dict[str, str]:
     flat: dict[str, str] = {}
     for key, value in content.items():
         flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) and value else {f"{prefix}{key}": str(value)}

@@ -2,7 +2,8 @@
 
 import sys
 import time
-from typing import Any, Self
+from collections.abc import Mapping
+from typing import Self
 
 from stages.contents import Record
 
@@ -49,7 +50,7 @@ class Progress:
             self._last = time.monotonic()
             print(f"{self.title} {run} epoch {epoch}/{epochs} {shown}{self._left()}", flush=True)
 
-    def finish_trial(self, outcome: str, values: dict[str, Any]) -> None:
+    def finish_trial(self, outcome: str, values: Mapping[str, object]) -> None:
         """The last run was a search's trial with these values."""
         self._finish(self.run, f"{self.title} {self.run}: {outcome} with {', '.join(f'{k}={v}' for k, v in values.items())}")
 

@@ -466,10 +466,12 @@ def _flat(content: Settings, prefix: str = "") -> list[tuple[str, Any]]:
     return pairs
 
 
-def _without_empty(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {k: _without_empty(v) for k, v in value.items() if v is not None and v != [] and v != {}}
-    return value
+def _without_empty(content: Settings) -> Settings:
+    return {
+        key: _without_empty(value) if isinstance(value, dict) else value
+        for key, value in content.items()
+        if value is not None and value != [] and value != {}
+    }
 
 
 def digest_of(content: object) -> str:

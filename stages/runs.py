@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 import torch
 from threadpoolctl import threadpool_limits
@@ -20,6 +20,7 @@ from stages.contents import Record, Settings
 from stages.engine import weights
 from stages.engine.batching import Loader
 from stages.engine.checkpoint import Checkpoint
+from stages.engine.faces import Batches, Packed
 from stages.engine.failures import WrongOutput, failure, is_out_of_memory
 from stages.engine.loop import Outcome, Run
 from stages.engine.subgraphs import SubgraphLoader
@@ -94,7 +95,7 @@ class Experiment:
         self.device = choose_device(self.settings.device)
         self.time_limit = self.settings.time_limit_hours and self.settings.time_limit_hours * 3600
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         """For processes of its own: made there from the same files."""
         return Experiment, tuple(getattr(self, field.name) for field in fields(self))
 
@@ -119,17 +120,18 @@ class Experiment:
                 raise
             raise RecipeError(f"{self.path}: model: {error}") from error
 
-    def loader(self, seed: int) -> Any:
+    def loader(self, seed: int) -> Batches:
         """Batches of the dataset as the recipe's protocol reads it. Raises ValueError where the two do not fit."""
         dtype = torch.float64 if self.recipe.precision == "float64" else torch.float32
         packed = StandardisedTargets(self.packed, self.recipe.targets, self.split_of(seed)) if self.recipe.targets else self._read
         data = (packed, self.encoded, self.split_of(seed), self.recipe.batch, seed, self.device, dtype)
         if self.recipe.subgraphs:
-            return SubgraphLoader(*data, subgraphs=self.recipe.subgraphs, encodings=self.recipe.encodings)
+            around = SubgraphLoader(*data, subgraphs=self.recipe.subgraphs, encodings=self.recipe.encodings)
+            return cast(Batches, around)  # all but `on`: only a graph that a step takes whole is evaluated on another device
         return (self.task.loader or Loader)(*data)
 
     @cached_property
-    def _read(self) -> Any:
+    def _read(self) -> Packed:
         """The dataset with sparse features as such, where the model takes them and the graph is not cut."""
         cut = self.recipe.subgraphs or self.recipe.batch.parts
         sparse = self.device.type == "cpu" and not cut and model_info(self.recipe.model.name).sparse_x

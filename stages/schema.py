@@ -3,13 +3,17 @@
 import difflib
 import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from stages.errors import UserError
 
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+Model = TypeVar("Model", bound=BaseModel)
 Positive = Annotated[int, Field(gt=0)]
 
 
@@ -64,7 +68,7 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
     return content
 
 
-def validated(schema: type[BaseModel], content: dict[str, Any], path: str, prefix: str = ""):
+def validated(schema: type[Model], content: dict[str, Any], path: str, prefix: str = "") -> Model:
     """`content` as an instance of `schema`. Raises RecipeError with a line per mistake: `path`, the key below `prefix`, and the nearest
     valid one."""
     try:
@@ -74,7 +78,7 @@ def validated(schema: type[BaseModel], content: dict[str, Any], path: str, prefi
         raise RecipeError("\n".join(f"{path}: {line}" for line in lines)) from None
 
 
-def _explain(problem: Any, schema: type[BaseModel], prefix: str) -> str:
+def _explain(problem: "ErrorDetails", schema: type[BaseModel], prefix: str) -> str:
     where = prefix + ".".join(str(p) for p in problem["loc"] if not _is_tag(p))
     if problem["type"] == "extra_forbidden":
         known = _fields_at(schema, problem["loc"][:-1])
@@ -87,7 +91,7 @@ def _explain(problem: Any, schema: type[BaseModel], prefix: str) -> str:
     return f"{where or 'the file'}: {problem['msg'].removeprefix('Value error, ')}{given}"
 
 
-def _fields_at(schema: Any, location: tuple) -> list[str]:
+def _fields_at(schema: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
     models = [schema]
     for step in location:
         if _is_tag(step):
@@ -98,7 +102,7 @@ def _fields_at(schema: Any, location: tuple) -> list[str]:
     return sorted({name for model in models for name in model.model_fields})
 
 
-def _models(annotation: Any) -> list[type[BaseModel]]:
+def _models(annotation: object) -> list[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     return [model for inner in getattr(annotation, "__args__", ()) for model in _models(inner)]
@@ -110,7 +114,7 @@ def tag_of(model: type[BaseModel]) -> str:
     return f"<{model.__name__}>"
 
 
-def _is_tag(step: Any) -> bool:
+def _is_tag(step: object) -> bool:
     return isinstance(step, str) and step.startswith("<")
 
 

@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from stages.cells import limited
 from stages.contents import Settings
@@ -284,7 +284,7 @@ def _sampler(search: SearchSection, number: int) -> "BaseSampler":
     return optuna.samplers.TPESampler(seed=seed)
 
 
-def _suggest(trial: "Trial", key: str, space: Choice | Range) -> Any:
+def _suggest(trial: "Trial", key: str, space: Choice | Range) -> bool | int | float | str | None:
     if isinstance(space, Choice):
         return trial.suggest_categorical(key, space.choices)
     if space.integer:

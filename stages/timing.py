@@ -78,7 +78,7 @@ class Lenient:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._task, name)
 
-    def evaluate(self, outputs: list[Any], targets: list[Any]) -> dict[str, float]:
+    def evaluate(self, outputs: list[Tensor], targets: list[Any]) -> dict[str, float]:
         """Zeros where a metric is not defined: only time counts here."""
         with contextlib.suppress(ValueError):
             return self._task.evaluate(outputs, targets)
@@ -152,7 +152,7 @@ def _trial(experiment: "Experiment", epochs: int, budget: float, parts: int = 4)
 def _short(recipe: Recipe, epochs: int, parts: int) -> Recipe:
     """`epochs` epochs of every phase, each evaluated; of a protocol so many parts."""
     # weights that it would start from cost no time
-    changes: dict[str, Any] = {"eval_every": 1, "eval_after": None, "patience": None, "start": None}
+    changes: dict[str, object] = {"eval_every": 1, "eval_after": None, "patience": None, "start": None}
     if recipe.phases:
         changes["phases"] = [phase.model_copy(update={"epochs": epochs}) for phase in recipe.phases]
     else:

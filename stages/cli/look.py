@@ -27,10 +27,10 @@ def list_cells(suite: Annotated[str | None, typer.Argument(help="only this suite
 
 def show(name: Annotated[str, typer.Argument(metavar="SUITE|CELL")], as_json: AsJson = False) -> None:
     """The leaderboard of a suite as last written; or the recipe of a cell (suite/dataset/row), complete, with the origin of each value."""
-    from stages.bases import recipe_text
     from stages.leaderboard import show_written, written
     from stages.params import load_grid
     from stages.recipe import load_recipe
+    from stages.recipe_text import recipe_text
 
     grid = load_grid()
     if grid.means_suite(name):

@@ -29,7 +29,7 @@ from torch.nn.parallel import DistributedDataParallel
 from gt_models.batch import GraphBatch
 from stages.engine.batching import seed_of
 from stages.engine.checkpoint import Checkpoint
-from stages.engine.faces import Batches
+from stages.engine.faces import Batches, Objective
 from stages.engine.loop import Meter, Run
 
 
@@ -45,7 +45,7 @@ class Share:
     world: int
     device: torch.device
     # apart from DistributedDataParallel's own: its sums may be under way while others begin
-    group: Any = None
+    group: dist.ProcessGroup | None = None
     # whether the graphs at hand are this process's: with fewer graphs than processes some have a dummy, whose outputs are dropped
     counted: bool = True
 
@@ -77,11 +77,15 @@ class Share:
             model = build()
             for module in model.modules():
                 if isinstance(module, _BatchNorm):
-                    module.forward = partial(_batch_norm, self, module)
-            model.forward = _SharedForward(model, self)
+                    _replace_forward(module, partial(_batch_norm, self, module))
+            _replace_forward(model, _SharedForward(model, self))
             return model
 
         return built
+
+
+def _replace_forward(module: nn.Module, forward: Callable[..., Tensor]) -> None:
+    module.forward = forward  # type: ignore[method-assign]  # of this instance alone
 
 
 class SharedRun(Run):
@@ -90,7 +94,7 @@ class SharedRun(Run):
     def __init__(
         self,
         recipe: Any,
-        task: Any,
+        task: Objective,
         loader: Batches,
         build: Callable[[], nn.Module],
         *,
@@ -161,11 +165,7 @@ class SharedMeter:
 
     def __init__(self, meter: Meter, share: Share):
         self.meter, self.share = meter, share
-
-    @property
-    def totals(self) -> dict[str, float]:
-        """Seconds per kind of work, process 0's."""
-        return self.meter.totals
+        self.totals = meter.totals  # seconds per kind of work, process 0's
 
     @contextlib.contextmanager
     def timing(self, what: str) -> Iterator[None]:
@@ -285,12 +285,14 @@ def _batch_norm(share: Share, module: _BatchNorm, x: Tensor) -> Tensor:
     mean = _Sum.apply(values.sum(dims) * share.counted, share) / count
     centred = values - mean.view(shape)
     variance = _Sum.apply(centred.square().sum(dims) * share.counted, share) / count
-    if module.training and module.running_mean is not None:  # first: a layer that is computed again stops at the last tensor that it lacks
+    kept_mean, kept_variance, batches = module.running_mean, module.running_var, module.num_batches_tracked
+    # first: a layer that is computed again stops at the last tensor that it lacks
+    if module.training and kept_mean is not None and kept_variance is not None and batches is not None:
         with torch.no_grad():
-            module.num_batches_tracked += 1
-            step = 1 / float(module.num_batches_tracked) if module.momentum is None else module.momentum
-            module.running_mean.lerp_(mean.to(module.running_mean.dtype), step)
-            module.running_var.lerp_((variance * (count / (count - 1))).to(module.running_var.dtype), step)
+            batches += 1
+            step = 1 / float(batches) if module.momentum is None else module.momentum
+            kept_mean.lerp_(mean.to(kept_mean.dtype), step)
+            kept_variance.lerp_((variance * (count / (count - 1))).to(kept_variance.dtype), step)
     out = centred * (variance + module.eps).rsqrt().view(shape)
     if module.affine:
         out = out * module.weight.view(shape) + module.bias.view(shape)

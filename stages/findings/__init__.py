@@ -16,9 +16,10 @@ import hashlib
 import importlib
 import json
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from stages.errors import UserError
@@ -39,7 +40,7 @@ class FindingError(UserError, RuntimeError):
     """A finding that is not there, is damaged, or was changed by hand; the message names the file and the command that mends it."""
 
 
-def module_of(name: str) -> Any:
+def module_of(name: str) -> ModuleType:
     """Raises FindingError for a finding that does not exist."""
     if name not in NAMES:
         raise FindingError(f"no finding {name!r}{nearest(name, list(NAMES))}; there are: {', '.join(NAMES)}")
@@ -121,12 +122,12 @@ def stale(name: str, folder: Path = FOLDER) -> list[str]:
     return [case for case, found in load(name, folder).items() if found["code"] != code_of(name, case)]
 
 
-def sealed(cases: dict[str, Any]) -> str:
+def sealed(cases: Mapping[str, object]) -> str:
     """sha256 of the cases; a file whose content was changed by hand has another."""
     return hashlib.sha256(json.dumps(cases, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
-def agree(name: str, value: Any, other: Any) -> bool:
+def agree(name: str, value: object, other: object) -> bool:
     """Two values of a finding are the same but for what is rounding."""
     module = module_of(name)
     rounding, tolerance = getattr(module, "ROUNDING", ()), getattr(module, "TOLERANCE", TOLERANCE)
@@ -134,7 +135,7 @@ def agree(name: str, value: Any, other: Any) -> bool:
     return same(first, second, tolerance)
 
 
-def same(value: Any, other: Any, tolerance: float = TOLERANCE) -> bool:
+def same(value: object, other: object, tolerance: float = TOLERANCE) -> bool:
     """Two JSON values are equal, numbers up to `tolerance` of the larger."""
     if isinstance(value, dict) and isinstance(other, dict):
         return value.keys() == other.keys() and all(same(value[key], other[key], tolerance) for key in value)

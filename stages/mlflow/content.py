@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
 
 from stages.addresses import without_credentials
 from stages.attempts import attempt_id, when
@@ -291,7 +290,7 @@ def cell_tags(cell: Named) -> dict[str, str]:
     return {"gt.kind": "cell", "gt.current": "true"} | {f"gt.{k}": cell[k] for k in ("cell", "suite", "dataset", "model")}
 
 
-def flatten(content: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+def flatten(content: Mapping[str, object], prefix: str = "") -> dict[str, str]:
     """Nested settings as MLflow parameters: keys joined by dots, lists as JSON, values over 500 characters cut with a mark."""
     flat: dict[str, str] = {}
     for key, value in content.items():

@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 from stages.addresses import without_credentials
 from stages.attempts import records_of, superseded
@@ -57,7 +57,7 @@ class Live:
     """
 
     def __init__(
-        self, cell: "Cell", recipe: Mapping[str, Any], dataset: Mapping[str, Any], published: Mapping[str, Any] | None = None,
+        self, cell: "Cell", recipe: Mapping[str, object], dataset: Mapping[str, object], published: Mapping[str, object] | None = None,
         after: float = LIVE_AFTER,
     ):  # fmt: skip
         self.suite, self.uri = cell.suite, tracking_uri()
@@ -104,7 +104,7 @@ class Live:
         if status not in (0, WARNED):
             _warn(self.uri, self.suite, f"the tracking process ended with status {status}")
 
-    def _send(self, **message: Any) -> None:
+    def _send(self, **message: object) -> None:
         if not self._deaf:
             self._messages.put(message)
 
@@ -125,9 +125,10 @@ class Live:
                 self._deaf = True
                 _warn(self.uri, self.suite, str(error))
                 return
+        assert self._process.stdin is not None  # a pipe, as asked for
         self._write(self._process.stdin)
 
-    def _write(self, pipe: Any) -> None:
+    def _write(self, pipe: IO[str]) -> None:
         # in a thread of its own, because a pipe to a process that hangs fills up and blocks
         with contextlib.suppress(BrokenPipeError), pipe:
             while True:
@@ -236,7 +237,7 @@ def _trials(cell: str, tuned: Path) -> list[dict[str, str]]:
 class Follower:
     """The far end of Live: does to MLflow what the messages say."""
 
-    def __init__(self, uri: str, cell: Named, recipe: Mapping[str, Any], dataset: tuple[str, str], published: Any):
+    def __init__(self, uri: str, cell: Named, recipe: Mapping[str, object], dataset: tuple[str, str], published: object):
         self.uri, self.cell, self.dataset = uri, cell, dataset
         self.mirror = Mirror(uri, cell["suite"])
         self.parent = self._running(cell_name(cell), cell_tags(cell), flatten(recipe))

@@ -106,7 +106,7 @@ class PlainModel(nn.Module):
         others = {name: value for name, value in (batch.encodings | batch.extras).items()}
         return Batch(x=x, edge_index=batch.edge_index, edge_attr=edges, batch=batch.batch, ptr=batch.ptr, **others)
 
-    def _checked(self, output: Any, batch: GraphBatch) -> Tensor:
+    def _checked(self, output: object, batch: GraphBatch) -> Tensor:
         """`output` of the shape that the task asks for; held against that in every step, and for numbers in the first."""
         rows, what = (batch.num_graphs, "graph") if self.level == "graph" else (batch.num_nodes, "node")
         if isinstance(output, Tensor) and output.shape == (rows,) and self.out_dim == 1:

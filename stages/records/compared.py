@@ -5,9 +5,9 @@ A name is a row of recipes (`gcn`: all its cells), `SUITE/ROW`, or a whole cell 
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from stages.params import Grid
 from stages.records.gathered import OWN, SHIPPED, Gathered, Version
@@ -227,7 +227,7 @@ def verdict_of(found: Paired) -> str:
     return f"inconclusive (+{found.more_pairs})" if found.more_pairs else "inconclusive (no number of seeds up to 1000 decides)"
 
 
-def _mean(side: Side, runs: Any = None) -> float:
+def _mean(side: Side, runs: Collection[tuple[int, int]] | None = None) -> float:
     values = [value for run, value in side.values.items() if runs is None or run in runs]
     return math.fsum(values) / len(values)
 

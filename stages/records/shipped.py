@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from stages.contents import Origins, Ran, Recomputed, Record, Result, Section
 from stages.files import write_bytes
@@ -163,7 +163,7 @@ def result_problems(result: object) -> list[str]:
     ]
 
 
-def record_problems(record: Any) -> list[str]:
+def record_problems(record: object) -> list[str]:
     """What is wrong with one record by itself: shape, completeness, and whether digest, checksum and mark are those its contents give."""
     if not isinstance(record, dict):
         return ["is no record"]

@@ -11,7 +11,6 @@ A kind of test is one function, registered by name.
 import operator
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from stages.contents import Row
 from stages.report import brec_claims, computed  # noqa: F401 (they register their tests)
@@ -29,7 +28,7 @@ class Test(Strict):
     """`kind`: a name in TESTS; `arguments` of that function."""
 
     kind: str
-    arguments: dict[str, Any] = {}
+    arguments: dict[str, object] = {}
 
 
 class Claim(Strict):

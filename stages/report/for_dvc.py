@@ -15,7 +15,6 @@ import shutil
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from stages.contents import Record, Result, Row
 from stages.files import write_bytes, write_json
@@ -52,7 +51,7 @@ def write_leaderboard(suite: str, rows: Sequence[Row], reports: Path) -> None:
     write_bytes(reports / "published" / f"{suite}.csv", _csv(("cell", "published", "ours", "verdict"), both))
 
 
-def metrics_of(row: Row) -> dict[str, Any]:
+def metrics_of(row: Row) -> dict[str, object]:
     """What of a row is a number or a word, in the paper's unit; what there is none of is left out."""
     scale = 100 if row["unit"] == "percent" else 1
     numbers = {"mean": row["mean"], "std": row["std"], "published": row["published_mean"], "difference": row["difference"]}
@@ -63,7 +62,7 @@ def _in_unit(numbers: Mapping[str, float | None], scale: int) -> dict[str, float
     return {name: float(f"{scale * value:.6g}") for name, value in numbers.items() if value is not None and math.isfinite(value)}
 
 
-def curve(runs: Sequence[Mapping[str, Sequence[Any]]]) -> list[tuple[int, float]]:
+def curve(runs: Sequence[Mapping[str, list]]) -> list[tuple[int, float]]:
     """(epoch, mean of validation over the runs that validated in it)."""
     found: dict[int, list[float]] = {}
     for run in runs:
@@ -73,7 +72,7 @@ def curve(runs: Sequence[Mapping[str, Sequence[Any]]]) -> list[tuple[int, float]
     return [(epoch, statistics.fmean(values)) for epoch, values in sorted(found.items())]
 
 
-def _csv(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> bytes:
+def _csv(head: Sequence[str], rows: Sequence[Sequence[object]]) -> bytes:
     file = io.StringIO(newline="")
     csv.writer(file, lineterminator="\n").writerows([head, *rows])
     return file.getvalue().encode()

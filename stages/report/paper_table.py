@@ -10,12 +10,15 @@ import string
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from stages.addresses import printable
 from stages.contents import Row
 from stages.report.layout import Column, Layout
 from stages.report.published import Published
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 
 class Kind(NamedTuple):
@@ -193,7 +196,7 @@ def legend(table: PaperTable) -> list[str]:
     return head + [f"[{_letter(n)}] {printable(note)}" for n, note in enumerate(table.notes)]
 
 
-def to_terminal(table: PaperTable, width: int) -> list[Any]:
+def to_terminal(table: PaperTable, width: int) -> list["Table"]:
     """rich Tables, as many below each other as `width` columns need; no word is broken."""
     from rich.table import Table
     from rich.text import Text

@@ -1,8 +1,7 @@
 """What reports print on a terminal."""
 
 import sys
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
 
 from rich.console import Console
 
@@ -16,10 +15,13 @@ def console() -> Console:
     return Console(width=None if sys.stdout.isatty() else 180)
 
 
-def print_table(names: Sequence[str], rows: Sequence[Sequence[str]], *priority: str, **how: Any) -> None:
+def print_table(
+    names: Sequence[str], rows: Sequence[Sequence[str]], *priority: str, wrapped: Collection[str] = (), right: Collection[str] = (),
+    title: str | None = None, files: str = "", bold: Collection[int] = (),
+) -> None:  # fmt: skip
     """Prints what fits the terminal (`stages.report.fitting.fitting_table`)."""
     out = console()
-    out.print(fitting_table(names, rows, out.width, priority, **how))
+    out.print(fitting_table(names, rows, out.width, priority, wrapped, right, title, files, bold))
 
 
 def print_rows(title: str, rows: Sequence[Row]) -> None:

@@ -12,8 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, Generic, TypeVar
 
 import torch
 
@@ -28,7 +29,8 @@ START: Final = "spawn"
 QUIET = {"TORCH_CPP_LOG_LEVEL": "ERROR"}
 DYING_SECONDS = 5.0  # in which one whose neighbour was killed may say so before the kill is seen
 
-Work = Callable[[Share, Callable[..., None]], Any]
+T = TypeVar("T")
+Work = Callable[[Share, Callable[..., None]], T]
 OnEpoch = Callable[[int, dict], None]
 # a run as one of several processes computes it: with its share, with what process 0 tells after each epoch, and with layers computed again in the
 # backward pass, which keeps less memory, or not
@@ -44,7 +46,7 @@ class OutOfMemory(Exception):
 
 
 @dataclass
-class Ranks:
+class Ranks(Generic[T]):
     """`world` processes that do `work` together. Use as a context manager: at its end none is left.
 
     Args:
@@ -52,13 +54,13 @@ class Ranks:
         gpu: whether each takes the GPU of its number.
     """
 
-    work: Work
+    work: Work[T]
     world: int
     gpu: bool = False
 
-    def __enter__(self) -> "Ranks":
+    def __enter__(self) -> "Ranks[T]":
         self.folder = tempfile.TemporaryDirectory(prefix="gt-ranks-")
-        self.processes: list[Any] = []
+        self.processes: list[BaseProcess] = []
         self.pipes: list[Connection] = []
         context, meeting = get_context(START), Path(self.folder.name, "meeting")
         os.environ.update(QUIET | os.environ)  # theirs: this process has torch already
@@ -82,9 +84,9 @@ class Ranks:
             pipe.close()
         self.folder.cleanup()
 
-    def values(self, heard: Callable[..., None] = lambda *what: None) -> list[Any]:
+    def values(self, heard: Callable[..., None] = lambda *what: None) -> list[T]:
         """What `work` returned in each of them. Raises what it raised in the first that failed, and Lost where one died."""
-        found: dict[int, Any] = {}
+        found: dict[int, T] = {}
         while len(found) < self.world:
             ready = wait([pipe for rank, pipe in enumerate(self.pipes) if rank not in found])
             for rank in [rank for rank, pipe in enumerate(self.pipes) if pipe in ready]:

@@ -19,7 +19,6 @@ What takes minutes shares a process with other runs of its cell, or other trials
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from stages.cells import experiment_of, limited, settings_of
 from stages.errors import DatasetError
@@ -71,7 +70,7 @@ class Missing:
         return None if self.cost.memory_mib is None else self.cost.memory_mib * self.processes
 
     @property
-    def order(self) -> tuple[Any, ...]:
+    def order(self) -> tuple[int, int, float, int]:
         """Sorts by the plan's entry and rank, then by value per hour."""
         ahead = 0.0 if self.searched else self.cost.search_seconds
         per_hour = -1.0 if self.seconds is None else self.value / max(self.seconds + ahead, 1e-3) * 3600
@@ -173,8 +172,8 @@ def _cut(run: Missing) -> str:
 def jobs_of(plan: Plan, missing: Iterable[Missing] | None = None, shared: float = SHARED) -> list[Job]:
     """The plan as jobs in its order, each in front of which stand the data and the search that it needs. Runs of one cell share a job up to
     `shared` seconds. `missing`: some of the plan's."""
-    jobs: dict[Any, Job] = {}  # in order; the key tells one from another
-    open_jobs: dict[tuple[str, str], Any] = {}
+    jobs: dict[tuple[object, ...], Job] = {}  # in order; the key tells one from another
+    open_jobs: dict[tuple[str, str], tuple[object, ...]] = {}
     for run in plan.missing if missing is None else missing:
         cell, kind = run.cell, (run.cell.cell, run.limits.model_dump_json())
         if cell.dataset in plan.data:
@@ -183,7 +182,7 @@ def jobs_of(plan: Plan, missing: Iterable[Missing] | None = None, shared: float 
             jobs |= {("search", cell.cell, job.number): job for job in _of_search(run, plan.searches[cell.cell], shared)}
         key, took = open_jobs.get(kind), run.seconds
         together = None if key is None or took is None else (jobs[key].seconds or 0) + took
-        if together is not None and together <= shared:
+        if key is not None and together is not None and together <= shared:
             jobs[key] = replace(jobs[key], seeds=(*jobs[key].seeds, run.seed), seconds=together)
             continue
         key = (*kind, run.seed)
@@ -201,11 +200,11 @@ def _of_search(run: Missing, trials: Trials, shared: float) -> list[Job]:
     return [_job("search", run, each * sizes[0] or None, trials=size, number=number) for number, size in enumerate(sizes)]
 
 
-def _job(kind: str, run: Missing, seconds: float | None, **what: Any) -> Job:
+def _job(kind: str, run: Missing, seconds: float | None, seeds: tuple[int, ...] = (), trials: int = 0, number: int = 0) -> Job:
     cell, cost = run.cell, run.cost
     return Job(
         kind, cell.cell, cell.dataset, seconds=seconds, memory_mib=run.memory_mib, limits=run.limits, after=cell.after, threads=run.threads,
-        processes=run.processes, problem=cost.problem, **what,
+        processes=run.processes, problem=cost.problem, seeds=seeds, trials=trials, number=number,
     )  # fmt: skip
 
 

@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import TypedDict
 
 from stages.files import WriteError
 from stages.stop import GRACE
@@ -12,9 +12,19 @@ from stages.stop import GRACE
 COMMAND = (sys.executable, "-m", "stages.sweep.job")
 
 
-def run_job(
-    content: str, tell: Callable[[dict[str, Any]], None], started: Callable[[subprocess.Popen], None] = lambda process: None
-) -> int:
+class Line(TypedDict, total=False):
+    """A line of a job's output: the number of its process, what it says, that its cell is whole now, or what became of a `seed` (None: of the job)."""
+
+    pid: int
+    say: str
+    whole: bool
+    seed: int | None
+    outcome: str
+    why: str | None
+    trials: int
+
+
+def run_job(content: str, tell: Callable[[Line], None], started: Callable[[subprocess.Popen], None] = lambda process: None) -> int:
     """The exit status of the job. `tell` is called for each line of its output. Whatever ends this ends the job too, which keeps a checkpoint.
     Raises WriteError where the disk is full."""
     full = None

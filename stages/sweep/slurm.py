@@ -12,11 +12,14 @@ import uuid
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from stages.errors import UserError
 from stages.sweep.needs import Need
-from stages.sweep.process import end, run_job
+from stages.sweep.process import Line, end, run_job
+
+if TYPE_CHECKING:
+    from submitit.helpers import DelayedSubmission
 
 NAME = "gt-bench"  # of every job, for squeue and scancel
 SIGNAL_SECONDS = 90  # before the time limit: a checkpoint, and the place in the queue
@@ -40,7 +43,7 @@ class Task:
         self.lines.parent.mkdir(parents=True, exist_ok=True)
         with self.lines.open("a") as file:
 
-            def tell(line: dict[str, Any]) -> None:
+            def tell(line: Line) -> None:
                 text = json.dumps(line)
                 print(text, flush=True)
                 file.write(f"{text}\n")
@@ -51,7 +54,7 @@ class Task:
     def _started(self, process: subprocess.Popen) -> None:
         self.process = process
 
-    def checkpoint(self) -> Any:
+    def checkpoint(self) -> "DelayedSubmission":
         """Called by submitit where the job has to leave its node: what it is queued again with."""
         from submitit.helpers import DelayedSubmission
 

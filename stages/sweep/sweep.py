@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from types import TracebackType
 
 from stages.cells import limited
 from stages.files import held, make_folder
@@ -24,7 +24,7 @@ from stages.sweep.job import as_json
 from stages.sweep.needs import Need, need_of
 from stages.sweep.plan_file import Entry, limited_grid
 from stages.sweep.planner import Job, Missing, Plan, jobs_of, part_done, plan
-from stages.sweep.process import run_job
+from stages.sweep.process import Line, run_job
 from stages.sweep.slurm import ClusterError, Place, Slurm
 from stages.texts import hours as hours_text
 
@@ -212,7 +212,7 @@ class _Sweep:
                 elif line["outcome"] == "elsewhere":
                     self.say(f"{what}: another process is at it; the same command looks again")
                 elif line["outcome"] != "stored":
-                    self.say(f"{what}: {line['outcome']}{', ' + line['why'] if line.get('why') else ''}")
+                    self.say(f"{what}: {line['outcome']}{f', {why}' if (why := line.get('why')) else ''}")
 
     def warn(self, places: dict[str, Place]) -> None:
         """Says once of each array what Slurm will not start by itself: it accepts some jobs that no node or partition can take."""
@@ -254,7 +254,7 @@ class _Sweep:
                 parts.append(1.0 if stored else part_done(self.store, digest, recipe))
         return f"{100 * sum(parts) / len(parts):.0f} %" if parts else ""
 
-    def _heard(self, line: dict[str, Any]) -> None:
+    def _heard(self, line: Line) -> None:
         if "say" in line:
             self.say(line["say"])
         elif line.get("outcome") not in (None, "ok"):
@@ -274,7 +274,7 @@ def _runs(job: Job) -> list[Run]:
     return [(job.name, job.limits.model_dump_json(), seed) for seed in job.seeds or (None,)]
 
 
-def _lines(path: Path) -> list[dict[str, Any]]:
+def _lines(path: Path) -> list[Line]:
     found = []
     for text in path.read_text().splitlines() if path.exists() else []:
         try:
@@ -359,6 +359,6 @@ class _table:
                 table.add_row(*(text.replace("[", r"\[") for text in row))
             self.live.update(table, refresh=True)
 
-    def __exit__(self, *what: Any) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self.live:
-            self.live.__exit__(*what)
+            self.live.__exit__(kind, error, trace)

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from stages.errors import UserError
 from stages.files import WriteError
@@ -24,7 +23,7 @@ from stages.sweep.job import as_json
 from stages.sweep.learnt import news
 from stages.sweep.plan_file import Entry, limited_grid
 from stages.sweep.planner import Job, Missing, Plan, jobs_of, plan
-from stages.sweep.process import run_job
+from stages.sweep.process import Line, run_job
 from stages.texts import bytes_text
 from stages.texts import hours as hours_text
 
@@ -74,8 +73,8 @@ class _Queue:
     say: Callable[[str], None]
     until: float | None
     store: Store = field(default_factory=Store)
-    tried: set[Any] = field(default_factory=set)  # what was done or cannot be: once is enough
-    alone: set[Any] = field(default_factory=set)  # runs that ran out of memory beside others
+    tried: set[tuple[object, ...]] = field(default_factory=set)  # what was done or cannot be: once is enough
+    alone: set[tuple[object, ...]] = field(default_factory=set)  # runs that ran out of memory beside others
     computed: int = 0
     told: set[str] = field(default_factory=set)
     full: str | None = None  # what a full disk said
@@ -161,7 +160,7 @@ class _Queue:
     def _is_alone(self, job: Job) -> bool:
         return any((job.name, job.limits, seed) in self.alone for seed in job.seeds)
 
-    def _heard(self, job: Job, line: dict[str, Any]) -> None:
+    def _heard(self, job: Job, line: Line) -> None:
         if "pid" in line:
             self.pids[job] = line["pid"]
         elif "say" in line:
@@ -173,7 +172,7 @@ class _Queue:
 
     def _outcome(self, job: Job, seed: int | None, outcome: str, why: str | None, trials: int = 0) -> None:
         self.answered.setdefault(job, set()).add(-1 if seed is None else seed)
-        name = (job.name, job.limits, seed) if job.kind == "runs" else (job.kind, job.name)
+        name: tuple[object, ...] = (job.name, job.limits, seed) if job.kind == "runs" else (job.kind, job.name)
         what = f"{job.name} seed {seed}" if seed is not None else str(job)
         if job.kind == "search" and outcome == "ok":
             self.progress = True
@@ -266,7 +265,7 @@ class _Queue:
             self.say(line)
 
 
-def _launch(shared: bool, alone: set[Any]) -> Callable[..., int]:
+def _launch(shared: bool, alone: set[tuple[object, ...]]) -> Callable[..., int]:
     """What a worker of the crew does: a job in a process of its own, whose lines it passes on."""
 
     def launch(job: Job, tell: Callable[..., None]) -> int:

@@ -9,10 +9,12 @@ import hashlib
 import json
 import re
 from collections import Counter
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
+from stages.contents import Row
 from stages.errors import UserError
 from stages.files import write_bytes
 from stages.findings import FOLDER
@@ -24,6 +26,10 @@ from stages.report.page.tables import table_content
 from stages.report.paper_table import KINDS, PaperTable, kind_of
 from stages.report.published import paper_titles
 from stages.report.table import explanation, tally
+
+if TYPE_CHECKING:  # only a page that is written needs them
+    from jinja2 import Environment
+    from markupsafe import Markup
 
 HERE = Path(__file__).parent
 SCRIPTS = ("vendor/dataTables.min.js", "vendor/plotly-basic.min.js", "templates/page.js")
@@ -81,13 +87,13 @@ def page_html(grid: Grid, held: Gathered, store: Path = Path("store"), data: Pat
     )
 
 
-def safe_json(value: Any) -> str:
+def safe_json(value: object) -> str:
     """JSON for use within a script element: no character in it opens or closes an element. Raises ValueError for NaN."""
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
-def _emphasised(line: str) -> Any:
+def _emphasised(line: str) -> "Markup":
     """An item of a list in Markdown as HTML: what stands between asterisks is emphasised, all else is text."""
     from markupsafe import Markup, escape
 
@@ -100,7 +106,7 @@ def _source(script: str) -> str:
     return f"'sha256-{digest.decode()}'"
 
 
-def _claims(rows: Any) -> list[dict[str, str]]:
+def _claims(rows: Sequence[Row]) -> list[dict[str, str]]:
     """The sentences that print, runs and kept findings decide, with their verdicts."""
     from stages.report.claims import UNDECIDED, judged, load_claims, takes_data
 
@@ -116,7 +122,7 @@ def _claims(rows: Any) -> list[dict[str, str]]:
 
 
 @cache
-def environment() -> Any:
+def environment() -> "Environment":
     """Templates in which every value is escaped."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -125,4 +131,5 @@ def environment() -> Any:
 
 def table_html(table: PaperTable) -> str:
     """A published table as a piece of HTML."""
-    return environment().get_template("table.html.jinja").module.paper_table(table_content(table)).strip() + "\n"
+    macros = vars(environment().get_template("table.html.jinja").module)
+    return macros["paper_table"](table_content(table)).strip() + "\n"

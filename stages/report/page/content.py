@@ -8,7 +8,6 @@ import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from stages.addresses import shareable
 from stages.contents import Ran, Row, Settings
@@ -26,7 +25,7 @@ DIGITS = 5
 MOST_RUNS = 100  # of a cell that are listed one by one
 
 
-def rows_for_plots(rows: Sequence[Row], details: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+def rows_for_plots(rows: Sequence[Row], details: Mapping[str, Mapping[str, object]]) -> list[dict[str, object]]:
     """A leaderboard's rows with what plots read of them; numbers in raw units."""
     keep = (
         "dataset",
@@ -65,9 +64,9 @@ def id_of(row: Row) -> str:
     return f"{row['source']}:{row['cell']}"
 
 
-def board(rows: Sequence[Row], absent: Sequence[Cell]) -> list[dict[str, Any]]:
+def board(rows: Sequence[Row], absent: Sequence[Cell]) -> list[dict[str, object]]:
     """Lines of the table of all results: every row, and every cell of the grid that has none."""
-    lines: list[dict[str, Any]] = []
+    lines: list[dict[str, object]] = []
     for row in rows:
         kind = judgement(row)
         lines.append(
@@ -78,7 +77,7 @@ def board(rows: Sequence[Row], absent: Sequence[Cell]) -> list[dict[str, Any]]:
         )  # fmt: skip
     for cell in absent:
         texts = dict.fromkeys(SHOWN, "–") | {"dataset": cell.dataset, "model": cell.model}
-        line = {"id": f"none:{cell.cell}", "suite": cell.suite, "texts": texts, "state": "not run", "source": "–"}
+        line: dict[str, object] = {"id": f"none:{cell.cell}", "suite": cell.suite, "texts": texts, "state": "not run", "source": "–"}
         lines.append(line | {"kind": "none", "sign": "", "order": {}})
     return lines
 
@@ -108,11 +107,11 @@ def _state(row: Row) -> str:
     return "not run" if status.startswith("not run") else "incomplete" if status.startswith("ok") or status == "unfinished" else "failed"
 
 
-def progress(grid: Grid, held: Gathered, store: Path, data: Path, paper: Path = Path("docs/scale.json")) -> list[dict[str, Any]]:
+def progress(grid: Grid, held: Gathered, store: Path, data: Path, paper: Path = Path("docs/scale.json")) -> list[dict[str, object]]:
     """A line per suite: its cells by how far they are, what the rest costs by the forecasts that store/ has, and on a GPU on paper."""
     state = {row["cell"]: _state(row) for row in held.rows}
     costs, on_paper = _costs(grid, held, store, data), _on_paper(paper)
-    lines = []
+    lines: list[dict[str, object]] = []
     for suite in grid.suites:
         mine = grid.suite(suite)
         states = Counter(state.get(cell.cell, "not run") for cell in mine)
@@ -124,7 +123,7 @@ def progress(grid: Grid, held: Gathered, store: Path, data: Path, paper: Path = 
         rest = f"{hours(sum(known))} for {len(known)} of {left} cells" if known else "not forecast yet" if left else "nothing"
         begun = states["incomplete"] + states["reduced"] + states["failed"]
         numbers = {"cells": len(mine), "done": done, "stale": states["stale"], "begun": begun, "absent": states["not run"]}
-        lines.append({"suite": suite, "rest": rest, "gpu": gpu} | numbers)
+        lines.append({"suite": suite, "rest": rest, "gpu": gpu, **numbers})
     return lines
 
 
@@ -159,7 +158,7 @@ def tables(rows: Sequence[Row]) -> list[PaperTable]:
     return [paper_table(layout, rows) for layout in layouts()]
 
 
-def details(grid: Grid, held: Gathered) -> dict[str, dict[str, Any]]:
+def details(grid: Grid, held: Gathered) -> dict[str, dict[str, object]]:
     """Everything about each version of a cell, and of a cell without a run its recipe and the command that makes it."""
     known = {cell.cell: cell for cell in grid.cells.values()}
     rows: dict[str, list[Row]] = {}
@@ -181,7 +180,7 @@ def details(grid: Grid, held: Gathered) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _without_version(rows: Sequence[Row], cell: Cell) -> dict[str, Any]:
+def _without_version(rows: Sequence[Row], cell: Cell) -> dict[str, object]:
     lines = []
     for row in rows:
         texts = texts_of(row)
@@ -215,7 +214,7 @@ def _recipe(recipe: Settings) -> list[list[str]]:
     return [[key, value, next((origins[k] for k in _upward(key) if k in origins), "")] for key, value in flat]
 
 
-def _flat(content: Mapping[str, Any], before: str = "") -> list[tuple[str, str]]:
+def _flat(content: Mapping[str, object], before: str = "") -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     for key, value in content.items():
         if isinstance(value, Mapping) and value:
@@ -230,7 +229,7 @@ def _upward(key: str) -> list[str]:
     return [".".join(parts[:n]) for n in range(len(parts), 0, -1)]
 
 
-def _version(version: Version, cell: Cell) -> dict[str, Any]:
+def _version(version: Version, cell: Cell) -> dict[str, object]:
     """Of the runs: numbers, digests, where and when they were made, and their learning curves."""
     runs = [record["deterministic"] for record in version.records]
     measured = [record["measured"] for record in version.records]
@@ -260,7 +259,7 @@ def _distinct(values: Iterable[object]) -> list[str]:
     return list(dict.fromkeys(str(v) for v in values if v is not None))
 
 
-def curves(runs: Sequence[Ran], key: str) -> dict[str, list[float | None]] | None:
+def curves(runs: Sequence[Ran], key: str) -> dict[str, Sequence[object]] | None:
     """Median, lowest and highest value over the runs by epoch, at no more than POINTS epochs; None where nothing was measured. A run counts as
     long as it goes on."""
     by_epoch: dict[int, list[float]] = {}
@@ -281,7 +280,7 @@ def curves(runs: Sequence[Ran], key: str) -> dict[str, list[float | None]] | Non
     }
 
 
-def scaling(rows: Sequence[Row]) -> list[dict[str, Any]]:
+def scaling(rows: Sequence[Row]) -> list[dict[str, object]]:
     """Seconds and memory of a model on datasets that differ in a number alone, which is their size."""
     found = []
     for row in rows:
@@ -293,7 +292,7 @@ def scaling(rows: Sequence[Row]) -> list[dict[str, Any]]:
     return sorted((r for r in found if sizes[r["family"], r["model"]] > 1), key=lambda r: (r["family"], r["model"], r["size"]))
 
 
-def growth(folder: Path) -> dict[str, Any]:
+def growth(folder: Path) -> dict[str, object]:
     """Operations of the models by size of graph, as published/findings/growth.json keeps them; empty where it is not there or not sealed."""
     from stages.findings import sealed
 
@@ -304,7 +303,7 @@ def growth(folder: Path) -> dict[str, Any]:
         return {}
 
 
-def hot_scaling(path: Path) -> list[dict[str, Any]]:
+def hot_scaling(path: Path) -> list[dict[str, object]]:
     """The rows of benchmarks/hot_scaling.py's file, as far as they succeeded; none where it was not measured here."""
     try:
         with path.open(newline="") as file:
@@ -322,7 +321,7 @@ def hot_scaling(path: Path) -> list[dict[str, Any]]:
         return []
 
 
-def short(value: Any, digits: int = DIGITS) -> Any:
+def short(value: object, digits: int = DIGITS) -> object:
     """A number as JSON can hold it: few digits, and None for what is not finite."""
     if isinstance(value, float):
         return float(f"{value:.{digits}g}") if math.isfinite(value) else None

@@ -1,13 +1,11 @@
 """A published table as the templates take it."""
 
-from typing import Any
-
 from stages.addresses import printable
 from stages.report.layout import Column
 from stages.report.paper_table import PaperTable, caption, heading, kind_of, legend, name_of, our_number, sign_of
 
 
-def table_content(table: PaperTable) -> dict[str, Any]:
+def table_content(table: PaperTable) -> dict[str, object]:
     """Heads, lines, legend and notes."""
     return {
         "layout": table.layout,
@@ -24,7 +22,7 @@ def table_content(table: PaperTable) -> dict[str, Any]:
     }
 
 
-def _cell(table: PaperTable, method: str, column: Column) -> dict[str, Any]:
+def _cell(table: PaperTable, method: str, column: Column) -> dict[str, object]:
     """`order`: by what the column sorts, the printed mean."""
     printed = table.layout.printed.get((method, column))
     ours = [
