@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stages.command import status_of
+from stages.command import status_of, usage
 from stages.params import Cell, Grid, load_grid
 from stages.recipe import Recipe, load_recipe
 from stages.schema import RecipeError
@@ -77,8 +77,7 @@ def cell_stage(description: str, stage: Callable[[Cell, Grid], object]) -> int:
     """The command line of a stage that takes one cell."""
     settle_environment()
     if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
-        print(description)
-        return 2
+        return usage(description, sys.argv[1:])
 
     def work() -> None:
         with handled():

@@ -3,7 +3,7 @@
 import errno
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import ParamSpec
 
 from stages.errors import UserError
@@ -31,6 +31,12 @@ def status_of(work: Callable[[], int | None]) -> int:
     except KeyboardInterrupt:
         print("stopped; the same command continues where it was", file=sys.stderr)
         return 130
+
+
+def usage(text: str, arguments: Sequence[str]) -> int:
+    """Prints how a command is called; its exit status: 0 where that was asked for, else 2, as for every command line that cannot be."""
+    print(text)
+    return 0 if {"-h", "--help"} & set(arguments) else 2
 
 
 def ends_in_order(command: Callable[P, None]) -> Callable[P, None]:

@@ -8,10 +8,11 @@ finetunes and searches, which dvc.yaml reads.
 import sys
 from pathlib import Path
 
-from stages.command import status_of
+from stages.command import status_of, usage
 from stages.files import write_bytes
 from stages.grid_text import render
 from stages.params import load_grid
+from stages.schema import RecipeError
 
 GRID = Path("grid.yaml")
 OLD_MARK = "# Below: written by `python -m stages.grid`"  # where older checkouts had the grid: in params.yaml
@@ -20,8 +21,7 @@ OLD_MARK = "# Below: written by `python -m stages.grid`"  # where older checkout
 def main(arguments: list[str]) -> int:
     """Writes grid.yaml; with --check only says whether it is what the recipes give (exit status 1 where not)."""
     if arguments not in ([], ["--check"]):
-        print(__doc__)
-        return 2
+        return usage(__doc__ or "", arguments)
     return status_of(lambda: _check() if arguments else write_grid())
 
 
@@ -33,7 +33,10 @@ def _check() -> int:
 
 def write_grid() -> int:
     """Writes grid.yaml from recipes/ and says how many cells there are. Raises RecipeError."""
-    params, text = Path("params.yaml"), render(Path("recipes"))
+    params = Path("params.yaml")
+    if not params.exists():
+        raise RecipeError(f"{params}: there is no such file here; the grid is written in a folder that has one, beside recipes/")
+    text = render(Path("recipes"))
     own, mark, _ = params.read_text().partition(OLD_MARK)
     if mark:
         write_bytes(params, own.rstrip().encode() + b"\n")

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import typer
 
-from stages.command import status_of
+from stages.command import status_of, usage
 from stages.dvc_locks import mended
 from stages.leaderboard import leaderboard, show_written
 from stages.params import Cell, Grid, load_grid
@@ -141,8 +141,7 @@ def in_words(status: int) -> str:
 def main(arguments: list[str]) -> int:
     """Exit status: 2 without exactly one suite."""
     if len(arguments) != 1 or arguments[0].startswith("-"):
-        print(__doc__)
-        return 2
+        return usage(__doc__ or "", arguments)
     return status_of(lambda: reproduce(arguments[0]))
 
 

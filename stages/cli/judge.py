@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from stages.cli.options import RECORDS, Paper, Records
+from stages.cli.options import RECORDS, CellName, Paper, Records
 
 
 def compare(
@@ -59,7 +59,7 @@ def claims(
 
 
 def diff(
-    cell: str,
+    cell: CellName,
     before: Annotated[int, typer.Argument(help="number of an attempt (`gt-bench history CELL`); -1 is the last but one")] = -1,
     after: Annotated[int, typer.Argument(help="number of another; 0 is the last")] = 0,
 ) -> None:
@@ -70,7 +70,7 @@ def diff(
     print("\n".join(difference_lines(attempts_at(load_grid().find(cell)), before, after)))
 
 
-def score(cell: str) -> None:
+def score(cell: CellName) -> None:
     """Loads the kept weights of a cell's best seed and tests them again; exits 1 where the numbers are not those of the record."""
     from stages.params import load_grid
     from stages.scored import score_cell

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from stages.cli.options import RECORDS, AsJson, Paper, Records
+from stages.cli.options import RECORDS, AsJson, CellName, Paper, Records
 
 
 def list_cells(suite: Annotated[str | None, typer.Argument(help="only this suite")] = None, as_json: AsJson = False) -> None:
@@ -112,7 +112,7 @@ def page(
     print(f"written: {write_page(load_grid(), out, records=records)}")
 
 
-def history(cell: str) -> None:
+def history(cell: CellName) -> None:
     """The attempts at a cell: when, by which commit, which number, and what changed from each to the next."""
     from stages.history import attempts_at, history_lines
     from stages.params import load_grid

@@ -7,6 +7,7 @@ import typer
 
 from stages.home import place
 
+CellName = Annotated[str, typer.Argument(metavar="CELL", help="suite/dataset/row; `gt-bench list` has them")]
 Names = Annotated[list[str] | None, typer.Argument(help="suites and cells (suite/dataset/row); all where none is named")]
 Paper = Annotated[str | None, typer.Argument(help="tokengt, hot, ppgt, edge_transformer or polynormer; all where none is named")]
 Plan = Annotated[Path | None, typer.Option(help="YAML: what to run, entry after entry (stages/sweep/plan_file.py)")]

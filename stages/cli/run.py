@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from stages.cli.options import Names, Plan
+from stages.cli.options import CellName, Names, Plan
 
 
 def train(
@@ -116,7 +116,7 @@ def sweep(
         raise typer.Exit(1)
 
 
-def tune(cell: str) -> None:
+def tune(cell: CellName) -> None:
     """The search of one cell, continued where it was."""
     from stages.params import load_grid
     from stages.tune import tune_cell

@@ -16,7 +16,8 @@ from stages.datasets.catalog import catalog
 from stages.datasets.custom import check_first
 from stages.datasets.custom_files import Given, Reader, graphs_of
 from stages.errors import DatasetError
-from stages.files import is_plain_name, write_bytes
+from stages.files import held as held_lock
+from stages.files import is_plain_name, make_folder, write_bytes
 from stages.own.declared import FILE, GROUP, USUAL_METRIC, Entry, level_in, level_of, package_of, source_of, spec_of, task_in
 from stages.schema import read_yaml, validated
 
@@ -89,7 +90,9 @@ def _declare(name: str, text: str, source: Path | Given, task: str | None, metri
     spec = spec_of(name, validated(Entry, entry, text))
     if task is not None:
         check_first(spec)  # a task that the data do not fit is not kept
-    write_bytes(FILE, yaml.safe_dump(content | {name: entry}, sort_keys=False, width=140).encode())
+    with held_lock(make_folder(Path("data/.locks")) / f"{FILE}.lock"):  # another process may have added one meanwhile
+        content = read_yaml(FILE) if FILE.exists() else {}
+        write_bytes(FILE, yaml.safe_dump(content | {name: entry}, sort_keys=False, width=140).encode())
     print(f"{text} is the dataset {name!r} from here on: {entry['task']}, {entry['metric']} ({FILE})", flush=True)
     return name
 

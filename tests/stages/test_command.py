@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from stages import grid, reproduce
 from stages.cells import cell_stage
 from stages.command import status_of
 from stages.datasets.catalog import UnknownDataset
@@ -60,3 +61,21 @@ def test_a_full_disk_and_a_stop_by_hand_end_in_one_line(project, monkeypatch, ca
         "error: the disk is full; free some space and run the same command again: it continues where it was",
         "stopped; the same command continues where it was",
     ]
+
+
+@pytest.mark.parametrize(("arguments", "status"), [(["--help"], 0), (["-h"], 0), ([], 2), (["--nonsense"], 2), (["a", "b"], 2)])
+def test_help_that_was_asked_for_is_no_failure(monkeypatch, capsys, arguments, status):
+    monkeypatch.setattr(sys, "argv", ["train", *arguments])
+    for main in (
+        lambda: cell_stage("how it is called", raising(AssertionError())),
+        lambda: reproduce.main(arguments),
+        lambda: grid.main(arguments or ["a"]),
+    ):
+        assert main() == status
+        assert capsys.readouterr().out
+
+
+def test_a_grid_where_there_is_no_project(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert grid.main([]) == 1
+    assert capsys.readouterr().err.startswith("error: params.yaml: there is no such file here")

@@ -14,6 +14,7 @@ from stages.datasets.packed import PackedDataset
 from stages.datasets.prepare import prepare
 from stages.errors import DatasetError
 from stages.own.datasets import held, named
+from stages.own.declared import spec_of
 from stages.own.tried import try_pair
 from tests.stages.own.conftest import write_many, write_web
 
@@ -82,6 +83,23 @@ def test_a_source_is_one_however_its_path_is_written(ours):
     write_web(ours / "lab/papers")
     assert {named(text) for text in ("lab/papers", "lab/papers/", "./lab/papers", str(ours / "lab/papers"))} == {"papers"}
     assert len(yaml.safe_load(Path("datasets.yaml").read_text())) == 1
+
+
+def test_two_that_are_declared_at_once_are_both_kept(ours, monkeypatch):
+    for name in ("a", "b"):
+        write_web(ours / "lab" / name)
+
+    begun = []
+
+    def meanwhile(name, entry):  # what another process does while this one looks at its data
+        begun.append(name)
+        if len(begun) == 1:
+            named("lab/b")
+        return spec_of(name, entry)
+
+    monkeypatch.setattr("stages.own.datasets.spec_of", meanwhile)
+    assert named("lab/a") == "a"
+    assert yaml.safe_load(Path("datasets.yaml").read_text()).keys() == {"a", "b"}
 
 
 def test_several_functions_of_one_file(ours):
