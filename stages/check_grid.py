@@ -28,6 +28,7 @@ from stages.command import status_of
 from stages.contents import Record
 from stages.errors import DatasetError, UserError
 from stages.params import Cell, Grid, RunSettings, load_grid
+from stages.quiet import listen, started_quietly
 from stages.recipe import Recipe, load_recipe
 from stages.schema import RecipeError
 from stages.threads import settle_environment
@@ -169,6 +170,7 @@ def _alarm(seconds: int) -> Iterator[None]:
 
 def _begin() -> None:
     """In a worker: one thread, and freed memory kept."""
+    listen()
     import warnings
 
     import torch
@@ -206,7 +208,9 @@ def check(cells: Sequence[Cell], workers: int = 2, say=print) -> list[Checked]:
         alone: list[Cell] = []
         try:
             with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_begin) as pool:
-                for future in as_completed([pool.submit(check_cell, cell, data) for cell in todo]):
+                with started_quietly():
+                    checked = [pool.submit(check_cell, cell, data) for cell in todo]
+                for future in as_completed(checked):
                     note(future.result())
         except BrokenProcessPool:
             # the pool does not say whose worker died: each cell that is left gets a process of its own
@@ -214,7 +218,9 @@ def check(cells: Sequence[Cell], workers: int = 2, say=print) -> list[Checked]:
         for cell in alone:
             with ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=_begin) as pool:
                 try:
-                    note(pool.submit(check_cell, cell, data).result())
+                    with started_quietly():
+                        checking = pool.submit(check_cell, cell, data)
+                    note(checking.result())
                 except BrokenProcessPool:
                     note(Checked(cell.cell, 0.0, error="its process was killed: too little memory for this model on this machine"))
     finally:

@@ -2,6 +2,7 @@
 
 import errno
 import functools
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from typing import ParamSpec
@@ -15,6 +16,8 @@ OF_A_FILE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EISDIR, errno.ENOTDIR
 
 def status_of(work: Callable[[], int | None]) -> int:
     """The exit status of `work`: what it returns, or what its error comes to, having said it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # as stages/__init__.py has it while a stage is imported
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         return work() or 0
     except UserError as error:

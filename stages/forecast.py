@@ -23,6 +23,7 @@ from stages.cells import limited
 from stages.contents import Settings
 from stages.errors import DatasetError
 from stages.params import Cell, Grid
+from stages.quiet import listen, started_quietly
 from stages.recipe import Choice, Recipe, digest_of, load_recipe
 from stages.schema import RecipeError
 from stages.space import space_size, trials_of
@@ -68,9 +69,11 @@ def forecast(cells: Sequence[Cell], grid: Grid, data: Path = Path("data"), budge
     """One forecast per cell, each measured in a process of its own (so that memory is the cell's), beside what was measured in full runs."""
     found = []
     for cell in cells:
-        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=listen) as pool:
             try:
-                one = pool.submit(forecast_cell, cell, grid, data, budget).result()
+                with started_quietly():
+                    measured = pool.submit(forecast_cell, cell, grid, data, budget)
+                one = measured.result()
             except BrokenProcessPool:
                 one = Forecast(cell.cell, problem="its process was killed: too little memory on this machine")
         took: dict[str, Any] = actual(cell, grid)
