@@ -31,9 +31,10 @@ from torch import nn
 
 from gt_models import create_model
 from gt_models.batch import GraphBatch
+from stages.allocations import keep_allocations
 from stages.datasets.generated import barabasi_albert
 from stages.engine.failures import is_out_of_memory
-from stages.measurements import PeakMemory, choose_device, keep_allocations
+from stages.measurements import PeakMemory, choose_device
 
 SIZES = (
     6, 9, 12, 18, 25, 36, 51, 72, 102, 144, 204, 289, 409, 579, 819, 1158, 1638, 2317, 3276, 4634, 6553, 9268, 13107, 18536, 26214, 37072, 52428,

@@ -175,7 +175,7 @@ def _begin() -> None:
 
     import torch
 
-    from stages.measurements import keep_allocations
+    from stages.allocations import keep_allocations
 
     warnings.simplefilter("ignore")  # of metrics, about classes that twelve graphs do not have
     keep_allocations()

@@ -1,7 +1,6 @@
 """The measured part of a record: time, memory, machine. Nothing here changes a number of the deterministic part."""
 
 import contextlib
-import ctypes
 import importlib.metadata
 import platform
 import re
@@ -177,18 +176,6 @@ def _cgroup_limits(process: Path = Path("/proc/self/cgroup"), root: Path = Path(
                 if folder == base:
                     break
     return limits
-
-
-def keep_allocations() -> str:
-    """Tells glibc to keep freed memory instead of mapping every large tensor anew (up to 2.6 times of a CPU training step); returns what was set."""
-    if sys.platform != "linux":
-        return "system default"
-    libc = ctypes.CDLL(None)
-    if not hasattr(libc, "mallopt"):
-        return "system default"
-    trim_threshold, top_pad, mmap_max = -1, -2, -4  # M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX of malloc.h
-    done = libc.mallopt(mmap_max, 0) and libc.mallopt(trim_threshold, 2**31 - 1) and libc.mallopt(top_pad, 2**28)
-    return "glibc, freed memory kept" if done else "system default"
 
 
 def environment(device: torch.device, allocator: str) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from torch import nn
 from gt_models.batch import MissingEncoding
 from gt_models.kernels import forms_taken
 from gt_models.registry import create_model, model_info
+from stages.allocations import keep_allocations
 from stages.contents import Record, Settings
 from stages.engine import weights
 from stages.engine.batching import Loader
@@ -25,7 +26,7 @@ from stages.engine.failures import WrongOutput, failure, is_out_of_memory
 from stages.engine.loop import Outcome, Run
 from stages.engine.subgraphs import SubgraphLoader
 from stages.engine.targets import StandardisedTargets
-from stages.measurements import Clock, PeakMemory, Usage, bound_memory, choose_device, environment, keep_allocations, memory_limit_mib, now
+from stages.measurements import Clock, PeakMemory, Usage, bound_memory, choose_device, environment, memory_limit_mib, now
 from stages.own.models import run_code
 from stages.params import RunSettings
 from stages.processes import check_machine, check_processes
