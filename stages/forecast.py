@@ -17,7 +17,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 from stages.cells import limited
 from stages.contents import Settings
@@ -76,8 +76,8 @@ def forecast(cells: Sequence[Cell], grid: Grid, data: Path = Path("data"), budge
                 one = measured.result()
             except BrokenProcessPool:
                 one = Forecast(cell.cell, problem="its process was killed: too little memory on this machine")
-        took: dict[str, Any] = actual(cell, grid)
-        one = replace(one, **took)
+        if took := actual(cell, grid):
+            one = replace(one, actual_seconds=took.seconds, actual_memory_mib=took.memory_mib)
         say(f"{cell.cell}: {one.problem or f'{hours(one.total_seconds)}, {one.memory_mib:,.0f} MiB ({one.basis})'}")
         found.append(one)
     return found
@@ -162,7 +162,7 @@ def _recipe_now(cell: Cell, grid: Grid) -> Recipe:
 def _ends(recipe: Recipe, cell: Cell, grid: Grid) -> list[Recipe]:
     """The recipe at both ends of its search space, all keys at their first or smallest and all at their last or largest value: a trial costs
     something between them, and takes their mean here."""
-    ends: tuple[list[Any], list[Any]] = ([], [])
+    ends: tuple[list[object], list[object]] = ([], [])
     for space in recipe.searched.space.values():
         low, high = (space.choices[0], space.choices[-1]) if isinstance(space, Choice) else (space.low, space.high)
         if isinstance(space, Choice) and all(isinstance(v, int | float) for v in space.choices):
@@ -202,8 +202,15 @@ def _encodings_beside(packed: "PackedDataset", encodings: Path, root: Path) -> P
     return target
 
 
-def actual(cell: Cell, grid: Grid, results: Path = Path("results"), store_root: Path = Path("store")) -> dict[str, float]:
-    """What the cell's records say it took on this device: seconds of one seed (mean) and peak memory; empty where there are none."""
+class Took(NamedTuple):
+    """What a cell took: the mean of the `seconds` of a seed, and the largest peak of memory."""
+
+    seconds: float
+    memory_mib: float
+
+
+def actual(cell: Cell, grid: Grid, results: Path = Path("results"), store_root: Path = Path("store")) -> Took | None:
+    """By the cell's records on this device; None where there are none."""
     from stages.measurements import choose_device, cpu_name, device_name
     from stages.store import Store, StoreError
 
@@ -212,7 +219,7 @@ def actual(cell: Cell, grid: Grid, results: Path = Path("results"), store_root: 
         result = json.loads((results / f"{cell.cell}.json").read_text())
         records = [Store(store_root).get(digest) for digest in result["runs"]]
     except (OSError, ValueError, KeyError, TypeError, StoreError):  # not there, or no result: the leaderboard says which
-        return {}
+        return None
     device, cpu = device_name(choose_device(grid.run.device)), cpu_name()
     here = [
         r["measured"]
@@ -223,6 +230,5 @@ def actual(cell: Cell, grid: Grid, results: Path = Path("results"), store_root: 
         and (device != "cpu" or (r["measured"]["environment"].get("cpu"), r["measured"].get("threads")) == (cpu, recipe.threads))
     ]
     if not here:
-        return {}
-    seconds, memory = [m["seconds"] for m in here], [m["peak_memory_mib"] for m in here]
-    return {"actual_seconds": statistics.fmean(seconds), "actual_memory_mib": max(memory)}
+        return None
+    return Took(statistics.fmean(m["seconds"] for m in here), max(m["peak_memory_mib"] for m in here))

@@ -6,7 +6,7 @@ python -m stages.models_page
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from gt_models import list_models, model_info
 from gt_models.face import ModelCard
@@ -25,7 +25,23 @@ GROUPS = {
 HEAD = ("model", "predicts per", "time per layer", "tells apart", "encodings", "parameters", "ms", "MiB", "in tables")
 
 
-def page(measured: dict[str, Any]) -> str:
+class Step(TypedDict):
+    """A training step of one model: processor time of one thread in ms, memory in MiB."""
+
+    ms: float
+    mib: float
+    parameters: int
+
+
+class Measured(TypedDict):
+    """docs/models.json. `growth`: by model, (nodes, ms, MiB) for graphs of more and more nodes."""
+
+    setting: dict[str, str | int]
+    models: dict[str, Step]
+    growth: dict[str, list[list[float]]]
+
+
+def page(measured: Measured) -> str:
     """The text of docs/models.md. `measured`: the content of docs/models.json."""
     setting, tables = measured["setting"], _tables()
     parts = [
@@ -51,7 +67,7 @@ def page(measured: dict[str, Any]) -> str:
     return "\n".join(parts)
 
 
-def draw(path: Path, measured: dict[str, Any]) -> None:
+def draw(path: Path, measured: Measured) -> None:
     """Time of a step against nodes, both logarithmic, a line per model."""
     from matplotlib import rc_context
     from matplotlib.backends.backend_svg import FigureCanvasSVG
@@ -69,12 +85,12 @@ def draw(path: Path, measured: dict[str, Any]) -> None:
         FigureCanvasSVG(figure).print_svg(path, metadata={"Date": None})
 
 
-def read_measured() -> dict[str, Any]:
+def read_measured() -> Measured:
     """The content of docs/models.json."""
     return json.loads((DOCS / "models.json").read_text())
 
 
-def _cells(card: ModelCard, measured: dict[str, Any], tables: dict[str, list[str]]) -> list[str]:
+def _cells(card: ModelCard, measured: Measured, tables: dict[str, list[str]]) -> list[str]:
     one = measured["models"].get(card.name)
     numbers = [f"{one['parameters']:,}", f"{one['ms']:.3g}", f"{one['mib']:.0f}"] if one else ["–", "–", "–"]
     where = "; ".join(tables.get(card.name, [])) or "–"

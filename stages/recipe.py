@@ -364,7 +364,7 @@ class Recipe(Strict):
             place[last] = value
         return validated(Recipe, content, "the search space")
 
-    def value(self, key: str) -> Any:
+    def value(self, key: str) -> object:
         """The value under a dotted key; None where there is none."""
         return dict(_flat(self.model_dump(exclude_unset=True))).get(key)
 
@@ -458,9 +458,9 @@ def check_fit(recipe: Recipe, level: str, dataset: str, path: str | Path = "reci
             raise RecipeError(f"{path}: encodings.{name}: model {info.name!r} does not use it; it can use: {', '.join(usable) or 'none'}")
 
 
-def _flat(content: Settings, prefix: str = "") -> list[tuple[str, Any]]:
+def _flat(content: Settings, prefix: str = "") -> list[tuple[str, object]]:
     """Dotted keys and values of nested mappings; an empty mapping is a value."""
-    pairs: list[tuple[str, Any]] = []
+    pairs: list[tuple[str, object]] = []
     for key, value in content.items():
         pairs += _flat(value, f"{prefix}{key}.") if isinstance(value, dict) and value else [(f"{prefix}{key}", value)]
     return pairs

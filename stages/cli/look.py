@@ -27,18 +27,20 @@ def list_cells(suite: Annotated[str | None, typer.Argument(help="only this suite
 
 def show(name: Annotated[str, typer.Argument(metavar="SUITE|CELL")], as_json: AsJson = False) -> None:
     """The leaderboard of a suite as last written; or the recipe of a cell (suite/dataset/row), complete, with the origin of each value."""
-    from stages.leaderboard import show_written, written
     from stages.params import load_grid
-    from stages.recipe import load_recipe
-    from stages.recipe_text import recipe_text
 
     grid = load_grid()
     if grid.means_suite(name):
+        from stages.leaderboard import show_written, written
+
         if as_json:
             print(json.dumps(written(name, grid), indent=1))
         else:
             show_written(name, grid)
         return
+    from stages.recipe import load_recipe
+    from stages.recipe_text import recipe_text
+
     recipe = load_recipe(grid.find(name).recipe_path)
     print(json.dumps(recipe.model_dump(mode="json", exclude_unset=True), indent=1) if as_json else recipe_text(recipe).rstrip("\n"))
 

@@ -110,9 +110,9 @@ def miniature(spec: DatasetSpec, folder: Path, data: Path = Path("data"), seed: 
         count = min(life_size, shape.graphs)
         sizes = np.clip(np.rint(rng.uniform(1 - spread, 1 + spread, count) * mean), 2, LARGEST_GRAPH).astype(np.int64)
     edges = [_edges(n, rng, degree) if shape.edges != 0 else np.zeros((2, 0), np.int64) for n in sizes]
-    arrays: dict[str, Any] = {
+    arrays: dict[str, np.ndarray] = {
         "num_nodes": sizes,
-        "num_edges": [e.shape[1] for e in edges],
+        "num_edges": np.array([e.shape[1] for e in edges]),
         "edge_index": np.concatenate(edges, axis=1),
         "x": _features(shape.in_dim, int(sizes.sum()), rng, shape.row_normalise),
     }
@@ -166,7 +166,7 @@ def _features(dim: int | list[int], rows: int, rng: np.random.Generator, counts:
     return np.stack([rng.integers(0, vocabulary, rows) for vocabulary in dim], axis=1)
 
 
-def _targets(spec: DatasetSpec, shape: Shape, sizes: np.ndarray, rng: np.random.Generator) -> dict[str, Any]:
+def _targets(spec: DatasetSpec, shape: Shape, sizes: np.ndarray, rng: np.random.Generator) -> dict[str, np.ndarray]:
     """In threes by part, so that every part of every split holds the same classes."""
     rows = int(sizes.sum()) if spec.level == "node" else len(sizes)
     turn = np.arange(rows) // 3
@@ -176,7 +176,7 @@ def _targets(spec: DatasetSpec, shape: Shape, sizes: np.ndarray, rng: np.random.
         return {"y": ((turn[:, None] + np.arange(shape.targets or shape.out_dim)) % 2).astype(np.float32)}
     if spec.task == "set-to-graph":
         pairs = [_edges(n, rng) for n in sizes]
-        return {"num_pairs": [p.shape[1] for p in pairs], "pair_index": np.concatenate(pairs, axis=1)}
+        return {"num_pairs": np.array([p.shape[1] for p in pairs]), "pair_index": np.concatenate(pairs, axis=1)}
     if spec.metric == "pairs-distinguished":  # nothing to learn: the graphs are numbered
         return {"y": np.arange(rows) % shape.out_dim}
     if shape.targets is None:
@@ -184,9 +184,11 @@ def _targets(spec: DatasetSpec, shape: Shape, sizes: np.ndarray, rng: np.random.
     return {"y": rng.standard_normal((rows, shape.targets) if shape.targets else rows, np.float32)}
 
 
-def _extras(spec: DatasetSpec, shape: Shape, sizes: np.ndarray, arrays: dict[str, Any], rng: np.random.Generator) -> dict[str, Any]:
+def _extras(
+    spec: DatasetSpec, shape: Shape, sizes: np.ndarray, arrays: dict[str, np.ndarray], rng: np.random.Generator
+) -> dict[str, np.ndarray]:
     """The further arrays of the families that have any."""
-    made: dict[str, Any] = {}
+    made: dict[str, np.ndarray] = {}
     of_protocol = PROTOCOLS[spec.task].miniature_arrays(len(sizes)) if spec.task in PROTOCOLS else {}
     for name in shape.extras:
         if name == "target_mean":
@@ -220,7 +222,7 @@ def _extras(spec: DatasetSpec, shape: Shape, sizes: np.ndarray, arrays: dict[str
 _CONFIGURED = ("config_runtime", "config_feat", "config_node", "opcode", "config_count", "config_nodes")
 
 
-def _configurations(shape: Shape, sizes: np.ndarray, rng: np.random.Generator) -> dict[str, Any]:
+def _configurations(shape: Shape, sizes: np.ndarray, rng: np.random.Generator) -> dict[str, np.ndarray]:
     """Four configurations of each graph; with layouts, of its first two nodes (18 features), else of the graph (24)."""
     layout, each, nodes = "config_node" in shape.extras, 4, 2
     made = {

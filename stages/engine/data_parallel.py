@@ -145,12 +145,12 @@ class SharedBatches:
         whole = self._load_bare(graphs).to(self._loader.device, self._loader.dtype)
         return WholeBatch(**{f.name: getattr(whole, f.name) for f in fields(GraphBatch)}, part=part, counted=len(mine) > 0)
 
-    def training(self, epoch: int) -> Iterator[Any]:
+    def training(self, epoch: int) -> Iterator[tuple[GraphBatch, Tensor | None]]:
         """The loader's batches of an epoch; random numbers differ between processes."""
         self._draw_apart()
         yield from self._loader.training(epoch)
 
-    def evaluation(self, part: str) -> Iterator[Any]:
+    def evaluation(self, part: str) -> Iterator[tuple[GraphBatch, Tensor | None]]:
         """The loader's batches of a split's part."""
         self._draw_apart()
         yield from self._loader.evaluation(part)

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypedDict
 
 from stages.errors import UserError
 from stages.files import write_json
@@ -40,6 +40,16 @@ class FindingError(UserError, RuntimeError):
     """A finding that is not there, is damaged, or was changed by hand; the message names the file and the command that mends it."""
 
 
+class Kept(TypedDict):
+    """A case of a finding as its file keeps it: the value, and what made it, when (ISO 8601) and with which code (`stages.findings.decided`)."""
+
+    value: Any
+    command: str
+    commit: str
+    date: str
+    code: str
+
+
 def module_of(name: str) -> ModuleType:
     """Raises FindingError for a finding that does not exist."""
     if name not in NAMES:
@@ -52,8 +62,8 @@ def command(name: str) -> str:
     return f"gt-bench claims --recompute {name}"
 
 
-def load(name: str, folder: Path = FOLDER) -> dict[str, dict[str, Any]]:
-    """{case: {value, command, commit, date, code}}. Raises FindingError."""
+def load(name: str, folder: Path = FOLDER) -> dict[str, Kept]:
+    """By case. Raises FindingError."""
     path, module = folder / f"{name}.json", module_of(name)
     try:
         content = json.loads(path.read_text())
@@ -107,8 +117,8 @@ def recompute(
         alike &= known
         say(f"{name}, {case}: {json.dumps(value)}: {'as kept' if known else f'was {json.dumps(before)}' if case in kept else 'new'}")
         if not known or kept[case]["code"] != code:
-            now = {"command": command(name), "commit": made, "date": f"{datetime.now(UTC):%Y-%m-%d}", "code": code}
-            kept = {c: ({"value": value} | now if c == case else kept[c]) for c in module.CASES if c in {*kept, case}}
+            now: Kept = {"value": value, "command": command(name), "commit": made, "date": f"{datetime.now(UTC):%Y-%m-%d}", "code": code}
+            kept = {c: now if c == case else kept[c] for c in module.CASES if c in {*kept, case}}
             write_json(path, {"finding": name, "cases": kept, "sha256": sealed(kept)})
     return alike
 

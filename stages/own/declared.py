@@ -88,7 +88,7 @@ def _of_pyg(text: str) -> Given:
     if rest and not all(is_plain_name(part) for part in rest.split("/")):  # it becomes a folder below data/pyg
         raise DatasetError(f"{text}: {rest!r} is no name of a dataset; write pyg:Class/Name, for example pyg:Planetoid/Cora")
 
-    def load() -> Any:
+    def load() -> object:
         root = str(Path("data/pyg", kind, rest))
         arguments = {"name": rest} if rest else {}
         if "root" in inspect.signature(cls).parameters:
@@ -118,8 +118,8 @@ def _of_file(path: Path, function: str) -> Given:
     return Given(_named_errors(found, path), text_digest(path.resolve(), path.resolve().parent), f"{path}:{function}")
 
 
-def _named_errors(function: Callable[[], Any], path: Path) -> Callable[[], Any]:
-    def load() -> Any:
+def _named_errors(function: Callable[[], object], path: Path) -> Callable[[], object]:
+    def load() -> object:
         try:
             return function()
         except (DatasetError, Stopped):

@@ -3,9 +3,9 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import cast
 
-from stages.contents import Record
+from stages.contents import Record, Result
 from stages.files import write_json
 from stages.params import Cell, Grid
 from stages.recipe import load_recipe
@@ -59,7 +59,7 @@ def export_cell(
         raise StoreError(f"{cell.cell} is not exported: {error}") from None
     origins = origins_of(cell, records, data)
     records, trials = [original(r) for r in records], sorted((original(r) for r in trials), key=lambda r: r["digest"])
-    kept: Any = {k: v for k, v in result.items() if k != "imported"} | {"runs": [r["digest"] for r in records]}
+    kept = cast(Result, {k: v for k, v in result.items() if k != "imported"} | {"runs": [r["digest"] for r in records]})
     shipped = Shipped(path, kept, records, origins, trials, carried)
     wrong = problems_of(shipped, root)
     if wrong:

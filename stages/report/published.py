@@ -244,7 +244,7 @@ def _entries(path: Path) -> list[Settings]:
     return [*_read(path, lambda content: content["results"], ENTRY_KEYS), *others]
 
 
-def _read(path: Path, entries_of: Callable[[Any], Any], keys: set[str]) -> list[Settings]:
+def _read(path: Path, entries_of: Callable[[Any], object], keys: set[str]) -> list[Settings]:
     """Raises PublishedError for a file that is not a list of mappings with these keys."""
     try:
         # 300 KB: 0.1 s with libyaml, 1.5 s without

@@ -6,7 +6,7 @@ Where records of the cell were made on this device, what they took counts instea
 import json
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from stages.files import held, make_folder, write_json
@@ -69,9 +69,7 @@ def _measured(cell: Cell, grid: Grid, data: Path) -> Cost:
 
 def _as_it_was(cost: Cost, cell: Cell, grid: Grid, store_root: Path) -> Cost:
     took = actual(cell, grid, store_root=store_root)
-    if not took:
-        return cost
-    return Cost(**asdict(cost) | {"seconds": took["actual_seconds"], "memory_mib": took["actual_memory_mib"], "problem": None})
+    return replace(cost, seconds=took.seconds, memory_mib=took.memory_mib, problem=None) if took else cost
 
 
 def _key(cell: Cell, grid: Grid, data: Path) -> str:

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 if TYPE_CHECKING:
     from stages.params import Cell, Grid
@@ -40,13 +40,24 @@ def sources() -> dict[str, tuple[int, int]]:
     return found
 
 
+class Asked(TypedDict):
+    """A job as it is handed to the process that does it. `limits`: those of `Limits` that are given; `shared`: whether others run in the same memory."""
+
+    kind: str
+    name: str
+    seeds: list[int]
+    trials: int
+    limits: dict[str, int]
+    shared: bool
+
+
 def as_json(job: "Job", shared: bool) -> str:
     """The job as `do` reads it. `shared`: whether others run in the same memory."""
     content = asdict(job) | {"limits": job.limits.model_dump(exclude_none=True), "shared": shared}
     return json.dumps({key: content[key] for key in ("kind", "name", "seeds", "trials", "limits", "shared")})
 
 
-def do(content: dict[str, Any], tell: Callable[..., None], began: dict[str, tuple[int, int]]) -> None:
+def do(content: Asked, tell: Callable[..., None], began: dict[str, tuple[int, int]]) -> None:
     """Does a job in the working directory's project. `tell(**line)` is called for each line of output; `began`: the `sources` at the start of
     this process."""
     from stages.files import WriteError

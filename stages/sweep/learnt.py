@@ -7,7 +7,6 @@ import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from stages.contents import Row
 from stages.errors import UserError
@@ -57,7 +56,7 @@ def _rows(cell: Cell, grid: Grid, store: Store, data: Path) -> list[Row]:
     return rows_of(result, records, rules=grid.run.verdict) if records else []
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path) -> dict[str, dict[str, str]]:
     try:
         said = json.loads(path.read_text())
         return said if isinstance(said, dict) else {}
