@@ -84,9 +84,19 @@ def _key(cell: Cell, grid: Grid, data: Path) -> str:
 
 def _read(path: Path) -> dict[str, Cost]:
     try:
-        return {key: Cost(**cost) for key, cost in json.loads(path.read_text()).items()}
+        return {key: _sound(Cost(**cost)) for key, cost in json.loads(path.read_text()).items()}
     except (OSError, ValueError, TypeError, AttributeError):  # not there, or damaged: measured again
         return {}
+
+
+def _sound(cost: Cost) -> Cost:
+    """Raises TypeError for what is no number."""
+    numbers = [
+        value for key, value in asdict(cost).items() if key != "problem" and not (key in ("seconds", "memory_mib") and value is None)
+    ]
+    if not all(isinstance(value, int | float) for value in numbers):
+        raise TypeError("a cost is no number")
+    return cost
 
 
 def _add(path: Path, key: str, cost: Cost) -> None:

@@ -59,6 +59,6 @@ def _rows(cell: Cell, grid: Grid, store: Store, data: Path) -> list[Row]:
 def _read(path: Path) -> dict[str, dict[str, str]]:
     try:
         said = json.loads(path.read_text())
-        return said if isinstance(said, dict) else {}
-    except (OSError, ValueError):
+        return {place: one for place, one in said.items() if {"ours", "verdict"} <= one.keys()}
+    except (OSError, ValueError, AttributeError):  # not there, or damaged: everything is news
         return {}

@@ -217,12 +217,18 @@ def test_a_cell_that_cannot_run_is_named_and_costs_no_other(project, forecasts):
     assert found.problems[0].startswith("small/web/wrong: recipes/small/web/wrong.yaml: unknown key 'model.widht'")
 
 
-def test_a_damaged_file_of_costs_is_measured_again(project, forecasts):
+@pytest.mark.parametrize(
+    "damage", [lambda text: text[:40], lambda text: text.replace('"seconds": 3600.0', '"seconds": "an hour"'), lambda text: "[]"]
+)
+def test_a_damaged_file_of_costs_is_measured_again(project, forecasts, damage):
     project.recipe()
     grid = load_grid()
     entries = [Entry(tuple(grid.cells.values()))]
     plan(entries, grid)
-    Path("store/forecasts.json").write_text('{"a": 3')
+    path = Path("store/forecasts.json")
+    whole = path.read_text()
+    path.write_text(damage(whole))
+    assert path.read_text() != whole
     assert plan(entries, grid, measure=False).missing[0].seconds is None
     assert plan(entries, grid).missing[0].seconds == HOUR
     assert len(forecasts["asked"]) == 2
