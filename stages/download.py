@@ -21,7 +21,7 @@ from stages.datasets.miniature import shapes
 from stages.datasets.packed import PackedHeader
 from stages.datasets.pins import read_pins, with_pin
 from stages.datasets.prepare import Prepared, available, prepare, valid, verify
-from stages.datasets.sources import _is_url, mirrors_in_order
+from stages.datasets.sources import is_url, mirrors_in_order
 from stages.datasets.spec import DatasetSpec
 from stages.errors import DatasetError
 from stages.params import load_grid
@@ -224,7 +224,7 @@ def _mirrors_of_params() -> list[str]:
 
 
 def _origin(where: str) -> str:
-    return "/".join(where.split("/")[:3]) if _is_url(where) else where
+    return "/".join(where.split("/")[:3]) if is_url(where) else where
 
 
 def _number(value) -> str:

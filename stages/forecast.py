@@ -110,7 +110,7 @@ def _measured(cell: Cell, grid: Grid, data: Path, folder: Path, budget: float, a
     from stages.store import Store
     from stages.timing import seconds_of
 
-    recipe, searched = _recipe_now(cell, grid), load_recipe(cell.recipe_path).search
+    recipe, searched = recipe_asked(cell, grid), load_recipe(cell.recipe_path).search
     tried = [recipe] if searched is None else _ends(load_recipe(cell.recipe_path), cell, grid)
     chosen = [recipe] if searched is None or cell.settings_path.exists() else tried
     real = (data / "packed" / cell.dataset / "header.json").exists()
@@ -153,7 +153,7 @@ def _measured(cell: Cell, grid: Grid, data: Path, folder: Path, budget: float, a
     return Forecast(cell.cell, REAL if real else LIKE, seconds, len(recipe.seeds), search, encode_seconds, memory, disk)
 
 
-def _recipe_now(cell: Cell, grid: Grid) -> Recipe:
+def recipe_asked(cell: Cell, grid: Grid) -> Recipe:
     """What would be trained: the tuned recipe where the search is done, under the limits of params.yaml."""
     source = cell.settings_path if cell.settings_path.exists() else cell.recipe_path
     return limited(load_recipe(source), grid, cell)[0]
@@ -215,7 +215,7 @@ def actual(cell: Cell, grid: Grid, results: Path = Path("results"), store_root: 
     from stages.store import Store, StoreError
 
     try:
-        recipe = _recipe_now(cell, grid)
+        recipe = recipe_asked(cell, grid)
         result = json.loads((results / f"{cell.cell}.json").read_text())
         records = [Store(store_root).get(digest) for digest in result["runs"]]
     except (OSError, ValueError, KeyError, TypeError, StoreError):  # not there, or no result: the leaderboard says which

@@ -76,7 +76,7 @@ def _fetch(file: RemoteFile, target: Path, mirrors: list[str], say: Callable[[st
     for source in [*(_below(mirror, file.path) for mirror in mirrors), *file.urls]:
         part = target.with_name(target.name + ".part")
         try:
-            if _is_url(source):
+            if is_url(source):
                 _download(source, part, file.bytes, file.bytes or file.at_most)
             else:
                 _copy(Path(source), part, file.bytes or file.at_most)
@@ -102,7 +102,7 @@ def reachable(file: RemoteFile, raw: Path, mirrors: Sequence[str] = ()) -> tuple
     if (raw / file.path).exists():
         return True, str(raw / file.path)
     for source in [*(_below(mirror, file.path) for mirror in mirrors_in_order(mirrors)), *file.urls]:
-        if not _is_url(source):
+        if not is_url(source):
             if Path(source).is_file():
                 return True, source
         elif _host_answers(urlsplit(source).scheme, urlsplit(source).netloc):
@@ -254,10 +254,11 @@ def _short(error: BaseException) -> str:
 
 
 def _below(mirror: str, path: str) -> str:
-    return f"{mirror.rstrip('/')}/{quote(path)}" if _is_url(mirror) else str(Path(mirror).expanduser() / path)
+    return f"{mirror.rstrip('/')}/{quote(path)}" if is_url(mirror) else str(Path(mirror).expanduser() / path)
 
 
-def _is_url(source: str) -> bool:
+def is_url(source: str) -> bool:
+    """Whether a mirror or a file's address is on another host."""
     return source.startswith(("http://", "https://"))
 
 

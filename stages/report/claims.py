@@ -15,7 +15,7 @@ from pathlib import Path
 from stages.contents import Row
 from stages.report import brec_claims, computed  # noqa: F401 (they register their tests)
 from stages.report.found import TESTS, Found, test
-from stages.report.published import RESULTS, Published, PublishedError, _at, lookup
+from stages.report.published import RESULTS, Published, PublishedError, lookup, printed_at, read_entries
 from stages.report.verdict import sample_std
 from stages.schema import RecipeError, Strict, nearest, read_yaml, validated
 from stages.texts import markdown_line
@@ -125,7 +125,7 @@ def best(
 ) -> Found:
     """`method` is among the `rank` best of each column of the table (of `datasets` and `metrics`; all): strictly better than all but rank - 1 of
     the others, which are the methods `against`, or all that are not the paper's own. `count`: in exactly so many columns; `only` with it: at least."""
-    entries = _at({"paper": paper, "table": table, "method": method, "split": split})
+    entries = printed_at({"paper": paper, "table": table, "method": method, "split": split})
     columns = [
         e for e in entries if (not datasets or e.dataset in datasets) and (not metrics or e.metric in metrics) and e.mean is not None
     ]
@@ -166,7 +166,7 @@ def gain(
     if "dataset" in of:
         entries = [lookup(paper, **of)]
     else:
-        entries = [e for e in _at({"paper": paper, **of}) if not e.measured and e.mean is not None]
+        entries = [e for e in printed_at({"paper": paper, **of}) if not e.measured and e.mean is not None]
         if not entries:
             raise PublishedError(f"{RESULTS.name} prints nothing at {of} of {paper}")
     gains = []
@@ -201,7 +201,9 @@ def order(
 ) -> Found:
     """Every number of `better` beats every number of `worse`, column by column (of `datasets`; all)."""
     entries = [
-        e for e in _at({"paper": paper, "table": table, "metric": metric}) if (not datasets or e.dataset in datasets) and e.mean is not None
+        e
+        for e in printed_at({"paper": paper, "table": table, "metric": metric})
+        if (not datasets or e.dataset in datasets) and e.mean is not None
     ]
     _all_there(entries, [*better, *worse], "method", paper, table)
     columns: dict[tuple[str, ...], list[Published]] = {}
@@ -220,7 +222,7 @@ def order(
 @test
 def best_groups(paper: str, table: str, below: Sequence[str], above: Sequence[str]) -> Found:
     """In every column the best of the methods `below` is worse than the best of `above`."""
-    entries = [e for e in _at({"paper": paper, "table": table}) if e.mean is not None]
+    entries = [e for e in printed_at({"paper": paper, "table": table}) if e.mean is not None]
     _all_there(entries, [*below, *above], "method", paper, table)
     columns = sorted({(e.dataset, e.metric, e.split) for e in entries})
     wrong = []
@@ -235,7 +237,7 @@ def best_groups(paper: str, table: str, below: Sequence[str], above: Sequence[st
 @test
 def nobody_in_front(paper: str, table: str, rank: int) -> Found:
     """No method but the paper's own is among the first `rank` of those in every column."""
-    entries = [e for e in _at({"paper": paper, "table": table}) if e.mean is not None and not e.own]
+    entries = [e for e in printed_at({"paper": paper, "table": table}) if e.mean is not None and not e.own]
     always = None
     for dataset in sorted({e.dataset for e in entries}):
         column = sorted((e for e in entries if e.dataset == dataset), key=lambda e: -_sign(e) * e.number)
@@ -319,7 +321,7 @@ def class_homophily(source, target, labels) -> float:
 
 
 def _column(entry: Published) -> list[Published]:
-    return _at({key: getattr(entry, key) for key in ("paper", "table", "dataset", "metric", "split")})
+    return printed_at({key: getattr(entry, key) for key in ("paper", "table", "dataset", "metric", "split")})
 
 
 def _sign(entry: Published) -> int:
@@ -334,10 +336,8 @@ def _raw(paper: str, place: Mapping[str, str], what: str) -> float:
     found = lookup(paper, **place)
     if what == "mean" and found.mean is not None:
         return found.mean
-    from stages.report.published import _entries
-
     (entry,) = [
-        e for e in _entries(RESULTS) if tuple(e[k] for k in ("paper", "table", "method", "dataset", "metric", "split")) == found.place
+        e for e in read_entries(RESULTS) if tuple(e[k] for k in ("paper", "table", "method", "dataset", "metric", "split")) == found.place
     ]
     if entry.get(what) is None:
         raise PublishedError(f"{found.source}: no {what} are printed")
@@ -350,7 +350,7 @@ def _decimals(value: float) -> int:
 
 def _all_there(entries: Sequence[Published], names: Sequence[str], key: str, paper: str, table: str) -> None:
     if missing := [name for name in names if name not in {getattr(e, key) for e in entries}]:
-        known = sorted({getattr(e, key) for e in _at({"paper": paper, "table": table})})
+        known = sorted({getattr(e, key) for e in printed_at({"paper": paper, "table": table})})
         raise PublishedError(
             f"{RESULTS.name} has no {key} {missing[0]!r} under paper {paper!r}, table {table!r}{nearest(missing[0], known)}"
         )

@@ -102,7 +102,7 @@ class Published:
     def rivals(self) -> list["Published"]:
         """The other methods' numbers of the same column: none of the paper's own, none that is only a cost or OOM."""
         column = {k: getattr(self, k) for k in ("paper", "table", "dataset", "metric", "split")}
-        return [e for e in _at(column) if not e.own and e.mean is not None and not self.measured]
+        return [e for e in printed_at(column) if not e.own and e.mean is not None and not self.measured]
 
     @property
     def part(self) -> str:
@@ -135,7 +135,7 @@ def lookup(
     `metric` and `split` may be left out where they are clear: there is one, or, for the split, the test split is among them.
     Raises PublishedError naming the first key that matches nothing and its nearest values, or the metrics or splits to choose from.
     """
-    entries = _entries(Path(path).resolve())
+    entries = read_entries(Path(path).resolve())
     wanted = {"paper": paper.replace("-", "_"), "table": table, "method": method, "dataset": dataset}
     if metric is not None:
         wanted["metric"] = METRIC_NAMES.get(metric, metric)
@@ -186,9 +186,9 @@ def further(reference: Settings | None, dataset: str, metric: str | None) -> lis
     main = resolve(reference, dataset, metric)
     split = main.split if main else reference.get("split")
     place = {k: reference[k] for k in ("paper", "table", "method")} | {"dataset": reference.get("dataset") or dataset, "split": split}
-    found = _at(place) if main is None or not reference.get("metric") else []
+    found = printed_at(place) if main is None or not reference.get("metric") else []
     for also in reference.get("also") or ():
-        other = _at(place | {k: v for k, v in also.items() if v is not None} | {"split": also.get("split")})
+        other = printed_at(place | {k: v for k, v in also.items() if v is not None} | {"split": also.get("split")})
         if len({entry.split for entry in other}) > 1:
             other = [entry for entry in other if entry.split == split]
         if not other:
@@ -199,7 +199,7 @@ def further(reference: Settings | None, dataset: str, metric: str | None) -> lis
 
 def everything() -> list[Published]:
     """All printed numbers, in the order of the file. Raises PublishedError for a file that cannot be read."""
-    return [_published(entry) for entry in _entries(RESULTS)]
+    return [_published(entry) for entry in read_entries(RESULTS)]
 
 
 @lru_cache(maxsize=1)
@@ -214,16 +214,17 @@ def paper_titles() -> dict[str, str]:
 
 def _costs_alone(reference: Settings, dataset: str) -> bool:
     place = {k: reference[k] for k in ("paper", "table", "method")} | {"dataset": reference.get("dataset") or dataset}
-    found = _at(place | {"metric": reference.get("metric"), "split": reference.get("split")})
+    found = printed_at(place | {"metric": reference.get("metric"), "split": reference.get("split")})
     return bool(found) and all(entry.measured for entry in found)
 
 
-def _at(place: Mapping[str, str | None]) -> list[Published]:
+def printed_at(place: Mapping[str, str | None]) -> list[Published]:
+    """Every printed number of a place: keys of an entry, of which those that are None, or not given, may have any value."""
     wanted = {k: v for k, v in place.items() if v is not None}
     wanted["paper"] = wanted["paper"].replace("-", "_")
     if "metric" in wanted:
         wanted["metric"] = METRIC_NAMES.get(wanted["metric"], wanted["metric"])
-    return [_published(e) for e in _entries(RESULTS) if all(e[k] == v for k, v in wanted.items())]
+    return [_published(e) for e in read_entries(RESULTS) if all(e[k] == v for k, v in wanted.items())]
 
 
 # what an entry of results.yaml has besides `note`
@@ -238,7 +239,8 @@ def _flags() -> list[dict[str, str]]:
 
 
 @lru_cache(maxsize=2)
-def _entries(path: Path) -> list[Settings]:
+def read_entries(path: Path) -> list[Settings]:
+    """The entries of results.yaml as they are there, and those of the file of further numbers beside it. Raises PublishedError."""
     further = path.with_name(FURTHER)
     others = _read(further, lambda content: content["results"], ENTRY_KEYS) if further.exists() else []
     return [*_read(path, lambda content: content["results"], ENTRY_KEYS), *others]

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from stages.files import held, make_folder, write_json
-from stages.forecast import _recipe_now, actual, forecast
+from stages.forecast import actual, forecast, recipe_asked
 from stages.params import Cell, Grid
 from stages.recipe import digest_of, load_recipe
 
@@ -76,7 +76,7 @@ def _key(cell: Cell, grid: Grid, data: Path) -> str:
     """What a forecast depends on: recipe, search, whether the data are here, and the device."""
     from stages.measurements import choose_device, cpu_name, device_name
 
-    recipe, searched = _recipe_now(cell, grid), load_recipe(cell.recipe_path).search
+    recipe, searched = recipe_asked(cell, grid), load_recipe(cell.recipe_path).search
     search = searched and [searched.model_dump(mode="json"), grid.limits_of(cell).trials]
     here = (data / "packed" / cell.dataset / "header.json").exists()
     return digest_of([cell.dataset, here, recipe.decisive(), search, device_name(choose_device(grid.run.device)), cpu_name()])

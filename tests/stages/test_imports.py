@@ -55,6 +55,17 @@ def test_an_import_within_a_function_closes_a_circle_too(tmp_path):
     assert circles(tmp_path) == [["stages.one", "stages.room.two"]]
 
 
+def test_no_module_takes_a_private_name_of_another():
+    private = re.compile(r"^\s*from (?:stages|gt_bench)[\w.]* import (.*\b_[a-z]\w*.*)$", re.M)
+    found = {
+        str(path.relative_to(ROOT)): private.findall(path.read_text())
+        for room in ("stages", "gt_bench")
+        for path in (ROOT / room).rglob("*.py")
+    }
+    # `fingerprint` decides the digest of every dataset, so that a name of its own stays as it is
+    assert {name: taken for name, taken in found.items() if taken} == {"stages/own/sources.py": ["_dump"]}
+
+
 def test_one_room_knows_mlflow():
     imports = re.compile(r"^\s*(import mlflow|from mlflow)\b", re.M)
     found = {path.parent for path in (ROOT / "stages").rglob("*.py") if imports.search(path.read_text())}

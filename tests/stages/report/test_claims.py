@@ -12,7 +12,7 @@ from stages.cli import app
 from stages.report import claims as module
 from stages.report.brec_claims import refinement
 from stages.report.claims import CLAIMS, class_homophily, judged, load_claims, table_of, takes_data
-from stages.report.published import METRIC_NAMES, RESULTS, _entries
+from stages.report.published import METRIC_NAMES, RESULTS, read_entries
 from stages.schema import RecipeError
 
 ROOT = Path(__file__).parent.parent.parent.parent
@@ -105,11 +105,11 @@ def test_every_claim_that_needs_no_data_is_judged_and_the_page_is_theirs():
 
 
 def test_a_verdict_follows_the_printed_numbers(monkeypatch):
-    changed = [dict(entry) for entry in _entries(RESULTS)]
+    changed = [dict(entry) for entry in read_entries(RESULTS)]
     for entry in changed:
         if (entry["paper"], entry["table"], entry["method"], entry["dataset"]) == ("edge_transformer", "Table 3", "ET", "cornell"):
             entry["mean"] = 68.0
-    monkeypatch.setattr("stages.report.published._entries", lambda path: changed)
+    monkeypatch.setattr("stages.report.published.read_entries", lambda path: changed)
     assert judged(ALL["et-outperforms-all-nodes"])[0] == "holds in print alone"
 
 
