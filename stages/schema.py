@@ -88,7 +88,8 @@ def _explain(problem: "ErrorDetails", schema: type[BaseModel], prefix: str) -> s
     if problem["type"] == "too_short":
         return f"{where}: is empty; it needs at least one entry"
     given = "" if isinstance(problem["input"], dict) else f" (given: {problem['input']!r})"
-    return f"{where or 'the file'}: {problem['msg'].removeprefix('Value error, ')}{given}"
+    said = "expected a mapping of keys" if problem["type"] in ("model_type", "dict_type") else problem["msg"].removeprefix("Value error, ")
+    return f"{where.rstrip('.') or 'the file'}: {said}{given}"
 
 
 def _fields_at(schema: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:

@@ -18,6 +18,7 @@ from stages.addresses import without_credentials
 from stages.bases import bases_of
 from stages.command import status_of
 from stages.dvc_locks import keep_in_memory
+from stages.errors import UserError
 from stages.files import write_bytes
 from stages.fingerprint import PROTOCOLS, code_digest, run_modules
 from stages.leftovers import sweep
@@ -46,6 +47,8 @@ def write_state(grid: Grid, root: Path = ROOT, data: Path = Path("data")) -> Non
             code = code_of(recipe.model.name, specs[cell.dataset].task, frozenset(PROTOCOLS.keys() & recipe.decisive().keys()))
         except KeyError as error:
             raise RecipeError(f"{cell.recipe_path}, dataset {cell.dataset!r}: {error.args[0]}") from error
+        except UserError as error:  # of a model of one's own: its stage stops and says it, and no other cell waits for that
+            code = f"none: {error}"
         limits = grid.limits_of(cell).model_dump(exclude_none=True)
         if cell.settings == "tuned" and cell.suite in grid.fair_search:
             limits["fair_search"] = grid.fair_search[cell.suite]

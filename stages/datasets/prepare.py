@@ -103,7 +103,7 @@ def valid(
     except DatasetUnavailable:
         return None
     except DatasetError as error:
-        say(str(error).partition("; prepare it again")[0])
+        say(" ".join(str(error).partition("; prepare it again")[0].split()))
         return None
     return header if header.provenance.get("spec") == spec.digest and not _contradictions(header, pins) else None
 

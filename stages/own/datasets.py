@@ -18,8 +18,8 @@ from stages.datasets.custom_files import Given, Reader, graphs_of
 from stages.errors import DatasetError
 from stages.files import held as held_lock
 from stages.files import is_plain_name, make_folder, write_bytes
-from stages.own.declared import FILE, GROUP, USUAL_METRIC, Entry, level_in, level_of, package_of, source_of, spec_of, task_in
-from stages.schema import read_yaml, validated
+from stages.own.declared import FILE, GROUP, USUAL_METRIC, Entry, entries, level_in, level_of, package_of, source_of, spec_of, task_in
+from stages.schema import validated
 
 HELD = Path("data/own")  # where Data objects are kept as npz files
 FORMS = "a dataset is a name, a folder of CSV, an npz file, file.py:load or pyg:Class/Name (docs/add_a_dataset.md)"
@@ -75,7 +75,7 @@ def _check_free(name: str) -> None:
 def _declare(name: str, text: str, source: Path | Given, task: str | None, metric: str | None, level: str | None = None) -> str:
     if name in catalog():
         raise DatasetError(f"{text}: its name {name!r} is taken by a dataset of the benchmark; rename the file or folder")
-    content = read_yaml(FILE) if FILE.exists() else {}
+    content = entries()
     before = content.get(name)
     if before is not None:
         known: Entry = validated(Entry, before, str(FILE), f"{name}.")
@@ -91,7 +91,7 @@ def _declare(name: str, text: str, source: Path | Given, task: str | None, metri
     if task is not None:
         check_first(spec)  # a task that the data do not fit is not kept
     with held_lock(make_folder(Path("data/.locks")) / f"{FILE}.lock"):  # another process may have added one meanwhile
-        content = read_yaml(FILE) if FILE.exists() else {}
+        content = entries()
         write_bytes(FILE, yaml.safe_dump(content | {name: entry}, sort_keys=False, width=140).encode())
     print(f"{text} is the dataset {name!r} from here on: {entry['task']}, {entry['metric']} ({FILE})", flush=True)
     return name

@@ -44,9 +44,14 @@ class Entry(Strict):
     seed: int = 0
 
 
+def entries() -> dict[str, Any]:
+    """What datasets.yaml has; nothing where it is not there, or its last entry was taken out. Raises RecipeError."""
+    return read_yaml(FILE) if FILE.exists() and FILE.read_bytes().strip() else {}
+
+
 def declared(name: str) -> DatasetSpec | None:
     """The dataset `name` of datasets.yaml or of an entry point, or None. Raises RecipeError and DatasetError for one that cannot be used."""
-    content = read_yaml(FILE) if FILE.exists() else {}
+    content = entries()
     if name in content:
         entry = validated(Entry, content[name], str(FILE), f"{name}.")
         return spec_of(name, entry)

@@ -9,7 +9,7 @@ from typing import Any
 from stages.cells import limited
 from stages.contents import Deciding, Origins, Record, Settings
 from stages.datasets.spec import DatasetSpec
-from stages.errors import DatasetError
+from stages.errors import DatasetError, UserError
 from stages.params import Cell, Grid, Limits
 from stages.recipe import Choice, Recipe, load_recipe
 from stages.records.shipped import Shipped
@@ -44,15 +44,14 @@ def standing(shipped: Shipped, grid: Grid, data: Path = Path("data")) -> Standin
         spec = get_spec(cell.dataset)
     except (RecipeError, DatasetError):
         return Standing(["no such cell any more"], [])
-    recipe = load_recipe(cell.recipe_path)
     stale, unknown = [], []
     runs = [r["deterministic"] for r in shipped.records]
-    if _recipe_changed(shipped, recipe, grid, cell):
+    if _recipe_changed(shipped, grid, cell):
         stale.append("recipe")
     try:
         ran = runs[0]["recipe"]
         code = run_code(ran["model"]["name"], spec.task, ran)
-    except (KeyError, ModuleNotFoundError, SyntaxError):  # there is no such model, or none that runs
+    except (KeyError, ModuleNotFoundError, SyntaxError, UserError):  # there is no such model, or none that runs
         code = None
     if {r["digests"]["code"] for r in runs} != {code}:
         stale.append("code")
@@ -68,10 +67,10 @@ def standing(shipped: Shipped, grid: Grid, data: Path = Path("data")) -> Standin
     return Standing(stale, unknown)
 
 
-def _recipe_changed(shipped: Shipped, recipe: Recipe, grid: Grid, cell: Cell) -> bool:
+def _recipe_changed(shipped: Shipped, grid: Grid, cell: Cell) -> bool:
     ran = shipped.records[0]["deterministic"]["recipe"]
     try:
-        now = recipe_now(shipped, ran, recipe, grid, cell)
+        now = recipe_now(shipped, ran, load_recipe(cell.recipe_path), grid, cell)
     except (RecipeError, KeyError):
         return True
     return _without_source(now.decisive()) != _without_source(ran) or list(now.seeds) != list(shipped.result["seeds"])

@@ -40,6 +40,8 @@ def write(tmp_path, content, name="recipe.yaml"):
             ["'search.space.model.dropout.hihg' (did you mean 'high'?)", "known here: high, integer, log, low, step"],
         ),
         ({"schedule": {"name": "cosin"}}, ["schedule.name", "cosine"]),
+        ({"optimizer": 3}, ["optimizer: expected a mapping of keys (given: 3)"]),
+        ({"origin": 3}, ["origin: expected a mapping of keys (given: 3)"]),
     ],
 )
 def test_mistakes_in_a_recipe(tmp_path, change, words):

@@ -16,6 +16,7 @@ from stages.datasets.catalog import catalog
 from stages.datasets.packed import PackedHeader, write_header
 from stages.datasets.spec import DatasetSpec
 from stages.fingerprint import _read_version
+from stages.own.plain import OwnModelError
 from stages.params import load_grid
 from stages.records.board import board, every_row, page
 from stages.records.gathered import gather
@@ -596,3 +597,18 @@ def test_a_shipped_file_that_is_unsound_is_a_problem_and_no_stop(trained):
     found = gather(load_grid())
     assert [row["source"] for row in found.rows] == ["own"]
     assert "not an export of records" in found.problems[0]
+
+
+def test_a_recipe_and_a_model_that_cannot_be_read_are_stale_and_stop_nothing(trained, monkeypatch):
+    export()
+
+    def fails(*_):
+        raise OwnModelError("lab/net.py: there is no such file")
+
+    monkeypatch.setattr("stages.own.models.run_code", fails)
+    shown = run("store", "verify")
+    assert (shown.exit_code, f"{CELL}: 2 runs on cpu; stale: code" in shown.output) == (0, True), shown.output
+    Path(f"recipes/{CELL}.yaml").write_text("model: [")
+    shown = run("store", "verify")
+    assert (shown.exit_code, f"{CELL}: 2 runs on cpu; stale: recipe, code" in shown.output) == (0, True), shown.output
+    assert gather(load_grid()).rows[0]["status"].startswith("ok")

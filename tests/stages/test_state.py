@@ -1,10 +1,12 @@
 """The first stage of `dvc repro`: what is wrong stops it in one line."""
 
 from dataclasses import replace
+from pathlib import Path
 
 from stages import state
 from stages.datasets.catalog import catalog, get_spec
 from stages.files import WriteError
+from stages.grid import main as write_grid
 
 
 def test_a_task_that_does_not_exist_stops_the_first_stage_by_its_names(repository, monkeypatch, capsys):
@@ -12,6 +14,19 @@ def test_a_task_that_does_not_exist_stops_the_first_stage_by_its_names(repositor
     assert state.main() == 1
     said = capsys.readouterr().err
     assert "error: recipes/embedded/chains/mlp.yaml, dataset 'chains': no task named 'graph-regresion'" in said
+
+
+def test_a_model_of_ones_own_that_is_gone_stops_no_other_cell(repository, capsys):
+    cells = Path("state/cells/embedded/chains")
+    assert state.main() == 0
+    before = (cells / "mlp.json").read_bytes()
+    Path("recipes/embedded/chains/own.yaml").write_text(
+        "model: {name: lab/net.py:Net}\noptimizer: {name: adam, lr: 0.01}\nepochs: 1\nseeds: [0]\norigin: {all: 'chosen: a try'}\n"
+    )
+    assert write_grid([]) == 0
+    assert state.main() == 0, capsys.readouterr().err
+    assert (cells / "mlp.json").read_bytes() == before
+    assert "none: lab/net.py: there is no such file" in (cells / "own.json").read_text()
 
 
 def test_a_full_disk_stops_the_first_stage_in_one_line(repository, monkeypatch, capsys):

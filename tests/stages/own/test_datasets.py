@@ -12,7 +12,7 @@ from torch_geometric.data import Batch, Data
 from stages.datasets.catalog import get_spec
 from stages.datasets.packed import PackedDataset
 from stages.datasets.prepare import prepare
-from stages.errors import DatasetError
+from stages.errors import DatasetError, UserError
 from stages.own.datasets import held, named
 from stages.own.declared import spec_of
 from stages.own.tried import try_pair
@@ -83,6 +83,17 @@ def test_a_source_is_one_however_its_path_is_written(ours):
     write_web(ours / "lab/papers")
     assert {named(text) for text in ("lab/papers", "lab/papers/", "./lab/papers", str(ours / "lab/papers"))} == {"papers"}
     assert len(yaml.safe_load(Path("datasets.yaml").read_text())) == 1
+
+
+def test_an_entry_that_is_none_is_named(ours):
+    write_web(ours / "lab/papers")
+    named("lab/papers")
+    Path("datasets.yaml").write_text("\n")  # its last entry was taken out
+    assert named("lab/papers") == "papers"
+    Path("datasets.yaml").write_text("papers: 3\n")
+    for text in ("lab/papers", "papers"):
+        with pytest.raises(UserError, match=r"^datasets.yaml: papers: expected a mapping of keys \(given: 3\)$"):
+            try_pair("mlp", text, FAST, [0], bar=False)
 
 
 def test_two_that_are_declared_at_once_are_both_kept(ours, monkeypatch):
