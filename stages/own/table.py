@@ -20,6 +20,7 @@ from stages.store import Store
 COLUMNS = ("model", "of", "metric", "mean ± std", "runs", "this run against it", "published", "status", "parameters", "s/epoch", "peak MiB")
 FIRST = ("model", "mean ± std", "of", "runs", "this run against it", "status")  # where there is no room for all
 HERE = "this run"
+SUITE = "tried"  # the experiment of MLflow, and the folder below results/
 
 
 class Compared(Row):
@@ -92,7 +93,8 @@ def comparison(
     rows: list[Compared] = [{**summarise(result, here), "of": HERE, "against": None}]
     cells = {key: other for key, other in grid.cells.items() if other.dataset == cell.dataset}
     found = gather(grid.model_copy(update={"cells": cells}), results, store, place(records))
-    tried, _, known = collect(_tried(cell, results), results, runs, grid.run.verdict)
+    others = [other for other in tried_cells(cell.dataset, results) if other.cell != cell.cell]
+    tried, _, known = collect(others, results, runs, grid.run.verdict)
     known |= {record["digest"]: record for version in found.versions.values() for record in version.records}
     seen = {frozenset(rows[0]["digests"])}
     for row in (*found.rows, *found.others, *tried):
@@ -125,14 +127,10 @@ def _values(records: Sequence[Record]) -> dict[tuple[int, int], float]:
     return {(r["seed"], r["split"]): r["test"] for r in runs if r["status"] == "ok" and r["test"] is not None and math.isfinite(r["test"])}
 
 
-def _tried(cell: Cell, results: Path) -> list[Cell]:
-    """The other tried cells on this dataset."""
-    names = [f"{cell.suite}/{cell.dataset}/{path.stem}" for path in sorted((results / cell.suite / cell.dataset).glob("*.json"))]
-    return [
-        Cell(key=name.replace("/", "-"), cell=name, dataset=cell.dataset, model=name.split("/")[2], settings="recipes")
-        for name in names
-        if name != cell.cell
-    ]
+def tried_cells(dataset: str, results: Path = Path("results")) -> list[Cell]:
+    """What was tried on a dataset, as cells of the suite `tried`."""
+    names = [f"{SUITE}/{dataset}/{path.stem}" for path in sorted((results / SUITE / dataset).glob("*.json"))]
+    return [Cell(key=name.replace("/", "-"), cell=name, dataset=dataset, model=name.split("/")[2], settings="recipes") for name in names]
 
 
 def _texts(row: Compared) -> list[str]:

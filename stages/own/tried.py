@@ -26,7 +26,7 @@ from stages.own.datasets import named
 from stages.own.defaults import recipe_of
 from stages.own.models import find, taken_names
 from stages.own.plain import OwnModelError, PlainModel
-from stages.own.table import Comparison, comparison
+from stages.own.table import SUITE, Comparison, comparison
 from stages.params import Cell, Grid, load_grid
 from stages.recipe import Recipe, check_fit, check_model, digest_of, load_recipe
 from stages.schema import RecipeError
@@ -34,7 +34,6 @@ from stages.store import Store
 from stages.tasks import create_task
 from stages.tasks.task import Task
 
-SUITE = "tried"  # the experiment of MLflow, and the folder below results/
 BY_SET = "chosen: by --set"  # origin of a value
 PROBED = 40  # nodes of a large graph that a model is shown to learn which encodings it reads
 

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from stages.contents import Row
+from stages.own.table import tried_cells
 from stages.params import Grid, load_grid
-from stages.records.gathered import gather, shipped_of, shipped_rows
+from stages.records.gathered import OWN, collect, gather, shipped_of, shipped_rows
 from stages.records.shipped import ROOT
 from stages.records.staleness import standing
 from stages.report.claims import FAILS, judged, load_claims, table_of, takes_data
@@ -20,6 +21,7 @@ from stages.report.published import everything, paper_titles
 from stages.report.table import SHOWN, cells, tally, write_reports
 from stages.report.terminal import print_rows, print_table
 from stages.schema import RecipeError, nearest
+from stages.store import Store
 
 ABSENT = "no shipped record"  # status of a row of the board
 JUDGED = ("dataset", "model", "metric", "runs", "difference [95 %]", "verdict", "q", "margin (power)", "seeds needed", "claim")
@@ -57,12 +59,18 @@ def show_suite(suite: str, grid: Grid, root: Path = ROOT, write: Path | None = N
 
 
 def dataset_rows(dataset: str, grid: Grid, root: Path = ROOT) -> tuple[list[Row], list[str]]:
-    """(the rows of a dataset from all suites, own and shipped; what could not be read). Raises RecipeError for a dataset that neither the grid nor
-    a paper has."""
-    if dataset not in grid.datasets and all(number.dataset != dataset for number in everything()):
-        raise RecipeError(f"no dataset {dataset!r}{nearest(dataset, grid.datasets)}; `gt-bench list` names those of the grid")
+    """(the rows of a dataset from all suites, own and shipped, and of what was tried on it; what could not be read). Raises RecipeError for a
+    dataset that neither the grid nor a paper has, and on which nothing was tried."""
+    tried = tried_cells(dataset)
+    if not tried and dataset not in grid.datasets and all(number.dataset != dataset for number in everything()):
+        raise RecipeError(
+            f"no dataset {dataset!r}{nearest(dataset, grid.datasets)}; `gt-bench list` names those of the grid, and `gt-bench try` tries others"
+        )
     found = gather(grid, root=root)
-    return [row for row in (*found.rows, *found.others) if row["dataset"] == dataset], found.problems
+    own, _, _ = collect(tried, Path("results"), Store(), grid.run.verdict)
+    for row in own:
+        row["source"] = OWN
+    return [row for row in (*found.rows, *found.others, *own) if row["dataset"] == dataset], found.problems
 
 
 def show_dataset(dataset: str, grid: Grid, root: Path = ROOT) -> None:

@@ -1,5 +1,6 @@
 """`gt-bench try`: any pair at once, by stated defaults, into the same store, beside what is known; and what it says where a pair cannot be."""
 
+import json
 import sqlite3
 from pathlib import Path
 
@@ -58,6 +59,20 @@ def test_every_variant_stays_in_the_table(ours):
     assert found.mean == found.row["mean"]
     assert "<table>" in found._repr_html_()
     assert str(found).startswith("web: this run is number ")
+
+
+def test_what_was_tried_is_on_the_board_of_its_dataset(ours):
+    Path("records").mkdir()
+    with pytest.raises(RecipeError, match="no dataset 'wed' .did you mean 'web'"):
+        raise CliRunner().invoke(app, ["board", "--dataset", "wed"]).exception
+    try_pair("mlp", "web", FAST, [0], bar=False)
+    try_pair("gcn", "web", FAST, [0], bar=False)
+    shown = CliRunner().invoke(app, ["board", "--dataset", "web", "--json"])
+    assert [(row["cell"], row["source"], row["runs"]) for row in json.loads(shown.output)] == [
+        ("tried/web/gcn-epochs-3-hidden-dim-8", "own", 1),
+        ("tried/web/mlp-epochs-3-hidden-dim-8", "own", 1),
+    ]
+    assert "tried / gcn-epochs-3-hidden-dim-8" in CliRunner().invoke(app, ["board", "--dataset", "web"]).output
 
 
 def test_shipped_numbers_stand_beside(ours, monkeypatch):
