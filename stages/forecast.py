@@ -75,7 +75,7 @@ def forecast(cells: Sequence[Cell], grid: Grid, data: Path = Path("data"), budge
                     measured = pool.submit(forecast_cell, cell, grid, data, budget)
                 one = measured.result()
             except BrokenProcessPool:
-                one = Forecast(cell.cell, problem="its process was killed: too little memory on this machine")
+                one = Forecast(cell.cell, problem="its process was killed, probably for too little memory on this machine")
         if took := actual(cell, grid):
             one = replace(one, actual_seconds=took.seconds, actual_memory_mib=took.memory_mib)
         say(f"{cell.cell}: {one.problem or f'{hours(one.total_seconds)}, {one.memory_mib:,.0f} MiB ({one.basis})'}")

@@ -130,7 +130,8 @@ def forecast(
     seconds: Annotated[float, typer.Option(min=0, help="spent on timed steps of each phase of a cell")] = 3.0,
     report: Annotated[bool, typer.Option(help="as Markdown, with the median error over cells that were run here")] = False,
 ) -> None:
-    """Hours, memory and disk of cells on this device, from a few steps of each; beside what they took, where they were run here."""
+    """Hours, memory and disk of cells on this device, from a few steps of each; beside what they took, where they were run here. Exits 1 where no
+    cell has a forecast."""
     from stages.forecast import forecast as forecast_cells
     from stages.params import load_grid
     from stages.report.forecast import markdown, show
@@ -141,3 +142,5 @@ def forecast(
         print(markdown(found), end="")
     else:
         show(found)
+    if all(one.problem for one in found):
+        raise typer.Exit(1)

@@ -256,3 +256,11 @@ def test_a_real_cell_in_a_process_of_its_own(monkeypatch):
 @pytest.mark.parametrize("seconds", ["-1", "nan"])
 def test_seconds_below_nothing(seconds):
     assert CliRunner().invoke(cli.app, ["forecast", "--seconds", seconds]).exit_code == 2
+
+
+@pytest.mark.parametrize(("problems", "status"), [(["no data", "no data"], 1), (["no data", None], 0), ([None, None], 0)])
+def test_the_status_is_whether_a_cell_has_a_forecast(grid, monkeypatch, problems, status):
+    grid.recipe()
+    ones = [Forecast("a", problem=text) if text else Forecast("b", "real data", 1.0, 1, memory_mib=1.0, disk={}) for text in problems]
+    monkeypatch.setattr(room, "forecast", lambda *_, **__: ones)
+    assert CliRunner().invoke(cli.app, ["forecast", "small"]).exit_code == status
