@@ -1,5 +1,6 @@
 """Compare and judge: rows with each other, what the papers say in words, two attempts at a cell, kept weights with their record."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -29,7 +30,10 @@ def compare(
     if len(set(names)) != len(names) or len(names) < 2:
         raise RecipeError("name two or more, and each once: gt-bench compare A B")
     grid = load_grid()
-    show(names, grid, gather(grid, root=records), dataset or [], rope if bayes else None)
+    held = gather(grid, root=records)
+    for problem in held.problems:
+        print(problem, file=sys.stderr)
+    show(names, grid, held, dataset or [], rope if bayes else None)
 
 
 def claims(

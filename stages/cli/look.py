@@ -1,6 +1,7 @@
 """See what is there: cells, leaderboards, published tables, the page, the attempts at a cell. Nothing is computed."""
 
 import json
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -96,11 +97,13 @@ def table(
     from stages.records.gathered import gather
     from stages.report.show_table import show, show_list
 
-    rows = gather(load_grid(), root=records).rows
+    found = gather(load_grid(), root=records)
     if paper is None or name is None:
-        show_list(paper, rows)
+        show_list(paper, found.rows)
     else:
-        show(paper, name, rows, form.value)
+        show(paper, name, found.rows, form.value)
+    for problem in found.problems:
+        print(problem, file=sys.stderr)
 
 
 def page(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from stages.addresses import without_credentials
 from stages.mlflow.database import TrackingError, whole
-from stages.mlflow.experiment import QUIET, reported
+from stages.mlflow.experiment import PATIENCE, QUIET, reported
 from stages.mlflow.tracking import tracking_uri
 from stages.mlflow.views import PREFIX, address_of, first_view
 
@@ -43,7 +43,7 @@ def main() -> int:
             file=sys.stderr,
         )
         return 1
-    os.environ.update(QUIET | NO_JOBS)
+    os.environ.update(PATIENCE | os.environ | QUIET | NO_JOBS)
     try:
         first = f"MLflow at {root} (choose 'Model training' there once per browser); the leaderboard of each suite:"
         print("\n".join([first, *addresses(uri, root)]), flush=True)

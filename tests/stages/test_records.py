@@ -612,3 +612,11 @@ def test_a_recipe_and_a_model_that_cannot_be_read_are_stale_and_stop_nothing(tra
     shown = run("store", "verify")
     assert (shown.exit_code, f"{CELL}: 2 runs on cpu; stale: recipe, code" in shown.output) == (0, True), shown.output
     assert gather(load_grid()).rows[0]["status"].startswith("ok")
+
+
+@pytest.mark.parametrize("command", ["table", "compare mlp small/mlp"])
+def test_a_damaged_file_is_named_where_its_numbers_are_missed(trained, command):
+    path = export()
+    path.write_bytes(path.read_bytes()[:100])
+    shown = run(*command.split())
+    assert f"{path}: not an export of records" in shown.stderr

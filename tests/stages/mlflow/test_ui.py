@@ -120,3 +120,14 @@ def test_the_printed_address_shows_the_leaderboard_every_attempt_and_a_run(brows
         assert text in body
     place.close()
     assert wrong == []
+
+
+def test_a_server_that_is_down_is_said_soon(tmp_path):
+    uri = f"http://somebody:secret@127.0.0.1:{free_port()}"
+    environment = os.environ | {"MLFLOW_TRACKING_URI": uri, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-m", "stages.mlflow.ui"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("error: MLflow at http://127.0.0.1:")
+    assert "secret" not in done.stderr
