@@ -65,7 +65,7 @@ def keep_best(records: Sequence[Record], store: Store) -> None:
     for record in records:
         path = store.folder(record["digest"]) / FILE
         if best is not None and record["digest"] != best["digest"] and path.exists() and not _is_of_every_seed(path):
-            path.unlink()
+            path.unlink(missing_ok=True)
 
 
 def damaged(path: Path, error: Exception) -> str:
@@ -78,6 +78,8 @@ def _is_of_every_seed(path: Path) -> bool:
         return _about(path).get("kept") == OF_EVERY_SEED
     except SafetensorError:  # damaged: nothing can start from it
         return False
+    except (OSError, RuntimeError):  # cannot be opened: left as it is, unless another process has just removed it
+        return path.exists()
 
 
 def _about(path: Path) -> dict[str, str]:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from stages import trained as room
 from stages.best import best_run
 from stages.cli import app
 from stages.errors import UserError
@@ -50,6 +51,29 @@ def test_damaged_weights_stop_no_training_and_are_named_when_they_are_scored(pro
     done = run("score", CELL)
     assert isinstance(done.exception, NotKept)
     assert "weights.safetensors: no weights of a model" in str(done.exception)
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_weights_that_another_process_removes_meanwhile_stop_no_training(project, monkeypatch, later):
+    """Two that train one cell both remove the weights of all but its best seed: before one looks at them, or after it."""
+    result = trained(project, seeds=[0, 1, 2])
+    whole = next(path for digest in result["runs"] if (path := Store().folder(digest) / "weights.safetensors").exists())
+    others = [path for digest in result["runs"] if not (path := Store().folder(digest) / "weights.safetensors").exists()]
+    for path in others:
+        path.write_bytes(whole.read_bytes())
+
+    def about(path):
+        if later:
+            found = about_of(path)
+            path.unlink()
+            return found
+        path.unlink()
+        return about_of(path)
+
+    about_of = room._about
+    monkeypatch.setattr(room, "_about", about)
+    assert trained(project, seeds=[0, 1, 2]) == result
+    assert [path.exists() for path in (whole, *others)] == [True, False, False]
 
 
 def test_weights_of_another_epoch_score_otherwise(project):
