@@ -206,7 +206,7 @@ def memory(bench: Bench, name: str) -> dict[str, Any]:
 
 
 def free_at_once() -> None:
-    """Has glibc give freed tensors back to the system, which it is told to keep where time is measured."""
+    """Makes glibc return freed memory to the system at once; timed runs tell it to keep that memory instead."""
     libc = ctypes.CDLL(None)
     trim_threshold, top_pad, mmap_threshold, mmap_max = -1, -2, -3, -4  # of malloc.h
     for setting, value in ((mmap_max, 2**20), (mmap_threshold, 2**16), (top_pad, 0), (trim_threshold, 0)):

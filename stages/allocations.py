@@ -25,8 +25,8 @@ class _Mallinfo(ctypes.Structure):
 def keep_allocations() -> str:
     """Tells glibc to keep freed memory instead of mapping every large tensor anew (up to 2.6 times of a CPU training step); returns what was set.
 
-    Where tensors of every step have other sizes, what is kept does not fit them, and the heap would grow to many times of what is used: a thread
-    looks, and has large tensors mapped one by one from then on (`give_back`).
+    If batch sizes vary, kept blocks do not fit later tensors, and the fragmented heap grows to many times the memory in use. A thread watches for
+    that; when it happens, large tensors get mappings of their own (`give_back`).
     """
     libc = _glibc()
     if libc is None:
@@ -39,7 +39,8 @@ def keep_allocations() -> str:
 
 
 def give_back() -> None:
-    """Returns freed memory to the system; tensors of 32 MiB and more are mapped one by one from now on, which costs their zeroing and fits always."""
+    """Returns freed memory to the system; allocations of 32 MiB or more are mapped individually from then on: no fragmentation, but the
+    kernel zeroes each."""
     libc = _glibc()
     if libc is not None:
         libc.mallopt(M_MMAP_MAX, 2**16)
@@ -48,7 +49,7 @@ def give_back() -> None:
 
 
 def scattered(heap: int, most_used: int) -> bool:
-    """Whether a heap of so many bytes, of which at most `most_used` were in use at once, is more holes than tensors."""
+    """Whether a heap of so many bytes, of which at most `most_used` were in use at once, is fragmented: more than half of it was never in use at once."""
     return heap > 2 * most_used + SLACK
 
 

@@ -321,7 +321,7 @@ def test_a_reduced_cell_does_not_take_the_place_of_a_full_one(trained):
         export()
     assert path.read_bytes() == full
     export(replace=True)
-    # fewer epochs is what the cell says of itself; the recipe is still the one that stands in the tree
+    # the cell reports that epochs were cut; its recipe is still the current one
     shipped = read(path)
     assert shipped.result["reduced"] == ["1 of 2 seeds", "2 of 6 epochs"]
     trained.recipe()

@@ -1,4 +1,4 @@
-"""Models that lie elsewhere: plain torch in a file of one's own, in the grid by one recipe; and what each mistake is told."""
+"""Own models: a torch module in a user's file, added to the grid by one recipe; and the error message for each mistake."""
 
 import sys
 import textwrap
