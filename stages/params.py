@@ -14,7 +14,7 @@ from stages.schema import Positive, RecipeError, Strict, nearest, parse_yaml, re
 
 
 class Cell(Strict):
-    """One (suite, dataset, model) of the grid. `settings`: `recipes`, or `tuned` where the recipe has a search (see dvc.yaml). `after`: the
+    """One (suite, dataset, model) of the grid. `key`: its `cell` with dashes, as DVC names its stages. `settings`: `recipes`, or `tuned` where the recipe has a search (see dvc.yaml). `after`: the
     cell whose weights this one starts from."""
 
     key: str
@@ -127,6 +127,22 @@ class Grid(Strict):
             content = content | {"cells": content["cells"] | content["finetunes"]}
         return content
 
+    @model_validator(mode="before")
+    @classmethod
+    def _cut_by_path(cls, content):
+        """A cell under `limits` and `resources` by its path; its key in grid.yaml means the same."""
+        if not isinstance(content, dict):
+            return content
+        found = [c for part in ("cells", "finetunes") if isinstance(content.get(part), dict) for c in content[part].items()]
+        paths = {key: cell["cell"] for key, cell in found if isinstance(cell, dict) and isinstance(cell.get("cell"), str)}
+        renamed = {}
+        for section in ("limits", "resources"):
+            if isinstance(said := content.get(section), dict):
+                if twice := [f"{paths[name]} and {name}" for name in said if paths.get(name) in said]:
+                    raise ValueError(f"{section}: {twice[0]} are one cell; keep one of the two")
+                renamed[section] = {paths.get(name, name): value for name, value in said.items()}
+        return content | renamed
+
     @model_validator(mode="after")
     def _consistent(self):
         for kind, name in [
@@ -156,12 +172,10 @@ class Grid(Strict):
             raise ValueError(
                 f"searches must list exactly the cells with settings: tuned; they differ in {sorted(tuned ^ set(self.searches))}"
             )
-        for name in self.limits:
-            if name not in self.suites and name not in self.cells:
-                raise ValueError(f"limits: no suite or cell {name!r}{nearest(name, [*self.suites, *self.cells])}")
-        for name in self.resources:
-            if name != "all" and name not in self.suites and name not in self.cells:
-                raise ValueError(f"resources: no suite or cell {name!r}{nearest(name, ['all', *self.suites, *self.cells])}")
+        for section, known in (("limits", [*self.suites, *names]), ("resources", ["all", *self.suites, *names])):
+            for name in getattr(self, section):
+                if name not in known:
+                    raise ValueError(f"{section}: no suite or cell {name!r}{nearest(name, known)}")
         for name in self.fair_search:
             if name not in self.suites:
                 raise ValueError(f"fair_search: no suite {name!r}{nearest(name, self.suites)}")
@@ -169,12 +183,12 @@ class Grid(Strict):
 
     def limits_of(self, cell: Cell) -> Limits:
         """What is cut of `cell`: its own limits if it has any, else its suite's."""
-        return self.limits.get(cell.key) or self.limits.get(cell.suite) or Limits()
+        return self.limits.get(cell.cell) or self.limits.get(cell.suite) or Limits()
 
     def resources_of(self, cell: Cell) -> Resources:
         """What is said under `all`, over that what is said of the suite, and over that of the cell."""
         merged: dict[str, Any] = {}
-        for name in ("all", cell.suite, cell.key):
+        for name in ("all", cell.suite, cell.cell):
             said = self.resources.get(name, Resources()).model_dump(exclude_unset=True)
             merged |= said | {"slurm": merged.get("slurm", {}) | said.get("slurm", {})}
         return Resources(**merged)

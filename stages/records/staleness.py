@@ -83,7 +83,7 @@ def recipe_now(shipped: Shipped, ran: Settings, recipe: Recipe, grid: Grid, cell
     cut = {m[2]: int(m[1]) for m in cuts if m}
     if recipe.search is not None:
         recipe = recipe.with_values(searched_values(recipe, ran))
-    return limited(recipe, grid.model_copy(update={"limits": {cell.key: Limits(**cut)} if cut else {}}), cell)[0]
+    return limited(recipe, grid.model_copy(update={"limits": {cell.cell: Limits(**cut)} if cut else {}}), cell)[0]
 
 
 def _without_source(decisive: Settings) -> Settings:

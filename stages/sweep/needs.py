@@ -39,7 +39,7 @@ def need_of(job: Job, cell: Cell, grid: Grid, gpu: bool = False) -> Need:
     if memory is None or hours is None:
         lacking = [key for key, value in (("memory_gib", memory), ("hours", hours)) if value is None]
         raise RecipeError(
-            f"{cell.cell}: there is no forecast of it{f' ({job.problem})' if job.problem else ''}; say what a run needs in params.yaml: resources: {{{cell.key}: {{{': ..., '.join(lacking)}: ...}}}}"
+            f"{cell.cell}: there is no forecast of it{f' ({job.problem})' if job.problem else ''}; say what a run needs in params.yaml: resources: {{{cell.cell}: {{{': ..., '.join(lacking)}: ...}}}}"
         )
     gpus = said.gpus if said.gpus is not None else int(gpu) * job.processes
     if 0 < gpus < job.processes:

@@ -38,7 +38,7 @@ class Entry:
 def limited_grid(grid: Grid, cell: Cell, limits: Limits) -> Grid:
     """The grid in which `cell` is cut by `limits`, and where they say nothing, as params.yaml says."""
     merged = Limits(**(grid.limits_of(cell).model_dump(exclude_none=True) | limits.model_dump(exclude_none=True)))
-    return grid.model_copy(update={"limits": {**grid.limits, cell.key: merged}})
+    return grid.model_copy(update={"limits": {**grid.limits, cell.cell: merged}})
 
 
 def entries_of(names: Sequence[str], plan: Path | None, grid: Grid) -> list[Entry]:

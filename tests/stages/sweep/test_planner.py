@@ -122,7 +122,7 @@ def test_what_the_store_has_is_not_missing(project, forecasts):
     # the first seed belongs to the first entry alone
     assert [(one.entry, one.seed, one.place) for one in found.missing] == [(0, 0, 1), (1, 1, 2), (1, 2, 3)]
     assert (found.stored, found.problems, found.data) == (0, [], [])
-    train_cell(cell, grid.model_copy(update={"limits": {cell.key: Limits(seeds=1)}}))
+    train_cell(cell, grid.model_copy(update={"limits": {cell.cell: Limits(seeds=1)}}))
     found = plan(entries, grid)
     assert [one.seed for one in found.missing] == [1, 2]
     assert (found.stored, list(found.begun)) == (1, [cell])

@@ -130,7 +130,7 @@ def test_a_job_that_is_lost_or_refused_costs_no_other_and_is_submitted_again(pro
     path = project.recipe(row="refused", seeds=[0])
     assert path.exists()
     params = Path("params.yaml")
-    params.write_text(params.read_text() + "resources: {small-web-refused: {slurm: {partition: no-such}}}\n")
+    params.write_text(params.read_text() + "resources: {small/web/refused: {slurm: {partition: no-such}}}\n")
     cluster = Cluster(refuses="no-such", loses=(0,))
     done, said = swept(cluster)
     text = "\n".join(said)
@@ -266,12 +266,12 @@ def test_what_a_job_asks_for(project):
     said = {
         "all": Resources(hours=2, slurm={"partition": "long"}),
         "small": Resources(slurm={"account": "me"}),
-        cell.key: Resources(gpus=2),
+        CELL: Resources(gpus=2),
     }
     said = grid.model_copy(update={"resources": said})
     assert need_of(job, cell, said) == Need(8.0, 2.0, 2, 2, (("account", "me"), ("partition", "long")))
     with pytest.raises(
-        RecipeError, match=r"there is no forecast of it; .* resources: \{small-web-mlp: \{memory_gib: \.\.\., hours: \.\.\.\}\}"
+        RecipeError, match=r"there is no forecast of it; .* resources: \{small/web/mlp: \{memory_gib: \.\.\., hours: \.\.\.\}\}"
     ):
         need_of(Job("runs", CELL, "web", (0,)), cell, grid)
     with pytest.raises(RecipeError, match=r"there is no forecast of it \(oom: too large\); say what a run needs in params.yaml"):

@@ -296,7 +296,7 @@ def test_a_cell_through_the_stage_with_a_limit_on_pairs(project, capsys):
     pack_brec(project.root / "data")
     recipe = copy.deepcopy(RECIPE) | {"encodings": {"rrwp": {"steps": 4}}, "brec": {"pairs": [[0, 1], [60, 61], [265, 266]]}}
     recipe["model"] = {"name": "ppgt", "hidden_dim": 8, "num_layers": 1, "num_heads": 2, "rrwp_dim": 5, "stem_dim": 8, "num_stem_ffn": 1}
-    project.recipe("brec", "ppgt", limits={"small-brec-ppgt": {"pairs": 2}}, **recipe)
+    project.recipe("brec", "ppgt", limits={"small/brec/ppgt": {"pairs": 2}}, **recipe)
     grid = yaml.safe_load(Path("params.yaml").read_text())
     Path("params.yaml").write_text(yaml.safe_dump(grid | {"datasets": [*grid["datasets"], "brec"]}))
     encode(PackedDataset.open("data/packed/brec"), "data/encodings/brec", "rrwp", {"steps": 4})
