@@ -18,8 +18,9 @@ import yaml
 
 from stages.params import Grid, load_grid
 from stages.records.gathered import OWN, Gathered, Version
+from stages.report.judged import with_claims
 from stages.report.page import page_html
-from stages.report.table import rows_of, with_claims
+from stages.report.rows import rows_of
 from tests.stages.cells import make_record, make_result
 
 

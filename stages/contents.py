@@ -1,7 +1,7 @@
 """What the JSON files of the benchmark hold: the record of a run, the result of a cell, the row of a leaderboard.
 
 These are the keys for whoever reads the code, and for the type checker. What a file from elsewhere really holds is checked where it comes in:
-`stages.records.shipped` for records and results, `stages.report.table.rows_in` for rows.
+`stages.records.shipped` for records and results, `stages.report.leaderboard.rows_in` for rows.
 """
 
 from typing import Any, Final, Literal, NotRequired, TypedDict

@@ -14,7 +14,8 @@ from stages.fingerprint import ROOT, closure
 from stages.own.models import code_modules
 from stages.params import Cell
 from stages.records.shipped import read_result
-from stages.report.table import SHOWN, cells, summarise
+from stages.report.rows import summarise
+from stages.report.table import SHOWN, cells
 from stages.store import Store
 
 ABSENT = "(default)"  # of a value that the recipe does not give

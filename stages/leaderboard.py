@@ -20,8 +20,9 @@ from stages.leftovers import sweep
 from stages.params import Grid, load_grid
 from stages.records.gathered import collect
 from stages.report.for_dvc import write_leaderboard
+from stages.report.judged import with_claims
+from stages.report.leaderboard import rows_in, tally, write_reports
 from stages.report.rules import Rules
-from stages.report.table import rows_in, tally, with_claims, write_reports
 from stages.schema import RecipeError
 from stages.store import Store, StoreError
 

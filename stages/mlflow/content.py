@@ -17,7 +17,8 @@ from pathlib import Path
 from stages.addresses import without_credentials
 from stages.attempts import attempt_id, when
 from stages.contents import DECIDING, Named, Record, Result, Row
-from stages.report.table import SHOWN, cells, summarise
+from stages.report.rows import summarise
+from stages.report.table import SHOWN, cells
 
 # limits of MLflow: 500 characters of a parameter are kept by every version and backend, 36 of a dataset digest
 PARAM_LENGTH, TAG_LENGTH, DIGEST_LENGTH = 500, 5000, 36

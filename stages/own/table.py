@@ -13,7 +13,7 @@ from stages.records.compared import verdict_of
 from stages.records.gathered import OWN, collect, gather
 from stages.records.shipped import ROOT
 from stages.report.paired import paired
-from stages.report.table import summarise
+from stages.report.rows import summarise
 from stages.report.terminal import print_table
 from stages.store import Store
 

@@ -16,9 +16,10 @@ from stages.records.shipped import ROOT
 from stages.records.staleness import standing
 from stages.report.claims import FAILS, judged, load_claims, table_of, takes_data
 from stages.report.layout import layouts
+from stages.report.leaderboard import tally, write_reports
 from stages.report.paper_table import KINDS, PaperTable, kind_of, paper_table, run_part, to_markdown
 from stages.report.published import everything, paper_titles
-from stages.report.table import SHOWN, cells, tally, write_reports
+from stages.report.table import SHOWN, cells
 from stages.report.terminal import print_rows, print_table
 from stages.schema import RecipeError, nearest
 from stages.store import Store

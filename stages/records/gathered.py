@@ -8,8 +8,9 @@ from typing import NamedTuple
 from stages.contents import Record, Result, Row
 from stages.params import Cell, Grid
 from stages.records.shipped import ROOT, Shipped, check_folder, problems_of, read, read_result, record_problems, shipped_cells
+from stages.report.judged import with_claims
+from stages.report.rows import absent, rows_of
 from stages.report.rules import Rules
-from stages.report.table import absent, rows_of, with_claims
 from stages.store import Store, StoreError
 
 OWN, SHIPPED = "own", "shipped"

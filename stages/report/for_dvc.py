@@ -18,7 +18,7 @@ from pathlib import Path
 
 from stages.contents import Record, Result, Row
 from stages.files import write_bytes, write_json
-from stages.report.table import summarise
+from stages.report.rows import summarise
 
 POINTS = 200  # of a curve: a picture shows no more, and every commit keeps the file
 

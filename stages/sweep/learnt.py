@@ -15,7 +15,9 @@ from stages.params import Cell, Grid
 from stages.recipe import load_recipe
 from stages.records.kept import unfinished
 from stages.records.shipped import record_problems
-from stages.report.table import SEED_CUT, cells, rows_of
+from stages.report.judged import SEED_CUT
+from stages.report.rows import rows_of
+from stages.report.table import cells
 from stages.store import Store
 
 FILE = "learnt.json"

@@ -99,7 +99,7 @@ FAULTS: list[tuple[str, str, tuple[str, ...]]] = [
         "refused by its checksum wherever it is read, with its file and the remedy; a board shows the row and goes on",
         (
             f"{STAGES}/test_store.py::test_a_damaged_record_names_its_file",
-            f"{STAGES}/test_records.py::test_a_damaged_record_of_the_store_is_one_clear_line_in_train",
+            f"{STAGES}/records/test_shipped.py::test_a_damaged_record_of_the_store_is_one_clear_line_in_train",
             f"{STAGES}/test_leaderboard.py::test_a_broken_record_is_named_in_its_row_and_the_rest_goes_on",
         ),
     ),

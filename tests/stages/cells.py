@@ -108,3 +108,12 @@ def write(root: Path, results: list[dict], records: list[dict]) -> None:
         path = root / "store" / record["digest"][:2] / record["digest"] / "record.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(record))
+
+
+ET = "edge-transformer/cornell/edge-transformer"
+
+
+def records(tests=(0.6, 0.65, 0.7), failed=()) -> list[dict]:
+    """Runs of ET: one that ended well for each of `tests`, then those that ended as `failed` says."""
+    good = [make_record(ET, s, test=t) for s, t in enumerate(tests)]
+    return good + [make_record(ET, len(good) + i, status=s) for i, s in enumerate(failed)]

@@ -52,6 +52,13 @@ def pack_many(folder: Path, name: str = "many", graphs: int = 30, seed: int = 0)
     return pack(folder / "packed" / name, header, arrays)
 
 
+def write_yaml(tmp_path: Path, content, name: str = "recipe.yaml") -> Path:
+    """A file of this content, as YAML unless it is text."""
+    path = tmp_path / name
+    path.write_text(content if isinstance(content, str) else yaml.safe_dump(content))
+    return path
+
+
 @pytest.fixture
 def project(tmp_path, monkeypatch):
     """`project.recipe(dataset, row, **changes)` writes a recipe and the grid; the working directory is the project."""

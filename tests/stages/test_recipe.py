@@ -1,18 +1,11 @@
-"""Every mistake in a recipe or in params.yaml names the file, the key and the nearest valid one."""
+"""Every mistake in a recipe names the file, the key and the nearest valid one."""
 
 import pytest
 import yaml
 
-from stages.params import load_grid
 from stages.recipe import Recipe, check_fit, check_model, check_origins, load_recipe
 from stages.schema import RecipeError
-from tests.stages.conftest import RECIPE
-
-
-def write(tmp_path, content, name="recipe.yaml"):
-    path = tmp_path / name
-    path.write_text(content if isinstance(content, str) else yaml.safe_dump(content))
-    return path
+from tests.stages.conftest import RECIPE, write_yaml
 
 
 @pytest.mark.parametrize(
@@ -45,7 +38,7 @@ def write(tmp_path, content, name="recipe.yaml"):
     ],
 )
 def test_mistakes_in_a_recipe(tmp_path, change, words):
-    path = write(tmp_path, {k: v for k, v in {**RECIPE, **change}.items() if v is not None})
+    path = write_yaml(tmp_path, {k: v for k, v in {**RECIPE, **change}.items() if v is not None})
     with pytest.raises(RecipeError) as error:
         load_recipe(path)
     for word in [str(path), *words]:
@@ -66,7 +59,7 @@ def test_mistakes_in_a_recipe(tmp_path, change, words):
     ],
 )
 def test_unreadable_files(tmp_path, text, word):
-    path = write(tmp_path, text)
+    path = write_yaml(tmp_path, text)
     with pytest.raises(RecipeError, match=word) as error:
         load_recipe(path)
     assert str(path) in str(error.value)
@@ -78,13 +71,13 @@ def test_unreadable_files(tmp_path, text, word):
 
 def test_a_recipe_whose_model_s_file_cannot_be_imported_is_named(tmp_path):
     (tmp_path / "net.py").write_text("class Net(\n")
-    recipe = load_recipe(write(tmp_path, {**RECIPE, "model": {"name": f"{tmp_path}/net.py:Net"}}))
+    recipe = load_recipe(write_yaml(tmp_path, {**RECIPE, "model": {"name": f"{tmp_path}/net.py:Net"}}))
     with pytest.raises(RecipeError, match=r"^web\.yaml: .*net\.py, line 1: expected a file that Python can import"):
         check_model(recipe, "web.yaml")
 
 
 def test_numbers_in_scientific_notation_are_numbers(tmp_path):
-    path = write(tmp_path, yaml.safe_dump(RECIPE).replace("lr: 0.01", "lr: 1e-5"))
+    path = write_yaml(tmp_path, yaml.safe_dump(RECIPE).replace("lr: 0.01", "lr: 1e-5"))
     assert load_recipe(path).optimizer.lr == 1e-5
 
 
@@ -140,7 +133,7 @@ def test_digest_content_ignores_how_a_default_is_written():
     ],
 )
 def test_origins(tmp_path, origin, words):
-    path = write(tmp_path, {**RECIPE, "origin": origin})
+    path = write_yaml(tmp_path, {**RECIPE, "origin": origin})
     if words is None:
         assert load_recipe(path).origin == origin
         return
@@ -151,7 +144,7 @@ def test_origins(tmp_path, origin, words):
 
 
 def test_an_origin_that_stands_twice(tmp_path):
-    path = write(tmp_path, yaml.safe_dump(RECIPE) + "origin: {optimizer.lr: 'printed: Table 4', optimizer.lr: 'authors: a script'}\n")
+    path = write_yaml(tmp_path, yaml.safe_dump(RECIPE) + "origin: {optimizer.lr: 'printed: Table 4', optimizer.lr: 'authors: a script'}\n")
     with pytest.raises(RecipeError, match="recipe.yaml: .*key 'optimizer.lr' stands twice"):
         load_recipe(path)
 
@@ -186,68 +179,3 @@ def test_dotted_values():
     assert (recipe.model.arguments["dropout"], recipe.optimizer.lr) == (0.5, 0.3)
     with pytest.raises(RecipeError, match="optimizer.rl"):
         Recipe(**RECIPE).with_values({"optimizer.rl": 1})
-
-
-GRID = {
-    "datasets": ["web"],
-    "suites": ["small"],
-    "cells": {"small-web-mlp": {"cell": "small/web/mlp", "dataset": "web", "model": "mlp", "settings": "recipes"}},
-}
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"run": {"devise": "cpu"}}, ["run.devise", "did you mean 'device'"]),
-        ({"run": {"parallel": "many"}}, ["run.parallel", "auto", "many"]),
-        ({"run": {"parallel": 0}}, ["run.parallel", "auto", "0"]),
-        ({"run": {"threads": 2}}, ["run", "threads is no longer a setting", "key of recipes", "Take it out"]),
-        ({"run": {"device": "cdua"}}, ["run.device", "auto, cpu, cuda", "cdua"]),
-        ({"cels": {}}, ["cels", "did you mean 'cells'"]),
-        (
-            {
-                "cells": {
-                    "small-web-mlp": {"cell": "small/web/mlp", "dataset": "web", "model": "mlp", "settings": "recipes", "setings": "tuned"}
-                }
-            },
-            ["setings", "settings"],
-        ),
-        ({"cells": {"x": {"cell": "small/web/mlp", "dataset": "web", "model": "mlp", "settings": "recipes"}}}, ["cell x", "disagree"]),
-        (
-            {"cells": {"small-wed-mlp": {"cell": "small/wed/mlp", "dataset": "wed", "model": "mlp", "settings": "recipes"}}},
-            ["wed", "did you mean 'web'"],
-        ),
-        ({"limits": {"smal": {"seeds": 1}}}, ["smal", "did you mean 'small'"]),
-        ({"limits": {"small/web/mpl": {"seeds": 1}}}, ["limits: no suite or cell", "did you mean 'small/web/mlp'"]),
-        ({"resources": {"small/wed/mlp": {"hours": 1}}}, ["resources: no suite or cell", "did you mean 'small/web/mlp'"]),
-        (
-            {"limits": {"small/web/mlp": {"seeds": 1}, "small-web-mlp": {"seeds": 2}}},
-            ["limits: small/web/mlp and small-web-mlp are one cell"],
-        ),
-        ({"searches": GRID["cells"]}, ["searches", "small-web-mlp"]),
-    ],
-)
-def test_mistakes_in_params(tmp_path, change, words):
-    path = write(tmp_path, {**GRID, **change}, "params.yaml")
-    with pytest.raises(RecipeError) as error:
-        load_grid(path)
-    for word in [str(path), *words]:
-        assert word in str(error.value)
-
-
-@pytest.mark.parametrize("name", ["small/web/mlp", "small-web-mlp"])
-def test_a_cell_is_cut_by_its_path_and_by_its_key(tmp_path, name):
-    grid = load_grid(write(tmp_path, {**GRID, "limits": {name: {"seeds": 1}}, "resources": {name: {"hours": 2}}}, "params.yaml"))
-    cell = grid.find("small/web/mlp")
-    assert (grid.limits_of(cell).seeds, grid.resources_of(cell).hours) == (1, 2)
-    assert (list(grid.limits), list(grid.resources)) == (["small/web/mlp"], ["small/web/mlp"])
-
-
-def test_the_nearest_suite_and_cell_are_named(tmp_path):
-    grid = load_grid(write(tmp_path, GRID, "params.yaml"))
-    assert [c.cell for c in grid.suite("small")] == ["small/web/mlp"]
-    with pytest.raises(RecipeError, match="did you mean 'small'"):
-        grid.suite("smal")
-    with pytest.raises(RecipeError, match="did you mean 'small/web/mlp'"):
-        grid.find("small/web/mpl")
-    assert grid.find("small-web-mlp") is grid.find("small/web/mlp")

@@ -21,11 +21,11 @@ from stages.findings import FOLDER
 from stages.params import Grid
 from stages.records.gathered import Gathered, gather
 from stages.records.shipped import ROOT
+from stages.report.leaderboard import explanation, tally
 from stages.report.page import content
 from stages.report.page.tables import table_content
 from stages.report.paper_table import KINDS, PaperTable, kind_of
 from stages.report.published import paper_titles
-from stages.report.table import explanation, tally
 
 if TYPE_CHECKING:  # only a page that is written needs them
     from jinja2 import Environment

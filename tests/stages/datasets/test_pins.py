@@ -17,7 +17,7 @@ from stages.datasets.prepare import contradicted, prepare, verify
 from stages.download import planning
 from stages.errors import DatasetError
 from stages.params import load_grid
-from stages.report.table import summarise
+from stages.report.rows import summarise
 from tests.stages.cells import make_result
 from tests.stages.datasets.test_pyg_hosted import Evil, edges, saved
 

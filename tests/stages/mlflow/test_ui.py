@@ -16,7 +16,8 @@ import pytest
 from stages.attempts import remember
 from stages.mlflow.tracking import complete
 from stages.mlflow.views import ATTEMPTS, LEADERBOARD
-from stages.report.table import rows_of, with_claims
+from stages.report.judged import with_claims
+from stages.report.rows import rows_of
 from stages.store import Store
 from tests.conftest import ROOT
 from tests.stages.cells import make_record, make_result, without_data, write

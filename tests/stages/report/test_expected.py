@@ -11,8 +11,10 @@ from stages.datasets.catalog import get_spec
 from stages.params import load_grid
 from stages.report import expected as room
 from stages.report.expected import THEORY, Expectation, judged, page, theory, with_expectation
+from stages.report.leaderboard import tally
+from stages.report.rows import absent
 from stages.report.rules import Rules
-from stages.report.table import absent, cells, remarks_of, table_lines, tally, terminal_table
+from stages.report.table import cells, remarks_of, table_lines, terminal_table
 from stages.schema import RecipeError
 from tests.conftest import ROOT
 

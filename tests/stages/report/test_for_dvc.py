@@ -6,7 +6,7 @@ import json
 import pytest
 
 from stages.report.for_dvc import POINTS, curve, write_leaderboard, write_training
-from stages.report.table import absent, rows_of
+from stages.report.rows import absent, rows_of
 from tests.stages.cells import make_record, make_result, without_data
 
 ET, GCN, TEXAS = (f"edge-transformer/{name}" for name in ("cornell/edge-transformer", "cornell/gcn", "texas/gcn"))

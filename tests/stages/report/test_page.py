@@ -15,7 +15,7 @@ from stages.recipe import load_recipe
 from stages.records.gathered import Gathered, gather
 from stages.report.page import HERE, content, page_html, safe_json, write_page
 from stages.report.published import everything
-from stages.report.table import rows_of
+from stages.report.rows import rows_of
 from stages.sweep.costs import FILE, Cost, _add, _key
 from stages.texts import hours
 from tests.conftest import ROOT

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from stages.report.judged import with_claims
 from stages.report.layout import Column, find, layouts, of_paper
 from stages.report.page import table_html
 from stages.report.paper_table import (
@@ -24,7 +25,7 @@ from stages.report.paper_table import (
     to_tex,
 )
 from stages.report.published import everything
-from stages.report.table import rows_of, with_claims
+from stages.report.rows import rows_of
 from stages.schema import RecipeError
 from tests.stages.cells import make_record, make_result, without_data
 

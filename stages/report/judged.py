@@ -1,0 +1,119 @@
+"""Rows with their verdicts: on each number beside the printed one, on the claim to be best in a column, and over all numbers together."""
+
+import re
+from collections.abc import Mapping, Sequence
+
+from stages.contents import Result, Row
+from stages.report.published import Published, PublishedError, lookup, resolve
+from stages.report.rules import Rules
+from stages.report.verdict import Number, false_discovery, judge, judge_claim, sample_std, seeds_needed
+
+SEED_CUT = r"\d+ of (\d+) seeds"  # what a limit of params.yaml on seeds leaves in a result
+
+
+def with_verdict(row: Row, result: Result, rules: Rules | None = None, printed: Published | None = None) -> Row:
+    """The row with its verdict on the number (see stages/report/verdict.py).
+
+    A cell that lacks nothing but seeds has a provisional one, which says so. One whose runs failed, or that is `reduced` otherwise, gets none,
+    whatever its numbers; neither does a cost, which is one of the authors' machine.
+    """
+    cuts = [re.fullmatch(SEED_CUT, cut) for cut in row["reduced"]]
+    full = max([row["seeds"], *(int(cut[1]) for cut in cuts if cut)])
+    # these would be a choice among the runs: what failed may have failed for what it would have scored
+    failed = _failed(row["status"].partition(", stale")[0])
+    if not row["status"].startswith("ok") or row["mean"] is None or row["std"] is None:
+        return row | {"verdict": "none: no result"}
+    if failed:
+        return row | {"verdict": f"none: {failed} of {full} runs failed"}
+    if not all(cuts):
+        return row | {"verdict": "none: reduced"}
+    if printed and printed.measured:
+        return row | {"verdict": "none: another machine"}
+    problems: list[str] = []
+    published = printed or printed_number(result, problems)
+    if problems:
+        return row | {"verdict": "none: published number not found"}
+    verdict = judge(row["mean"], row["std"], row["runs"], published, full, rules)
+    low, high = verdict.interval or (None, None)
+    provisional = row["runs"] < full and verdict.interval is not None
+    return {
+        **row,
+        "verdict": _provisional(verdict.word, row["runs"], full) if provisional else verdict.word,
+        "provisional": provisional, "interval_low": low, "interval_high": high,
+        "margin": verdict.margin, "margin_std": verdict.margin_std, "power": verdict.power,
+        "p_difference": verdict.p_difference, "p_equivalence": verdict.p_equivalence,
+        "seeds_needed": seeds_needed(row["std"], row["runs"], published, full, rules) if published else None,
+        "notes": [*row["notes"], *verdict.assumptions],
+    }  # fmt: skip
+
+
+def with_claims(rows: Sequence[Row], rules: Rules | None = None) -> list[Row]:
+    """The rows with what only all of them together say: the verdict on each paper's claim to be best in its column, against our own complete run of
+    a rival where there is one and its print otherwise; and the false-discovery rates of `higher` and `lower` over all complete numbers."""
+    ours: dict[tuple[str, ...], list[Row]] = {}
+    for row in rows:
+        if row["published_place"] and row["interval_low"] is not None and not row["provisional"]:
+            ours.setdefault(tuple(row["published_place"]), []).append(row)
+    complete = [row["p_difference"] if row["interval_low"] is not None and not row["provisional"] else None for row in rows]
+    return [_with_claim(row, ours, rules) | {"q_difference": q} for row, q in zip(rows, false_discovery(complete), strict=True)]
+
+
+def printed_number(result: Result, notes: list[str]) -> Published | None:
+    """The published number that a result names; what is wrong with that name is added to `notes`."""
+    try:
+        return resolve(result.get("published"), result["dataset"], result.get("metric"))
+    except PublishedError as error:
+        notes.append(f"published number not found: {error}")
+        return None
+
+
+def _with_claim(row: Row, ours: Mapping[tuple[str, ...], Sequence[Row]], rules: Rules | None) -> Row:
+    # a row whose print has neither runs nor a spread behind it has no interval, and still a claim
+    judged = row["interval_low"] is not None or row["verdict"] == "not judged"
+    if row["mean"] is None or row["published_mean"] is None or not row["published_place"] or not judged:
+        return row
+    published = lookup(*row["published_place"])
+    rivals = published.rivals() if published.own else []
+    sign = 1 if published.direction == "max" else -1
+    if not rivals:
+        return row
+    if sign * published.number <= max(sign * rival.number for rival in rivals):
+        return row | {"claim": "not claimed"}
+    numbers = [_rival(rival, ours.get(rival.place, ()), sign) for rival in rivals]
+    best = max(numbers, key=lambda number: sign * number.mean)
+    us = Number(row["model"], row["mean"], _spread(row), row["runs"])
+    spread = published.std if published.std is None or not published.runs else sample_std(published.std, published.runs)
+    claim = judge_claim(us, best, published.direction, spread, rules)
+    full = max([row["seeds"], *(int(cut[1]) for cut in (re.fullmatch(SEED_CUT, c) for c in row["reduced"]) if cut)])
+    low, high = claim.interval or (None, None)
+    return row | {
+        "claim": _provisional(claim.word, row["runs"], full) if row["runs"] < full else claim.word,
+        "claim_rival": claim.rival, "claim_low": low, "claim_high": high, "claim_more_seeds": claim.more_seeds,
+        "notes": [*row["notes"], *(f"the claim: {assumption}" for assumption in claim.assumptions if assumption not in row["notes"])],
+    }  # fmt: skip
+
+
+def _rival(published: Published, rows: Sequence[Row], sign: int) -> Number:
+    runs = [(row["mean"], row) for row in rows if row["mean"] is not None]
+    if runs:
+        # of several recipes of one rival, the one that does best
+        mean, row = max(runs, key=lambda run: sign * run[0])
+        return Number(f"{published.method}, our run {row['model']}", mean, _spread(row), row["runs"])
+    std = published.std
+    if std is not None and published.runs:
+        std = sample_std(std, published.runs)
+    return Number(f"{published.method}, printed", published.number, std, published.runs, published.rounding)
+
+
+def _spread(row: Row) -> float | None:
+    """The sample standard deviation over the runs; None of one run."""
+    return None if row["std"] is None or row["runs"] < 2 else sample_std(row["std"], row["runs"])
+
+
+def _provisional(word: str, runs: int, full: int) -> str:
+    return f"{word}, {runs} of {full} runs"
+
+
+def _failed(status: str) -> int:
+    """How many runs failed, by a status such as `ok 3/5 (1 diverged, 1 oom)`; what is missing or unreadable has not failed."""
+    return sum(int(n) for n, what in re.findall(r"(\d+) ([\w-]+)", status.partition("(")[2]) if what != "unreadable")

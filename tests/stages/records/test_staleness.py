@@ -1,0 +1,120 @@
+"""Shipped cells held against the present tree: recipe, code, data and encodings."""
+
+import shutil
+from pathlib import Path
+
+from gt_models.encodings import compute_with_flags
+from stages.datasets import encoding
+from stages.datasets.catalog import catalog
+from stages.datasets.spec import DatasetSpec
+from stages.fingerprint import _read_version
+from stages.own.plain import OwnModelError
+from stages.params import load_grid
+from stages.records.gathered import gather
+from stages.records.shipped import Shipped, problems_of, read
+from stages.records.staleness import standing
+from stages.records.transfer import export_cell
+from stages.train import train_cell
+from tests.stages.records.shipping import CELL, edit_header, export, run, train
+
+
+def test_what_changed_since_makes_a_cell_stale(trained, monkeypatch):
+    shipped = read(export())
+    grid = load_grid()
+    assert standing(shipped, grid).text == "as the present tree computes it"
+    # without data: the digests of what they were made from
+    shutil.move("data", "elsewhere")
+    assert standing(shipped, grid).text == "as the present tree computes it"
+    nowhere = Shipped(shipped.path, shipped.result, shipped.records, {})
+    assert standing(nowhere, grid).text == "cannot be told: data (not at hand)"
+    shutil.move("elsewhere", "data")
+    with monkeypatch.context() as patched:
+        patched.setattr("stages.own.models.code_digest", lambda modules: "0" * 64)
+        assert standing(shipped, grid).stale == ["code"]
+    with monkeypatch.context() as patched:  # a model that does not even parse
+        patched.setattr("stages.fingerprint.ast.parse", lambda text: compile("1 +", "model.py", "exec"))
+        patched.setattr("stages.fingerprint._read_version", _read_version.__wrapped__)
+        assert standing(shipped, grid).stale == ["code"]
+    trained.recipe(epochs=7)
+    assert standing(shipped, load_grid()).stale == ["recipe"]
+    trained.recipe(seeds=[0, 1, 2])
+    assert standing(shipped, load_grid()).stale == ["recipe"]
+    trained.recipe()
+    edit_header(in_dim=6)
+    assert standing(shipped, load_grid()).stale == ["data"]
+    edit_header(provenance={"spec": "older"})
+    assert standing(nowhere, load_grid()).text == "cannot be told: data (made by other code)"
+
+
+def test_a_fine_tuned_cell_is_compared_but_for_the_run_that_it_starts_from(trained):
+    trained.recipe(keep_weights=True)
+    trained.recipe(row="tuned-on", start={"cell": CELL, "load": "all"})
+    grid = load_grid()
+    for row in ("mlp", "tuned-on"):
+        train_cell(grid.find(f"small/web/{row}"), grid)
+    shipped = read(export_cell(grid.find("small/web/tuned-on")))
+    assert problems_of(shipped) == []
+    assert standing(shipped, grid).text == "cannot be told: the run that it starts from"
+    trained.recipe(row="tuned-on", start={"cell": CELL, "load": "common"})
+    assert standing(shipped, load_grid()).stale == ["recipe"]
+
+
+def other_last_digits(*given, **arguments):
+    arrays, flags = compute_with_flags(*given, **arguments)
+    return {name: array * (1 + 2e-7) for name, array in arrays.items()}, flags
+
+
+def test_encodings_are_compared_by_what_is_computed_and_never_by_bits(trained, monkeypatch):
+    from stages.encode import encode_dataset
+
+    trained.recipe(
+        model={"name": "tokengt", "hidden_dim": 8, "num_layers": 1, "num_heads": 2}, encodings={"laplacian": {"k": 16}}, epochs=1
+    )
+    grid = load_grid()
+    encode_dataset("web", grid)
+    train()
+    shipped = read(export())
+    assert [*shipped.records[0]["measured"]["encodings"]] == ["laplacian-k=16-normalization=sym-which=lowest"]
+    shutil.rmtree("data/encodings")  # not computed yet here, then computed by another library
+    assert standing(shipped, grid).text == "as the present tree computes it"
+    monkeypatch.setattr(encoding, "compute_with_flags", other_last_digits)
+    encode_dataset("web", grid)
+    assert standing(shipped, grid).text == "as the present tree computes it"
+    assert train()["runs"] == shipped.result["runs"]
+    shutil.rmtree("data")
+    assert standing(shipped, grid).text == "as the present tree computes it"
+    monkeypatch.setattr("stages.datasets.encoded.code_digest", lambda modules: "0" * 64)
+    assert standing(shipped, grid).text == "cannot be told: encodings (not at hand)"
+
+
+def test_a_searched_cell_is_held_against_its_search_space(project, monkeypatch):
+    from stages.tune import tune_cell
+
+    spec = DatasetSpec(name="web", family="test", task="node-classification", metric="accuracy", prepare=print, level="node")
+    monkeypatch.setitem(catalog(), "web", spec)
+    search = {"trials": 2, "space": {"model.dropout": {"choices": [0.0, 0.5]}}}
+    project.recipe(search=search)
+    grid = load_grid()
+    tune_cell(grid.find(CELL), grid)
+    train()
+    shipped = read(export())
+    assert "recipe" not in standing(shipped, grid).stale
+    project.recipe(search={**search, "space": {"model.dropout": {"choices": [0.3]}}})
+    assert "recipe" in standing(shipped, load_grid()).stale
+    project.recipe(search=search, epochs=9)
+    assert "recipe" in standing(shipped, load_grid()).stale
+
+
+def test_a_recipe_and_a_model_that_cannot_be_read_are_stale_and_stop_nothing(trained, monkeypatch):
+    export()
+
+    def fails(*_):
+        raise OwnModelError("lab/net.py: there is no such file")
+
+    monkeypatch.setattr("stages.own.models.run_code", fails)
+    shown = run("store", "verify")
+    assert (shown.exit_code, f"{CELL}: 2 runs on cpu; stale: code" in shown.output) == (0, True), shown.output
+    Path(f"recipes/{CELL}.yaml").write_text("model: [")
+    shown = run("store", "verify")
+    assert (shown.exit_code, f"{CELL}: 2 runs on cpu; stale: recipe, code" in shown.output) == (0, True), shown.output
+    assert gather(load_grid()).rows[0]["status"].startswith("ok")
