@@ -1,14 +1,17 @@
 """Models with the weights of a run that the store keeps (`gt_models.create_model(name, pretrained=cell)`)."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from torch import nn
 
 from stages.best import best_run
 from stages.cells import experiment_of, limited, settings_of
+from stages.contents import Record
 from stages.engine.weights import FILE
 from stages.errors import UserError
 from stages.params import load_grid
+from stages.runs import Experiment
 from stages.store import Store
 from stages.trained import load_trained
 
@@ -28,12 +31,16 @@ def model_of(name: str, cell: str, data: Path = Path("data"), store_root: Path =
     recipe = limited(settings_of(found), grid, found)[0]
     if recipe.model.name != name:
         raise NoWeights(f"{found.recipe_path}: is a recipe of {recipe.model.name!r}, not of {name!r}")
-    experiment = experiment_of(found, recipe, grid, store, data)
-    folders = [store.folder(experiment.digest(seed)) for seed in recipe.seeds]
-    kept = [record for folder in folders if (folder / FILE).exists() and (record := store.get(folder.name))]
-    best = best_run(kept)
+    best = best_kept(experiment_of(found, recipe, grid, store, data), recipe.seeds)
     if best is None:
         raise NoWeights(
             f"{found.recipe_path}: no run of it is here with its weights: `gt-bench train {found.cell}` keeps those of the best seed"
         )
     return load_trained(store.folder(best["digest"]))
+
+
+def best_kept(experiment: Experiment, seeds: Iterable[int]) -> Record | None:
+    """Of the runs with these seeds whose weights are kept, the one that is best on validation."""
+    store = experiment.store
+    folders = [store.folder(experiment.digest(seed)) for seed in seeds]
+    return best_run([record for folder in folders if (folder / FILE).exists() and (record := store.get(folder.name))])

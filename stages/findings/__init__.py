@@ -6,7 +6,7 @@ A finding is a module of this room with
   ROUNDING             (may be left out) keys of a value that are rounding itself, or that code may change without changing what is found: not compared
   TOLERANCE            (may be left out) how far the numbers of two computations may lie apart, relative
   NEEDS                (may be left out) datasets that it takes
-  OPEN                 (may be left out) true where a case takes an hour, so that some may lack
+  OPEN                 (may be left out) true where a case takes an hour, or a trained run, so that some may lack
   compute(case, data)  a JSON value that the case, the code and the packed data in `data` decide; nothing is drawn without a fixed seed
 Judging the values is stages/report/computed.py's, so that a changed judgement leaves the findings as they are. The file keeps, for each case, the
 command, commit, date and code digest that made it, and is sealed by a checksum: nobody types a number there.
@@ -29,7 +29,7 @@ from stages.schema import nearest
 
 NAMES = (
     "polynomials", "second_eigenvector", "one_wl", "nearest_key", "auto_encoders", "growth", "separation", "relu_kernel", "equivariant_layers", "message_passing",
-    "identifiers", "relations", "stress_test",
+    "identifiers", "relations", "stress_test", "same_label", "attention_maps",
 )  # fmt: skip
 FOLDER = INSTALLED / "published" / "findings"
 # how far two computations of one value may lie apart: processors round differently

@@ -1,5 +1,6 @@
 """The tests of claims that a computation of ours decides: judgements over what stages/findings keeps."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from stages import findings
@@ -150,6 +151,65 @@ def trains_or_crashes(paper: str, crashes: dict[str, bool]) -> Found:
 
     right = all(found[case]["crashed"] == printed for case, printed in crashes.items())
     return Found(right, f"one seed: {', '.join(map(said, crashes))}", shown=True)
+
+
+@test
+def important_nodes_far_away(paper: str) -> Found:
+    """In every draw of Figure 4's nodes more pairs of one label lie beyond 5 hops than within."""
+    from stages.findings.same_label import PAIRS
+
+    found = findings.partial("same_label").get(PAIRS)
+    if found is None:
+        return _to_compute("same_label", [PAIRS])
+    shares = [near / same for near, same in zip(found["within 5 hops"], found["same label"], strict=True)]
+    pairs = sum(found["same label"]) / len(shares)
+    return Found(
+        max(shares) < 0.5, f"of {pairs:,.0f} ordered pairs of one label among 100 nodes {_range(shares)} lie within 5 hops", shown=True
+    )
+
+
+@test
+def attention_differentiates_labels(paper: str, good: float = 0.8, poor: float = 0.6) -> Found:
+    """For targets of either label attention is larger on nodes of that label: an AUC of at least `good` in every draw of nodes; below `poor` in every draw it is not. None in between."""
+    from stages.findings.same_label import ATTENTION, CELL
+
+    found = findings.partial("same_label").get(ATTENTION)
+    if found is None:
+        return _to_compute("same_label", [ATTENTION], [CELL])
+    said = "; ".join(
+        f"{name}: AUC {min(value['same label']):.2f} to {max(value['same label']):.2f}, of targets of the worse label {min(value['of the worse label']):.2f} to {max(value['of the worse label']):.2f}, "
+        f"for one label within 5 hops {min(value['same label within 5 hops']):.2f} to {max(value['same label within 5 hops']):.2f}, {min(value['ratio']):.2f} to {max(value['ratio']):.2f} times the attention"
+        for name, value in found.items()
+        if name != "run"
+    )
+    worse = found["trained"]["of the worse label"]
+    return Found(True if min(worse) >= good else False if max(worse) < poor else None, said, shown=True)
+
+
+@test
+def maps_are_bases(paper: str, cases: list[str], share: float = 0.9) -> Found:
+    """Each head's map is nearest to its own basis tensor and has `share` of its attention there. False where one is nearest to another, None where they are less acute."""
+    from stages.findings.attention_maps import CELLS
+
+    found = {case: value for case, value in findings.partial("attention_maps").items() if case in cases}
+    other = {case: [h for h, basis in enumerate(value["nearest"]) if h != basis] for case, value in found.items()}
+    said = "; ".join(
+        f"{case}: {15 - len(other[case])} of 15 heads nearest to their own tensor, on its entries {100 * min(value['share']):.1f} to {100 * max(value['share']):.1f} % of the attention "
+        f"(of even attention {100 * min(value['uniform']):.1f} to {100 * max(value['uniform']):.1f} %)"
+        for case, value in found.items()
+    )
+    if any(other.values()):
+        return Found(False, said, shown=True)
+    if missing := [case for case in cases if case not in found]:
+        return _to_compute("attention_maps", missing, [CELLS[case] for case in missing])
+    return Found(True if min(min(value["share"]) for value in found.values()) >= share else None, said, shown=True)
+
+
+def _to_compute(name: str, cases: list[str], cells: Sequence[str] = ()) -> Found:
+    """What has not been computed, and by which commands it is."""
+    trained = f"{', '.join(f'`gt-bench train {cell}`' for cell in cells)}, then " if cells else ""
+    what = "a trained run with its weights: " if len(cells) == 1 else f"{len(cells)} trained runs with their weights: " if cells else ""
+    return Found(None, f"needs {what}{trained}`{findings.command(name)} {' '.join(f'--case {case!r}' for case in cases)}`", tried=False)
 
 
 @test
