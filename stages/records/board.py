@@ -14,7 +14,9 @@ from stages.params import Grid, load_grid
 from stages.records.gathered import OWN, collect, gather, shipped_of, shipped_rows
 from stages.records.shipped import ROOT
 from stages.records.staleness import standing
-from stages.report.claims import FAILS, judged, load_claims, table_of, takes_data
+from stages.report.claims import FAILS, Claim, judged, load_claims, table_of, takes_data
+from stages.report.coverage import coverage
+from stages.report.in_short import FILE, every_in_short
 from stages.report.layout import layouts
 from stages.report.leaderboard import tally, write_reports
 from stages.report.paper_table import KINDS, PaperTable, kind_of, paper_table, run_part, to_markdown
@@ -118,16 +120,20 @@ def page(grid: Grid, root: Path = ROOT) -> str:
         tally(rows, grid.run.verdict),
         "",
     ]
+    claims = _claims(rows)
+    covered = coverage(grid, rows, _seconds(grid, root))
+    verdicts = [(claim.paper, verdict) for claim, verdict, _ in claims]
+    short = every_in_short(covered, verdicts, rows, root / FILE)
     suites = {row["cell"].split("/")[0].replace("-", "_"): row["cell"].split("/")[0] for row in rows}
     for paper, title in (suites | paper_titles()).items():
         run = [part for table in tables if table.layout.paper == paper and (part := run_part(table))]
         bare = _unprinted([row for row in rows if row["cell"].split("/")[0].replace("-", "_") == paper])
-        if run or bare:
-            parts += [f"## {title}", ""]
+        if run or bare or paper in short:
+            parts += [f"## {title}", "", *([short[paper], ""] if paper in short else [])]
             for table in run:
                 parts += [*to_markdown(table, signs=False).splitlines(), ""]
             parts += [*bare, ""] if bare else []
-    parts += ["## Every number judged", "", *_judged(rows), "", "## What the papers say", "", *_claims_in_short(rows), ""]
+    parts += ["## Every number judged", "", *_judged(rows), "", "## What the papers say", "", *_claims_in_short(claims), ""]
     return "\n".join([*parts, "## Looked into", "", (root / "looked_into.md").read_text()])
 
 
@@ -167,17 +173,22 @@ def _unprinted(rows: Sequence[Row]) -> list[str]:
     return ["Run, and printed nowhere:", "", *found] if found else []
 
 
-def _claims_in_short(rows: Sequence[Row]) -> list[str]:
-    """How the sentences come out that print and runs decide, and those that fail."""
-    claims = [c for c in load_claims() if c.test and not takes_data(c)]
-    verdicts = {claim.id: judged(claim, rows) for claim in claims}
-    failing = [
-        f"- {claim.paper}, {claim.place}: \u201c{claim.sentence}\u201d: {verdicts[claim.id][1]}"
-        for claim in claims
-        if verdicts[claim.id][0] == FAILS
-    ]
+def _claims(rows: Sequence[Row]) -> list[tuple[Claim, str, str]]:
+    """(claim, verdict, why) of those that print and runs decide."""
+    return [(claim, *judged(claim, rows)) for claim in load_claims() if claim.test and not takes_data(claim)]
+
+
+def _seconds(grid: Grid, root: Path) -> dict[str, float]:
+    """What the shipped runs of each cell took, one after the other."""
+    shipped = [one for suite in grid.suites for one in shipped_of(grid, suite, root).values()]
+    return {one.cell: sum(record["measured"]["seconds"] for record in one.records) for one in shipped}
+
+
+def _claims_in_short(claims: Sequence[tuple[Claim, str, str]]) -> list[str]:
+    """How the sentences come out, and those that fail."""
+    failing = [f"- {claim.paper}, {claim.place}: \u201c{claim.sentence}\u201d: {why}" for claim, verdict, why in claims if verdict == FAILS]
     return [
-        table_of(claims, verdicts)[-1] + " Those that fail:",
+        table_of([claim for claim, *_ in claims], {claim.id: (verdict, why) for claim, verdict, why in claims})[-1] + " Those that fail:",
         "",
         *failing,
         "",

@@ -251,17 +251,9 @@ def part_done(store: Store, digest: str, recipe: Recipe) -> float:
 
 def printed(cell: Cell) -> tuple[int, int]:
     """(rank, how many printed numbers the cell's verdicts are about): the paper's own where there are any. Costs are no numbers here."""
-    from stages.datasets.catalog import catalog
-    from stages.report.published import PublishedError, further, resolve
+    from stages.report.coverage import printed_numbers
 
-    published = load_recipe(cell.recipe_path).published
-    reference = published.model_dump() if published else None
-    metric = spec.metric if (spec := catalog().get(cell.dataset)) else None
-    try:
-        entries = [resolve(reference, cell.dataset, metric), *further(reference, cell.dataset, metric)]
-    except PublishedError:  # `gt-bench doctor` says it
-        entries = []
-    judged = [entry for entry in entries if entry is not None and entry.mean is not None and not entry.measured]
+    judged = printed_numbers(cell)
     own = [entry for entry in judged if entry.own]
     return OWN if own else QUOTED if judged else UNPRINTED, len(own or judged)
 

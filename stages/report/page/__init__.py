@@ -21,11 +21,15 @@ from stages.findings import FOLDER
 from stages.params import Grid
 from stages.records.gathered import Gathered, gather
 from stages.records.shipped import ROOT
+from stages.report.coverage import coverage
+from stages.report.in_short import FILE, every_in_short
 from stages.report.leaderboard import explanation, tally
 from stages.report.page import content
 from stages.report.page.tables import table_content
 from stages.report.paper_table import KINDS, PaperTable, kind_of
 from stages.report.published import paper_titles
+from stages.schema import RecipeError
+from stages.texts import hours
 
 if TYPE_CHECKING:  # only a page that is written needs them
     from jinja2 import Environment
@@ -44,16 +48,22 @@ def write_page(
     data: Path = Path("data"),
 ) -> Path:
     """Writes the page of what results/, store/ and the shipped records hold. Raises WriteError."""
-    return write_bytes(out, page_html(grid, gather(grid, results, store, records, data), store, data).encode())
+    return write_bytes(out, page_html(grid, gather(grid, results, store, records, data), store, data, records).encode())
 
 
-def page_html(grid: Grid, held: Gathered, store: Path = Path("store"), data: Path = Path("data")) -> str:
+def page_html(grid: Grid, held: Gathered, store: Path = Path("store"), data: Path = Path("data"), records: Path = ROOT) -> str:
     """The page as one document that contains its scripts, styles and data."""
     found = {row["cell"] for row in held.rows}
     absent = [cell for cell in grid.cells.values() if cell.cell not in found]
     tables = content.tables(held.rows)
+    claims, covered, problems = _claims(held.rows), coverage(grid, held.rows, content.seconds(held)), list(held.problems)
+    try:
+        short = every_in_short(covered, [(c["paper"], c["verdict"]) for c in claims], content.shipped(held), records / FILE)
+    except RecipeError as error:  # a record that it speaks of cannot be used
+        short = {}
+        problems.append(str(error))
     papers = [
-        {"title": title, "tables": [table_content(t) for t in tables if t.layout.paper == paper],
+        {"title": title, "short": short.get(paper), "tables": [table_content(t) for t in tables if t.layout.paper == paper],
          "numbers": sum(len(t.layout.printed) for t in tables if t.layout.paper == paper), "run": sum(t.run for t in tables if t.layout.paper == paper)}
         for paper, title in paper_titles().items()
     ]  # fmt: skip
@@ -72,10 +82,12 @@ def page_html(grid: Grid, held: Gathered, store: Path = Path("store"), data: Pat
             progress=content.progress(grid, held, store, data),
             board=content.board(held.rows, absent),
             papers=papers,
-            claims=_claims(held.rows),
+            claims=claims,
+            covered=covered,
+            hours=hours,
             tally=tally(held.rows, grid.run.verdict),
             explanation=[_emphasised(line) for line in explanation(grid.run.verdict).replace("\n  ", " ").splitlines()],
-            problems=held.problems,
+            problems=problems,
             kinds=KINDS,
             counts=Counter(kind_of(row).word for row in held.rows),
             data=safe_json(shown),

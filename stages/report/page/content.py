@@ -13,7 +13,7 @@ from stages.addresses import shareable
 from stages.contents import Ran, Row, Settings
 from stages.params import Cell, Grid
 from stages.recipe import load_recipe
-from stages.records.gathered import OWN, Gathered, Version
+from stages.records.gathered import OWN, SHIPPED, Gathered, Version
 from stages.report.layout import layouts
 from stages.report.paper_table import BY_WORD, Kind, PaperTable, kind_of, paper_table
 from stages.report.table import SHOWN, cells, remarks_of
@@ -125,6 +125,19 @@ def progress(grid: Grid, held: Gathered, store: Path, data: Path, paper: Path = 
         numbers = {"cells": len(mine), "done": done, "stale": states["stale"], "begun": begun, "absent": states["not run"]}
         lines.append({"suite": suite, "rest": rest, "gpu": gpu, **numbers})
     return lines
+
+
+def seconds(held: Gathered) -> dict[str, float]:
+    """What the runs of each cell took, one after the other, in the version of it that `held.rows` shows."""
+    shown = {(row["source"] or OWN, row["cell"]) for row in held.rows}
+    return {
+        cell: sum(r["measured"]["seconds"] for r in one.records) for (source, cell), one in held.versions.items() if (source, cell) in shown
+    }
+
+
+def shipped(held: Gathered) -> list[Row]:
+    """The rows of shipped records, whether or not this machine's stand in their place."""
+    return [row for row in (*held.rows, *held.others) if row["source"] == SHIPPED]
 
 
 def _on_paper(path: Path) -> dict[str, float]:

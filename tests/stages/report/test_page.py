@@ -379,3 +379,20 @@ def test_many_records_open(look, tmp_path, monkeypatch):
     assert len(html) < 10_000_000
     page = look(html, viewport={"width": 1280, "height": 900})
     assert "of 1,000" in page.locator("#board_info, .dt-info").first.text_content()
+
+
+def test_a_paper_is_told_in_short_from_shipped_records_and_a_broken_one_is_named(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(folder)
+    grid, records = load_grid(), tmp_path / "records"
+    records.mkdir()
+    text = {
+        paper: "First. It is {edge-transformer/cornell/gcn}. Last."
+        for paper in ("tokengt", "hot", "ppgt", "edge_transformer", "polynormer")
+    }
+    (records / "in_short.yaml").write_text(yaml.safe_dump(text))
+    held = gather(grid, root=records)
+    assert "in_short.yaml: no number of" in page_html(grid, held, records=records)  # own runs are not what the text is of
+    monkeypatch.setattr(content, "shipped", lambda held: held.rows)
+    shown = page_html(grid, held, records=records)
+    assert "in_short.yaml" not in shown
+    assert "First. It is 57.0 ± 0.8. Last.</p>" in shown
