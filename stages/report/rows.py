@@ -21,8 +21,6 @@ from stages.report.units import PERCENT
 from stages.report.verdict import STD_DDOF
 
 PAIR_CUT = r"\d+ of \d+ pairs"  # what a limit of params.yaml on pairs leaves in a result
-
-
 NO_NUMBER = "no number"  # status of a row whose metric is undefined (NaN or infinite) in a run that ended well
 
 

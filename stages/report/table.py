@@ -34,14 +34,8 @@ SHOWN = (
     "expected",
     "as expected?",
 )
-
-
 THEORY = ("chance", "expected", "as expected?")
-
-
 PRINT = ("published", "difference [95 %]", "verdict", "q", "margin (power)", "seeds needed", "claim")
-
-
 # which columns a terminal has room for first, and which may take several lines; the files have all of them
 PRIORITY = (
     "dataset",
@@ -59,11 +53,7 @@ PRIORITY = (
     "claim",
     "seeds needed",
 )
-
-
 WRAPPED = {"expected", "as expected?", "verdict", "metric", "status", "claim", "difference [95 %]", "margin (power)", "device"}
-
-
 RIGHT = {"mean ± std", "runs", "published", "parameters", "s/epoch", "peak MiB"}
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import scale, scale_store
+from benchmarks import scale, scale_counts, scale_devices, scale_schedule, scale_store
 from stages.params import Limits, load_grid
 from stages.records.shipped import read, record_problems
 from stages.store import Store
@@ -22,30 +22,30 @@ def job(name: str, seconds: float, kind: str = "runs", number: int = 0, after: s
 
 @pytest.fixture(autouse=True)
 def _no_start(monkeypatch):
-    monkeypatch.setattr(scale, "START", 0.0)
+    monkeypatch.setattr(scale_schedule, "START", 0.0)
 
 
 def test_work_that_can_be_spread_is_bound_by_work_and_one_long_run_by_its_chain():
     many = [job(f"a{i}", HOUR) for i in range(16)]
-    one, eight = scale.simulate(many, 1), scale.simulate(many, 8)
+    one, eight = scale_schedule.simulate(many, 1), scale_schedule.simulate(many, 8)
     assert (one.makespan, eight.makespan) == (16 * HOUR, 2 * HOUR)
     assert (one.utilisation, eight.utilisation) == (1.0, 1.0)
     assert eight.bound == "work"
-    long = scale.simulate([*many, job("long", 20 * HOUR)], 8)
+    long = scale_schedule.simulate([*many, job("long", 20 * HOUR)], 8)
     assert (long.makespan, long.chain) == (22 * HOUR, 20 * HOUR)
     assert long.bound == "its longest chain"
     assert long.longest.name == "long"
-    assert scale.simulate([job("a", HOUR), job("b", HOUR), job("c", HOUR)], 2).bound == "the last jobs"
+    assert scale_schedule.simulate([job("a", HOUR), job("b", HOUR), job("c", HOUR)], 2).bound == "the last jobs"
 
 
 def test_runs_wait_for_the_trials_of_their_search_and_for_the_cell_that_they_start_from():
     jobs = [job("b", HOUR, after="a"), *(job("a", HOUR, "search", i) for i in range(3)), job("a", 2 * HOUR), job("c", HOUR)]
-    found = scale.simulate(jobs, 2)
+    found = scale_schedule.simulate(jobs, 2)
     # two trials, then the third beside c, then the run of a alone, then that of b
     assert found.makespan == 5 * HOUR
     assert found.chain == 4 * HOUR
     assert found.longest.name == "b"
-    assert scale.simulate(jobs, 64).makespan == 4 * HOUR
+    assert scale_schedule.simulate(jobs, 64).makespan == 4 * HOUR
 
 
 def test_counts_of_a_run_follow_the_forecast_s_arithmetic(project):  # noqa: F811
@@ -58,7 +58,7 @@ def test_counts_of_a_run_follow_the_forecast_s_arithmetic(project):  # noqa: F81
         grid = load_grid()
         cell = grid.find("small/web/mlp")
         experiment = experiment_of(cell, settings_of(cell), grid, Store("store"), Path("data"))
-        found.append(scale.run_of(experiment, 1.0))
+        found.append(scale_counts.run_of(experiment, 1.0))
     # ten epochs more are ten steps and ten evaluations; both have one evaluation besides, for the test part
     ten, twenty = (run["products"] for run in found)
     evaluation = 2 * ten - twenty
@@ -72,23 +72,23 @@ def test_counts_of_a_run_follow_the_forecast_s_arithmetic(project):  # noqa: F81
 
 
 def test_a_device_takes_the_longest_of_what_it_has_to_do():
-    device = scale.Device("d", products=10.0, bandwidth=5.0, launch=1.0)
+    device = scale_devices.Device("d", products=10.0, bandwidth=5.0, launch=1.0)
     run = {"products": 100.0, "product_bytes": 15.0, "optimiser_bytes": 5.0, "bytes": 195.0, "calls": 3.0}
     assert (device.floor(run), device.unfused(run)) == (10.0, 40.0)
     assert device.unfused(run | {"calls": 100.0}) == 100.0
-    assert scale.serial(device, run) == 10.0 + 40.0 + 3.0
+    assert scale_devices.serial(device, run) == 10.0 + 40.0 + 3.0
 
 
 def test_a_cell_without_a_count_is_taken_by_one_of_its_model_times_steps_and_nodes():
     grid = load_grid()
     donor, cell, other = (grid.find(f"edge-transformer/{name}") for name in ("csl/gin", "exp/gin", "exp/gcn"))
-    (steps, nodes), (donor_steps, donor_nodes) = scale.extent(cell), scale.extent(donor)
-    run = {part: 100.0 for part in scale.PARTS} | {"seeds": 5, "search_runs": 0}
-    found = scale.filled({donor.cell: run, other.cell: run}, grid)[cell.cell]
+    (steps, nodes), (donor_steps, donor_nodes) = scale_counts.extent(cell), scale_counts.extent(donor)
+    run = {part: 100.0 for part in scale_counts.PARTS} | {"seeds": 5, "search_runs": 0}
+    found = scale_counts.filled({donor.cell: run, other.cell: run}, grid)[cell.cell]
     assert found["estimated"] == donor.cell  # its model comes before its dataset
     assert found["calls"] == pytest.approx(100 * steps / donor_steps)
     assert found["bytes"] == pytest.approx(100 * nodes / donor_nodes)
-    assert "edge-transformer/brec/gin" not in scale.filled({donor.cell: run}, grid)  # its protocol is no sequence of steps
+    assert "edge-transformer/brec/gin" not in scale_counts.filled({donor.cell: run}, grid)  # its protocol is no sequence of steps
 
 
 def test_records_that_are_made_are_sound_and_no_two_alike(tmp_path, monkeypatch):
@@ -121,11 +121,11 @@ def test_the_tables_name_every_command_and_count():
 
 
 def test_the_page_has_what_was_kept_and_the_grid_s_cells_are_cells():
-    kept = json.loads(scale.KEPT.read_text())
+    kept = json.loads(scale_counts.KEPT.read_text())
     assert scale.BEGIN in scale.PAGE.read_text()
     assert scale.END in scale.PAGE.read_text()
     known = [one for one in kept["cells"].values() if "calls" in one]
     assert len(known) > 200
-    device = scale.h100()
+    device = scale_devices.h100()
     assert all(one["h100"]["unfused"] == pytest.approx(device.unfused(one)) for one in known)
     assert all(one["h100"]["floor"] <= one["h100"]["unfused"] for one in known)

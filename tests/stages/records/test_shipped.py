@@ -88,8 +88,6 @@ def test_what_is_wrong_with_a_file_is_named_and_nothing_of_it_is_imported(traine
 
 # 50 zeros behind the header: zlib.error, which is neither an OSError nor a ValueError
 ZEROED = gzip.compress(b"{}" * 99)[:10] + bytes(50)
-
-
 DEEP = gzip.compress(b'{"schema": ' + b"[" * 100_000 + b"]" * 100_000 + b"}")
 
 

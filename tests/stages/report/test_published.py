@@ -10,8 +10,6 @@ from stages import findings
 from stages.report.published import RESULTS, PublishedError, lookup, resolve
 
 PAPERS = ("tokengt", "hot", "ppgt", "edge_transformer", "polynormer")
-
-
 ENTRIES = yaml.load(RESULTS.read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))["results"]
 
 

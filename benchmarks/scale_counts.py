@@ -1,0 +1,233 @@
+"""What a run of a cell computes and moves, counted on a few random graphs or taken from a cell like it (see benchmarks/scale.py)."""
+
+import contextlib
+import json
+import multiprocessing
+import os
+import resource
+import signal
+from collections.abc import Iterator, Sequence
+from functools import cache
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from benchmarks.cells import ROOT, number
+from benchmarks.counts import Counts
+from stages import timing
+from stages.cells import limited
+from stages.files import write_json
+from stages.params import Cell, Grid, load_grid
+from stages.recipe import load_recipe
+from stages.search import trials_left
+from stages.sweep.planner import printed
+
+KEPT = ROOT / "docs" / "scale.json"
+NODES = 400  # of one graph in place of a larger one
+GRAPHS = 12  # in place of a dataset
+GIB, SECONDS = 8, 120  # of memory and of the processor that a cell may take here
+PARTS = ("products", "product_bytes", "optimiser_bytes", "bytes", "calls")
+WARM = "embedded/torus-colours/gcn"  # its imports are those of most cells
+FORECAST = timing.seconds_of
+
+
+class OneBatch(timing.Sample):
+    """One batch of each part an epoch: the first epoch warms up, the second one counts."""
+
+    def _until(self, what: str, batches: Iterator[Any]) -> Iterator[Any]:
+        first = next(batches, None)
+        self.taken[what], self.whole[what] = 1, True
+        if first is not None:
+            yield first
+            self.whole[what] = next(batches, None) is None
+
+
+class Counting(timing.Stopwatch):
+    """What each stretch of work computes and moves, in place of its seconds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts: dict[str, list[Counts]] = {"train": [], "eval": [], "test": []}
+
+    @contextlib.contextmanager
+    def timing(self, what: str) -> Iterator[None]:
+        with Counts() as counts:
+            yield
+        self.counts[what].append(counts)
+        self.stretches[what].append(float(counts.calls))
+
+
+def run_of(experiment: Any, scale: float, chunked: bool = False) -> dict[str, float]:
+    """What one run computes and moves by the definitions, by the forecast's arithmetic."""
+    from gt_models.kernels import use
+
+    trials: list[timing.Trial] = []
+    trial = timing._trial
+
+    def once(*arguments: Any) -> timing.Trial:
+        trials.append(trial(*arguments))
+        return trials[-1]
+
+    with contextlib.ExitStack() as stack:
+        for name, other in (("Stopwatch", Counting), ("Sample", OneBatch), ("_trial", once)):
+            stack.enter_context(mock.patch.object(timing, name, other))
+        # where all triples of a graph are too many, a few rows of them at a time
+        stack.enter_context(use("reference", triangular_attention="chunked") if chunked else use("reference"))
+        FORECAST(experiment, scale, 0.0)
+    (counted,) = trials
+    found = {}
+    for part in PARTS:
+        watch = timing.Stopwatch()
+        watch.stretches = {what: [float(getattr(counts, part)) for counts in of] for what, of in counted.watch.counts.items()}
+        replay = timing.Trial(watch, counted.sample, counted.outcome)
+        with mock.patch.object(timing, "_trial", lambda *_, replay=replay: replay):
+            found[part] = FORECAST(experiment, scale, 0.0)[0]
+    found["bytes"] -= found["optimiser_bytes"] * 4 / 7  # which counts what the optimiser's fused calls write in place, too
+    share = 1.0
+    if counted.sample.by_node:  # a larger graph has no more steps, only longer ones
+        share = 1 / scale
+    elif experiment.recipe.batch.graphs and experiment.header.num_splits and not experiment.task.runner:  # nor has a batch with more graphs
+        share = min(1.0, len(experiment.packed.split("train", 0)) / experiment.recipe.batch.graphs)
+    return found | {part: share * found[part] for part in ("calls", "optimiser_bytes")}
+
+
+def cost_of(cell: Cell, grid: Grid, data: Path, chunked: bool = False) -> dict[str, Any]:
+    """What docs/scale.json keeps of a cell; `problem` where there is no forecast."""
+    from stages import forecast as room
+    from stages.datasets import miniature
+    from stages.datasets.catalog import get_spec
+
+    found: list[dict[str, float]] = []
+
+    def counted(experiment: Any, scale: float, budget: float) -> tuple[float, float, int, int]:
+        found.append(run_of(experiment, scale, chunked))
+        return 1.0, 1.0, 1, experiment.recipe.reports  # of a trial, too: the search's seconds are then its runs
+
+    with (
+        mock.patch.object(timing, "seconds_of", counted),
+        mock.patch.object(miniature, "LARGEST_GRAPH", NODES),
+        mock.patch.object(room, "LIFE_SIZE", GRAPHS),
+        mock.patch.object(room, "_ends", lambda recipe, cell, grid: [limited(recipe, grid, cell)[0]]),
+    ):
+        # BREC is many sets of graphs, of which a recipe takes some
+        one = room.forecast_cell(cell, grid, data if get_spec(cell.dataset).task == "brec" else Path("nowhere"))
+    if one.problem is not None:
+        return {"problem": " ".join(one.problem.split())}
+    return {"seeds": one.seeds, "search_runs": round(one.search_seconds)} | found[0]
+
+
+def measure(names: Sequence[str], data: Path, seconds: float, again: bool = False) -> None:
+    """Adds cells to docs/scale.json until so many seconds of the processor are spent, each in a process forked from this one, within GIB and SECONDS."""
+    grid = load_grid()
+    cost_of(grid.find(WARM), grid, data)  # imports what cells need, once, before the processes are forked
+    for cell in spread(grid.chosen(names)):
+        if sum(os.times()[:4]) > seconds:
+            return
+        if cell.cell in read()["cells"] and not again:
+            continue
+        found = _bounded(cell, grid, data)
+        if found.get("problem", "").startswith("oom"):
+            chunked = _bounded(cell, grid, data, chunked=True)
+            found = found if "problem" in chunked else chunked
+        kept = read()  # several of these may run at once
+        write_json(KEPT, kept | {"cells": kept["cells"] | {cell.cell: found}})
+        print(f"{cell.cell}: {found.get('problem') or number(found['calls']) + ' kernels'}", flush=True)
+
+
+def spread(cells: Sequence[Cell]) -> list[Cell]:
+    """One of each suite and dataset, then a second of each, and so on; the paper's own model first."""
+    groups: dict[tuple[str, str], list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault((cell.suite, cell.dataset), []).append(cell)
+    ordered = [sorted(group, key=lambda cell: printed(cell)[0]) for group in groups.values()]
+    return [cell for turn in zip_longest(*ordered) for cell in turn if cell is not None]
+
+
+def _bounded(cell: Cell, grid: Grid, data: Path, chunked: bool = False) -> dict[str, Any]:
+    context = multiprocessing.get_context("fork")
+    near, far = context.Pipe(duplex=False)
+
+    def work() -> None:
+        with mock.patch("stages.runs.bound_memory"):  # a bound of its own
+            resource.setrlimit(resource.RLIMIT_DATA, (GIB * 2**30, GIB * 2**30))
+            resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
+            try:
+                far.send(cost_of(cell, grid, data, chunked))
+            except MemoryError:
+                far.send({"problem": f"it takes more than {GIB} GiB by the definitions"})
+
+    process = context.Process(target=work)
+    process.start()
+    far.close()
+    try:
+        found = near.recv()
+    except EOFError:
+        process.join()
+        limit = process.exitcode in (-signal.SIGKILL, -signal.SIGXCPU)
+        found = {"problem": f"its steps took more than {SECONDS} s" if limit else f"its process ended with status {process.exitcode}"}
+    process.join()
+    return found
+
+
+def filled(kept: dict[str, Any], grid: Grid) -> dict[str, Any]:
+    """The cells, and those without a count by one of the same model, of the same dataset where there is one, or else of the same dataset: its kernels
+    times the steps, everything else times the nodes that the cell goes through more often. `estimated` names that cell."""
+    known = {cell.cell: cell for cell in grid.cells.values() if "calls" in kept.get(cell.cell, {})}
+    found = dict(kept)
+    for cell in grid.cells.values():
+        if cell.cell not in known and (donor := donor_of(cell, list(known.values()))):
+            recipe = load_recipe(cell.recipe_path)
+            searched = trials_left(cell, grid, Path("nowhere")).asked * len(recipe.search.seeds) if recipe.search else 0
+            counts = {"seeds": len(recipe.seeds), "search_runs": searched, "estimated": donor.cell}
+            found[cell.cell] = scaled(kept[donor.cell], donor, cell) | counts
+    return found
+
+
+def donor_of(cell: Cell, known: Sequence[Cell]) -> Cell | None:
+    """The cell that counts for one without a count; None where no size of the cell is known, or nothing is like it."""
+    if extent(cell) is None:
+        return None
+
+    def unlike(other: Cell) -> tuple[bool, bool, bool]:
+        return model_of(other) != model_of(cell), other.dataset != cell.dataset, other.suite != cell.suite
+
+    near = [other for other in known if other.cell != cell.cell and extent(other) is not None and not all(unlike(other)[:2])]
+    return min(near, key=unlike, default=None)
+
+
+def scaled(run: dict[str, float], donor: Cell, cell: Cell) -> dict[str, float]:
+    (steps, nodes), (other_steps, other_nodes) = extent(cell), extent(donor)
+    per_step = {part: run[part] * steps / other_steps for part in ("calls", "optimiser_bytes")}
+    return {part: per_step.get(part, run[part] * nodes / other_nodes) for part in PARTS}
+
+
+@cache
+def model_of(cell: Cell) -> str:
+    return load_recipe(cell.recipe_path).model.name
+
+
+@cache
+def extent(cell: Cell) -> tuple[float, float] | None:
+    """(steps, nodes) that a run goes through, by recipe and size of the dataset; None where the latter is not known, or a protocol is no
+    sequence of steps over it."""
+    from stages.datasets.catalog import get_spec
+    from stages.datasets.miniature import shape_of
+    from stages.errors import DatasetError
+
+    recipe = load_recipe(cell.recipe_path)
+    try:
+        shape = shape_of(get_spec(cell.dataset))
+    except DatasetError:
+        return None
+    if shape.nodes is None or shape.graphs is None or recipe.protocol is not None:
+        return None
+    graphs = shape.train or 0.8 * shape.graphs
+    steps = (recipe.batch.parts or 1) if shape.graphs == 1 else -(-graphs // (recipe.batch.graphs or graphs))
+    return recipe.total_epochs * steps, float(recipe.total_epochs * shape.nodes)
+
+
+def read() -> dict[str, Any]:
+    """docs/scale.json without what was not measured."""
+    kept = json.loads(KEPT.read_text()) if KEPT.exists() else {"cells": {}}
+    return kept | {"cells": {name: one for name, one in kept["cells"].items() if "estimated" not in one}}

@@ -1,0 +1,109 @@
+"""Devices by their rates: what counts of a run come to in seconds, and a CPU's as shipped records took it (see benchmarks/scale.py)."""
+
+import math
+import statistics
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from benchmarks.cells import ROOT
+from benchmarks.scale_counts import donor_of, model_of, scaled
+from stages.params import Grid, load_grid
+
+LAUNCHES = tuple(1e-6 * one for one in (1, 2, 3, 5, 7, 10, 15, 20, 30, 50))  # seconds of an operation on a CPU, of which records choose one
+
+
+@dataclass(frozen=True)
+class Device:
+    """Rates: operations of matrix products and bytes of memory a second, seconds that a kernel takes to launch."""
+
+    name: str
+    products: float
+    bandwidth: float
+    launch: float
+
+    def floor(self, run: dict[str, float]) -> float:
+        """Seconds with everything but products, their operands and the optimiser free."""
+        return max(run["products"] / self.products, (run["product_bytes"] + run["optimiser_bytes"]) / self.bandwidth)
+
+    def unfused(self, run: dict[str, float]) -> float:
+        """Seconds of the definitions, each operation a kernel of its own that reads and writes memory."""
+        return max(run["products"] / self.products, (run["bytes"] + run["optimiser_bytes"]) / self.bandwidth, run["calls"] * self.launch)
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """A CPU's thread by what shipped records took: products, traffic and a time for each operation one after the other, that time chosen so that
+    `ratios` of the records' seconds to these spread least. A run takes the middle one."""
+
+    device: Device
+    ratios: tuple[float, ...]
+
+    def seconds(self, run: dict[str, float]) -> float:
+        return statistics.median(self.ratios) * serial(self.device, run)
+
+
+def serial(device: Device, run: dict[str, float]) -> float:
+    moved = run["bytes"] + run["optimiser_bytes"]
+    return run["products"] / device.products + moved / device.bandwidth + run["calls"] * device.launch
+
+
+def calibrated(device: Device, kept: dict[str, Any], root: Path = ROOT / "records") -> Calibrated:
+    """By the shipped cells that ran to their last epoch on a CPU, as full cells."""
+    from stages.records.shipped import shipped_cells
+
+    took: list[tuple[dict[str, float], float]] = []
+    for one in shipped_cells(load_grid(), root=root):
+        whole = [
+            r["measured"]["seconds"]
+            for r in one.records
+            if r["deterministic"]["status"] == "ok" and r["measured"]["device"] == "cpu" and _is_whole(r["deterministic"])
+        ]
+        run = kept.get(one.cell, {})
+        if whole and "calls" in run and "estimated" not in run and not one.result["reduced"]:
+            took.append((run, statistics.fmean(whole)))
+
+    def ratios(launch: float) -> tuple[float, ...]:
+        return tuple(seconds / serial(replace(device, launch=launch), run) for run, seconds in took)
+
+    launch = min(LAUNCHES, key=lambda one: statistics.pstdev(map(math.log, ratios(one))))
+    return Calibrated(replace(device, launch=launch), ratios(launch))
+
+
+def _is_whole(run: dict[str, Any]) -> bool:
+    """Whether nothing ended a run before its last epoch."""
+    recipe = run["recipe"]
+    asked = sum(phase["epochs"] for phase in recipe.get("phases") or ()) or recipe["epochs"]
+    return recipe.get("protocol") is not None or run["epochs"]["epoch"][-1:] == [asked]
+
+
+def h100() -> Device:
+    from benchmarks.roofline import BANDWIDTH, LAUNCH, TF32
+
+    return Device("H100", TF32, BANDWIDTH, LAUNCH)
+
+
+def rates_here() -> Device:
+    """This processor, one thread: large products, copies, and what torch takes to do next to nothing."""
+    import torch
+
+    from benchmarks.cells import rates
+
+    operations, copies = rates()
+    one = torch.ones(1)
+    start = time.process_time()
+    for _ in range(200_000):
+        torch.add(one, one)
+    return Device("this processor", operations, copies, (time.process_time() - start) / 200_000)
+
+
+def donor_ratios(kept: dict[str, Any], grid: Grid, device: Device) -> list[float]:
+    """Of cells with a count: what another one of the same model would have given, by what it is."""
+    known = [cell for cell in grid.cells.values() if "calls" in kept.get(cell.cell, {}) and "estimated" not in kept[cell.cell]]
+    found = []
+    for cell in known:
+        donor = donor_of(cell, known)
+        if donor is not None and model_of(donor) == model_of(cell):
+            found.append(device.unfused(scaled(kept[donor.cell], donor, cell)) / device.unfused(kept[cell.cell]))
+    return found
