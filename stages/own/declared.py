@@ -6,7 +6,6 @@ A source is a folder of CSV, an npz file, `file.py:load` or `pyg:Planetoid/Cora`
 """
 
 import inspect
-import traceback
 from collections.abc import Callable, Iterable
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -20,6 +19,7 @@ from stages.datasets.custom_files import Given, Reader, graphs_of
 from stages.datasets.spec import DatasetSpec
 from stages.errors import DatasetError
 from stages.files import is_plain_name
+from stages.own.entry_points import described, loaded, package_of
 from stages.own.imported import imported, line_in
 from stages.own.sources import text_digest
 from stages.schema import Strict, nearest, read_yaml, validated
@@ -139,21 +139,14 @@ def _named_errors(function: Callable[[], object], path: Path) -> Callable[[], ob
 
 
 def _from_entry_point(entry: EntryPoint) -> DatasetSpec:
-    what = f"the entry point {entry.name} = {entry.value!r} of {package_of(entry)} (group {GROUP})"
-    try:
-        found = entry.load()
-    except Exception as error:  # whatever a package may raise
-        frame = traceback.extract_tb(error.__traceback__)[-1]
-        raise DatasetError(
-            f"{what} does not load: {frame.filename}, line {frame.lineno}: {type(error).__name__}: {error}; correct its pyproject.toml or reinstall it"
-        ) from error
+    found = loaded(entry, DatasetError, "what custom_dataset(...) returns, or a function that returns Data")
     if isinstance(found, DatasetSpec):
         if found.name != entry.name:
-            raise DatasetError(f"{what} is a dataset named {found.name!r}; the two names must agree")
+            raise DatasetError(f"{described(entry)} is a dataset named {found.name!r}; the two names must agree")
         return found
     if not inspect.isfunction(found):
         raise DatasetError(
-            f"{what} is a {type(found).__name__}; expected what custom_dataset(...) returns, or a function that returns Data"
+            f"{described(entry)} is a {type(found).__name__}; expected what custom_dataset(...) returns, or a function that returns Data"
         )
     path = Path(inspect.getfile(found)).resolve()
     source = Given(_named_errors(found, path), text_digest(path, path.parent), entry.value)
@@ -199,8 +192,3 @@ def task_in(source: Path | Given, level: str, text: str) -> str:
     if y.ndim > 1 and y.shape[1] > 1 and np.isin(y[~np.isnan(y.astype(float))], (0, 1)).all():
         return "graph-multilabel"
     return "graph-classification" if whole and (y.ndim == 1 or y.shape[1] == 1) else "graph-regression"
-
-
-def package_of(entry: EntryPoint) -> str:
-    """Which installed package declares it, for messages."""
-    return entry.dist.name if entry.dist else "an installed package"

@@ -8,7 +8,6 @@ import ast
 import hashlib
 import inspect
 import linecache
-import traceback
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint, entry_points
@@ -20,6 +19,7 @@ from torch import nn
 from gt_models import registry
 from gt_models.registry import ModelInfo
 from stages.fingerprint import code_digest, run_modules
+from stages.own.entry_points import described, loaded, package_of
 from stages.own.imported import imported
 from stages.own.plain import LEVELS, OwnModelError, adapted, where
 from stages.own.sources import files_of, meaning, project_modules, text_digest
@@ -77,15 +77,7 @@ def from_file(name: str, path: Path, cls: str) -> ModelInfo:
 
 def from_entry_point(entry: EntryPoint) -> ModelInfo:
     """The class of an installed package. Raises OwnModelError where it does not load or is no model."""
-    try:
-        found = entry.load()
-    except Exception as error:  # whatever a package may raise
-        frame = traceback.extract_tb(error.__traceback__)[-1]
-        raise OwnModelError(
-            f"the entry point {entry.name} = {entry.value!r} of {_package(entry)} (group {GROUP}) does not load: {frame.filename}, line "
-            f"{frame.lineno}: {type(error).__name__}: {error}; expected module:Class of a torch.nn.Module; correct its pyproject.toml or reinstall it"
-        ) from error
-    _check_class(found, f"the entry point {entry.name} = {entry.value!r} of {_package(entry)}")
+    found = _checked(loaded(entry, OwnModelError, "module:Class of a torch.nn.Module"), described(entry))
     path = Path(inspect.getfile(found)).resolve()
     parts = found.__module__.split(".")
     root = path.parents[len(parts) - (1 if path.name != "__init__.py" else 0)]
@@ -94,7 +86,7 @@ def from_entry_point(entry: EntryPoint) -> ModelInfo:
 
 def from_class(cls: type[nn.Module]) -> ModelInfo:
     """A class in hand, as `gt_bench.evaluate` gets one. Raises OwnModelError where its text cannot be read, which records depend on."""
-    _check_class(cls, repr(cls))
+    _checked(cls, repr(cls))
     if cls.__module__.startswith("gt_models."):
         return next(registry.model_info(name) for name in registry.list_models() if registry.model_info(name).cls is cls)
     file = _code_file(cls)
@@ -135,11 +127,9 @@ def taken_names() -> list[str]:
     for entry in entry_points(group=GROUP):
         other = f"the model {entry.name!r} of gt_models" if entry.name in library else None
         if entry.name in seen and seen[entry.name].value != entry.value:
-            other = f"{seen[entry.name].value!r} of {_package(seen[entry.name])}"
+            other = f"{seen[entry.name].value!r} of {package_of(seen[entry.name])}"
         if other:
-            wrong.append(
-                f"the entry point {entry.name} = {entry.value!r} of {_package(entry)} (group {GROUP}): the name is taken by {other}; rename it"
-            )
+            wrong.append(f"{described(entry)}: the name is taken by {other}; rename it")
         seen.setdefault(entry.name, entry)
     return wrong
 
@@ -198,14 +188,14 @@ def _class_of(module: ModuleType, name: str, shown: str) -> type[nn.Module]:
     if not hasattr(module, name):
         raise OwnModelError(f"{shown}: has no class {name!r}{nearest(name, classes)}; it has: {', '.join(classes) or 'none'}")
     found = getattr(module, name)
-    _check_class(found, f"{shown}, line {_line(found)}: {name}")
-    return found
+    return _checked(found, f"{shown}, line {_line(found)}: {name}")
 
 
-def _check_class(found: object, what: str) -> None:
-    if not (inspect.isclass(found) and issubclass(found, nn.Module)):
-        kind = "a class" if inspect.isclass(found) else f"a {type(found).__name__}"
-        raise OwnModelError(f"{what} is {kind}; expected a class that derives from torch.nn.Module: class MyModel(torch.nn.Module):")
+def _checked(found: object, what: str) -> type[nn.Module]:
+    if inspect.isclass(found) and issubclass(found, nn.Module):
+        return found
+    kind = "a class" if inspect.isclass(found) else f"a {type(found).__name__}"
+    raise OwnModelError(f"{what} is {kind}; expected a class that derives from torch.nn.Module: class MyModel(torch.nn.Module):")
 
 
 def _line(found: type) -> int | str:
@@ -229,7 +219,3 @@ def _definitions(cell: str) -> str:
     tree = ast.parse("\n".join(lines))
     kept = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef)]
     return ast.unparse(ast.Module([*kept], []))
-
-
-def _package(entry: EntryPoint) -> str:
-    return entry.dist.name if entry.dist else "an installed package"

@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
@@ -34,6 +34,7 @@ from stages.store import Store
 from stages.tasks import create_task
 from stages.tasks.task import Task
 
+DATA = Path("data")
 BY_SET = "chosen: by --set"  # origin of a value
 PROBED = 40  # nodes of a large graph that a model is shown to learn which encodings it reads
 
@@ -67,10 +68,6 @@ def try_pair(
     metric: str | None = None,
     bar: bool = True,
     grid: Grid | None = None,
-    data: Path = Path("data"),
-    store_root: Path = Path("store"),
-    results: Path = Path("results"),
-    say: Callable[[str], None] = print,
 ) -> Comparison:
     """Trains `model` on `dataset` with every seed, and returns the table of what is known there.
 
@@ -97,23 +94,23 @@ def try_pair(
                 f"dataset {dataset!r} has the {what} {has}, not {said}: only of data of one's own, named by path, can another be said"
             )
     check_pair(info, spec)
-    packed = _packed(spec, grid, data, say)
+    packed = _packed(spec, grid)
     recipe = with_encodings(recipe_of(info, packed.header, given or {}, seeds, trials), info, packed)
     where = f"gt-bench try {model} {dataset}"
     check_model(recipe, where)
     check_fit(recipe, packed.header.level, dataset, where)
     check_size(info, recipe, packed)
-    _encode(recipe, packed, data)
+    _encode(recipe, packed)
     cell = _cell(info, dataset, given or {}, trials)
     write_bytes(cell.recipe_path, _text(recipe, given or {}).encode())
     if trials is not None:
         from stages.tune import tune_cell
 
-        tune_cell(cell, grid, data, store_root)
-    result = train_cell(cell, grid, data, store_root, results, None, bar=bar)
+        tune_cell(cell, grid)
+    result = train_cell(cell, grid, metrics=None, bar=bar)
     if grid.run.tracking:
-        _track(result, Store(store_root))
-    return comparison(cell, result, grid, str(cell.settings_path), store_root, results)
+        _track(result, Store())
+    return comparison(cell, result, grid, str(cell.settings_path), Path("store"))
 
 
 def check_suite(suite: str) -> None:
@@ -249,21 +246,21 @@ def _model(name: str) -> ModelInfo:
     return found
 
 
-def _packed(spec: DatasetSpec, grid: Grid, data: Path, say: Callable[[str], None]) -> PackedDataset:
+def _packed(spec: DatasetSpec, grid: Grid) -> PackedDataset:
     from stages.datasets.prepare import prepare
 
-    prepared = prepare(spec.name, data, grid.run.mirrors, say)
+    prepared = prepare(spec.name, DATA, grid.run.mirrors, print)
     if prepared.state == "unavailable":
         raise DatasetUnavailable(f"dataset {spec.name!r} cannot be had: {prepared.reason}")
     return PackedDataset.open(prepared.folder)
 
 
-def _encode(recipe: Recipe, packed: PackedDataset, data: Path) -> None:
+def _encode(recipe: Recipe, packed: PackedDataset) -> None:
     from stages.datasets.encoding import encode
     from stages.encode import requests
 
     for name, arguments in requests(recipe):
-        encode(packed, data / "encodings" / packed.header.name, name, arguments)
+        encode(packed, DATA / "encodings" / packed.header.name, name, arguments)
 
 
 def _cell(info: ModelInfo, dataset: str, given: Settings, trials: int | None) -> TriedCell:

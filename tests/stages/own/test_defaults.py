@@ -40,14 +40,14 @@ def arguments_of(model: str) -> set[str]:
 def packed(ours, monkeypatch):
     """Datasets are miniatures of themselves."""
 
-    def made(spec, grid, data, say):
-        folder = data / "packed" / spec.name
+    def made(spec, grid):
+        folder = Path("data/packed", spec.name)
         if not folder.exists():
             miniature(spec, folder)
         return PackedDataset.open(folder)
 
     monkeypatch.setattr("stages.own.tried._packed", made)
-    return lambda name: made(get_spec(name), None, Path("data"), print)
+    return lambda name: made(get_spec(name), None)
 
 
 def test_every_task_has_a_case():

@@ -311,7 +311,11 @@ def test_a_model_of_an_installed_package(ours, monkeypatch):
             "acme-net",
             "the entry point acme-net = 'acme.nets:Plian' of acme (group gt_bench.models) does not load",
         ),
-        ("acme-net = acme.nets:SIZE", "acme-net", "of acme is a int; expected a class that derives from torch.nn.Module"),
+        (
+            "acme-net = acme.nets:SIZE",
+            "acme-net",
+            "of acme (group gt_bench.models) is a int; expected a class that derives from torch.nn.Module",
+        ),
         ("gcn = acme.nets:Plain", "gcn", "the name is taken by the model 'gcn' of gt_models; rename it"),
     ],
 )
