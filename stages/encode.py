@@ -33,7 +33,7 @@ def encode_dataset(
         prune: delete encodings that no recipe asks for any more (they are listed otherwise).
         jobs: processes; None as many as cores where that pays. The files are the same.
 
-    Raises RecipeError for an unknown dataset, encoding or argument.
+    Cells whose recipe cannot be read are named and left out. Raises RecipeError for an unknown dataset, encoding or argument.
     """
     from gt_models.encodings import EncodingError, find_encoding
     from stages.datasets.encoded import EncodedDataset
@@ -45,10 +45,17 @@ def encode_dataset(
         raise RecipeError(f"no dataset {dataset!r} in grid.yaml{nearest(dataset, grid.datasets)}; known: {', '.join(grid.datasets)}")
     cells = {cell.cell: cell for cell in grid.cells.values() if cell.dataset == dataset}
     asked: dict[str, dict[str, tuple[str, Settings]]] = {}
+    unreadable: dict[str, dict[str, str]] = {}  # cells that are not encoded: their own stages say why once more
     for name, cell in cells.items():
         path = recipes / cell.recipe_path
         try:
-            asked[name] = {find_encoding(n).key(a): (n, a) for n, a in requests(load_recipe(path))}
+            recipe = load_recipe(path)
+        except RecipeError as error:
+            print(f"{error}\n{name} is not encoded; the other cells go on", file=sys.stderr, flush=True)
+            unreadable[name] = {"unreadable": str(error)}
+            continue
+        try:
+            asked[name] = {find_encoding(n).key(a): (n, a) for n, a in requests(recipe)}
         except EncodingError as error:
             raise RecipeError(f"{path}: encodings: {error}") from None
     folder = data / "encodings" / dataset
@@ -65,8 +72,9 @@ def encode_dataset(
     except ArithmeticError as error:  # eigenvectors that do not converge
         raise DatasetError(f"{dataset}: {error}") from error
     digests = {key: EncodedDataset(packed, folder, {name: arguments}).digests[key] for key, (name, arguments) in union.items()}
-    _write_cells(folder, {name: {key: digests[key] for key in sorted(wanted)} for name, wanted in asked.items()}, cells)
-    _unasked(folder, set(paths), prune)
+    _write_cells(folder, unreadable | {name: {key: digests[key] for key in sorted(wanted)} for name, wanted in asked.items()}, cells)
+    if not unreadable:  # whose encodings nobody knows
+        _unasked(folder, set(paths), prune)
     if not union:
         print(f"{dataset}: no recipe asks for an encoding", flush=True)
     return paths

@@ -52,7 +52,7 @@ def reproduce(suite: str, params: Path = Path("params.yaml")) -> int:
 
 def train_side_by_side(cells: list[Cell], grid: Grid) -> None:
     """Trains cells as DVC would, but as many at once as the machine has cores, after DVC has made their data, encodings and searches."""
-    jobs = at_once(grid.run.parallel, len(cells), threads=max((load_recipe(cell.recipe_path).cores for cell in cells), default=1))
+    jobs = at_once(grid.run.parallel, len(cells), threads=max((_cores(cell) for cell in cells), default=1))
     if jobs == 1:
         return
     before = [f"encode@{name}" for name in dict.fromkeys(cell.dataset for cell in cells)]
@@ -70,6 +70,13 @@ def train_side_by_side(cells: list[Cell], grid: Grid) -> None:
         lost = train_cells(cells, grid, jobs)
     if not lost:
         _dvc("commit", "--force", *(f"{'finetune' if cell.after else 'train'}@{cell.key}" for cell in cells))
+
+
+def _cores(cell: Cell) -> int:
+    try:
+        return load_recipe(cell.recipe_path).cores
+    except RecipeError:  # its own stage says it
+        return 1
 
 
 def _dvc(*arguments: str) -> int:

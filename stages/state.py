@@ -42,7 +42,13 @@ def write_state(grid: Grid, root: Path = ROOT, data: Path = Path("data")) -> Non
     encoding_code = code_digest(["gt_models.encodings", "stages.datasets.encoding"])
     requests: dict[str, dict[str, list]] = {name: {} for name in grid.datasets}
     for cell in grid.cells.values():
-        recipe = load_recipe(cell.recipe_path)
+        state_of = root / "cells" / f"{cell.cell}.json"
+        try:
+            recipe = load_recipe(cell.recipe_path)
+        except RecipeError as error:  # its stages stop and say it again, and no other cell waits for that
+            print(f"{error}\n{cell.cell} cannot be run until that is mended; the other cells go on", file=sys.stderr)
+            wanted[state_of], requests[cell.dataset][cell.key] = {"code": f"none: {error}"}, []
+            continue
         try:
             code = code_of(recipe.model.name, specs[cell.dataset].task, frozenset(PROTOCOLS.keys() & recipe.decisive().keys()))
         except KeyError as error:
@@ -54,7 +60,7 @@ def write_state(grid: Grid, root: Path = ROOT, data: Path = Path("data")) -> Non
             limits["fair_search"] = grid.fair_search[cell.suite]
         # the recipe itself is a dependency of its stages; what it starts from shows here
         base = {"base": digest_of(recipe.model_dump(mode="json", exclude_unset=True))} if bases_of(cell.recipe_path) else {}
-        wanted[root / "cells" / f"{cell.cell}.json"] = {"code": code, "limits": limits, **base}
+        wanted[state_of] = {"code": code, "limits": limits, **base}
         requests[cell.dataset][cell.key] = encoding_requests(recipe)
     for name, spec in specs.items():
         can_be_had, _ = available(name, data, grid.run.mirrors)

@@ -10,6 +10,7 @@ import os
 import re
 import signal
 import time
+from pathlib import Path
 
 import networkx as nx
 import numpy as np
@@ -501,3 +502,24 @@ def test_unknown_dataset_names_the_nearest(packed, tmp_path, capsys):
     make_grid(tmp_path, {"a": "{}"})
     assert stage.main(["tyni", "--params", str(tmp_path / "params.yaml")]) == 1
     assert "no dataset 'tyni' in grid.yaml (did you mean 'tiny'?)" in capsys.readouterr().err
+
+
+def test_a_recipe_that_cannot_be_read_is_named_and_keeps_no_other_cell_from_its_encodings(project, capsys):
+    asks = {"encodings": {"laplacian": {"k": 2}}, "model": {"name": "tokengt", "hidden_dim": 8, "num_layers": 1, "num_heads": 2}}
+    for row in ("mlp", "other"):
+        project.recipe(row=row, **asks)
+    grid, cells = load_grid(), Path("data/encodings/web/cells")
+    stage.encode_dataset("web", grid)
+    before = (cells / "small-web-mlp.json").read_bytes()
+    assert (cells / "small-web-other.json").read_bytes() == before
+    Path("recipes/small/web/other.yaml").write_text("model: [")
+    capsys.readouterr()
+    stage.encode_dataset("web", grid)
+    said = capsys.readouterr()
+    assert (cells / "small-web-mlp.json").read_bytes() == before
+    assert "recipes/small/web/other.yaml: not readable as YAML" in json.loads((cells / "small-web-other.json").read_text())["unreadable"]
+    assert "small/web/other is not encoded; the other cells go on" in said.err
+    # what the other one asked for is not known
+    Path("recipes/small/web/mlp.yaml").write_text("model: [")
+    stage.encode_dataset("web", grid)
+    assert "no recipe asks for it" not in capsys.readouterr().out

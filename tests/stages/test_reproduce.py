@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from stages import cli
 from stages.params import load_grid
-from stages.reproduce import after, in_words, main, reproduce
+from stages.reproduce import after, in_words, main, reproduce, train_side_by_side
 from stages.side_by_side.crew import Lost
 from stages.train import train_cell
 
@@ -134,6 +134,15 @@ def test_what_fails_side_by_side_is_left_to_dvc(two_cells, broken, monkeypatch, 
     said = capsys.readouterr()
     assert (f"error: {CELL}: its memory was too small" in said.err) == (broken == "train")
     assert "the leaderboard above is of what is there" in said.err
+
+
+def test_a_recipe_that_cannot_be_read_stops_its_own_cell_alone(two_cells, monkeypatch, capsys):
+    monkeypatch.setattr("stages.reproduce._dvc", lambda *_: 0)
+    grid = load_grid()
+    Path("recipes/small/web/other.yaml").write_text("model: [")
+    train_side_by_side(list(grid.cells.values()), grid)
+    assert json.loads(Path("results", f"{CELL}.json").read_text())["status"] == "ok"
+    assert "error: small/web/other: recipes/small/web/other.yaml: not readable as YAML" in capsys.readouterr().err
 
 
 def test_a_cell_that_has_no_seed_yet_and_one_that_is_searched(project):

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from stages.contents import Row
 from stages.errors import UserError
@@ -68,6 +68,7 @@ def page_html(grid: Grid, held: Gathered, store: Path = Path("store"), data: Pat
         for paper, title in paper_titles().items()
     ]  # fmt: skip
     details = content.details(grid, held)
+    problems += [problem for one in details.values() for problem in cast(list[str], one.get("problems", []))]
     shown = {
         "rows": content.rows_for_plots(held.rows, details),
         "scaling": content.scaling(held.rows),

@@ -12,7 +12,7 @@ from pathlib import Path
 from stages.addresses import shareable
 from stages.contents import Ran, Row, Settings
 from stages.params import Cell, Grid
-from stages.recipe import load_recipe
+from stages.recipe import Recipe, load_recipe
 from stages.records.gathered import OWN, SHIPPED, Gathered, Version
 from stages.report.layout import layouts
 from stages.report.paper_table import BY_WORD, Kind, PaperTable, kind_of, paper_table
@@ -156,13 +156,12 @@ def _costs(grid: Grid, held: Gathered, store: Path, data: Path) -> dict[str, flo
     from stages.sweep.costs import costs_of
 
     state = {row["cell"]: (_state(row), row["runs"]) for row in held.rows}
-    left = [cell for cell in grid.cells.values() if state.get(cell.cell, ("", 0))[0] not in ("ok", "stale")]
-    found = costs_of([(cell, grid) for cell in left], store, data, measure=False)
+    left = {cell.cell: cell for cell in grid.cells.values() if state.get(cell.cell, ("", 0))[0] not in ("ok", "stale")}
+    recipes = {name: recipe for name, cell in left.items() if not isinstance(recipe := _readable(cell), RecipeError)}
+    found = costs_of([(left[name], grid) for name in recipes], store, data, measure=False)
     return {
-        cell.cell: None
-        if cost.seconds is None
-        else cost.search_seconds + cost.seconds * max(0, len(load_recipe(cell.recipe_path).seeds) - state.get(cell.cell, ("", 0))[1])
-        for cell, cost in zip(left, found, strict=True)
+        name: None if cost.seconds is None else cost.search_seconds + cost.seconds * max(0, len(recipe.seeds) - state.get(name, ("", 0))[1])
+        for (name, recipe), cost in zip(recipes.items(), found, strict=True)
     }
 
 
@@ -172,7 +171,7 @@ def tables(rows: Sequence[Row]) -> list[PaperTable]:
 
 
 def details(grid: Grid, held: Gathered) -> dict[str, dict[str, object]]:
-    """Everything about each version of a cell, and of a cell without a run its recipe and the command that makes it."""
+    """Everything about each version of a cell, and of a cell without a run its recipe, or what is wrong with it, and the command that makes it."""
     known = {cell.cell: cell for cell in grid.cells.values()}
     rows: dict[str, list[Row]] = {}
     for row in (*held.rows, *held.others):
@@ -183,11 +182,14 @@ def details(grid: Grid, held: Gathered) -> dict[str, dict[str, object]]:
         found[name] = found[name] | _version(version, known[of])
     for cell in known.values():
         if not any((source, cell.cell) in held.versions for source in ("own", "shipped")) and f"{OWN}:{cell.cell}" not in found:
+            recipe = _readable(cell)
+            problems = [shareable(str(recipe))] if isinstance(recipe, RecipeError) else []
             found[f"none:{cell.cell}"] = {
                 "cell": cell.cell,
                 "lines": [],
-                "remarks": ["not run"],
-                "recipe": _recipe_of(cell),
+                "remarks": ["not run", *problems],
+                "problems": problems,
+                "recipe": _recipe_of(recipe),
                 "command": command(cell),
             }
     return found
@@ -203,7 +205,7 @@ def _without_version(rows: Sequence[Row], cell: Cell) -> dict[str, object]:
         "cell": cell.cell,
         "lines": lines,
         "remarks": [shareable(r) for r in remarks],
-        "recipe": _recipe_of(cell),
+        "recipe": _recipe_of(_readable(cell)),
         "command": command(cell),
     }
 
@@ -213,11 +215,15 @@ def command(cell: Cell) -> str:
     return f"dvc repro {'finetune' if cell.after else 'train'}@{cell.key}"
 
 
-def _recipe_of(cell: Cell) -> list[list[str]]:
+def _readable(cell: Cell) -> Recipe | RecipeError:
     try:
-        return _recipe(load_recipe(cell.recipe_path).model_dump(mode="json", exclude_unset=True))
-    except (RecipeError, OSError):
-        return []
+        return load_recipe(cell.recipe_path)
+    except RecipeError as error:
+        return error
+
+
+def _recipe_of(recipe: Recipe | RecipeError) -> list[list[str]]:
+    return [] if isinstance(recipe, RecipeError) else _recipe(recipe.model_dump(mode="json", exclude_unset=True))
 
 
 def _recipe(recipe: Settings) -> list[list[str]]:
@@ -249,7 +255,7 @@ def _version(version: Version, cell: Cell) -> dict[str, object]:
     commits = _distinct(m["environment"].get("commit") for m in measured)
     first = f"git checkout {commits[0].removesuffix('-dirty')} && " if len(commits) == 1 else ""
     environment = {k: ", ".join(_distinct(m["environment"].get(k) for m in measured)) for m in measured[:1] for k in m["environment"]}
-    recipe = _recipe(version.result["recipe"]) if runs else _recipe_of(cell)
+    recipe = _recipe(version.result["recipe"]) if runs else _recipe_of(_readable(cell))
     return {
         "recipe": recipe,
         "metric": version.result.get("metric"), "direction": version.result.get("direction"),

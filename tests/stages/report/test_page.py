@@ -93,7 +93,10 @@ def test_a_cell_has_its_recipe_with_origins_runs_digests_and_command(html):
     assert cell["digests"]["encodings"] == ["b" * 64]
     assert cell["curves"]["val"]["epoch"] == [2, 4, 6, 8, 10, 12]
     absent = cells["none:edge-transformer/texas/edge-transformer"]
-    assert (absent["remarks"], absent["command"]) == (["not run"], "dvc repro train@edge-transformer-texas-edge-transformer")
+    problem = "recipes/edge-transformer/texas/edge-transformer.yaml: there is no such file"
+    assert absent["command"] == "dvc repro train@edge-transformer-texas-edge-transformer"
+    assert absent["remarks"] == ["not run", problem]
+    assert f"<li>{problem}</li>" in html
 
 
 def test_curves_are_the_middle_and_the_range_at_few_points():
@@ -191,6 +194,10 @@ def test_the_cost_of_the_rest_is_what_a_forecast_kept(tmp_path, monkeypatch):
     _add(tmp_path / FILE, _key(cell, grid, tmp_path), Cost(seconds=3600.0, search_seconds=60.0))
     (line,) = content.progress(grid, Gathered(), tmp_path, tmp_path)
     assert line["rest"] == f"{hours(3600.0 * len(load_recipe(cell.recipe_path).seeds) + 60.0)} for 1 of 1 cells"
+    gone = cell.model_copy(update={"key": "embedded-chains-gone", "cell": "embedded/chains/gone", "model": "gone"})
+    grid = grid.model_copy(update={"cells": {cell.key: cell, gone.key: gone}})
+    (line,) = content.progress(grid, Gathered(), tmp_path, tmp_path)
+    assert line["rest"].endswith(" for 1 of 2 cells")
 
 
 # in a browser
