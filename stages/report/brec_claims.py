@@ -17,10 +17,12 @@ def colour_refinement(paper: str, data: Path, method: str, counts: Mapping[str, 
     trained network of that class can have them."""
     from stages.report.brec_graphs import brec_pairs
 
+    apart = refinement(method)
+    if unknown := [name for name in counts if name not in PAIRS]:
+        raise PublishedError(f"BREC has no category {unknown[0]!r}{nearest(unknown[0], list(PAIRS))}")
     pairs = brec_pairs(data)
     if pairs is None:
         return Found(None, f"needs {data / 'packed' / 'brec'}: `dvc repro download@brec`")
-    apart = refinement(method)
     found = {name: sum(apart(*pairs[i]) for i in PAIRS[name]) for name in counts}
     compare = operator.ge if bound else operator.eq
     said = ", ".join(f"{name.removeprefix('brec-')} {n} (printed {counts[name]})" for name, n in found.items())
@@ -73,11 +75,11 @@ def refinement(method: str) -> Callable[..., bool]:
 
 
 def _apart(name: str) -> set[int]:
-    return {pair for case, value in of("separation").items() if case.startswith(f"{name}, ") for pair in value["apart"]}
+    return {pair for value in of("separation").beginning(f"{name}, ").values() for pair in value["apart"]}
 
 
 def _pairs(name: str) -> str:
-    counts = [len(value["apart"]) for case, value in of("separation").items() if case.startswith(f"{name}, ")]
+    counts = [len(value["apart"]) for value in of("separation").beginning(f"{name}, ").values()]
     return f"{name} {'/'.join(map(str, counts))}"
 
 

@@ -11,6 +11,9 @@ A kind of test is one function, registered by name.
 import operator
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Literal
+
+from pydantic import ValidationError
 
 from stages.contents import Row
 from stages.report import brec_claims, computed  # noqa: F401 (they register their tests)
@@ -74,6 +77,10 @@ def judged(claim: Claim, rows: Sequence[Row] = (), data: Path = Path("data"), pa
         found = TESTS[claim.test.kind](paper=claim.paper, **arguments)
     except PublishedError as error:
         raise RecipeError(f"{path}: {claim.id}: {error}") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        said = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        raise RecipeError(f"{path}: {claim.id}: the test {claim.test.kind} does not take these arguments: {said}") from None
     except TypeError as error:
         raise RecipeError(f"{path}: {claim.id}: the test {claim.test.kind} does not take these arguments: {error}") from None
     if not found.tried:
@@ -125,6 +132,7 @@ def best(
 ) -> Found:
     """`method` is among the `rank` best of each column of the table (of `datasets` and `metrics`; all): strictly better than all but rank - 1 of
     the others, which are the methods `against`, or all that are not the paper's own. `count`: in exactly so many columns; `only` with it: at least."""
+    _of_table(paper, table, split=split)
     entries = printed_at({"paper": paper, "table": table, "method": method, "split": split})
     columns = [
         e for e in entries if (not datasets or e.dataset in datasets) and (not metrics or e.metric in metrics) and e.mean is not None
@@ -133,6 +141,8 @@ def best(
     _all_there(columns, metrics, "metric", paper, table)
     if not columns:
         lookup(paper, table, method, next(iter(datasets), ""))  # says which name it is
+    if count is not None and count > len(columns):
+        raise PublishedError(f"{table} of {paper} has {len(columns)} columns for {method}, not {count}")
     won: list[tuple[Published, list[Published]]] = []
     lost: list[tuple[Published, list[Published]]] = []
     for entry in columns:
@@ -185,7 +195,14 @@ def gain(
 
 
 @test
-def share(paper: str, printed: float, of: Mapping[str, str], over: Mapping[str, str], what: str = "mean", saving: bool = False) -> Found:
+def share(
+    paper: str,
+    printed: float,
+    of: Mapping[str, str],
+    over: Mapping[str, str],
+    what: Literal["mean", "params"] = "mean",
+    saving: bool = False,
+) -> Found:
     """100 of / over (or 100 (1 - of / over) where it is a saving) is `printed` per cent, up to its last digit; `what`: mean or params."""
     first, second = (_raw(paper, place, what) for place in (of, over))
     value = 100 * (1 - first / second) if saving else 100 * first / second
@@ -200,11 +217,8 @@ def order(
     paper: str, table: str, better: Sequence[str], worse: Sequence[str], datasets: Sequence[str] = (), metric: str | None = None
 ) -> Found:
     """Every number of `better` beats every number of `worse`, column by column (of `datasets`; all)."""
-    entries = [
-        e
-        for e in printed_at({"paper": paper, "table": table, "metric": metric})
-        if (not datasets or e.dataset in datasets) and e.mean is not None
-    ]
+    entries = [e for e in _of_table(paper, table, metric) if (not datasets or e.dataset in datasets) and e.mean is not None]
+    _all_there(entries, datasets, "dataset", paper, table)
     _all_there(entries, [*better, *worse], "method", paper, table)
     columns: dict[tuple[str, ...], list[Published]] = {}
     for entry in entries:
@@ -216,19 +230,24 @@ def order(
                 compared += 1
                 if not _better(a, b):
                     wrong.append(f"{a.dataset} {a.metric}: {a.printed} of {a.method}, {b.printed} of {b.method}")
+    if not compared:
+        raise PublishedError(f"{table} of {paper} prints no two numbers in one column that this compares")
     return Found(not wrong, f"{compared - len(wrong)} of {compared} comparisons" + (f" (not: {'; '.join(wrong[:4])})" if wrong else ""))
 
 
 @test
 def best_groups(paper: str, table: str, below: Sequence[str], above: Sequence[str]) -> Found:
     """In every column the best of the methods `below` is worse than the best of `above`."""
-    entries = [e for e in printed_at({"paper": paper, "table": table}) if e.mean is not None]
+    entries = [e for e in _of_table(paper, table) if e.mean is not None]
     _all_there(entries, [*below, *above], "method", paper, table)
     columns = sorted({(e.dataset, e.metric, e.split) for e in entries})
     wrong = []
     for column in columns:
         here = [e for e in entries if (e.dataset, e.metric, e.split) == column]
-        first, second = (max((e for e in here if e.method in group), key=lambda e: _sign(e) * e.number) for group in (below, above))
+        groups = [[e for e in here if e.method in group] for group in (below, above)]
+        if not all(groups):
+            raise PublishedError(f"{table} of {paper} prints none of {', '.join(above if groups[0] else below)} on {column[0]}")
+        first, second = (max(group, key=lambda e: _sign(e) * e.number) for group in groups)
         if not _better(second, first):
             wrong.append(f"{column[0]}: {first.printed} of {first.method}, {second.printed} of {second.method}")
     return Found(not wrong, f"{len(columns) - len(wrong)} of {len(columns)} columns" + (f" (not: {'; '.join(wrong)})" if wrong else ""))
@@ -237,7 +256,7 @@ def best_groups(paper: str, table: str, below: Sequence[str], above: Sequence[st
 @test
 def nobody_in_front(paper: str, table: str, rank: int) -> Found:
     """No method but the paper's own is among the first `rank` of those in every column."""
-    entries = [e for e in printed_at({"paper": paper, "table": table}) if e.mean is not None and not e.own]
+    entries = [e for e in _of_table(paper, table) if e.mean is not None and not e.own]
     always = None
     for dataset in sorted({e.dataset for e in entries}):
         column = sorted((e for e in entries if e.dataset == dataset), key=lambda e: -_sign(e) * e.number)
@@ -289,10 +308,13 @@ def adds_up(paper: str, total: Mapping[str, str], parts: Sequence[str]) -> Found
 @test
 def homophily(paper: str, data: Path, printed: Mapping[str, float]) -> Found:
     """The homophily of Lim et al. (2021) of each dataset is the one printed, to its last digit (three)."""
+    from stages.datasets.catalog import catalog
     from stages.report.brec_graphs import packed
 
     said, right = [], True
     for name, value in printed.items():
+        if name not in catalog():
+            raise PublishedError(f"there is no dataset {name!r}{nearest(name, list(catalog()))}")
         graph = packed(data, name)
         if graph is None:
             return Found(None, f"needs {data / 'packed' / name}: `dvc repro download@{name}`")
@@ -318,6 +340,18 @@ def class_homophily(source, target, labels) -> float:
     same = np.bincount(labels[source][labels[source] == labels[target]], minlength=classes)
     share_of = np.bincount(labels, minlength=classes) / len(labels)
     return float(np.maximum(same / np.maximum(ends, 1) - share_of, 0).sum() / (classes - 1))
+
+
+def _of_table(paper: str, table: str, metric: str | None = None, split: str | None = None) -> list[Published]:
+    """Every printed number of a table, of one metric and split where given. Raises PublishedError for one that is not there."""
+    entries = printed_at({"paper": paper, "table": table})
+    if not entries:
+        lookup(paper, table, "", "")  # says which name it is
+    for key, name in (("metric", metric), ("split", split)):
+        if name is not None:
+            _all_there(entries, [name], key, paper, table)
+            entries = [entry for entry in entries if getattr(entry, key) == name]
+    return entries
 
 
 def _column(entry: Published) -> list[Published]:

@@ -1,10 +1,12 @@
 """The tests of claims that a computation of ours decides: judgements over what stages/findings keeps."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from stages import findings
 from stages.report.found import Found, test
+from stages.report.published import PublishedError
+from stages.schema import nearest
 
 # relabelled copies of one graph may differ by so much, which is rounding
 CONTROL = 1e-9
@@ -12,9 +14,32 @@ CONTROL = 1e-9
 SHARP = 5
 
 
-def of(name: str) -> dict[str, Any]:
-    """Case -> value of the finding. Raises FindingError."""
-    return findings.values(name)
+class Cases(dict[str, Any]):
+    """Case -> value of the finding `name`. Raises PublishedError for cases that it does not have."""
+
+    def __init__(self, name: str, values: Mapping[str, Any]):
+        super().__init__(values)
+        self.name = name
+
+    def __missing__(self, case: str) -> Any:
+        raise PublishedError(f"the finding {self.name} has no case {case!r}{nearest(case, list(self))}")
+
+    def beginning(self, start: str) -> dict[str, Any]:
+        """Those whose names begin so."""
+        return {case: value for case, value in self.items() if case.startswith(start)} or self[start]
+
+
+def of(name: str) -> Cases:
+    """Raises FindingError."""
+    return Cases(name, findings.values(name))
+
+
+def so_far(name: str, cases: Collection[str]) -> dict[str, Any]:
+    """Of these cases of a finding those that have been computed. Raises FindingError, and PublishedError for cases that it does not have."""
+    known = findings.module_of(name).CASES
+    if unknown := [case for case in cases if case not in known]:
+        raise PublishedError(f"the finding {name} has no case {unknown[0]!r}{nearest(unknown[0], known)}")
+    return {case: value for case, value in findings.partial(name).items() if case in cases}
 
 
 @test
@@ -111,7 +136,7 @@ def fewer_long_keys(paper: str, form: str) -> Found:
 def magnitude_kept(paper: str, norm: str, kept: bool, most: float = 0.1, least: float = 0.5) -> Found:
     """Auto-encoders with `norm` recover magnitudes (`kept`: an error of at most `most` of their spread) or lose them (at least `least`); None where it hangs on
     what is unprinted: width and bias."""
-    found = {case.partition(", ")[2]: value["magnitude"] for case, value in of("auto_encoders").items() if case.startswith(f"{norm}, ")}
+    found = {case.partition(", ")[2]: value["magnitude"] for case, value in of("auto_encoders").beginning(f"{norm}, ").items()}
     right = [error <= most if kept else error >= least for error in found.values()]
     said = ", ".join(f"{setting} {error:.2g}" for setting, error in found.items())
     return Found(
@@ -138,7 +163,7 @@ def growth(paper: str, exponents: dict[str, float], largest: dict[str, float] | 
 @test
 def trains_or_crashes(paper: str, crashes: dict[str, bool]) -> Found:
     """Each run of Table 13 (norm, learning rate) crashes or trains as printed."""
-    found = findings.partial("stress_test")
+    found = so_far("stress_test", crashes)
     if missing := [case for case in crashes if case not in found]:
         cases = " ".join(f"--case {case!r}" for case in missing)
         return Found(None, f"needs {len(missing)} runs of an hour of one core: `{findings.command('stress_test')} {cases}`", tried=False)
@@ -158,7 +183,7 @@ def important_nodes_far_away(paper: str) -> Found:
     """In every draw of Figure 4's nodes more pairs of one label lie beyond 5 hops than within."""
     from stages.findings.same_label import PAIRS
 
-    found = findings.partial("same_label").get(PAIRS)
+    found = so_far("same_label", [PAIRS]).get(PAIRS)
     if found is None:
         return _to_compute("same_label", [PAIRS])
     shares = [near / same for near, same in zip(found["within 5 hops"], found["same label"], strict=True)]
@@ -173,7 +198,7 @@ def attention_differentiates_labels(paper: str, good: float = 0.8, poor: float =
     """For targets of either label attention is larger on nodes of that label: an AUC of at least `good` in every draw of nodes; below `poor` in every draw it is not. None in between."""
     from stages.findings.same_label import ATTENTION, CELL
 
-    found = findings.partial("same_label").get(ATTENTION)
+    found = so_far("same_label", [ATTENTION]).get(ATTENTION)
     if found is None:
         return _to_compute("same_label", [ATTENTION], [CELL])
     said = "; ".join(
@@ -191,7 +216,7 @@ def maps_are_bases(paper: str, cases: list[str], share: float = 0.9) -> Found:
     """Each head's map is nearest to its own basis tensor and has `share` of its attention there. False where one is nearest to another, None where they are less acute."""
     from stages.findings.attention_maps import CELLS
 
-    found = {case: value for case, value in findings.partial("attention_maps").items() if case in cases}
+    found = so_far("attention_maps", cases)
     other = {case: [h for h, basis in enumerate(value["nearest"]) if h != basis] for case, value in found.items()}
     said = "; ".join(
         f"{case}: {15 - len(other[case])} of 15 heads nearest to their own tensor, on its entries {100 * min(value['share']):.1f} to {100 * max(value['share']):.1f} % of the attention "
@@ -227,7 +252,7 @@ def overflow(paper: str, graphs: list[str]) -> Found:
 @test
 def equivariant_layers(paper: str, layers: list[str], most: float = 1e-9) -> Found:
     """The Transformer with the proof's weights gives the equivariant layers to any precision: each sharpness brings it closer, and the last within `most`."""
-    found = {case: value for case, value in of("equivariant_layers").items() if case.split(", n")[0] in layers}
+    found = {case: value for layer in layers for case, value in of("equivariant_layers").beginning(f"{layer}, n = ").items()}
     right = all(value["rounding"] <= most and value["error"] == sorted(value["error"], reverse=True) for value in found.values())
     other = of("equivariant_layers")["one layer, weights of n = 4, n = 5"]["rounding"]
     said = ", ".join(f"{case} {value['rounding']:.0e} (with scores {SHARP} apart {value['error'][1]:.0e})" for case, value in found.items())
@@ -238,7 +263,7 @@ def equivariant_layers(paper: str, layers: list[str], most: float = 1e-9) -> Fou
 def message_passing(paper: str, reading: str, most: float = 1e-12) -> Found:
     """Two layers are a message passing layer (`coefficients of one`), or give nodes the same whose numbers of neighbours differ (`equation 21`): then they are none. None where
     the draws show neither."""
-    found = {case: value for case, value in of("message_passing").items() if case.startswith(reading)}
+    found = of("message_passing").beginning(reading)
     if reading == "coefficients of one":
         (value,) = found.values()
         said = f"{value['nodes']} nodes, {value['edges']} edges: relative error {value['error']:.0e}"

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from pydantic import validate_call
+
 
 @dataclass(frozen=True)
 class Found:
@@ -20,6 +22,6 @@ TESTS: dict[str, Callable[..., Found]] = {}
 
 
 def test(function: Callable[..., Found]) -> Callable[..., Found]:
-    """Registers a kind of test under the function's name."""
-    TESTS[function.__name__] = function
+    """Registers a kind of test under the function's name. Called by that name it holds its arguments against their types, and raises ValidationError."""
+    TESTS[function.__name__] = validate_call(function)
     return function

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from stages.cli import app
 from stages.report import claims as module
 from stages.report.brec_claims import refinement
-from stages.report.claims import CLAIMS, class_homophily, judged, load_claims, table_of, takes_data
+from stages.report.claims import CLAIMS, Claim, class_homophily, judged, load_claims, table_of, takes_data
 from stages.report.published import METRIC_NAMES, RESULTS, read_entries
 from stages.schema import RecipeError
 
@@ -202,6 +202,49 @@ def test_a_claim_that_cannot_be_is_one_clear_line(tmp_path, change, said):
         judged(load_claims(path)[0], path=path)
     assert said in str(error.value)
     assert str(path) in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+TABLE_3 = {"table": "Table 3", "method": "ET", "dataset": "cornell"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments", "said"),
+    [
+        ("best", {"table": "Table 3", "method": "ET", "split": "vali"}, "no split 'vali'"),
+        ("best", {"table": "Table 3", "method": "ET", "count": 4}, "Table 3 of edge_transformer has 3 columns for ET, not 4"),
+        ("best", {"table": "Table 3", "method": ["ET"]}, "method: Input should be a valid string"),
+        ("order", {"table": "Table 3", "better": ["ET"], "worse": ["GCN"], "datasets": ["cornell", "corn"]}, "no dataset 'corn'"),
+        ("order", {"table": "Table 3", "better": ["ET"], "worse": ["GCN"], "metric": "f2"}, "no metric 'f2'"),
+        ("order", {"table": "Table 3", "better": [], "worse": ["GCN"]}, "no two numbers in one column that this compares"),
+        ("best_groups", {"table": "Table 33", "below": ["ET"], "above": ["GCN"]}, "no table 'Table 33'"),
+        ("best_groups", {"table": "Table 3", "below": [], "above": ["GCN"]}, "prints none of  on cornell"),
+        ("nobody_in_front", {"table": "Table 33", "rank": 3}, "no table 'Table 33'"),
+        ("gain", {"printed": "much", "of": TABLE_3}, "printed: Input should be a valid number"),
+        ("share", {"printed": 1, "of": TABLE_3, "over": TABLE_3, "what": "param"}, "what: Input should be 'mean' or 'params'"),
+        ("share", {"printed": 1, "of": TABLE_3, "over": TABLE_3, "what": "params"}, "no params are printed"),
+        ("adds_up", {"total": TABLE_3, "parts": ["corn"]}, "no dataset 'corn'"),
+        ("told_apart", {"pair": "CSL"}, "the finding second_eigenvector has no case 'CSL, v1'"),
+        ("at_least_one_wl", {"forms": ["gta"]}, "the finding one_wl has no case 'gta' (did you mean 'gat'?)"),
+        ("magnitude_kept", {"norm": "layer", "kept": True}, "the finding auto_encoders has no case 'layer, '"),
+        ("same_pairs", {"first": "GNI", "second": "1-WL"}, "the finding separation has no case 'GNI, '"),
+        ("no_more_than", {"network": "GNI", "refinement": "1-WL"}, "the finding separation has no case 'GNI, '"),
+        ("equivariant_layers", {"layers": ["one layer", "two layers"]}, "the finding equivariant_layers has no case 'two layers, n = '"),
+        ("message_passing", {"reading": "equation 22"}, "the finding message_passing has no case 'equation 22'"),
+        ("growth", {"exponents": {"HOT": 2}}, "the finding growth has no case 'HOT'"),
+        ("trains_or_crashes", {"crashes": {"RMSN, 3": True}}, "the finding stress_test has no case 'RMSN, 3'"),
+        ("maps_are_bases", {"cases": ["sparse"]}, "the finding attention_maps has no case 'sparse'"),
+        ("colour_refinement", {"method": "1-wl", "counts": {"brec-cif": 0}}, "BREC has no category 'brec-cif' (did you mean 'brec-cfi'?)"),
+        ("colour_refinement", {"method": "2-wl", "counts": {"brec-cfi": 0}}, "no refinement '2-wl'"),
+        ("homophily", {"printed": {"fotos": 0.1}}, "there is no dataset 'fotos' (did you mean 'photo'?)"),
+    ],
+)
+def test_a_name_that_is_not_there_is_no_verdict(tmp_path, kind, arguments, said):
+    claim = Claim(id="x", paper="edge_transformer", place="here", sentence="so it is", test={"kind": kind, "arguments": arguments})
+    with pytest.raises(RecipeError) as error:
+        judged(claim, data=tmp_path)
+    assert said in str(error.value)
+    assert "claims.yaml: x: " in str(error.value)
     assert "\n" not in str(error.value)
 
 
