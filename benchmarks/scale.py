@@ -167,10 +167,11 @@ def main() -> None:
         print(page(read()))
     if given.write:
         kept = read()
-        device = h100()
+        device, whole = h100(), filled(kept["cells"], load_grid())
+        cpu = calibrated(Device(**kept["here"]), whole)
         priced = {
-            name: one | {"h100": {"floor": device.floor(one), "unfused": device.unfused(one)}}
-            for name, one in filled(kept["cells"], load_grid()).items()
+            name: one | {"h100": {"floor": device.floor(one), "unfused": device.unfused(one)}, "cpu": cpu.seconds(one)}
+            for name, one in whole.items()
             if "calls" in one
         }
         write_json(KEPT, kept | {"cells": kept["cells"] | priced})

@@ -108,7 +108,8 @@ def _state(row: Row) -> str:
 
 
 def progress(grid: Grid, held: Gathered, store: Path, data: Path, paper: Path = Path("docs/scale.json")) -> list[dict[str, object]]:
-    """A line per suite: its cells by how far they are, what the rest costs by the forecasts that store/ has, and on a GPU on paper."""
+    """A line per suite: its cells by how far they are, and what the rest costs on one thread of a CPU, by the forecasts that store/ has or else on
+    paper, and on a GPU on paper."""
     state = {row["cell"]: _state(row) for row in held.rows}
     costs, on_paper = _costs(grid, held, store, data), _on_paper(paper)
     lines: list[dict[str, object]] = []
@@ -116,15 +117,20 @@ def progress(grid: Grid, held: Gathered, store: Path, data: Path, paper: Path = 
         mine = grid.suite(suite)
         states = Counter(state.get(cell.cell, "not run") for cell in mine)
         done = states["ok"] + states["stale"]
-        known = [seconds for cell in mine if (seconds := costs.get(cell.cell)) is not None]
-        to_do = [cell for cell in mine if state.get(cell.cell, "not run") not in ("ok", "stale")]
-        left, counted = len(to_do), [on_paper[cell.cell] for cell in to_do if cell.cell in on_paper]
-        gpu = f"{hours(sum(counted))} for {len(counted)} of {left} cells" if counted else "not counted" if left else "nothing"
-        rest = f"{hours(sum(known))} for {len(known)} of {left} cells" if known else "not forecast yet" if left else "nothing"
+        left = [cell.cell for cell in mine if state.get(cell.cell, "not run") not in ("ok", "stale")]
+        forecast = {name: seconds for name in left if (seconds := costs.get(name)) is not None}
+        counted = {name: on_paper[name] for name in left if name in on_paper}
+        cpu = {name: one["cpu"] for name, one in counted.items() if "cpu" in one} | forecast
+        gpu = {name: one["h100"] for name, one in counted.items()}
         begun = states["incomplete"] + states["reduced"] + states["failed"]
         numbers = {"cells": len(mine), "done": done, "stale": states["stale"], "begun": begun, "absent": states["not run"]}
-        lines.append({"suite": suite, "rest": rest, "gpu": gpu, **numbers})
+        how = f", {len(forecast)} by forecast" if forecast else ""
+        lines.append({"suite": suite, "rest": _sum_of(cpu, len(left), how), "gpu": _sum_of(gpu, len(left)), **numbers})
     return lines
+
+
+def _sum_of(costs: Mapping[str, float], left: int, how: str = "") -> str:
+    return f"{hours(sum(costs.values()))} for {len(costs)} of {left} cells{how}" if costs else "not known" if left else "nothing"
 
 
 def seconds(held: Gathered) -> dict[str, float]:
@@ -140,11 +146,16 @@ def shipped(held: Gathered) -> list[Row]:
     return [row for row in (*held.rows, *held.others) if row["source"] == SHIPPED]
 
 
-def _on_paper(path: Path) -> dict[str, float]:
-    """Seconds of a cell's runs and trials on an H100 by docs/scale.json, which counts them; empty where the file is not there."""
+def _on_paper(path: Path) -> dict[str, dict[str, float]]:
+    """Seconds of a cell's runs and trials on an H100 ("h100") and a thread of a CPU ("cpu") by docs/scale.json, which counts them; empty where the
+    file is not there."""
     try:
         cells = json.loads(path.read_text())["cells"]
-        return {name: one["h100"]["unfused"] * (one["seeds"] + one["search_runs"]) for name, one in cells.items() if "h100" in one}
+        runs = {name: one["seeds"] + one["search_runs"] for name, one in cells.items() if "h100" in one}
+        return {
+            name: {"h100": cells[name]["h100"]["unfused"] * n} | ({"cpu": cells[name]["cpu"] * n} if "cpu" in cells[name] else {})
+            for name, n in runs.items()
+        }
     except (OSError, ValueError, KeyError, TypeError):
         return {}
 

@@ -169,21 +169,22 @@ def test_the_grid_says_how_far_it_is(folder, monkeypatch):
     monkeypatch.chdir(folder)
     grid = load_grid()
     (line,) = content.progress(grid, gather(grid), Path("store"), Path("data"))
-    assert [line[key] for key in ("cells", "done", "begun", "absent", "rest")] == [3, 2, 0, 1, "not forecast yet"]
+    assert [line[key] for key in ("cells", "done", "begun", "absent", "rest")] == [3, 2, 0, 1, "not known"]
 
 
-def test_what_a_gpu_would_take_is_what_was_counted_on_paper(tmp_path, monkeypatch):
+def test_what_a_gpu_and_a_cpu_would_take_is_what_was_counted_on_paper(tmp_path, monkeypatch):
     monkeypatch.chdir(ROOT)
     grid = load_grid()
     cells = grid.suite("embedded")[:2]
     grid = grid.model_copy(update={"cells": {cell.key: cell for cell in cells}, "suites": ["embedded"]})
     paper = tmp_path / "scale.json"
     (line,) = content.progress(grid, Gathered(), tmp_path, tmp_path, paper)
-    assert line["gpu"] == "not counted"
-    counted = {"h100": {"floor": 1.0, "unfused": 1800.0}, "seeds": 3, "search_runs": 1}
+    assert line["gpu"] == line["rest"] == "not known"
+    counted = {"h100": {"floor": 1.0, "unfused": 1800.0}, "cpu": 7200.0, "seeds": 3, "search_runs": 1}
     paper.write_text(json.dumps({"cells": {cells[0].cell: counted, cells[1].cell: {"problem": "too large"}}}))
     (line,) = content.progress(grid, Gathered(), tmp_path, tmp_path, paper)
     assert line["gpu"] == f"{hours(4 * 1800.0)} for 1 of 2 cells"
+    assert line["rest"] == f"{hours(4 * 7200.0)} for 1 of 2 cells"
 
 
 def test_the_cost_of_the_rest_is_what_a_forecast_kept(tmp_path, monkeypatch):
@@ -193,11 +194,11 @@ def test_the_cost_of_the_rest_is_what_a_forecast_kept(tmp_path, monkeypatch):
     grid = grid.model_copy(update={"cells": {cell.key: cell}, "suites": ["embedded"]})
     _add(tmp_path / FILE, _key(cell, grid, tmp_path), Cost(seconds=3600.0, search_seconds=60.0))
     (line,) = content.progress(grid, Gathered(), tmp_path, tmp_path)
-    assert line["rest"] == f"{hours(3600.0 * len(load_recipe(cell.recipe_path).seeds) + 60.0)} for 1 of 1 cells"
+    assert line["rest"] == f"{hours(3600.0 * len(load_recipe(cell.recipe_path).seeds) + 60.0)} for 1 of 1 cells, 1 by forecast"
     gone = cell.model_copy(update={"key": "embedded-chains-gone", "cell": "embedded/chains/gone", "model": "gone"})
     grid = grid.model_copy(update={"cells": {cell.key: cell, gone.key: gone}})
     (line,) = content.progress(grid, Gathered(), tmp_path, tmp_path)
-    assert line["rest"].endswith(" for 1 of 2 cells")
+    assert line["rest"].endswith(" for 1 of 2 cells, 1 by forecast")
 
 
 # in a browser
