@@ -113,7 +113,7 @@ def attest_cells(
             counts["not carried over"] += 1
             continue
         if state.stale or len(new.recomputed) > len(one.recomputed):
-            write(new)
+            write(replace(new, path=root / f"{one.cell}.json.gz"))
         left = standing(new, grid).stale
         still = f"; still stale: {', '.join(left)}" if left else ""
         print(f"{one.cell}: {text_of(new.now().records)} by commit {head[:12]}{still}", flush=True)

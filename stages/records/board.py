@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from stages.contents import Row
+from stages.home import place
 from stages.own.table import tried_cells
 from stages.params import Grid, load_grid
 from stages.records.gathered import OWN, collect, gather, shipped_of, shipped_rows
@@ -54,7 +55,7 @@ def show_suite(suite: str, grid: Grid, root: Path = ROOT, write: Path | None = N
     without = [row["cell"] for row in rows if row["status"] == ABSENT]
     if said := claim_lines(rows, suite.replace("-", "_")):
         print(f"What the paper says: {said[-3]} `gt-bench claims {suite}` shows them")
-    print(f"from {root / suite} alone; nothing was computed")
+    print(f"from {place(root / suite)} alone; nothing was computed")
     if without:
         print(f"{len(without)} cells have no shipped record: {', '.join(cell.split('/', 1)[1] for cell in without)}")
     if write:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from stages.contents import Record, Result, Row
 from stages.params import Cell, Grid
-from stages.records.shipped import ROOT, Shipped, check_folder, problems_of, read, read_result, record_problems, shipped_cells
+from stages.records.shipped import ROOT, Shipped, check_folder, file_of, problems_of, read, read_result, record_problems, shipped_cells
 from stages.report.judged import with_claims
 from stages.report.rows import absent, rows_of
 from stages.report.rules import Rules
@@ -54,7 +54,7 @@ def gather(
                 rows[OWN], kept, records = collect([cell], results, own_store, grid.run.verdict)
                 for result in kept:
                     found.versions[OWN, cell.cell] = Version(OWN, result, [records[d] for d in result["runs"] if d in records], [])
-            if (one := _sound(root / f"{cell.cell}.json.gz", root, found.problems)) is not None:
+            if (one := _sound(file_of(cell.cell, root), root, found.problems)) is not None:
                 now, stale = one.now(), standing(one, grid, data).stale
                 found.versions[SHIPPED, cell.cell] = Version(SHIPPED, now.result, now.records, stale)
                 rows[SHIPPED] = rows_of(now.result, now.records, (), grid.run.verdict)

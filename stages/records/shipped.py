@@ -19,6 +19,7 @@ from typing import cast
 
 from stages.contents import Origins, Ran, Recomputed, Record, Result, Section
 from stages.files import write_bytes
+from stages.home import INSTALLED, is_project, place
 from stages.params import Grid
 from stages.recipe import digest_of
 from stages.records.carried import MARK, carry, mark_problem, original, section_problem
@@ -115,9 +116,14 @@ def write(shipped: Shipped) -> Path:
     return write_bytes(shipped.path, file.getvalue())
 
 
+def file_of(cell: str, root: Path = ROOT) -> Path:
+    """The shipped file of a cell, there or not: where the folder is no project and has none of its own, the one that was installed. What is written goes to `root` itself."""
+    return place(root / f"{cell}.json.gz")
+
+
 def check_folder(root: Path) -> None:
     """Raises StoreError where there is no such folder of shipped records."""
-    if not root.is_dir():
+    if not place(root).is_dir():
         raise StoreError(f"{root}: no such folder of shipped records; name the one that holds SUITE/DATASET/ROW.json.gz (--records)")
 
 
@@ -125,8 +131,10 @@ def shipped_paths(grid: Grid, names: Sequence[str] = (), root: Path = ROOT) -> l
     """The files of these suites and cells; all files, in order of the path, for no name. Raises StoreError where there is no such folder."""
     check_folder(root)
     if not names:
-        return sorted(root.glob("*/*/*.json.gz"))
-    return [path for cell in grid.chosen(names) if (path := root / f"{cell.cell}.json.gz").exists()]
+        folders = [root] if is_project() else [root, INSTALLED / root]
+        found = {path.relative_to(folder) for folder in folders for path in folder.glob("*/*/*.json.gz")}
+        return [place(root / path) for path in sorted(found)]
+    return [path for cell in grid.chosen(names) if (path := file_of(cell.cell, root)).exists()]
 
 
 def shipped_cells(grid: Grid, names: Sequence[str] = (), root: Path = ROOT) -> Iterator[Shipped]:
@@ -289,7 +297,7 @@ def problems_of(shipped: Shipped, root: Path = ROOT) -> list[str]:
     wrong += [f"{where}: trial {n}: is no search trial" for n, record in enumerate(shipped.trials) if not is_trial(record)]
     digests = [r["digest"] for r in shipped.records]
     seeds = [r["deterministic"]["seed"] for r in shipped.records]
-    if where != root / f"{result['cell']}.json.gz":
+    if where not in (root / f"{result['cell']}.json.gz", file_of(result["cell"], root)):
         wrong.append(f"{where}: is the file of {result['cell']}")
     if digests != list(result["runs"]):
         wrong.append(f"{where}: its records are not the runs that its result names")
