@@ -92,8 +92,6 @@ def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
             facts.see(block)
             writer.graphs(**{key: value for key, value in block.items() if key != "split"})
         facts.check_targets()
-        if spec.metric == "roc-auc" and spec.task.endswith("-classification") and facts.out_dim != 2:
-            raise DatasetError(f"dataset {spec.name!r}: the metric roc-auc needs two classes; the targets have {facts.out_dim}")
         split = facts.split()
         writer.append("split", split.astype(np.uint8))
         remarks = tuple(dict.fromkeys(reader.remarks))
@@ -105,7 +103,7 @@ def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
 
 
 def check_first(spec: DatasetSpec) -> None:
-    """Raises DatasetError where the first block of the data is not what its task asks for."""
+    """Raises DatasetError where the first block of the data is not what its task and metric ask for."""
     reader: Reader = spec.arguments["reader"]
     _Facts(spec, reader).see(next(iter(reader.blocks())))
 
@@ -136,6 +134,8 @@ class _Facts:
             raise DatasetError(f"dataset {self.spec.name!r}: {self.spec.task} needs whole numbers 0, 1, ... as targets")
         self._see_targets(y)
         self.out_dim = max(self.out_dim, int(y.max(initial=0)) + 1 if classes else y.shape[1] if y.ndim > 1 else 1)
+        if classes and self.spec.metric == "roc-auc" and self.out_dim > 2:
+            raise DatasetError(f"dataset {self.spec.name!r}: the metric roc-auc needs two classes; the targets have {self.out_dim}")
         self.count += len(y)
         if "split" in block:
             self.splits.append(np.atleast_2d(block["split"]))

@@ -265,8 +265,17 @@ def _form(arrays: Mapping[str, np.ndarray]) -> dict[str, str]:
 
 def _arrays(data: Any, level: str, where: str) -> dict[str, np.ndarray]:
     """The arrays of one Data object."""
-    if getattr(data, "edge_index", None) is None or getattr(data, "y", None) is None:
-        raise DatasetError(f"{where}: a {type(data).__name__}; a torch_geometric graph needs edge_index and y")
+    lacking = [key for key in ("edge_index", "y") if getattr(data, key, None) is None]
+    if lacking:
+        others = [key for key in ("hyperedge_index", "edge_label", "edge_label_index") if getattr(data, key, None) is not None]
+        hint = (
+            f"; it has {', '.join(others)}, and of one's own data the benchmark knows targets per node and per graph alone"
+            if others
+            else ""
+        )
+        raise DatasetError(
+            f"{where}: a {type(data).__name__} without {' and '.join(lacking)}; a torch_geometric graph needs edge_index and y{hint}"
+        )
     nodes, edge_index = data.num_nodes, _edges(_array(data, "edge_index", where), where)
     if not isinstance(nodes, int) or nodes < 1:
         raise DatasetError(f"{where}: has no nodes")
@@ -276,6 +285,8 @@ def _arrays(data: Any, level: str, where: str) -> dict[str, np.ndarray]:
         if getattr(data, key, None) is not None:
             array = _array(data, key, where)
             arrays[key] = array.reshape(1, -1) if key == "y" and level == "graph" else _table(array, key, where)
+            if key != "y" and not np.isfinite(array).all():
+                raise DatasetError(f"{where}: {key} holds a number that is not finite; put one in its place, or take the graph out")
             if len(arrays[key]) != rows[key] and not (key == "y" and level == "graph"):
                 raise DatasetError(f"{where}: {key} has {len(arrays[key])} rows where {rows[key]} are needed")
     if level == "node" and getattr(data, "train_mask", None) is not None:
@@ -318,7 +329,8 @@ def _array(data: Any, key: str, where: str) -> np.ndarray:
 def _table(array: np.ndarray, key: str, where: str | Path) -> np.ndarray:
     """Rows and columns. Raises DatasetError where there are none, or the values are not numbers."""
     if array.ndim not in (1, 2) or 0 in array.shape[1:] or array.dtype.kind not in "biuf":
-        raise DatasetError(f"{where}: {key} must be rows of numbers; it is {array.dtype} of shape {list(array.shape)}")
+        remedy = "; number classes and categories 0, 1, ..." if array.dtype.kind in "SUO" else ""
+        raise DatasetError(f"{where}: {key} must be rows of numbers; it is {array.dtype} of shape {list(array.shape)}{remedy}")
     return array[:, None] if array.ndim == 1 else array
 
 

@@ -88,8 +88,8 @@ def _declare(name: str, text: str, source: Path | Given, task: str | None, metri
     chosen = task or task_in(source, level or level_in(source), text)
     entry = {"source": text, "task": chosen, "metric": metric or USUAL_METRIC.get(chosen, "accuracy")}
     spec = spec_of(name, validated(Entry, entry, text))
-    if task is not None:
-        check_first(spec)  # a task that the data do not fit is not kept
+    if task is not None or metric is not None:
+        check_first(spec)  # what the data do not fit is not kept
     with held_lock(make_folder(Path("data/.locks")) / f"{FILE}.lock"):  # another process may have added one meanwhile
         content = entries()
         write_bytes(FILE, yaml.safe_dump(content | {name: entry}, sort_keys=False, width=140).encode())

@@ -8,6 +8,7 @@ A source is a folder of CSV, an npz file, `file.py:load` or `pyg:Planetoid/Cora`
 import inspect
 from collections.abc import Callable, Iterable
 from importlib.metadata import EntryPoint, entry_points
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ USUAL_METRIC = {"node-classification": "accuracy", "graph-classification": "accu
 # where the data name no split of their own: shares by level, and as many splits as papers have seeds
 SHARES = {"node": (0.6, 0.2, 0.2), "graph": (0.8, 0.1, 0.1)}
 SPLITS = 10
+LOOKED_AT = 100  # graphs that tell whether targets are per node
 
 
 class Entry(Strict):
@@ -156,12 +158,22 @@ def _from_entry_point(entry: EntryPoint) -> DatasetSpec:
 
 
 def level_of(graphs: Iterable[Any], where: str) -> str:
-    """ "node" where the targets of the first graph are one per node, else "graph". Raises DatasetError, which names `where`, for no graph."""
-    first = next(iter(graphs), None)
-    if first is None:
+    """ "node" where the targets of the first graphs are one per node, else "graph": a single graph may have as many nodes as targets by chance, or one node.
+    Raises DatasetError, which names `where`, for no graph."""
+    shown = list(islice(graphs, LOOKED_AT))
+    if not shown:
         raise DatasetError(f"{where}: returned no graphs; return a Data, a list of Data or a torch_geometric dataset")
-    y = getattr(first, "y", None)
-    return "node" if y is not None and y.dim() > 0 and y.size(0) == first.num_nodes and first.num_nodes > 1 else "graph"
+    nodes = [getattr(data, "num_nodes", None) for data in shown]
+    per_node = all(_rows(getattr(data, "y", None)) == count for data, count in zip(shown, nodes, strict=True))
+    return "node" if per_node and max(nodes) > 1 else "graph"
+
+
+def _rows(y: Any) -> int:
+    """Rows of targets; 0 for one number or word, and for what is no array."""
+    try:
+        return next(iter(np.shape(y)), 0)
+    except ValueError:  # rows of several lengths
+        return 0
 
 
 def level_in(source: Path | Given) -> str:
@@ -173,7 +185,9 @@ def level_in(source: Path | Given) -> str:
     from stages.datasets.readers import read_npz
 
     arrays = read_npz(source)
-    rows = {key: len(arrays[key]) for key in ("x", "y") if key in arrays and arrays[key].ndim}
+    rows = {key: len(arrays[key]) for key in ("x", "y", "num_nodes") if key in arrays and arrays[key].ndim}
+    if rows.get("num_nodes", 1) > 1 and rows["num_nodes"] == rows.get("y"):  # graphs of one node each
+        return "graph"
     return "node" if rows.get("x") == rows.get("y") and rows.get("x", 0) > 1 else "graph"
 
 

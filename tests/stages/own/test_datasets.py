@@ -80,6 +80,13 @@ def test_a_task_that_the_data_do_not_fit_is_not_kept(ours):
         try_pair("mlp", "web", FAST, [0], metric="mae", bar=False)
 
 
+def test_a_metric_that_the_data_do_not_fit_is_not_kept(ours):
+    write_web(ours / "lab/papers")
+    with pytest.raises(DatasetError, match="the metric roc-auc needs two classes; the targets have 3"):
+        named("lab/papers", metric="roc-auc")
+    assert get_spec(named("lab/papers")).metric == "accuracy"
+
+
 def test_a_source_is_one_however_its_path_is_written(ours):
     write_web(ours / "lab/papers")
     assert {named(text) for text in ("lab/papers", "lab/papers/", "./lab/papers", str(ours / "lab/papers"))} == {"papers"}
@@ -112,6 +119,38 @@ def test_two_that_are_declared_at_once_are_both_kept(ours, monkeypatch):
     monkeypatch.setattr("stages.own.datasets.spec_of", meanwhile)
     assert named("lab/a") == "a"
     assert yaml.safe_load(Path("datasets.yaml").read_text()).keys() == {"a", "b"}
+
+
+@pytest.mark.parametrize(
+    ("made", "task"),
+    [
+        ("[one(1, torch.tensor([0])), *(one(4, torch.arange(4) % 2) for _ in range(9))]", "node-classification"),
+        ("[one(2, torch.randn(2)), *(one(4, torch.randn(2)) for _ in range(9))]", "graph-regression"),
+        ("[one(1, torch.randn(1)) for _ in range(9)]", "graph-regression"),
+        ("[one(4, 0.5 * i) for i in range(9)]", "graph-regression"),
+        ("[one(4, i % 2) for i in range(9)]", "graph-classification"),
+    ],
+)
+def test_whether_targets_are_per_node_is_read_off_more_than_the_first_graph(ours, made, task):
+    write("a.py", f"""
+        import torch
+        from torch_geometric.data import Data
+
+        def one(nodes, y):
+            return Data(x=torch.randn(nodes, 3), edge_index=torch.zeros(2, 0, dtype=torch.long), y=y)
+
+        def load():
+            return {made}
+    """)  # fmt: skip
+    assert get_spec(named("a.py")).task == task
+
+
+def test_an_npz_file_of_graphs_of_one_node(ours):
+    ones = np.ones(9, np.int64)
+    np.savez(
+        "dots.npz", x=np.zeros((9, 2)), edge_index=np.zeros((2, 0), np.int64), y=np.linspace(0, 1, 9), num_nodes=ones, num_edges=0 * ones
+    )
+    assert get_spec(named("dots.npz")).task == "graph-regression"
 
 
 def test_several_functions_of_one_file(ours):
@@ -273,7 +312,7 @@ def test_a_folder_that_is_not_whole(ours, file, text, says):
         ("lab/a.py:laod", LOAD, "lab/a.py: has no function 'laod' (did you mean 'load'?)"),
         ("lab/a.py", LOAD.replace("def load", "def load(: #"), "lab/a.py, line 4: expected a file that Python can import; it raises SyntaxError"),
         ("lab/a.py", LOAD.replace("torch.arange(30) % 3", "torch.arange(30) % 3 + missing"), "lab/a.py, line 5: load() raises NameError"),
-        ("lab/a.py", LOAD.replace("return Data(", "return dict("), "lab/a.py:load: graph 0: a str; a torch_geometric graph needs edge_index and y"),
+        ("lab/a.py", LOAD.replace("return Data(", "return dict("), "lab/a.py:load: graph 0: a str without edge_index and y; a torch_geometric graph needs edge_index and y"),
         ("lab/a.py", LOAD.replace("return Data(", "return [] and Data("), "lab/a.py:load: returned no graphs; return a Data, a list of Data"),
         ("lab/a.py", LOAD.replace("return Data(", "Data("), "lab/a.py:load: returned NoneType; return a Data, a list of Data"),
         ("lab/texas.py", LOAD, "lab/texas.py: its name 'texas' is taken by a dataset of the benchmark; rename the file or folder"),
