@@ -53,8 +53,8 @@ class Resources(Strict):
     """What a job of a suite or a cell asks the cluster for, in place of what its forecast says. `hours`: after which it keeps a checkpoint and is
     queued again; `slurm`: further options of sbatch, such as partition, account, qos or constraint."""
 
-    memory_gib: float | None = Field(None, gt=0)
-    hours: float | None = Field(None, gt=0)
+    memory_gib: float | None = Field(None, gt=0, allow_inf_nan=False)
+    hours: float | None = Field(None, gt=0, allow_inf_nan=False)
     gpus: int | None = Field(None, ge=0)
     slurm: dict[str, str | int] = {}
 
@@ -66,8 +66,8 @@ class RunSettings(Strict):
     device: str = "auto"
     parallel: Literal["auto"] | Positive = "auto"
     mirrors: list[str] = []
-    time_limit_hours: float | None = Field(None, gt=0)
-    checkpoint_seconds: float = Field(60.0, ge=0)
+    time_limit_hours: float | None = Field(None, gt=0, allow_inf_nan=False)
+    checkpoint_seconds: float = Field(60.0, ge=0, allow_inf_nan=False)
     tracking: bool = True
     study_storage: str | None = None
     verdict: Rules = Rules()

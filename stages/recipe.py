@@ -7,6 +7,7 @@ with the data and the code, and each value says under `origin:` where it came fr
 import hashlib
 import inspect
 import json
+import math
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
@@ -34,6 +35,13 @@ class ModelSection(BaseModel):
 
     model_config = ConfigDict(extra="allow", frozen=True)
     name: str
+
+    @model_validator(mode="after")
+    def _finite(self):
+        for key, value in self.arguments.items():
+            if isinstance(value, float) and not math.isfinite(value):  # JSON has none, so that no digest could tell it from null
+                raise ValueError(f"{key} is {value}; expected a finite number")
+        return self
 
     @property
     def arguments(self) -> Settings:
@@ -72,7 +80,7 @@ class OptimizerSection(Strict):
     betas: tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]] = (0.9, 0.999)
     eps: float = Field(1e-8, ge=0, allow_inf_nan=False)
     momentum: float = Field(0.0, ge=0, allow_inf_nan=False)
-    clip_norm: float | None = Field(None, gt=0)
+    clip_norm: float | None = Field(None, gt=0, allow_inf_nan=False)
 
 
 class ScheduleSection(Strict):
@@ -83,8 +91,8 @@ class ScheduleSection(Strict):
     name: Literal["constant", "cosine", "linear", "plateau", "step"] = "constant"
     unit: Literal["epoch", "step"] = "epoch"
     warmup: int = Field(0, ge=0)
-    start_factor: float = Field(0.0, ge=0)
-    final_factor: float = Field(0.0, ge=0)
+    start_factor: float = Field(0.0, ge=0, allow_inf_nan=False)
+    final_factor: float = Field(0.0, ge=0, allow_inf_nan=False)
     factor: float = Field(0.5, gt=0, lt=1)
     patience: Positive = 10
     every: Positive | None = None
@@ -118,8 +126,8 @@ class Choice(Strict):
     @classmethod
     def _plain(cls, choices):
         for value in choices:
-            if not isinstance(value, bool | int | float | str | None):
-                raise ValueError(f"a choice is a number, a word, true, false or null, which studies can hold; not {value!r}")
+            if not isinstance(value, bool | int | float | str | None) or (isinstance(value, float) and not math.isfinite(value)):
+                raise ValueError(f"a choice is a finite number, a word, true, false or null, which studies can hold; not {value!r}")
         if len({(type(value), value) for value in choices}) < len(choices):
             raise ValueError("choices repeat")
         return choices

@@ -115,11 +115,16 @@ class Experiment:
     def build(self) -> nn.Module:
         """The freshly initialised model for this dataset. Raises RecipeError where the constructor refuses the recipe's values."""
         try:
-            return create_model(self.recipe.model.name, **self.constructor())
+            model = create_model(self.recipe.model.name, **self.constructor())
         except (ValueError, RuntimeError, ZeroDivisionError) as error:  # torch's own: a width below 0
             if is_out_of_memory(error):
                 raise
             raise RecipeError(f"{self.path}: model: {error}") from error
+        if unsized := [
+            name for name, weight in model.named_parameters() if nn.parameter.is_lazy(weight)
+        ]:  # a width of 0 is one for torch_geometric
+            raise RecipeError(f"{self.path}: model: {unsized[0]} has no size; give each layer a width above 0")
+        return model
 
     def loader(self, seed: int) -> Batches:
         """Batches of the dataset as the recipe's protocol reads it. Raises ValueError where the two do not fit."""

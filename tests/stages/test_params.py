@@ -1,5 +1,7 @@
 """Every mistake in params.yaml names the file, the key and the nearest valid one; names of suites and cells."""
 
+import math
+
 import pytest
 
 from stages.params import load_grid
@@ -21,6 +23,9 @@ GRID = {
         ({"run": {"parallel": "many"}}, ["run.parallel", "auto", "many"]),
         ({"run": {"parallel": 0}}, ["run.parallel", "auto", "0"]),
         ({"run": {"threads": 2}}, ["run", "threads is no longer a setting", "key of recipes", "Take it out"]),
+        ({"run": {"time_limit_hours": math.inf}}, ["run.time_limit_hours: Input should be a finite number"]),
+        ({"run": {"checkpoint_seconds": math.inf}}, ["run.checkpoint_seconds: Input should be a finite number"]),
+        ({"resources": {"all": {"hours": math.inf}}}, ["resources.all.hours: Input should be a finite number"]),
         ({"run": {"device": "cdua"}}, ["run.device", "auto, cpu, cuda", "cdua"]),
         ({"cels": {}}, ["cels", "did you mean 'cells'"]),
         (

@@ -1,5 +1,7 @@
 """Every mistake in a recipe names the file, the key and the nearest valid one."""
 
+import math
+
 import pytest
 import yaml
 
@@ -33,6 +35,10 @@ from tests.stages.conftest import RECIPE, write_yaml
             ["'search.space.model.dropout.hihg' (did you mean 'high'?)", "known here: high, integer, log, low, step"],
         ),
         ({"schedule": {"name": "cosin"}}, ["schedule.name", "cosine"]),
+        ({"schedule": {"start_factor": math.inf}}, ["schedule.start_factor: Input should be a finite number"]),
+        ({"optimizer": {"lr": 0.1, "clip_norm": math.inf}}, ["optimizer.clip_norm: Input should be a finite number"]),
+        ({"model": {"name": "mlp", "dropout": math.inf}}, ["model: dropout is inf; expected a finite number"]),
+        ({"search": {"trials": 2, "space": {"model.dropout": {"choices": [math.nan]}}}}, ["choices: a choice is a finite number"]),
         ({"optimizer": 3}, ["optimizer: expected a mapping of keys (given: 3)"]),
         ({"origin": 3}, ["origin: expected a mapping of keys (given: 3)"]),
     ],
