@@ -68,7 +68,9 @@ def written(suite: str, grid: Grid, reports: Path = Path("reports")) -> list[Row
     grid.suite(suite)
     path = reports / f"{suite}.json"
     if not path.exists():
-        raise RecipeError(f"{path} is not there yet: run `make reproduce SUITE={suite}`")
+        raise RecipeError(
+            f"{path} is not there yet: run `make reproduce SUITE={suite}`; of what ran already, `python -m stages.leaderboard {suite}` writes it"
+        )
     return rows_in(path)
 
 

@@ -12,7 +12,10 @@ from stages.cli.options import RECORDS, CellName, Paper, Records
 def compare(
     names: Annotated[
         list[str],
-        typer.Argument(metavar="A B...", help="rows (gcn), SUITE/ROW or cells; @own, @shipped or @2 behind: that version or attempt"),
+        typer.Argument(
+            metavar="A B...",
+            help="rows (gcn), SUITE/ROW or cells, tried/DATASET/ROW too; @own, @shipped or @2 behind: that version or attempt",
+        ),
     ],
     dataset: Annotated[list[str] | None, typer.Option(help="only this dataset; may be given several times")] = None,
     bayes: Annotated[bool, typer.Option("--bayes", help="probabilities that the first is better, equal, worse")] = False,
@@ -22,6 +25,7 @@ def compare(
     records: Records = RECORDS,
 ) -> None:
     """Is a difference real? The others against the first, paired over common seeds and splits, and mean ranks over datasets; nothing is computed."""
+    from stages.own.table import with_tried
     from stages.params import load_grid
     from stages.records.compared import show
     from stages.records.gathered import gather
@@ -29,7 +33,7 @@ def compare(
 
     if len(set(names)) != len(names) or len(names) < 2:
         raise RecipeError("name two or more, and each once: gt-bench compare A B")
-    grid = load_grid()
+    grid = with_tried(load_grid())
     held = gather(grid, root=records)
     for problem in held.problems:
         print(problem, file=sys.stderr)

@@ -96,7 +96,10 @@ def table(
     from stages.params import load_grid
     from stages.records.gathered import gather
     from stages.report.show_table import show, show_list
+    from stages.schema import RecipeError
 
+    if form is not Form.terminal and name is None:
+        raise RecipeError(f"--format {form}: of which table? gt-bench table PAPER TABLE --format {form}; `gt-bench table` lists them")
     found = gather(load_grid(), root=records)
     if paper is None or name is None:
         show_list(paper, found.rows)

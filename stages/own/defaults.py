@@ -92,6 +92,7 @@ def _holds(when: Settings, info: ModelInfo, header: PackedHeader) -> bool:
     answers = {
         "split": lambda value: header.split_kind == value,
         "task": lambda value: header.task == value,
+        "own": lambda value: ("content" in header.provenance.get("arguments", {})) == value,  # as stages.datasets.custom packs them
         "nodes_above": lambda value: sizes.get("nodes", 0) > value,
         "graphs_above": lambda value: sizes.get("graphs", 1) > value,
         "model": lambda value: info.name.removesuffix("-released") == value,

@@ -7,7 +7,6 @@ from html import escape
 from pathlib import Path
 
 from stages.contents import Record, Result, Row
-from stages.home import place
 from stages.params import Cell, Grid
 from stages.records.compared import verdict_of
 from stages.records.gathered import OWN, collect, gather
@@ -25,10 +24,11 @@ SUITE = "tried"  # the experiment of MLflow, and the folder below results/
 
 class Compared(Row):
     """A row and what it is of: "this run", or the suite with "shipped" or "own"; `against`: whether this run is better, worse, or
-    inconclusive beside it (`gt-bench compare`)."""
+    inconclusive beside it (`gt-bench compare`); `targets`: as in its recipe, which decides the unit of its metric."""
 
     of: str
     against: str | None
+    targets: str | None
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,14 @@ class Comparison:
         """Test metric of this run, mean over its seeds; None where none ended well."""
         return self.row["mean"]
 
+    @property
+    def unit(self) -> str:
+        """What the metric is measured in, where that is not the unit of the data; else empty."""
+        if not (how := self.row["targets"]):
+            return ""
+        of = "training targets" if how == "train" else "targets"
+        return f"{self.row['metric']} / σ: in standard deviations of the {of} (`targets: {how}` in the recipe; --set targets=null: in the data's own unit)"
+
     def texts(self) -> list[list[str]]:
         """What is shown, by row, in the order of `COLUMNS`."""
         return [_texts(row) for row in self.rows]
@@ -63,7 +71,9 @@ class Comparison:
         rows = [list(COLUMNS), *self.texts()]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-        return "\n".join([f"{self.dataset}: {self._summary()}", lines[0], "-" * len(lines[0]), *lines[1:]])
+        return "\n".join(
+            [f"{self.dataset}: {self._summary()}", lines[0], "-" * len(lines[0]), *lines[1:], *([self.unit] if self.unit else [])]
+        )
 
     def __repr__(self) -> str:
         return str(self)
@@ -75,10 +85,11 @@ class Comparison:
         for row, texts in zip(self.rows, self.texts(), strict=True):
             tag = "b" if row["of"] == HERE else "span"
             body += "<tr>" + "".join(f"<td><{tag}>{escape(text)}</{tag}></td>" for text in texts) + "</tr>"
-        return f"<table><caption>{escape(self.dataset)}: {escape(self._summary())}</caption><tr>{head}</tr>{body}</table>"
+        unit = f"<p>{escape(self.unit)}</p>" if self.unit else ""
+        return f"<table><caption>{escape(self.dataset)}: {escape(self._summary())}</caption><tr>{head}</tr>{body}</table>{unit}"
 
     def _summary(self) -> str:
-        ranked = [row for row in self.rows if row["mean"] is not None and row["metric"] == self.row["metric"]]
+        ranked = [row for row in self.rows if row["mean"] is not None and _measure(row) == _measure(self.row)]
         if self.row not in ranked:
             return f"this run has no number: {self.row['status']}"
         return f"this run is number {ranked.index(self.row) + 1} of {len(ranked)} by its mean"
@@ -90,24 +101,33 @@ def comparison(
     """`result`, just computed, beside the shipped cells and every other result of this folder on the same dataset."""
     runs = Store(store)
     here = [record for digest in result["runs"] if (record := runs.get(digest)) is not None]
-    rows: list[Compared] = [{**summarise(result, here), "of": HERE, "against": None}]
+    ours: Compared = {**summarise(result, here), "of": HERE, "against": None, "targets": result["recipe"].get("targets")}
+    rows = [ours]
     cells = {key: other for key, other in grid.cells.items() if other.dataset == cell.dataset}
-    found = gather(grid.model_copy(update={"cells": cells}), results, store, place(records))
+    found = gather(grid.model_copy(update={"cells": cells}), results, store, records)
     others = [other for other in tried_cells(cell.dataset, results) if other.cell != cell.cell]
     tried, _, known = collect(others, results, runs, grid.run.verdict)
     known |= {record["digest"]: record for version in found.versions.values() for record in version.records}
-    seen = {frozenset(rows[0]["digests"])}
+    seen = {frozenset(ours["digests"])}
     for row in (*found.rows, *found.others, *tried):
         runs_of_row = frozenset(row["digests"])
         if row["mean"] is not None and (row["metric"] != result["metric"] or runs_of_row not in seen):
             theirs = [known[digest] for digest in row["digests"] if digest in known]
-            against = _against(here, theirs, grid) if row["metric"] == result["metric"] else None
-            rows.append({**row, "of": f"{row['cell'].split('/')[0]}, {row.get('source', OWN)}", "against": against})
+            targets = theirs[0]["deterministic"]["recipe"].get("targets") if theirs else None
+            other: Compared = {**row, "of": f"{row['cell'].split('/')[0]}, {row.get('source', OWN)}", "against": None, "targets": targets}
+            if _measure(other) == _measure(ours):
+                other["against"] = _against(here, theirs, grid)
+            rows.append(other)
             seen.add(runs_of_row)
     sign = -1 if result["direction"] == "max" else 1
-    # another metric of the same runs stands below the one that is compared
-    rows.sort(key=lambda row: (row["metric"] != result["metric"], row["mean"] is None, sign * (row["mean"] or 0.0)))
+    # what is measured otherwise, by another metric of the same runs or in another unit, stands below what is compared
+    rows.sort(key=lambda row: (_measure(row) != _measure(ours), row["mean"] is None, sign * (row["mean"] or 0.0)))
     return Comparison(cell.dataset, rows, recipe)
+
+
+def _measure(row: Compared) -> tuple[str | None, str | None]:
+    """What a row's number is of: two of another metric, or of targets in another unit, say nothing of each other."""
+    return row["metric"], row["targets"]
 
 
 def _against(here: Sequence[Record], theirs: Sequence[Record], grid: Grid) -> str:
@@ -133,6 +153,13 @@ def tried_cells(dataset: str, results: Path = Path("results")) -> list[Cell]:
     return [Cell(key=name.replace("/", "-"), cell=name, dataset=dataset, model=name.split("/")[2], settings="recipes") for name in names]
 
 
+def with_tried(grid: Grid, results: Path = Path("results")) -> Grid:
+    """The grid with everything that was tried as cells of one more suite, `tried`."""
+    folders = sorted(path.name for path in (results / SUITE).glob("*") if path.is_dir())
+    cells = {cell.key: cell for dataset in folders for cell in tried_cells(dataset, results)}
+    return grid.model_copy(update={"cells": grid.cells | cells, "suites": [*grid.suites, SUITE]}) if cells else grid
+
+
 def _texts(row: Compared) -> list[str]:
     percent = row["unit"] == "percent"
 
@@ -142,7 +169,7 @@ def _texts(row: Compared) -> list[str]:
     spread = f" ± {number(row['std'])}" if row["runs"] > 1 and row["std"] is not None else ""
     printed = number(row["published_mean"]) + (f" ± {number(row['published_std'])}" if row["published_std"] is not None else "")
     return [
-        row["model"], row["of"], f"{row['metric']}{' %' if percent else ''}", number(row["mean"]) + spread, f"{row['runs']}/{row['seeds']}", row["against"] or "–", printed,
+        row["model"], row["of"], f"{row['metric']}{' %' if percent else ' / σ' if row['targets'] else ''}", number(row["mean"]) + spread, f"{row['runs']}/{row['seeds']}", row["against"] or "–", printed,
         row["status"] + (", reduced" if row["reduced"] else ""), "–" if row["parameters"] is None else f"{row['parameters']:,}",
         "–" if row["seconds_per_epoch"] is None else f"{row['seconds_per_epoch']:.3g}",
         "–" if row["peak_memory_mib"] is None else f"{row['peak_memory_mib']:,.0f}",
@@ -154,5 +181,6 @@ def shown(comparison: Comparison, lines: Sequence[str] = ()) -> None:
     here = [i for i, row in enumerate(comparison.rows) if row["of"] == HERE]
     title = f"{comparison.dataset}: {comparison._summary()}"
     print_table(COLUMNS, comparison.texts(), *FIRST, wrapped=("model", "this run against it"), bold=here, title=title)
-    for line in lines:
-        print(line)
+    for line in (comparison.unit, *lines):
+        if line:
+            print(line)

@@ -227,7 +227,9 @@ def _built(info: ModelInfo, dims: Settings, arguments: Settings) -> torch.nn.Mod
             return create_model(info.name, **{key: value for key, value in dims.items() if key in taken}, **arguments)
     except (ValueError, RuntimeError, ZeroDivisionError) as error:
         if is_out_of_memory(error):
-            raise
+            raise Incompatible(
+                f"gt-bench try {info.name}: the model alone does not fit into memory ({error}); give smaller widths"
+            ) from error
         raise RecipeError(f"gt-bench try {info.name}: model: {error}") from error
 
 

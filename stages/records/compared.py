@@ -1,6 +1,6 @@
 """`gt-bench compare`: models, or versions of a cell, on the seeds and splits that they share.
 
-A name is a row of recipes (`gcn`: all its cells), `SUITE/ROW`, or a whole cell `SUITE/DATASET/ROW`; with `@own` or `@shipped` behind it, that version of its records; with
+A name is a row of recipes (`gcn`: all its cells), `SUITE/ROW`, or a whole cell `SUITE/DATASET/ROW` (the suite `tried` has what `gt-bench try` did); with `@own` or `@shipped` behind it, that version of its records; with
 `@2`, its second attempt (`gt-bench history` numbers them).
 """
 
@@ -111,6 +111,9 @@ def compare(
         pairs = [(a, b) for a in first[dataset] for b in second[dataset]]
         same = [(a, b) for a, b in pairs if a.version.result["suite"] == b.version.result["suite"]]
         a, b = (same or pairs)[0]
+        if _measure(a) != _measure(b):
+            why.append(f"{dataset}: {a.name} has {_measure(a)}, {b.name} {_measure(b)}")
+            continue
         common = sorted(a.values.keys() & b.values.keys())
         if not common:
             why.append(f"{dataset}: no seed and split in common: {_runs(a)} of {a.name}, {_runs(b)} of {b.name}")
@@ -121,6 +124,13 @@ def compare(
         left_out = len(a.values.keys() ^ b.values.keys())
         found.append(Comparison(dataset, metric, a, b, paired(*values, direction, rules), left_out, bayes))
     return found, why + [f"{dataset}: only {second[dataset][0].name} has runs" for dataset in second if dataset not in first]
+
+
+def _measure(side: Side) -> str:
+    """Metric and unit: values of two measures are not paired."""
+    result = side.version.result
+    targets = result["recipe"].get("targets")
+    return f"{result['metric']}{f' in standard deviations (targets: {targets})' if targets else ''}"
 
 
 def mean_ranks(named: Mapping[str, Mapping[str, Sequence[Side]]], rules: Rules) -> tuple[Ranks | None, list[str]]:

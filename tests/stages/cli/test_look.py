@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from stages.cli import app
+from stages.schema import RecipeError
 from stages.store import StoreError
 
 RECIPE = Path("recipes/embedded/chains/mlp.yaml")
@@ -49,3 +50,8 @@ def test_a_damaged_leaderboard_is_named(repository, content):
     assert isinstance(shown.exception, StoreError)
     assert str(shown.exception).startswith(f"{path}: not a leaderboard")
     assert "write it again: python -m stages.leaderboard embedded" in str(shown.exception)
+
+
+def test_a_form_is_of_one_table(repository):
+    with pytest.raises(RecipeError, match="--format csv: of which table"):
+        raise run("table", "hot", "--format", "csv").exception

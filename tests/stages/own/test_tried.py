@@ -61,6 +61,41 @@ def test_every_variant_stays_in_the_table(ours):
     assert str(found).startswith("web: this run is number ")
 
 
+def test_numbers_in_another_unit_are_not_ranked_together(ours):
+    raw = try_pair("mlp", "many", FAST | {"targets": None}, [0], bar=False)
+    assert raw.unit == ""
+    found = try_pair("mlp", "many", FAST, [0], bar=False)
+    assert found.row["targets"] == "train"  # of data of one's own
+    assert [(row["model"], row["against"]) for row in found.rows] == [(found.row["model"], None), (raw.row["model"], None)]
+    assert [texts[2] for texts in found.texts()] == ["mae / σ", "mae"]
+    assert "this run is number 1 of 1" in str(found)
+    assert found.unit.startswith("mae / σ: in standard deviations of the training targets")
+    assert found.unit in str(found)
+    shown = CliRunner().invoke(app, ["try", "mlp", "many", "--seeds", "0", "--set", "epochs=3", "--set", "model.hidden_dim=8"])
+    assert found.unit in shown.output
+
+
+def test_what_was_tried_is_compared(ours):
+    (ours / "records").mkdir()
+    for model in ("mlp", "gcn"):
+        try_pair(model, "many", FAST, [0, 1, 2], bar=False)
+    raw = try_pair("mlp", "many", FAST | {"targets": None}, [0, 1, 2], bar=False)
+    names = [f"tried/many/{model}-epochs-3-hidden-dim-8" for model in ("mlp", "gcn")]
+    shown = CliRunner().invoke(app, ["compare", *names])
+    assert shown.exit_code == 0, shown.output
+    assert f"{names[0]} (first) and {names[1]} (second)" in " ".join(shown.output.split())
+    says = r"nothing to compare: many: .* has mae in standard deviations \(targets: train\), tried/many/.* mae$"
+    with pytest.raises(RecipeError, match=says):
+        raise CliRunner().invoke(app, ["compare", names[0], f"tried/many/{raw.row['model']}"]).exception
+
+
+def test_only_data_of_ones_own_have_their_targets_standardised():
+    about = {"name": "mine", "task": "graph-regression", "metric": "mae", "level": "graph", "in_dim": 4, "out_dim": 1}
+    about |= {"split_kind": "graph", "num_splits": 1}
+    for provenance, targets in (({"arguments": {"content": "0"}}, "train"), ({"arguments": {}}, None), ({}, None)):
+        assert recipe_of(model_info("gcn"), PackedHeader(**about, provenance=provenance), {}, None, None).targets == targets
+
+
 def test_what_was_tried_is_on_the_board_of_its_dataset(ours):
     Path("records").mkdir()
     with pytest.raises(RecipeError, match="no dataset 'wed' .did you mean 'web'"):
@@ -84,7 +119,16 @@ def test_shipped_numbers_stand_beside(ours, monkeypatch):
     from stages.own.tried import TriedCell
 
     cell = TriedCell(key="tried-texas-x", cell="tried/texas/x", dataset="texas", model="x", settings="recipes")
-    result = {"cell": cell.cell, "suite": "tried", "dataset": "texas", "model": "x", "status": "diverged", "runs": [], "seeds": [0]}
+    result = {
+        "cell": cell.cell,
+        "suite": "tried",
+        "dataset": "texas",
+        "model": "x",
+        "status": "diverged",
+        "runs": [],
+        "seeds": [0],
+        "recipe": {},
+    }
     monkeypatch.chdir(ROOT)
     found = comparison(
         cell, result | {"metric": "accuracy", "direction": "max"}, grid, "x", ours / "store", ours / "results", ROOT / "records"
@@ -163,6 +207,16 @@ def test_wrong_settings(ours, given, error, says):
 def test_a_width_that_no_layer_can_have_is_no_bug(ours, model):
     with pytest.raises(RecipeError, match=r"model: Trying to create tensor with negative dimension -4|model: .*-4"):
         try_pair(model, "web", {"epochs": 1, "model.hidden_dim": -4}, [0], bar=False)
+
+
+def test_a_width_of_0_is_no_bug(ours):
+    with pytest.raises(RecipeError, match=r"tried/web/gcn-.*yaml: model: .* has no size; give each layer a width above 0"):
+        try_pair("gcn", "web", {"epochs": 1, "model.hidden_dim": 0}, [0], bar=False)
+
+
+def test_a_model_that_no_memory_holds_is_no_bug(ours):
+    with pytest.raises(Incompatible, match="gt-bench try gcn: the model alone does not fit into memory"):
+        try_pair("gcn", "web", {"epochs": 1, "model.hidden_dim": 10**12}, [0], bar=False)
 
 
 def test_what_the_command_line_says_is_read():
