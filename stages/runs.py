@@ -124,6 +124,14 @@ class Experiment:
             name for name, weight in model.named_parameters() if nn.parameter.is_lazy(weight)
         ]:  # a width of 0 is one for torch_geometric
             raise RecipeError(f"{self.path}: model: {unsized[0]} has no size; give each layer a width above 0")
+        for phase in self.recipe.phases:
+            enter: Callable[[str], None] | None = getattr(model, "set_phase", None)
+            if enter is None:
+                raise RecipeError(f"{self.path}: phases: model {self.recipe.model.name!r} has none; give epochs in their place")
+            try:
+                enter(phase.name)
+            except ValueError as error:
+                raise RecipeError(f"{self.path}: phases: {error}") from error
         return model
 
     def loader(self, seed: int) -> Batches:

@@ -163,7 +163,7 @@ def level_of(graphs: Iterable[Any], where: str) -> str:
     shown = list(islice(graphs, LOOKED_AT))
     if not shown:
         raise DatasetError(f"{where}: returned no graphs; return a Data, a list of Data or a torch_geometric dataset")
-    nodes = [getattr(data, "num_nodes", None) for data in shown]
+    nodes: list[int] = [getattr(data, "num_nodes", None) or 0 for data in shown]
     per_node = all(_rows(getattr(data, "y", None)) == count for data, count in zip(shown, nodes, strict=True))
     return "node" if per_node and max(nodes) > 1 else "graph"
 

@@ -70,7 +70,12 @@ def recipe_of(info: ModelInfo, header: PackedHeader, given: Settings, seeds: Seq
     for key, value in given.items():
         _put(content, key, value)
     if trials is not None:
-        content["search"] = {"trials": trials, "space": search_space(info, header, given)}
+        space = search_space(info, header, given)
+        if not space:
+            raise SettingError(
+                f"--search {trials}: nothing is left to search: --set gives {', '.join(search_space(info, header, {}))}; leave one out"
+            )
+        content["search"] = {"trials": trials, "space": space}
     return validated(Recipe, content, f"gt-bench try {info.name} {header.name}")
 
 

@@ -180,7 +180,10 @@ def with_encodings(recipe: Recipe, info: ModelInfo, packed: PackedDataset) -> Re
     if not info.encodings or issubclass(info.cls, PlainModel):  # a plain module reads attributes, which nobody can ask for
         return recipe
     arguments = check_model(recipe, f"gt-bench try {info.name} {header.name}")
-    task = create_task(header.task, header.metric, recipe.loss, header.also)
+    try:
+        task = create_task(header.task, header.metric, recipe.loss, header.also)
+    except KeyError as error:
+        raise RecipeError(f"gt-bench try {info.name} {header.name}: {error.args[0]}") from None
     dims = {"in_dim": task.in_dim(cast(Header, header)), "out_dim": header.out_dim, "level": header.level, "edge_dim": header.edge_dim}
     model = _built(info, dims, arguments)
     try:

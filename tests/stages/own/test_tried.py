@@ -214,6 +214,29 @@ def test_a_width_of_0_is_no_bug(ours):
         try_pair("gcn", "web", {"epochs": 1, "model.hidden_dim": 0}, [0], bar=False)
 
 
+@pytest.mark.parametrize(
+    ("model", "given", "says"),
+    [
+        (
+            "polynormer",
+            {"phases": [{"name": "warmup", "epochs": 1}]},
+            "phases: a Polynormer with attention 'local-to-global' has the phases .*, not 'warmup'",
+        ),
+        ("mlp", {"phases": [{"name": "local", "epochs": 1}]}, "phases: model 'mlp' has none; give epochs in their place"),
+        ("gcn", {"epochs": 1, "loss": "bce"}, "gt-bench try gcn web: loss 'bce' is not one of this task's: cross-entropy"),
+    ],
+)
+def test_phases_and_losses_that_a_pair_does_not_have(ours, model, given, says):
+    with pytest.raises(RecipeError, match=says):
+        try_pair(model, "web", given, [0], bar=False)
+
+
+def test_nothing_is_left_to_search(ours):
+    space = {"optimizer.lr": 0.1, "optimizer.weight_decay": 0, "model.hidden_dim": 8, "model.num_layers": 2, "model.dropout": 0.1}
+    with pytest.raises(SettingError, match="--search 2: nothing is left to search: --set gives optimizer.lr, .*; leave one out"):
+        try_pair("gcn", "web", space, [0], 2, bar=False)
+
+
 def test_a_model_that_no_memory_holds_is_no_bug(ours):
     with pytest.raises(Incompatible, match="gt-bench try gcn: the model alone does not fit into memory"):
         try_pair("gcn", "web", {"epochs": 1, "model.hidden_dim": 10**12}, [0], bar=False)
