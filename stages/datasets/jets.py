@@ -31,8 +31,10 @@ SCALE = {
     "jet_M": (9.437994, 6.765137),
 }
 # what uproot lets through from damaged files, besides its own errors
-_DAMAGED = (OSError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RuntimeError, AssertionError, MemoryError)
-_DAMAGED += (EOFError, struct.error, zlib.error, lzma.LZMAError)
+_DAMAGED = (
+    OSError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RuntimeError, AssertionError, MemoryError, EOFError, struct.error,
+    zlib.error, lzma.LZMAError,
+)  # fmt: skip
 VERTEX, FLAVOUR = "trk_vtx_index", "jet_flav"
 
 

@@ -125,8 +125,8 @@ def _graphs(path: Path, keys: tuple[str, ...]) -> Iterator[tuple[str, dict[str, 
                 spent += member.size
                 if not member.isreg() or spent > LIMITS.total:
                     raise ArchiveError(f"{path}: {member.name!r} is a link or a device, or the archive is too large")
-                if PurePosixPath(member.name).suffix == ".npz":
-                    yield member.name, read_npz(io.BytesIO(archive.extractfile(member).read()), keys)
+                if PurePosixPath(member.name).suffix == ".npz" and (file := archive.extractfile(member)):
+                    yield member.name, read_npz(io.BytesIO(file.read()), keys)
     except (tarfile.TarError, EOFError, OSError) as error:
         raise ArchiveError(f"{path}: cannot be read ({type(error).__name__}: {error})") from error
 

@@ -25,7 +25,7 @@ class StandardisedTargets:
             raise ValueError(f"targets are standardised for graph-regression; {packed.header.name!r} is {packed.header.task}")
         self._packed = packed
         graphs = packed.split("train", split) if statistics == "train" else torch.arange(packed.num_graphs)
-        y = torch.cat([packed.batch(part).y.double().view(len(part), -1) for part in graphs.split(10_000)])  # [B, T]
+        y = torch.cat([_targets(packed.batch(part)).double().view(len(part), -1) for part in graphs.split(10_000)])  # [B, T]
         known = ~y.isnan()
         count = known.sum(0)
         self.mean = y.nansum(0) / count
@@ -39,6 +39,12 @@ class StandardisedTargets:
     def batch(self, graphs: Tensor) -> GraphBatch:
         """As PackedDataset.batch."""
         batch = self._packed.batch(graphs)
-        y = (batch.y.double().view(len(graphs), -1) - self.mean) / self.deviation
-        batch.y = y.view(batch.y.shape).to(batch.y.dtype)
+        given = _targets(batch)
+        y = (given.double().view(len(graphs), -1) - self.mean) / self.deviation
+        batch.y = y.view(given.shape).to(given.dtype)
         return batch
+
+
+def _targets(batch: GraphBatch) -> Tensor:
+    assert batch.y is not None  # packed data of a regression have them
+    return batch.y

@@ -111,6 +111,7 @@ class SetToGraph(Task):
     def predict(self, model: nn.Module, batch: GraphBatch, rows: Tensor | None) -> tuple[Tensor, Pairs]:
         """Logits [P] and their pairs."""
         output = model(batch).squeeze(-1)
+        assert batch.y is not None
         return output, Pairs(batch.y, batch.sizes, batch.extras.get("flavour"))
 
     def evaluate(self, outputs: list[Tensor], targets: list[Any]) -> dict[str, float]:
