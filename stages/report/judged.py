@@ -4,9 +4,10 @@ import re
 from collections.abc import Mapping, Sequence
 
 from stages.contents import Result, Row
+from stages.report.counts import COUNT
 from stages.report.published import Published, PublishedError, lookup, resolve
 from stages.report.rules import Rules
-from stages.report.verdict import Number, false_discovery, judge, judge_claim, sample_std, seeds_needed
+from stages.report.verdict import COUNT_STD, Number, false_discovery, judge, judge_claim, sample_std, seeds_needed
 
 SEED_CUT = r"\d+ of (\d+) seeds"  # what a limit of params.yaml on seeds leaves in a result
 
@@ -83,7 +84,7 @@ def _with_claim(row: Row, ours: Mapping[tuple[str, ...], Sequence[Row]], rules: 
     best = max(numbers, key=lambda number: sign * number.mean)
     us = Number(row["model"], row["mean"], _spread(row), row["runs"])
     spread = published.std if published.std is None or not published.runs else sample_std(published.std, published.runs)
-    claim = judge_claim(us, best, published.direction, spread, rules)
+    claim = judge_claim(us, best, published.direction, spread, rules, COUNT_STD if published.metric == COUNT else 0.0)
     full = max([row["seeds"], *(int(cut[1]) for cut in (re.fullmatch(SEED_CUT, c) for c in row["reduced"]) if cut)])
     low, high = claim.interval or (None, None)
     return row | {

@@ -116,6 +116,10 @@ def judge(
         p_difference=_p_difference(max(abs(difference) - published.rounding, 0.0), *errors[wide], slack_of(published.mean)),
         assumptions=tuple(assumptions),
     )
+    if published.std is None and readings and readings[0].std == 0.0:
+        # neither side shows a spread: what is within the rounding agrees, and nothing says what else would
+        alike = "all our runs are alike and no spread is printed: nothing says how far numbers scatter"
+        return replace(verdict, p_difference=None, assumptions=(*verdict.assumptions, alike))
     if not any(inside):
         better = (difference > 0) == (published.direction == "max")
         verdict = replace(verdict, word=f"{'higher' if difference > 0 else 'lower'} ({'better' if better else 'worse'})")
@@ -202,8 +206,11 @@ def _readings(published: Published, our_std: float, runs: int, rules: Rules) -> 
     return [Side(sample_std(std, n), n) for n in sorted({few, most})], [said]
 
 
-def judge_claim(ours: Number, rival: Number, direction: str, spread: float | None = None, rules: Rules | None = None) -> Claim:
-    """Is `ours` better than `rival`? `spread`: the sample deviation that is printed for our method, for the case of a single run of ours."""
+def judge_claim(
+    ours: Number, rival: Number, direction: str, spread: float | None = None, rules: Rules | None = None, floor: float = 0.0
+) -> Claim:
+    """Is `ours` better than `rival`? `spread`: the sample deviation that is printed for our method, for the case of a single run of ours; `floor`: the least deviation that numbers
+    of this metric have (`COUNT_STD`)."""
     rules = rules or Rules()
     difference = (ours.mean - rival.mean) * (1 if direction == "max" else -1)
     assumptions: list[str] = []
@@ -215,8 +222,12 @@ def judge_claim(ours: Number, rival: Number, direction: str, spread: float | Non
             return Claim("undecided", rival.name, assumptions=("one run, and no spread is printed",))
         our_std, certainty = known[0]
         assumptions.append("a single run: its spread is the printed one")
-    certainty = certainty or rules.unstated_runs[0]
+    certainty, our_std = certainty or rules.unstated_runs[0], max(our_std, floor)
     if rival.std is None:
+        if our_std == 0.0:
+            return Claim(
+                "undecided", rival.name, assumptions=(*assumptions, f"all our runs are alike and no spread is printed for {rival.name}")
+            )
         # one run at least as noisy as ours
         theirs, sure = our_std, certainty
         other = Side(theirs, 1)
@@ -225,7 +236,7 @@ def judge_claim(ours: Number, rival: Number, direction: str, spread: float | Non
         count = rival.runs if rival.runs and rival.runs > 1 else rules.unstated_runs[0]
         if count != rival.runs:
             assumptions.append(f"the paper gives no number of runs for {rival.name}: {count} assumed")
-        other, sure = Side(rival.std, count), count
+        other, sure = Side(max(rival.std, floor), count), count
 
     def width(runs: int) -> float:
         mine, others = our_std**2 / runs, other.std**2 / other.runs

@@ -83,3 +83,12 @@ def test_a_claim_is_held_against_our_own_run_of_the_rival_where_there_is_one():
         "published": {"paper": "ppgt", "table": "Table 3", "method": "PPGT", "dataset": "peptides-func", "metric": "ap"}
     }
     assert with_claims(rows_of(result, ratings))[0]["claim"] == "not claimed"
+
+
+def test_a_claim_on_three_runs_of_one_count_is_not_free_of_noise():
+    (row,) = rows_of(make_result(ET, records()), records())
+    published = lookup("ppgt", "Table 1", "I2GNN+PPGT", "brec-total", "pairs-distinguished")
+    best = max(rival.mean for rival in published.rivals())
+    count = row | {"published_place": list(published.place), "published_mean": published.mean, "std": 0.0, "runs": 3, "provisional": False}
+    claims = [with_claims([count | {"mean": best + more}])[0]["claim"] for more in (1.0, 3.0)]
+    assert claims == ["undecided", "claim holds"]

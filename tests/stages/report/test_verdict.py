@@ -10,6 +10,7 @@ from scipy import special, stats
 
 from stages.report.published import RESULTS, lookup, read_entries
 from stages.report.verdict import (
+    COUNT_STD,
     MOST_SEEDS,
     Number,
     Rules,
@@ -176,6 +177,63 @@ def test_spreads_of_zero_on_one_side_or_both():
     assert seeds_needed(0.02, 10, chains) is None
     assert judge(0.9746, 0.0, 10, AUC).word == "reproduced"
     assert judge(0.95, 0.0, 10, AUC).word == "lower (worse)"
+
+
+def test_without_any_spread_nothing_is_different():
+    """Runs that are all alike, and a print without a spread: within the rounding they agree, and beyond it nothing says how far numbers scatter."""
+    bare = replace(AUC, std=None, runs=None)
+    same, other = judge(bare.mean + bare.rounding, 0.0, 4, bare), judge(bare.mean + 0.03, 0.0, 4, bare)
+    assert (same.word, other.word) == ("consistent", "undecided")
+    for verdict in (same, other):
+        assert (verdict.p_difference, verdict.margin) == (None, None)
+        assert "all our runs are alike and no spread is printed" in verdict.assumptions[-1]
+    assert judge(bare.mean + 0.03, 1e-4, 4, bare).word == "higher (better)"
+    claim = judge_claim(Number("ours", 0.72, 0.0, 4), Number("r", 0.7, None, None), "max")
+    assert (claim.word, claim.interval, claim.more_seeds) == ("undecided", None, None)
+    assert claim.assumptions == ("all our runs are alike and no spread is printed for r",)
+
+
+def test_a_claim_on_counts_that_are_all_the_same_is_not_free_of_noise():
+    def claim(count, rival=None):
+        return judge_claim(Number("ours", count, 0.0, 3), Number("r", 23, rival, rival and 3), "max", floor=COUNT_STD).word
+
+    assert [claim(count) for count in (20, 22, 24, 26)] == ["claim fails", "undecided", "undecided", "claim holds"]
+    assert [claim(count, 1e-9) for count in (22, 24)] == ["claim fails", "claim holds"]  # three alike on either side: less than one apart
+
+
+# what is not printed: (our runs, printed runs or None, whether a spread is printed, runs in truth)
+UNPRINTED = [
+    (3, None, False, 1),
+    (10, None, False, 1),
+    (10, None, False, 10),
+    (4, None, True, 4),
+    (5, None, True, 4),
+    (5, None, True, 10),
+    (1, None, True, 4),
+]
+
+
+@pytest.mark.parametrize(("ours", "printed", "spread", "truth"), UNPRINTED)
+def test_error_rates_where_the_print_says_less(ours, printed, spread, truth):
+    mean, std, other, other_std = drawn(ours, truth)
+    words = [
+        judge(
+            float(mean[i]),
+            float(std[i]),
+            ours,
+            replace(AUC, mean=float(other[i]), std=float(other_std[i]) if spread else None, runs=printed, rounding=0.0),
+        ).word
+        for i in range(1500)
+    ]
+    assert sum(word.startswith(("higher", "lower")) for word in words) / 1500 < 0.066
+
+
+def test_the_page_on_verdicts_has_the_numbers_of_the_code():
+    page = " ".join((RESULTS.parent.parent / "docs" / "verdicts.md").read_text().split())
+    factors = [f"{margin_factor(n, n):.2f} at {n} {'runs ' if n == 10 else ''}against {n}" for n in (10, 7, 4)]
+    assert ", ".join(factors) in page
+    assert f"equal truth would pass in {100 * equal_passes(4, 4, 2.4, 0.05):.0f} % of cases only" in page
+    assert f"the margin {100 * (np.sqrt(10 / 9) - 1):.0f} % (ten runs) to {100 * (np.sqrt(4 / 3) - 1):.0f} % (four) wider" in page
 
 
 def test_counts_that_are_all_the_same_are_not_free_of_noise():
