@@ -19,18 +19,19 @@ NETWORKS = {
     },
     "identifiers": {"1-WL": "gt_models.baselines.gin", "ORF": "gt_models.tokengt", "Lap": "gt_models.tokengt"},
 }
-# findings that look into runs: the model and the task that these are of
+# cases that look into runs, by their beginning: the model and the task that the runs are of
 RUNS = {
-    "stress_test": ("ppgt-released", "graph-regression"),
-    "same_label": ("polynormer-released", "node-classification"),
-    "attention_maps": ("tokengt-attention", "basis-approximation"),
+    "stress_test": {"": ("ppgt-released", "graph-regression")},
+    "same_label": {"attention": ("polynormer-released", "node-classification")},
+    "attention_maps": {"": ("tokengt-attention", "basis-approximation")},
+    "attention_distance": {"PCQM4Mv2": ("tokengt-released", "graph-regression"), "stand-in": ("tokengt", "node-classification")},
 }
-WITHOUT_RUN = {("same_label", "labels and hops")}
 # Imports that decide no value of a finding. `stress_test` and `kept`: they start and store runs, whose own code digest counts besides. `identifiers`
 # calls two functions of a task's module, which imports the training loop for other functions.
 UNUSED = {
     "same_label": {"stages.findings.kept"},
     "attention_maps": {"stages.findings.kept"},
+    "attention_distance": {"stages.findings.kept"},
     "identifiers": {"stages.engine.batching", "stages.engine.faces", "stages.engine.failures", "stages.engine.loop", "stages.tasks.task"},
     "stress_test": {"stages.runs", "stages.store", "stages.params", "stages.recipe"},
 }
@@ -41,8 +42,8 @@ def code_of(name: str, case: str, root: Path = ROOT) -> str:
     networks = NETWORKS.get(name, {})
     others = set(networks.values()) - {of for start, of in networks.items() if case.startswith(start)}
     starts = [f"stages.findings.{name}"]
-    if name in RUNS and (name, case) not in WITHOUT_RUN:
-        starts += run_modules(*RUNS[name])
+    for start, run in RUNS.get(name, {}).items():
+        starts += run_modules(*run) if case.startswith(start) else []
     if name == "identifiers":
         starts.append("stages.tasks.isomorphism")
     return code_digest(starts, root, others | UNUSED.get(name, set()))

@@ -1,7 +1,9 @@
 """The tests of claims that a computation of ours decides: judgements over what stages/findings keeps."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from statistics import fmean, pstdev
+from typing import Any, Literal
 
 from stages import findings
 from stages.report.found import Found, test
@@ -228,6 +230,38 @@ def maps_are_bases(paper: str, cases: list[str], share: float = 0.9) -> Found:
     if missing := [case for case in cases if case not in found]:
         return _to_compute("attention_maps", missing, [CELLS[case] for case in missing])
     return Found(True if min(min(value["share"]) for value in found.values()) >= share else None, said, shown=True)
+
+
+@test
+def attention_distances(paper: str, said: Literal["deeper", "lowest", "spread"], far: float = 0.8, near: float = 0.5) -> Found:
+    """The paper's runs, ORF and Lap. `deeper`: on average the heads of the upper half of the layers attend further than those of the lower half, and most of them globally: to `far` or more of the distance of
+    even attention. `lowest`: of the heads of the lowest quarter of the layers one attends globally and one to at most `near` of it. `spread`: distances scatter more over heads with Lap. The stand-in decides nothing."""
+    from stages.findings.attention_distance import CELLS, STAND_IN
+
+    found = so_far("attention_distance", list(CELLS))
+    shares = {case: [[head / value["uniform"] for head in layer] for layer in value["distance"]] for case, value in found.items()}
+    said_of = "; ".join(
+        f"{case}, {len(layers)} layers: distances over that of even attention ({found[case]['uniform']:.2f} hops) {', '.join(f'{min(layer):.2f} to {max(layer):.2f}' for layer in layers)}"
+        for case, layers in shares.items()
+    )
+    papers = [case for case in CELLS if case != STAND_IN]
+    if missing := [case for case in papers if case not in found]:
+        needs = _to_compute("attention_distance", missing, [CELLS[case] for case in missing])
+        return replace(needs, why=f"{needs.why}; {said_of}" if said_of else needs.why)
+    right: list[bool | None] = []
+    for case in papers:
+        layers = shares[case]
+        half, quarter = len(layers) // 2, max(1, len(layers) // 4)
+        upper, lower = ([head for layer in part for head in layer] for part in (layers[half:], layers[:half]))
+        lowest = [head for layer in layers[:quarter] for head in layer]
+        if said == "deeper":
+            right.append(False if fmean(upper) <= fmean(lower) else True if sum(head >= far for head in upper) > len(upper) / 2 else None)
+        elif said == "lowest":
+            right.append(max(lowest) >= far and min(lowest) <= near)
+    if said == "spread":
+        orf, lap = (fmean(pstdev(layer) for layer in shares[case]) for case in papers)
+        right.append(lap > orf)
+    return Found(False if False in right else None if None in right else True, said_of, shown=True)
 
 
 def _to_compute(name: str, cases: list[str], cells: Sequence[str] = ()) -> Found:

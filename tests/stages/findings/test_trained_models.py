@@ -12,9 +12,10 @@ from gt_models import create_model, kernels
 from gt_models.batch import GraphBatch
 from gt_models.polynormer.parts import head_first
 from stages.datasets.catalog import get_spec
+from stages.datasets.encoding import encode
 from stages.datasets.miniature import miniature
 from stages.datasets.packed import PackedDataset
-from stages.findings import attention_maps, kept, same_label
+from stages.findings import attention_distance, attention_maps, kept, same_label
 from stages.report import computed
 from stages.report.found import TESTS
 from stages.trained import load_trained
@@ -33,9 +34,11 @@ def _definitions():
 def small(tmp_path, monkeypatch):
     """Makes the miniature of a cell's dataset in `tmp_path`, and its run small: the Experiment."""
 
-    def make(cell, values):
+    def make(cell, values, encodings=None):
         name = cell.split("/")[1]
         miniature(get_spec(name), tmp_path / "packed" / name)
+        for encoding, arguments in (encodings or {}).items():
+            encode(PackedDataset.open(tmp_path / "packed" / name), tmp_path / "encodings" / name, encoding, arguments)
         load = kept.load_recipe
         monkeypatch.setattr(kept, "load_recipe", lambda path: load(path).with_values(values).model_copy(update={"seeds": [0, 1]}))
         monkeypatch.setattr(kept, "STORE", tmp_path / "store")
@@ -147,7 +150,10 @@ def test_the_kept_weights_of_a_run_are_looked_into(small, tmp_path, monkeypatch)
     )
 
 
-@pytest.mark.parametrize(("module", "case"), [(same_label, "labels and hops"), (same_label, "attention"), (attention_maps, "sparse, ORF")])
+@pytest.mark.parametrize(
+    ("module", "case"),
+    [(same_label, "labels and hops"), (same_label, "attention"), (attention_maps, "sparse, ORF"), (attention_distance, "stand-in")],
+)
 def test_without_the_data_one_line_says_how_to_have_them(tmp_path, module, case):
     with pytest.raises(kept.NoRun, match=rf"needs {re.escape(str(tmp_path))}/packed/[\w-]+: `dvc repro download@[\w-]+`$"):
         module.compute(case, tmp_path)
@@ -255,3 +261,75 @@ def test_the_verdict_on_maps(monkeypatch):
     wrong = verdict(ORF=right | {"nearest": [1, *range(1, 15)]})  # one counterexample is enough
     assert (wrong.true, wrong.tried) == (False, True)
     assert "14 of 15 heads nearest to their own tensor" in wrong.why
+
+
+@pytest.mark.parametrize(("name", "specials"), [("tokengt", 1), ("tokengt-released", 2)])
+def test_the_attention_of_a_token_is_that_of_its_layer(name, specials):
+    torch.manual_seed(0)
+    model = create_model(
+        name, in_dim=3, out_dim=2, level="node", hidden_dim=8, num_heads=2, num_layers=2, node_identifiers="orf", node_id_dim=5
+    )
+    model = model.double().eval()
+    path = torch.tensor([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]])
+    batch = GraphBatch(torch.randn(5, 3, dtype=torch.float64), path, torch.tensor([0, 5]))
+    passed = []
+    for layer in model.layers:
+        layer.attn.register_forward_hook(lambda module, given, out: passed.append((module, given[0], out)))
+    weights = attention_distance.attention(model, batch)
+    assert [w.shape for w in weights] == [(2, specials + 11, specials + 11)] * 2
+    for w, (of, x, out) in zip(weights, passed, strict=True):
+        value = torch.nn.functional.linear(x, of.qkv.weight, of.qkv.bias).chunk(3, 1)[2].unflatten(1, (2, -1))  # [T, H, C]
+        torch.testing.assert_close(of.out(torch.einsum("hij,jhc->ihc", w, value).flatten(1)), out)
+    assert all(not layer.attn._forward_pre_hooks for layer in model.layers)
+
+
+def test_distances_of_attention_set_by_hand():
+    # the path 0 - 1 - 2 - 3 and a node by itself; tokens are its five nodes, then the edges
+    path = torch.tensor([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]])
+    hops = attention_distance.token_distances(GraphBatch(torch.zeros(5, 1), path, torch.tensor([0, 5])))
+    infinite = float("inf")
+    assert hops[0].tolist() == [0, 1, 2, 3, infinite, 0, 0, 1, 1, 2, 2]
+    assert hops[5, 9:].tolist() == [1, 1]  # from edge (0, 1) to (2, 3)
+    assert torch.equal(hops, hops.T)
+    own, far = torch.eye(11), torch.zeros(11, 11)
+    far[torch.arange(11), hops.where(hops.isfinite(), -1.0).argmax(1)] = 1
+    special = torch.rand(2, 12, 12).double()  # to the special token, and from it, nothing counts
+    special[:, 1:, 1:] = torch.stack([own, far])
+    found = attention_distance.weighted(special, hops)
+    furthest = hops.where(hops.isfinite(), -1.0).amax(1)
+    assert found.tolist() == pytest.approx([0, furthest.mean().item()])
+    assert attention_distance.weighted(torch.ones(1, 11, 11).double(), hops)[0] == pytest.approx(
+        np.mean([row[row.isfinite()].mean().item() for row in hops])
+    )
+
+
+def test_the_distances_of_a_kept_run(small, tmp_path, monkeypatch):
+    monkeypatch.setattr(attention_distance, "GRAPHS", 3)
+    packed = small("embedded/chains/tokengt", {"model.hidden_dim": 8, "model.num_heads": 2, "epochs": 1}, encodings={"laplacian": {"k": 8}})
+    record, _ = packed.run(0)
+    found = attention_distance.compute("stand-in", tmp_path)
+    assert (found["run"], found["graphs"], np.shape(found["distance"])) == (record["digest"], 3, (2, 2))
+    assert found["uniform"] > 0
+
+
+def test_the_verdict_on_distances(monkeypatch):
+    local, everywhere = [0.2, 1.0], [1.9, 1.8]
+
+    def verdict(said, **content):
+        kept = {f"PCQM4Mv2, {name}": {"distance": layers, "uniform": 2.0} for name, layers in content.items() if name != "chains"}
+        stand_in = {"stand-in": {"distance": content["chains"], "uniform": 2.0}} if "chains" in content else {}
+        monkeypatch.setattr(computed.findings, "partial", lambda name: kept | stand_in)
+        return TESTS["attention_distances"](paper="tokengt", said=said)
+
+    alone = verdict("deeper", chains=[local, everywhere])
+    assert (alone.tried, alone.true) == (False, None)
+    assert "2 trained runs with their weights: `gt-bench train tokengt/pcqm4mv2/tokengt-orf`, `gt-bench train" in alone.why
+    assert alone.why.endswith("stand-in, 2 layers: distances over that of even attention (2.00 hops) 0.10 to 0.50, 0.90 to 0.95")
+    rising, falling = [local, local, everywhere, everywhere], [everywhere, everywhere, local, local]
+    slightly = [local, local, [0.4, 1.1], [0.4, 1.1]]
+    for orf, lap, true in ((rising, rising, True), (rising, falling, False), (rising, slightly, None)):
+        assert verdict("deeper", ORF=orf, Lap=lap).true is true
+    mixed = [[0.9, 1.7], local, local, local]
+    assert [verdict("lowest", ORF=mixed, Lap=lap).true for lap in (mixed, rising)] == [True, False]
+    even = [[1.0, 1.1]] * 4
+    assert [verdict("spread", ORF=even, Lap=mixed).true, verdict("spread", ORF=mixed, Lap=even).true] == [True, False]
