@@ -54,10 +54,10 @@ class Checked:
     forms: dict[str, list[str]] = field(default_factory=dict)
 
 
-def cells_of(names: Sequence[str], grid: Grid, root: Path = Path()) -> list[Cell]:
+def cells_of(names: Sequence[str], grid: Grid) -> list[Cell]:
     """The named cells, or all; recipes without an entry in grid.yaml included. Raises RecipeError with the nearest name."""
     cells = {cell.key: cell for cell in grid.cells.values()}
-    for path in sorted((root / "recipes").glob("*/*/*.yaml")):
+    for path in sorted(Path("recipes").glob("*/*/*.yaml")):
         suite, dataset, row = path.parts[-3], path.parts[-2], path.stem
         key = f"{suite}-{dataset}-{row}"
         if key not in cells:

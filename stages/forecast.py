@@ -209,14 +209,14 @@ class Took(NamedTuple):
     memory_mib: float
 
 
-def actual(cell: Cell, grid: Grid, results: Path = Path("results"), store_root: Path = Path("store")) -> Took | None:
+def actual(cell: Cell, grid: Grid, store_root: Path = Path("store")) -> Took | None:
     """By the cell's records on this device; None where there are none."""
     from stages.measurements import choose_device, cpu_name, device_name
     from stages.store import Store, StoreError
 
     try:
         recipe = recipe_asked(cell, grid)
-        result = json.loads((results / f"{cell.cell}.json").read_text())
+        result = json.loads(Path("results", f"{cell.cell}.json").read_text())
         records = [Store(store_root).get(digest) for digest in result["runs"]]
     except (OSError, ValueError, KeyError, TypeError, StoreError):  # not there, or no result: the leaderboard says which
         return None

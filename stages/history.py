@@ -62,9 +62,9 @@ def history(cell: str, store: Store, result: Result | None = None) -> list[Attem
     return [Attempt(i, one, records, attempt_id(one) == now) for i, (one, records) in enumerate(found, 1)]
 
 
-def attempts_at(cell: Cell, results: Path = Path("results")) -> list[Attempt]:
+def attempts_at(cell: Cell) -> list[Attempt]:
     """`history` of a cell of the grid, from the store and the results of this folder. Raises as `history`."""
-    return history(cell.cell, Store(), read_result(results / f"{cell.cell}.json", cell.cell))
+    return history(cell.cell, Store(), read_result(Path("results", f"{cell.cell}.json"), cell.cell))
 
 
 def history_lines(found: Sequence[Attempt]) -> list[str]:

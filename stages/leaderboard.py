@@ -63,10 +63,10 @@ def show(suite: str, rows: Sequence[Row], files: Sequence[Path], rules: Rules) -
     print(f"written: {', '.join(map(str, files))}")
 
 
-def written(suite: str, grid: Grid, reports: Path = Path("reports")) -> list[Row]:
+def written(suite: str, grid: Grid) -> list[Row]:
     """The rows of a suite as last written. Raises RecipeError, and StoreError for a file that is no leaderboard."""
     grid.suite(suite)
-    path = reports / f"{suite}.json"
+    path = Path("reports", f"{suite}.json")
     if not path.exists():
         raise RecipeError(
             f"{path} is not there yet: run `make reproduce SUITE={suite}`; of what ran already, `python -m stages.leaderboard {suite}` writes it"
@@ -74,12 +74,12 @@ def written(suite: str, grid: Grid, reports: Path = Path("reports")) -> list[Row
     return rows_in(path)
 
 
-def show_written(suite: str, grid: Grid, reports: Path = Path("reports")) -> None:
+def show_written(suite: str, grid: Grid) -> None:
     """Prints the leaderboard of a suite as last written. Raises as `written`."""
     from stages.addresses import without_credentials
     from stages.mlflow.tracking import tracking_uri
 
-    show(suite, written(suite, grid, reports), [reports / f"{suite}.{form}" for form in ("json", "csv", "md")], grid.run.verdict)
+    show(suite, written(suite, grid), [Path("reports", f"{suite}.{form}") for form in ("json", "csv", "md")], grid.run.verdict)
     uri = without_credentials(tracking_uri())
     print(f"MLflow: open {uri}" if uri.startswith("http") else "MLflow: `make ui` serves it and prints the address of each suite")
 

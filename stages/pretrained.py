@@ -20,18 +20,18 @@ class NoWeights(UserError, ValueError):
     """A cell that kept no weights; the message says how they are had."""
 
 
-def model_of(name: str, cell: str, data: Path = Path("data"), store_root: Path = Path("store")) -> nn.Module:
+def model_of(name: str, cell: str) -> nn.Module:
     """Model `name` as the recipe of `cell` builds it, in evaluation mode, with the weights of its kept run that is best on validation.
 
     Raises NoWeights where no run of the cell kept any, or it is of another model; RecipeError and DatasetError where cell or data are not
     here.
     """
     grid = load_grid()
-    found, store = grid.find(cell), Store(store_root)
+    found, store = grid.find(cell), Store()
     recipe = limited(settings_of(found), grid, found)[0]
     if recipe.model.name != name:
         raise NoWeights(f"{found.recipe_path}: is a recipe of {recipe.model.name!r}, not of {name!r}")
-    best = best_kept(experiment_of(found, recipe, grid, store, data), recipe.seeds)
+    best = best_kept(experiment_of(found, recipe, grid, store, Path("data")), recipe.seeds)
     if best is None:
         raise NoWeights(
             f"{found.recipe_path}: no run of it is here with its weights: `gt-bench train {found.cell}` keeps those of the best seed"

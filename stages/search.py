@@ -115,14 +115,14 @@ class Trials(NamedTuple):
     asked: int
 
 
-def trials_left(cell: Cell, grid: Grid, data: Path = Path("data"), store_root: Path = Path("store"), studies: Path = STUDIES) -> Trials:
+def trials_left(cell: Cell, grid: Grid, data: Path = Path("data"), store_root: Path = Path("store")) -> Trials:
     """How many trials of the cell's search are left. Makes no study where there is none yet. Raises RecipeError."""
     from stages.errors import DatasetError
     from stages.runs import Experiment
     from stages.store import Store
 
     recipe, base = trial_recipe(cell, grid)
-    trials, folder = trials_asked(cell, grid, recipe)[0], studies / cell.cell
+    trials, folder = trials_asked(cell, grid, recipe)[0], STUDIES / cell.cell
     if recipe.searched.sampler == "grid":
         trials = min(trials, len(grid_points(recipe.searched)))
     if storage_url(grid.run) is None and not (folder / JOURNAL).exists():

@@ -26,11 +26,11 @@ from stages.params import Grid, load_grid
 from stages.recipe import digest_of, load_recipe
 from stages.schema import RecipeError
 
-ROOT = Path("state")
+ROOT, DATA = Path("state"), Path("data")
 
 
-def write_state(grid: Grid, root: Path = ROOT, data: Path = Path("data")) -> None:
-    """Writes all state files under `root`; files of what is no longer in the grid are removed."""
+def write_state(grid: Grid) -> None:
+    """Writes all state files; files of what is no longer in the grid are removed."""
     from stages.datasets.catalog import get_spec
     from stages.datasets.prepare import contradicted
     from stages.download import available
@@ -42,7 +42,7 @@ def write_state(grid: Grid, root: Path = ROOT, data: Path = Path("data")) -> Non
     encoding_code = code_digest(["gt_models.encodings", "stages.datasets.encoding"])
     requests: dict[str, dict[str, list]] = {name: {} for name in grid.datasets}
     for cell in grid.cells.values():
-        state_of = root / "cells" / f"{cell.cell}.json"
+        state_of = ROOT / "cells" / f"{cell.cell}.json"
         try:
             recipe = load_recipe(cell.recipe_path)
         except RecipeError as error:  # its stages stop and say it again, and no other cell waits for that
@@ -63,21 +63,21 @@ def write_state(grid: Grid, root: Path = ROOT, data: Path = Path("data")) -> Non
         wanted[state_of] = {"code": code, "limits": limits, **base}
         requests[cell.dataset][cell.key] = encoding_requests(recipe)
     for name, spec in specs.items():
-        can_be_had, _ = available(name, data, grid.run.mirrors)
-        other = contradicted(name, data)  # named only then, so that the pins of a first use run nothing again
+        can_be_had, _ = available(name, DATA, grid.run.mirrors)
+        other = contradicted(name, DATA)  # named only then, so that the pins of a first use run nothing again
         state = {"spec": spec.digest, "available": can_be_had} | ({"packed_from_other": other} if other else {})
-        wanted[root / "datasets" / f"{name}.json"] = state
-        wanted[root / "encodings" / f"{name}.json"] = {"code": encoding_code, "requests": requests[name]}
+        wanted[ROOT / "datasets" / f"{name}.json"] = state
+        wanted[ROOT / "encodings" / f"{name}.json"] = {"code": encoding_code, "requests": requests[name]}
     report_code, store = code_digest(["stages.leaderboard"]), _tracking_store()
     for suite in grid.suites:
         cells = [cell.cell for cell in grid.suite(suite)]
-        wanted[root / "suites" / f"{suite}.json"] = {
+        wanted[ROOT / "suites" / f"{suite}.json"] = {
             "cells": cells,
             "code": report_code,
             "verdict": grid.run.verdict.model_dump(mode="json"),
             "tracking": store,
         }
-    _replace(root, wanted)
+    _replace(ROOT, wanted)
 
 
 def _code_of(model: str, task: str, protocol: frozenset[str]) -> str:

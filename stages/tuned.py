@@ -25,10 +25,10 @@ KILLED = "killed, queued again"  # what the table says of a trial whose worker i
 PLOTS = ("history", "importance", "parallel")
 
 
-def search_summary(cell: Cell, tuned: Path = TUNED) -> SearchSummary | None:
+def search_summary(cell: Cell) -> SearchSummary | None:
     """How many trials a tuned cell had, by state, and the best validation value; None where no search was run. A trial that was killed and
     queued again is none: equal records give equal summaries, whoever was killed on the way."""
-    path = tuned / f"{cell.cell}.csv"
+    path = TUNED / f"{cell.cell}.csv"
     if not path.exists():
         return None
     with path.open() as file:

@@ -5,17 +5,10 @@ from typing import Literal
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save
-from torch import Tensor, nn
-
-from stages.files import write_bytes
+from safetensors.torch import load_file
+from torch import nn
 
 FILE = "weights.safetensors"
-
-
-def save_weights(folder: Path, state: dict[str, Tensor]) -> Path:
-    """Writes `state` into `folder`, atomically. Raises WriteError on a full disk."""
-    return write_bytes(folder / FILE, save({name: value.detach().cpu().contiguous() for name, value in state.items()}))
 
 
 @torch.no_grad()

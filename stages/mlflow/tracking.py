@@ -186,15 +186,15 @@ def complete(
             mirror.put_views()
 
 
-def track_cells(cells: Iterable["Cell"], results: Path = Path("results"), store_root: Path = Path("store")) -> None:
+def track_cells(cells: Iterable["Cell"]) -> None:
     """Shows cells that were trained by hand, as `complete` would; the leaderboard adds their verdicts. A store that cannot be used costs one
     warning."""
     from stages.records.shipped import read_result
 
-    store, uri = Store(store_root), tracking_uri()
+    store, uri = Store(), tracking_uri()
     by_suite: dict[str, list[Result]] = {}
     for cell in cells:
-        if result := read_result(results / f"{cell.cell}.json", cell.cell):
+        if result := read_result(Path("results", f"{cell.cell}.json"), cell.cell):
             by_suite.setdefault(cell.suite, []).append(result)
     for suite, found in by_suite.items():
         try:

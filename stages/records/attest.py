@@ -37,15 +37,13 @@ def attest(
     grid: Grid,
     commit: str,
     runs: int = 1,
-    data: Path = Path("data"),
-    store: Store | None = None,
     beside: Store | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> Shipped:
     """The file with its attestation: `runs` of its runs, the cheapest first, were computed again by the present code, recipe, data and encodings
     and found what the records hold, or what `beside` holds of the same runs. `commit`: of that code. Raises StaysStale where a bit differs or
     the runs cannot be computed here."""
-    store, cell = store or Store(), grid.find(shipped.cell)
+    data, store, cell = Path("data"), Store(), grid.find(shipped.cell)
     try:
         present = _Present(cell, grid, shipped, shipped.now().records[0], data, store)
         held = _beside(shipped, beside) if beside else shipped.records

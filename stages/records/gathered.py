@@ -36,9 +36,7 @@ class Gathered:
     problems: list[str] = field(default_factory=list)
 
 
-def gather(
-    grid: Grid, results: Path = Path("results"), store: Path = Path("store"), root: Path = ROOT, data: Path = Path("data")
-) -> Gathered:
+def gather(grid: Grid, results: Path = Path("results"), store: Path = Path("store"), root: Path = ROOT) -> Gathered:
     """Everything that results/, store/ and records/ hold of the cells of the grid. What is broken becomes a row or a problem. Raises StoreError
     for another folder of records that is not there."""
     from stages.records.staleness import standing
@@ -55,7 +53,7 @@ def gather(
                 for result in kept:
                     found.versions[OWN, cell.cell] = Version(OWN, result, [records[d] for d in result["runs"] if d in records], [])
             if (one := _sound(file_of(cell.cell, root), root, found.problems)) is not None:
-                now, stale = one.now(), standing(one, grid, data).stale
+                now, stale = one.now(), standing(one, grid).stale
                 found.versions[SHIPPED, cell.cell] = Version(SHIPPED, now.result, now.records, stale)
                 rows[SHIPPED] = rows_of(now.result, now.records, (), grid.run.verdict)
                 for row in rows[SHIPPED]:

@@ -12,9 +12,7 @@ from stages.schema import RecipeError
 from stages.store import Store, StoreError
 
 
-def seeds_kept(
-    cell: Cell, grid: Grid, store: Store | None = None, data: Path = Path("data"), results: Path = Path("results")
-) -> tuple[list[str], int]:
+def seeds_kept(cell: Cell, grid: Grid, store: Store | None = None, data: Path = Path("data")) -> tuple[list[str], int]:
     """(digests of the cell's seeds that are in the store, how many seeds it asks for). Where dataset or encodings are not here, no digest can
     be told, and the runs that its result names count. Raises RecipeError, and StoreError for a damaged result."""
     store = store or Store()
@@ -26,7 +24,7 @@ def seeds_kept(
         experiment = experiment_of(cell, recipe, grid, store, data)
         digests = [experiment.digest(seed) for seed in recipe.seeds]
     except (RecipeError, DatasetError, ValueError, SyntaxError):  # the last: of the model's file, which training will name
-        result = read_result(results / f"{cell.cell}.json", cell.cell)
+        result = read_result(Path("results", f"{cell.cell}.json"), cell.cell)
         digests = result["runs"] if result else []
     return [digest for digest in digests if (store.folder(digest) / "record.json").exists()], asked
 

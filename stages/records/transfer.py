@@ -110,14 +110,14 @@ def _trials(cell: Cell, records: list[Record], store: Store) -> list[Record]:
     return found
 
 
-def import_records(shipped: Sequence[Shipped], store: Store | None = None, root: Path = ROOT) -> tuple[int, int]:
+def import_records(shipped: Sequence[Shipped], root: Path = ROOT) -> tuple[int, int]:
     """Puts records into the store, what was carried over under its present digest too; returns (new, there already). All are checked first:
     where one is unsound or contradicts the store, nothing is written. A record that differs only in what was measured is there already, and
     the store's own stays; of two marks the file's counts.
 
     Raises StoreError, Conflict.
     """
-    store = store or Store()
+    store = Store()
     wrong = [line for one in shipped for line in problems_of(one, root)]
     if wrong:
         raise StoreError("\n".join(["nothing is imported:", *wrong]))
@@ -148,12 +148,12 @@ def import_records(shipped: Sequence[Shipped], store: Store | None = None, root:
     return len(new), len(there)
 
 
-def import_results(shipped: Sequence[Shipped], grid: Grid, results: Path = Path("results"), data: Path = Path("data")) -> list[str]:
+def import_results(shipped: Sequence[Shipped], grid: Grid) -> list[str]:
     """Writes results/<cell>.json for imported records, so that a leaderboard shows them at once; returns the cells. A result with runs of its
     own stays as it is, and so does a file that is no result (`gt-bench list` names it)."""
     written = []
     for one in shipped:
-        path = results / f"{one.cell}.json"
+        path = Path("results", f"{one.cell}.json")
         try:
             held = read_result(path, one.cell)
         except StoreError:
@@ -161,7 +161,7 @@ def import_results(shipped: Sequence[Shipped], grid: Grid, results: Path = Path(
         if held is not None and held["runs"] and "imported" not in held:
             continue
         commit = one.records[0]["measured"]["environment"].get("commit")
-        write_json(path, one.now().result | {"imported": {"commit": commit, "stale": standing(one, grid, data).stale}})
+        write_json(path, one.now().result | {"imported": {"commit": commit, "stale": standing(one, grid).stale}})
         written.append(one.cell)
     return written
 

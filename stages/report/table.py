@@ -92,14 +92,14 @@ def shown_columns(rows: Sequence[Row]) -> list[int]:
     return [SHOWN.index(name) for name in names]
 
 
-def table_lines(rows: Sequence[Row], heading: str = "##") -> list[str]:
-    """Rows as a Markdown table, with their remarks under a heading of that level."""
+def table_lines(rows: Sequence[Row]) -> list[str]:
+    """Rows as a Markdown table, with their remarks under a heading."""
     places = shown_columns(rows)
     texts = [[text[i] for i in places] for text in (SHOWN, *map(cells, rows))]
     lines = [markdown_line(texts[0]), markdown_line(["---"] * len(places)), *map(markdown_line, texts[1:]), ""]
     remarks = list(dict.fromkeys(remark for row in rows for remark in remarks_of(row)))
     shown = [f"- {escape(printable(remark), quote=False)}" for remark in remarks]  # a reason may hold what a foreign host said
-    return [*lines, f"{heading} Remarks", "", *shown, ""] if shown else lines
+    return [*lines, "## Remarks", "", *shown, ""] if shown else lines
 
 
 def remarks_of(row: Row) -> list[str]:

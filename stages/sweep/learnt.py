@@ -23,13 +23,13 @@ from stages.store import Store
 FILE = "learnt.json"
 
 
-def news(wanted: Sequence[tuple[Cell, Grid]], store: Store, data: Path = Path("data")) -> list[str]:
+def news(wanted: Sequence[tuple[Cell, Grid]], store: Store) -> list[str]:
     """One line for each number of these cells, under their grid's limits, whose runs or verdict are not what they were when this was last called."""
     path, lines = store.root / FILE, []
     said = _read(path)
     for cell, grid in wanted:
         try:
-            rows = _rows(cell, grid, store, data)
+            rows = _rows(cell, grid, store)
         except UserError as error:
             lines.append(f"{cell.cell}: {error}")
             continue
@@ -46,9 +46,9 @@ def news(wanted: Sequence[tuple[Cell, Grid]], store: Store, data: Path = Path("d
     return lines
 
 
-def _rows(cell: Cell, grid: Grid, store: Store, data: Path) -> list[Row]:
+def _rows(cell: Cell, grid: Grid, store: Store) -> list[Row]:
     """The leaderboard's rows of the runs that there are: where some are missing, as of a cell that is cut in seeds."""
-    result = unfinished(cell, grid, "", store, data)
+    result = unfinished(cell, grid, "", store)
     records = [record for digest in result["runs"] if (record := store.get(digest)) and not record_problems(record)]
     seeds, full = [record["deterministic"]["seed"] for record in records], len(load_recipe(cell.recipe_path).seeds)
     cuts = [cut for cut in result["reduced"] if not re.fullmatch(SEED_CUT, cut)]

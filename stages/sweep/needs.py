@@ -27,9 +27,9 @@ class Need:
         return f"{self.memory_gib:g} GiB, {self.hours:g} h, {self.threads} core{'s' if self.threads > 1 else ''}{gpus}{more}"
 
 
-def need_of(job: Job, cell: Cell, grid: Grid, gpu: bool = False) -> Need:
-    """`gpu`: whether a process takes one where nothing is said. Raises RecipeError where there is neither a forecast nor a word in params.yaml,
-    and where that grants fewer GPUs than a run has processes."""
+def need_of(job: Job, cell: Cell, grid: Grid) -> Need:
+    """What `job` of `cell` asks for; GPUs only where params.yaml says so. Raises RecipeError where there is neither a forecast nor a word in
+    params.yaml, and where that grants fewer GPUs than a run has processes."""
     said = grid.resources_of(cell)
     memory, hours = said.memory_gib, said.hours
     if memory is None and job.memory_mib is not None:
@@ -41,7 +41,7 @@ def need_of(job: Job, cell: Cell, grid: Grid, gpu: bool = False) -> Need:
         raise RecipeError(
             f"{cell.cell}: there is no forecast of it{f' ({job.problem})' if job.problem else ''}; say what a run needs in params.yaml: resources: {{{cell.cell}: {{{': ..., '.join(lacking)}: ...}}}}"
         )
-    gpus = said.gpus if said.gpus is not None else int(gpu) * job.processes
+    gpus = said.gpus or 0
     if 0 < gpus < job.processes:
         raise RecipeError(
             f"{cell.cell}: a run of it has {job.processes} processes, each with a GPU, and resources.gpus of params.yaml grants {gpus}"

@@ -68,13 +68,12 @@ def sweep(
     at_most: int = AT_MOST,
     say: Callable[[str], None] = lambda line: print(line, flush=True),
     poll: float = POLL_SECONDS,
-    gpu: bool = False,
 ) -> bool:
     """Submits what is missing, at most so many jobs at once, and follows it to the end; returns whether the store has everything.
 
     Raises ClusterError where the cluster does not answer, StoreError where the store's file system has no locks.
     """
-    one = _Sweep(entries, grid, cluster, at_most, say, gpu)
+    one = _Sweep(entries, grid, cluster, at_most, say)
     check_locks(one.store.root)
     one.prepare()
     one.submit()
@@ -98,7 +97,6 @@ class _Sweep:
     cluster: Slurm
     at_most: int
     say: Callable[[str], None]
-    gpu: bool
     store: Store = field(default_factory=Store)
     submitted: list[Submitted] = field(default_factory=list)  # that this sweep follows
     reported: set[str] = field(default_factory=set)
@@ -175,7 +173,7 @@ class _Sweep:
         for job in jobs:
             cell = self.grid.find(job.name)
             try:
-                groups.setdefault(need_of(job, cell, self.grid, self.gpu), []).append(job)
+                groups.setdefault(need_of(job, cell, self.grid), []).append(job)
             except RecipeError as error:
                 self.tried |= set(_runs(job))
                 self.refused = True
@@ -308,13 +306,13 @@ def shares(groups: dict[Need, list[Job]], most: int) -> list[tuple[Need, list[Jo
     return [(need, jobs, min(n, len(jobs))) for (need, jobs), n in zip(chosen, share)]
 
 
-def dry_run(entries: Sequence[Entry], grid: Grid, say: Callable[[str], None], gpu: bool = False) -> list[list[str]]:
+def dry_run(entries: Sequence[Entry], grid: Grid, say: Callable[[str], None]) -> list[list[str]]:
     """What a sweep would submit: need, jobs, runs and trials, hours of one process, cells; nothing is submitted or prepared."""
     found = plan(entries, grid, say=say)
     groups: dict[str, list[Job]] = {}
     for job in jobs_of(found, shared=SHARED):
         try:
-            need = "here, beforehand" if job.kind == "data" else str(need_of(job, grid.find(job.name), grid, gpu))
+            need = "here, beforehand" if job.kind == "data" else str(need_of(job, grid.find(job.name), grid))
         except RecipeError as error:
             need = str(error)
         groups.setdefault(need, []).append(job)

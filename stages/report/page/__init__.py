@@ -45,10 +45,9 @@ def write_page(
     results: Path = Path("results"),
     store: Path = Path("store"),
     records: Path = ROOT,
-    data: Path = Path("data"),
 ) -> Path:
     """Writes the page of what results/, store/ and the shipped records hold. Raises WriteError."""
-    return write_bytes(out, page_html(grid, gather(grid, results, store, records, data), store, data, records).encode())
+    return write_bytes(out, page_html(grid, gather(grid, results, store, records), store, records=records).encode())
 
 
 def page_html(grid: Grid, held: Gathered, store: Path = Path("store"), data: Path = Path("data"), records: Path = ROOT) -> str:

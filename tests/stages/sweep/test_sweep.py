@@ -258,8 +258,6 @@ def test_what_a_job_asks_for(project):
     cell = grid.find(CELL)
     job = Job("runs", CELL, "web", (0,), threads=2, seconds=3000.0, memory_mib=3000.0)
     assert need_of(job, cell, grid) == Need(8.0, 4.0, 2)
-    assert need_of(job, cell, grid, gpu=True).gpus == 1
-    assert need_of(replace(job, processes=3), cell, grid, gpu=True).gpus == 3
     few = grid.model_copy(update={"resources": {"all": Resources(gpus=2)}})
     with pytest.raises(RecipeError, match=r"a run of it has 3 processes, each with a GPU, and resources.gpus of params.yaml grants 2"):
         need_of(replace(job, processes=3), cell, few)
