@@ -22,6 +22,7 @@ class EdgeTransformerReleased(EdgeTransformer):
 
     @staticmethod
     def parts() -> tuple[type[nn.Module], type[nn.Module], type[nn.Module]]:
+        """The three parts below in place of the paper's."""
         return ReleasedTokens, ReleasedLayer, ReleasedReadout
 
 
@@ -51,6 +52,7 @@ class ReleasedTokens(PairTokens):
         self.pair_encoder, self.pair_out, self.diagonal_token = nn.Linear(2 * hidden_dim, hidden_dim), None, None
 
     def phi(self, pairs: Tensor, edges: Tensor) -> Tensor:
+        """The sum of pairs and edges, [P, d], where the paper applies phi to both."""
         return pairs + edges
 
 

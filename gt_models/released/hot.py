@@ -88,4 +88,5 @@ class ReleasedHigherOrderTransformer(HigherOrderTransformer):
         return TensorHead(hidden_dim, out_dim, self.head_dims, self.head_diagonal and self.level == "pair", self.head_dropout)
 
     def embed(self, batch: GraphBatch, support: Support) -> Tensor:
+        """Dropout after the input map: an argument of the released code."""
         return self.input_dropout(super().embed(batch, support))

@@ -73,15 +73,18 @@ class PPGTReleased(PPGT):
                 layer.residual1, layer.residual2 = (ScaledResidual(hidden_dim, drop_path, layer_scale) for _ in range(2))
 
     def encode_nodes(self, batch: GraphBatch) -> Tensor:
+        """One more norm before the backbone, where `stem_norm` asks for it: nodes [N, hidden_dim]."""
         return self.node_norm(super().encode_nodes(batch))
 
     def extra_node_channels(self, batch: GraphBatch, dtype: torch.dtype) -> dict[str, Tensor]:
+        """Of degree and order those that are asked for, and the position [N, position_dim] (superpixels)."""
         channels = super().extra_node_channels(batch, dtype)
         if self.position_dim:
             channels["position"] = batch.encoding("position", self.position_dim).to(dtype)
         return {name: channels[name] for name in self.node_extras}
 
     def extra_pair_channels(self, batch: GraphBatch, dtype: torch.dtype) -> list[Tensor]:
+        """Order and degrees as asked for, [P, 1] each, behind the difference of the positions [P, position_dim] (superpixels)."""
         query, key = batch.pair_nodes
         order, *degrees = super().extra_pair_channels(batch, dtype)
         channels = [order, *degrees] if "degree" in self.node_extras else [order]
@@ -98,9 +101,11 @@ class PPGTReleased(PPGT):
         return joined.new_zeros(batch.num_nodes).index_add(0, batch.pair_nodes[0], joined)
 
     def edge_ends(self, batch: GraphBatch) -> tuple[Tensor, Tensor]:
+        """The target of an edge is the query of its pair; the paper has its source there."""
         return tuple(batch.edge_index.flip(0))
 
     def pair_bias(self) -> Tensor:
+        """1 added to the rows of phi: the gate is 1 + phi, where Eq. (5) has phi."""
         bias = super().pair_bias()
         return bias + self._gate_offset.to(bias.dtype) if self.urpe else bias
 
@@ -128,6 +133,7 @@ class ReleasedStem(PairStem):
             nn.init.constant_(scale, self.initial_scale)
 
     def embed(self, raw: Tensor, edge: Tensor | None) -> Tensor:
+        """One more norm before the FFN blocks, where `stem_norm` asks for it: pairs [P, pair_dim]."""
         return self.pre_norm(super().embed(raw, edge))
 
     def branch(self, i: int, p: Tensor) -> Tensor:

@@ -67,6 +67,7 @@ class Node2SubgraphReleased(PPGTReleased):
         return x
 
     def encode_nodes(self, batch: GraphBatch) -> Tensor:
+        """A learnt vector is added to the node that is asked for: nodes [N, hidden_dim]."""
         x = super().encode_nodes(batch)
         return x + batch.encoding("target", 1).to(x.dtype) * self.target_vector
 

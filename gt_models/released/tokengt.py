@@ -36,9 +36,11 @@ class TokenGTReleased(TokenGT):
         nn.init.zeros_(self.head.bias)
 
     def special_tokens(self) -> list[Tensor]:
+        """A [null] token behind the [graph] token (tokenizer.py)."""
         return [*super().special_tokens(), self.null_token]
 
     def tokens(self, *arguments) -> Tensor:
+        """A layer norm before the first layer (tokengt_graph_encoder.py)."""
         return self.embedding_norm(super().tokens(*arguments))
 
     def drop_eigenvectors(self, vectors: Tensor, batch: GraphBatch) -> Tensor:

@@ -67,6 +67,13 @@ def test_every_public_name_says_what_it_is(name):
     assert not silent, f"without a docstring: {', '.join(silent)}"
 
 
+@pytest.mark.parametrize("name", [name for name in modules() if name.startswith("gt_models.released.")])
+def test_every_override_of_released_code_says_what_differs(name):
+    module = importlib.import_module(name)
+    methods = [(key, value) for key, value in public(module).items() if "." in key and not key.endswith(".forward")]
+    assert not [key for key, value in methods if not (getattr(value, "__doc__", None) or _has_comment(value))]
+
+
 def test_what_the_library_shows_is_described():
     for name in gt_models.__all__:
         assert inspect.getdoc(getattr(gt_models, name)), f"gt_models.{name} has no docstring"
