@@ -9,6 +9,7 @@ What describes one row alone (`ROW`) is never inherited. A file whose name begin
 the resolved content: a recipe and its base together decide what the one long file decided.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from stages.contents import Settings
@@ -99,6 +100,13 @@ def ancestors(key: str) -> list[str]:
     """`a`, `a.b` and `a.b.c` of the dotted key `a.b.c`."""
     parts = key.split(".")
     return [".".join(parts[: i + 1]) for i in range(len(parts))]
+
+
+def origin_of(key: str, origin: Mapping[str, str]) -> str | None:
+    """What `origin` of a recipe says of the value of a dotted key: at the key, at the nearest section that it is in, or at `all`, which is not
+    said of what describes the row alone; None where it says nothing."""
+    names = [*reversed(ancestors(key)), *(["all"] if key.split(".")[0] not in ROW else [])]
+    return next((origin[name] for name in names if name in origin), None)
 
 
 def _changed(content: Settings, inherited: object, prefix: str = "") -> list[str]:

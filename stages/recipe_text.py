@@ -2,7 +2,7 @@
 
 import yaml
 
-from stages.bases import ROW, ancestors
+from stages.bases import ROW, origin_of
 from stages.recipe import Recipe
 
 
@@ -16,7 +16,6 @@ def _lines(key: str, value: object, path: tuple[str, ...], origin: dict[str, str
     indent = "  " * (len(path) - 1)
     if isinstance(value, dict) and value and path[0] not in ROW:
         return [f"{indent}{key}:", *(line for k, v in value.items() for line in _lines(k, v, (*path, k), origin))]
-    names = [*reversed(ancestors(".".join(path))), "all"]
-    source = next((origin[name] for name in names if name in origin), None)
+    source = origin_of(".".join(path), origin)
     text = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=10**6).removesuffix("...\n").rstrip("\n")
     return [f"{indent}{key}: {text}" + (f"  # {source}" if source else "")]

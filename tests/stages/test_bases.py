@@ -7,7 +7,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from stages.bases import bases_of, read_recipe
+from stages.bases import bases_of, origin_of, read_recipe
 from stages.cli import app
 from stages.grid import main as write_grid
 from stages.params import load_grid
@@ -121,3 +121,10 @@ def test_bases_are_no_cells_a_changed_base_shows_in_the_state_and_a_cell_is_show
     shown = CliRunner().invoke(app, ["show", "embedded/chains/mlp"]).output
     assert "  hidden_dim: 4  # chosen: tiny\n  num_layers: 3  # chosen: small\n" in shown
     assert yaml.safe_load(shown) == {k: v for k, v in read_recipe(place / "mlp.yaml")[0].items() if k != "origin"}
+
+
+def test_the_origin_of_a_value_is_the_nearest_that_is_said():
+    origin = {"all": "chosen: quick", "model": "printed: Table 1", "model.dropout": "tuned", "parameters": "counted"}
+    keys = ("model.dropout", "model.heads.number", "optimizer.lr", "parameters", "published.table")
+    assert [origin_of(key, origin) for key in keys] == ["tuned", "printed: Table 1", "chosen: quick", "counted", None]
+    assert origin_of("optimizer.lr", {"model": "printed: Table 1"}) is None

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from stages.addresses import shareable
+from stages.bases import origin_of
 from stages.contents import Ran, Row, Settings
 from stages.params import Cell, Grid
 from stages.recipe import Recipe, load_recipe
@@ -238,10 +239,10 @@ def _recipe_of(recipe: Recipe | RecipeError) -> list[list[str]]:
 
 
 def _recipe(recipe: Settings) -> list[list[str]]:
-    """[key, value, origin] of every value; the origin of a section counts for what is in it."""
+    """[key, value, origin] of every value."""
     origins = recipe.get("origin") or {}
     flat = _flat({k: v for k, v in recipe.items() if k != "origin"})
-    return [[key, value, next((origins[k] for k in _upward(key) if k in origins), "")] for key, value in flat]
+    return [[key, value, origin_of(key, origins) or ""] for key, value in flat]
 
 
 def _flat(content: Mapping[str, object], before: str = "") -> list[tuple[str, str]]:
@@ -252,11 +253,6 @@ def _flat(content: Mapping[str, object], before: str = "") -> list[tuple[str, st
         else:
             found.append((f"{before}{key}", value if isinstance(value, str) else json.dumps(value)))
     return found
-
-
-def _upward(key: str) -> list[str]:
-    parts = key.split(".")
-    return [".".join(parts[:n]) for n in range(len(parts), 0, -1)]
 
 
 def _version(version: Version, cell: Cell) -> dict[str, object]:
