@@ -58,7 +58,7 @@ def records_of(result: Result, store: Store) -> list[Record]:
 
 
 def when(records: Sequence[Record]) -> str:
-    """The minute in which the last of these runs ended."""
+    """The minute in which the last of these runs ended, in UTC."""
     return max(record["measured"]["finished"] for record in records)[:16].replace("T", " ")
 
 

@@ -46,7 +46,7 @@ class Attempt(NamedTuple):
     @property
     def name(self) -> str:
         """Its number, dates and commit."""
-        return f"attempt {self.number} ({when(self.records)}, commit {self.commit})"
+        return f"attempt {self.number} ({when(self.records)} UTC, commit {self.commit})"
 
 
 def history(cell: str, store: Store, result: Result | None = None) -> list[Attempt]:

@@ -1,5 +1,6 @@
 """Weights of the best seed: kept, loaded again, and equal to the record when they are scored; and what attempts at a cell say of themselves."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,7 @@ def test_history_and_diff_say_what_changed(project):
     trained(project, seeds=[0, 1], optimizer={"name": "adam", "lr": 0.5})
     said = run("history", CELL).output.splitlines()
     assert [line.split(" (")[0] for line in said if line.startswith("attempt")] == ["attempt 1", "attempt 2"]
+    assert re.match(r"attempt 1 \(\d{4}-\d\d-\d\d \d\d:\d\d UTC, commit ", said[0])
     assert said[0].endswith("2/2 runs, ok")
     assert said[-1].endswith("<- current")
     assert "    recipe  optimizer.lr: 0.01 -> 0.5" in said
