@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from stages.cli import app
+from stages.contents import COLUMNS
 from stages.schema import RecipeError
 from stages.store import StoreError
 
@@ -26,6 +27,7 @@ def test_json_for_programs(repository):
     Path("records").mkdir()
     rows = json.loads(run("board", "embedded", "--json").output)
     assert [(row["cell"], row["status"]) for row in rows] == [("embedded/chains/mlp", "no shipped record")]
+    assert rows[0].keys() == set(COLUMNS)
     assert json.loads(run("board", "--dataset", "chains", "--json").output) == []
 
 
