@@ -30,15 +30,16 @@ def every_in_short(covered: Iterable[Coverage], verdicts: Iterable[tuple[str, st
 
 
 class _Numbers(dict[str, str]):
-    """`suite/dataset/row`, or that and a metric, to our mean ± std as it stands in the printed table."""
+    """`suite/dataset/row`, or that and a metric, to our mean ± std as it stands in the printed table; with ` printed` to the number there."""
 
     def __init__(self, path: Path, rows: Sequence[Row]):
         self.path = path
         for row in rows:
             if row["published_place"] and row["mean"] is not None:
-                text = our_number(row, lookup(*row["published_place"]))
-                self.setdefault(row["cell"], text)
-                self.setdefault(f"{row['cell']} {row['metric']}", text)
+                published = lookup(*row["published_place"])
+                for name in (row["cell"], f"{row['cell']} {row['metric']}"):
+                    self.setdefault(name, our_number(row, published))
+                    self.setdefault(f"{name} printed", published.printed)
 
     def __missing__(self, key: str) -> str:
         raise RecipeError(f"{self.path}: no number of {key!r} is shipped{nearest(key, list(self))}")

@@ -77,6 +77,12 @@ def test_each_paper_is_told_in_five_sentences(covered, rows):
     assert f"({100 * sparse['mean']:.2f} ± {100 * sparse['std']:.2f} %)" in told["hot"]
 
 
+def test_a_printed_number_is_not_typed_again(rows, tmp_path):
+    path = tmp_path / FILE
+    path.write_text("hot: It has {hot/gps/s2g-plus aupr} for {hot/gps/s2g-plus aupr printed}, and {hot/gps/s2g-plus printed}.")
+    assert every_in_short([ONE], [], rows, path)["hot"].endswith(" It has 0.697 ± 0.036 for 0.726, and 0.943.")
+
+
 ONE = Coverage("hot", 4, 0, 0, 2, 0, 0.0)
 
 
