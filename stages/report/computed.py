@@ -1,7 +1,6 @@
 """The tests of claims that a computation of ours decides: judgements over what stages/findings keeps."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from statistics import fmean, pstdev
 from typing import Any, Literal
 
@@ -216,20 +215,20 @@ def attention_differentiates_labels(paper: str, good: float = 0.8, poor: float =
 @test
 def maps_are_bases(paper: str, cases: list[str], share: float = 0.9) -> Found:
     """Each head's map is nearest to its own basis tensor and has `share` of its attention there. False where one is nearest to another, None where they are less acute."""
-    from stages.findings.attention_maps import CELLS
+    from stages.findings.attention_maps import CELLS, STAND_IN
 
-    found = so_far("attention_maps", cases)
+    found = so_far("attention_maps", [*cases, STAND_IN])
     other = {case: [h for h, basis in enumerate(value["nearest"]) if h != basis] for case, value in found.items()}
     said = "; ".join(
         f"{case}: {15 - len(other[case])} of 15 heads nearest to their own tensor, on its entries {100 * min(value['share']):.1f} to {100 * max(value['share']):.1f} % of the attention "
         f"(of even attention {100 * min(value['uniform']):.1f} to {100 * max(value['uniform']):.1f} %)"
         for case, value in found.items()
     )
-    if any(other.values()):
+    if any(other[case] for case in cases if case in found):
         return Found(False, said, shown=True)
     if missing := [case for case in cases if case not in found]:
-        return _to_compute("attention_maps", missing, [CELLS[case] for case in missing])
-    return Found(True if min(min(value["share"]) for value in found.values()) >= share else None, said, shown=True)
+        return _to_compute("attention_maps", missing, [CELLS[case] for case in missing], said)
+    return Found(True if min(min(found[case]["share"]) for case in cases) >= share else None, said, shown=True)
 
 
 @test
@@ -246,8 +245,7 @@ def attention_distances(paper: str, said: Literal["deeper", "lowest", "spread"],
     )
     papers = [case for case in CELLS if case != STAND_IN]
     if missing := [case for case in papers if case not in found]:
-        needs = _to_compute("attention_distance", missing, [CELLS[case] for case in missing])
-        return replace(needs, why=f"{needs.why}; {said_of}" if said_of else needs.why)
+        return _to_compute("attention_distance", missing, [CELLS[case] for case in missing], said_of)
     right: list[bool | None] = []
     for case in papers:
         layers = shares[case]
@@ -264,11 +262,12 @@ def attention_distances(paper: str, said: Literal["deeper", "lowest", "spread"],
     return Found(False if False in right else None if None in right else True, said_of, shown=True)
 
 
-def _to_compute(name: str, cases: list[str], cells: Sequence[str] = ()) -> Found:
-    """What has not been computed, and by which commands it is."""
+def _to_compute(name: str, cases: list[str], cells: Sequence[str] = (), so_far: str = "") -> Found:
+    """What has not been computed, by which commands it is, and what was found so far."""
     trained = f"{', '.join(f'`gt-bench train {cell}`' for cell in cells)}, then " if cells else ""
     what = "a trained run with its weights: " if len(cells) == 1 else f"{len(cells)} trained runs with their weights: " if cells else ""
-    return Found(None, f"needs {what}{trained}`{findings.command(name)} {' '.join(f'--case {case!r}' for case in cases)}`", tried=False)
+    needs = f"needs {what}{trained}`{findings.command(name)} {' '.join(f'--case {case!r}' for case in cases)}`"
+    return Found(None, f"{needs}; {so_far}" if so_far else needs, tried=False)
 
 
 @test

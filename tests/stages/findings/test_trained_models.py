@@ -253,6 +253,10 @@ def test_the_verdict_on_maps(monkeypatch):
         in none.why
     )
     assert "--recompute attention_maps --case 'dense, ORF' --case 'dense, Lap'`" in none.why
+    monkeypatch.setattr(computed.findings, "partial", lambda name: {"stand-in": right | {"nearest": [1, *range(1, 15)]}})
+    stand_in = TESTS["maps_are_bases"](paper="tokengt", cases=["dense, ORF"])  # decides nothing, and is shown
+    assert (stand_in.tried, stand_in.true) == (False, None)
+    assert "; stand-in: 14 of 15 heads nearest to their own tensor" in stand_in.why
     one = verdict(ORF=right)
     assert (one.tried, one.true) == (False, None)
     assert "tokengt-attention-orf-type" not in one.why
