@@ -103,7 +103,7 @@ class Experiment:
     @cached_property
     def code(self) -> str:
         """Digest of the code that decides its runs."""
-        return run_code(self.recipe.model.name, self.header.task, self.recipe.decisive())
+        return run_code(self.recipe.model.name, self.header.task, self.recipe.decisive(), self.recipe.model.arguments)
 
     def constructor(self) -> Settings:
         """What the model's constructor is called with."""

@@ -50,7 +50,8 @@ def write_state(grid: Grid) -> None:
             wanted[state_of], requests[cell.dataset][cell.key] = {"code": f"none: {error}"}, []
             continue
         try:
-            code = code_of(recipe.model.name, specs[cell.dataset].task, frozenset(PROTOCOLS.keys() & recipe.decisive().keys()))
+            words = tuple((key, value) for key, value in recipe.model.arguments.items() if isinstance(value, str))
+            code = code_of(recipe.model.name, specs[cell.dataset].task, frozenset(PROTOCOLS.keys() & recipe.decisive().keys()), words)
         except KeyError as error:
             raise RecipeError(f"{cell.recipe_path}, dataset {cell.dataset!r}: {error.args[0]}") from error
         except UserError as error:  # of a model of one's own: its stage stops and says it, and no other cell waits for that
@@ -80,13 +81,13 @@ def write_state(grid: Grid) -> None:
     _replace(ROOT, wanted)
 
 
-def _code_of(model: str, task: str, protocol: frozenset[str]) -> str:
-    """Digest of the code that decides a run. torch takes longer to import than all else here, and a model of the library needs only its file."""
+def _code_of(model: str, task: str, protocol: frozenset[str], words: tuple[tuple[str, str], ...]) -> str:
+    """Digest of the code that decides a run; `words`: the arguments of a model of one's own that may name files. torch takes longer to import than all else here, and a model of the library needs only its file."""
     if model in list_models() and model_module(model).startswith("gt_models."):
         return code_digest(run_modules(model, task, protocol))
     from stages.own.models import run_code
 
-    return run_code(model, task, protocol)
+    return run_code(model, task, protocol, dict(words))
 
 
 def _tracking_store() -> str:

@@ -8,7 +8,8 @@ import ast
 import hashlib
 import inspect
 import linecache
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -105,10 +106,25 @@ def from_class(cls: type[nn.Module]) -> ModelInfo:
     return _registered(cls.__qualname__, cls, Source(None, None, text))
 
 
-def run_code(model: str, task: str, protocol: Iterable[str] = ()) -> str:
-    """`code_digest(run_modules(...))`; of a model of one's own also the text of its file. Raises KeyError, ModuleNotFoundError, OwnModelError."""
+def run_code(model: str, task: str, protocol: Iterable[str] = (), arguments: Mapping[str, object] | None = None) -> str:
+    """`code_digest(run_modules(...))`; of a model of one's own also the text of its file, and the files that its `arguments` name. Raises KeyError, ModuleNotFoundError, OwnModelError."""
     ours, source = code_digest(code_modules(model, task, protocol)), _SOURCES.get(model)
-    return ours if source is None else hashlib.sha256(f"{ours} {source.digest}".encode()).hexdigest()
+    if source is None:
+        return ours
+    files = _files_named(find(model).cls, arguments or {})
+    return hashlib.sha256(" ".join([ours, source.digest, *files]).encode()).hexdigest()
+
+
+def _files_named(cls: type[nn.Module], arguments: Mapping[str, object]) -> list[str]:
+    """ "argument=sha256" of each argument, given or default, that is the path of a file: weights that the constructor loads decide a run."""
+    found = []
+    for name, parameter in sorted(inspect.signature(cls).parameters.items()):
+        value = arguments.get(name, parameter.default)
+        with suppress(OSError, ValueError):  # a word too long for a path, or with a NUL, is none
+            if isinstance(value, str | Path) and Path(value).is_file():
+                with Path(value).open("rb") as file:
+                    found.append(f"{name}={hashlib.file_digest(file, 'sha256').hexdigest()}")
+    return found
 
 
 def code_modules(model: str, task: str, protocol: Iterable[str] = ()) -> list[str]:

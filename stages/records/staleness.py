@@ -50,7 +50,7 @@ def standing(shipped: Shipped, grid: Grid, data: Path = Path("data")) -> Standin
         stale.append("recipe")
     try:
         ran = runs[0]["recipe"]
-        code = run_code(ran["model"]["name"], spec.task, ran)
+        code = run_code(ran["model"]["name"], spec.task, ran, {k: v for k, v in ran["model"].items() if k != "name"})
     except (KeyError, ModuleNotFoundError, SyntaxError, UserError):  # there is no such model, or none that runs
         code = None
     if {r["digests"]["code"] for r in runs} != {code}:

@@ -158,6 +158,27 @@ def test_the_text_decides_and_comments_do_not(ours):
     assert run_code("gcn", "node-classification") == run_code("gcn", "node-classification")
 
 
+def test_a_file_that_an_argument_names_decides_too(ours):
+    """Pretrained weights: other weights under the old name are another run; a word that is no file is a word."""
+    write("plain.py", PLAIN.replace('act: str = "relu"', 'act: str = "relu", weights: str | None = None'))
+
+    def digest(**arguments: object) -> str:
+        return run_code("plain.py:Plain", "node-classification", (), arguments)
+
+    without = digest()
+    assert digest(weights="weights.pt") == digest(act="tanh", weights="x" * 5000) == without
+    Path("weights.pt").write_bytes(b"one")
+    first = digest(weights="weights.pt")
+    assert first not in (without, digest())
+    Path("weights.pt").write_bytes(b"two")
+    assert digest(weights="weights.pt") not in (first, without)
+    rows = []
+    for content in (b"one", b"two", b"two"):
+        Path("weights.pt").write_bytes(content)
+        rows.append(try_pair("plain.py:Plain", "web", FAST | {"model.weights": "weights.pt"}, [0], bar=False).row)
+    assert rows[0]["digests"] != rows[1]["digests"] == rows[2]["digests"]
+
+
 def test_an_edited_file_is_read_anew(ours):
     write("a.py", PLAIN)
     assert find("a.py:Plain").cls is find("a.py:Plain").cls
