@@ -35,7 +35,9 @@ def write_grid() -> int:
     """Writes grid.yaml from recipes/ and says how many cells there are. Raises RecipeError."""
     params = Path("params.yaml")
     if not params.exists():
-        raise RecipeError(f"{params}: there is no such file here; the grid is written in a folder that has one, beside recipes/")
+        raise RecipeError(
+            f"{params}: there is no such file here; the grid is written in a folder that has one, beside recipes/, and needs no file elsewhere"
+        )
     text = render(Path("recipes"))
     own, mark, _ = params.read_text().partition(OLD_MARK)
     if mark:

@@ -5,6 +5,7 @@ its name.
 
 import re
 import unicodedata
+from collections.abc import Iterator
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,8 @@ def held(data: Any, name: str = "own-data", task: str | None = None, metric: str
     if not is_plain_name(name):
         raise DatasetError(f"a dataset cannot be named {name!r}: letters, digits, '.', '_' and '-', beginning with a letter or digit")
     graphs = graphs_of(data, name)
+    if isinstance(graphs, Iterator):  # it can be read once, and is read twice below
+        graphs = list(graphs)
     level = level_of(graphs, name)
     blocks = list(Reader(Given(lambda: graphs, "", name), level, (1.0, 0.0, 0.0), 1, 0).blocks())
     axes = {"edge_index": -1, "split": -1}

@@ -145,6 +145,13 @@ def test_whether_targets_are_per_node_is_read_off_more_than_the_first_graph(ours
     assert get_spec(named("a.py")).task == task
 
 
+def test_an_iterator_of_graphs_is_read_whole(ours):
+    graphs = [Data(x=torch.full((4, 1), float(i)), edge_index=torch.zeros(2, 0, dtype=torch.long), y=float(i)) for i in range(12)]
+    name = held((data for data in graphs), "twelve")
+    assert np.load("data/own/twelve.npz")["y"].tolist() == [float(i) for i in range(12)]
+    assert get_spec(name).task == "graph-regression"
+
+
 def test_an_npz_file_of_graphs_of_one_node(ours):
     ones = np.ones(9, np.int64)
     np.savez(
