@@ -31,7 +31,7 @@ class Coverage:
     def sentence(self) -> str:
         """All of it, for people."""
         if not self.judged:
-            return f"None of its {self.numbers} own numbers has a verdict yet, and none of their {self.cells} cells is run."
+            return f"None of its {self.numbers} own numbers has a verdict yet; {self.cells} cells of the grid would give them one."
         some = "all" if self.provisional == self.judged else f"{self.provisional} of them"
         fewer = f", {some} provisional" if self.provisional else ""
         runs = f"{self.cells_judged} of {self.cells} cells and {hours(self.seconds)} of runs"

@@ -30,7 +30,8 @@ def every_in_short(covered: Iterable[Coverage], verdicts: Iterable[tuple[str, st
 
 
 class _Numbers(dict[str, str]):
-    """`suite/dataset/row`, or that and a metric, to our mean ± std as it stands in the printed table; with ` printed` to the number there."""
+    """Values of the placeholders: `suite/dataset/row`, with a metric where a cell has several, is our mean ± std formatted as in the published
+    table; followed by ` printed`, the published number."""
 
     def __init__(self, path: Path, rows: Sequence[Row]):
         self.path = path
@@ -50,12 +51,9 @@ def _claims(verdicts: Counter[str]) -> str:
         HOLDS: ("holds", "hold"),
         PRINT: ("holds by the printed numbers alone", "hold by the printed numbers alone"),
         FAILS: ("fails", "fail"),
+        UNDECIDED: ("is undecided", "are undecided"),
     }
-    says[UNDECIDED] = ("is undecided", "are undecided")
     counts = [f"{verdicts[word]} {forms[verdicts[word] > 1]}" for word, forms in says.items() if verdicts[word]]
-    tested = sum(verdicts[word] for word in says)
-    return (
-        f"Of what it says in words {tested} sentences were tested: {', '.join(counts)}."
-        if counts
-        else "None of what it says in words was tested."
-    )
+    if not counts:
+        return "None of what it says in words was tested."
+    return f"Of what it says in words {sum(verdicts[word] for word in says)} sentences were tested: {', '.join(counts)}."

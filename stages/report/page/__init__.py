@@ -18,6 +18,7 @@ from stages.contents import Row
 from stages.errors import UserError
 from stages.files import write_bytes
 from stages.findings import FOLDER
+from stages.home import place
 from stages.params import Grid
 from stages.records.gathered import Gathered, gather
 from stages.records.shipped import ROOT
@@ -57,7 +58,7 @@ def page_html(grid: Grid, held: Gathered, store: Path = Path("store"), data: Pat
     tables = content.tables(held.rows)
     claims, covered, problems = _claims(held.rows), coverage(grid, held.rows, content.seconds(held)), list(held.problems)
     try:
-        short = every_in_short(covered, [(c["paper"], c["verdict"]) for c in claims], content.shipped(held), records / FILE)
+        short = every_in_short(covered, [(c["paper"], c["verdict"]) for c in claims], content.shipped(held), place(records / FILE))
     except RecipeError as error:  # a record that it speaks of cannot be used
         short = {}
         problems.append(str(error))

@@ -143,7 +143,7 @@ def seconds(held: Gathered) -> dict[str, float]:
 
 
 def shipped(held: Gathered) -> list[Row]:
-    """The rows of shipped records, whether or not this machine's stand in their place."""
+    """Rows of shipped records, including those that the page replaces by this machine's own."""
     return [row for row in (*held.rows, *held.others) if row["source"] == SHIPPED]
 
 

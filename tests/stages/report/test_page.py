@@ -201,6 +201,14 @@ def test_the_cost_of_the_rest_is_what_a_forecast_kept(tmp_path, monkeypatch):
     assert line["rest"].endswith(" for 1 of 2 cells, 1 by forecast")
 
 
+def test_outside_a_checkout_papers_are_told_from_the_installed_records(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    grid = load_grid()
+    shown = page_html(grid, gather(grid))
+    assert "in_short.yaml" not in shown
+    assert "so the height is that choice.</p>" in shown
+
+
 # in a browser
 
 

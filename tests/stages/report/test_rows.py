@@ -203,7 +203,7 @@ def test_equal_records_give_equal_rows_whatever_was_killed_on_the_way():
     runs = [make_record(cell, seed) for seed in range(2)]
     search = {"trials": 4, "used": 4, "states": {"COMPLETE": 3, "PRUNED": 1}, "best_validation": 0.5, "keys": ["model.dropout"]}
     plain = rows_of(make_result(cell, runs) | {"search": search}, runs)
-    # as results told it before: the trials that were killed and queued again among those that failed
+    # results of older versions count trials that were killed and queued again as failed
     killed = search | {"trials": 7, "states": {"COMPLETE": 3, "FAIL": 3, "PRUNED": 1}}
     assert rows_of(make_result(cell, runs) | {"search": killed}, runs) == plain
     assert "searched on validation: 4 trials (3 complete, 1 pruned)" in plain[0]["notes"]
