@@ -40,7 +40,7 @@ def _one_thread():
 def test_computed_again_it_is_what_is_kept(name, case):
     if missing := [needed for needed in getattr(module_of(name), "NEEDS", ()) if not (Path("data") / "packed" / needed).is_dir()]:
         pytest.skip(f"data/packed/{missing[0]} is not at hand")
-    assert agree(name, json.loads(json.dumps(module_of(name).compute(case, Path("data")))), values(name)[case])
+    assert agree(name, json.loads(json.dumps(module_of(name).compute(case, Path("data")))), load(name)[case]["value"])
 
 
 @pytest.mark.parametrize("name", findings.NAMES)
