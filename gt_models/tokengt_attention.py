@@ -17,6 +17,7 @@ from gt_models.nn.equivariant_basis import basis_targets, bell, equality_pattern
 from gt_models.registry import register_model
 
 GROUPS = 16  # of graphs of like size
+GROUPS_ON_GPU = 4  # padding costs less there than calls
 NodeIdentifiers = Literal["none", "random", "orf", "laplacian", "random-first-order", "orf-first-order"]
 
 
@@ -139,13 +140,17 @@ class TokenGTAttention(nn.Module):
         keep = keep[order.argsort()[owner[keep]].argsort(stable=True)]  # real tokens, those of the smallest graph first
         nulls, tokens = self.forward_features(batch, identifiers).tensor_split([len(mask)])
         nulls, q, k = self._queries_and_keys(nulls, tokens.index_select(0, keep))
-        groups = counts[order].chunk(GROUPS)  # [G] each: tokens of its graphs, rising
-        parts = [t.split([int(group.sum()) for group in groups]) for t in (q, k, tuples[owner[keep], local[keep]])]
+        rising = counts[order]
+        groups = -(-len(rising) // (GROUPS if mask.is_cpu else GROUPS_ON_GPU))  # graphs in one
+        sizes = rising.tolist()  # the device is asked once, and not for each group
+        sizes = [sizes[i : i + groups] for i in range(0, len(sizes), groups)]
+        parts = [t.split([sum(group) for group in sizes]) for t in (q, k, tuples[owner[keep], local[keep]])]
         found = []
-        for graphs, group, q, k, pairs in zip(order.chunk(GROUPS), groups, *parts, strict=True):
-            real = torch.arange(int(group[-1]), device=group.device) < group[:, None]  # [G, T]
-            places = real.nonzero().T
-            taken = pairs.new_zeros(*real.shape, 2).index_put_(tuple(places), pairs)
+        for graphs, group, size, q, k, pairs in zip(order.split(groups), rising.split(groups), sizes, *parts, strict=True):
+            real = torch.arange(size[-1], device=group.device) < group[:, None]  # [G, T]
+            of = torch.repeat_interleave(group, output_size=sum(size))
+            places = of, torch.arange(sum(size), device=group.device) - (group.cumsum(0) - group)[of]
+            taken = pairs.new_zeros(*real.shape, 2).index_put_(places, pairs)
             attention = self._attention(nulls[graphs], q, k, *places, real)
             attention = attention.float() if attention.dtype == torch.bfloat16 else attention  # too coarse for a difference
             found.append((attention - basis_targets(taken, real, self.null_token.dtype)).square().sum((-2, -1)))

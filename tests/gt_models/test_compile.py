@@ -48,7 +48,8 @@ OWN = {
 
 def build(name: str) -> nn.Module:
     known = inspect.signature(model_info(name).cls).parameters
-    arguments = {key: value for key, value in SMALL.items() if key in known} | OWN.get(name, {})
+    nothing_drawn = {key: 0.0 for key in known if key.endswith(("dropout", "drop_path"))}
+    arguments = nothing_drawn | {key: value for key, value in SMALL.items() if key in known} | OWN.get(name, {})
     torch.manual_seed(0)
     return create_model(name, level=model_info(name).levels[0], **arguments)
 
