@@ -36,7 +36,6 @@ def standing(shipped: Shipped, grid: Grid, data: Path = Path("data")) -> Standin
     """Compares recipe, code, data and encodings of the shipped records with the present tree. Code needs no data; data and encodings are
     compared with what is on disk, else with the spec and the algorithms they were made by. What was carried over is compared as it is now."""
     from stages.datasets.catalog import get_spec
-    from stages.own.models import run_code
 
     shipped = shipped.now()
     try:
@@ -48,12 +47,7 @@ def standing(shipped: Shipped, grid: Grid, data: Path = Path("data")) -> Standin
     runs = [r["deterministic"] for r in shipped.records]
     if _recipe_changed(shipped, grid, cell):
         stale.append("recipe")
-    try:
-        ran = runs[0]["recipe"]
-        code = run_code(ran["model"]["name"], spec.task, ran, {k: v for k, v in ran["model"].items() if k != "name"})
-    except (KeyError, ModuleNotFoundError, SyntaxError, UserError):  # there is no such model, or none that runs
-        code = None
-    if {r["digests"]["code"] for r in runs} != {code}:
+    if {r["digests"]["code"] for r in runs} != {code_now(shipped.records[0], spec.task)}:
         stale.append("code")
     if "start" in runs[0]["recipe"]:
         unknown.append("the run that it starts from")
@@ -65,6 +59,17 @@ def standing(shipped: Shipped, grid: Grid, data: Path = Path("data")) -> Standin
         elif {r["digests"][what] for r in runs} != {now}:
             stale.append(what)
     return Standing(stale, unknown)
+
+
+def code_now(record: Record, task: str) -> str | None:
+    """Digest of the present tree's code for a record's run; None where there is no such model, or none that runs."""
+    from stages.own.models import run_code
+
+    ran = record["deterministic"]["recipe"]
+    try:
+        return run_code(ran["model"]["name"], task, ran, {k: v for k, v in ran["model"].items() if k != "name"})
+    except (KeyError, ModuleNotFoundError, SyntaxError, UserError):
+        return None
 
 
 def _recipe_changed(shipped: Shipped, grid: Grid, cell: Cell) -> bool:

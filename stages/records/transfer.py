@@ -22,7 +22,7 @@ from stages.records.shipped import (
     shipped_paths,
     write,
 )
-from stages.records.staleness import origins_of, searched_values, standing
+from stages.records.staleness import code_now, origins_of, searched_values, standing
 from stages.schema import RecipeError
 from stages.store import Store, StoreError
 
@@ -64,10 +64,9 @@ def export_cell(
     wrong = problems_of(shipped, root)
     if wrong:
         raise StoreError("\n".join([f"{cell.cell} is not exported:", *wrong]))
-    commits = {r["measured"]["environment"].get("commit") or "" for r in records}
-    if not dirty and (changed := sorted(commit for commit in commits if commit.endswith("-dirty"))):
+    if not dirty and (changed := _in_no_commit(cell, records)):
         raise StoreError(
-            f"{cell.cell} is not exported: its runs were made by code that differs from commit {changed[0][:12]}; commit that code, delete "
+            f"{cell.cell} is not exported: its runs were made by code that differs from commit {changed[:12]}; commit that code, or delete "
             "those records and train again, or say --dirty"
         )
     if path.exists() and not replace and result["reduced"] and not (old := read(path)).result["reduced"]:
@@ -89,6 +88,21 @@ def export_cells(cells: Sequence[Cell], root: Path = ROOT, replace: bool = False
             print(f"{path}: {path.stat().st_size:,} bytes")
     some = f"{': ' + ', '.join(without[:5]) if without else ''}{' ...' if without[5:] else ''}"
     print(f"{written} cells exported; {len(without)} without a run{some}")
+
+
+def _in_no_commit(cell: Cell, records: list[Record]) -> str | None:
+    """The commit that the code of some run differs from; None where each run's code is in a commit: in its own, or, committed since, in the
+    present one."""
+    from stages import measurements
+    from stages.datasets.catalog import get_spec
+
+    changed = [r for r in records if (r["measured"]["environment"].get("commit") or "").endswith("-dirty")]
+    if not changed:
+        return None
+    head, task = measurements.commit(), get_spec(cell.dataset).task
+    if head and not head.endswith("-dirty") and all(r["deterministic"]["digests"]["code"] == code_now(r, task) for r in changed):
+        return None
+    return min(r["measured"]["environment"]["commit"] or "" for r in changed)
 
 
 def _trials(cell: Cell, records: list[Record], store: Store) -> list[Record]:

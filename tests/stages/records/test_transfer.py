@@ -193,6 +193,17 @@ def test_records_of_code_that_is_in_no_commit_are_not_exported_unasked(trained, 
     assert run("store", "verify").exit_code == 0
 
 
+def test_records_whose_code_was_committed_since_are_exported(trained, monkeypatch):
+    monkeypatch.setattr("stages.measurements.commit", lambda: "0123456789abcdef-dirty")
+    shutil.rmtree("store")
+    train()
+    monkeypatch.setattr("stages.measurements.commit", lambda: "fedcba9876543210")
+    assert export() is not None
+    monkeypatch.setattr("stages.records.transfer.code_now", lambda record, task: "of other code")
+    with pytest.raises(StoreError, match="differs from commit 0123456789ab"):
+        export()
+
+
 def test_a_missing_record_is_named(trained):
     next(Path("store").rglob("record.json")).unlink()
     with pytest.raises(StoreError, match=r"is missing; `python -m stages.train small/web/mlp`"):
