@@ -15,7 +15,8 @@ from stages.params import Grid, load_grid
 from stages.records.gathered import OWN, collect, gather, shipped_of, shipped_rows
 from stages.records.shipped import ROOT
 from stages.records.staleness import standing
-from stages.report.claims import FAILS, Claim, judged, load_claims, table_of, takes_data
+from stages.report.claims import FAILS, Claim, judged, load_claims, takes_data
+from stages.report.claims_table import table_of
 from stages.report.coverage import coverage
 from stages.report.in_short import FILE, every_in_short
 from stages.report.layout import layouts

@@ -7,7 +7,8 @@ from stages.files import write_bytes
 from stages.params import Grid
 from stages.records.board import every_row
 from stages.records.shipped import ROOT
-from stages.report.claims import load_claims, page, show, verdicts_of
+from stages.report.claims import load_claims, verdicts_of
+from stages.report.claims_table import page, show
 from stages.schema import RecipeError, nearest
 
 

@@ -2,22 +2,19 @@
 
 from pathlib import Path
 
-import networkx as nx
-import numpy as np
 import pytest
 import yaml
 from typer.testing import CliRunner
 
 from stages.cli import app
 from stages.report import claims as module
-from stages.report.brec_claims import refinement
-from stages.report.claims import CLAIMS, Claim, class_homophily, judged, load_claims, table_of, takes_data
+from stages.report.claims import CLAIMS, Claim, judged, load_claims, takes_data
+from stages.report.claims_table import table_of
 from stages.report.published import METRIC_NAMES, RESULTS, read_entries
 from stages.schema import RecipeError
 
 ROOT = Path(__file__).parent.parent.parent.parent
 ALL = {claim.id: claim for claim in load_claims()}
-METHODS = ("1-wl", "gd-wl-shortest-paths", "gd-wl-rrwp", "3-wl")
 
 
 @pytest.mark.parametrize(
@@ -138,37 +135,6 @@ def test_complete_runs_decide_what_holds_in_print(words, verdict):
 def test_a_row_that_holds_and_one_that_fails_decide_nothing():
     claim, found = rows(["claim holds"] * 5)
     assert judged(claim, [*found, found[0] | {"claim": "claim fails"}])[0] == "undecided"
-
-
-def test_homophily_by_hand():
-    # classes {0, 1}, {2, 3, 4}; class 0: 2 of 3 ends within, class 1: 4 of 5; both ways
-    edges = [(0, 1), (1, 2), (2, 3), (3, 4)]
-    source, target = np.array([*edges, *[(v, u) for u, v in edges]]).T
-    expected = max(0, 2 / 3 - 2 / 5) + max(0, 4 / 5 - 3 / 5)
-    assert class_homophily(source, target, np.array([0, 0, 1, 1, 1])) == pytest.approx(expected)
-    assert class_homophily(np.append(source, 2), np.append(target, 2), np.array([0, 0, 1, 1, 1])) == pytest.approx(expected)
-
-
-def pairs():
-    rook = nx.line_graph(nx.complete_bipartite_graph(4, 4))
-    shrikhande = nx.Graph(((a, b), ((a + x) % 4, (b + y) % 4)) for a in range(4) for b in range(4) for x, y in ((0, 1), (1, 0), (1, 1)))
-    skips = [nx.circulant_graph(11, [1, skip]) for skip in (2, 3)]
-    triangles = nx.disjoint_union(nx.cycle_graph(3), nx.cycle_graph(3))
-    return {
-        "two triangles and a hexagon": (triangles, nx.cycle_graph(6), (False, True, True, True)),
-        "CSL 2 and 3": (*skips, (False, True, True, True)),
-        "Shrikhande and rook": (shrikhande, rook, (False, False, False, False)),
-        "path and star": (nx.path_graph(4), nx.star_graph(3), (True, True, True, True)),
-    }
-
-
-@pytest.mark.parametrize("name", list(pairs()))
-def test_refinement_tells_apart_what_is_known_and_never_a_relabelled_graph(name):
-    first, second, expected = pairs()[name]
-    first, second = nx.to_numpy_array(first), nx.to_numpy_array(second)
-    assert tuple(refinement(method)(first, second) for method in METHODS) == expected
-    order = np.random.default_rng(0).permutation(len(first))
-    assert not any(refinement(method)(first, first[order][:, order]) for method in METHODS)
 
 
 def test_without_the_data_a_claim_is_undecided_and_says_what_it_needs(tmp_path):
