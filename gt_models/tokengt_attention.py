@@ -4,6 +4,8 @@
 distance by graph and basis, with little padding: what training takes. Features are not read.
 """
 
+# mypy: disable-error-code="attr-defined"
+
 from typing import Literal
 
 import torch

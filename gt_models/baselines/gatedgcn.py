@@ -1,5 +1,7 @@
 """Gated graph convolutions with edge states, as Dwivedi et al. benchmark them."""
 
+# mypy: disable-error-code="arg-type"
+
 from collections.abc import Sequence
 from typing import Literal
 

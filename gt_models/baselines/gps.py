@@ -1,5 +1,7 @@
 """GraphGPS (Rampasek et al. 2022, "Recipe for a General, Powerful, Scalable Graph Transformer"): message passing and attention side by side."""
 
+# mypy: disable-error-code="misc, operator"
+
 from collections.abc import Sequence
 from typing import Literal
 

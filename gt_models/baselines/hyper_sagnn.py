@@ -1,6 +1,8 @@
 """Hyper-SAGNN (Zhang, Zou and Ma, ICLR 2020, https://arxiv.org/abs/1911.02613): a node of a hyperedge by itself against the same node among the
 others, the form with the encoder (Hyper-SAGNN-E)."""
 
+# mypy: disable-error-code="operator"
+
 from collections.abc import Sequence
 from typing import Literal
 

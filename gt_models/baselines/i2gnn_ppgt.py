@@ -1,5 +1,7 @@
 """I2GNN + PPGT: subgraph encodings of edges, learnt end to end, as further pair encodings (PPGT, Section 5.1 [4] and Appendix A.2)."""
 
+# mypy: disable-error-code="operator"
+
 from typing import Any, Literal
 
 import torch

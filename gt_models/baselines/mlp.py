@@ -1,5 +1,7 @@
 """Multi-layer perceptron on node features alone: what a graph's edges add is measured against it."""
 
+# mypy: disable-error-code="assignment"
+
 from collections.abc import Sequence
 from typing import Literal
 

@@ -1,6 +1,8 @@
 """NodeFormer (Wu et al., NeurIPS 2022, https://arxiv.org/abs/2306.08385): kernelised attention among all nodes, sampled with Gumbel noise, and a
 loss by which it puts weight on the edges that are there."""
 
+# mypy: disable-error-code="arg-type, assignment"
+
 from collections.abc import Sequence
 from typing import Literal
 

@@ -1,5 +1,7 @@
 """Provably powerful graph network (Maron et al., NeurIPS 2019, https://arxiv.org/abs/1905.11136): products of matrices over pairs of nodes."""
 
+# mypy: disable-error-code="arg-type"
+
 from collections.abc import Sequence
 from typing import Literal
 

@@ -1,6 +1,8 @@
 """Structure-Aware Transformer (Chen et al., ICML 2022, https://arxiv.org/abs/2202.03036) with the k-subgraph extractor: queries and keys are of the
 subgraph around a node, which a GNN reads."""
 
+# mypy: disable-error-code="operator"
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal

@@ -1,5 +1,7 @@
 """SGFormer (Wu et al., NeurIPS 2023, https://arxiv.org/abs/2306.10759): one layer of linear attention over all nodes beside a GCN."""
 
+# mypy: disable-error-code="operator"
+
 from collections.abc import Sequence
 from typing import Literal
 

@@ -5,6 +5,8 @@
 Signs of eigenvectors are fixed here; models flip them while training.
 """
 
+# mypy: disable-error-code="operator"
+
 from typing import Any
 
 import torch

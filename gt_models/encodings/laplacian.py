@@ -10,6 +10,8 @@ The rules hold up to rounding: another LAPACK may give other last digits. A basi
 repeated eigenvalue among the used ones are reported (`laplacian_with_repeats`).
 """
 
+# mypy: disable-error-code="assignment, var-annotated"
+
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 

@@ -1,5 +1,7 @@
 """Which equivalence classes attend in Attn_{k->l}, and the queries, keys and values of each (Kim et al. 2021, Section 3.2 and 4)."""
 
+# mypy: disable-error-code="arg-type, assignment, operator, union-attr"
+
 from collections.abc import Callable, Iterable
 from itertools import groupby
 from typing import Any

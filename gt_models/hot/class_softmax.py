@@ -1,5 +1,7 @@
 """Softmax attention of one equivalence class over exactly its keys: groups padded to like sizes, with the class' distinctness as mask."""
 
+# mypy: disable-error-code="misc"
+
 from typing import NamedTuple
 
 import torch

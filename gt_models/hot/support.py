@@ -4,6 +4,8 @@ Sparse form (Kim et al. 2021, Section 4.2): order 2 is stored on the diagonal (i
 Everything here is integer arithmetic on the batch, done once per batch by sorting, and shared by all layers.
 """
 
+# mypy: disable-error-code="arg-type, assignment"
+
 import math
 import warnings
 from collections.abc import Callable

@@ -1,5 +1,7 @@
 """Graphs as order-1 and order-2 tensors (Kim et al. 2021, Section 2): node features on the diagonal, edge features off it."""
 
+# mypy: disable-error-code="arg-type, operator"
+
 from collections.abc import Sequence
 
 import torch

@@ -4,6 +4,8 @@ A kernel is a function of a range, `kernel(begin, end, *arrays)`: `run` splits t
 result has one writer, and sums over rows are made by blocks of fixed size, so that no result depends on the number of threads.
 """
 
+# mypy: disable-error-code="assignment, attr-defined"
+
 import hashlib
 import math
 import os

@@ -1,5 +1,7 @@
 """Which form of an operation runs: the fastest one that can take the call, else the reference."""
 
+# mypy: disable-error-code="misc"
+
 import contextlib
 import importlib
 import pkgutil

@@ -4,6 +4,8 @@ https://arxiv.org/abs/2403.01232.
 y = sigma(Q) (sigma(K)^T V) / (sigma(Q) sum_i sigma(K_i)) per head     x = LayerNorm(y) * (H + gate)
 """
 
+# mypy: disable-error-code="operator, union-attr"
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F

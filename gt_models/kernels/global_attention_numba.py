@@ -4,6 +4,8 @@ two backward.
 The bias of the values is added after the attention, whose weights sum to one.
 """
 
+# mypy: disable-error-code="assignment"
+
 from functools import cache
 from types import SimpleNamespace
 

@@ -4,6 +4,8 @@ The sums over a group's keys are a few hundred numbers per head. They are formed
 queries; the backward pass forms them again. Large groups are summed in pieces, which are added up between two passes.
 """
 
+# mypy: disable-error-code="arg-type"
+
 from functools import cache
 from types import SimpleNamespace
 from typing import Any

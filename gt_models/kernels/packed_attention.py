@@ -5,6 +5,8 @@
 Tokens of all graphs lie one after the other, without padding: `Packing` says where.
 """
 
+# mypy: disable-error-code="arg-type, assignment, attr-defined"
+
 from __future__ import annotations
 
 import math

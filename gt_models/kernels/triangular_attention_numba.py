@@ -5,6 +5,8 @@ its maximum and inverse sum for each pair. The backward pass forms each weight a
 pairs (i, l) and (l, j) have one writer. Graphs are worked on to their own sizes, without padding but that of the last LANES columns.
 """
 
+# mypy: disable-error-code="has-type, misc"
+
 import math
 from functools import cache, lru_cache
 from types import SimpleNamespace

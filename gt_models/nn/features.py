@@ -1,5 +1,7 @@
 """Input features to vectors: a Linear for continuous features, a sum of embeddings for categorical ones."""
 
+# mypy: disable-error-code="misc, operator, union-attr"
+
 from collections.abc import Sequence
 
 import torch

@@ -1,5 +1,7 @@
 """The A of Polynormer's equation 7: attention over neighbours (GAT, Velickovic et al. 2018) or fixed weights (GCN, Kipf & Welling 2017)."""
 
+# mypy: disable-error-code="operator"
+
 import torch
 from torch import Tensor, nn
 

@@ -1,5 +1,7 @@
 """Small parts of Polynormer: resets, checks, the order of channels."""
 
+# mypy: disable-error-code="operator"
+
 from torch import Tensor, nn
 
 from gt_models.polynormer.neighbours import LOCAL_ATTENTION

@@ -1,5 +1,7 @@
 """The stem of pair encodings with sinusoidal enhancement (PPGT, Sections 3.3 and 3.4, Eq. 8 to 10)."""
 
+# mypy: disable-error-code="arg-type, operator, union-attr"
+
 import math
 from collections.abc import Iterator
 

@@ -3,6 +3,8 @@ additional LayerNorm on the fused values. The paper says no more of it; the rest
 (https://github.com/luis-mueller/towards-principled-gts, expressivity/main.py): structure alone is read (2 on the diagonal, 1 on edges), one
 Linear serves for queries, keys and both values, and each layer adds a readout of its own to the embedding."""
 
+# mypy: disable-error-code="arg-type"
+
 from collections.abc import Sequence
 from typing import Literal
 

@@ -5,6 +5,8 @@ counts neighbours, not edges that leave; the target of an edge is the query of i
 By default: a head of constant width; FFN blocks of the stem that begin as the backbone does (`FFN.init_weights` reaches no layer).
 """
 
+# mypy: disable-error-code="arg-type, misc, operator, union-attr"
+
 from typing import Any, Literal
 
 import torch

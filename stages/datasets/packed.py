@@ -7,6 +7,8 @@ data/packed/NAME/data.safetensors holds the concatenated arrays of all graphs, w
     pair_ptr [B + 1], pair_source, pair_target [P]   the positive ordered pairs of a set-to-graph dataset
 """
 
+# mypy: disable-error-code="assignment"
+
 from __future__ import annotations
 
 import contextlib

@@ -4,6 +4,8 @@ bit, and blind to which model it trains.
 Randomness is drawn from streams named by (seed, epoch), so a run that continues from a checkpoint draws what it would have drawn.
 """
 
+# mypy: disable-error-code="attr-defined, operator"
+
 import contextlib
 import math
 import time

@@ -6,6 +6,8 @@ type alone where relu(z - M) is taken for the others. A weight set is of one n, 
 gives one graph to weights that were made for another n.
 """
 
+# mypy: disable-error-code="assignment, misc"
+
 from dataclasses import dataclass
 from pathlib import Path
 

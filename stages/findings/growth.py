@@ -5,6 +5,8 @@ depend on them), so that their own cost is not the model's. Graphs are random wi
 Widths are small (8), so that the terms in the size are not hidden by those in the width.
 """
 
+# mypy: disable-error-code="arg-type, assignment"
+
 import math
 from collections.abc import Callable
 from pathlib import Path

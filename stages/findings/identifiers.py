@@ -8,6 +8,8 @@ eigenvalue any basis. So a pair counts only where its outputs differ by more tha
 Unprinted: widths, layers. `1-WL`: GIN, drawn likewise. Eigenvectors are all that there are (d_p is the largest graph's size), or the first K, of which the rows are not orthonormal.
 """
 
+# mypy: disable-error-code="arg-type, assignment, operator, union-attr, var-annotated"
+
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path

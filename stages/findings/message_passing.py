@@ -8,6 +8,8 @@
 The layers are the library's, in float64, with layer norms for equation 21 (a norm of equals is equal) and without for the other.
 """
 
+# mypy: disable-error-code="arg-type, union-attr"
+
 from pathlib import Path
 from typing import Any
 

@@ -4,6 +4,8 @@ All connected graphs of N nodes (networkx's atlas): into how many classes does c
 with random weights in float64, by the multisets of its node outputs? Each graph has a relabelled copy as a control.
 """
 
+# mypy: disable-error-code="arg-type"
+
 from pathlib import Path
 from typing import Any
 

@@ -6,6 +6,8 @@ network whose copies differ by more would tell nothing apart. Unprinted: widths 
 GAIN times the usual deviation, since its softmax over near-equal scores would leave less than rounding of what it tells apart.
 """
 
+# mypy: disable-error-code="arg-type"
+
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path

@@ -5,6 +5,8 @@ unequal multisets meet with probability 2/p, and CHANNELS draws are made). So a 
 equal but for chance below 1e-12.
 """
 
+# mypy: disable-error-code="arg-type, assignment"
+
 from collections.abc import Callable
 
 import numpy as np

@@ -6,6 +6,8 @@ paired Hotelling T^2 test on the 32 differences is significant, is not so by the
 holds 64 relabellings of one graph, is not significant. A pair is one entry of a record's curves.
 """
 
+# mypy: disable-error-code="assignment"
+
 import copy
 import math
 from collections.abc import Mapping, Sequence

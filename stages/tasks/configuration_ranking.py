@@ -5,6 +5,8 @@ A row of a batch is one copy of a graph with one configuration. Its node feature
 code as one of 120, and the configuration: at the nodes it configures (layouts) or at every node (tiles).
 """
 
+# mypy: disable-error-code="arg-type, attr-defined, operator"
+
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any

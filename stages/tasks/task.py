@@ -1,5 +1,7 @@
 """What the training loop asks of a task: a loss on a batch, and a metric on a whole split."""
 
+# mypy: disable-error-code="arg-type"
+
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
