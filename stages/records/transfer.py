@@ -238,7 +238,8 @@ def verify_cells(names: Sequence[str], grid: Grid, root: Path = ROOT) -> bool:
         reduced = f"; reduced: {', '.join(one.result['reduced'])}" if one.result["reduced"] else ""
         trials = f" and {len(one.trials)} of its search" if one.trials else ""
         carried = f"; {note_of(one.now().records)}" if one.carried else ""
-        print(f"{one.cell}: {len(one.records)} runs{trials} on {one.records[0]['measured']['device']}; {state.text}{carried}{reduced}")
+        devices = " and ".join(sorted({record["measured"]["device"] for record in one.records}))
+        print(f"{one.cell}: {len(one.records)} runs{trials} on {devices}; {state.text}{carried}{reduced}")
     print(f"{len(shipped)} shipped cells, {stale} stale, {len(problems)} problems")
     return not problems
 
