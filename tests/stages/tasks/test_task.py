@@ -1,0 +1,63 @@
+"""Losses against their formulas, and what a task makes of the batches of a split."""
+
+import pytest
+import torch
+
+from stages.tasks import create_task
+from stages.tasks.task import LOSSES
+
+
+def test_binary_cross_entropy_of_every_class_against_the_rest():
+    output, target = torch.randn(5, 2, dtype=torch.float64), torch.tensor([0, 1, 1, 0, 1])
+    expected = 0.0
+    for row, label in zip(output, target, strict=True):
+        for column, logit in enumerate(row):
+            p = torch.sigmoid(logit)
+            expected -= (p if column == label else 1 - p).log() / output.numel()
+    torch.testing.assert_close(LOSSES["bce-one-hot"](output, target), expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("task", "metric", "loss"),
+    [("node-classification", "accuracy", "mse"), ("graph-regression", "mae", "cross-entropy"), ("graph-multilabel", "ap", "l1")],
+)
+def test_a_loss_that_does_not_fit_the_targets_is_named(task, metric, loss):
+    with pytest.raises(KeyError, match=f"loss '{loss}' is not one of this task's"):
+        create_task(task, metric, loss)
+
+
+def test_a_class_weighs_the_share_of_nodes_that_are_not_of_it():
+    output, target = torch.randn(6, 3, dtype=torch.float64), torch.tensor([0, 0, 0, 1, 1, 0])  # class 2 does not occur
+    weight = {0: 2 / 6, 1: 4 / 6}
+    lost = [-output.log_softmax(1)[i, label].item() * weight[label] for i, label in enumerate(target.tolist())]
+    expected = sum(lost) / sum(weight[label] for label in target.tolist())
+    assert LOSSES["weighted-cross-entropy"](output, target[:, None]).item() == pytest.approx(expected, abs=1e-12)
+
+
+def test_unlabelled_entries_lose_nothing_and_have_no_gradient():
+    output = torch.randn(4, 2, dtype=torch.float64, requires_grad=True)
+    target = torch.tensor([[1.0, torch.nan], [0.0, 1.0], [torch.nan, torch.nan], [1.0, 0.0]])
+    loss = LOSSES["bce"](output, target)
+    p = output.detach().sigmoid()
+    expected = -(p[0, 0].log() + (1 - p[1, 0]).log() + p[1, 1].log() + p[3, 0].log() + (1 - p[3, 1]).log()) / 5
+    torch.testing.assert_close(loss.detach(), expected, rtol=1e-12, atol=1e-12)
+    loss.backward()
+    assert (output.grad[target.isnan()] == 0).all()
+    assert (output.grad[~target.isnan()] != 0).all()
+
+
+@pytest.mark.parametrize(("name", "expected"), [("l1", 1.5), ("mse", 3.25)])
+def test_targets_in_one_dimension_are_held_against_a_column(name, expected):
+    assert LOSSES[name](torch.tensor([[1.0], [2.0]]), torch.tensor([3.5, 2.5])).item() == expected
+
+
+def test_a_split_is_judged_as_a_whole_and_not_batch_by_batch():
+    task = create_task("graph-regression", "mae", "mse", also=("mse",))
+    outputs, targets = [torch.tensor([[1.0], [2.0], [3.0]]), torch.tensor([[10.0]])], [torch.tensor([1.0, 2.0, 3.0]), torch.tensor([2.0])]
+    assert task.evaluate(outputs, targets) == {"loss": 16.0, "mae": 2.0, "mse": 16.0}
+    assert task.direction == "min"
+
+
+def test_a_metric_that_is_not_there_is_named():
+    with pytest.raises(KeyError, match="no metric named 'acuracy'; known: accuracy"):
+        create_task("node-classification", "acuracy")
