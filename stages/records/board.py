@@ -17,7 +17,7 @@ from stages.records.shipped import ROOT
 from stages.records.staleness import standing
 from stages.report.claims import FAILS, Claim, judged, load_claims, takes_data
 from stages.report.claims_table import table_of
-from stages.report.coverage import coverage
+from stages.report.coverage import coverage, seconds_by_device
 from stages.report.in_short import FILE, every_in_short
 from stages.report.layout import layouts
 from stages.report.leaderboard import tally, write_reports
@@ -180,10 +180,9 @@ def _claims(rows: Sequence[Row]) -> list[tuple[Claim, str, str]]:
     return [(claim, *judged(claim, rows)) for claim in load_claims() if claim.test and not takes_data(claim)]
 
 
-def _seconds(grid: Grid, root: Path) -> dict[str, float]:
-    """What the shipped runs of each cell took, one after the other."""
-    shipped = [one for suite in grid.suites for one in shipped_of(grid, suite, root).values()]
-    return {one.cell: sum(record["measured"]["seconds"] for record in one.records) for one in shipped}
+def _seconds(grid: Grid, root: Path) -> dict[str, dict[str, float]]:
+    """What the shipped runs of each cell took on each device, one after the other."""
+    return {one.cell: seconds_by_device(one.records) for suite in grid.suites for one in shipped_of(grid, suite, root).values()}
 
 
 def _claims_in_short(claims: Sequence[tuple[Claim, str, str]]) -> list[str]:

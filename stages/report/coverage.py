@@ -1,11 +1,11 @@
 """How much of what the papers print of their own models has a verdict here, and what its runs took."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from stages.contents import Row
+from stages.contents import Record, Row
 from stages.datasets.catalog import catalog
 from stages.params import Cell, Grid
 from stages.recipe import load_recipe
@@ -17,7 +17,7 @@ from stages.texts import hours
 @dataclass(frozen=True)
 class Coverage:
     """Of one paper: its own printed numbers, costs and OOM left out, and those with a verdict, of them `provisional` with fewer runs than they are
-    printed from; the cells that such numbers are of, and those with a verdict; `seconds` of these cells' runs, one after the other."""
+    printed from; the cells that such numbers are of, and those with a verdict; `seconds` of these cells' runs, one after the other, by device."""
 
     paper: str
     numbers: int
@@ -25,7 +25,7 @@ class Coverage:
     provisional: int
     cells: int
     cells_judged: int
-    seconds: float
+    seconds: Mapping[str, float]
 
     @property
     def sentence(self) -> str:
@@ -34,12 +34,38 @@ class Coverage:
             return f"None of its {self.numbers} own numbers has a verdict yet; {self.cells} cells of the grid would give them one."
         some = "all" if self.provisional == self.judged else f"{self.provisional} of them"
         fewer = f", {some} provisional" if self.provisional else ""
-        runs = f"{self.cells_judged} of {self.cells} cells and {hours(self.seconds)} of runs"
+        runs = f"{self.cells_judged} of {self.cells} cells and {spent(self.seconds)}"
         return f"Of its {self.numbers} own numbers {self.judged} have a verdict{fewer}, from {runs}."
 
 
-def coverage(grid: Grid, rows: Sequence[Row], seconds: Mapping[str, float]) -> list[Coverage]:
-    """Paper by paper. `rows`: of leaderboards; `seconds`: of all runs of a cell, by its name."""
+def seconds_by_device(records: Iterable[Record]) -> dict[str, float]:
+    """What runs took, one after the other, on each device."""
+    return added({record["measured"]["device"]: record["measured"]["seconds"]} for record in records)
+
+
+def added(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """Seconds by device, summed."""
+    total: dict[str, float] = {}
+    for part in parts:
+        for device, took in part.items():
+            total[device] = total.get(device, 0.0) + took
+    return total
+
+
+def spent(seconds: Mapping[str, float]) -> str:
+    """Seconds of runs by device, for people: "2.3 h of runs", "2.3 h of runs on the CPU and 18.9 min on NVIDIA H100 80GB HBM3"."""
+    if set(seconds) <= {"cpu"}:
+        return f"{hours(seconds.get('cpu', 0.0))} of runs"
+    first, *others = sorted(seconds, key=lambda device: (device != "cpu", device))
+    on = {
+        device: f"{hours(took)}{' of runs' if device == first else ''} on {'the CPU' if device == 'cpu' else device}"
+        for device, took in seconds.items()
+    }
+    return " and ".join(on[device] for device in (first, *others))
+
+
+def coverage(grid: Grid, rows: Sequence[Row], seconds: Mapping[str, Mapping[str, float]]) -> list[Coverage]:
+    """Paper by paper. `rows`: of leaderboards; `seconds`: of all runs of a cell by device, by its name."""
     held = [(lookup(*place), row) for row in rows if (place := row["published_place"]) and row["interval_low"] is not None]
     cells = Counter(paper for cell in grid.cells.values() for paper in {number.paper for number in printed_numbers(cell) if number.own})
     found = []
@@ -48,7 +74,7 @@ def coverage(grid: Grid, rows: Sequence[Row], seconds: Mapping[str, float]) -> l
         # where several recipes are held against a number, one that is complete is enough
         judged, complete = {place for place, _ in mine}, {place for place, row in mine if not row["provisional"]}
         run = {row["cell"] for _, row in mine}
-        took = sum(seconds.get(cell, 0.0) for cell in run)
+        took = added(seconds.get(cell, {}) for cell in run)
         found.append(Coverage(paper, numbers, len(judged), len(judged - complete), cells[paper], len(run), took))
     return found
 

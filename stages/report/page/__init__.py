@@ -22,7 +22,7 @@ from stages.home import place
 from stages.params import Grid
 from stages.records.gathered import Gathered, gather
 from stages.records.shipped import ROOT
-from stages.report.coverage import coverage
+from stages.report.coverage import added, coverage, spent
 from stages.report.in_short import FILE, every_in_short
 from stages.report.leaderboard import explanation, tally
 from stages.report.page import content
@@ -30,7 +30,6 @@ from stages.report.page.tables import table_content
 from stages.report.paper_table import KINDS, PaperTable, kind_of
 from stages.report.published import paper_titles
 from stages.schema import RecipeError
-from stages.texts import hours
 
 if TYPE_CHECKING:  # only a page that is written needs them
     from jinja2 import Environment
@@ -85,7 +84,7 @@ def page_html(grid: Grid, held: Gathered, store: Path = Path("store"), data: Pat
             papers=papers,
             claims=claims,
             covered=covered,
-            hours=hours,
+            spent=spent(added(one.seconds for one in covered)),
             tally=tally(held.rows, grid.run.verdict),
             explanation=[_emphasised(line) for line in explanation(grid.run.verdict).replace("\n  ", " ").splitlines()],
             problems=problems,

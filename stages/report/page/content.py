@@ -15,6 +15,7 @@ from stages.contents import Ran, Row, Settings
 from stages.params import Cell, Grid
 from stages.recipe import Recipe, load_recipe
 from stages.records.gathered import OWN, SHIPPED, Gathered, Version
+from stages.report.coverage import seconds_by_device
 from stages.report.layout import layouts
 from stages.report.paper_table import BY_WORD, Kind, PaperTable, kind_of, paper_table
 from stages.report.table import SHOWN, cells, remarks_of
@@ -134,12 +135,10 @@ def _sum_of(costs: Mapping[str, float], left: int, how: str = "") -> str:
     return f"{hours(sum(costs.values()))} for {len(costs)} of {left} cells{how}" if costs else "not known" if left else "nothing"
 
 
-def seconds(held: Gathered) -> dict[str, float]:
-    """What the runs of each cell took, one after the other, in the version of it that `held.rows` shows."""
+def seconds(held: Gathered) -> dict[str, dict[str, float]]:
+    """What the runs of each cell took on each device, one after the other, in the version of it that `held.rows` shows."""
     shown = {(row["source"] or OWN, row["cell"]) for row in held.rows}
-    return {
-        cell: sum(r["measured"]["seconds"] for r in one.records) for (source, cell), one in held.versions.items() if (source, cell) in shown
-    }
+    return {cell: seconds_by_device(one.records) for (source, cell), one in held.versions.items() if (source, cell) in shown}
 
 
 def shipped(held: Gathered) -> list[Row]:

@@ -8,13 +8,13 @@ import yaml
 from stages.params import load_grid
 from stages.recipe import load_recipe
 from stages.records.board import every_row
-from stages.report.coverage import Coverage, coverage, printed_numbers
+from stages.report.coverage import Coverage, coverage, printed_numbers, spent
 from stages.report.in_short import FILE, every_in_short
 from stages.report.published import RESULTS
 from stages.schema import RecipeError
 from tests.conftest import ROOT
 
-SECONDS = {"hot/chains/hot-sparse": 3600.0, "hot/chains/gcn": 1e6}
+SECONDS = {"hot/chains/hot-sparse": {"cpu": 3600.0}, "hot/chains/gcn": {"cpu": 1e6}}
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def test_coverage_is_of_the_papers_own_numbers_alone(covered, rows):
     some = [row for row in rows if row["dataset"] in ("chains", "gps")]  # other datasets' records are still to be shipped
     hot = {one.paper: one for one in coverage(load_grid(), some, SECONDS)}["hot"]
     # four rows of chains in two metrics, and one of gps in two; baselines are nobody's own
-    assert (hot.judged, hot.provisional, hot.cells_judged, hot.seconds) == (10, 0, 5, 3600.0)
+    assert (hot.judged, hot.provisional, hot.cells_judged, hot.seconds) == (10, 0, 5, {"cpu": 3600.0})
     judged = {row["cell"] for row in rows if row["interval_low"] is not None}
     grid = load_grid()
     assert all(
@@ -55,6 +55,13 @@ def test_a_number_with_a_verdict_by_two_recipes_counts_once_and_is_provisional_w
     assert counts(et) == (1, 1, 2)
     assert counts([et[0], et[1] | {"provisional": False}]) == (1, 0, 2)
     assert counts([row | {"interval_low": None} for row in et]) == (0, 0, 0)
+
+
+def test_what_runs_took_names_a_device_that_is_not_the_cpu():
+    assert spent({}) == "0 s of runs"
+    assert spent({"cpu": 7200.0}) == "2.0 h of runs"
+    assert spent({"a GPU": 150.0}) == "2.5 min of runs on a GPU"
+    assert spent({"a GPU": 150.0, "cpu": 7200.0}) == "2.0 h of runs on the CPU and 2.5 min on a GPU"
 
 
 def test_a_recipe_whose_reference_is_wrong_has_no_numbers(monkeypatch):
@@ -86,7 +93,7 @@ def test_a_printed_number_is_not_typed_again(rows, tmp_path):
     assert every_in_short([ONE], [], rows, path)["hot"].endswith(" It has 0.697 ± 0.036 for 0.726, and 0.943.")
 
 
-ONE = Coverage("hot", 4, 0, 0, 2, 0, 0.0)
+ONE = Coverage("hot", 4, 0, 0, 2, 0, {})
 
 
 @pytest.mark.parametrize(
