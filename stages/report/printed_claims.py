@@ -61,11 +61,10 @@ def gain(
     printed: float,
     of: Mapping[str, str],
     over: Mapping[str, str] | None = None,
-    at_most: bool = False,
     tolerance: float = 0.0,
 ) -> Found:
     """`of` is better than `over` (or than the best other number of its column) by `printed`, in the printed unit and up to the rounding of the
-    numbers and `tolerance`. `of` may name no dataset: then the largest gain of its table counts, and `at_most` is meant by `up to`."""
+    numbers and `tolerance`. `of` may name no dataset: then the largest gain of its table counts, as `up to` means it."""
     if "dataset" in of:
         entries = [lookup(paper, **of)]
     else:
