@@ -27,11 +27,19 @@ def imported(path: Path, shown: str) -> ModuleType:
     return _version(path, shown, tuple((file, file.read_bytes()) for file in files))
 
 
+# every file that was imported beside one of one's own
+_BESIDE: set[str] = set()
+
+
 @cache
 def _version(path: Path, shown: str, texts: tuple[tuple[Path, bytes], ...]) -> ModuleType:
-    beside = {str(file) for file, _ in texts}
-    for other in [key for key, module in sys.modules.items() if getattr(module, "__file__", None) in beside]:
-        del sys.modules[other]  # of an older text
+    beside, root = {str(file) for file, _ in texts}, path.resolve().parent
+    names = {".".join(file.resolve().relative_to(root).with_suffix("").parts).removesuffix(".__init__") for file, _ in texts}
+    for key, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if file in beside or (key in names and file in _BESIDE):  # of an older text, or of this name in another folder
+            del sys.modules[key]
+    _BESIDE.update(beside)
     name = f"_own_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}_{path.stem}"
     loader = _FromText(name, str(path))
     spec = importlib.util.spec_from_file_location(name, path, loader=loader)
