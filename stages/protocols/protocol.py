@@ -1,5 +1,6 @@
 """What every section of a recipe for a protocol of its own can be asked."""
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from stages.schema import Strict
@@ -8,7 +9,7 @@ if TYPE_CHECKING:  # whoever reads a recipe needs no numpy
     import numpy as np
 
 
-class Protocol(Strict):
+class Protocol(Strict, ABC):
     """A run of several parts, each trained and tested for itself. Whoever counts, cuts or times a run, or makes a miniature of its dataset, asks no more
     of its protocol than this."""
 
@@ -16,28 +17,28 @@ class Protocol(Strict):
     UNIT: ClassVar[str]  # what a part is called: the key of params.yaml's limits, and the word in what was cut
 
     @property
+    @abstractmethod
     def parts(self) -> int:
         """How many there are; a run reports after each."""
-        raise NotImplementedError
 
+    @abstractmethod
     def only(self, count: int) -> Self:
         """With `count` of the parts, evenly chosen."""
-        raise NotImplementedError
 
+    @abstractmethod
     def of_miniature(self) -> Self:
         """With the parts that a miniature of the dataset holds."""
-        raise NotImplementedError
 
+    @abstractmethod
     def to_the_end(self) -> Self:
         """With no part that ends before its last epoch, so that its time can be counted."""
-        raise NotImplementedError
 
     @staticmethod
+    @abstractmethod
     def miniature_sizes(rng: "np.random.Generator", smallest: int, largest: int) -> "np.ndarray":
         """Numbers of nodes [B] of the graphs of a miniature, each from `smallest` to `largest`."""
-        raise NotImplementedError
 
     @staticmethod
+    @abstractmethod
     def miniature_arrays(graphs: int) -> dict[str, "np.ndarray"]:
         """The arrays, an entry per graph, that this task's dataset has besides those of every dataset, for a miniature of so many graphs."""
-        raise NotImplementedError

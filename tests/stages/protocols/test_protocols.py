@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from stages.protocols import PROTOCOLS, BrecSection
+from stages.protocols import PROTOCOLS, BrecSection, Protocol
 from stages.recipe import Recipe
 from stages.tasks import task_module
 
@@ -40,3 +40,15 @@ def test_a_miniature_of_brec_has_pairs_and_their_controls():
             graphs = np.flatnonzero((arrays["pair"] == pair) & (arrays["control"] == control))
             assert len(set(sizes[graphs])) == 1, "relabellings of one graph have one size"
             assert arrays["side"][graphs].tolist() == [0, 1] * 32
+
+
+def test_a_section_that_leaves_a_question_open_is_no_protocol():
+    class Half(Protocol):
+        KEY, UNIT = "half", "halves"
+
+        @property
+        def parts(self) -> int:
+            return 2
+
+    with pytest.raises(TypeError, match="abstract"):
+        Half()
