@@ -1,6 +1,5 @@
 """Storage: what is packed comes out again, whichever graphs are asked for; damaged or contradictory data are one clear error."""
 
-import itertools
 import json
 import os
 import shutil
@@ -16,8 +15,6 @@ from stages.datasets import packed
 from stages.datasets.packed import DatasetUnavailable, PackedDataset, PackedHeader, PackedWriter, compact, pack, replace_folder
 from stages.datasets.prepare import prepare
 from stages.datasets.spec import DatasetSpec
-from stages.datasets.statistics import compare
-from stages.engine.batching import plan_batches
 from stages.errors import DatasetError
 from stages.files import WriteError
 from stages.params import load_grid
@@ -353,41 +350,3 @@ def test_mutated_files_end_in_the_right_data_or_a_clean_error(tmp_path_factory, 
         return
     assert dataset.header.data_sha256  # what passes is bytewise what was written, whatever a harmless header field now says
     assert dataset.num_graphs == 5
-
-
-@settings(max_examples=80, deadline=None)
-@given(
-    sizes=st.lists(st.integers(1, 40), max_size=60),
-    batch_size=st.none() | st.integers(1, 10),
-    node_budget=st.none() | st.integers(1, 100),
-    bucket=st.booleans(),
-    seed=st.none() | st.integers(0, 5),
-)
-def test_batch_plans_hold_each_graph_once_and_keep_their_bounds(sizes, batch_size, node_budget, bucket, seed):
-    if batch_size is None and node_budget is None:
-        with pytest.raises(ValueError, match="needs batch_size"):
-            plan_batches(torch.tensor(sizes))
-        return
-    tensor = torch.tensor(sizes, dtype=torch.long)
-
-    def plan():
-        generator = None if seed is None else torch.Generator().manual_seed(seed)
-        return plan_batches(tensor, batch_size=batch_size, node_budget=node_budget, bucket=bucket, generator=generator)
-
-    batches = plan()
-    assert sorted(i for b in batches for i in b.tolist()) == list(range(len(sizes)))
-    assert [b.tolist() for b in batches] == [b.tolist() for b in plan()]
-    for b in batches:
-        assert b.numel() >= 1
-        assert batch_size is None or b.numel() <= batch_size
-        if node_budget is not None and b.numel() > 1:
-            cost = int(tensor[b].max()) * b.numel() if bucket else int(tensor[b].sum())
-            assert cost <= node_budget
-    if bucket and seed is None and len(batches) > 1:
-        assert all(tensor[a].max() <= tensor[b].min() for a, b in itertools.pairwise(batches))
-
-
-def test_published_numbers_are_compared_to_their_printed_digits():
-    assert compare({"nodes": 5, "mean": 14.9}, {"nodes": 5, "mean": 14.908}) == []
-    assert compare({"nodes": 5}, {"nodes": 6}) == ["nodes: 6 where 5 is published"]
-    assert len(compare({"mean": 14.9, "edges": 3}, {"mean": 15.0})) == 2

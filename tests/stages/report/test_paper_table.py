@@ -12,6 +12,7 @@ import pytest
 from stages.report.judged import with_claims
 from stages.report.layout import Column, find, layouts, of_paper
 from stages.report.page import table_html
+from stages.report.page.tables import table_content
 from stages.report.paper_table import (
     TEX_NEEDS,
     kind_of,
@@ -184,3 +185,18 @@ def test_html_has_ours_in_the_cell_of_the_print(table):
 
 def test_all_papers_are_listed():
     assert [len(of_paper(paper)) for paper in ("tokengt", "hot", "ppgt", "edge_transformer", "polynormer")] == [3, 3, 9, 3, 7]
+
+
+def test_the_page_gets_each_number_beside_its_place(table):
+    content = table_content(table)
+    assert content["count"].startswith(f"{table.run} of {len(table.layout.printed)} numbers")
+    assert [line["method"] for line in content["lines"]] == list(table.layout.methods)
+    assert all(len(line["cells"]) == len(content["heads"]) == len(table.layout.columns) for line in content["lines"])
+    cornell, texas = (table.layout.columns.index(column) for column in (CORNELL, TEXAS))
+    gcn = content["lines"][0]["cells"]
+    assert (gcn[cornell]["printed"], gcn[cornell]["order"]) == (
+        table.layout.printed["GCN", CORNELL].printed,
+        table.layout.printed["GCN", CORNELL].mean,
+    )
+    assert [one["cell"] for one in gcn[cornell]["ours"]] == ["edge-transformer/cornell/gcn", "edge-transformer/cornell/gcn-as-released"]
+    assert [one["kind"] for one in gcn[texas]["ours"]] == ["none"]  # no data, no number

@@ -1,5 +1,7 @@
 """Losses against their formulas, and what a task makes of the batches of a split."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -61,3 +63,18 @@ def test_a_split_is_judged_as_a_whole_and_not_batch_by_batch():
 def test_a_metric_that_is_not_there_is_named():
     with pytest.raises(KeyError, match="no metric named 'acuracy'; known: accuracy"):
         create_task("node-classification", "acuracy")
+
+
+@pytest.mark.parametrize(
+    ("task", "metric", "loss", "shape"),
+    [
+        ("node-classification", "accuracy", "cross-entropy", (5, 3)),
+        ("graph-classification", "roc-auc", "cross-entropy", (5, 3)),
+        ("graph-multilabel", "ap", "bce", (5, 3)),
+        ("graph-regression", "mae", "l1", (5, 3)),
+    ],
+)
+def test_the_common_tasks_have_a_row_for_each_target_and_a_loss_of_their_own(task, metric, loss, shape):
+    one = create_task(task, metric)
+    assert one.loss_name == loss
+    assert one.output_shape(SimpleNamespace(y=torch.zeros(5)), SimpleNamespace(out_dim=3)) == shape
