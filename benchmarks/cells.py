@@ -10,6 +10,9 @@ what imports and compiled code take, a process for each form. --trace leaves a t
 
 A machine with other work prints so: then not even ratios are to be trusted. --write puts the tables into docs/speed.md, and the ratios to the
 definitions into benchmarks/kept.json; without it a cell that has lost a sixth of such a ratio is named, and the status is 1.
+
+Prints: a table of steps and one of an epoch's parts for each cell (the columns: docs/speed.md).
+Takes: twice --seconds of processor time a cell, and about a minute for its memory and its floor.
 """
 
 import argparse
@@ -29,8 +32,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from benchmarks.command import parser_of
+
 ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT))
 # one of each architecture and of what they compare with
 CELLS = (
     "ppgt/zinc/ppgt", "tokengt/pcqm4mv2/tokengt-lap", "tokengt/chameleon/tokengt-lap-performer", "edge-transformer/zinc/edge-transformer",
@@ -475,7 +481,7 @@ def write_between(page: Path, begin: str, end: str, text: str) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("cells", nargs="*", metavar="CELL", help="those of CELLS where none is named")
     parser.add_argument("--seconds", type=float, default=20.0, help="of processor time for a cell's steps, and again for its epochs")
     parser.add_argument("--data", type=Path, default=Path("data"))

@@ -7,9 +7,11 @@ On a busy machine threads that wait for each other distort everything: --busy ta
 Each case is repeated in turn with its counterpart; the fastest round of each counts. Ours starts from a GraphBatch, the transforms from
 Data objects. RRWP's counterparts: GRIT's transform as it would be written on torch_geometric (all powers, their diagonal, and the list of
 pairs with a non-zero entry), the same without that list, and AddRandomWalkPE, which keeps the diagonal only.
+
+Prints: a table of microseconds a graph, ours and theirs.
+Takes: some minutes.
 """
 
-import argparse
 import sys
 import time
 from pathlib import Path
@@ -19,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 import torch
 from torch import Tensor
 
+from benchmarks.command import parser_of
 from benchmarks.measure import NUM_THREADS, molecules, print_table
 from gt_models import GraphBatch
 from gt_models.encodings import compute
@@ -28,14 +31,14 @@ EIGENVECTORS = 8
 
 
 def main() -> None:
-    from threadpoolctl import threadpool_limits
-    from torch_geometric.transforms import AddLaplacianEigenvectorPE, AddRandomWalkPE
-
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = parser_of(__doc__)
     parser.add_argument("--graphs", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--busy", action="store_true", help="processor time on one thread")
     arguments = parser.parse_args()
+    from threadpoolctl import threadpool_limits
+    from torch_geometric.transforms import AddLaplacianEigenvectorPE, AddRandomWalkPE
+
     threads, clock = (1, time.process_time) if arguments.busy else (NUM_THREADS, time.perf_counter)
     torch.set_num_threads(threads)
     threadpool_limits(threads)  # scipy's BLAS too

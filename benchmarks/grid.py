@@ -4,6 +4,9 @@
 
 Builds a project in a temporary folder with this repository's dvc.yaml and its state stage; the other stages are a stand-in `python` that only
 writes the files they owe. The no-op time is the bill for asking "is everything up to date?", to be paid on every call.
+
+Prints: seconds of the first `dvc repro`, of one without a change, and of the state stage in it.
+Takes: half a second a cell and ten seconds more on a quiet disk: 400 cells are some minutes.
 """
 
 import os
@@ -15,6 +18,10 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from benchmarks.command import parser_of
 
 ROOT = Path(__file__).parent.parent
 DATASETS = ("chains", "sbm-cluster")
@@ -82,7 +89,9 @@ def repro(folder: Path) -> tuple[float, float]:
 
 
 def main() -> None:
-    count = int(sys.argv[1]) if len(sys.argv) > 1 else 400
+    parser = parser_of(__doc__)
+    parser.add_argument("cells", type=int, nargs="?", default=400, metavar="CELLS", help="how many")
+    count = parser.parse_args().cells
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         build(folder, count)

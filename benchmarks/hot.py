@@ -7,9 +7,11 @@ degree 10, loss the sum of outputs, the support (sorting, transposes) built anew
 its reference form and Eq. (17) as one score per pair of entries. The authors' implementation took, with its own batch building
 beside it, on two threads of a machine of 160 GFLOP/s (shared/papers/MATH.md): 1k edges 361 ms and 722 MiB, 10k 4,382 and 2,810, 50k 38,234
 and 12,173; softmax 1k 1,732 and 1,540.
+
+Prints: a table of a step, ours and plain beside two floors and the authors' figures; and one of the growth with edges.
+Takes: some minutes with --quick, and many times that without: 50,000 edges in plain torch are most of it.
 """
 
-import argparse
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +23,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from benchmarks.command import parser_of
 from benchmarks.measure import NUM_THREADS, machine_rates, measure, measure_together, print_table, sparse_graph
 from gt_models import kernels
 from gt_models.batch import GraphBatch
@@ -102,7 +105,7 @@ def work(num_edges: int, attention: str) -> tuple[float, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
+    parser = parser_of(__doc__)
     parser.add_argument("--quick", action="store_true", help="small cases only")
     parser.add_argument("--threads", type=int, default=NUM_THREADS, help="1 on a busy machine")
     arguments = parser.parse_args()

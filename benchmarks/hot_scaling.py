@@ -10,9 +10,11 @@ As the authors measured (run_perf_tests.py): Barabasi-Albert graphs, 5 edges per
 edge; 4 layers 2->2, then 2->0, all widths 32, 4 heads, no dropout, batch of one, training mode, no redraw of the projection. A model stops at its first size that fails: out of memory (--memory GiB: theirs was a card of 22) or slower than --seconds.
 
 deviates: tuples are looked up inside the forward pass here (the authors build them, untimed, with the batch), so our time holds that too; a first pass that compiles kernels is not counted (they count their first one).
+
+Prints: for each model the largest input, and writes hot_scaling.csv and .png.
+Takes: at most --seconds a pass: hours for the sizes of the paper on a CPU, a minute with --sizes 6 102 --graphs 2.
 """
 
-import argparse
 import csv
 import json
 import resource
@@ -29,6 +31,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from benchmarks.command import parser_of
 from gt_models import create_model
 from gt_models.batch import GraphBatch
 from stages.allocations import keep_allocations
@@ -163,7 +166,7 @@ def write(rows: list[dict[str, Any]], out: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES))
     parser.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS))
     parser.add_argument("--graphs", type=int, default=10)

@@ -5,6 +5,9 @@
     python benchmarks/models.py --write docs/models.json ppgn difformer    # these alone are measured and join the others, on the same kind of processor
 
 Processor time of one thread, which other work on the machine lengthens little; memory above what imports took.
+
+Prints: a table with a row for each model: parameters, milliseconds and MiB of a step.
+Takes: some minutes; with the growth, that --write measures, a quarter of an hour.
 """
 
 import json
@@ -19,6 +22,7 @@ from torch import Tensor, nn
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from benchmarks.command import parser_of
 from benchmarks.measure import measure, print_table
 from gt_models import create_model, list_models, model_info
 from gt_models.batch import GraphBatch
@@ -87,11 +91,15 @@ def growth() -> dict[str, list[tuple[int, float, float]]]:
 
 
 def main() -> None:
-    names = sys.argv[3:]
+    parser = parser_of(__doc__)
+    parser.add_argument("--write", type=Path, metavar="FILE", help="the growth too, into this file")
+    parser.add_argument("names", nargs="*", metavar="MODEL", help="all where none is named")
+    given = parser.parse_args()
+    names = given.names
     models = table(names or list_models())
     rows = [[name, one["parameters"], one["cpu_ms"], one["peak_mib"]] for name, one in models.items()]
     print_table(f"a training step on {GRAPHS} graphs of {NODES} nodes", ["model", "parameters", "ms", "MiB"], rows)
-    if sys.argv[1:2] == ["--write"]:
+    if given.write:
         from stages.measurements import cpu_name
 
         kept = {
@@ -106,7 +114,7 @@ def main() -> None:
             "torch": torch.__version__,
             "left_out": LEFT_OUT,
         }
-        path = Path(sys.argv[2])
+        path = given.write
         before = json.loads(path.read_text()) if names else {}
         if names and {**before["setting"], "left_out": LEFT_OUT} != setting:
             sys.exit(f"{path} was measured otherwise ({before['setting']}): measure all models anew, without names")

@@ -4,9 +4,11 @@
 
 Opens it in Chromium (playwright, /usr/bin/chromium) and prints when it was ready: everything loaded, tables sorted, nothing left to do but the plots
 that are drawn when they come near. The processor time of the page's main thread holds on a busy machine too.
+
+Prints: seconds to write, bytes, and seconds until the page was ready, by the clock and of the processor.
+Takes: some minutes, of which the records that it makes up are most.
 """
 
-import argparse
 import sys
 import tempfile
 import time
@@ -16,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import yaml
 
+from benchmarks.command import parser_of
 from stages.params import Grid, load_grid
 from stages.records.gathered import OWN, Gathered, Version
 from stages.report.judged import with_claims
@@ -46,7 +49,7 @@ def made(cells: int, runs: int, root: Path) -> tuple[Grid, Gathered]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--cells", type=int, default=1000)
     parser.add_argument("--runs", type=int, default=10)
     given = parser.parse_args()

@@ -4,9 +4,11 @@
 
 Operations and bytes are counted on the definitions in plain torch as the cell trains, by the counts that the floor of the CPU uses
 (benchmarks/counts.py). Rates are those of NVIDIA's data sheet; nothing here is measured on a GPU.
+
+Prints: the tables of docs/roofline.md.
+Takes: seconds for a small cell, minutes for the largest; no GPU.
 """
 
-import argparse
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -17,6 +19,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from benchmarks.cells import ROOT, ask, number, prepare, write_between
+from benchmarks.command import parser_of
 
 PAGE, BEGIN, END = ROOT / "docs" / "roofline.md", "<!-- benchmarks/roofline.py --write -->", "<!-- end -->"
 CELLS = (
@@ -96,7 +99,7 @@ def report(found: Sequence[dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("cells", nargs="*", metavar="CELL")
     parser.add_argument("--data", type=Path, default=Path("data"))
     parser.add_argument("--write", action="store_true")

@@ -9,9 +9,11 @@ are taken by the definitions in plain torch, on a few random graphs of the datas
 own arithmetic makes a whole run of them. The rates of a device turn counts into hours. A CPU's rates are corrected by what shipped records took.
 
 What is measured of store and tracking is in benchmarks/scale_store.py, and goes into the same file.
+
+Prints: what counts of every cell come to on each device; `grid` says each cell that it counts.
+Takes: seconds for `page`; at most --seconds of processor time for `grid`, which goes on where it was.
 """
 
-import argparse
 import re
 import sys
 from collections.abc import Sequence
@@ -21,6 +23,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from benchmarks.cells import ROOT, number, write_between
+from benchmarks.command import parser_of
 from benchmarks.scale_counts import KEPT, extent, filled, measure, read
 from benchmarks.scale_devices import Calibrated, Device, calibrated, donor_ratios, h100, rates_here
 from benchmarks.scale_schedule import jobs_by, simulate
@@ -150,7 +153,7 @@ def page(kept: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("what", nargs="?", choices=("grid", "page"))
     parser.add_argument("cells", nargs="*", metavar="CELL")
     parser.add_argument("--data", type=Path, default=Path("data"), help="with packed/brec, without which its cells have no count")

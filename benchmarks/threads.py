@@ -5,6 +5,9 @@
 Each figure is milliseconds of a median epoch by the wall clock (training and validation), in a process of its own. Two threads that spin lose
 their time slice to whatever else runs while the other waits, so each measurement has a limit (--limit seconds, printed as `>`). `--suite`: also the whole embedded
 suite as `make reproduce` runs it, in a fresh clone with the present commit, alone and beside the busy processes. Prints Markdown.
+
+Prints: the tables of docs/speed.md on threads, in Markdown.
+Takes: at most --limit seconds for each cell, form and number of busy processes; --suite: `make reproduce` four times more.
 """
 
 import argparse
@@ -19,6 +22,10 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from benchmarks.command import parser_of
 
 ROOT = Path(__file__).parent.parent
 CELLS = ("embedded/chains/gcn", "embedded/torus-colours/polynormer", "embedded/ring-molecules/ppgt", "embedded/chains/tokengt")
@@ -98,7 +105,7 @@ def suite_seconds(parallel: str, python: str) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--cells", nargs="+", default=CELLS)
     parser.add_argument("--epochs", type=int, default=8)
     parser.add_argument("--busy", type=int, nargs="+", default=[0, 2], help="numbers of busy processes beside it")

@@ -8,9 +8,11 @@ Floor: the matrix products of real tokens (forward and twice that backward) at t
 (parameters, gradients and two moments read, parameters and moments written, gradients written before) at its copy rate. Of the last layer
 only what the [graph] token needs is counted, as that is all that is computed. The last two columns are ratios of processor time (set
 OMP_WAIT_POLICY=passive), which a busy machine changes least: plain over ours, and ours over the products and the traffic alone.
+
+Prints: a table of a step, ours and plain beside the floor; and one of Performer attention as the graph grows.
+Takes: some minutes with --quick, several times that without.
 """
 
-import argparse
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +26,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import gt_models.released.tokengt  # noqa: F401
+from benchmarks.command import parser_of
 from benchmarks.measure import machine_rates, measure, measure_together, molecules, print_table
 from gt_models.batch import GraphBatch
 from gt_models.kernels import use
@@ -109,7 +112,7 @@ def work(hidden_dim: int, num_layers: int) -> tuple[float, int, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = parser_of(__doc__)
     parser.add_argument("--quick", action="store_true", help="the small case and small graphs only, one round")
     parser.add_argument("--dropout", type=float, default=0.0, help="on attention weights, after the GELU, and of paths (authors: 0.1)")
     options = parser.parse_args()
