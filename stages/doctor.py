@@ -4,7 +4,8 @@ from stages.datasets.catalog import get_spec
 from stages.errors import DatasetError
 from stages.params import Cell, Grid
 from stages.processes import check_processes
-from stages.recipe import check_fit, check_model, load_recipe
+from stages.recipe import load_recipe
+from stages.recipe_fit import check_fit, check_model
 from stages.report.published import PublishedError, further
 from stages.schema import RecipeError
 from stages.space import check_space

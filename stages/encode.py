@@ -16,8 +16,9 @@ from stages.command import status_of
 from stages.contents import Settings
 from stages.errors import DatasetError
 from stages.params import Cell, Grid, load_grid
-from stages.recipe import Choice, Recipe, load_recipe
+from stages.recipe import Recipe, load_recipe
 from stages.schema import RecipeError
+from stages.search_section import Choice
 from stages.threads import settle_environment
 
 

@@ -24,8 +24,9 @@ from stages.contents import Settings
 from stages.errors import DatasetError
 from stages.params import Cell, Grid
 from stages.quiet import listen, started_quietly
-from stages.recipe import Choice, Recipe, digest_of, load_recipe
+from stages.recipe import Recipe, digest_of, load_recipe
 from stages.schema import RecipeError
+from stages.search_section import Choice
 from stages.space import space_size, trials_of
 from stages.texts import hours
 

@@ -1,28 +1,26 @@
 """What may be in a recipe. Every mistake is a RecipeError that names the file, the key and the nearest valid one.
 
 A recipe (recipes/<suite>/<dataset>/<row>.yaml), with what it starts from (`base:`, see stages/bases.py), is complete: it decides a cell together
-with the data and the code, and each value says under `origin:` where it came from. The grid of cells is in stages/params.py.
+with the data and the code, and each value says under `origin:` where it came from. Whether it fits its model and dataset: stages/recipe_fit.py. The grid of
+cells is in stages/params.py.
 """
 
 import hashlib
-import inspect
 import json
 import math
-from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, create_model, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from stages.bases import ancestors, read_recipe
 from stages.contents import Settings
 from stages.protocols import BrecSection, Protocol
-from stages.schema import Positive, RecipeError, Strict, nearest, tag_of, validated
+from stages.schema import Positive, RecipeError, Strict, nearest, validated
+from stages.search_section import SearchSection
 
 # how an origin begins: printed in the paper, set by its authors' scripts, stated nowhere, found by search, other than published, ours
 ORIGINS = ("printed", "authors", "unstated", "tuned", "deviates", "chosen")
-# in_dim and the like come from the dataset, never from a recipe
-DATA_ARGUMENTS = ("in_dim", "edge_dim", "out_dim", "level")
 # what describes a recipe and decides no number of a run
 DESCRIBED = frozenset({"seeds", "search", "published", "parameters", "keep_weights", "reduced", "origin"})
 
@@ -31,7 +29,7 @@ USUAL = {"select": "best", "threads": 1, "processes": 1}
 
 
 class ModelSection(BaseModel):
-    """`name`, and beside it the arguments of the model's constructor (checked against its signature by `check_model`)."""
+    """`name`, and beside it the arguments of the model's constructor (checked against its signature by stages/recipe_fit.py)."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
     name: str
@@ -114,69 +112,6 @@ class Phase(Strict):
     name: str
     epochs: Positive
     reload_best: bool = False
-
-
-class Choice(Strict):
-    """`also`: further keys that take whatever is chosen, such as the width of a model that reads all columns of an encoding."""
-
-    choices: list[Any] = Field(min_length=1, description="numbers, words, true, false or null")
-    also: list[str] = Field([], description="further keys that take whatever is chosen")
-
-    @field_validator("choices")
-    @classmethod
-    def _plain(cls, choices):
-        for value in choices:
-            if not isinstance(value, bool | int | float | str | None) or (isinstance(value, float) and not math.isfinite(value)):
-                raise ValueError(f"a choice is a finite number, a word, true, false or null, which studies can hold; not {value!r}")
-        if len({(type(value), value) for value in choices}) < len(choices):
-            raise ValueError("choices repeat")
-        return choices
-
-
-class Range(Strict):
-    """An interval of a search space, both ends included."""
-
-    low: float = Field(allow_inf_nan=False, description="smallest value")
-    high: float = Field(allow_inf_nan=False, description="largest value")
-    log: bool = Field(False, description="drawn by its logarithm")
-    step: float | None = Field(None, allow_inf_nan=False, description="only every so much from `low`")
-    integer: bool = Field(False, description="whole numbers")
-
-    @model_validator(mode="after")
-    def _order(self):
-        if self.low >= self.high or (self.log and self.low <= 0):
-            raise ValueError("a range needs low < high (and low > 0 where log)")
-        if self.step is not None and (self.log or self.step <= 0):
-            raise ValueError("a step is greater than 0, and a logarithmic range has none")
-        if self.integer and any(v is not None and v != int(v) for v in (self.low, self.high, self.step)):
-            raise ValueError("an integer range has whole numbers as low, high and step")
-        return self
-
-
-def _kind_of_space(space: object) -> str:
-    return tag_of(Choice if isinstance(space, Choice) or (isinstance(space, dict) and "choices" in space) else Range)
-
-
-Space = Annotated[Annotated[Choice, Tag(tag_of(Choice))] | Annotated[Range, Tag(tag_of(Range))], Discriminator(_kind_of_space)]
-
-
-class SearchSection(Strict):
-    """`space`: dotted recipe keys (model.dropout) to {choices: [...], also: [...]} or {low:, high:, log:, step:, integer:}. The objective is the
-    mean over `seeds` of the best validation value; the test split is never read."""
-
-    trials: Positive = Field(
-        description="how many are run, killed ones not counted; `limits.trials` and `fair_search` of params.yaml change it"
-    )
-    space: dict[str, Space] = Field(min_length=1, description="dotted keys of the recipe, each with its values")
-    seeds: list[int] = Field([0], min_length=1, description="of each trial; its value is the mean over them")
-    sampler: Literal["tpe", "random", "grid"] = Field(
-        "tpe", description="what proposes values; `grid` takes each combination of choices once"
-    )
-    sampler_seed: int = Field(0, description="of the sampler: the same search proposes the same values")
-    pruner: Literal["median", "none"] = Field(
-        "median", description="`median` ends a trial that is below the median of the others at its epoch"
-    )
-    warmup_epochs: int = Field(10, ge=0, description="epochs before which no trial is pruned")
 
 
 class StartSection(Strict):
@@ -392,7 +327,7 @@ class Recipe(Strict):
 
 
 def load_recipe(path: str | Path) -> Recipe:
-    """Reads a recipe with its bases and checks it (all but the model's arguments: see `check_model`). Raises RecipeError."""
+    """Reads a recipe with its bases and checks it (all but the model's arguments: see stages/recipe_fit.py). Raises RecipeError."""
     content, lacking = read_recipe(path)
     recipe = validated(Recipe, content, str(path))
     if lacking:
@@ -423,49 +358,6 @@ def check_origins(recipe: Recipe, path: str | Path = "recipe", complete: bool = 
             raise RecipeError(f"{path}: no origin for {', '.join(without)}")
 
 
-def check_model(recipe: Recipe, path: str | Path = "recipe") -> Settings:
-    """Arguments of the recipe's model, checked and converted by the constructor's own signature. Raises RecipeError."""
-    from stages.own.imported import ImportFails
-    from stages.own.models import find
-    from stages.own.plain import OwnModelError, unfilled
-
-    try:
-        info = find(recipe.model.name)
-        unfilled(info.cls, list(recipe.model.arguments))
-    except KeyError as error:
-        raise RecipeError(f"{path}: model.name: {error.args[0]}") from None
-    except (OwnModelError, ImportFails) as error:
-        raise RecipeError(f"{path}: {error}") from error
-    arguments = validated(_signature_schema(cast(type, info.cls)), recipe.model.arguments, str(path), prefix="model.")
-    return arguments.model_dump(exclude_unset=True)
-
-
-def check_fit(recipe: Recipe, level: str, dataset: str, path: str | Path = "recipe") -> None:
-    """Raises RecipeError where the recipe's model cannot predict at the dataset's level, or knows nothing of an encoding it is given."""
-    from gt_models.encodings import ENCODINGS, EncodingError, find_encoding
-    from gt_models.registry import list_models, model_info
-    from stages.own.models import find
-
-    info = find(recipe.model.name)
-    if recipe.subgraphs and level != "node":
-        raise RecipeError(f"{path}: subgraphs are for datasets with a target per node; {dataset!r} has one per {level}")
-    level = recipe.level_of(level)
-    if level not in info.levels:
-        others = [m for m in list_models() if level in model_info(m).levels]
-        raise RecipeError(
-            f"{path}: model {info.name!r} predicts at level {', '.join(info.levels)}, but dataset {dataset!r} asks for {level}; models that can: {', '.join(others)}"
-        )
-    for name, arguments in recipe.encodings.items():
-        try:
-            encoding = find_encoding(name)
-            encoding.arguments(arguments)
-        except EncodingError as error:
-            raise RecipeError(f"{path}: encodings.{name}: {error}") from None
-        if not set(encoding.arrays) & set(info.encodings):
-            usable = [e.name for e in ENCODINGS.values() if set(e.arrays) & set(info.encodings)]
-            raise RecipeError(f"{path}: encodings.{name}: model {info.name!r} does not use it; it can use: {', '.join(usable) or 'none'}")
-
-
 def _flat(content: Settings, prefix: str = "") -> list[tuple[str, object]]:
     """Dotted keys and values of nested mappings; an empty mapping is a value."""
     pairs: list[tuple[str, object]] = []
@@ -485,13 +377,3 @@ def _without_empty(content: Settings) -> Settings:
 def digest_of(content: object) -> str:
     """sha256 of the canonical JSON of `content`."""
     return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
-
-
-@cache
-def _signature_schema(cls: type) -> type[BaseModel]:
-    fields: dict[str, Any] = {}
-    for name, parameter in inspect.signature(cls, eval_str=True).parameters.items():
-        if name not in DATA_ARGUMENTS:
-            default = ... if parameter.default is inspect.Parameter.empty else parameter.default
-            fields[name] = (parameter.annotation, default)
-    return create_model(cls.__name__, __config__=ConfigDict(extra="forbid", strict=False, protected_namespaces=()), **fields)

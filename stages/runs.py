@@ -30,7 +30,8 @@ from stages.measurements import Clock, PeakMemory, Usage, bound_memory, choose_d
 from stages.own.models import run_code
 from stages.params import RunSettings
 from stages.processes import check_machine, check_processes
-from stages.recipe import Recipe, check_fit, check_model, digest_of
+from stages.recipe import Recipe, digest_of
+from stages.recipe_fit import check_fit, check_model
 from stages.schema import RecipeError
 from stages.store import SCHEMA, Store, run_digest, sealed
 from stages.tasks import create_task

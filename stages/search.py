@@ -10,8 +10,9 @@ from stages.cells import limited
 from stages.contents import Settings
 from stages.params import Cell, Grid
 from stages.reached import curves_reached
-from stages.recipe import Choice, Range, Recipe, SearchSection, digest_of, load_recipe
+from stages.recipe import Recipe, digest_of, load_recipe
 from stages.schema import RecipeError
+from stages.search_section import Choice, Range, SearchSection
 from stages.space import grid_points, trials_of
 from stages.study import JOURNAL, REMEDY, Workers, ended, open_study, storage_url
 

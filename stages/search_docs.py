@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from stages.datasets.docs_tables import fill, table
 from stages.files import write_bytes
-from stages.recipe import Choice, Range, SearchSection
+from stages.search_section import Choice, Range, SearchSection
 
 PAGE = Path(__file__).parents[1] / "docs" / "search.md"
 

@@ -5,8 +5,10 @@ import random
 
 from stages.contents import Settings
 from stages.params import Cell, Grid
-from stages.recipe import DESCRIBED, Choice, Recipe, SearchSection, check_model, load_recipe
+from stages.recipe import DESCRIBED, Recipe, load_recipe
+from stages.recipe_fit import check_model
 from stages.schema import RecipeError
+from stages.search_section import Choice, SearchSection
 
 
 def check_space(recipe: Recipe, cell: Cell) -> None:

@@ -28,7 +28,8 @@ from stages.own.models import find, taken_names
 from stages.own.plain import OwnModelError, PlainModel
 from stages.own.table import SUITE, Comparison, comparison
 from stages.params import Cell, Grid, load_grid
-from stages.recipe import Recipe, check_fit, check_model, digest_of, load_recipe
+from stages.recipe import Recipe, digest_of, load_recipe
+from stages.recipe_fit import check_fit, check_model
 from stages.schema import RecipeError
 from stages.store import Store
 from stages.tasks import create_task

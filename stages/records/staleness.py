@@ -11,9 +11,10 @@ from stages.contents import Deciding, Origins, Record, Settings
 from stages.datasets.spec import DatasetSpec
 from stages.errors import DatasetError, UserError
 from stages.params import Cell, Grid, Limits
-from stages.recipe import Choice, Recipe, load_recipe
+from stages.recipe import Recipe, load_recipe
 from stages.records.shipped import Shipped
 from stages.schema import RecipeError
+from stages.search_section import Choice
 
 
 @dataclass(frozen=True)

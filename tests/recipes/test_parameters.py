@@ -8,7 +8,7 @@ import torch
 from gt_models.registry import create_model, model_info
 from stages.datasets.catalog import get_spec
 from stages.datasets.miniature import shape_of
-from stages.recipe import check_model
+from stages.recipe_fit import check_model
 from tests.recipes.shipped import PATHS, ROOT, cell, dataset, recipe
 
 

@@ -4,7 +4,8 @@ import pytest
 
 from gt_models.registry import model_info
 from stages.datasets.catalog import get_spec
-from stages.recipe import check_fit, check_model, check_origins, load_recipe
+from stages.recipe import check_origins, load_recipe
+from stages.recipe_fit import check_fit, check_model
 from stages.report.published import METRIC_NAMES, further, resolve
 from tests.recipes.shipped import PATHS, ROOT, cell, dataset, matches, recipe, results
 

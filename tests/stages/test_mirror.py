@@ -23,6 +23,7 @@ TESTED_IN = {
     "runs.py": "test_train.py",
     "schema.py": "test_recipe.py",
     "search.py": "test_tune.py",
+    "search_section.py": "test_study.py",
     "space.py": "test_study.py",
     "tuned.py": "test_tune.py",
     "cli/__init__.py": "cli/test_help.py",

@@ -4,8 +4,8 @@ import re
 
 import yaml
 
-from stages.recipe import SearchSection
 from stages.search_docs import PAGE, keys, page
+from stages.search_section import SearchSection
 
 
 def test_the_page_is_as_the_schema_says():

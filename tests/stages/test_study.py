@@ -15,8 +15,9 @@ import pytest
 from stages.mlflow.experiment import Mirror
 from stages.mlflow.tracking import complete, track_cells, tracking_uri
 from stages.params import load_grid
-from stages.recipe import SearchSection, load_recipe
+from stages.recipe import load_recipe
 from stages.schema import RecipeError
+from stages.search_section import SearchSection
 from stages.space import space_size, trials_of
 from stages.store import Store
 from stages.study import STORAGE, FileWorkers, storage_url

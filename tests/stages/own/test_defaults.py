@@ -12,7 +12,8 @@ from stages.datasets.miniature import miniature
 from stages.datasets.packed import PackedDataset
 from stages.own.defaults import recipe_of
 from stages.own.tried import try_pair, with_encodings
-from stages.recipe import check_fit, check_model, load_recipe
+from stages.recipe import load_recipe
+from stages.recipe_fit import check_fit, check_model
 from stages.tasks import create_task
 
 # task -> a dataset, and a model that is trained on a miniature of it

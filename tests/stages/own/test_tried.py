@@ -14,7 +14,8 @@ from stages.datasets.packed import PackedHeader
 from stages.own.defaults import SettingError, recipe_of, seeds_in, settings
 from stages.own.tried import Incompatible, try_pair
 from stages.params import load_grid
-from stages.recipe import check_fit, check_model, load_recipe
+from stages.recipe import load_recipe
+from stages.recipe_fit import check_fit, check_model
 from stages.schema import RecipeError
 from stages.store import Store
 
