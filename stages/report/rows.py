@@ -115,9 +115,10 @@ def summarise(
     seconds = [r["measured"]["train_seconds_per_epoch"] for r in good or records]
     memory = [r["measured"]["peak_memory_mib"] for r in records]
     row["parameters"] = max(parameters, default=None)
-    row["seconds_per_epoch"] = statistics.median(seconds) if seconds else None
-    row["peak_memory_mib"] = max(memory, default=None)
-    row["device"] = ", ".join(sorted({r["measured"]["device"] for r in records})) or None
+    devices = {r["measured"]["device"] for r in records}
+    if len(devices) == 1:  # what several kinds of device took is a cost of none of them
+        row |= {"seconds_per_epoch": statistics.median(seconds), "peak_memory_mib": max(memory)}
+    row["device"] = ", ".join(sorted(devices)) or None
     return row
 
 

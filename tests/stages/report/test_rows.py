@@ -28,6 +28,14 @@ def test_a_row_in_figures():
     assert any("two incompatible protocols" in flag or "split" in flag for flag in row["flags"])
 
 
+def test_what_two_kinds_of_device_took_is_a_cost_of_neither():
+    runs = records()
+    runs[1]["measured"]["device"] = "a GPU"
+    row = summarise(make_result(ET, runs), runs)
+    assert (row["device"], row["seconds_per_epoch"], row["peak_memory_mib"]) == ("a GPU, cpu", None, None)
+    assert row["mean"] == pytest.approx(0.65)
+
+
 def brec_runs(pairs, distinguished, status="ok", seeds=3):
     runs = [make_record("ppgt/brec/ppgt", seed, status=status) for seed in range(seeds)]
     for run in runs:
