@@ -91,7 +91,7 @@ def train_cell(
         crew = None
         if most > 1:
             crew = stack.enter_context(Crew(work_of(experiment), most, memory=not gpu))
-        live = Live(cell, result["recipe"], described, result["published"]) if grid.run.tracking else None
+        live = Live(cell, result["recipe"], described) if grid.run.tracking else None
         progress = stack.enter_context(Progress(cell.cell, len(recipe.seeds) * recipe.reports, bar))
         watch = Watch(progress, live, recipe, notice)
         records = seeds_side_by_side(experiment, watch, crew) if crew else seeds_in_turn(experiment, watch)

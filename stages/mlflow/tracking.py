@@ -52,20 +52,16 @@ class Live:
         cell: with suite, dataset, model and cell.
         recipe: as in the cell's result.
         dataset: name and digest of the packed dataset, and what else is known of it.
-        published: reference to the published number, if any (shown once the cell is complete).
         after: seconds until the process that tracks begins; a cell that is closed before has none.
     """
 
-    def __init__(
-        self, cell: "Cell", recipe: Mapping[str, object], dataset: Mapping[str, object], published: Mapping[str, object] | None = None,
-        after: float = LIVE_AFTER,
-    ):  # fmt: skip
+    def __init__(self, cell: "Cell", recipe: Mapping[str, object], dataset: Mapping[str, object], after: float = LIVE_AFTER):
         self.suite, self.uri = cell.suite, tracking_uri()
         self._messages: queue.SimpleQueue = queue.SimpleQueue()
         self._process: subprocess.Popen | None = None
         self._lock, self._closed, self._deaf = threading.Lock(), False, False
         named = {k: getattr(cell, k) for k in ("cell", "suite", "dataset", "model")}
-        self._send(do="open", uri=self.uri, cell=named, recipe=recipe, dataset=[dataset["name"], dataset["digest"]], published=published)
+        self._send(do="open", uri=self.uri, cell=named, recipe=recipe, dataset=[dataset["name"], dataset["digest"]])
         self._timer = threading.Timer(after, self._track)
         self._timer.daemon = True
         self._timer.start()
@@ -237,7 +233,7 @@ def _trials(cell: str, tuned: Path) -> list[dict[str, str]]:
 class Follower:
     """The far end of Live: does to MLflow what the messages say."""
 
-    def __init__(self, uri: str, cell: Named, recipe: Mapping[str, object], dataset: tuple[str, str], published: object):
+    def __init__(self, uri: str, cell: Named, recipe: Mapping[str, object], dataset: tuple[str, str]):
         self.uri, self.cell, self.dataset = uri, cell, dataset
         self.mirror = Mirror(uri, cell["suite"])
         self.parent = self._running(cell_name(cell), cell_tags(cell), flatten(recipe))

@@ -68,7 +68,7 @@ def cell_of(result: dict) -> SimpleNamespace:
 
 def open_(result: dict, record: dict, live: Live) -> None:
     digest = record["deterministic"]["digests"]["data"]
-    Live.__init__(live, cell_of(result), result["recipe"], {"name": result["dataset"], "digest": digest}, result["published"], after=0)
+    Live.__init__(live, cell_of(result), result["recipe"], {"name": result["dataset"], "digest": digest}, after=0)
 
 
 def start(result: dict, record: dict) -> Live:
