@@ -15,7 +15,8 @@ import yaml
 
 from stages.datasets.catalog import catalog
 from stages.datasets.custom import check_first
-from stages.datasets.custom_files import Given, Reader, graphs_of
+from stages.datasets.custom_files import Given, Reader
+from stages.datasets.custom_graphs import graphs_of
 from stages.errors import DatasetError
 from stages.files import held as held_lock
 from stages.files import is_plain_name, make_folder, write_bytes

@@ -16,7 +16,8 @@ import numpy as np
 from pydantic import Field
 
 from stages.datasets.custom import custom_dataset
-from stages.datasets.custom_files import Given, Reader, graphs_of
+from stages.datasets.custom_files import Given, Reader
+from stages.datasets.custom_graphs import graphs_of
 from stages.datasets.spec import DatasetSpec
 from stages.errors import DatasetError
 from stages.files import is_plain_name

@@ -1,0 +1,118 @@
+"""Reading a user's own torch_geometric dataset, or list of its graphs."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from stages.datasets.custom_arrays import edges_of, table_of, typed
+from stages.errors import DatasetError
+
+BLOCK = 1000  # graphs of a torch_geometric dataset held in memory at once
+
+
+def graphs_of(data: Any, where: str) -> Iterable[Any]:
+    """The graphs of a torch_geometric dataset or a list; of a single Data itself. Raises DatasetError for anything else."""
+    from torch_geometric.data import Batch
+    from torch_geometric.data.data import BaseData
+
+    if isinstance(data, BaseData):
+        return data.to_data_list() if isinstance(data, Batch) else [data]
+    if not isinstance(data, Iterable) and not hasattr(data, "__getitem__"):
+        raise DatasetError(f"{where}: returned {type(data).__name__}; return a Data, a list of Data or a torch_geometric dataset")
+    return data
+
+
+def from_graphs(dataset: Iterable[Any], level: str, where: str) -> Iterator[dict[str, np.ndarray]]:
+    """Data objects in blocks of whole graphs. A node-level mask [N] or [N, S] is a split."""
+    block: list[dict[str, np.ndarray]] = []
+    first = None
+    for number, data in enumerate(graphs_of(dataset, where)):
+        arrays = _arrays(data, level, f"{where}: graph {number}")
+        form = _form(arrays)
+        first = first or form
+        if form != first:
+            key = next(key for key in first if form[key] != first[key])
+            raise DatasetError(f"{where}: {key} of graph {number} is {form[key]} and of graph 0 {first[key]}; all graphs need the same")
+        block.append(arrays)
+        if len(block) == BLOCK:
+            yield _block(block, where)
+            block = []
+    if block:
+        yield _block(block, where)
+    if first is None:
+        raise DatasetError(f"{where}: returned no graphs; return a torch_geometric dataset or a list of Data")
+
+
+def _form(arrays: Mapping[str, np.ndarray]) -> dict[str, str]:
+    """What must be the same in all graphs of a dataset."""
+    form = {}
+    for key in ("x", "edge_attr"):
+        array = arrays.get(key)
+        form[key] = "absent" if array is None else f"{'continuous' if array.dtype.kind == 'f' else 'categorical'}, {array.shape[1]} wide"
+    form["y"] = f"{int(np.prod(arrays['y'].shape[1:]))} wide"
+    form["train_mask"] = f"of {len(arrays['split'])} splits" if "split" in arrays else "absent"
+    return form
+
+
+def _arrays(data: Any, level: str, where: str) -> dict[str, np.ndarray]:
+    """The arrays of one Data object."""
+    lacking = [key for key in ("edge_index", "y") if getattr(data, key, None) is None]
+    if lacking:
+        others = [key for key in ("hyperedge_index", "edge_label", "edge_label_index") if getattr(data, key, None) is not None]
+        hint = (
+            f"; it has {', '.join(others)}, and of one's own data the benchmark knows targets per node and per graph alone"
+            if others
+            else ""
+        )
+        raise DatasetError(
+            f"{where}: a {type(data).__name__} without {' and '.join(lacking)}; a torch_geometric graph needs edge_index and y{hint}"
+        )
+    nodes, edge_index = data.num_nodes, edges_of(_array(data, "edge_index", where), where)
+    if not isinstance(nodes, int) or nodes < 1:
+        raise DatasetError(f"{where}: has no nodes")
+    arrays = {"num_nodes": np.array([nodes]), "num_edges": np.array([edge_index.shape[1]]), "edge_index": edge_index}
+    rows = {"x": nodes, "edge_attr": edge_index.shape[1], "y": nodes}
+    for key in rows:
+        if getattr(data, key, None) is not None:
+            array = _array(data, key, where)
+            arrays[key] = array.reshape(1, -1) if key == "y" and level == "graph" else table_of(array, key, where)
+            if key != "y" and not np.isfinite(array).all():
+                raise DatasetError(f"{where}: {key} holds a number that is not finite; put one in its place, or take the graph out")
+            if len(arrays[key]) != rows[key] and not (key == "y" and level == "graph"):
+                raise DatasetError(f"{where}: {key} has {len(arrays[key])} rows where {rows[key]} are needed")
+    if level == "node" and getattr(data, "train_mask", None) is not None:
+        arrays["split"] = _masks(data, nodes, where)
+    return arrays
+
+
+def _block(graphs: Sequence[Mapping[str, np.ndarray]], where: str) -> dict[str, np.ndarray]:
+    arrays = {key: np.concatenate([graph[key] for graph in graphs], axis=int(key in ("edge_index", "split"))) for key in graphs[0]}
+    arrays.setdefault("x", np.zeros((arrays["num_nodes"].sum(), 1), np.uint8))
+    y = arrays["y"]
+    arrays["y"] = y[:, 0] if y.shape[1] == 1 else y
+    return typed(arrays, where)
+
+
+def _masks(data: Any, nodes: int, where: str) -> np.ndarray:
+    for part in ("val", "test"):
+        if getattr(data, f"{part}_mask", None) is None:
+            raise DatasetError(f"{where}: has train_mask and no {part}_mask")
+    masks = [table_of(_array(data, f"{part}_mask", where), f"{part}_mask", where) for part in ("train", "val", "test")]
+    # [N, S]; wikics has one test mask for all
+    splits = max(mask.shape[1] for mask in masks)
+    if any(len(mask) != nodes or mask.shape[1] not in (1, splits) or mask.dtype != bool for mask in masks):
+        raise DatasetError(f"{where}: train_mask, val_mask and test_mask must be bool, with a row for each of the {nodes} nodes")
+    masks = [np.broadcast_to(mask, (nodes, splits)) for mask in masks]
+    if np.stack(masks).sum(0).max(initial=0) > 1:
+        raise DatasetError(f"{where}: a node is in two parts of one split")
+    codes = np.stack([code * mask.astype(np.uint8) for code, mask in enumerate(masks, 1)])  # [3, N, splits]
+    return codes.sum(0, dtype=np.uint8).T
+
+
+def _array(data: Any, key: str, where: str) -> np.ndarray:
+    value = getattr(data, key)
+    try:
+        return value.detach().cpu().numpy() if hasattr(value, "detach") else np.asarray(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise DatasetError(f"{where}: {key} cannot be read ({error})") from error
