@@ -29,7 +29,7 @@ from stages.schema import nearest
 
 NAMES = (
     "polynomials", "second_eigenvector", "one_wl", "nearest_key", "auto_encoders", "growth", "separation", "relu_kernel", "equivariant_layers", "message_passing",
-    "identifiers", "relations", "stress_test", "same_label", "attention_maps", "attention_distance",
+    "identifiers", "relations", "stress_test", "same_label", "attention_maps", "attention_distance", "growth_of_order_3",
 )  # fmt: skip
 FOLDER = INSTALLED / "published" / "findings"
 # how far two computations of one value may lie apart: processors round differently
