@@ -23,6 +23,7 @@ from stages.report.layout import layouts
 from stages.report.leaderboard import tally, write_reports
 from stages.report.paper_table import KINDS, PaperTable, kind_of, paper_table, run_part, to_markdown
 from stages.report.published import everything, paper_titles
+from stages.report.rules import Rules
 from stages.report.table import SHOWN, cells
 from stages.report.terminal import print_rows, print_table
 from stages.schema import RecipeError, nearest
@@ -54,7 +55,7 @@ def show_suite(suite: str, grid: Grid, root: Path = ROOT, write: Path | None = N
     print_rows(suite, shown)
     print(tally(shown, grid.run.verdict))
     without = [row["cell"] for row in rows if row["status"] == ABSENT]
-    if said := claim_lines(rows, suite.replace("-", "_")):
+    if said := claim_lines(rows, suite.replace("-", "_"), grid.run.verdict):
         print(f"What the paper says: {said[-3]} `gt-bench claims {suite}` shows them")
     print(f"from {place(root / suite)} alone; nothing was computed")
     if without:
@@ -122,7 +123,7 @@ def page(grid: Grid, root: Path = ROOT) -> str:
         tally(rows, grid.run.verdict),
         "",
     ]
-    claims = _claims(rows)
+    claims = _claims(rows, grid.run.verdict)
     covered = coverage(grid, rows, _seconds(grid, root))
     verdicts = [(claim.paper, verdict) for claim, verdict, _ in claims]
     short = every_in_short(covered, verdicts, rows, root / FILE)
@@ -175,9 +176,9 @@ def _unprinted(rows: Sequence[Row]) -> list[str]:
     return ["Run, and printed nowhere:", "", *found] if found else []
 
 
-def _claims(rows: Sequence[Row]) -> list[tuple[Claim, str, str]]:
+def _claims(rows: Sequence[Row], rules: Rules) -> list[tuple[Claim, str, str]]:
     """(claim, verdict, why) of those that print and runs decide."""
-    return [(claim, *judged(claim, rows)) for claim in load_claims() if claim.test and not takes_data(claim)]
+    return [(claim, *judged(claim, rows, rules=rules)) for claim in load_claims() if claim.test and not takes_data(claim)]
 
 
 def _seconds(grid: Grid, root: Path) -> dict[str, dict[str, float]]:
@@ -197,13 +198,13 @@ def _claims_in_short(claims: Sequence[tuple[Claim, str, str]]) -> list[str]:
     ]
 
 
-def claim_lines(rows: Sequence[Row], paper: str | None = None) -> list[str]:
+def claim_lines(rows: Sequence[Row], paper: str | None = None, rules: Rules | None = None) -> list[str]:
     """The claims of published/claims.yaml that printed numbers and the runs of `rows` decide, as Markdown; none of a paper that has
     none. Raises RecipeError."""
     claims = [c for c in load_claims() if c.test and not takes_data(c) and paper in (None, c.paper)]
     if not claims:
         return []
-    lines = table_of(claims, {claim.id: judged(claim, rows) for claim in claims})
+    lines = table_of(claims, {claim.id: judged(claim, rows, rules=rules) for claim in claims})
     return [*lines, "", "docs/claims.md has all of them: those that take data too, and those that nothing tests yet (`gt-bench claims`)."]
 
 

@@ -21,7 +21,7 @@ def show_claims(paper: str | None, grid: Grid, records: Path = ROOT, data: Path 
         raise RecipeError(
             f"no claim of a paper {paper!r} in published/claims.yaml{nearest(paper or '', known)}; it has claims of {', '.join(known)}"
         )
-    verdicts = verdicts_of(chosen, every_row(grid, records), data)
+    verdicts = verdicts_of(chosen, every_row(grid, records), data, grid.run.verdict)
     show(chosen, verdicts)
     stale = {name: len(findings.stale(name)) for name in findings.NAMES}
     if other := [f"{name} ({count} of {len(findings.load(name))} cases)" for name, count in stale.items() if count]:

@@ -18,7 +18,9 @@ from pydantic import ValidationError
 from stages.contents import Row
 from stages.report import brec_claims, computed, homophily_claims, printed_claims  # noqa: F401 (they register their tests)
 from stages.report.found import TESTS, Found
-from stages.report.published import RESULTS, PublishedError
+from stages.report.judged import compared, runs_in_full
+from stages.report.published import RESULTS, PublishedError, lookup
+from stages.report.rules import Rules
 from stages.schema import RecipeError, Strict, nearest, read_yaml, validated
 
 CLAIMS = RESULTS.with_name("claims.yaml")
@@ -65,8 +67,11 @@ def load_claims(path: Path = CLAIMS) -> list[Claim]:
     return claims
 
 
-def judged(claim: Claim, rows: Sequence[Row] = (), data: Path = Path("data"), path: Path = CLAIMS) -> tuple[str, str]:
-    """(verdict, why) of one claim. `rows`: of the leaderboards, for claims that runs can decide; `data`: the folder with packed/. Raises RecipeError where it names a number that is
+def judged(
+    claim: Claim, rows: Sequence[Row] = (), data: Path = Path("data"), path: Path = CLAIMS, rules: Rules | None = None
+) -> tuple[str, str]:
+    """(verdict, why) of one claim. `rows`: of the leaderboards, for claims that runs can decide; `data`: the folder with packed/; `rules`: those of
+    verdicts (`run.verdict` of params.yaml). Raises RecipeError where it names a number that is
     not printed, or arguments that its test does not take."""
     if claim.test is None:
         return NOT_TESTED, f"needs {claim.needs}"
@@ -89,27 +94,74 @@ def judged(claim: Claim, rows: Sequence[Row] = (), data: Path = Path("data"), pa
         return FAILS, found.why
     if found.shown:
         return HOLDS, found.why
-    return _by_runs(found, rows)
+    return _by_runs(found, rows, rules)
 
 
-def _by_runs(found: Found, rows: Sequence[Row]) -> tuple[str, str]:
-    """What holds in print, by the leaderboard's verdicts on its columns: complete ones only."""
+def _by_runs(found: Found, rows: Sequence[Row], rules: Rules | None) -> tuple[str, str]:
+    """What holds in print, by the leaderboard's verdicts on its columns and by our runs of its pairs: complete ones decide. What the others say is added, marked as provisional."""
+    names = [f"{place[2]} on {place[3]} ({place[4]})" for place in found.columns]
+    names += [f"{better[2]} and {worse[2]} on {better[3]} ({better[4]}, {better[5]})" for better, worse in found.pairs]
+    said = [_words(words) for words in (*_of_columns(found, rows), *_of_pairs(found, rows, rules))]
+    decided = [complete for complete, _ in said]
+    what = "columns" if found.columns else "comparisons"
+    if any(word == {"claim fails"} for word in decided):
+        return FAILS, f"our runs of {names[decided.index({'claim fails'})]}: claim fails"
+    if decided and all(word == {"claim holds"} for word in decided):
+        return HOLDS, f"our runs: claim holds in all {len(decided)} {what}"
+    if any(decided):
+        count = sum(len(w) == 1 and w != {"undecided"} for w in decided)
+        return UNDECIDED, f"in print {found.why}; runs have decided {count} of {len(decided)} {what}"
+    return PRINT, "; ".join([found.why, *_provisional(names, [so_far for _, so_far in said], what)])
+
+
+def _of_columns(found: Found, rows: Sequence[Row]) -> list[set[str]]:
+    """By column what the leaderboard says of the claim to be best there."""
     words: dict[tuple[str, ...], set[str]] = {}
     for row in rows:
         if row["published_place"] and row["claim"]:
             words.setdefault(tuple(row["published_place"]), set()).add(row["claim"])
-    said = [words.get(place, set()) & {"claim holds", "claim fails", "undecided"} for place in found.columns]
-    if any(word == {"claim fails"} for word in said):
-        place = found.columns[said.index({"claim fails"})]
-        return FAILS, f"our runs of {place[2]} on {place[3]} ({place[4]}): claim fails"
-    if said and all(word == {"claim holds"} for word in said):
-        return HOLDS, f"our runs: claim holds in all {len(said)} columns"
-    if any(said):
-        return (
-            UNDECIDED,
-            f"in print {found.why}; runs have decided {sum(len(w) == 1 and w != {'undecided'} for w in said)} of {len(said)} columns",
-        )
-    return PRINT, found.why
+    return [words.get(place, set()) for place in found.columns]
+
+
+def _of_pairs(found: Found, rows: Sequence[Row], rules: Rules | None) -> list[set[str]]:
+    """By pair whether our runs of the first are better than our runs of the second, or than its print; none where the first was not run. Complete runs are not held
+    against incomplete ones."""
+    ours: dict[tuple[str, ...], list[Row]] = {}
+    for row in rows if found.pairs else ():
+        if row["published_place"] and row["mean"] is not None and row["interval_low"] is not None:
+            ours.setdefault(tuple(row["published_place"]), []).append(row)
+    said = []
+    for better, worse in found.pairs:
+        complete = [row for row in ours.get(worse, ()) if not row["provisional"]]
+        words = set()
+        for row in ours.get(better, ()):
+            rivals = complete or (ours.get(worse, []) if row["provisional"] else [])
+            word = compared(row, lookup(*worse), rivals, rules).word
+            short = min([row, *rivals], key=lambda one: one["runs"] / runs_in_full(one))
+            words.add(f"{word}, {short['runs']} of {runs_in_full(short)} runs" if short["runs"] < runs_in_full(short) else word)
+        said.append(words)
+    return said
+
+
+def _words(words: set[str]) -> tuple[set[str], set[str]]:
+    """Those of complete runs, and those of others."""
+    complete = words & {"claim holds", "claim fails", "undecided"}
+    return complete, {word for word in words - complete if word.startswith(("claim holds, ", "claim fails, ", "undecided, "))}
+
+
+def _provisional(names: Sequence[str], said: Sequence[set[str]], what: str) -> list[str]:
+    """A phrase on what incomplete runs say; none where there are none."""
+    there = [
+        (name, word, runs) for name, words in zip(names, said, strict=True) for word, _, runs in (w.partition(", ") for w in sorted(words))
+    ]
+    if not there:
+        return []
+    words = [word for _, word, _ in there]
+    says = {"claim holds": "hold", "claim fails": "fail", "undecided": "undecided"}
+    counts = ", ".join(f"{words.count(word)} {short}" for word, short in says.items() if word in words)
+    other = [f"{says[word]}: {name}" for name, word, _ in there if word != "claim holds"]
+    first = f" ({'; '.join(other[:3])}{' ...' if len(other) > 3 else ''})" if other else ""
+    return [f"provisional, by {' and '.join(sorted({runs for *_, runs in there}))}, of {len(said)} {what}: {counts}{first}"]
 
 
 def takes_data(claim: Claim) -> bool:
@@ -117,6 +169,8 @@ def takes_data(claim: Claim) -> bool:
     return claim.test is not None and "data" in signature(TESTS[claim.test.kind]).parameters
 
 
-def verdicts_of(claims: Sequence[Claim], rows: Sequence[Row] = (), data: Path = Path("data")) -> dict[str, tuple[str, str]]:
+def verdicts_of(
+    claims: Sequence[Claim], rows: Sequence[Row] = (), data: Path = Path("data"), rules: Rules | None = None
+) -> dict[str, tuple[str, str]]:
     """(verdict, why) by id. Raises RecipeError."""
-    return {claim.id: judged(claim, rows, data) for claim in claims}
+    return {claim.id: judged(claim, rows, data, rules=rules) for claim in claims}

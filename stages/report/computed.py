@@ -146,16 +146,18 @@ def magnitude_kept(paper: str, norm: str, kept: bool, most: float = 0.1, least: 
 
 
 @test
-def growth(paper: str, exponents: dict[str, float], largest: dict[str, float] | None = None, tolerance: float = 0.35) -> Found:
+def growth(
+    paper: str, exponents: dict[str, float], largest: dict[str, float] | None = None, tolerance: float = 0.35, order: Literal[2, 3] = 2
+) -> Found:
     """The counted operations of each model grow with that power of the size, and the numbers of its largest tensor with those of `largest`. Lower terms
-    make what is counted at finite sizes a little flatter: `tolerance`."""
-    found = of("growth")
+    make what is counted at finite sizes a little flatter: `tolerance`. `order`: of the tensors."""
+    found = of("growth" if order == 2 else "growth_of_order_3")
     said, right = [], True
     for what, wanted in (("operations", exponents), ("largest", largest or {})):
         for case, power in wanted.items():
             measured = found[case]["exponent"][what]
             right &= abs(measured - power) <= tolerance
-            unit = "edges" if "by edges" in case else "nodes"
+            unit = case.partition(", by ")[2] or "nodes"
             name = case if what == "operations" else f"the largest tensor of {case}"
             said.append(f"{name} {measured:.2f} (said {power:g}; {found[case]['sizes'][-2]:,} to {found[case]['sizes'][-1]:,} {unit})")
     return Found(right, f"exponents of counted operations: {', '.join(said)}", shown=True)

@@ -7,7 +7,7 @@ from stages.contents import Result, Row
 from stages.report.counts import COUNT
 from stages.report.published import Published, PublishedError, lookup, resolve
 from stages.report.rules import Rules
-from stages.report.verdict import COUNT_STD, Number, false_discovery, judge, judge_claim, sample_std, seeds_needed
+from stages.report.verdict import COUNT_STD, Claim, Number, false_discovery, judge, judge_claim, sample_std, seeds_needed
 
 SEED_CUT = r"\d+ of (\d+) seeds"  # what a limit of params.yaml on seeds leaves in a result
 
@@ -19,7 +19,7 @@ def with_verdict(row: Row, result: Result, rules: Rules | None = None, printed: 
     whatever its numbers; neither does a cost, which is one of the authors' machine.
     """
     cuts = [re.fullmatch(SEED_CUT, cut) for cut in row["reduced"]]
-    full = max([row["seeds"], *(int(cut[1]) for cut in cuts if cut)])
+    full = runs_in_full(row)
     # these would be a choice among the runs: what failed may have failed for what it would have scored
     failed = _failed(row["status"].partition(", stale")[0])
     if not row["status"].startswith("ok") or row["mean"] is None or row["std"] is None:
@@ -81,11 +81,8 @@ def _with_claim(row: Row, ours: Mapping[tuple[str, ...], Sequence[Row]], rules: 
     if sign * published.number <= max(sign * rival.number for rival in rivals):
         return row | {"claim": "not claimed"}
     numbers = [_rival(rival, ours.get(rival.place, ()), sign) for rival in rivals]
-    best = max(numbers, key=lambda number: sign * number.mean)
-    us = Number(row["model"], row["mean"], _spread(row), row["runs"])
-    spread = published.std if published.std is None or not published.runs else sample_std(published.std, published.runs)
-    claim = judge_claim(us, best, published.direction, spread, rules, COUNT_STD if published.metric == COUNT else 0.0)
-    full = max([row["seeds"], *(int(cut[1]) for cut in (re.fullmatch(SEED_CUT, c) for c in row["reduced"]) if cut)])
+    claim = _better(row, published, max(numbers, key=lambda number: sign * number.mean), _printed_spread(published), rules)
+    full = runs_in_full(row)
     low, high = claim.interval or (None, None)
     return row | {
         "claim": _provisional(claim.word, row["runs"], full) if row["runs"] < full else claim.word,
@@ -94,16 +91,39 @@ def _with_claim(row: Row, ours: Mapping[tuple[str, ...], Sequence[Row]], rules: 
     }  # fmt: skip
 
 
+def runs_in_full(row: Row) -> int:
+    """How many runs the cell has when nothing is cut."""
+    return max([row["seeds"], *(int(cut[1]) for cut in (re.fullmatch(SEED_CUT, c) for c in row["reduced"]) if cut)])
+
+
+def compared(row: Row, rival: Published, ours: Sequence[Row], rules: Rules | None = None) -> Claim:
+    """Is the row's number better than the printed one of `rival`, or than our rows `ours` of that where there are any? As a claim to be best is judged; a single run of either side
+    scatters by the larger of the two printed spreads."""
+    published = lookup(*row["published_place"] or ())
+    spreads = [spread for number in (published, rival) if (spread := _printed_spread(number)) is not None]
+    number = _rival(rival, ours, 1 if published.direction == "max" else -1)
+    return _better(row, published, number, max(spreads, default=None), rules)
+
+
+def _better(row: Row, published: Published, rival: Number, spread: float | None, rules: Rules | None) -> Claim:
+    if row["mean"] is None:
+        raise ValueError(f"{row['cell']} has no number")
+    us = Number(row["model"], row["mean"], _spread(row), row["runs"])
+    return judge_claim(us, rival, published.direction, spread, rules, COUNT_STD if published.metric == COUNT else 0.0)
+
+
+def _printed_spread(published: Published) -> float | None:
+    """The sample deviation that is printed."""
+    return published.std if published.std is None or not published.runs else sample_std(published.std, published.runs)
+
+
 def _rival(published: Published, rows: Sequence[Row], sign: int) -> Number:
     runs = [(row["mean"], row) for row in rows if row["mean"] is not None]
     if runs:
         # of several recipes of one rival, the one that does best
         mean, row = max(runs, key=lambda run: sign * run[0])
         return Number(f"{published.method}, our run {row['model']}", mean, _spread(row), row["runs"])
-    std = published.std
-    if std is not None and published.runs:
-        std = sample_std(std, published.runs)
-    return Number(f"{published.method}, printed", published.number, std, published.runs, published.rounding)
+    return Number(f"{published.method}, printed", published.number, _printed_spread(published), published.runs, published.rounding)
 
 
 def _spread(row: Row) -> float | None:

@@ -51,8 +51,13 @@ def best(
     place = "best" if rank == 1 else f"among the first {rank}"
     expected = len(columns) if count is None else count
     right = len(won) >= expected if only else len(won) == expected
-    decided = tuple(e.place for e, _ in won) if rank == 1 and not against and not lost else ()
-    return Found(right, f"{place} in {of}" + (f" (not: {beaten})" if beaten else ""), columns=decided)
+    by_runs = columns if rank == 1 and not lost else []
+    return Found(
+        right,
+        f"{place} in {of}" + (f" (not: {beaten})" if beaten else ""),
+        columns=() if against else tuple(e.place for e in by_runs),
+        pairs=tuple((e.place, other.place) for e in by_runs for other in _column(e) if other.method in against and other.mean is not None),
+    )
 
 
 @test
@@ -115,16 +120,33 @@ def order(
     columns: dict[tuple[str, ...], list[Published]] = {}
     for entry in entries:
         columns.setdefault((entry.dataset, entry.metric, entry.split), []).append(entry)
-    wrong, compared = [], 0
-    for column in columns.values():
-        for a in (e for e in column if e.method in better):
-            for b in (e for e in column if e.method in worse):
-                compared += 1
-                if not _better(a, b):
-                    wrong.append(f"{a.dataset} {a.metric}: {a.printed} of {a.method}, {b.printed} of {b.method}")
-    if not compared:
+    pairs = [
+        (a, b)
+        for column in columns.values()
+        for a in (e for e in column if e.method in better)
+        for b in (e for e in column if e.method in worse)
+    ]
+    if not pairs:
         raise PublishedError(f"{table} of {paper} prints no two numbers in one column that this compares")
-    return Found(not wrong, f"{compared - len(wrong)} of {compared} comparisons" + (f" (not: {'; '.join(wrong[:4])})" if wrong else ""))
+    wrong = [f"{a.dataset} {a.metric}: {a.printed} of {a.method}, {b.printed} of {b.method}" for a, b in pairs if not _better(a, b)]
+    said = f"{len(pairs) - len(wrong)} of {len(pairs)} comparisons" + (f" (not: {'; '.join(wrong[:4])})" if wrong else "")
+    return Found(not wrong, said, pairs=tuple((a.place, b.place) for a, b in pairs))
+
+
+@test
+def no_gap(paper: str, table: str, methods: Sequence[str], seen: str, unseen: str) -> Found:
+    """In every column each of `methods` has a number on the split `unseen` that is better than on `seen`."""
+    entries = [e for e in _of_table(paper, table) if e.method in methods and e.mean is not None]
+    _all_there(entries, methods, "method", paper, table)
+    for split in (seen, unseen):
+        _all_there(entries, [split], "split", paper, table)
+    at = {(e.method, e.dataset, e.metric, e.split): e for e in entries}
+    pairs = [
+        (e, at[e.method, e.dataset, e.metric, seen]) for e in entries if e.split == unseen and (e.method, e.dataset, e.metric, seen) in at
+    ]
+    wrong = [f"{a.dataset} {a.metric}: {a.printed}, {b.printed} on {seen}, of {a.method}" for a, b in pairs if not _better(a, b)]
+    said = f"{len(pairs) - len(wrong)} of {len(pairs)} numbers better on {unseen} than on {seen}"
+    return Found(not wrong, said + (f" (not: {'; '.join(wrong[:4])})" if wrong else ""), pairs=tuple((a.place, b.place) for a, b in pairs))
 
 
 @test

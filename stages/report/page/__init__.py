@@ -29,6 +29,7 @@ from stages.report.page import content
 from stages.report.page.tables import table_content
 from stages.report.paper_table import KINDS, PaperTable, kind_of
 from stages.report.published import paper_titles
+from stages.report.rules import Rules
 from stages.schema import RecipeError
 
 if TYPE_CHECKING:  # only a page that is written needs them
@@ -55,7 +56,7 @@ def page_html(grid: Grid, held: Gathered, store: Path = Path("store"), data: Pat
     found = {row["cell"] for row in held.rows}
     absent = [cell for cell in grid.cells.values() if cell.cell not in found]
     tables = content.tables(held.rows)
-    claims, covered, problems = _claims(held.rows), coverage(grid, held.rows, content.seconds(held)), list(held.problems)
+    claims, covered, problems = _claims(held.rows, grid.run.verdict), coverage(grid, held.rows, content.seconds(held)), list(held.problems)
     try:
         short = every_in_short(covered, [(c["paper"], c["verdict"]) for c in claims], content.shipped(held), place(records / FILE))
     except RecipeError as error:  # a record that it speaks of cannot be used
@@ -118,7 +119,7 @@ def _source(script: str) -> str:
     return f"'sha256-{digest.decode()}'"
 
 
-def _claims(rows: Sequence[Row]) -> list[dict[str, str]]:
+def _claims(rows: Sequence[Row], rules: Rules) -> list[dict[str, str]]:
     """The sentences that print, runs and kept findings decide, with their verdicts."""
     from stages.report.claims import UNDECIDED, judged, load_claims, takes_data
 
@@ -126,7 +127,7 @@ def _claims(rows: Sequence[Row]) -> list[dict[str, str]]:
     for claim in load_claims():
         if not takes_data(claim):
             try:
-                verdict, why = judged(claim, rows)
+                verdict, why = judged(claim, rows, rules=rules)
             except UserError as error:  # what was computed for it is not at hand
                 verdict, why = UNDECIDED, str(error)
             found.append({"paper": claim.paper, "place": claim.place, "sentence": claim.sentence, "verdict": verdict, "why": why})

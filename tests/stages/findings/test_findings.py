@@ -14,6 +14,7 @@ from stages.findings import (
     auto_encoders,
     graphs,
     growth,
+    growth_of_order_3,
     load,
     module_of,
     one_wl,
@@ -232,3 +233,12 @@ def test_operations_are_counted_one_by_one():
     with torch.no_grad(), growth.Counter() as counter:
         torch.nn.functional.scaled_dot_product_attention(q, k, k)
     assert counter.operations == 2 * (2 * 3 * 10 * 20 * 4) * 2
+
+
+def test_hypergraphs_of_order_3_and_all_triples_are_what_they_are_said_to_be():
+    batch = growth_of_order_3.hypergraph(7, 14)
+    triples = batch.extras["hyperedge_index"]
+    assert triples.shape == (14, 3)
+    assert all(len(set(triple)) == 3 for triple in triples.tolist())
+    with torch.no_grad():
+        assert growth_of_order_3.AllTriples("kernel")(batch).shape == (7**3, growth_of_order_3.SMALL["hidden_dim"])
