@@ -167,7 +167,7 @@ SPARSE = "ba-equivariant-basis-sparse"
     [
         (lambda place, mean: mean, {}, "holds", "our runs: claim holds in all 8 comparisons"),
         (lambda place, mean: 0.0 if place[2] == RANDOM else mean, {}, "fails", "and node id. = Random, type id. = yes on ba-equivariant-basis-dense"),
-        (lambda place, mean: 0.0 if place[2] == RANDOM and place[3] == SPARSE else mean, {}, "fails", f"on {SPARSE} (l2, test): claim fails"),
+        (lambda place, mean: 0.0 if place[2] == RANDOM and place[3] == SPARSE else mean, {}, "fails", f"on {SPARSE} (l2, train): claim fails"),
         (lambda place, mean: mean, {"std": 1.0}, "undecided", "runs have decided 0 of 8 comparisons"),
         (lambda place, mean: mean if place[3] == SPARSE else None, {}, "undecided", "runs have decided 4 of 8 comparisons"),
         (lambda place, mean: mean if place[2] != RANDOM else None, {}, "holds", "claim holds in all 8"),  # against print
@@ -177,8 +177,8 @@ SPARSE = "ba-equivariant-basis-sparse"
             "holds in print alone", "8 of 8 comparisons; provisional, by 1 of 5 runs, of 8 comparisons: 4 hold",
         ),
         (
-            lambda place, mean: 0.01 if place[2] == RANDOM and place[3] == SPARSE else mean, {"runs": 1, "std": 0.0, "provisional": True},
-            "holds in print alone", f"4 hold, 1 fail, 3 undecided (fail: {ORF} and {RANDOM} on {SPARSE} (l2, train)",
+            lambda place, mean: 5.0 if place[2] == ORF and place[3] == SPARSE else mean, {"runs": 1, "std": 0.0, "provisional": True},
+            "holds in print alone", f"6 hold, 2 fail (fail: {ORF} and {RANDOM} on {SPARSE} (l2, train)",
         ),
     ],
 )  # fmt: skip
@@ -202,9 +202,9 @@ def test_seen_and_unseen_graphs_are_two_columns_of_one_run():
 
 
 def test_runs_decide_by_the_level_of_params():
-    claim, found = runs_of(ALL["tokengt-random-inaccurate"], std=0.2)
+    claim, found = runs_of(ALL["tokengt-random-inaccurate"], std=0.15)
     assert judged(claim, found, rules=Rules(level=0.05))[0] == "undecided"
-    assert judged(claim, found, rules=Rules(level=0.4))[0] == "holds"
+    assert judged(claim, found, rules=Rules(level=0.15))[0] == "holds"
 
 
 def test_without_the_data_a_claim_is_undecided_and_says_what_it_needs(tmp_path):
