@@ -194,7 +194,7 @@ def _claims_in_short(claims: Sequence[tuple[Claim, str, str]]) -> list[str]:
         "",
         *failing,
         "",
-        "[All of them](claims.md), with those that take data (`gt-bench claims`).",
+        "[All of them](claims.md).",
     ]
 
 
