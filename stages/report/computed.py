@@ -151,6 +151,8 @@ def growth(
 ) -> Found:
     """The counted operations of each model grow with that power of the size, and the numbers of its largest tensor with those of `largest`. Lower terms
     make what is counted at finite sizes a little flatter: `tolerance`. `order`: of the tensors."""
+    if not exponents and not largest:
+        raise PublishedError("growth names no model: give `exponents` or `largest`")
     found = of("growth" if order == 2 else "growth_of_order_3")
     said, right = [], True
     for what, wanted in (("operations", exponents), ("largest", largest or {})):

@@ -2,12 +2,16 @@
 
 import operator
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from stages.report.found import Found, test
 from stages.report.published import RESULTS, Published, PublishedError, lookup, printed_at, read_entries
 from stages.report.verdict import sample_std
 from stages.schema import nearest
+
+Rank = Annotated[int, Field(ge=1)]
 
 
 @test
@@ -19,7 +23,7 @@ def best(
     metrics: Sequence[str] = (),
     split: str = "test",
     against: Sequence[str] = (),
-    rank: int = 1,
+    rank: Rank = 1,
     count: int | None = None,
     only: bool = False,
 ) -> Found:
@@ -42,6 +46,10 @@ def best(
         others = _column(entry)
         _all_there(others, against, "method", paper, table)
         rivals = [e for e in others if (e.method in against if against else not e.own) and e.method != method and e.mean is not None]
+        if not rivals:
+            raise PublishedError(
+                f"{table} of {paper} prints no number beside that of {method} on {entry.dataset} to compare with: name some under `against`"
+            )
         ahead = [e for e in rivals if not _better(entry, e)]
         (won if len(ahead) < rank else lost).append((entry, ahead))
     of = f"{len(won)} of {len(columns)} columns"
@@ -114,7 +122,8 @@ def order(
     paper: str, table: str, better: Sequence[str], worse: Sequence[str], datasets: Sequence[str] = (), metric: str | None = None
 ) -> Found:
     """Every number of `better` beats every number of `worse`, column by column (of `datasets`; all)."""
-    entries = [e for e in _of_table(paper, table, metric) if (not datasets or e.dataset in datasets) and e.mean is not None]
+    there = [e for e in _of_table(paper, table, metric) if not datasets or e.dataset in datasets]
+    entries, bare = [e for e in there if e.mean is not None], [e for e in there if e.mean is None and e.method in (*better, *worse)]
     _all_there(entries, datasets, "dataset", paper, table)
     _all_there(entries, [*better, *worse], "method", paper, table)
     columns: dict[tuple[str, ...], list[Published]] = {}
@@ -130,12 +139,20 @@ def order(
         raise PublishedError(f"{table} of {paper} prints no two numbers in one column that this compares")
     wrong = [f"{a.dataset} {a.metric}: {a.printed} of {a.method}, {b.printed} of {b.method}" for a, b in pairs if not _better(a, b)]
     said = f"{len(pairs) - len(wrong)} of {len(pairs)} comparisons" + (f" (not: {'; '.join(wrong[:4])})" if wrong else "")
-    return Found(not wrong, said, pairs=tuple((a.place, b.place) for a, b in pairs))
+    if left_out := [f"{e.printed} of {e.method} on {e.dataset}" for e in bare]:
+        said += f", without {', '.join(left_out)}"
+    # who has no number has not beaten who has one
+    lost = any(e.method in better and any(o.method in worse for o in columns.get((e.dataset, e.metric, e.split), ())) for e in bare)
+    return Found(not wrong and not lost, said, pairs=tuple((a.place, b.place) for a, b in pairs))
 
 
 @test
 def no_gap(paper: str, table: str, methods: Sequence[str], seen: str, unseen: str) -> Found:
     """In every column each of `methods` has a number on the split `unseen` that is better than on `seen`."""
+    if not methods or seen == unseen:
+        raise PublishedError(
+            f"no_gap holds two splits of some methods against each other: {len(methods)} methods, {seen!r} and {unseen!r} leave nothing to compare"
+        )
     entries = [e for e in _of_table(paper, table) if e.method in methods and e.mean is not None]
     _all_there(entries, methods, "method", paper, table)
     for split in (seen, unseen):
@@ -168,7 +185,7 @@ def best_groups(paper: str, table: str, below: Sequence[str], above: Sequence[st
 
 
 @test
-def nobody_in_front(paper: str, table: str, rank: int) -> Found:
+def nobody_in_front(paper: str, table: str, rank: Rank) -> Found:
     """No method but the paper's own is among the first `rank` of those in every column."""
     entries = [e for e in _of_table(paper, table) if e.mean is not None and not e.own]
     always = None

@@ -221,6 +221,10 @@ def judge_claim(
         if not known:
             return Claim("undecided", rival.name, assumptions=("one run, and no spread is printed",))
         our_std, certainty = known[0]
+        if our_std == 0.0 and floor == 0.0:
+            return Claim(
+                "undecided", rival.name, assumptions=("one run, and the spread that is printed is 0: nothing says how far ours scatters",)
+            )
         assumptions.append("a single run: its spread is the printed one")
     certainty, our_std = certainty or rules.unstated_runs[0], max(our_std, floor)
     if rival.std is None:

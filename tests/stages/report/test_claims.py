@@ -187,6 +187,15 @@ def test_our_runs_decide_which_of_two_is_better(change, how, verdict, why):
     assert (word, why in said) == (verdict, True), said
 
 
+def test_a_method_that_ran_out_of_memory_is_named_and_has_beaten_nobody():
+    def found(better, worse):
+        arguments = {"table": "table:transductive_node_classification", "better": better, "worse": worse}
+        return judged(Claim(id="x", paper="tokengt", place="here", sentence="so it is", test={"kind": "order", "arguments": arguments}))
+
+    assert found(["GCN"], ["Graphormer"]) == ("holds in print alone", "5 of 5 comparisons, without OOM of Graphormer on physics")
+    assert found(["Graphormer"], ["GCN"])[0] == "fails"
+
+
 def test_a_method_of_the_paper_against_another_of_its_own():
     claim, found = runs_of(ALL["polynormer-relu-improves"])
     assert judged(claim)[0] == "holds in print alone"
@@ -248,6 +257,15 @@ TABLE_3 = {"table": "Table 3", "method": "ET", "dataset": "cornell"}
     ("kind", "arguments", "said"),
     [
         ("best", {"table": "Table 3", "method": "ET", "split": "vali"}, "no split 'vali'"),
+        ("best", {"table": "Table 3", "method": "ET", "rank": 0}, "rank: Input should be greater than or equal to 1"),
+        ("best", {"table": "Table 3", "method": "ET", "against": ["ET"]}, "prints no number beside that of ET on"),
+        ("nobody_in_front", {"table": "Table 3", "rank": 0}, "rank: Input should be greater than or equal to 1"),
+        ("growth", {"exponents": {}}, "growth names no model"),
+        (
+            "no_gap",
+            {"table": "Table 3", "methods": [], "seen": "train", "unseen": "test"},
+            "0 methods, 'train' and 'test' leave nothing to compare",
+        ),
         ("best", {"table": "Table 3", "method": "ET", "count": 4}, "Table 3 of edge_transformer has 3 columns for ET, not 4"),
         ("best", {"table": "Table 3", "method": ["ET"]}, "method: Input should be a valid string"),
         ("order", {"table": "Table 3", "better": ["ET"], "worse": ["GCN"], "datasets": ["cornell", "corn"]}, "no dataset 'corn'"),
@@ -269,7 +287,12 @@ TABLE_3 = {"table": "Table 3", "method": "ET", "dataset": "cornell"}
         ("message_passing", {"reading": "equation 22"}, "the finding message_passing has no case 'equation 22'"),
         ("growth", {"exponents": {"HOT": 2}}, "the finding growth has no case 'HOT'"),
         ("growth", {"exponents": {"HOT (D)": 2}, "order": 3}, "the finding growth_of_order_3 has no case 'HOT (D)'"),
-        ("no_gap", {"table": "Table 3", "methods": ["EET"], "seen": "test", "unseen": "test"}, "no method 'EET'"),
+        ("no_gap", {"table": "Table 3", "methods": ["EET"], "seen": "train", "unseen": "test"}, "no method 'EET'"),
+        (
+            "no_gap",
+            {"table": "Table 3", "methods": ["ET"], "seen": "test", "unseen": "test"},
+            "1 methods, 'test' and 'test' leave nothing to compare",
+        ),
         ("no_gap", {"table": "Table 3", "methods": ["ET"], "seen": "train", "unseen": "test"}, "no split 'train'"),
         ("trains_or_crashes", {"crashes": {"RMSN, 3": True}}, "the finding stress_test has no case 'RMSN, 3'"),
         ("maps_are_bases", {"cases": ["sparse"]}, "the finding attention_maps has no case 'sparse'"),

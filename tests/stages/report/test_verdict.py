@@ -339,6 +339,9 @@ def test_a_claim_against_a_bare_number_and_of_a_single_run():
     spread = judge_claim(one, Number("r", 0.7, 0.002, 10), "max", 0.004)
     assert spread.word == "claim holds"
     assert "a single run" in spread.assumptions[0]
+    alike = judge_claim(one, Number("r", 0.7, 0.0, 10), "max")
+    assert (alike.word, alike.interval) == ("undecided", None)
+    assert "the spread that is printed is 0" in alike.assumptions[0]
     assert judge_claim(Number("o", 1.0, 0.0, 3), Number("r", 0.9, 0.0, 3), "max").word == "claim holds"
     assert judge_claim(Number("o", 0.9, 0.0, 3), Number("r", 0.9, 0.0, 3), "max").word == "undecided"
 
