@@ -19,7 +19,7 @@ from torch import Tensor, nn
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from benchmarks.command import parser_of
-from benchmarks.measure import machine_rates, measure_together, molecules, print_table
+from benchmarks.measured_process import machine_rates, measure_together, molecules, print_table
 from gt_models import create_model
 from gt_models.batch import GraphBatch
 from gt_models.encodings import compute

@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from benchmarks.command import parser_of
-from benchmarks.measure import NUM_THREADS, ROOT, print_table
+from benchmarks.measured_process import NUM_THREADS, ROOT, print_table
 
 BLOCK, BATCH = 5000, 128
 

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from benchmarks.command import parser_of
-from benchmarks.measure import Rates, machine_rates, measure, molecules, print_table
+from benchmarks.measured_process import Rates, machine_rates, measure, molecules, print_table
 from gt_models import GraphBatch
 from gt_models.kernels import use
 from gt_models.released.edge_transformer import EdgeTransformerReleased, ReleasedLayer

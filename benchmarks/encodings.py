@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.command import parser_of
-from benchmarks.measure import NUM_THREADS, molecules, print_table
+from benchmarks.measured_process import NUM_THREADS, molecules, print_table
 from gt_models import GraphBatch
 from gt_models.encodings import compute
 

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.command import parser_of
-from benchmarks.measure import NUM_THREADS, machine_rates, measure, measure_together, print_table, sparse_graph
+from benchmarks.measured_process import NUM_THREADS, machine_rates, measure, measure_together, print_table, sparse_graph
 from gt_models import kernels
 from gt_models.batch import GraphBatch
 from gt_models.hot import support

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from benchmarks.command import parser_of
-from benchmarks.measure import measure, print_table
+from benchmarks.measured_process import measure, print_table
 from gt_models import create_model, list_models, model_info
 from gt_models.batch import GraphBatch
 from gt_models.encodings import compute

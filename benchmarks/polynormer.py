@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from benchmarks.command import parser_of
-from benchmarks.measure import machine_rates, measure, measure_together, node_graph, print_table
+from benchmarks.measured_process import machine_rates, measure, measure_together, node_graph, print_table
 
 LOCAL, GLOBAL, FEATURES, CLASSES = 7, 2, 100, 10
 Builder = tuple[nn.Module, Callable[[], Tensor]]

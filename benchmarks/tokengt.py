@@ -27,7 +27,7 @@ from torch.nn import functional as F
 
 import gt_models.released.tokengt  # noqa: F401
 from benchmarks.command import parser_of
-from benchmarks.measure import machine_rates, measure, measure_together, molecules, print_table
+from benchmarks.measured_process import machine_rates, measure, measure_together, molecules, print_table
 from gt_models.batch import GraphBatch
 from gt_models.kernels import use
 
@@ -88,7 +88,7 @@ def products(hidden_dim: int, num_heads: int, num_layers: int, dropout: float = 
 
 def large(num_nodes: int, attention: str) -> Builder:
     """Node level on one graph of mean degree 5 with edges as tokens: 6 n tokens."""
-    from benchmarks.measure import node_graph
+    from benchmarks.measured_process import node_graph
     from gt_models import create_model
 
     batch, mask = node_graph(num_nodes)

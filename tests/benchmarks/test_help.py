@@ -9,8 +9,8 @@ import pytest
 from tests.conftest import ROOT
 
 SCRIPTS = sorted(
-    path.stem for path in (ROOT / "benchmarks").glob("*.py") if '"__main__"' in path.read_text() and path.stem != "measure"
-)  # measure.py is the process that others start
+    path.stem for path in (ROOT / "benchmarks").glob("*.py") if '"__main__"' in path.read_text() and path.stem != "measured_process"
+)  # measured_process.py is the process that others start
 
 
 def test_there_are_scripts():

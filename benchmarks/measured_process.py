@@ -74,7 +74,7 @@ def measure(
     task = {"builder": builder, "arguments": arguments, "threads": threads, "repeats": repeats, "seconds": seconds}
     environment = {k: v for k, v in os.environ.items() if k not in KEEP_MEMORY} | (KEEP_MEMORY if keep_memory else {})
     environment |= {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": str(threads)}
-    command = [sys.executable, "-m", "benchmarks.measure", json.dumps(task)]
+    command = [sys.executable, "-m", "benchmarks.measured_process", json.dumps(task)]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=ROOT)
     if done.returncode:
         raise RuntimeError(f"{builder} with {arguments} ended with status {done.returncode}:\n{done.stderr[-2000:]}")
