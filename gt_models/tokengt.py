@@ -5,8 +5,6 @@ Section 2        X^in: node tokens [X_v, P_v, P_v, E_V], edge tokens [X_uv, P_u,
 Section 3        with orthonormal P self-attention approximates every equivariant linear layer; order k has tokens of k identifiers
 """
 
-# mypy: disable-error-code="arg-type, attr-defined, misc, operator, union-attr"
-
 from collections.abc import Sequence
 from typing import Literal
 

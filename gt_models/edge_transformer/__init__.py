@@ -2,8 +2,6 @@
 nodes and triangular attention, at least as expressive as 3-WL. In the order of Section 3: layer, triangular attention (Eqs. 1 and 2), tokens
 (Eq. 3), readout. What the authors' code does otherwise: gt_models/released/edge_transformer.py."""
 
-# mypy: disable-error-code="arg-type, operator, union-attr"
-
 from collections.abc import Sequence
 from typing import Literal
 

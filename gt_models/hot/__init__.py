@@ -5,8 +5,6 @@ Encoder layers Enc_{k->l} on order-k tensors: order 1 are nodes, order 2 nodes a
 dense (D) or sparse (S) support, softmax or kernel (phi) attention; (S, phi) is linear in edges.
 """
 
-# mypy: disable-error-code="arg-type, operator, union-attr"
-
 from collections.abc import Sequence
 from typing import Literal
 

@@ -5,8 +5,6 @@ Deng, Yue, Zhang: Polynormer: Polynomial-Expressive Graph Transformer in Linear 
 Section 3 and Appendices G, H.2, I, K. What the authors' code does otherwise: `gt_models.released.polynormer`.
 """
 
-# mypy: disable-error-code="assignment, call-arg, operator, union-attr"
-
 from collections.abc import Sequence
 from typing import Literal
 

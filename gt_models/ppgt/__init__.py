@@ -5,8 +5,6 @@ Equation numbers are the paper's: norms (Eqs. 1 and 3) are in `norms`, the stem 
 `class_attention`. What the authors' code does otherwise is in `gt_models.released.ppgt`.
 """
 
-# mypy: disable-error-code="misc, operator, union-attr"
-
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import ClassVar, Literal
