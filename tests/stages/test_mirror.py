@@ -52,6 +52,7 @@ TESTED_IN = {
     "findings/equivariant_layers.py": "findings/test_theorems.py",
     "findings/graphs.py": "findings/test_theorems.py",
     "findings/growth.py": "findings/test_findings.py",
+    "findings/growth_of_order_3.py": "findings/test_findings.py",
     "findings/identifiers.py": "findings/test_theorems.py",
     "findings/kept.py": "findings/test_trained_models.py",
     "findings/message_passing.py": "findings/test_theorems.py",
