@@ -92,7 +92,7 @@ FAULTS: list[tuple[str, str, tuple[str, ...]]] = [
     (
         "a damaged checkpoint",
         "set aside in one line; the run starts anew",
-        (f"{STAGES}/engine/test_loop.py::test_a_damaged_checkpoint_is_set_aside_and_the_run_starts_anew",),
+        (f"{STAGES}/engine/test_checkpoint.py::test_a_damaged_checkpoint_is_set_aside_and_the_run_starts_anew",),
     ),
     (
         "a damaged or edited record",
