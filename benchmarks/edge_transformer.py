@@ -7,7 +7,7 @@
 3,736 MiB for the molecules (2,542 ms where the allocator keeps memory, as all processes here do). About 100 MiB of the compiled form's peak are numba and its compiler.
 
 Prints: a table with a row for each case and form: milliseconds, MiB, times the reference and the floor.
-Takes: a quarter of an hour at most, 20 s a row and its start; --quick: some minutes.
+Takes: up to 20 s a row and its start (not timed as a whole); --quick: some minutes.
 """
 
 import sys

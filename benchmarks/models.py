@@ -7,7 +7,7 @@
 Processor time of one thread, which other work on the machine lengthens little; memory above what imports took.
 
 Prints: a table with a row for each model: parameters, milliseconds and MiB of a step.
-Takes: some minutes; with the growth, that --write measures, a quarter of an hour.
+Takes: some minutes; several times that with the growth, which --write measures (not timed as a whole).
 """
 
 import json

@@ -17,8 +17,8 @@ from stages.params import load_grid
 from tests.conftest import ROOT
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-# what stands for something of the reader's
-STANDS_FOR = re.compile(r"^[A-Z_]+(/[A-Z_]+)*$|^\.\.\.$|NAME|SUITE|CELL|DATASET|ROW|\bmy_|_my_|\bmine\b")
+# placeholders for a name of the reader's own
+PLACEHOLDER = re.compile(r"^[A-Z_]+(/[A-Z_]+)*$|^\.\.\.$|NAME|SUITE|CELL|DATASET|ROW|\bmy_|_my_|\bmine\b")
 
 
 def blocks(text: str) -> list[tuple[str, str]]:
@@ -81,9 +81,9 @@ def test_another_command_names_what_is_there(page, words):
         targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.M))
         assert {word for word in words[1:] if "=" not in word} <= targets, page
     elif words[:2] == ("python", "-m"):
-        assert STANDS_FOR.search(words[2]) or words[2].startswith("pytest") or find_spec(words[2]), f"{page}: no module {words[2]}"
+        assert PLACEHOLDER.search(words[2]) or words[2].startswith("pytest") or find_spec(words[2]), f"{page}: no module {words[2]}"
     elif words[0] == "python":
-        assert (ROOT / words[1]).is_file() or STANDS_FOR.search(words[1]) or words[1].startswith("-"), f"{page}: no file {words[1]}"
+        assert (ROOT / words[1]).is_file() or PLACEHOLDER.search(words[1]) or words[1].startswith("-"), f"{page}: no file {words[1]}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -92,7 +92,7 @@ def test_files_links_cells_and_python_of_a_page_are_there(page):
     for link in re.findall(r"\]\(([^)\s#]+)[^)]*\)", text):
         assert link.startswith(("http", "mailto")) or (page.parent / link).exists(), f"{page.name}: {link}"
     for path in re.findall(r"`((?:gt_models|stages|recipes|docs|tests|benchmarks|published|records)/[\w./-]+\.(?:py|md|yaml|json))`", text):
-        assert STANDS_FOR.search(path) or (ROOT / path).exists(), f"{page.name}: {path}"
+        assert PLACEHOLDER.search(path) or (ROOT / path).exists(), f"{page.name}: {path}"
     grid = load_grid(ROOT / "params.yaml")
     cells = {cell.cell for cell in grid.cells.values()}
     for words in commands(text):

@@ -62,7 +62,7 @@ class NoPairs(UserError, RuntimeError):
 
 
 def compute(case: str, data: Path) -> dict[str, Any]:
-    """`apart`: the numbers of the pairs told apart. Of a network also how clearly: the least ratio of a difference to that of the copies among
+    """`apart`: the numbers of the pairs that are distinguished. Of a network also how clearly: the least ratio of a difference to that of the copies among
     those apart and the largest among the others, and the largest relative difference of a copy. Raises NoPairs."""
     name, category = case.rsplit(", ", 1)
     pairs = _pairs(data.resolve())

@@ -17,7 +17,7 @@ from gt_models.nn.equivariant_basis import (
     set_partitions,
 )
 from gt_models.nn.transformer import Packing, SelfAttention
-from gt_models.tokengt_attention import TokenGTAttention, basis_loss
+from gt_models.tokengt_attention import GROUPS, GROUPS_ON_GPU, TokenGTAttention, basis_loss
 from tests.gt_models import checks
 
 SMALL = {"node_id_dim": 8, "hidden_dim": 12, "head_dim": 4}
@@ -310,8 +310,10 @@ def test_attention_bad_input():
 
 @pytest.mark.parametrize("dense", [False, True])
 @pytest.mark.parametrize("count", [1, 5, 40])
-def test_errors_by_groups_of_like_size_are_those_of_whole_matrices(count, dense):
+@pytest.mark.parametrize("groups", [GROUPS, GROUPS_ON_GPU])
+def test_errors_by_groups_of_like_size_are_those_of_whole_matrices(groups, count, dense, monkeypatch):
     """Values and gradients, with fewer graphs than groups and with more."""
+    monkeypatch.setattr("gt_models.tokengt_attention.GROUPS", groups)
     model = TokenGTAttention(node_identifiers="laplacian", sign_flip=False, dropout=0.0, dense=dense, **SMALL).double()
     batch = checks.collate(graphs(tuple(2 + (7 * i) % 5 for i in range(count))))
 

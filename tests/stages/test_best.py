@@ -1,4 +1,4 @@
-"""The run that stands for a cell is the best on validation."""
+"""The run of a cell that is kept is the best on validation."""
 
 import pytest
 

@@ -16,7 +16,7 @@ def test_a_seed_counts_while_its_record_is_there(trained):
     runs, asked = seeds_kept(cell, grid)
     assert len(runs) == asked == 2
     assert listing([cell], grid)[0][0] | {"settings": ""} == {"cell": CELL, "settings": "", "seeds": "2/2", "state": "ok"}
-    # without the data no digest can be told: what the result names counts
+    # without the data no digest can be computed: the runs that the result names count
     Path("data").rename("elsewhere")
     assert seeds_kept(cell, grid) == (runs, 2)
     Path("elsewhere").rename("data")

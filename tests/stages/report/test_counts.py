@@ -7,7 +7,7 @@ from stages.report.counts import COUNT, counted, is_whole, names_of, pairs_of
 
 
 def record(**told_apart):
-    """A run of these pairs, each told apart or not."""
+    """A run of these pairs, each distinguished or not."""
     pairs = sorted(int(name[1:]) for name in told_apart)
     return {"deterministic": {"epochs": {"pair": pairs, "distinguished": [told_apart[f"p{pair}"] for pair in pairs]}}}
 
