@@ -14,13 +14,14 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.data import Batch
+from torch_geometric.data import Batch, Data
 from torch_geometric.transforms import BaseTransform
 
 from gt_models.batch import GraphBatch
 from gt_models.encodings import ENCODINGS, Encoding, EncodingError, compute, find_encoding
 
-Requests = dict[str, dict[str, Any]]
+Arguments = Mapping[str, Any]  # of an encoding, by name
+Requests = dict[str, dict[str, Any]]  # encoding -> its arguments
 
 
 class AddEncodings(BaseTransform):
@@ -35,13 +36,13 @@ class AddEncodings(BaseTransform):
     Raises EncodingError for an unknown encoding or argument.
     """
 
-    def __init__(self, requests: Mapping[str, Mapping[str, Any]]):
+    def __init__(self, requests: Mapping[str, Arguments]):
         self.requests: Requests | None = {name: find_encoding(name).arguments(dict(given)) for name, given in requests.items()}
         self._model: nn.Module | None = None
         self._given: Requests = {}
 
     @classmethod
-    def for_model(cls, model: nn.Module, arguments: Mapping[str, Mapping[str, Any]] | None = None) -> AddEncodings:
+    def for_model(cls, model: nn.Module, arguments: Mapping[str, Arguments] | None = None) -> AddEncodings:
         """What `model` reads, with the widths that it was built for.
 
         The first graph that the transform sees is shown to the model once, which says what it reads: the transform holds the model until then.
@@ -55,7 +56,7 @@ class AddEncodings(BaseTransform):
         transform._given = {find_encoding(name).name: dict(given) for name, given in (arguments or {}).items()}
         return transform
 
-    def forward(self, data: Any) -> Any:
+    def forward(self, data: Data) -> Data:
         """`data` with its encodings. Raises EncodingError where numbers of edges would be joined wrongly: then apply it to the batch."""
         if self.requests is None:
             assert self._model is not None  # until it has been asked
@@ -76,7 +77,7 @@ class AddEncodings(BaseTransform):
         return f"AddEncodings({'what ' + type(self._model).__name__ + ' reads' if self.requests is None else self.requests})"
 
 
-def needs(model: nn.Module, data: Any, given: Requests | None = None) -> Requests:
+def needs(model: nn.Module, data: Data | GraphBatch, given: Requests | None = None) -> Requests:
     """The encodings that `model` reads of the graph `data`, with the arguments that give the widths it asks for; one forward pass."""
     weight = next(model.parameters(), torch.empty(0))
     batch = GraphBatch.of(data)
@@ -112,17 +113,17 @@ class _Probe(GraphBatch):
         return super().encoding(name, width)
 
 
-def _wide_enough(encoding: Encoding, array: str, width: int, given: dict[str, Any]) -> dict[str, Any]:
+def _wide_enough(encoding: Encoding, array: str, width: int, given: Arguments) -> dict[str, Any]:
     """Arguments with which `array` has `width` channels or a few more. Raises EncodingError where no size gives them."""
     sizes = [key for key, parameter in encoding.parameters.items() if parameter.default is parameter.empty and key not in given]
     for size in range(1, width + 1) if sizes else [0]:
-        arguments = encoding.arguments(given | dict.fromkeys(sizes, size))
+        arguments = encoding.arguments({**given, **dict.fromkeys(sizes, size)})
         if encoding.widths(**arguments)[array] >= width:
             return arguments
     raise EncodingError(f"encoding {encoding.name!r} with {given} gives fewer than the {width} channels of {array!r} that the model reads")
 
 
-def _content(data: Any) -> int:
+def _content(data: Data) -> int:
     """An id of a graph by its edges, so that what is drawn for it is the same wherever it stands."""
     edges = GraphBatch.of(data).edge_index
     return zlib.crc32(edges.cpu().contiguous().numpy().tobytes(), data.num_nodes)

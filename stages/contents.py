@@ -1,10 +1,10 @@
 """What the JSON files of the benchmark hold: the record of a run, the result of a cell, the row of a leaderboard.
 
 These are the keys for whoever reads the code, and for the type checker. What a file from elsewhere really holds is checked where it comes in:
-`stages.records.shipped` for records and results, `stages.report.leaderboard.rows_in` for rows.
+`stages.records.shipped` for records and results, `stages.report.leaderboard.rows_in` for rows, `stages.datasets.encoded` for headers of encodings.
 """
 
-from typing import Any, Final, Literal, NotRequired, TypedDict
+from typing import Any, Final, Literal, NotRequired, Required, TypedDict
 
 # settings as YAML and JSON have them, nested: their keys are those of a recipe, of a model's constructor or of an encoding
 Settings = dict[str, Any]
@@ -46,6 +46,55 @@ class Ran(TypedDict):
     test_metrics: dict[str, float]
 
 
+class Environment(TypedDict, total=False):
+    """What took part in a run besides its digest (`stages.measurements.environment`): the machine, the commit, and a version for each package that computed.
+    Records of before something was noted lack it."""
+
+    python: Required[str]
+    system: Required[str]
+    cpu: str
+    cpu_capability: str
+    blas: dict[str, str]
+    cores: int | None
+    device: str
+    allocator: str
+    commit: str | None
+    torch: str
+
+
+class StoredArray(TypedDict):
+    """An array of an encoding: what its rows belong to (node, pair, edge, graph), and the digest of its bytes."""
+
+    rows: str
+    shape: list[int]
+    dtype: str
+    sha256: str
+
+
+class ComputedBy(TypedDict):
+    """Which libraries decided the last digits of an encoding, and how many graphs have each flag, where their vectors are not unique."""
+
+    computed_by: dict[str, str]
+    flags: NotRequired[dict[str, int]]
+
+
+class EncodingHeader(TypedDict):
+    """What the file of an encoding says of itself: dataset, complete arguments, data and algorithm decide the rest. `on_the_fly`: why there is a note instead
+    of arrays; `sha256`: of all the other keys."""
+
+    dataset: str
+    encoding: str
+    arguments: Settings
+    data: str
+    algorithm: str
+    digest: NotRequired[str]
+    on_the_fly: NotRequired[str]
+    arrays: NotRequired[dict[str, StoredArray]]
+    computed_by: NotRequired[dict[str, str]]
+    flags: NotRequired[dict[str, int]]
+    sha256: NotRequired[str]
+
+
 class Measured(TypedDict):
     """The other part: what a run cost on the machine that computed it. Memory in MiB, moments in ISO 8601 to the second."""
 
@@ -58,14 +107,14 @@ class Measured(TypedDict):
     memory_limit_mib: float
     time_limit_seconds: float | None
     device: str
-    environment: dict[str, Any]
+    environment: Environment
     # records of before these were measured lack them
     threads: NotRequired[int]
     processes: NotRequired[int]
     forms: NotRequired[dict[str, dict[str, list[str]]]]
     arguments: NotRequired[Settings]
     usage: NotRequired[dict[str, list[float]]]
-    encodings: NotRequired[dict[str, Any]]
+    encodings: NotRequired[dict[str, ComputedBy]]
 
 
 class Recomputed(TypedDict):
@@ -156,7 +205,7 @@ class Result(Named):
     seeds: list[int]
     recipe: Settings
     reduced: list[str]
-    published: dict[str, Any] | None
+    published: Settings | None
     search: SearchSummary | None
     notes: NotRequired[list[str]]
     imported: NotRequired[Imported]

@@ -16,7 +16,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TypedDict, cast
 
 import psutil
 
@@ -45,6 +45,16 @@ def network_file_system(path: Path) -> str | None:
         kind = max(inside, key=lambda one: len(one[0]))[1] if inside else ""
         return kind if kind.startswith(NETWORK) else None
     return None
+
+
+class Holder(TypedDict, total=False):
+    """Who has a claim, as its file says: process `pid` of `machine`, since when it runs (seconds since 1970), and how often it has written the claim."""
+
+    machine: str
+    pid: int
+    started: float
+    token: str
+    beat: int
 
 
 class Lease:
@@ -107,7 +117,7 @@ class Lease:
 
     def _content(self) -> bytes:
         started = psutil.Process().create_time()
-        said = {"machine": self.machine, "pid": os.getpid(), "started": started, "token": self.token, "beat": self.count}
+        said: Holder = {"machine": self.machine, "pid": os.getpid(), "started": started, "token": self.token, "beat": self.count}
         return json.dumps(said).encode()
 
     def _create(self) -> bool:
@@ -161,14 +171,14 @@ class Lease:
         return 0.0
 
 
-def _parsed(content: bytes) -> dict[str, Any]:
+def _parsed(content: bytes) -> Holder:
     with contextlib.suppress(ValueError):
         found = json.loads(content)
-        return found if isinstance(found, dict) else {}
+        return cast(Holder, found) if isinstance(found, dict) else {}
     return {}
 
 
-def _runs(holder: dict[str, Any]) -> bool:
+def _runs(holder: Holder) -> bool:
     """Whether the holder's process is still there, and not another one with its number."""
     try:
         process = psutil.Process(holder["pid"])

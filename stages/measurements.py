@@ -11,12 +11,13 @@ import time
 from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 import psutil
 import threadpoolctl
 import torch
 
+from stages.contents import Environment
 from stages.fingerprint import PACKAGES, ROOT, imported_packages
 from stages.home import SHIPPED
 
@@ -178,12 +179,12 @@ def _cgroup_limits(process: Path = Path("/proc/self/cgroup"), root: Path = Path(
     return limits
 
 
-def environment(device: torch.device, allocator: str) -> dict[str, Any]:
+def environment(device: torch.device, allocator: str) -> Environment:
     """What took part in a run besides its digest, read at its end: versions of the packages that compute, vector width, BLAS, machine, commit.
 
     Nothing here names a path, a user or a host.
     """
-    return {
+    found = {
         "python": platform.python_version(),
         **packages(),
         "system": " ".join(part for part in (platform.system(), platform.machine(), *platform.libc_ver()) if part),
@@ -195,6 +196,7 @@ def environment(device: torch.device, allocator: str) -> dict[str, Any]:
         "allocator": allocator,
         "commit": commit(),
     }
+    return cast(Environment, found)
 
 
 def packages(loaded: Collection[str] | None = None, root: Path = ROOT) -> dict[str, str]:

@@ -3,10 +3,11 @@
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from stages.contents import Settings
 from stages.files import is_plain_name
 from stages.home import INSTALLED, is_project, place
 from stages.report.rules import Rules
@@ -187,7 +188,7 @@ class Grid(Strict):
 
     def resources_of(self, cell: Cell) -> Resources:
         """What is said under `all`, over that what is said of the suite, and over that of the cell."""
-        merged: dict[str, Any] = {}
+        merged: Settings = {}
         for name in ("all", cell.suite, cell.cell):
             said = self.resources.get(name, Resources()).model_dump(exclude_unset=True)
             merged |= said | {"slurm": merged.get("slurm", {}) | said.get("slurm", {})}

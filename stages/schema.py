@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from stages.contents import Settings
 from stages.errors import UserError
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def parse_yaml(text: str) -> Any:
         raise yaml.YAMLError(str(error)) from None
 
 
-def read_yaml(path: str | Path) -> dict[str, Any]:
+def read_yaml(path: str | Path) -> Settings:
     """Raises RecipeError for a file that is absent, cannot be read, is no YAML, or no mapping."""
     try:
         content = parse_yaml(Path(path).read_text())
@@ -68,7 +69,7 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
     return content
 
 
-def validated(schema: type[Model], content: dict[str, Any], path: str, prefix: str = "") -> Model:
+def validated(schema: type[Model], content: Settings, path: str, prefix: str = "") -> Model:
     """`content` as an instance of `schema`. Raises RecipeError with a line per mistake: `path`, the key below `prefix`, and the nearest
     valid one."""
     try:

@@ -124,7 +124,7 @@ class PostgresWorkers(Workers):
         self._connection.close()
         self._connection.engine.dispose()
 
-    def _call(self, function: str, what: str) -> Any:
+    def _call(self, function: str, what: str) -> bool | None:
         from sqlalchemy import text
 
         key = int.from_bytes(hashlib.sha256(f"gt-bench {what}".encode()).digest()[:8], "big", signed=True)

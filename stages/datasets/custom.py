@@ -5,13 +5,12 @@ DATASETS = [custom_dataset("mine", "path/to/folder", task="graph-regression", me
 
 import difflib
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from stages.datasets.custom_files import Given, Reader
+from stages.datasets.custom_files import Reader, Source
 from stages.datasets.packed import PackedWriter
 from stages.datasets.spec import DatasetSpec
 from stages.errors import DatasetError
@@ -28,7 +27,7 @@ MOST_CLASSES = 100_000
 
 def custom_dataset(
     name: str,
-    source: str | Path | Callable[[], Iterable[Any]] | Given,
+    source: Source,
     *,
     task: str,
     metric: str,
@@ -113,7 +112,7 @@ class _Facts:
 
     def __init__(self, spec: DatasetSpec, reader: Reader):
         self.spec, self.reader = spec, reader
-        self.widths: dict[str, Any] = {}
+        self.widths: dict[str, int | np.ndarray] = {}
         self.splits: list[np.ndarray] = []
         self.count = self.out_dim = 0
         self.known: set[int] = set()  # classes that occur

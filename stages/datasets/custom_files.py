@@ -2,16 +2,15 @@
 
 import hashlib
 import inspect
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from stages.datasets.custom_arrays import edges_of, typed
 from stages.datasets.custom_csv import from_csv
-from stages.datasets.custom_graphs import from_graphs
+from stages.datasets.custom_graphs import Graphs, from_graphs
 from stages.datasets.readers import read_npz
 from stages.errors import DatasetError
 
@@ -22,9 +21,12 @@ ARRAYS = ("num_nodes", "num_edges", "x", "edge_index", "edge_attr", "y", "split"
 class Given:
     """Data that something gives: `load()` returns them, `text` decides their digest, `where` names them in messages."""
 
-    load: Callable[[], Any]
+    load: Callable[[], Graphs]
     text: str
     where: str
+
+
+Source = str | Path | Callable[[], Graphs] | Given
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class Reader:
     """A source with its form and its split. Its text is part of the dataset's digest. `remarks`: what was done to the data that their user should
     know, filled while they are read."""
 
-    source: str | Path | Callable[[], Iterable[Any]] | Given
+    source: Source
     level: str
     shares: tuple[float, float, float]
     num_splits: int

@@ -1,17 +1,22 @@
 """Reading a user's own torch_geometric dataset, or list of its graphs."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 import numpy as np
 
 from stages.datasets.custom_arrays import edges_of, table_of, typed
 from stages.errors import DatasetError
 
+if TYPE_CHECKING:
+    from torch_geometric.data.data import BaseData
+
+# a Data, a list of them, or a torch_geometric dataset: what a user's function is asked to return
+Graphs: TypeAlias = "BaseData | Iterable[BaseData]"
 BLOCK = 1000  # graphs of a torch_geometric dataset held in memory at once
 
 
-def graphs_of(data: Any, where: str) -> Iterable[Any]:
+def graphs_of(data: Graphs, where: str) -> "Iterable[BaseData]":
     """The graphs of a torch_geometric dataset or a list; of a single Data itself. Raises DatasetError for anything else."""
     from torch_geometric.data import Batch
     from torch_geometric.data.data import BaseData
@@ -20,10 +25,10 @@ def graphs_of(data: Any, where: str) -> Iterable[Any]:
         return data.to_data_list() if isinstance(data, Batch) else [data]
     if not isinstance(data, Iterable) and not hasattr(data, "__getitem__"):
         raise DatasetError(f"{where}: returned {type(data).__name__}; return a Data, a list of Data or a torch_geometric dataset")
-    return data
+    return cast("Iterable[BaseData]", data)  # one that is indexed alone can be iterated too
 
 
-def from_graphs(dataset: Iterable[Any], level: str, where: str) -> Iterator[dict[str, np.ndarray]]:
+def from_graphs(dataset: Graphs, level: str, where: str) -> Iterator[dict[str, np.ndarray]]:
     """Data objects in blocks of whole graphs. A node-level mask [N] or [N, S] is a split."""
     block: list[dict[str, np.ndarray]] = []
     first = None
@@ -55,7 +60,7 @@ def _form(arrays: Mapping[str, np.ndarray]) -> dict[str, str]:
     return form
 
 
-def _arrays(data: Any, level: str, where: str) -> dict[str, np.ndarray]:
+def _arrays(data: "BaseData", level: str, where: str) -> dict[str, np.ndarray]:
     """The arrays of one Data object."""
     lacking = [key for key in ("edge_index", "y") if getattr(data, key, None) is None]
     if lacking:
@@ -94,7 +99,7 @@ def _block(graphs: Sequence[Mapping[str, np.ndarray]], where: str) -> dict[str, 
     return typed(arrays, where)
 
 
-def _masks(data: Any, nodes: int, where: str) -> np.ndarray:
+def _masks(data: "BaseData", nodes: int, where: str) -> np.ndarray:
     for part in ("val", "test"):
         if getattr(data, f"{part}_mask", None) is None:
             raise DatasetError(f"{where}: has train_mask and no {part}_mask")
@@ -110,7 +115,7 @@ def _masks(data: Any, nodes: int, where: str) -> np.ndarray:
     return codes.sum(0, dtype=np.uint8).T
 
 
-def _array(data: Any, key: str, where: str) -> np.ndarray:
+def _array(data: "BaseData", key: str, where: str) -> np.ndarray:
     value = getattr(data, key)
     try:
         return value.detach().cpu().numpy() if hasattr(value, "detach") else np.asarray(value)

@@ -12,7 +12,7 @@ import hashlib
 import json
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -20,7 +20,7 @@ from torch import LongTensor, Tensor
 
 from gt_models.batch import GraphBatch
 from gt_models.encodings import Encoding, EncodingError, compute, find_encoding
-from stages.contents import Settings
+from stages.contents import ComputedBy, EncodingHeader, Settings
 from stages.datasets.packed import PackedDataset
 from stages.errors import DatasetError
 from stages.files import WriteError, write_json
@@ -50,7 +50,7 @@ class EncodedDataset:
         self._computed: list[tuple[Encoding, Settings]] = []
         self.digests: dict[str, str] = {}
         # by key of a stored encoding whose last digits a library decides: which one, and what is not unique in it
-        self.computed_by: dict[str, dict[str, Any]] = {}
+        self.computed_by: dict[str, ComputedBy] = {}
         owner: dict[str, str] = {}
         for name, given in sorted(requests.items()):
             encoding = find_encoding(name)
@@ -61,7 +61,9 @@ class EncodedDataset:
             header, arrays = _open(packed, self.folder, encoding, key)
             self.digests[key] = header["digest"]
             if "computed_by" in header:
-                self.computed_by[key] = {k: header[k] for k in ("computed_by", "flags") if k in header}
+                self.computed_by[key] = {"computed_by": header["computed_by"]}
+                if "flags" in header:
+                    self.computed_by[key]["flags"] = header["flags"]
             if arrays is None:
                 self._computed.append((encoding, arguments))
             else:
@@ -119,8 +121,10 @@ def encodings_digest(packed: PackedDataset, requests: dict[str, Settings], limit
     for name, given in requests.items():
         encoding = find_encoding(name)
         full = encoding.arguments(given)
-        on_the_fly = {"on_the_fly": "computed for each batch"} if storage(packed, encoding, full, limit)[1] else {}
-        digests[encoding.key(given)] = with_digest(header_of(packed, encoding, full) | on_the_fly)["digest"]
+        header = header_of(packed, encoding, full)
+        if storage(packed, encoding, full, limit)[1]:
+            header["on_the_fly"] = "computed for each batch"
+        digests[encoding.key(given)] = with_digest(header)["digest"]
     return sha256_of(digests)
 
 
@@ -168,7 +172,7 @@ def _take(array: Tensor, rows: slice | Tensor) -> Tensor:
     return array[rows].clone() if isinstance(rows, slice) else array.index_select(0, rows)
 
 
-def header_of(packed: PackedDataset, encoding: Encoding, arguments: Settings) -> dict[str, Any]:
+def header_of(packed: PackedDataset, encoding: Encoding, arguments: Settings) -> EncodingHeader:
     """What decides a stored encoding, without its digest: dataset, complete arguments, data and algorithm."""
     return {
         "dataset": packed.header.name,
@@ -179,24 +183,25 @@ def header_of(packed: PackedDataset, encoding: Encoding, arguments: Settings) ->
     }
 
 
-def with_digest(header: dict[str, Any]) -> dict[str, Any]:
+def with_digest(header: EncodingHeader) -> EncodingHeader:
     """With the digest that runs depend on: of what is computed, and of whether it is for each batch (whose last digits may differ)."""
     return header | {"digest": sha256_of([header["data"], header["algorithm"], "on_the_fly" in header])}
 
 
-def sealed(header: dict[str, Any]) -> dict[str, Any]:
+def sealed(header: EncodingHeader) -> EncodingHeader:
     """With the sha256 of all that it says: what decides no number, as the names of libraries, has no other."""
-    said = {k: v for k, v in header.items() if k != "sha256"}
+    said = header.copy()
+    said.pop("sha256", None)
     return said | {"sha256": sha256_of(said)}
 
 
-def stale_parts(header: dict[str, Any], expected: dict[str, Any]) -> list[str]:
+def stale_parts(header: EncodingHeader, expected: EncodingHeader) -> list[str]:
     """What of `expected` the header does not say. A digest that the rest does not give counts as a change of the algorithm."""
     stale = [k for k, v in expected.items() if header.get(k) != v]
     return stale or (["algorithm"] if with_digest(header)["digest"] != header.get("digest") else [])
 
 
-def _open(packed: PackedDataset, folder: Path, encoding: Encoding, key: str) -> tuple[dict[str, Any], dict[str, Tensor] | None]:
+def _open(packed: PackedDataset, folder: Path, encoding: Encoding, key: str) -> tuple[EncodingHeader, dict[str, Tensor] | None]:
     again = f"python -m stages.encode {packed.header.name}"
     path, note = folder / f"{key}.safetensors", folder / f"{key}.json"
     if path.exists():
@@ -215,7 +220,7 @@ def _open(packed: PackedDataset, folder: Path, encoding: Encoding, key: str) -> 
     return header, arrays
 
 
-def _check_content(path: Path, header: dict[str, Any], arrays: dict[str, Tensor], again: str) -> None:
+def _check_content(path: Path, header: EncodingHeader, arrays: dict[str, Tensor], again: str) -> None:
     """Raises DatasetError where the arrays are not those that the header was written for. They are read when size, times or inode of the file are
     not those of the last check, which are remembered outside of the folder that DVC takes the digest of."""
     stat = path.stat()
@@ -230,12 +235,12 @@ def _check_content(path: Path, header: dict[str, Any], arrays: dict[str, Tensor]
         write_json(memory, seen)
 
 
-def damaged(header: dict[str, Any], arrays: dict[str, Tensor]) -> list[str]:
+def damaged(header: EncodingHeader, arrays: dict[str, Tensor]) -> list[str]:
     """The names of arrays that do not have the sha256 of the header. Reads all of them."""
     return [name for name, array in arrays.items() if hashlib.sha256(array.numpy().data).hexdigest() != header["arrays"][name]["sha256"]]
 
 
-def read_arrays(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def read_arrays(path: Path) -> tuple[EncodingHeader, dict[str, Tensor]]:
     """Header and memory-mapped arrays. Raises DatasetError naming the file and the remedy."""
     try:
         with safe_open(path, framework="pt") as file:
@@ -250,10 +255,10 @@ def read_arrays(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     return header, arrays
 
 
-def read_note(path: Path) -> dict[str, Any]:
+def read_note(path: Path) -> EncodingHeader:
     """The JSON note beside a stored encoding. Raises DatasetError for one that is damaged."""
     try:
         content = json.loads(path.read_bytes())
-        return {"digest": content["digest"], **content}
+        return cast(EncodingHeader, {"digest": content["digest"], **content})
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DatasetError(f"{path}: damaged ({error}); delete it and run: python -m stages.encode {path.parent.name}") from error

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, TypedDict, cast
 
 import numpy as np
 import torch
@@ -28,7 +28,7 @@ from filelock import FileLock, Timeout
 from torch import LongTensor, Tensor
 
 from gt_models.encodings import Encoding, compute_with_flags, find_encoding
-from stages.contents import Settings
+from stages.contents import EncodingHeader, Settings, StoredArray
 from stages.datasets.encoded import (
     STORE_LIMIT,
     batches_of,
@@ -49,6 +49,20 @@ from stages.datasets.packed import PackedDataset
 from stages.errors import DatasetError
 from stages.files import WriteError, make_folder, write_json
 from stages.fingerprint import code_digest
+
+if TYPE_CHECKING:
+    from threadpoolctl import threadpool_limits
+
+
+class Place(TypedDict):
+    """An array in a safetensors file: where its bytes begin and end after the file's preamble."""
+
+    dtype: str
+    shape: list[int]
+    data_offsets: list[int]
+
+
+Layout = dict[str, Place]
 
 # Room for the header of a file, whose digests are known at the end.
 _PREAMBLE = 4096
@@ -158,7 +172,7 @@ def _problem(packed: PackedDataset, path: Path, encoding: Encoding, arguments: S
     return f"{', '.join(wrong)} is not what was written" if wrong else None
 
 
-def _is_older(header: dict[str, Any], expected: dict[str, Any]) -> bool:
+def _is_older(header: EncodingHeader, expected: EncodingHeader) -> bool:
     """Whether the header has the version whose digest covers the arrays, and its data and code are the present ones."""
     encoding = find_encoding(expected["encoding"])
     older = sha256_of([encoding.key(expected["arguments"]), code_digest([encoding.module])])
@@ -232,7 +246,13 @@ def _write(packed: PackedDataset, path: Path, encoding: Encoding, arguments: Set
         for found in _progress(task.each(rest, min(jobs, len(rest))), packed, ranges):
             counts.update(found)
         maps = task.maps
-        sums = {n: {**_row_header(encoding, layout, n), "sha256": hashlib.sha256(m.data).hexdigest()} for n, m in maps.items()}
+        sums: dict[str, StoredArray] = {
+            name: {
+                "rows": encoding.arrays[name], "shape": layout[name]["shape"], "dtype": layout[name]["dtype"],
+                "sha256": hashlib.sha256(array.data).hexdigest(),
+            }
+            for name, array in maps.items()
+        }  # fmt: skip
         for array in maps.values():
             if isinstance(array, np.memmap):
                 array.flush()
@@ -247,7 +267,7 @@ def _write(packed: PackedDataset, path: Path, encoding: Encoding, arguments: Set
 class _Task:
     """The computation of one file: which batches are computed by which process decides nothing."""
 
-    def __init__(self, packed: PackedDataset, name: str, arguments: Settings, file: str, layout: dict[str, Any]):
+    def __init__(self, packed: PackedDataset, name: str, arguments: Settings, file: str, layout: Layout):
         self.packed, self.encoding, self.arguments = packed, find_encoding(name), arguments
         self.parts = (packed.folder, name, arguments, file, layout)
         self.pointers, self.maps = row_pointers(packed), {}
@@ -289,11 +309,11 @@ class _Task:
 _workers_task: _Task | None = None
 
 
-def _start_worker(folder: Path, *rest: Any) -> None:
+def _start_worker(folder: Path, name: str, arguments: Settings, file: str, layout: Layout) -> None:
     global _workers_task
     threading.Thread(target=_end_with_parent, daemon=True).start()
     limit_threads()
-    _workers_task = _Task(PackedDataset.open(folder), *rest)
+    _workers_task = _Task(PackedDataset.open(folder), name, arguments, file, layout)
 
 
 def _end_with_parent() -> None:
@@ -308,7 +328,7 @@ def _run_in_worker(one: tuple[int, int]) -> dict[str, int]:
     return _workers_task.run(one)
 
 
-def limit_threads() -> Any:
+def limit_threads() -> "threadpool_limits":
     """One thread in every library that encodings use, for good; returns threadpoolctl's limits, which can be lifted."""
     import scipy.sparse.linalg  # noqa: F401 (what is loaded later has its own idea of threads)
     from threadpoolctl import threadpool_limits
@@ -356,9 +376,10 @@ def _counts(flags: dict[str, Tensor]) -> dict[str, int]:
     return {flag: int(graphs.sum()) for flag, graphs in flags.items()}
 
 
-def _layout(encoding: Encoding, arrays: dict[str, Tensor], widths: dict[str, int], pointers: dict[str, Tensor]) -> dict[str, Any]:
+def _layout(encoding: Encoding, arrays: dict[str, Tensor], widths: dict[str, int], pointers: dict[str, Tensor]) -> Layout:
     """Safetensors' table of the arrays."""
-    layout, offset = {}, 0
+    layout: Layout = {}
+    offset = 0
     for name in sorted(encoding.arrays):
         shape = [int(pointers[encoding.arrays[name]][-1]), widths[name]]
         size = shape[0] * shape[1] * 4
@@ -380,11 +401,7 @@ def _allocate(path: str, size: int) -> None:
             file.truncate(size)
 
 
-def _row_header(encoding: Encoding, layout: dict[str, Any], name: str) -> dict[str, Any]:
-    return {"rows": encoding.arrays[name], "shape": layout[name]["shape"], "dtype": layout[name]["dtype"]}
-
-
-def _preamble(layout: dict[str, Any], header: dict[str, Any], size: int) -> bytes:
+def _preamble(layout: Layout, header: EncodingHeader, size: int) -> bytes:
     text = json.dumps({"__metadata__": {"header": json.dumps(header, sort_keys=True)}, **layout}).encode()
     if len(text) > size - 8:
         raise ValueError(f"header of {len(text)} bytes does not fit {size}")

@@ -16,7 +16,7 @@ import yaml
 from stages.datasets.catalog import catalog
 from stages.datasets.custom import check_first
 from stages.datasets.custom_files import Given, Reader
-from stages.datasets.custom_graphs import graphs_of
+from stages.datasets.custom_graphs import Graphs, graphs_of
 from stages.errors import DatasetError
 from stages.files import held as held_lock
 from stages.files import is_plain_name, make_folder, write_bytes
@@ -52,7 +52,7 @@ def named(text: str, task: str | None = None, metric: str | None = None) -> str:
     return _declare(name, text, source_of(text), task, metric)
 
 
-def held(data: Any, name: str = "own-data", task: str | None = None, metric: str | None = None) -> str:
+def held(data: Graphs, name: str = "own-data", task: str | None = None, metric: str | None = None) -> str:
     """The name of a dataset made of a Data object or a list of them; kept as data/own/NAME.npz. Raises DatasetError."""
     if not is_plain_name(name):
         raise DatasetError(f"a dataset cannot be named {name!r}: letters, digits, '.', '_' and '-', beginning with a letter or digit")

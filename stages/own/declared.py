@@ -10,14 +10,15 @@ from collections.abc import Callable, Iterable
 from importlib.metadata import EntryPoint, entry_points
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from pydantic import Field
 
+from stages.contents import Settings
 from stages.datasets.custom import custom_dataset
 from stages.datasets.custom_files import Given, Reader
-from stages.datasets.custom_graphs import graphs_of
+from stages.datasets.custom_graphs import Graphs, graphs_of
 from stages.datasets.spec import DatasetSpec
 from stages.errors import DatasetError
 from stages.files import is_plain_name
@@ -26,6 +27,9 @@ from stages.own.imported import imported, line_in
 from stages.own.sources import text_digest
 from stages.schema import Strict, nearest, read_yaml, validated
 from stages.stop import Stopped
+
+if TYPE_CHECKING:
+    from torch_geometric.data.data import BaseData
 
 GROUP = "gt_bench.datasets"
 FILE = Path("datasets.yaml")
@@ -47,7 +51,7 @@ class Entry(Strict):
     seed: int = 0
 
 
-def entries() -> dict[str, Any]:
+def entries() -> Settings:
     """What datasets.yaml has; nothing where it is not there, or its last entry was taken out. Raises RecipeError."""
     return read_yaml(FILE) if FILE.exists() and FILE.read_bytes().strip() else {}
 
@@ -96,7 +100,7 @@ def _of_pyg(text: str) -> Given:
     if rest and not all(is_plain_name(part) for part in rest.split("/")):  # it becomes a folder below data/pyg
         raise DatasetError(f"{text}: {rest!r} is no name of a dataset; write pyg:Class/Name, for example pyg:Planetoid/Cora")
 
-    def load() -> object:
+    def load() -> Graphs:
         root = str(Path("data/pyg", kind, rest))
         arguments = {"name": rest} if rest else {}
         if "root" in inspect.signature(cls).parameters:
@@ -126,8 +130,8 @@ def _of_file(path: Path, function: str) -> Given:
     return Given(_named_errors(found, path), text_digest(path.resolve(), path.resolve().parent), f"{path}:{function}")
 
 
-def _named_errors(function: Callable[[], object], path: Path) -> Callable[[], object]:
-    def load() -> object:
+def _named_errors(function: Callable[[], Graphs], path: Path) -> Callable[[], Graphs]:
+    def load() -> Graphs:
         try:
             return function()
         except (DatasetError, Stopped):
@@ -158,7 +162,7 @@ def _from_entry_point(entry: EntryPoint) -> DatasetSpec:
     return custom_dataset(entry.name, source, task=task, metric=USUAL_METRIC[task], split=SHARES[level], num_splits=SPLITS)
 
 
-def level_of(graphs: Iterable[Any], where: str) -> str:
+def level_of(graphs: "Iterable[BaseData]", where: str) -> str:
     """ "node" where the targets of the first graphs are one per node, else "graph": a single graph may have as many nodes as targets by chance, or one node.
     Raises DatasetError, which names `where`, for no graph."""
     shown = list(islice(graphs, LOOKED_AT))

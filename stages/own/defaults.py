@@ -3,7 +3,6 @@
 import inspect
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -88,7 +87,7 @@ def search_space(info: ModelInfo, header: PackedHeader, given: Settings) -> Sett
     return {key: values for key, values in space.items() if key not in given}
 
 
-def _rules() -> dict[str, list[dict[str, Any]]]:
+def _rules() -> dict[str, list[Settings]]:
     return parse_yaml(RULES.read_text())
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import yaml
 
@@ -246,7 +246,7 @@ def read_entries(path: Path) -> list[Settings]:
     return [*_read(path, lambda content: content["results"], ENTRY_KEYS), *others]
 
 
-def _read(path: Path, entries_of: Callable[[Any], object], keys: set[str]) -> list[Settings]:
+def _read(path: Path, entries_of: Callable[[Settings], object], keys: set[str]) -> list[Settings]:
     """Raises PublishedError for a file that is not a list of mappings with these keys."""
     try:
         # 300 KB: 0.1 s with libyaml, 1.5 s without
