@@ -36,6 +36,8 @@ from stages.threads import settle_environment
 STEPS = 2
 # forms that a miniature on the CPU cannot reach, and where they run; their own tests hold them against the definition
 ELSEWHERE = {
+    ("gated_norm", "triton"): "on a GPU",
+    ("graph_attention", "triton"): "on a GPU",
     ("triangular_attention", "triton"): "on a GPU",
     ("triangular_attention", "chunked"): "where all triples of a batch are too many",
 }

@@ -73,4 +73,10 @@ def _numba():
     return graph_attention
 
 
-graph_attention = Operation("graph_attention", reference, [Form("numba", _numba)], _example)
+def _triton():
+    from gt_models.kernels.graph_attention_triton import graph_attention
+
+    return graph_attention
+
+
+graph_attention = Operation("graph_attention", reference, [Form("numba", _numba), Form("triton", _triton, devices=("cuda",))], _example)
