@@ -217,7 +217,8 @@ import json, resource, sys, time
 sys.path.insert(0, sys.argv[1])
 from stages.records.shipped import shipped_cells
 from stages.params import load_grid
-from stages.mlflow.tracking import complete, tracking_uri
+from stages.mlflow.address import tracking_uri
+from stages.mlflow.tracking import complete
 from stages.mlflow.experiment import Mirror
 from mlflow import MlflowClient
 shipped = [one.now() for one in shipped_cells(load_grid(), ["SUITE"])]

@@ -77,7 +77,7 @@ def written(suite: str, grid: Grid) -> list[Row]:
 def show_written(suite: str, grid: Grid) -> None:
     """Prints the leaderboard of a suite as last written. Raises as `written`."""
     from stages.addresses import without_credentials
-    from stages.mlflow.tracking import tracking_uri
+    from stages.mlflow.address import tracking_uri
 
     show(suite, written(suite, grid), [Path("reports", f"{suite}.{form}") for form in ("json", "csv", "md")], grid.run.verdict)
     uri = without_credentials(tracking_uri())
@@ -100,7 +100,9 @@ def write_the_page(grid: Grid, out: Path, results: Path, store: Path, say: bool)
 def track(suite: str, results: Sequence[Result], records: dict[str, Record], rows: Sequence[Row], store: Store) -> None:
     """Completes MLflow and says how to look at it; a store that cannot be reached costs a warning, never the reports."""
     from stages.addresses import without_credentials
-    from stages.mlflow.tracking import TrackingError, complete, tracking_uri
+    from stages.mlflow.address import tracking_uri
+    from stages.mlflow.database import TrackingError
+    from stages.mlflow.tracking import complete
 
     uri = without_credentials(tracking_uri())
     try:

@@ -40,7 +40,7 @@ def train_cell(
     from stages.datasets.packed import DatasetUnavailable, PackedDataset
     from stages.files import write_json
     from stages.leftovers import sweep
-    from stages.mlflow.tracking import Live
+    from stages.mlflow.live import Live
     from stages.progress import Progress
     from stages.report.for_dvc import write_training
     from stages.store import Store

@@ -9,9 +9,9 @@ from argparse import ArgumentParser
 from pathlib import Path
 
 from stages.addresses import without_credentials
+from stages.mlflow.address import tracking_uri
 from stages.mlflow.database import TrackingError, whole
 from stages.mlflow.experiment import PATIENCE, QUIET, reported
-from stages.mlflow.tracking import tracking_uri
 from stages.mlflow.views import PREFIX, address_of, first_view
 
 NO_JOBS = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}  # eight processes that wait for work which nobody here gives them

@@ -315,7 +315,9 @@ def _text(recipe: Recipe, given: Settings) -> str:
 def _track(result: Result, store: Store) -> None:
     """Completes the experiment `tried` of MLflow; a store that cannot be used costs one line."""
     from stages.addresses import without_credentials
-    from stages.mlflow.tracking import TrackingError, complete, tracking_uri
+    from stages.mlflow.address import tracking_uri
+    from stages.mlflow.database import TrackingError
+    from stages.mlflow.tracking import complete
 
     records = {digest: record for digest in result["runs"] if (record := store.get(digest)) is not None}
     try:

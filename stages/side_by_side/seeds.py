@@ -12,7 +12,7 @@ from stages.schema import RecipeError
 from stages.side_by_side.crew import Crew, Ending, Lost
 
 if TYPE_CHECKING:
-    from stages.mlflow.tracking import Live
+    from stages.mlflow.live import Live
     from stages.runs import Experiment
 
 

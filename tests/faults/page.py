@@ -155,10 +155,10 @@ FAULTS: list[tuple[str, str, tuple[str, ...]]] = [
         "a tracking store that is down, hangs, talks nonsense or dies",
         "training waits for nothing and ends well with one warning; the leaderboard completes the store later",
         (
-            f"{STAGES}/mlflow/test_tracking.py::test_a_server_that_is_down_costs_one_warning",
-            f"{STAGES}/mlflow/test_tracking.py::test_a_server_that_never_answers_costs_one_warning",
-            f"{STAGES}/mlflow/test_tracking.py::test_a_server_that_talks_nonsense_costs_one_warning",
-            f"{STAGES}/mlflow/test_tracking.py::test_a_store_that_dies_midway_costs_one_warning_and_is_completed_later",
+            f"{STAGES}/mlflow/test_live.py::test_a_server_that_is_down_costs_one_warning",
+            f"{STAGES}/mlflow/test_live.py::test_a_server_that_never_answers_costs_one_warning",
+            f"{STAGES}/mlflow/test_follower.py::test_a_server_that_talks_nonsense_costs_one_warning",
+            f"{STAGES}/mlflow/test_live.py::test_a_store_that_dies_midway_costs_one_warning_and_is_completed_later",
         ),
     ),
     (

@@ -44,7 +44,7 @@ from stages.state import write_state
 from stages.train import train_cell
 from stages.tune import tune_cell
 from tests.stages.conftest import COMMIT
-from tests.stages.mlflow.test_tracking import snapshot
+from tests.stages.mlflow.conftest import snapshot
 
 fork = multiprocessing.get_context("fork")
 SEARCHED, PLAIN = "small/mini/mlp", "small/mini/gcn"

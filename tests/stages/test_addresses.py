@@ -10,7 +10,7 @@ from stages.addresses import shareable, without_credentials
 from stages.datasets.packed import DatasetUnavailable, PackedDataset
 from stages.datasets.prepare import available, prepare
 from stages.download import planning
-from stages.mlflow.tracking import _warn
+from stages.mlflow.address import warn
 
 SECRET = "s3cr3t-w0rd"
 
@@ -64,6 +64,6 @@ def test_what_cannot_be_had_is_written_without_them(tmp_path, monkeypatch, capsy
     assert "…/texas/out1_node_feature_label.txt" in str(caught.value)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://ann:{SECRET}@127.0.0.1:9")
     assert state._tracking_store() == "http://127.0.0.1:9"
-    _warn(f"http://ann:{SECRET}@127.0.0.1:9", "s", f"no route to http://ann:{SECRET}@127.0.0.1:9/api")
+    warn(f"http://ann:{SECRET}@127.0.0.1:9", "s", f"no route to http://ann:{SECRET}@127.0.0.1:9/api")
     assert SECRET not in capsys.readouterr().err
     assert json.loads(written)["tried"]

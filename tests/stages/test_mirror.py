@@ -64,6 +64,7 @@ TESTED_IN = {
     "findings/same_label.py": "findings/test_trained_models.py",
     "findings/second_eigenvector.py": "findings/test_controls.py",
     "findings/separation.py": "findings/test_controls.py",
+    "mlflow/address.py": "test_addresses.py",
     "mlflow/experiment.py": "mlflow/test_tracking.py",
     "mlflow/views.py": "mlflow/test_ui.py",
     "own/declared.py": "own/test_datasets.py",

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from stages.mlflow.address import tracking_uri
 from stages.mlflow.experiment import Mirror
-from stages.mlflow.tracking import complete, track_cells, tracking_uri
+from stages.mlflow.tracking import complete, track_cells
 from stages.params import load_grid
 from stages.recipe import load_recipe
 from stages.schema import RecipeError

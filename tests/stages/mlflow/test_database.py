@@ -13,7 +13,7 @@ import pytest
 import sqlalchemy
 
 from stages.leaderboard import track
-from stages.mlflow import database, tracking
+from stages.mlflow import address, database
 from stages.mlflow.database import TrackingError, make, whole
 from stages.mlflow.experiment import Mirror
 from stages.mlflow.tracking import complete
@@ -37,7 +37,7 @@ def project(tmp_path, monkeypatch):
     import mlflow  # noqa: F401 (it sets the level)
 
     logging.getLogger("mlflow").setLevel(logging.CRITICAL)  # as `Mirror` does, which not every test here makes
-    for room in (database, tracking):
+    for room in (database, address):
         monkeypatch.setattr(room, "OWN", f"sqlite:///{tmp_path}/{FILE}")
 
 

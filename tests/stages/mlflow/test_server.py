@@ -17,7 +17,7 @@ from stages.mlflow.experiment import QUIET, Mirror
 from stages.mlflow.tracking import complete
 from stages.mlflow.ui import NO_JOBS
 from tests.stages.cells import make_record, make_result
-from tests.stages.mlflow.test_tracking import SUITE, snapshot, start
+from tests.stages.mlflow.conftest import SUITE, snapshot, start
 from tests.stages.postgres import free_port, postgres
 
 pytestmark = pytest.mark.cluster
