@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from gt_models.batch import GraphBatch
 from gt_models.edge_transformer.attention import attend
 from gt_models.edge_transformer.feed_forward import FeedForward
-from gt_models.edge_transformer.pairs import edge_pairs, node_pairs
+from gt_models.edge_transformer.pairs import PairLinear, edge_pairs, node_pairs
 from gt_models.edge_transformer.pooling import GraphPooling
 from gt_models.nn.dropout import Dropout
 from gt_models.nn.features import FeatureEncoder
@@ -142,9 +142,9 @@ class TriangularAttention(nn.Module):
             raise ValueError(f"attn_dropout {attn_dropout} is outside [0, 1)")
         self.num_heads, self.attn_dropout = num_heads, attn_dropout
         # the first four of the five projections as one product: rows of the weight are W^Q, W^K, W^V1, W^V2
-        self.projections = nn.Linear(hidden_dim, 4 * hidden_dim, bias=False)
+        self.projections = PairLinear(hidden_dim, 4 * hidden_dim, bias=False)
         # unstated: the output projection and the scale per head; W^O appears in the paper's proof alone, both are in the authors' code
-        self.out = nn.Linear(hidden_dim, hidden_dim, bias=False)
+        self.out = PairLinear(hidden_dim, hidden_dim, bias=False)
 
     def reset_parameters(self) -> None:
         for module in (self.projections, self.out):
@@ -176,7 +176,7 @@ class PairTokens(nn.Module):
 
     def make_phi(self, hidden_dim: int, act: str) -> None:  # of Eq. 3
         # unstated: phi; one hidden layer of width d
-        self.pair_encoder, self.pair_out = nn.Linear(3 * hidden_dim, hidden_dim), nn.Linear(hidden_dim, hidden_dim)
+        self.pair_encoder, self.pair_out = nn.Linear(3 * hidden_dim, hidden_dim), PairLinear(hidden_dim, hidden_dim)
         self.activation = activation(act)
 
     def reset_tokens(self) -> None:  # from N(0, 1)
@@ -228,7 +228,7 @@ class PairReadout(nn.Module):
     def __init__(self, hidden_dim: int, act: str):
         super().__init__()
         # unstated: depth and width of rho_1 and rho_2; one hidden layer of width d each
-        self.hidden, self.activation = nn.Linear(hidden_dim, 2 * hidden_dim), activation(act)
+        self.hidden, self.activation = PairLinear(hidden_dim, 2 * hidden_dim), activation(act)
         self.first, self.second = nn.Linear(hidden_dim, hidden_dim), nn.Linear(hidden_dim, hidden_dim)
 
     def reset_parameters(self) -> None:

@@ -2,6 +2,7 @@
 
 from torch import Tensor, nn
 
+from gt_models.edge_transformer.pairs import PairLinear
 from gt_models.nn.dropout import Dropout
 from gt_models.nn.mlp import activation
 
@@ -11,7 +12,7 @@ class FeedForward(nn.Module):
 
     def __init__(self, hidden_dim: int, ffn_dim: int, act: str, dropout: float):
         super().__init__()
-        self.hidden, self.out = nn.Linear(hidden_dim, ffn_dim), nn.Linear(ffn_dim, hidden_dim)
+        self.hidden, self.out = PairLinear(hidden_dim, ffn_dim), PairLinear(ffn_dim, hidden_dim)
         self.activation, self.dropout = activation(act), Dropout(dropout)
 
     def reset_parameters(self) -> None:

@@ -1,8 +1,9 @@
-"""Where edges and nodes are among the flat pairs of a batch."""
+"""Flat pairs of a batch: where edges and nodes are among them, and the linear map of their states."""
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
+from gt_models.kernels.linears import linears
 
 
 def edge_pairs(batch: GraphBatch) -> Tensor:
@@ -14,3 +15,11 @@ def edge_pairs(batch: GraphBatch) -> Tensor:
 def node_pairs(batch: GraphBatch) -> Tensor:
     """The pair (i, i) of each node, long [N]."""
     return batch.pair_ptr[batch.batch] + batch.local * (batch.sizes[batch.batch] + 1)
+
+
+class PairLinear(nn.Linear):
+    """nn.Linear, [P, in] -> [P, out], in the form that `linears` takes: pairs are many, and most of a step is their products."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[P, in] -> [P, out]."""
+        return linears(x, self.weight, self.bias)[0]
