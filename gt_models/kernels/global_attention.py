@@ -14,6 +14,8 @@ from gt_models.batch import GraphBatch
 from gt_models.kernels.dispatch import Form, Operation
 from gt_models.nn.fixed_sizes import fixed_sizes
 
+CHUNK = 1024  # nodes
+
 
 def reference(
     h: Tensor, v: Tensor, k: Tensor, q: Tensor | None, gate: Tensor, v_bias: Tensor, k_bias: Tensor, q_bias: Tensor | None,
@@ -61,8 +63,21 @@ def linear_attention(query: Tensor, key: Tensor, value: Tensor, batch: GraphBatc
 
 def _sums(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
     """Numerator [B, n, H, C] and denominator [B, n, H, 1] for graphs of one size, [B, n, H, C]."""
+    denominator = (query * key.sum(1, keepdim=True)).sum(-1, keepdim=True)
+    if key.is_cuda and key.size(1) >= 2 * CHUNK:
+        return _numerator_in_chunks(query, key, value), denominator
     memory = torch.einsum("bnhc,bnhd->bhcd", key, value)  # the keys are summed once
-    return torch.einsum("bnhc,bhcd->bnhd", query, memory), (query * key.sum(1, keepdim=True)).sum(-1, keepdim=True)
+    return torch.einsum("bnhc,bhcd->bnhd", query, memory), denominator
+
+
+def _numerator_in_chunks(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    """The same, with every sum over nodes, those of the backward pass as well, in chunks side by side: one product of C x C that is as long
+    as a large graph leaves most of a GPU idle."""
+    n = key.size(1)
+    # [B, chunks, CHUNK, H, C], zeros behind the last node
+    query, key, value = (F.pad(t, (0, 0, 0, 0, 0, -n % CHUNK)).unflatten(1, (-1, CHUNK)) for t in (query, key, value))
+    memory = torch.einsum("bkmhc,bkmhd->bkhcd", key, value).sum(1, keepdim=True).expand(-1, key.size(1), -1, -1, -1)
+    return torch.einsum("bkmhc,bkhcd->bkmhd", query, memory).flatten(1, 2)[:, :n]
 
 
 def _why_not(h, v, k, q, gate, v_bias, k_bias, q_bias, weight, bias, num_heads, eps, batch) -> str | None:

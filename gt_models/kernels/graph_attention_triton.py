@@ -20,30 +20,32 @@ class _GraphAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx, value, att_source, att_target, ptr, col, ptr_t, col_t, perm_t, negative_slope) -> Tensor:
         heads, width = att_source.shape
-        v, att = value.contiguous().view(-1, heads, width), torch.stack([att_source, att_target])
-        score, out = torch.einsum("nhc,khc->knh", v, att).contiguous(), torch.empty_like(v)  # score [2, N, H]: of sources, of targets
-        peak, total = torch.empty_like(score)
+        v = value.contiguous().view(-1, heads, width)
+        source, out = (v * att_source).sum(-1), torch.empty_like(v)  # <a_source, v>, [N, H]
+        of_target = v.new_empty(len(v), heads, 4)  # <a_target, v>, peak, sum, and what the backward pass needs of it
+        of_target[..., 0] = (v * att_target).sum(-1)
         ctx.arguments = _arguments(heads, width, negative_slope)
         if out.numel():
-            _forward[(len(v), heads)](v, *score, ptr, col, peak, total, out, **ctx.arguments)
-        ctx.save_for_backward(v, att, score, peak, total, out, ptr, ptr_t, col_t, perm_t)
+            _forward[(len(v) * heads,)](v, source, of_target, ptr, col, out, **ctx.arguments)
+        ctx.save_for_backward(v, att_source, att_target, source, of_target, out, ptr, ptr_t, col_t, perm_t)
         return out.view_as(value)
 
     @staticmethod
     @once_differentiable
     @without_autocast
     def backward(ctx, grad: Tensor):  # type: ignore[override]
-        v, att, score, peak, total, out, ptr, ptr_t, col_t, perm_t = ctx.saved_tensors
+        v, att_source, att_target, source, of_target, out, ptr, ptr_t, col_t, perm_t = ctx.saved_tensors
         grad = grad.contiguous().view_as(v)
-        inner = (grad * out).sum(-1)  # of each target, the sum of w_e dw_e
-        dvalue, dscore, dsum = torch.empty_like(v), v.new_empty(len(perm_t), v.size(1)), torch.empty_like(score)
+        of_target = of_target.clone()  # the pass may be run again
+        of_target[..., 3] = (grad * out).sum(-1)  # the sum of w_e dw_e
+        dvalue, dscore = torch.empty_like(v), v.new_empty(len(perm_t), v.size(1))
+        dsource, dtarget = torch.empty_like(source), torch.empty_like(source)
         if v.numel():
-            grid, edges = (len(v), v.size(1)), (ptr_t, col_t, perm_t)
-            _by_source[grid](v, grad, *score, peak, total, inner, *edges, dscore, dsum[0], dvalue, **ctx.arguments)
-            _by_target[grid](dscore, ptr, dsum[1], ctx.arguments["H"], 128)
-        for of_scores, vector in zip(dsum, att, strict=True):
-            dvalue.addcmul_(of_scores[..., None], vector)
-        return dvalue.flatten(1), *torch.einsum("knh,nhc->khc", dsum, v), None, None, None, None, None, None
+            _by_source[(source.numel(),)](v, grad, source, of_target, ptr_t, col_t, perm_t, dscore, dsource, dvalue, **ctx.arguments)
+            _by_target[(source.numel(),)](dscore, ptr, dtarget, ctx.arguments["H"], 128)
+        dvalue.addcmul_(dsource[..., None], att_source).addcmul_(dtarget[..., None], att_target)
+        datt = ((of_scores[..., None] * v).sum(0) for of_scores in (dsource, dtarget))
+        return dvalue.flatten(1), *datt, None, None, None, None, None, None
 
 
 graph_attention = _GraphAttention.apply
@@ -65,7 +67,7 @@ def _larger(a, b):
 
 @triton.jit
 def _score(source, of_target, col, e, end, h, H: tl.constexpr, SLOPE: tl.constexpr):
-    """Of the edges e of a node: scores, -inf from `end` on, and sources."""
+    """Of the edges e of a node: scores, -inf from `end` on, and sources; `of_target` is the node's part of the score."""
     j = tl.load(col + e, e < end, 0).to(tl.int64)
     s = tl.load(source + j * H + h, e < end, 0.0) + of_target
     return tl.where(e < end, tl.where(s > 0, s, s * SLOPE), -float("inf")), j
@@ -73,67 +75,70 @@ def _score(source, of_target, col, e, end, h, H: tl.constexpr, SLOPE: tl.constex
 
 @triton.jit
 def _forward(
-    v, source, target, ptr, col, peaks, totals, out,
+    v, source, of_target, ptr, col, out,
     H: tl.constexpr, C: tl.constexpr, PADDED: tl.constexpr, SLOPE: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    """out, peak and total of one node i and head h; v, out [N, H, C], all else of nodes [N, H]."""
-    i, h, c = tl.program_id(0).to(tl.int64), tl.program_id(1), tl.arange(0, PADDED)
+    """Of one node i and head h: out, peak and sum. v, out [N, H, C]; source [N, H]; of_target [N, H, 4]."""
+    ih, c = tl.program_id(0).to(tl.int64), tl.arange(0, PADDED)
+    i, h = ih // H, ih % H
     begin, end = tl.load(ptr + i), tl.load(ptr + i + 1)
-    of_target = tl.load(target + i * H + h)
+    own = tl.load(of_target + ih * 4)
     dtype = v.dtype.element_ty
     peaks_of_tile = tl.full((TILE,), -float("inf"), dtype)
     for first in range(begin, end, TILE):
         e = first + tl.arange(0, TILE)
-        peaks_of_tile = _larger(peaks_of_tile, _score(source, of_target, col, e, end, h, H, SLOPE)[0])
+        peaks_of_tile = _larger(peaks_of_tile, _score(source, own, col, e, end, h, H, SLOPE)[0])
     peak = tl.reduce(peaks_of_tile, 0, _larger)
     total, row = tl.zeros((TILE,), dtype), tl.zeros((PADDED,), dtype)
     for first in range(begin, end, TILE):
         e = first + tl.arange(0, TILE)
-        s, j = _score(source, of_target, col, e, end, h, H, SLOPE)
+        s, j = _score(source, own, col, e, end, h, H, SLOPE)
         w = tl.where(e < end, tl.exp2((s - peak) * LOG2E), 0.0)
         neighbours = tl.load(v + ((j * H + h) * C)[:, None] + c, (e < end)[:, None] & (c < C), 0.0)  # [TILE, PADDED]
         row, total = row + tl.sum(w[:, None] * neighbours, 0), total + w
     of_all = tl.sum(total, 0)
-    tl.store(out + (i * H + h) * C + c, tl.where(end > begin, row / of_all, 0.0), c < C)
-    tl.store(peaks + i * H + h, peak)
-    tl.store(totals + i * H + h, of_all)
+    tl.store(out + ih * C + c, tl.where(end > begin, row / of_all, 0.0), c < C)
+    tl.store(of_target + ih * 4 + 1, peak)
+    tl.store(of_target + ih * 4 + 2, of_all)
 
 
 @triton.jit
 def _by_source(
-    v, grad, source, target, peaks, totals, inner, ptr_t, col_t, perm_t, dscore, dsource, dvalue,
+    v, grad, source, of_target, ptr_t, col_t, perm_t, dscore, dsource, dvalue,
     H: tl.constexpr, C: tl.constexpr, PADDED: tl.constexpr, SLOPE: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
     """Of one node j and head h: dvalue_j without what comes through the scores, the scores' gradients [E, H], and their sum."""
-    j, h, c = tl.program_id(0).to(tl.int64), tl.program_id(1), tl.arange(0, PADDED)
+    jh, c = tl.program_id(0).to(tl.int64), tl.arange(0, PADDED)
+    j, h = jh // H, jh % H
     begin, end = tl.load(ptr_t + j), tl.load(ptr_t + j + 1)
-    of_source = tl.load(source + j * H + h)
-    own = tl.load(v + (j * H + h) * C + c, c < C, 0.0)
+    of_source = tl.load(source + jh)
+    own = tl.load(v + jh * C + c, c < C, 0.0)
     row, total = tl.zeros((PADDED,), own.dtype), tl.zeros((TILE,), own.dtype)
     for first in range(begin, end, TILE):
         place = first + tl.arange(0, TILE)
         inside = place < end
-        i = tl.load(col_t + place, inside, 0).to(tl.int64) * H + h
-        s = of_source + tl.load(target + i, inside, 0.0)
+        ih = tl.load(col_t + place, inside, 0).to(tl.int64) * H + h
+        g = tl.load(grad + (ih * C)[:, None] + c, inside[:, None] & (c < C), 0.0)  # [TILE, PADDED]
+        s = of_source + tl.load(of_target + ih * 4, inside, 0.0)
         leaky = tl.where(s > 0, s, s * SLOPE)
-        w = tl.exp2((leaky - tl.load(peaks + i, inside, 0.0)) * LOG2E) / tl.load(totals + i, inside, 1.0)
+        w = tl.exp2((leaky - tl.load(of_target + ih * 4 + 1, inside, 0.0)) * LOG2E) / tl.load(of_target + ih * 4 + 2, inside, 1.0)
         w = tl.where(inside, w, 0.0)
-        g = tl.load(grad + (i * C)[:, None] + c, inside[:, None] & (c < C), 0.0)  # [TILE, PADDED]
-        ds = w * (tl.sum(g * own, 1) - tl.load(inner + i, inside, 0.0))
+        ds = w * (tl.sum(g * own, 1) - tl.load(of_target + ih * 4 + 3, inside, 0.0))
         ds = tl.where(inside, tl.where(s > 0, ds, ds * SLOPE), 0.0)
         tl.store(dscore + tl.load(perm_t + place, inside, 0).to(tl.int64) * H + h, ds, inside)
         row, total = row + tl.sum(w[:, None] * g, 0), total + ds
-    tl.store(dvalue + (j * H + h) * C + c, row, c < C)
-    tl.store(dsource + j * H + h, tl.sum(total, 0))
+    tl.store(dvalue + jh * C + c, row, c < C)
+    tl.store(dsource + jh, tl.sum(total, 0))
 
 
 @triton.jit
 def _by_target(dscore, ptr, dtarget, H: tl.constexpr, TILE: tl.constexpr):
     """dtarget_ih = the sum of dscore [E, H] over the edges of node i."""
-    i, h = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    ih = tl.program_id(0).to(tl.int64)
+    i, h = ih // H, ih % H
     begin, end = tl.load(ptr + i), tl.load(ptr + i + 1)
     total = tl.zeros((TILE,), dscore.dtype.element_ty)
     for first in range(begin, end, TILE):
         e = (first + tl.arange(0, TILE)).to(tl.int64)
         total += tl.load(dscore + e * H + h, e < end, 0.0)
-    tl.store(dtarget + i * H + h, tl.sum(total, 0))
+    tl.store(dtarget + ih, tl.sum(total, 0))

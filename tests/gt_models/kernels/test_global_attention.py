@@ -8,6 +8,7 @@ from torch import Tensor
 
 from gt_models.batch import GraphBatch
 from gt_models.kernels import forms_taken, use
+from gt_models.kernels import global_attention as module
 from gt_models.kernels.global_attention import global_attention, linear_attention
 from tests.gt_models import checks
 from tests.gt_models.reference import polynormer as loops
@@ -126,3 +127,14 @@ def test_linear_attention_is_the_same_padded_looped_and_alone():
             if expected:
                 torch.testing.assert_close(out[part].mT.flatten(1), torch.stack(expected), rtol=1e-10, atol=1e-10)
         assert all(g.isfinite().all() for g in torch.autograd.grad(out.sum(), (q, k, v)))
+
+
+@pytest.mark.parametrize("num_nodes", [4, 8, 11])
+def test_in_chunks_the_sums_over_nodes_are_the_same(num_nodes, monkeypatch):
+    monkeypatch.setattr(module, "CHUNK", 4)
+    leaves = tuple(torch.rand(2, num_nodes, 3, 5, dtype=torch.float64, requires_grad=True) for _ in range(3))
+    numerators = module._sums(*leaves)[0], module._numerator_in_chunks(*leaves)
+    torch.testing.assert_close(*numerators, rtol=1e-12, atol=1e-12)
+    gradients = (torch.autograd.grad(n.sin().sum(), leaves) for n in numerators)
+    for expected, found in zip(*gradients, strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-11, atol=1e-11)
