@@ -8,7 +8,7 @@ A finding is a module of this room with
   NEEDS                (may be left out) datasets that it takes
   OPEN                 (may be left out) true where a case takes an hour, or a trained run, so that some may lack
   compute(case, data)  a JSON value that the case, the code and the packed data in `data` decide; nothing is drawn without a fixed seed
-Judging the values is stages/report/computed.py's, so that a changed judgement leaves the findings as they are. The file keeps, for each case, the
+Judging the values is for the tests of claims (stages/report/*_claims.py), so that a changed judgement leaves the findings as they are. The file keeps, for each case, the
 command, commit, date and code digest that made it, and is sealed by a checksum: nobody types a number there.
 """
 

@@ -6,7 +6,7 @@
   undecided              it was tried, and what there is does not decide
   not tested             no test is built, and `needs` says what one would take; or what it takes was not computed, and the command stands there
 A kind of test is one function, registered by name: on printed numbers (printed_claims.py), on data (homophily_claims.py, brec_claims.py), on what was
-computed (computed.py).
+computed (theorem_claims.py, experiment_claims.py, trained_claims.py).
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from stages.contents import Row
-from stages.report import brec_claims, computed, homophily_claims, printed_claims  # noqa: F401 (they register their tests)
+from stages.report import brec_claims, experiment_claims, homophily_claims, printed_claims, theorem_claims, trained_claims  # noqa: F401 (they register their tests)
 from stages.report.found import TESTS, Found
 from stages.report.judged import compared, runs_in_full
 from stages.report.published import RESULTS, PublishedError, lookup

@@ -254,7 +254,7 @@ def remove_outs(folder: Path, stage: str) -> None:
 IMPORTED = (
     "stages.download", "stages.datasets.encoding", "concurrent.futures.process", "optuna", "optuna.storages.journal", "torch_geometric.nn",
     "torch.autograd.profiler", "scipy.optimize", "scipy.stats", "scipy.ndimage", "scipy.sparse.linalg", "gt_models.baselines.gcn", "gt_models.baselines.mlp", "stages.tasks.node_classification", "stages.report.page", "stages.report.claims",
-    "stages.report.brec_claims", "stages.report.computed", "stages.report.found", "stages.findings", "stages.records.staleness", "mlflow", "mlflow.store.tracking.sqlalchemy_store", "alembic.command", "matplotlib.pyplot",
+    "stages.report.brec_claims", "stages.report.theorem_claims", "stages.report.trained_claims", "stages.report.experiment_claims", "stages.report.found", "stages.findings", "stages.records.staleness", "mlflow", "mlflow.store.tracking.sqlalchemy_store", "alembic.command", "matplotlib.pyplot",
 )  # fmt: skip
 
 

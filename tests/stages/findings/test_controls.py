@@ -7,7 +7,7 @@ import torch
 
 from gt_models.batch import GraphBatch
 from stages.findings import graphs, identifiers, module_of, separation, values
-from stages.report import brec_claims, claims, computed
+from stages.report import brec_claims, claims, theorem_claims
 from stages.report.found import TESTS
 from stages.tasks import brec, isomorphism
 
@@ -59,7 +59,7 @@ def test_a_verdict_over_copies_that_differ_is_none(kind, monkeypatch):
     for case, value in found["second_eigenvector"].items():
         if case.endswith("v2"):
             value["relabelled copies"] = [[9.0, 9.0] for _ in value["layers"]]
-    monkeypatch.setattr(computed, "of", found.__getitem__)
+    monkeypatch.setattr(theorem_claims, "of", found.__getitem__)
     if kind == "told_apart":
         assert TESTS[kind](paper="polynormer", pair="decalin and bicyclopentyl").true is False
     else:
