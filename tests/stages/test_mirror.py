@@ -82,7 +82,6 @@ TESTED_IN = {
     "report/found.py": "report/test_printed_claims.py",
     "report/in_short.py": "report/test_coverage.py",
     "report/layout.py": "report/test_paper_table.py",
-    "report/page/content.py": "report/test_page.py",
     "report/page/tables.py": "report/test_paper_table.py",
     "report/page/__init__.py": "report/test_page.py",
     "report/show_table.py": "cli/test_look.py",

@@ -25,7 +25,7 @@ from stages.records.shipped import ROOT
 from stages.report.coverage import added, coverage, spent
 from stages.report.in_short import FILE, every_in_short
 from stages.report.leaderboard import explanation, tally
-from stages.report.page import content
+from stages.report.page import content, details, plots, progress
 from stages.report.page.tables import table_content
 from stages.report.paper_table import KINDS, PaperTable, kind_of
 from stages.report.published import paper_titles
@@ -67,20 +67,20 @@ def page_html(grid: Grid, held: Gathered, store: Path = Path("store"), data: Pat
          "numbers": sum(len(t.layout.printed) for t in tables if t.layout.paper == paper), "run": sum(t.run for t in tables if t.layout.paper == paper)}
         for paper, title in paper_titles().items()
     ]  # fmt: skip
-    details = content.details(grid, held)
-    problems += [problem for one in details.values() for problem in cast(list[str], one.get("problems", []))]
+    every_cell = details.of_cells(grid, held)
+    problems += [problem for one in every_cell.values() for problem in cast(list[str], one.get("problems", []))]
     shown = {
-        "rows": content.rows_for_plots(held.rows, details),
-        "scaling": content.scaling(held.rows),
-        "growth": content.growth(FOLDER),
-        "hot": content.hot_scaling(Path("benchmarks/results/hot_scaling.csv")),
+        "rows": plots.rows_for_plots(held.rows, every_cell),
+        "scaling": plots.scaling(held.rows),
+        "growth": plots.growth(FOLDER),
+        "hot": plots.hot_scaling(Path("benchmarks/results/hot_scaling.csv")),
     }
     scripts = [(HERE / name).read_text() for name in SCRIPTS]
     return (
         environment()
         .get_template("page.html.jinja")
         .render(
-            progress=content.progress(grid, held, store, data),
+            progress=progress.of_suites(grid, held, store, data),
             board=content.board(held.rows, absent),
             papers=papers,
             claims=claims,
@@ -92,7 +92,7 @@ def page_html(grid: Grid, held: Gathered, store: Path = Path("store"), data: Pat
             kinds=KINDS,
             counts=Counter(kind_of(row).word for row in held.rows),
             data=safe_json(shown),
-            cells=safe_json(details),
+            cells=safe_json(every_cell),
             scripts=scripts,
             policy=f"default-src 'none'; style-src 'unsafe-inline'; img-src data: blob:; script-src {' '.join(map(_source, scripts))}",
             style=(HERE / "templates" / "page.css").read_text(),

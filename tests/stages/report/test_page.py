@@ -9,15 +9,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from stages.findings import sealed
 from stages.params import load_grid
-from stages.recipe import load_recipe
-from stages.records.gathered import Gathered, gather
-from stages.report.page import HERE, content, page_html, safe_json, write_page
+from stages.records.gathered import gather
+from stages.report.page import HERE, content, page_html, progress, safe_json, write_page
 from stages.report.published import everything
-from stages.report.rows import rows_of
-from stages.sweep.costs import FILE, Cost, _add, _key
-from stages.texts import hours
 from tests.conftest import ROOT
 from tests.stages.cells import make_record, make_result, write
 
@@ -99,61 +94,11 @@ def test_a_cell_has_its_recipe_with_origins_runs_digests_and_command(html):
     assert f"<li>{problem}</li>" in html
 
 
-def test_curves_are_the_middle_and_the_range_at_few_points():
-    runs = [{"epochs": {"epoch": list(range(1, 1001)), "val": [float(e + shift) for e in range(1, 1001)]}} for shift in (0, 10, 50)]
-    runs[2]["epochs"] = {"epoch": [1, 2], "val": [51.0, float("nan")]}  # ended early
-    curve = content.curves(runs, "val")
-    assert len(curve["epoch"]) <= content.POINTS + 1
-    assert (curve["epoch"][0], curve["epoch"][-1]) == (1, 1000)
-    assert (curve["low"][0], curve["median"][0], curve["high"][0]) == (1.0, 11.0, 51.0)
-    assert (curve["low"][-1], curve["high"][-1]) == (1000.0, 1010.0)
-    assert content.curves([{"epochs": {"epoch": [1], "val": [0.5]}}], "val") is None
-
-
 def test_a_number_that_is_none_does_not_break_the_page():
     assert content.short(float("nan")) is None
     assert content.short(0.123456789) == 0.12346
     with pytest.raises(ValueError, match="JSON"):
         safe_json(float("nan"))
-
-
-def test_scaling_is_of_datasets_that_differ_in_a_number():
-    def row(dataset, model):
-        return {"dataset": dataset, "model": model, "cell": f"s/{dataset}/{model}", "source": "own", "device": "cpu",
-                "seconds_per_epoch": 1.0, "peak_memory_mib": 2.0}  # fmt: skip
-
-    found = content.scaling([row("er-1000", "a"), row("er-100", "a"), row("er-100", "b"), row("zinc", "a")])
-    assert [(r["model"], r["size"]) for r in found] == [("a", 100), ("a", 1000)]
-
-
-def test_a_limit_of_theory_stands_where_nothing_is_printed():
-    cell = "embedded/rook-shrikhande/ppgt"
-    records = [make_record(cell, seed, test=0.5) for seed in range(3)]
-    (row,) = [row | {"source": "own"} for row in rows_of(make_result(cell, records, None), records)]
-    (line,) = content.board([row], [])
-    assert (line["texts"]["published"], line["texts"]["verdict"], line["sign"]) == ("theory: at most 50.00", "as expected", "✓")
-    (line,) = content.board([row | {"as_expected": "not as expected"}], [])
-    assert (line["texts"]["verdict"], line["kind"]) == ("not as expected", "worse")
-
-
-def test_growth_is_what_was_counted_and_sealed(tmp_path):
-    cases = {"PPGT": {"value": {"sizes": [1, 2], "operations": [3, 12]}, "command": "c", "commit": "c", "date": "d", "code": "e"}}
-    path = tmp_path / "growth.json"
-    path.write_text(json.dumps({"cases": cases, "sha256": sealed(cases)}))
-    assert content.growth(tmp_path) == {"PPGT": {"sizes": [1, 2], "operations": [3, 12]}}
-    path.write_text(json.dumps({"cases": cases, "sha256": "0"}))
-    assert content.growth(tmp_path) == {}
-    assert content.growth(tmp_path / "nowhere") == {}
-
-
-def test_the_study_of_run_time_is_what_the_benchmark_wrote(tmp_path):
-    from benchmarks import hot_scaling
-
-    row = {"model": "Ours (S)", "nodes": 6, "graph": 0, "device": "cpu", "threads": 1}
-    good = row | {"edges": 10, "status": "ok", "forward_seconds": 0.5, "backward_seconds": 1.0, "peak_mib": 3.0}
-    hot_scaling.write([good, row | {"edges": 20, "status": "oom"}], tmp_path)
-    assert content.hot_scaling(tmp_path / "hot_scaling.csv") == [{"model": "Ours (S)", "edges": 10, "seconds": 0.5, "memory": 3.0}]
-    assert content.hot_scaling(tmp_path / "nowhere.csv") == []
 
 
 def test_the_scripts_are_those_that_are_named():
@@ -168,37 +113,8 @@ def test_the_scripts_are_those_that_are_named():
 def test_the_grid_says_how_far_it_is(folder, monkeypatch):
     monkeypatch.chdir(folder)
     grid = load_grid()
-    (line,) = content.progress(grid, gather(grid), Path("store"), Path("data"))
+    (line,) = progress.of_suites(grid, gather(grid), Path("store"), Path("data"))
     assert [line[key] for key in ("cells", "done", "begun", "absent", "rest")] == [3, 2, 0, 1, "not known"]
-
-
-def test_what_a_gpu_and_a_cpu_would_take_is_what_was_counted_on_paper(tmp_path, monkeypatch):
-    monkeypatch.chdir(ROOT)
-    grid = load_grid()
-    cells = grid.suite("embedded")[:2]
-    grid = grid.model_copy(update={"cells": {cell.key: cell for cell in cells}, "suites": ["embedded"]})
-    paper = tmp_path / "scale.json"
-    (line,) = content.progress(grid, Gathered(), tmp_path, tmp_path, paper)
-    assert line["gpu"] == line["rest"] == "not known"
-    counted = {"h100": {"floor": 1.0, "unfused": 1800.0}, "cpu": 7200.0, "seeds": 3, "search_runs": 1}
-    paper.write_text(json.dumps({"cells": {cells[0].cell: counted, cells[1].cell: {"problem": "too large"}}}))
-    (line,) = content.progress(grid, Gathered(), tmp_path, tmp_path, paper)
-    assert line["gpu"] == f"{hours(4 * 1800.0)} for 1 of 2 cells"
-    assert line["rest"] == f"{hours(4 * 7200.0)} for 1 of 2 cells"
-
-
-def test_the_cost_of_the_rest_is_what_a_forecast_kept(tmp_path, monkeypatch):
-    monkeypatch.chdir(ROOT)
-    grid = load_grid()
-    cell = grid.suite("embedded")[0]
-    grid = grid.model_copy(update={"cells": {cell.key: cell}, "suites": ["embedded"]})
-    _add(tmp_path / FILE, _key(cell, grid, tmp_path), Cost(seconds=3600.0, search_seconds=60.0))
-    (line,) = content.progress(grid, Gathered(), tmp_path, tmp_path)
-    assert line["rest"] == f"{hours(3600.0 * len(load_recipe(cell.recipe_path).seeds) + 60.0)} for 1 of 1 cells, 1 by forecast"
-    gone = cell.model_copy(update={"key": "embedded-chains-gone", "cell": "embedded/chains/gone", "model": "gone"})
-    grid = grid.model_copy(update={"cells": {cell.key: cell, gone.key: gone}})
-    (line,) = content.progress(grid, Gathered(), tmp_path, tmp_path)
-    assert line["rest"].endswith(" for 1 of 2 cells, 1 by forecast")
 
 
 def test_outside_a_checkout_papers_are_told_from_the_installed_records(tmp_path, monkeypatch):

@@ -1,0 +1,68 @@
+"""How far the suites of the grid are, and what the rest of each costs: by forecasts that are kept, else by what was counted on paper."""
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+from stages.params import Grid
+from stages.records.gathered import Gathered
+from stages.report.page.content import readable, state_of
+from stages.schema import RecipeError
+from stages.texts import hours
+
+
+def of_suites(grid: Grid, held: Gathered, store: Path, data: Path, paper: Path = Path("docs/scale.json")) -> list[dict[str, object]]:
+    """A line per suite: its cells by how far they are, and what the rest costs on one thread of a CPU, by the forecasts that store/ has or else on
+    paper, and on a GPU on paper."""
+    state = {row["cell"]: state_of(row) for row in held.rows}
+    costs, on_paper = _costs(grid, held, store, data), _on_paper(paper)
+    lines: list[dict[str, object]] = []
+    for suite in grid.suites:
+        mine = grid.suite(suite)
+        states = Counter(state.get(cell.cell, "not run") for cell in mine)
+        done = states["ok"] + states["stale"]
+        left = [cell.cell for cell in mine if state.get(cell.cell, "not run") not in ("ok", "stale")]
+        forecast = {name: seconds for name in left if (seconds := costs.get(name)) is not None}
+        counted = {name: on_paper[name] for name in left if name in on_paper}
+        cpu = {name: one["cpu"] for name, one in counted.items() if "cpu" in one} | forecast
+        gpu = {name: one["h100"] for name, one in counted.items()}
+        begun = states["incomplete"] + states["reduced"] + states["failed"]
+        numbers = {"cells": len(mine), "done": done, "stale": states["stale"], "begun": begun, "absent": states["not run"]}
+        how = f", {len(forecast)} by forecast" if forecast else ""
+        lines.append({"suite": suite, "rest": _sum_of(cpu, len(left), how), "gpu": _sum_of(gpu, len(left)), **numbers})
+    return lines
+
+
+def _sum_of(costs: Mapping[str, float], left: int, how: str = "") -> str:
+    return f"{hours(sum(costs.values()))} for {len(costs)} of {left} cells{how}" if costs else "not known" if left else "nothing"
+
+
+def _on_paper(path: Path) -> dict[str, dict[str, float]]:
+    """Seconds of a cell's runs and trials on an H100 ("h100") and a thread of a CPU ("cpu") by docs/scale.json, which counts them; empty where the
+    file is not there."""
+    try:
+        cells = json.loads(path.read_text())["cells"]
+        runs = {name: one["seeds"] + one["search_runs"] for name, one in cells.items() if "h100" in one}
+        return {
+            name: {"h100": cells[name]["h100"]["unfused"] * n} | ({"cpu": cells[name]["cpu"] * n} if "cpu" in cells[name] else {})
+            for name, n in runs.items()
+        }
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+
+
+def _costs(grid: Grid, held: Gathered, store: Path, data: Path) -> dict[str, float | None]:
+    """Seconds of the runs that a cell lacks, where a forecast is kept; nothing is measured."""
+    if not (store / "forecasts.json").exists():
+        return {}
+    from stages.sweep.costs import costs_of
+
+    state = {row["cell"]: (state_of(row), row["runs"]) for row in held.rows}
+    left = {cell.cell: cell for cell in grid.cells.values() if state.get(cell.cell, ("", 0))[0] not in ("ok", "stale")}
+    recipes = {name: recipe for name, cell in left.items() if not isinstance(recipe := readable(cell), RecipeError)}
+    found = costs_of([(left[name], grid) for name in recipes], store, data, measure=False)
+    return {
+        name: None if cost.seconds is None else cost.search_seconds + cost.seconds * max(0, len(recipe.seeds) - state.get(name, ("", 0))[1])
+        for (name, recipe), cost in zip(recipes.items(), found, strict=True)
+    }
