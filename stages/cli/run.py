@@ -93,9 +93,11 @@ def sweep(
     Exits 1 where something is left."""
     from stages.params import load_grid
     from stages.schema import RecipeError
-    from stages.sweep import sweep as room
+    from stages.sweep.dry_run import show_dry_run
     from stages.sweep.plan_file import entries_of
     from stages.sweep.slurm import Slurm
+    from stages.sweep.sweep import AT_MOST
+    from stages.sweep.sweep import sweep as submit
     from stages.sweep.work import work as run_queue
 
     if cluster not in ("slurm", "local"):
@@ -107,11 +109,11 @@ def sweep(
     grid = load_grid()
     entries = entries_of(names or [], plan, grid)
     if dry:
-        room.show_dry_run(entries, grid)
+        show_dry_run(entries, grid)
     elif not (
         run_queue(entries, grid, jobs=at_most)
         if cluster == "local"
-        else room.sweep(entries, grid, Slurm(Path("store/sweep")), at_most or room.AT_MOST)
+        else submit(entries, grid, Slurm(Path("store/sweep")), at_most or AT_MOST)
     ):
         raise typer.Exit(1)
 

@@ -1,7 +1,8 @@
-"""What a job asks a cluster for: by its forecast, or as `resources:` of params.yaml says. Rounded up, so that many jobs fit into one array."""
+"""What a job asks a cluster for: by its forecast, or as `resources:` of params.yaml says. Rounded up, so that many jobs fit into one array; and how many jobs
+of each array run at once."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from stages.params import Cell, Grid
 from stages.schema import RecipeError
@@ -47,3 +48,27 @@ def need_of(job: Job, cell: Cell, grid: Grid) -> Need:
             f"{cell.cell}: a run of it has {job.processes} processes, each with a GPU, and resources.gpus of params.yaml grants {gpus}"
         )
     return Need(memory, hours, job.threads, gpus, tuple(sorted(said.slurm.items())))
+
+
+def shares(groups: dict[Need, list[Job]], most: int) -> list[tuple[Need, list[Job], int]]:
+    """The groups as arrays of which at most `most` jobs run at once in all: (need, jobs, how many of them). Where there are more groups than
+    that, the smallest are joined at the larger need of two; those that cannot be joined wait."""
+    left = dict(sorted(groups.items(), key=lambda item: (item[0].hours, item[0].memory_gib)))
+    while len(left) > max(1, most):
+        needs = list(left)
+        alike = next(((a, b) for a, b in zip(needs, needs[1:]) if (a.gpus, a.slurm) == (b.gpus, b.slurm)), None)
+        if alike is None:
+            break
+        a, b = alike
+        jobs = [*left.pop(a), *left.pop(b)]
+        larger = replace(a, memory_gib=max(a.memory_gib, b.memory_gib), hours=max(a.hours, b.hours), threads=max(a.threads, b.threads))
+        left[larger] = [*left.get(larger, []), *jobs]
+    chosen = list(left.items())[: max(0, most)]
+    share = [1] * len(chosen)
+    for _ in range(most - len(chosen)):
+        # the next place is for the array with most jobs to each of its places
+        index = max(range(len(chosen)), key=lambda i: len(chosen[i][1]) / share[i], default=None)
+        if index is None:
+            break
+        share[index] += 1
+    return [(need, jobs, min(n, len(jobs))) for (need, jobs), n in zip(chosen, share)]

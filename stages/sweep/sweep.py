@@ -1,17 +1,13 @@
 """A sweep: every missing run as a job of a cluster, followed until the store has them. Stopped and started again, or started twice at once, it
 submits only what the store lacks and no job in the queue is at.
 
-store/sweep/submitted.jsonl names the jobs, store/sweep/lines/ has what they said, store/sweep/jobs/ scripts and logs.
+store/sweep/submitted.jsonl names the jobs (submitted.py), store/sweep/lines/ has what they said, store/sweep/jobs/ scripts and logs.
 """
 
-import json
 import re
-import sys
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from types import TracebackType
+from dataclasses import dataclass, field
 
 from stages.cells import limited
 from stages.files import held, make_folder
@@ -21,44 +17,20 @@ from stages.schema import RecipeError
 from stages.store import Store
 from stages.sweep.claim import check_locks
 from stages.sweep.job import as_json
-from stages.sweep.needs import Need, need_of
+from stages.sweep.needs import Need, need_of, shares
 from stages.sweep.plan_file import Entry, limited_grid
 from stages.sweep.planner import Job, Missing, Plan, jobs_of, part_done, plan
 from stages.sweep.process import Line, run_job
 from stages.sweep.slurm import ClusterError, Place, Slurm
-from stages.texts import hours as hours_text
+from stages.sweep.submitted import Run, Submitted, register, registered
+from stages.sweep.table import Table
 
 SHARED = 900.0  # seconds of runs that share a job: a queue takes its time too
 POLL_SECONDS = 5.0
 AT_MOST = 16  # jobs at once where nothing is said
 ARRAY = 1000  # jobs of an array: Slurm takes no more where nobody has raised its MaxArraySize of 1001
-SHOWN = 20  # rows of the table
 # reasons of Slurm's for which a job waits until somebody changes it
 NEVER = re.compile(r"PerJob|Partition(Time|Node)Limit|BadConstraints|Invalid|NotAllowed|Held|held")
-
-Run = tuple[str, str, int | None]  # cell, what is cut of it as JSON, seed; None: its search
-
-
-@dataclass(frozen=True)
-class Submitted:
-    """A job in Slurm's hands. `share`: of how many jobs of its array may run at once; `lines`: the file of what it says."""
-
-    id: str
-    lines: str
-    share: int
-    name: str
-    limits: str
-    seeds: tuple[int, ...]
-
-    @property
-    def array(self) -> str:
-        """The id of its array."""
-        return self.id.partition("_")[0]
-
-    @property
-    def runs(self) -> list[Run]:
-        """What it computes."""
-        return [(self.name, self.limits, seed) for seed in self.seeds or (None,)]
 
 
 def sweep(
@@ -77,7 +49,7 @@ def sweep(
     check_locks(one.store.root)
     one.prepare()
     one.submit()
-    with _table() as update:
+    with Table() as update:
         while places := cluster.places([job.id for job in one.submitted]):
             update(one.rows(places))
             one.report(places)
@@ -123,7 +95,7 @@ class _Sweep:
     def submit(self) -> None:
         """Submits the runs that are missing and ready, and follows those that another sweep submitted."""
         with held(make_folder(self.store.root / "sweep") / "lock"):
-            found, before = self.plan(), self._registered()
+            found, before = self.plan(), registered(self.store)
             places = self.cluster.places([job.id for job in before])
             alive = [job for job in before if job.id in places]
             runs = {_key(run) for run in found.missing} | {(name, "", None) for name in found.searches}
@@ -161,11 +133,12 @@ class _Sweep:
             self.tried |= {run for job in group for run in _runs(job)}
             self._say_once(f"left out: {len(group)} jobs, of {', '.join(dict.fromkeys(job.name for job in group))}: {error}")
             return
-        with (self.store.root / "sweep" / "submitted.jsonl").open("a") as file:
-            for job, (number, lines) in zip(group, handed, strict=True):
-                one = Submitted(number, str(lines), share, job.name, job.limits.model_dump_json(), job.seeds)
-                self.submitted.append(one)
-                file.write(json.dumps(one.__dict__) + "\n")
+        new = [
+            Submitted(number, str(lines), share, job.name, job.limits.model_dump_json(), job.seeds)
+            for job, (number, lines) in zip(group, handed, strict=True)
+        ]
+        register(self.store, new)
+        self.submitted += new
         self.say(f"submitted {len(group)} jobs ({need}), at most {share} at once: {handed[0][0]} to {handed[-1][0]}")
 
     def _by_need(self, jobs: Sequence[Job]) -> dict[Need, list[Job]]:
@@ -180,23 +153,13 @@ class _Sweep:
                 self._say_once(f"left out: {error}")
         return groups
 
-    def _registered(self) -> list[Submitted]:
-        path, found = self.store.root / "sweep" / "submitted.jsonl", []
-        for line in path.read_text().splitlines() if path.exists() else []:
-            try:
-                content = json.loads(line)
-                found.append(Submitted(**content | {"seeds": tuple(content["seeds"])}))
-            except (ValueError, TypeError, KeyError):  # a line that a full disk or a kill cut short names no job
-                continue
-        return found
-
     def report(self, places: dict[str, Place]) -> None:
         """What became of the jobs that have left the queue."""
         for job in self.submitted:
             if job.id in places or job.id in self.reported:
                 continue
             self.reported.add(job.id)
-            said = {line["seed"]: line for line in _lines(Path(job.lines)) if "outcome" in line}
+            said = {line["seed"]: line for line in job.said() if "outcome" in line}
             for name, cut, seed in job.runs:
                 what = f"{name} {'search' if seed is None else f'seed {seed}'}"
                 line = said.get(seed)
@@ -270,93 +233,3 @@ def _key(run: Missing) -> Run:
 
 def _runs(job: Job) -> list[Run]:
     return [(job.name, job.limits.model_dump_json(), seed) for seed in job.seeds or (None,)]
-
-
-def _lines(path: Path) -> list[Line]:
-    found = []
-    for text in path.read_text().splitlines() if path.exists() else []:
-        try:
-            found.append(json.loads(text))
-        except ValueError:  # its last line, where its node died
-            continue
-    return found
-
-
-def shares(groups: dict[Need, list[Job]], most: int) -> list[tuple[Need, list[Job], int]]:
-    """The groups as arrays of which at most `most` jobs run at once in all: (need, jobs, how many of them). Where there are more groups than
-    that, the smallest are joined at the larger need of two; those that cannot be joined wait."""
-    left = dict(sorted(groups.items(), key=lambda item: (item[0].hours, item[0].memory_gib)))
-    while len(left) > max(1, most):
-        needs = list(left)
-        alike = next(((a, b) for a, b in zip(needs, needs[1:]) if (a.gpus, a.slurm) == (b.gpus, b.slurm)), None)
-        if alike is None:
-            break
-        a, b = alike
-        jobs = [*left.pop(a), *left.pop(b)]
-        larger = replace(a, memory_gib=max(a.memory_gib, b.memory_gib), hours=max(a.hours, b.hours), threads=max(a.threads, b.threads))
-        left[larger] = [*left.get(larger, []), *jobs]
-    chosen = list(left.items())[: max(0, most)]
-    share = [1] * len(chosen)
-    for _ in range(most - len(chosen)):
-        # the next place is for the array with most jobs to each of its places
-        index = max(range(len(chosen)), key=lambda i: len(chosen[i][1]) / share[i], default=None)
-        if index is None:
-            break
-        share[index] += 1
-    return [(need, jobs, min(n, len(jobs))) for (need, jobs), n in zip(chosen, share)]
-
-
-def dry_run(entries: Sequence[Entry], grid: Grid, say: Callable[[str], None]) -> list[list[str]]:
-    """What a sweep would submit: need, jobs, runs and trials, hours of one process, cells; nothing is submitted or prepared."""
-    found = plan(entries, grid, say=say)
-    groups: dict[str, list[Job]] = {}
-    for job in jobs_of(found, shared=SHARED):
-        try:
-            need = "here, beforehand" if job.kind == "data" else str(need_of(job, grid.find(job.name), grid))
-        except RecipeError as error:
-            need = str(error)
-        groups.setdefault(need, []).append(job)
-    for problem in found.problems:
-        say(f"left out: {problem}")
-    rows = []
-    for need, jobs in groups.items():
-        names = list(dict.fromkeys(job.name for job in jobs))
-        total = hours_text(sum(job.seconds or 0.0 for job in jobs))
-        runs = str(sum(len(job.seeds) + job.trials for job in jobs))
-        rows.append([need, str(len(jobs)), runs, total, ", ".join(names[:3]) + (f" and {len(names) - 3} more" if names[3:] else "")])
-    return rows
-
-
-def show_dry_run(entries: Sequence[Entry], grid: Grid) -> None:
-    """`dry_run` as a table on the terminal."""
-    from stages.report.terminal import print_table
-
-    needs = dry_run(entries, grid, lambda line: print(line, file=sys.stderr))
-    print_table(("need of a job", "jobs", "runs, trials", "in all", "cells"), needs, wrapped=("need of a job", "cells"))
-
-
-class _table:
-    """A live table on a terminal; nothing elsewhere, where lines are enough."""
-
-    def __enter__(self) -> Callable[[list[list[str]]], None]:
-        from rich.console import Console
-        from rich.live import Live
-
-        self.live = Live(console=Console(), auto_refresh=False) if sys.stdout.isatty() else None
-        if self.live:
-            self.live.__enter__()
-        return self._update
-
-    def _update(self, rows: list[list[str]]) -> None:
-        from rich.table import Table
-
-        if self.live:
-            running = sum(row[1] == "running" for row in rows)
-            table = Table("job", "state", "where", "runs", "done", title=f"{running} jobs run, {len(rows) - running} wait")
-            for row in rows[:SHOWN]:
-                table.add_row(*(text.replace("[", r"\[") for text in row))
-            self.live.update(table, refresh=True)
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self.live:
-            self.live.__exit__(kind, error, trace)

@@ -3,7 +3,6 @@
 import csv
 import json
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,18 +10,19 @@ from filelock import FileLock
 from typer.testing import CliRunner
 
 from stages.cli import app
-from stages.params import Limits, Resources, load_grid
+from stages.params import Limits, load_grid
 from stages.schema import RecipeError
 from stages.store import StoreError
 from stages.sweep import costs as costs_room
 from stages.sweep.claim import check_locks
 from stages.sweep.costs import Cost
+from stages.sweep.dry_run import dry_run
 from stages.sweep.job import do, sources
-from stages.sweep.needs import Need, need_of
+from stages.sweep.needs import Need
 from stages.sweep.plan_file import Entry
-from stages.sweep.planner import Job
 from stages.sweep.slurm import ClusterError, Place, Slurm
-from stages.sweep.sweep import NEVER, Submitted, dry_run, shares, sweep
+from stages.sweep.submitted import Submitted
+from stages.sweep.sweep import NEVER, sweep
 from stages.tune import take_part
 
 CELL = "small/web/mlp"
@@ -236,52 +236,6 @@ def test_a_job_that_no_node_can_take_is_said_once(project):
     assert not NEVER.search("Resources")
     assert not NEVER.search("JobArrayTaskLimit")
     assert not NEVER.search("QOSMaxCpuPerUserLimit")
-
-
-def test_at_most_so_many_jobs_at_once():
-    need = [Need(2.0**i, 1.0) for i in range(4)]
-    job = Job("runs", "a", "d")
-    groups = {need[0]: [job] * 6, need[1]: [job] * 2}
-    assert [(n.memory_gib, len(jobs), share) for n, jobs, share in shares(groups, 4)] == [(1, 6, 3), (2, 2, 1)]
-    # more kinds than places: the smallest are joined at the larger need
-    joined = shares({n: [job] for n in need}, 2)
-    assert [(n.memory_gib, len(jobs), share) for n, jobs, share in joined] == [(8, 1, 1), (4, 3, 1)] or sum(s for *_, s in joined) == 2
-    assert sum(len(jobs) for _, jobs, _ in joined) == 4
-    # those that cannot be joined wait
-    assert len(shares({Need(1, 1): [job], Need(1, 1, gpus=1): [job]}, 1)) == 1
-    assert shares(groups, 0) == []
-
-
-def test_what_a_job_asks_for(project):
-    project.recipe()
-    grid = load_grid()
-    cell = grid.find(CELL)
-    job = Job("runs", CELL, "web", (0,), threads=2, seconds=3000.0, memory_mib=3000.0)
-    assert need_of(job, cell, grid) == Need(8.0, 4.0, 2)
-    few = grid.model_copy(update={"resources": {"all": Resources(gpus=2)}})
-    with pytest.raises(RecipeError, match=r"a run of it has 3 processes, each with a GPU, and resources.gpus of params.yaml grants 2"):
-        need_of(replace(job, processes=3), cell, few)
-    said = {
-        "all": Resources(hours=2, slurm={"partition": "long"}),
-        "small": Resources(slurm={"account": "me"}),
-        CELL: Resources(gpus=2),
-    }
-    said = grid.model_copy(update={"resources": said})
-    assert need_of(job, cell, said) == Need(8.0, 2.0, 2, 2, (("account", "me"), ("partition", "long")))
-    with pytest.raises(
-        RecipeError, match=r"there is no forecast of it; .* resources: \{small/web/mlp: \{memory_gib: \.\.\., hours: \.\.\.\}\}"
-    ):
-        need_of(Job("runs", CELL, "web", (0,)), cell, grid)
-    with pytest.raises(RecipeError, match=r"there is no forecast of it \(oom: too large\); say what a run needs in params.yaml"):
-        need_of(Job("runs", CELL, "web", (0,), problem="oom: too large"), cell, grid)
-
-
-def test_resources_of_what_is_not_there(project):
-    project.recipe()
-    params = Path("params.yaml")
-    params.write_text(params.read_text() + "resources: {smal: {gpus: 1}}\n")
-    with pytest.raises(RecipeError, match=r"resources: no suite or cell 'smal' \(did you mean 'small'\?\)"):
-        load_grid()
 
 
 def test_a_dry_run_submits_nothing(project):
