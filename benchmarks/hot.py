@@ -90,9 +90,9 @@ def work(num_edges: int, attention: str) -> tuple[float, float]:
         kept[x.untyped_storage().data_ptr()] = x.untyped_storage().nbytes()
         return x
 
-    def sums(values: Tensor, ptr: Tensor, order: Tensor) -> Tensor:
-        row = torch.repeat_interleave(torch.arange(ptr.numel() - 1), ptr.diff())
-        return values.new_zeros(ptr.numel() - 1, values.size(1)).index_add_(0, row, values[order])
+    def sums(segments: Tensor, values: Tensor) -> Tensor:
+        row = torch.repeat_interleave(torch.arange(segments.size(0)), segments.crow_indices().diff())
+        return values.new_zeros(segments.size(0), values.size(1)).index_add_(0, row, values[segments.col_indices()])
 
     _, loss = ours(num_edges, attention)
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import Literal
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
@@ -17,12 +16,12 @@ from gt_models.hot.attending_classes import AttendingClasses, full
 from gt_models.hot.class_softmax import masked_attention
 from gt_models.hot.cooccurrence import node_input
 from gt_models.hot.equivalence_classes import distinct
-from gt_models.hot.equivariant_linear import EquivariantLinear
+from gt_models.hot.equivariant_linear import EquivariantLinear, linear
 from gt_models.hot.settings import COST, LEVELS, PAPER, check_attention, check_forms, orders
 from gt_models.hot.stabilizers import graph_maximum
 from gt_models.hot.support import Support
 from gt_models.hot.tensor_head import TensorHead, hyperedge_index
-from gt_models.kernels.kernel_attention import attend, kernel_attention
+from gt_models.kernels.kernel_attention import Columns, attend, kernel_attentions
 from gt_models.nn.mlp import activation as make_activation
 from gt_models.nn.performer import RandomFeatures, softmax_kernel
 from gt_models.registry import register_model
@@ -46,18 +45,21 @@ class HigherOrderAttention(AttendingClasses):
     def forward(self, values: Tensor, support: Support, features: RandomFeatures | None = None) -> Tensor:
         """`features`: the kernel's feature map. Kernel sums run in float32 under autocast. Raises ValueError where the kernel has no map."""
         kernel, light = self.attention == "kernel", self.maps[str(self.l)]
-        queries, keys, light_rows = self.queries_and_keys(values, support, single=kernel)  # [r, heads, head]
-        attended = self.kernel(values, queries, keys, support, features) if kernel else self.softmax(values, queries, keys, support)
-        out = []
+        queries, keys, light_rows = self.queries_and_keys(values, support, single=kernel)
+        if kernel:
+            attended = self.kernel(values, queries, keys, support, features)  # for each pattern [r, classes x v]
+        else:
+            of_class = self.softmax(values, [q.unflatten() for q in queries], [k.unflatten() for k in keys], support)
+            attended = [torch.stack([of_class[s] for s in mine], 1).flatten(1) for mine in self.of_pattern.values() if mine]
+        out, joined = [], iter(attended)
         for pattern in light.patterns:
             if pattern == distinct(self.l) and light_rows is not None:
                 part = light_rows
             else:
                 part = light.at_pattern(values, support, pattern, slice(light.out_dim - values.size(1), None))  # [r, hidden], Eq. (14)
             if mine := self.of_pattern[pattern]:
-                joined = self.dropout(torch.stack([attended[s] for s in mine], 1).flatten(1))  # [r, classes x v]
                 weight = self.output.weight[:, mine[0] * self.v_dim : (mine[-1] + 1) * self.v_dim]
-                part = part + F.linear(joined, weight, self.output.bias)  # w^O of Eq. (10)
+                part = part + linear(self.dropout(next(joined)), weight, self.output.bias)  # w^O of Eq. (10)
             elif self.output is not None:
                 part = part + self.output.bias
             out.append(part)
@@ -65,34 +67,32 @@ class HigherOrderAttention(AttendingClasses):
 
     def softmax(self, values: Tensor, queries: list[Tensor], keys: list[Tensor], support: Support) -> list[Tensor]:
         """alpha^mu_ij = softmax over exactly the i of class mu of <q_j, k_i> / sqrt(d) (Eq. 12, 17), for each class [r, heads, head]."""
-        v = self.class_values(values, support)
+        v = [x.unflatten() for x in self.class_values(values, support)]
         return [
             masked_attention(queries[s], keys[s], v[s], self.query_source(support, c), self.key_source(support, c), support, c)
             for s, c in enumerate(self.classes)
         ]
 
     def kernel(
-        self, values: Tensor, queries: list[Tensor], keys: list[Tensor], support: Support, features: RandomFeatures | None
+        self, values: Tensor, queries: list[Columns], keys: list[Columns], support: Support, features: RandomFeatures | None
     ) -> list[Tensor]:
         """phi(q_j)^T sum_i phi(k_i) v_i^T / phi(q_j)^T sum_i phi(k_i) (Eq. 21): the sums once per group, read by the queries of the group."""
         if features is None:
             raise ValueError("kernel attention needs its feature map: pass features=RandomFeatures(qk_dim // num_heads)")
         with torch.autocast(values.device.type, enabled=False):
-            v, attended = self.class_values(full(values), support), []
+            v, groups = self.class_values(full(values), support), [self.groups(support, c) for c in self.classes]
             # a copy: a projection drawn anew in place must not change a backward pass to come
             projection = features.projection.to(full(values).dtype, copy=True)  # type: ignore[call-overload]
-            stabilizers = self.stabilizers(keys, support, projection) if features.kernel == "softmax" else []
-            for s, c in enumerate(self.classes):
-                groups, source, q = self.groups(support, c), self.query_source(support, c), queries[s]
-                q = q if source is None else q.index_select(0, source)
-                if features.kernel == "relu":
-                    out = kernel_attention(q, keys[s], v[s], projection * q.size(-1) ** -0.25, features.eps, groups)
-                else:  # Eq. (19), (20)
-                    phi_q = softmax_kernel(q, projection, True, features.eps, detach=False)
-                    phi_k = softmax_kernel(keys[s], projection, False, features.eps, stabilizer=stabilizers[s])
-                    out = attend(phi_q, phi_k, v[s], groups)
-                attended.append(out)
-        return attended
+            queries = [self.at_outputs(q, support, c) for q, c in zip(queries, self.classes, strict=True)]
+            if features.kernel == "relu":
+                scaled = projection * projection.size(1) ** -0.25
+                return list(kernel_attentions(queries, keys, v, groups, self.outs, scaled, features.eps))
+            k, attended = [x.unflatten() for x in keys], []
+            for s, stabilizer in enumerate(self.stabilizers(k, support, projection)):  # Eq. (19), (20)
+                phi_q = softmax_kernel(queries[s].unflatten(), projection, True, features.eps, detach=False)
+                phi_k = softmax_kernel(k[s], projection, False, features.eps, stabilizer=stabilizer)
+                attended.append(attend(phi_q, phi_k, v[s].unflatten(), groups[s]).flatten(1))
+            return [torch.cat([attended[s] for s in mine], 1) for mine in self.of_pattern.values() if mine]
 
     def stabilizers(self, keys: list[Tensor], support: Support, projection: Tensor) -> list[Tensor]:
         """What each class' keys are stabilised by, broadcastable to [K, heads, 1]: the maximum over the keys of the graph and head."""

@@ -7,13 +7,12 @@ from itertools import groupby
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gt_models.hot.equivalence_classes import EquivalenceClass, distinct, equivalence_classes, set_partitions
-from gt_models.hot.equivariant_linear import EquivariantLinear
+from gt_models.hot.equivariant_linear import EquivariantLinear, linear
 from gt_models.hot.support import Support
-from gt_models.kernels.kernel_attention import Groups
+from gt_models.kernels.kernel_attention import Columns, Grouped, Groups
 
 
 class AttendingClasses(nn.Module):
@@ -80,6 +79,7 @@ class AttendingClasses(nn.Module):
         # over the same entries, side by side in `value`
         number = {c: s for s, c in enumerate(self.classes)}
         self.of_pattern = {p: [number[c] for c in self.classes if c.output_pattern == p] for p in set_partitions(l)}
+        self.outs = [number for number, mine in enumerate(filter(None, self.of_pattern.values())) for _ in mine]
         self.columns = {
             o: ([number[c] for p in self.queries[o] for c in p], [number[c] for p in self.keys[o] for c in p])
             for o in orders
@@ -97,33 +97,37 @@ class AttendingClasses(nn.Module):
                 nn.init.xavier_normal_(layer.weight)
                 nn.init.zeros_(layer.bias)
 
-    def queries_and_keys(self, values: Tensor, support: Support, single: bool) -> tuple[list[Tensor], list[Tensor], Tensor | None]:
+    def queries_and_keys(self, values: Tensor, support: Support, single: bool) -> tuple[list[Columns], list[Columns], Tensor | None]:
         """Queries and keys of each class at the tuples of distinct nodes of their order, [r, heads, head], and the light classes' part at the
         output tuples of distinct nodes, [r, hidden_dim] (None where no query or key shares its map). `single`: half precision becomes single."""
-        queries, keys, light_rows = [values] * len(self.classes), [values] * len(self.classes), None
+        queries: dict[int, Columns] = {}
+        keys: dict[int, Columns] = {}
+        light_rows = None
         for o, (of_queries, of_keys) in self.columns.items():
             rows = self.maps[str(o)].at_pattern(values, support, distinct(o))  # [r, classes x qk (+ hidden)]
             rows = full(rows) if single else rows
-            count = len(of_queries) + len(of_keys)
-            parts = rows.split([*[self.qk_dim] * count, rows.size(1) - count * self.qk_dim], 1)
-            for s, part in zip(of_queries, parts[: len(of_queries)], strict=True):
-                queries[s] = part.unflatten(1, (self.num_heads, -1))
-            for s, part in zip(of_keys, parts[len(of_queries) : count], strict=True):
-                keys[s] = part.unflatten(1, (self.num_heads, -1))
-            light_rows = parts[count] if o == self.l else light_rows
-        return queries, keys, light_rows
+            if o == self.l:
+                rows, light_rows = rows.split([self.qk_dim * (len(of_queries) + len(of_keys)), self.maps[str(o)].in_dim], 1)
+            parts = self._side_by_side(rows, [*of_queries, *of_keys], self.qk_dim)
+            queries |= dict(parts[: len(of_queries)])
+            keys |= dict(parts[len(of_queries) :])
+        return [queries[s] for s in range(len(queries))], [keys[s] for s in range(len(keys))], light_rows
 
-    def class_values(self, values: Tensor, support: Support) -> list[Tensor]:
+    def class_values(self, values: Tensor, support: Support) -> list[Columns]:
         """w^V of Eq. (10): values of each class at the entries that it sums over, [r, heads, head]; one product for all that sum over the
         same ones."""
-        found, first = [values] * len(self.classes), 0
+        found: dict[int, Columns] = {}
+        first = 0
         for group in self.value_groups:
             part = slice(first, first + len(group) * self.v_dim)
-            v = F.linear(values[self.key_rows(support, self.classes[group[0]])], self.value.weight[part], self.value.bias[part])
-            for s, own in zip(group, v.split(self.v_dim, 1), strict=True):
-                found[s] = own.unflatten(1, (self.num_heads, -1))
+            v = linear(values[self.key_rows(support, self.classes[group[0]])], self.value.weight[part], self.value.bias[part])
+            found |= dict(self._side_by_side(v, group, self.v_dim))
             first += len(group) * self.v_dim
-        return found
+        return [found[s] for s in range(len(found))]
+
+    def _side_by_side(self, rows: Tensor, classes: list[int], width: int) -> list[tuple[int, Columns]]:
+        """The columns of each of these classes in `rows`, `width` each."""
+        return [(s, Columns(rows, at * width, self.num_heads, width // self.num_heads)) for at, s in enumerate(classes)]
 
     def key_rows(self, support: Support, c: EquivalenceClass) -> slice:
         """The entries that the class sums over."""
@@ -133,9 +137,16 @@ class AttendingClasses(nn.Module):
         """Which entries the class sums over for each query, and the rows of their keys; kept on `support`."""
 
         def build() -> Groups:
-            return Groups(*support.groups(c, self.takes_all_rows(c)), self.key_source(support, c))
+            entries, queries, number = support.groups(c, wide)
+            tied, key = c if len(c.shared) > 1 else (c.k, c.l), None  # groups of two shared nodes are numbered together
+            if (source := self.key_source(support, c)) is not None:
+                rows = support.sets[len(blocks)].rows[distinct(len(blocks))]
+                key = support.cached(("keys", c.k, c.input_pattern, blocks, wide), lambda: Grouped(source, rows.stop - rows.start))
+            of_entries = support.cached(("entries", tied, c.key_plan, wide), lambda: Grouped(entries, number))
+            return Groups(of_entries, support.cached(("queries", tied, c.query_plan), lambda: Grouped(queries, number)), key)
 
-        return support.cached(("groups of the kernel", c, self.takes_all_rows(c), self.key_blocks(c)), build)
+        blocks, wide = self.key_blocks(c), self.takes_all_rows(c)
+        return support.cached(("groups of the kernel", c, wide, blocks), build)
 
     def key_source(self, support: Support, c: EquivalenceClass) -> Tensor | None:
         """For each entry that the class sums over, the row of its key among the distinct tuples of the key's order; None: itself."""
@@ -151,6 +162,13 @@ class AttendingClasses(nn.Module):
             return None
         columns = support.sets[c.l].nodes(c.output_pattern)
         return support.cached(("query source", c.l, c.output_pattern), lambda: support.rows_of_distinct(columns))
+
+    def at_outputs(self, queries: Columns, support: Support, c: EquivalenceClass) -> Columns:
+        """From queries at the distinct tuples of their order to those at the output tuples of the class."""
+        source = self.query_source(support, c)
+        if source is None:
+            return queries
+        return queries._replace(rows=queries.unflatten().flatten(1).index_select(0, source), first=0)
 
 
 def full(x: Tensor) -> Tensor:

@@ -1,10 +1,14 @@
 """Equivariant linear layers L_{k->l} (Maron et al. 2019; Kim et al. 2021, Eq. 1, 2, 14, 15), full and lightweight: linear in entries."""
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gt_models.hot.equivalence_classes import EquivalenceClass, Partition, equivalence_classes, light_classes, set_partitions
 from gt_models.hot.support import Support
+from gt_models.kernels.linears import linears
+
+LARGE = 1 << 21  # multiplications from which `linears` has a faster form than torch
 
 
 class EquivariantLinear(nn.Module):
@@ -66,9 +70,8 @@ class EquivariantLinear(nn.Module):
         inputs += [self._sum(values, support, c) for c in classes[len(light) :]]
         joined = inputs[0] if len(inputs) == 1 else torch.cat(inputs, 1)  # [r, classes x in]
         weight = self.weight[first * self.in_dim : (first + len(classes)) * self.in_dim, columns]
-        if self.bias is None:
-            return joined @ weight
-        return torch.addmm(self.bias[self.patterns.index(pattern), columns], joined, weight)  # Eq. (15)
+        bias = None if self.bias is None else self.bias[self.patterns.index(pattern), columns]
+        return linear(joined, weight.T, bias)  # Eq. (15)
 
     def _sum(self, values: Tensor, support: Support, c: EquivalenceClass) -> Tensor:
         total = class_sum(values, support, c)
@@ -76,6 +79,14 @@ class EquivariantLinear(nn.Module):
 
     def extra_repr(self) -> str:
         return f"{self.k} -> {self.l}, {self.in_dim} -> {self.out_dim}, {len(self.classes)} classes, normalize={self.normalize}"
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """x W^T + b: [r, in], [out, in], [out] -> [r, out]. Small products are torch's own, whose gradients cost the fewest calls."""
+    if torch.compiler.is_compiling() or x.size(0) * weight.numel() < LARGE:
+        return F.linear(x, weight, bias)
+    contiguous = weight if weight.T.is_contiguous() else weight.contiguous()  # oneDNN takes other strides a thousand times as long
+    return linears(x, contiguous, bias)[0]
 
 
 def class_sum(values: Tensor, support: Support, c: EquivalenceClass) -> Tensor:

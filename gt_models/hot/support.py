@@ -18,6 +18,7 @@ from torch.autograd.function import once_differentiable
 
 from gt_models.batch import GraphBatch
 from gt_models.hot.equivalence_classes import EquivalenceClass, Partition, distinct, set_partitions
+from gt_models.kernels.linears import without_autocast
 from gt_models.nn.fixed_sizes import fixed_sizes
 
 
@@ -139,7 +140,8 @@ class Support:
         else:
             places, missing, ptr, order = self.cached(("take", classes), lambda: _taking(rows, len(self.sets[classes[0].k])))
             if values.requires_grad and values.dtype in (torch.float32, torch.float64):
-                taken = _Take.apply(values, places, missing, ptr, order)
+                back = self.cached(("take back", classes, values.dtype), lambda: segments(ptr, order, rows.numel(), values.dtype))
+                taken = _Take.apply(values, places, missing, back)
             else:
                 taken = values.index_select(0, places)
                 taken = taken if missing is None else taken.index_fill(0, missing, 0.0)
@@ -249,27 +251,29 @@ def _taking(rows: Tensor, count: int) -> tuple[Tensor, Tensor | None, Tensor, Te
 
 class _Take(Function):
     @staticmethod
-    def forward(ctx: Any, values: Tensor, rows: Tensor, missing: Tensor | None, ptr: Tensor, order: Tensor) -> Tensor:
-        ctx.save_for_backward(ptr, order)
+    def forward(ctx: Any, values: Tensor, rows: Tensor, missing: Tensor | None, back: Tensor) -> Tensor:
+        ctx.back = back
         taken = values.index_select(0, rows)
         return taken if missing is None else taken.index_fill_(0, missing, 0.0)
 
     @staticmethod
     @once_differentiable
-    @torch.autocast("cpu", enabled=False)  # backward may be called inside autocast
-    @torch.autocast("cuda", enabled=False)
+    @without_autocast
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        return segment_sum(grad, *ctx.saved_tensors), None, None, None, None
+        return segment_sum(ctx.back, grad), None, None, None
 
 
-def segment_sum(values: Tensor, ptr: Tensor, order: Tensor) -> Tensor:
-    """Row i is the sum of values[order[ptr[i] : ptr[i + 1]]]: [r, d] -> [len(ptr) - 1, d]."""
+def segments(ptr: Tensor, order: Tensor, count: int, dtype: torch.dtype) -> Tensor:
+    """The matrix [len(ptr) - 1, count] whose row i has ones in the columns order[ptr[i] : ptr[i + 1]]."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta", UserWarning)
-        matrix = torch.sparse_csr_tensor(
-            ptr, order, values.new_ones(order.numel()), (ptr.numel() - 1, values.size(0)), check_invariants=False
-        )
-    return matrix @ values
+        ones = torch.ones(order.numel(), dtype=dtype, device=order.device)
+        return torch.sparse_csr_tensor(ptr, order, ones, (ptr.numel() - 1, count), check_invariants=False)
+
+
+def segment_sum(segments: Tensor, values: Tensor) -> Tensor:
+    """Row i is the sum of the rows of `values` [r, d] in segment i: [segments, d]."""
+    return segments @ values
 
 
 def _has_pattern(index: Tensor, pattern: Partition) -> Tensor:

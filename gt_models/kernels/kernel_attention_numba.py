@@ -6,6 +6,8 @@ queries; the backward pass forms them again. Large groups are summed in pieces, 
 
 # mypy: disable-error-code="arg-type"
 
+from collections import Counter
+from collections.abc import Callable, Sequence
 from functools import cache
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +18,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from gt_models.kernels.compiled import axpy, compiled, dot, fill, gate, inner, local, real, run, run_parts
-from gt_models.kernels.kernel_attention import Groups
+from gt_models.kernels.kernel_attention import Attention, Grouped, Groups
 
 PIECE = 512  # entries, or queries, of one piece of a large group
 BOTH, KEYS, QUERIES = 0, 1, 2  # what a pass goes over: whole groups; pieces of the groups' entries; pieces of their queries
@@ -24,101 +26,156 @@ BOTH, KEYS, QUERIES = 0, 1, 2  # what a pass goes over: whole groups; pieces of 
 
 class _KernelAttention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, query, key, value, projection, eps, groups) -> Tensor:
-        layout = groups.layout = groups.layout or _Layout(groups)
-        heads, channels = value.shape[1:]
-        kernels = _kernels(query.dtype, query.size(2), channels, len(projection))
-        out = query.new_empty(len(query), heads, channels)
-        arguments = (heads, *_rows(query), *_rows(key), *_rows(value), *_rows(out), *layout.rows)
-        matrices = (projection.T.flatten(), real(query.dtype)(eps))
-        sums = query.new_empty(0 if layout.whole else len(layout.entry_group), heads, len(projection) * (channels + 1))
-        if layout.whole:
-            run_parts(kernels.forward, layout.bounds(BOTH), BOTH, *arguments, layout.query_group, sums, *matrices)
-        else:
-            run_parts(kernels.forward, layout.bounds(KEYS), KEYS, *arguments, layout.entry_group, sums, *matrices)
-            sums = sums.new_zeros(groups.num_groups, *sums.shape[1:]).index_add_(0, layout.entry_group, sums)
-            run_parts(kernels.forward, layout.bounds(QUERIES), QUERIES, *arguments, layout.query_group, sums, *matrices)
-        ctx.save_for_backward(query, key, value, out, projection, sums)
-        ctx.layout, ctx.eps, ctx.num_groups = layout, eps, groups.num_groups
-        return out
+    def forward(ctx, attentions, heads, channels, projection, eps, *matrices) -> tuple[Tensor, ...]:
+        features, width = projection.shape
+        kernels = _kernels(projection.dtype, width, channels, features)
+        outs = [projection.new_empty(rows, count * heads * channels) for rows, count in _outputs(attentions)]
+        rows, results = [_rows(m) for m in matrices], [_rows(out) for out in outs]
+        ends = (projection.T.flatten().numpy(), real(projection.dtype)(eps))
+        kept, first = [], [0] * len(outs)
+        for a in attentions:
+            layout = a.groups.layout = a.groups.layout or _Layout(a.groups)
+            arguments = (
+                heads,
+                *_at(rows, a.query),
+                *_at(rows, a.key),
+                *_at(rows, a.value),
+                *_at(results, (a.out, first[a.out])),
+                *layout.rows,
+            )
+            first[a.out] += heads * channels
+            sums = projection.new_empty(0 if layout.whole else len(layout.group_of(KEYS)), heads, features * (channels + 1))
+            for over in layout.passes:
+                if over == QUERIES:  # of pieces to those of groups
+                    groups = layout.group_of(KEYS)
+                    sums = sums.new_zeros(a.groups.entries.num_groups, *sums.shape[1:]).index_add_(0, groups, sums)
+                run_parts(kernels.forward, layout.bounds(over), over, *arguments, layout.group_of(over), sums, *ends)
+            kept.append(sums)
+        ctx.save_for_backward(projection, *matrices, *outs, *kept)
+        ctx.attentions, ctx.sizes, ctx.eps = attentions, (heads, channels, len(matrices), len(outs)), eps
+        return tuple(outs)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, grad: Tensor):
-        query, key, value, out, projection, sums = ctx.saved_tensors
-        layout, (heads, channels) = ctx.layout, value.shape[1:]
-        kernels = _kernels(query.dtype, query.size(2), channels, len(projection))
-        dquery, dvalue, dkey = query.new_empty(query.shape), value.new_empty(value.shape), key.new_empty(len(value), *key.shape[1:])
-        arrays = (query, key, value, out, grad, dquery, dkey, dvalue)
-        arguments = (heads, *(part for t in arrays for part in _rows(t)), *layout.rows)
-        matrices = (projection.T.flatten(), projection.flatten(), real(query.dtype)(ctx.eps))
-        if layout.whole:
-            run_parts(kernels.backward, layout.bounds(BOTH), BOTH, *arguments, layout.query_group, sums, sums, *matrices)
-        else:
-            dsums = sums.new_empty(len(layout.query_group), *sums.shape[1:])
-            run_parts(kernels.backward, layout.bounds(QUERIES), QUERIES, *arguments, layout.query_group, sums, dsums, *matrices)
-            dsums = dsums.new_zeros(ctx.num_groups, *sums.shape[1:]).index_add_(0, layout.query_group, dsums)
-            run_parts(kernels.backward, layout.bounds(KEYS), KEYS, *arguments, layout.entry_group, sums, dsums, *matrices)
-        by_key = layout.by_key(len(key))
-        if by_key is not None:
-            of_entries, dkey = dkey, key.new_empty(key.shape)
-            run(kernels.sum_by_key, len(key), *by_key, of_entries.flatten(1), dkey.flatten(1), grain=1024)
-        return dquery, dkey, dvalue, None, None, None
+    def backward(ctx, *grads: Tensor):
+        heads, channels, num_matrices, num_outs = ctx.sizes
+        projection, *saved = ctx.saved_tensors
+        matrices, outs, kept = saved[:num_matrices], saved[num_matrices : num_matrices + num_outs], saved[num_matrices + num_outs :]
+        features, width = projection.shape
+        kernels = _kernels(projection.dtype, width, channels, features)
+        written = sum(2 * heads * width + heads * channels for _ in ctx.attentions)  # of all columns, each by one attention
+        whole = written == sum(m.size(1) for m in matrices)
+        gradients = [m.new_empty(m.shape) if whole else m.new_zeros(m.shape) for m in matrices]
+        rows, results, of_results, of_rows = ([_rows(t) for t in ts] for ts in (matrices, outs, grads, gradients))
+        ends = (projection.T.flatten().numpy(), projection.flatten().numpy(), real(projection.dtype)(ctx.eps))
+        first = [0] * num_outs
+        for a, sums in zip(ctx.attentions, kept, strict=True):
+            layout, key = a.groups.layout, a.groups.key
+            out, dkey = (a.out, first[a.out]), _at(of_rows, a.key)
+            if key is not None:  # of entries, and added up by key below
+                of_entries = projection.new_empty(len(key.of), heads * width)
+                dkey = _rows(of_entries)
+            first[a.out] += heads * channels
+            inputs = (*_at(rows, a.query), *_at(rows, a.key), *_at(rows, a.value), *_at(results, out), *_at(of_results, out))
+            arguments = (heads, *inputs, *_at(of_rows, a.query), *dkey, *_at(of_rows, a.value), *layout.rows)
+            dsums = sums.new_empty(0 if layout.whole else len(layout.group_of(QUERIES)), *sums.shape[1:])
+            for over in reversed(layout.passes):
+                if over == KEYS:
+                    dsums = dsums.new_zeros(a.groups.entries.num_groups, *sums.shape[1:]).index_add_(0, layout.group_of(QUERIES), dsums)
+                run_parts(kernels.backward, layout.bounds(over), over, *arguments, layout.group_of(over), sums, dsums, *ends)
+            if key is not None:
+                own = gradients[a.key[0]][:, a.key[1] : a.key[1] + heads * width]
+                run(kernels.sum_by_key, len(own), *_by_group(key), of_entries, own, grain=1024)
+        return None, None, None, None, None, *gradients
 
 
 kernel_attention = _KernelAttention.apply
+
+
+def _outputs(attentions: Sequence[Attention]) -> list[tuple[int, int]]:
+    """Rows of each output, and how many attentions are side by side in it."""
+    counts = Counter(a.out for a in attentions)
+    rows = {a.out: len(a.groups.queries.of) for a in attentions}
+    return [(rows[out], counts[out]) for out in range(len(counts))]
 
 
 class _Layout:
     """The rows of `groups` in units, of which a thread does one after another: whole groups, or pieces where any group is large."""
 
     def __init__(self, groups: Groups):
-        sizes = [torch.bincount(g, minlength=groups.num_groups) for g in (groups.entries, groups.queries)]
-        self.whole = all(int(s.max()) <= PIECE for s in sizes if s.numel())
-        entry_ptr, entry, self.entry_group = _units(groups.entries, sizes[0], self.whole)
-        query_ptr, query, self.query_group = _units(groups.queries, sizes[1], self.whole)
-        self._ptr = {BOTH: entry_ptr + query_ptr if self.whole else None, KEYS: entry_ptr, QUERIES: query_ptr}
-        self._key = groups.key
-        key = entry if groups.key is None else groups.key[entry]
-        self.rows = [t.numpy() for t in (entry_ptr, key, entry, query_ptr, query)]
-        self._kept: dict[Any, Any] = {}
+        self._entries, self._queries = groups.entries, groups.queries
+        self.whole = _largest(groups.entries) <= PIECE and _largest(groups.queries) <= PIECE
+        self.passes = (BOTH,) if self.whole else (KEYS, QUERIES)
+        entry_ptr, entry, _ = _units(groups.entries, self.whole)
+        query_ptr, query, _ = _units(groups.queries, self.whole)
+        key = entry if groups.key is None else groups.key.of.numpy()[entry]
+        self.rows = (entry_ptr, key, entry, query_ptr, query)
+        self._bounds: dict[tuple[int, int], list[int]] = {}
+
+    def group_of(self, over: int) -> Tensor:
+        """The group of each unit."""
+        return _units(self._entries if over == KEYS else self._queries, self.whole)[2]
 
     def bounds(self, over: int) -> list[int]:
         """Of each thread's units, in shares of about as many rows."""
-        ptr, num_threads = self._ptr[over], torch.get_num_threads()
-        if (over, num_threads) not in self._kept:
-            parts = max(1, min(num_threads, int(ptr[-1]) // PIECE))  # type: ignore[index]
-            ends = torch.searchsorted(ptr, ptr[-1] * torch.arange(1, parts) // parts)  # type: ignore[index]
-            self._kept[over, num_threads] = [0, *ends.tolist(), len(ptr) - 1]
-        return self._kept[over, num_threads]
-
-    def by_key(self, num_keys: int) -> tuple[np.ndarray, np.ndarray] | None:
-        """The entries of each key, as offsets and order; None where entry e has key e."""
-        if self._key is not None and "by key" not in self._kept:
-            counts = torch.bincount(self._key, minlength=num_keys)
-            ptr = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
-            self._kept["by key"] = ptr.numpy(), torch.argsort(self._key, stable=True).numpy()
-        return self._kept.get("by key")
+        num_threads = torch.get_num_threads()
+        if (over, num_threads) not in self._bounds:
+            ptr = self.rows[3] if over == QUERIES else self.rows[0] if over == KEYS else self.rows[0] + self.rows[3]
+            parts = max(1, min(num_threads, int(ptr[-1]) // PIECE))
+            ends = np.searchsorted(ptr, ptr[-1] * np.arange(1, parts) // parts)
+            self._bounds[over, num_threads] = [0, *ends.tolist(), len(ptr) - 1]
+        return self._bounds[over, num_threads]
 
 
-def _units(group: Tensor, sizes: Tensor, whole: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Offsets of each unit's rows, the rows in order, and the group of each unit."""
-    order, numbers, start = torch.argsort(group, stable=True), torch.arange(sizes.numel()), sizes.cumsum(0) - sizes
-    if whole:
-        return torch.cat([start, sizes.sum()[None]]), order, numbers
-    pieces = -(-sizes // PIECE)
-    of_piece = torch.repeat_interleave(numbers, pieces)
-    number = torch.arange(of_piece.numel()) - (pieces.cumsum(0) - pieces)[of_piece]
-    return torch.cat([start[of_piece] + number * PIECE, sizes.sum()[None]]), order, of_piece
+def _kept(rows: Grouped, what: Any, build: Callable[[], Any]) -> Any:
+    if what not in rows.kept:
+        rows.kept[what] = build()
+    return rows.kept[what]
+
+
+def _sizes(rows: Grouped) -> Tensor:
+    return _kept(rows, "sizes", lambda: torch.bincount(rows.of, minlength=rows.num_groups))
+
+
+def _largest(rows: Grouped) -> int:
+    return _kept(rows, "largest", lambda: int(_sizes(rows).max()) if rows.num_groups else 0)
+
+
+def _by_group(rows: Grouped) -> tuple[np.ndarray, np.ndarray]:
+    """The rows of each group, as offsets and order."""
+    return _units(rows, True)[:2]
+
+
+def _units(rows: Grouped, whole: bool) -> tuple[np.ndarray, np.ndarray, Tensor]:
+    """Offsets of each unit's rows, the rows in order, and the group of each unit: whole groups, or pieces of them."""
+
+    def build() -> tuple[np.ndarray, np.ndarray, Tensor]:
+        sizes, numbers = _sizes(rows), torch.arange(rows.num_groups)
+        order = _kept(rows, "order", lambda: torch.argsort(rows.of, stable=True))
+        ptr = torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])
+        if whole:
+            return ptr.numpy(), order.numpy(), numbers
+        pieces = -(-sizes // PIECE)
+        of_piece = torch.repeat_interleave(numbers, pieces)
+        number = torch.arange(of_piece.numel()) - (pieces.cumsum(0) - pieces)[of_piece]
+        return torch.cat([ptr[of_piece] + number * PIECE, ptr[-1:]]).numpy(), order.numpy(), of_piece
+
+    return _kept(rows, whole, build)
 
 
 def _rows(t: Tensor) -> tuple[np.ndarray, int]:
-    """[r, heads, width] as one array of contiguous numbers, and the stride of its rows: columns of a wide matrix are not copied."""
-    size, heads, width = t.shape
-    if size < 2 or t.stride()[1:] != (width, 1) or t.stride(0) < heads * width:
+    """[r, width] as one array of contiguous numbers, and the stride of its rows: columns of a wide matrix are not copied."""
+    size, width = t.shape
+    if size < 2 or t.stride(1) != 1 or t.stride(0) < width:
         t = t.contiguous()
-    length = (size - 1) * t.stride(0) + heads * width if size else 0
+    length = (size - 1) * t.stride(0) + width if size else 0
     return t.detach().as_strided((length,), (1,)).numpy(), t.stride(0)
+
+
+def _at(rows: Sequence[tuple[np.ndarray, int]], place: tuple[int, int]) -> tuple[np.ndarray, int]:
+    """The matrix of this number from this column on."""
+    array, stride = rows[place[0]]
+    return array[place[1] :], stride
 
 
 @cache

@@ -5,41 +5,74 @@ import torch
 
 from gt_models.kernels import kernel_attention as operation
 from gt_models.kernels import use
-from gt_models.kernels.kernel_attention import Groups, kernel_attention
+from gt_models.kernels.kernel_attention import Columns, Grouped, Groups, kernel_attention, kernel_attentions
 
 
 def case(entries: int, queries: int, groups: int, heads: int, width: int, channels: int, shared: bool, dtype: torch.dtype = torch.float64):
-    """Random groups of which the last has no entry and the one before no query; queries are columns of a wider matrix."""
+    """Two attentions, whose outputs are side by side, in random groups of which the last has no entry and the one before no query; queries
+    are columns of one matrix, keys of another where the first has `shared` keys, and values of two."""
     torch.manual_seed(0)
     of_entry, of_query = torch.randint(0, max(1, groups - 1), (entries,)), torch.randint(0, max(1, groups), (queries,))
     of_query[of_query == groups - 2] = groups - 1
-    keys = torch.randint(0, 3, (entries,)) if shared else None
-    wide = torch.randn(queries, heads * width + 3, dtype=dtype, requires_grad=True)
-    key = torch.randn(3 if shared else entries, heads, width, dtype=dtype, requires_grad=True)
-    value = torch.randn(entries, heads, channels, dtype=dtype, requires_grad=True)
-    projection, inputs = torch.randn(2 * width + 1, width, dtype=dtype), (wide, key, value)
-    query = wide[:, 2:-1].unflatten(1, (heads, width))
-    return (query, key, value, projection, 1e-3, Groups(of_entry, of_query, groups, keys)), inputs
+    size, keys = heads * width, torch.randint(0, 3, (entries,))
+    query = torch.randn(queries, 2 * size + 3, dtype=dtype, requires_grad=True)
+    key = torch.randn(3 if shared else entries, size, dtype=dtype, requires_grad=True)
+    other_key = torch.randn(entries, size + 1, dtype=dtype, requires_grad=True)
+    values = [torch.randn(entries, heads * channels, dtype=dtype, requires_grad=True) for _ in range(2)]
+    projection, inputs = torch.randn(2 * width + 1, width, dtype=dtype), (query, key, other_key, *values)
+    of_entries, of_queries = Grouped(of_entry, groups), Grouped(of_query, groups)
+    return (
+        [Columns(query, first, heads, width) for first in (0, size + 2)],
+        [Columns(key, 0, heads, width), Columns(other_key, 1, heads, width)],
+        [Columns(v, 0, heads, channels) for v in values],
+        [Groups(of_entries, of_queries, Grouped(keys, 3) if shared else None), Groups(of_entries, of_queries)],
+        [0, 0],
+        projection,
+        1e-3,
+    ), inputs
 
 
 def outcome(arguments, inputs) -> list[torch.Tensor]:
-    out = kernel_attention(*arguments)
+    (out,) = kernel_attentions(*arguments)
     return [out, *torch.autograd.grad((out * out.detach().cos()).sum(), inputs, retain_graph=True)]
 
 
 def test_the_reference_against_loops():
-    (query, key, value, projection, eps, groups), _ = case(9, 6, 4, 2, 3, 2, shared=True)
-    expected = torch.zeros(6, 2, 2, dtype=torch.float64)
-    for j in range(6):
-        for h in range(2):
-            weights = []
-            for e in range(9):
-                phi_q, phi_k = ((projection @ u).clamp(min=0) + eps for u in (query[j, h], key[groups.key[e], h]))
-                weights.append(float(phi_q @ phi_k) if groups.entries[e] == groups.queries[j] else 0.0)
-            for e in range(9):
-                expected[j, h] += weights[e] / (sum(weights) or 1.0) * value[e, h]
+    arguments, _ = case(9, 6, 4, 2, 3, 2, shared=True)
+    queries, keys, values, all_groups, _, projection, eps = arguments
+    expected = torch.zeros(6, 2, 2, 2, dtype=torch.float64)  # [R, attentions, H, C]
+    for a, (query, key, value) in enumerate(zip(*([c.unflatten() for c in columns] for columns in (queries, keys, values)), strict=True)):
+        of_entry, of_query = all_groups[a].entries.of, all_groups[a].queries.of
+        key_of = all_groups[a].key.of if all_groups[a].key else range(9)
+        for j in range(6):
+            for h in range(2):
+                weights = []
+                for e in range(9):
+                    phi_q, phi_k = ((projection @ u).clamp(min=0) + eps for u in (query[j, h], key[key_of[e], h]))
+                    weights.append(float(phi_q @ phi_k) if of_entry[e] == of_query[j] else 0.0)
+                for e in range(9):
+                    expected[j, a, h] += weights[e] / (sum(weights) or 1.0) * value[e, h]
     with use("reference"):
-        torch.testing.assert_close(kernel_attention(query, key, value, projection, eps, groups), expected, rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(kernel_attentions(*arguments)[0], expected.flatten(1), rtol=1e-12, atol=1e-12)
+
+
+def test_outputs_of_attentions_that_share_rows():
+    """A query's rows may be another's keys and values, and columns that no attention reads have no gradient."""
+    torch.manual_seed(0)
+    rows, entries = torch.randn(7, 11, dtype=torch.float64, requires_grad=True), torch.tensor([0, 1, 0, 1, 1, 0, 2])
+    groups = Groups(Grouped(entries, 3), Grouped(entries, 3))
+    at = [Columns(rows, first, 2, 1) for first in (0, 2, 4, 6, 8)]
+    results = []
+    for form in ("reference", "numba"):
+        with use(kernel_attention=form):
+            both = kernel_attentions(
+                [at[0], at[2]], [at[1], at[3]], [at[4], Columns(2 * rows, 0, 2, 1)], [groups, groups], [0, 1], torch.eye(1).double(), 0.5
+            )
+        assert [out.shape for out in both] == [(7, 2), (7, 2)]
+        results.append([*both, *torch.autograd.grad(sum((out * out.cos()).sum() for out in both), rows)])
+    for expected, found in zip(*results, strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+    assert (results[1][2][:, 10] == 0).all()
 
 
 def test_the_reference_is_the_same_where_it_computes_twice(monkeypatch):
@@ -68,14 +101,14 @@ def test_forms_agree_with_the_reference(form, shared, sizes):
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
-@pytest.mark.parametrize("which", [0, 1, 2])
+@pytest.mark.parametrize("which", [0, 1, 3])
 def test_what_is_not_finite_comes_out_where_the_reference_lets_it_out(which, bad):
     arguments, inputs = case(40, 30, 7, 2, 3, 5, shared=False)
     inputs[which].data.view(-1)[4] = bad
     outs = []
     for form in ("reference", "numba"):
         with use(kernel_attention=form):
-            outs.append(kernel_attention(*arguments).detach())
+            outs.append(kernel_attentions(*arguments)[0].detach())
     assert not outs[0].isfinite().all()
     assert torch.equal(outs[0].isnan(), outs[1].isnan())
     assert torch.equal(outs[0].isinf(), outs[1].isinf())
@@ -96,5 +129,13 @@ def test_threads_do_not_change_a_bit(groups):
 def test_heads_too_wide_for_a_stack_take_the_reference():
     arguments, _ = case(4, 4, 2, 1, 3, 600, shared=False)
     with pytest.raises(ValueError, match="600 channels are too many"), use(kernel_attention="numba"):
-        kernel_attention(*arguments)
-    assert kernel_attention(*arguments).isfinite().all()
+        kernel_attentions(*arguments)
+    assert kernel_attentions(*arguments)[0].isfinite().all()
+
+
+def test_columns_of_two_attentions_take_the_reference():
+    arguments, _ = case(4, 4, 2, 1, 3, 2, shared=False)
+    arguments[0][1] = arguments[0][0]
+    with pytest.raises(ValueError, match="attentions share columns"), use(kernel_attention="numba"):
+        kernel_attentions(*arguments)
+    assert kernel_attentions(*arguments)[0].isfinite().all()
