@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stages.command import status_of, usage
+from stages.cuts import EPOCHS, SEEDS, Cut
 from stages.params import Cell, Grid, load_grid
 from stages.recipe import Recipe, load_recipe
 from stages.schema import RecipeError
@@ -24,10 +25,10 @@ def limited(recipe: Recipe, grid: Grid, cell: Cell) -> tuple[Recipe, list[str]]:
     """The recipe under the limits of its cell or suite in params.yaml, and what was cut."""
     limits, cuts = grid.limits_of(cell), list(recipe.reduced)
     if limits.seeds is not None and limits.seeds < len(recipe.seeds):
-        cuts.append(f"{limits.seeds} of {len(recipe.seeds)} seeds")
+        cuts.append(str(Cut(limits.seeds, len(recipe.seeds), SEEDS)))
         recipe = recipe.model_copy(update={"seeds": recipe.seeds[: limits.seeds]})
     if limits.epochs is not None and limits.epochs < recipe.total_epochs:
-        cuts.append(f"{limits.epochs} of {recipe.total_epochs} epochs")
+        cuts.append(str(Cut(limits.epochs, recipe.total_epochs, EPOCHS)))
         if recipe.phases:  # each phase keeps its share, and at least one epoch
             shares = [max(1, phase.epochs * limits.epochs // recipe.total_epochs) for phase in recipe.phases]
             phases = [phase.model_copy(update={"epochs": epochs}) for phase, epochs in zip(recipe.phases, shares, strict=True)]
@@ -37,7 +38,7 @@ def limited(recipe: Recipe, grid: Grid, cell: Cell) -> tuple[Recipe, list[str]]:
     protocol = recipe.protocol
     most = getattr(limits, protocol.UNIT) if protocol else None
     if protocol and most is not None and most < protocol.parts:
-        cuts.append(f"{most} of {protocol.parts} {protocol.UNIT}")
+        cuts.append(str(Cut(most, protocol.parts, protocol.UNIT)))
         recipe = recipe.with_protocol(protocol.only(most))
     return recipe, cuts
 

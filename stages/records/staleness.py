@@ -1,16 +1,16 @@
 """Which shipped records are stale: what of them the present tree would compute differently."""
 
 import hashlib
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from stages.cells import limited
 from stages.contents import Deciding, Origins, Record, Settings
+from stages.cuts import limits_in
 from stages.datasets.spec import DatasetSpec
 from stages.errors import DatasetError, UserError
-from stages.params import Cell, Grid, Limits
+from stages.params import Cell, Grid
 from stages.recipe import Recipe, load_recipe
 from stages.records.shipped import Shipped
 from stages.schema import RecipeError
@@ -85,11 +85,10 @@ def _recipe_changed(shipped: Shipped, grid: Grid, cell: Cell) -> bool:
 def recipe_now(shipped: Shipped, ran: Settings, recipe: Recipe, grid: Grid, cell: Cell) -> Recipe:
     """What the cell's present recipe would run where `ran` ran: with what a search chose then, and cut as the result says. Raises RecipeError
     or KeyError where the present search space does not hold what was chosen."""
-    cuts = [re.fullmatch(r"(\d+) of \d+ (epochs|seeds|pairs)", line) for line in shipped.result["reduced"]]
-    cut = {m[2]: int(m[1]) for m in cuts if m}
+    limits = {cell.cell: limits_in(shipped.result["reduced"])}
     if recipe.search is not None:
         recipe = recipe.with_values(searched_values(recipe, ran))
-    return limited(recipe, grid.model_copy(update={"limits": {cell.cell: Limits(**cut)} if cut else {}}), cell)[0]
+    return limited(recipe, grid.model_copy(update={"limits": limits}), cell)[0]
 
 
 def _without_source(decisive: Settings) -> Settings:

@@ -4,12 +4,11 @@ import re
 from collections.abc import Mapping, Sequence
 
 from stages.contents import Result, Row
+from stages.cuts import seeds_in
 from stages.report.counts import COUNT
 from stages.report.published import Published, PublishedError, lookup, resolve
 from stages.report.rules import Rules
 from stages.report.verdict import COUNT_STD, Claim, Number, false_discovery, judge, judge_claim, sample_std, seeds_needed
-
-SEED_CUT = r"\d+ of (\d+) seeds"  # what a limit of params.yaml on seeds leaves in a result
 
 
 def with_verdict(row: Row, result: Result, rules: Rules | None = None, printed: Published | None = None) -> Row:
@@ -18,7 +17,7 @@ def with_verdict(row: Row, result: Result, rules: Rules | None = None, printed: 
     A cell that lacks nothing but seeds has a provisional one, which says so. One whose runs failed, or that is `reduced` otherwise, gets none,
     whatever its numbers; neither does a cost, which is one of the authors' machine.
     """
-    cuts = [re.fullmatch(SEED_CUT, cut) for cut in row["reduced"]]
+    cuts = [seeds_in(line) for line in row["reduced"]]
     full = runs_in_full(row)
     # these would be a choice among the runs: what failed may have failed for what it would have scored
     failed = _failed(row["status"].partition(", stale")[0])
@@ -93,7 +92,7 @@ def _with_claim(row: Row, ours: Mapping[tuple[str, ...], Sequence[Row]], rules: 
 
 def runs_in_full(row: Row) -> int:
     """How many runs the cell has when nothing is cut."""
-    return max([row["seeds"], *(int(cut[1]) for cut in (re.fullmatch(SEED_CUT, c) for c in row["reduced"]) if cut)])
+    return max([row["seeds"], *(cut.full for line in row["reduced"] if (cut := seeds_in(line)))])
 
 
 def compared(row: Row, rival: Published, ours: Sequence[Row], rules: Rules | None = None) -> Claim:

@@ -5,13 +5,13 @@ Numbers in rows are raw units (a percentage is a fraction), as in records; `unit
 """
 
 import math
-import re
 import statistics
 from collections import Counter
 from collections.abc import Sequence
 from typing import cast
 
 from stages.contents import COLUMNS, Record, Result, Row, SearchSummary
+from stages.cuts import PARTS, cut_in
 from stages.records.carried import note_of, text_of
 from stages.report.expected import with_expectation
 from stages.report.judged import printed_number, with_verdict
@@ -20,7 +20,6 @@ from stages.report.rules import Rules
 from stages.report.units import PERCENT
 from stages.report.verdict import STD_DDOF
 
-PAIR_CUT = r"\d+ of \d+ pairs"  # what a limit of params.yaml on pairs leaves in a result
 NO_NUMBER = "no number"  # status of a row whose metric is undefined (NaN or infinite) in a run that ended well
 
 
@@ -68,7 +67,7 @@ def summarise(
     reasons = [reason] if (reason := result.get("reason")) else []
     row |= {"status": _status(result["status"], len(good), seeds, failures, len(problems)), "runs": len(good), "seeds": seeds}
     row |= {
-        "reduced": [cut for cut in result.get("reduced") or () if not (whole and len(whole) == len(good) and re.fullmatch(PAIR_CUT, cut))],
+        "reduced": [line for line in result.get("reduced") or () if not (whole and len(whole) == len(good) and _of_parts(line))],
         "notes": [*notes, *_not_unique(records)],
         "flags": [],
         "values": [],
@@ -138,6 +137,11 @@ def _not_unique(records: Sequence[Record]) -> list[str]:
         for flag, count in flags.items()
         if count
     ]
+
+
+def _of_parts(line: str) -> bool:
+    cut = cut_in(line)
+    return cut is not None and cut.unit in PARTS
 
 
 def _status(status: str, good: int, seeds: int, failures: Counter, unreadable: int) -> str:

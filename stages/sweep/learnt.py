@@ -4,18 +4,17 @@ store/learnt.json holds what was said last.
 """
 
 import json
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from stages.contents import Row
+from stages.cuts import SEEDS, Cut, seeds_in
 from stages.errors import UserError
 from stages.files import write_json
 from stages.params import Cell, Grid
 from stages.recipe import load_recipe
 from stages.records.kept import unfinished
 from stages.records.shipped import record_problems
-from stages.report.judged import SEED_CUT
 from stages.report.rows import rows_of
 from stages.report.table import cells
 from stages.store import Store
@@ -51,9 +50,9 @@ def _rows(cell: Cell, grid: Grid, store: Store) -> list[Row]:
     result = unfinished(cell, grid, "", store)
     records = [record for digest in result["runs"] if (record := store.get(digest)) and not record_problems(record)]
     seeds, full = [record["deterministic"]["seed"] for record in records], len(load_recipe(cell.recipe_path).seeds)
-    cuts = [cut for cut in result["reduced"] if not re.fullmatch(SEED_CUT, cut)]
+    cuts = [line for line in result["reduced"] if not seeds_in(line)]
     if len(seeds) < full:
-        cuts.append(f"{len(seeds)} of {full} seeds")
+        cuts.append(str(Cut(len(seeds), full, SEEDS)))
     result |= {"status": "ok", "reason": None, "runs": [record["digest"] for record in records], "seeds": seeds, "reduced": cuts}
     return rows_of(result, records, rules=grid.run.verdict) if records else []
 
