@@ -145,7 +145,7 @@ class Exphormer(nn.Module):
         values = batch.encoding("laplacian_eigenvalues", self.laplacian_dim)[batch.batch]  # [N, k]
         pairs = torch.stack([vectors, values], 2).to(self.laplacian_encoder[0].weight.dtype)  # type: ignore[index]  # [N, k, 2]
         real = torch.arange(self.laplacian_dim, device=pairs.device) < batch.sizes[batch.batch, None]  # a graph of n nodes has n of them
-        return (self.laplacian_encoder(pairs).relu() * real[..., None]).sum(1)  # type: ignore[misc]
+        return (self.laplacian_encoder(pairs).relu() * real[..., None]).sum(1)
 
     def links(self, batch: GraphBatch, edges: Tensor) -> Links:
         """Sources and targets [L] of attention, and what each link says, [L, d]. Virtual node v of graph b is number N + v B + b; a target beyond

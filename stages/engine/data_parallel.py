@@ -85,7 +85,7 @@ class Share:
 
 
 def _replace_forward(module: nn.Module, forward: Callable[..., Tensor]) -> None:
-    module.forward = forward  # type: ignore[method-assign]  # of this instance alone
+    module.forward = forward  # of this instance alone
 
 
 class SharedRun(Run):
