@@ -3,7 +3,7 @@
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
-from gt_models.kernels.linears import linears
+from gt_models.kernels.pair_linear import pair_linear
 
 
 def edge_pairs(batch: GraphBatch) -> Tensor:
@@ -18,8 +18,8 @@ def node_pairs(batch: GraphBatch) -> Tensor:
 
 
 class PairLinear(nn.Linear):
-    """nn.Linear, [P, in] -> [P, out], in the form that `linears` takes: pairs are many, and most of a step is their products."""
+    """nn.Linear, [P, in] -> [P, out], in the form that `pair_linear` takes: pairs are many, and most of a step is their products."""
 
     def forward(self, x: Tensor) -> Tensor:
         """[P, in] -> [P, out]."""
-        return linears(x, self.weight, self.bias)[0]
+        return pair_linear(x, self.weight, self.bias)

@@ -33,4 +33,4 @@ def test_all_maps_of_a_layer_are_products_of_the_widest_vectors():
     layer, x = EdgeTransformerLayer(64, 8, 0.0, 0.0, "gelu"), torch.randn(625, 64)
     with forms_taken() as taken:
         layer(x, batch)
-    assert dict(taken["linears"]) == {"onednn": 4}  # projections, output, and two of the feed-forward network
+    assert dict(taken["pair_linear"]) == {"onednn": 4}  # projections, output, and two of the feed-forward network
