@@ -35,7 +35,7 @@ registry._NOT_MODELS |= {"face", "facts", "transforms"}
 __all__ = ["GraphBatch", "MissingEncoding", "create_model", "encodings", "list_models", "model_info", "register_model", "transforms"]
 
 
-def __getattr__(name: str):
+def __getattr__(name: str) -> object:
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     if name in _ROOMS:

@@ -17,7 +17,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
@@ -184,7 +184,7 @@ def _begin() -> None:
     torch.set_num_threads(1)
 
 
-def check(cells: Sequence[Cell], workers: int = 2, say=print) -> list[Checked]:
+def check(cells: Sequence[Cell], workers: int = 2, say: Callable[[str], None] = print) -> list[Checked]:
     """Checks all cells in `workers` processes; `say` is called with each outcome. A worker that dies fails its cell, and the rest goes on."""
     from stages.datasets.catalog import get_spec
     from stages.datasets.miniature import miniature

@@ -4,10 +4,14 @@ These are the keys for whoever reads the code, and for the type checker. What a 
 `stages.records.shipped` for records and results, `stages.report.leaderboard.rows_in` for rows, `stages.datasets.encoded` for headers of encodings.
 """
 
-from typing import Any, Final, Literal, NotRequired, Required, TypedDict
+from typing import Any, Final, Literal, NotRequired, Required, TypeAlias, TypedDict
 
+# any value that JSON can say
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 # settings as YAML and JSON have them, nested: their keys are those of a recipe, of a model's constructor or of an encoding
 Settings = dict[str, Any]
+# by name, an entry per epoch: `epoch` has whole numbers, every other curve numbers, and None where nothing was measured
+Curves = dict[str, list[Any]]
 
 
 Deciding = Literal["recipe", "data", "encodings", "code"]
@@ -39,7 +43,7 @@ class Ran(TypedDict):
     metric: str
     direction: str
     parameters: int
-    epochs: dict[str, list]
+    epochs: Curves
     best_epoch: int | None
     val: float | None
     test: float | None

@@ -24,7 +24,7 @@ from stages.datasets.prepare import Prepared, available, prepare, valid, verify
 from stages.datasets.sources import is_url, mirrors_in_order
 from stages.datasets.spec import DatasetSpec
 from stages.errors import DatasetError
-from stages.params import load_grid
+from stages.params import Cell, load_grid
 from stages.schema import nearest
 
 __all__ = ["app", "available", "prepare"]
@@ -215,7 +215,7 @@ def _expand(names: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(datasets))
 
 
-def _cells() -> list:
+def _cells() -> list[Cell]:
     return list(load_grid().cells.values()) if Path("params.yaml").exists() else []
 
 
@@ -227,7 +227,7 @@ def _origin(where: str) -> str:
     return "/".join(where.split("/")[:3]) if is_url(where) else where
 
 
-def _number(value) -> str:
+def _number(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
@@ -239,7 +239,7 @@ def _size(size: float) -> str:
     return f"{size:.1f} GiB"
 
 
-def _plain(text) -> str:
+def _plain(text: object) -> str:
     """Text in which rich sees no markup."""
     from rich.markup import escape
 

@@ -11,7 +11,7 @@ import json
 import statistics
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
@@ -66,7 +66,9 @@ class Forecast:
         return None if not self.actual_seconds or self.seconds is None else abs(self.seconds / self.actual_seconds - 1)
 
 
-def forecast(cells: Sequence[Cell], grid: Grid, data: Path = Path("data"), budget: float = BUDGET, say=lambda line: None) -> list[Forecast]:
+def forecast(
+    cells: Sequence[Cell], grid: Grid, data: Path = Path("data"), budget: float = BUDGET, say: Callable[[str], None] = lambda line: None
+) -> list[Forecast]:
     """One forecast per cell, each measured in a process of its own (so that memory is the cell's), beside what was measured in full runs."""
     found = []
     for cell in cells:

@@ -79,7 +79,7 @@ class Usage:
 
     def __init__(self, device: torch.device):
         self.device, self.process, self.every = device, psutil.Process(), 1.0
-        self.points: dict[str, list] = {"epoch": [], "memory_mib": [], "cpu_percent": []}
+        self.points: dict[str, list[float]] = {"epoch": [], "memory_mib": [], "cpu_percent": []}
         self.last, self.busy, self.seen = time.monotonic(), time.process_time(), 0
 
     def epoch(self, epoch: int) -> None:
@@ -88,7 +88,7 @@ class Usage:
         if time.monotonic() - self.last >= self.every:
             self._add()
 
-    def read(self) -> dict[str, list]:
+    def read(self) -> dict[str, list[float]]:
         """The points, the last of them of now."""
         if self.seen and self.points["epoch"][-1:] != [self.seen]:
             self._add()

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -75,7 +75,7 @@ class RunSettings(Strict):
 
     @model_validator(mode="before")
     @classmethod
-    def _moved(cls, content):
+    def _moved(cls, content: object) -> object:
         if isinstance(content, dict) and "threads" in content:
             raise ValueError(
                 "threads is no longer a setting: it decides numbers, and is a key of recipes now (`threads: 2` with its origin; nothing is 1). "
@@ -90,14 +90,14 @@ class RunSettings(Strict):
 
     @field_validator("parallel", mode="before")
     @classmethod
-    def _at_once(cls, parallel):
+    def _at_once(cls, parallel: object) -> object:
         if parallel != "auto" and (type(parallel) is not int or parallel < 1):
             raise ValueError("expected auto, or how many seeds of a cell train at once: 1, 2, ...")
         return parallel
 
     @field_validator("device")
     @classmethod
-    def _known(cls, device):
+    def _known(cls, device: str) -> str:
         if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", device):
             raise ValueError("expected auto, cpu, cuda or, of several GPUs, cuda:1")
         return device
@@ -120,7 +120,7 @@ class Grid(Strict):
 
     @model_validator(mode="before")
     @classmethod
-    def _all_cells(cls, content):
+    def _all_cells(cls, content: object) -> object:
         if isinstance(content, dict) and isinstance(content.get("cells"), dict) and isinstance(content.get("finetunes"), dict):
             twice = sorted(content["cells"].keys() & content["finetunes"].keys())
             if twice:
@@ -130,7 +130,7 @@ class Grid(Strict):
 
     @model_validator(mode="before")
     @classmethod
-    def _cut_by_path(cls, content):
+    def _cut_by_path(cls, content: object) -> object:
         """A cell under `limits` and `resources` by its path; its key in grid.yaml means the same."""
         if not isinstance(content, dict):
             return content
@@ -145,7 +145,7 @@ class Grid(Strict):
         return content | renamed
 
     @model_validator(mode="after")
-    def _consistent(self):
+    def _consistent(self) -> Self:
         for kind, name in [
             *(("dataset", name) for name in self.datasets),
             *(("suite", name) for name in self.suites),
@@ -154,12 +154,12 @@ class Grid(Strict):
             if not is_plain_name(name):  # each becomes a folder or a file
                 raise ValueError(f"a {kind} cannot be named {name!r}: letters, digits, '.', '_' and '-', beginning with a letter or digit")
         for cell in self.cells.values():
-            suite, dataset, model = cell.cell.split("/") if cell.cell.count("/") == 2 else (None, None, None)
-            if (dataset, model) != (cell.dataset, cell.model) or cell.key != cell.cell.replace("/", "-"):
+            suite, *rest = cell.cell.split("/")
+            if rest != [cell.dataset, cell.model] or cell.key != cell.cell.replace("/", "-"):
                 raise ValueError(
                     f"cell {cell.key}: key, cell, dataset and model disagree; expected suite-dataset-model: {{cell: suite/dataset/model, ...}}"
                 )
-            for kind, name, known in (("dataset", dataset, self.datasets), ("suite", suite, self.suites)):
+            for kind, name, known in (("dataset", cell.dataset, self.datasets), ("suite", suite, self.suites)):
                 if name not in known:
                     raise ValueError(f"cell {cell.key}: {kind} {name!r} is not listed under {kind}s{nearest(name, known)}")
         names = [c.cell for c in self.cells.values()]

@@ -3,8 +3,10 @@
 import json
 from pathlib import Path
 
+from stages.contents import Curves
 
-def curves_reached(folder: Path) -> dict[str, list]:
+
+def curves_reached(folder: Path) -> Curves:
     """Quantity -> its value at each epoch until the checkpoint in a run's folder; empty where there is none that can be read."""
     from safetensors import SafetensorError, safe_open
 

@@ -9,7 +9,7 @@ import hashlib
 import json
 import math
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -35,7 +35,7 @@ class ModelSection(BaseModel):
     name: str
 
     @model_validator(mode="after")
-    def _finite(self):
+    def _finite(self) -> Self:
         for key, value in self.arguments.items():
             if isinstance(value, float) and not math.isfinite(value):  # JSON has none, so that no digest could tell it from null
                 raise ValueError(f"{key} is {value}; expected a finite number")
@@ -63,7 +63,7 @@ class BatchSection(Strict):
     bucket: bool = False
 
     @model_validator(mode="after")
-    def _one(self):
+    def _one(self) -> Self:
         if (self.parts or self.hyperedges) and (self.graphs or self.nodes or self.bucket or (self.parts and self.hyperedges)):
             raise ValueError("parts and hyperedges are for one large graph: give one of them, and no graphs, nodes or bucket beside it")
         return self
@@ -97,7 +97,7 @@ class ScheduleSection(Strict):
     total: Positive | None = None
 
     @model_validator(mode="after")
-    def _after_warmup(self):
+    def _after_warmup(self) -> Self:
         if (self.name == "step") != (self.every is not None):
             raise ValueError("schedule.every belongs to schedule.name step, and to no other")
         if self.total is not None and self.total <= self.warmup:
@@ -205,18 +205,18 @@ class Recipe(Strict):
 
     @field_validator("seeds")
     @classmethod
-    def _distinct(cls, seeds):
+    def _distinct(cls, seeds: list[int]) -> list[int]:
         if len(set(seeds)) != len(seeds):
             raise ValueError("seeds repeat")
         return seeds
 
     @field_validator("encodings", mode="before")
     @classmethod
-    def _no_arguments(cls, value):
+    def _no_arguments(cls, value: object) -> object:
         return {k: v or {} for k, v in value.items()} if isinstance(value, dict) else value
 
     @model_validator(mode="after")
-    def _length(self):
+    def _length(self) -> Self:
         if (self.epochs is None) == (not self.phases):
             raise ValueError("give either epochs or phases")
         if self.select == "last" and (self.patience or any(phase.reload_best for phase in self.phases)):

@@ -177,7 +177,7 @@ class Experiment:
         *,
         test: bool = True,
         on_start: Callable[[int, str], None] | None = None,
-        on_epoch: Callable[[int, dict], None] | None = None,
+        on_epoch: Callable[[int, dict[str, float]], None] | None = None,
         shared: bool = False,
     ) -> tuple[Record, bool]:
         """(record, whether it was computed now): the stored record where there is a settled one, else the run is computed and stored.
@@ -248,7 +248,7 @@ class Experiment:
 
         return build
 
-    def _compute_in_processes(self, seed: int, digest: str, test: bool, on_epoch: Callable[[int, dict], None] | None) -> Record:
+    def _compute_in_processes(self, seed: int, digest: str, test: bool, on_epoch: Callable[[int, dict[str, float]], None] | None) -> Record:
         """Raises RecipeError where the machine has not as many GPUs, and Lost where one of the processes dies."""
         from stages.side_by_side.ranks import compute_in_processes
 
@@ -258,7 +258,7 @@ class Experiment:
         return compute_in_processes(compute, self.recipe.processes, gpu, f"{self.path}: seed {seed}", on_epoch)
 
     def _compute_part(
-        self, seed: int, digest: str, test: bool, share: "Share", on_epoch: Callable[[int, dict], None] | None, recomputed: bool
+        self, seed: int, digest: str, test: bool, share: "Share", on_epoch: Callable[[int, dict[str, float]], None] | None, recomputed: bool
     ) -> Record:
         """In a process of its own."""
         on_gpu = share.device.type == "cuda"
@@ -272,14 +272,14 @@ class Experiment:
         seed: int,
         digest: str,
         test: bool,
-        on_epoch: Callable[[int, dict], None] | None,
+        on_epoch: Callable[[int, dict[str, float]], None] | None,
         share: "Share | None" = None,
         recomputed: bool = False,
     ) -> Record:
         """`share`: this process's part of the run, where several do it together; `recomputed`: see `Run.recomputed`, of those."""
         clock, memory, usage = Clock(), PeakMemory(self.device), Usage(self.device)
 
-        def after_epoch(epoch: int, values: dict) -> None:
+        def after_epoch(epoch: int, values: dict[str, float]) -> None:
             usage.epoch(epoch)
             if on_epoch:
                 on_epoch(epoch, values)

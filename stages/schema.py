@@ -34,7 +34,7 @@ _Safe: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 class _Loader(_Safe):
     """Safe YAML in which a repeated key is an error, and 1e-5 is a number."""
 
-    def construct_mapping(self, node, deep=False):
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         keys = [self.construct_object(k, deep=True) for k, _ in node.value]
         repeated = sorted({str(k) for k in keys if keys.count(k) > 1})
         if repeated:

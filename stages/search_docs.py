@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
+from stages.contents import Settings
 from stages.datasets.docs_tables import fill, table
 from stages.files import write_bytes
 from stages.search_section import Choice, Range, SearchSection
@@ -29,7 +30,7 @@ def page(text: str) -> str:
     return fill(text, {"search": keys(SearchSection), "choice": keys(Choice), "range": keys(Range)})
 
 
-def _takes(shape: dict) -> str:
+def _takes(shape: Settings) -> str:
     if "enum" in shape:
         return ", ".join(f"`{value}`" for value in shape["enum"])
     if "anyOf" in shape:

@@ -1,7 +1,7 @@
 """The `search:` section of a recipe: which values are tried, how many times, and what proposes them (how it runs: stages/search.py)."""
 
 import math
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
@@ -16,7 +16,7 @@ class Choice(Strict):
 
     @field_validator("choices")
     @classmethod
-    def _plain(cls, choices):
+    def _plain(cls, choices: list[Any]) -> list[Any]:
         for value in choices:
             if not isinstance(value, bool | int | float | str | None) or (isinstance(value, float) and not math.isfinite(value)):
                 raise ValueError(f"a choice is a finite number, a word, true, false or null, which studies can hold; not {value!r}")
@@ -35,7 +35,7 @@ class Range(Strict):
     integer: bool = Field(False, description="whole numbers")
 
     @model_validator(mode="after")
-    def _order(self):
+    def _order(self) -> Self:
         if self.low >= self.high or (self.log and self.low <= 0):
             raise ValueError("a range needs low < high (and low > 0 where log)")
         if self.step is not None and (self.log or self.step <= 0):

@@ -17,6 +17,7 @@ from gt_models.registry import list_models, model_module
 from stages.addresses import without_credentials
 from stages.bases import bases_of
 from stages.command import status_of
+from stages.contents import Settings
 from stages.dvc_locks import keep_in_memory
 from stages.errors import UserError
 from stages.files import write_bytes
@@ -40,7 +41,7 @@ def write_state(grid: Grid) -> None:
     specs = {name: get_spec(name) for name in grid.datasets}
     code_of = cache(_code_of)
     encoding_code = code_digest(["gt_models.encodings", "stages.datasets.encoding"])
-    requests: dict[str, dict[str, list]] = {name: {} for name in grid.datasets}
+    requests: dict[str, dict[str, list[tuple[str, Settings]]]] = {name: {} for name in grid.datasets}
     for cell in grid.cells.values():
         state_of = ROOT / "cells" / f"{cell.cell}.json"
         try:

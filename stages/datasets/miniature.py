@@ -11,7 +11,6 @@ import sys
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -86,9 +85,10 @@ def shape_of(spec: DatasetSpec, data: Path = Path("data")) -> Shape:
     if (folder / "header.json").exists():
         return measure(PackedDataset.open(folder))
     if spec.task.endswith("-classification") and isinstance(told.get("features"), int) and isinstance(told.get("classes"), int):
-        splits = told.get("splits", 1)
-        counts: dict[str, Any] = {k: told.get(k) for k in ("graphs", "nodes", "edges", "train", "val", "test")}
-        return Shape(told["features"], told["classes"], num_splits=splits, source="the dataset's spec", **counts)
+        return Shape(
+            told["features"], told["classes"], num_splits=told.get("splits", 1), graphs=told.get("graphs"), nodes=told.get("nodes"), edges=told.get("edges"),
+            train=told.get("train"), val=told.get("val"), test=told.get("test"), source="the dataset's spec",
+        )  # fmt: skip
     raise DatasetError(
         f"dataset {spec.name!r}: its widths are not known before it is prepared; run `python -m stages.download {spec.name}`, and for a dataset "
         "of this repository then `python -m stages.datasets.miniature data/packed`, which notes them in stages/datasets/shapes.json"

@@ -25,7 +25,7 @@ class Pin:
     bytes: int
     date: str
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not re.fullmatch(r"[0-9a-f]{64}", self.sha256) or type(self.bytes) is not int or self.bytes < 0:
             raise ValueError(f"no sha256 and size: {self.sha256!r}, {self.bytes!r}")
         datetime.strptime(self.date, "%Y-%m-%d")

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
 from urllib.parse import quote, urljoin, urlsplit
 
 from tqdm import tqdm
@@ -22,6 +23,9 @@ from stages.addresses import printable, without_credentials
 from stages.datasets.spec import RemoteFile
 from stages.errors import DatasetError
 from stages.files import WriteError, held, make_folder
+
+if TYPE_CHECKING:
+    import requests
 
 TIMEOUT = (5.0, 20.0)  # seconds to connect, and between two blocks of data
 PROBE_TIMEOUT = 2.0
@@ -212,12 +216,12 @@ def _raise_if_here(error: Exception, part: Path) -> None:
         ) from error
 
 
-def _session():
+def _session() -> "requests.Session":
     """A session that follows no redirect from https to http: there anyone on the way could answer."""
     import requests
 
     class Session(requests.Session):
-        def get_redirect_target(self, resp):
+        def get_redirect_target(self, resp: requests.Response) -> str | None:
             target = super().get_redirect_target(resp)
             schemes = urlsplit(resp.url).scheme, urlsplit(urljoin(resp.url, target or "")).scheme
             if schemes == ("https", "http"):
@@ -231,7 +235,7 @@ def _kept(part: Path) -> str:
     return f"; {part.stat().st_size:,} bytes kept, run the same command again to continue" if part.exists() and part.stat().st_size else ""
 
 
-def _bar(name: str, total: int | None, start: int):
+def _bar(name: str, total: int | None, start: int) -> "tqdm[NoReturn]":
     """A progress bar on a terminal; elsewhere a plain line every ten seconds."""
     terminal = sys.stderr.isatty()
     return tqdm(

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import psutil
 import torch
@@ -238,13 +238,26 @@ class _Forward(nn.Module):
         return self._forward(batch)
 
 
+class _OwnRows(Protocol):
+    """What the backward pass of `_Gathered` needs: which rows are this process's, and the number of processes."""
+
+    rows: slice
+    world: int
+
+
+class _WithShare(Protocol):
+    """What the backward pass of `_Sum` needs."""
+
+    share: Share
+
+
 class _Gathered(Function):
     """Rows of all processes, one after the other, [n_r, ...] -> [sum n_r, ...].
 
     Backward: this process's rows, times the number of processes, since DistributedDataParallel takes the mean of the gradients."""
 
     @staticmethod
-    def forward(ctx: Any, own: Tensor, share: Share) -> Tensor:
+    def forward(ctx: _OwnRows, own: Tensor, share: Share) -> Tensor:
         counts = share.all_of(torch.tensor(len(own))).tolist()
         padded = own.new_zeros(max(counts), *own.shape[1:])
         padded[: len(own)] = own
@@ -253,7 +266,7 @@ class _Gathered(Function):
         return torch.cat([rows[:count] for rows, count in zip(share.all_of(padded), counts, strict=True)])
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+    def backward(ctx: _OwnRows, grad: Tensor) -> tuple[Tensor, None]:
         return grad[ctx.rows] * ctx.world, None
 
 
@@ -261,14 +274,14 @@ class _Sum(Function):
     """The sum over processes, in each of them; differentiable."""
 
     @staticmethod
-    def forward(ctx: Any, own: Tensor, share: Share) -> Tensor:
+    def forward(ctx: _WithShare, own: Tensor, share: Share) -> Tensor:
         ctx.share = share
         total = own.clone(memory_format=torch.contiguous_format)
         dist.all_reduce(total, group=share.group)
         return total
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+    def backward(ctx: _WithShare, grad: Tensor) -> tuple[Tensor, None]:
         return _Sum.apply(grad, ctx.share), None
 
 

@@ -20,8 +20,9 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypedDict
+from typing import TypedDict
 
+from stages.contents import Json
 from stages.errors import UserError
 from stages.files import write_json
 from stages.home import INSTALLED
@@ -43,7 +44,7 @@ class FindingError(UserError, RuntimeError):
 class Kept(TypedDict):
     """A case of a finding as its file keeps it: the value, and what made it, when (ISO 8601) and with which code (`stages.findings.decided`)."""
 
-    value: Any
+    value: Json
     command: str
     commit: str
     date: str
@@ -79,7 +80,7 @@ def load(name: str, folder: Path = FOLDER) -> dict[str, Kept]:
     return cases
 
 
-def values(name: str, folder: Path = FOLDER) -> dict[str, Any]:
+def values(name: str, folder: Path = FOLDER) -> dict[str, Json]:
     """{case: value} of all cases. Raises FindingError, also where a case has not been computed."""
     cases = load(name, folder)
     if missing := [case for case in module_of(name).CASES if case not in cases]:
@@ -87,7 +88,7 @@ def values(name: str, folder: Path = FOLDER) -> dict[str, Any]:
     return {case: found["value"] for case, found in cases.items()}
 
 
-def partial(name: str, folder: Path = FOLDER) -> dict[str, Any]:
+def partial(name: str, folder: Path = FOLDER) -> dict[str, Json]:
     """{case: value} of the cases that are there, of a finding that may lack some. Raises FindingError for a damaged file."""
     return {case: found["value"] for case, found in load(name, folder).items()} if (folder / f"{name}.json").exists() else {}
 

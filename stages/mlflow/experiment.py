@@ -269,7 +269,7 @@ def reported(uri: str) -> Iterator[None]:
         raise TrackingError((text if len(text) <= 400 else f"{text[:400]} ...") + remedy(uri, text)) from error
 
 
-def _countable(metrics: Mapping[str, Sequence[tuple[int, float]]]) -> Counter:
+def _countable(metrics: Mapping[str, Sequence[tuple[int, float]]]) -> Counter[tuple[str, int, str]]:
     # by text, so that NaN equals NaN
     return Counter((k, step, repr(float(value))) for k, points in metrics.items() for step, value in points)
 

@@ -18,7 +18,7 @@ from stages.mlflow.address import warn
 from stages.mlflow.content import cell_name, cell_tags, flatten, tracked_run
 from stages.mlflow.database import TrackingError, alone
 from stages.mlflow.experiment import PARENT, SEAL, Mirror, reported
-from stages.mlflow.live import WARNED
+from stages.mlflow.live import WARNED, Message
 from stages.store import Store
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class Follower:
 
 def follow(lines: Iterable[str]) -> int:
     """Reads messages, one JSON object a line, until `close` or the end. Epochs are written together, about one request a second."""
-    messages: queue.SimpleQueue = queue.SimpleQueue()
+    messages: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(lines, messages), daemon=True).start()
     first = messages.get()
     if first is None:
@@ -142,7 +142,7 @@ def follow(lines: Iterable[str]) -> int:
         return WARNED
 
 
-def _read(lines: Iterable[str], messages: queue.SimpleQueue) -> None:
+def _read(lines: Iterable[str], messages: queue.SimpleQueue[Message | None]) -> None:
     for line in lines:
         # a process killed in the middle of a line leaves half of it
         if line.endswith("\n"):

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from stages.contents import Record, Result
 from stages.mlflow.address import tracking_uri, warn
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 LIVE_AFTER = 120.0
 CLOSE_SECONDS = 120.0  # on a busy machine a tracker at work was killed after 60
 WARNED = 3  # exit status of the second process once it has said what is wrong
+
+
+Message = dict[str, Any]  # by JSON: what the follower is to `do`, and the arguments of its method of that name
 
 
 class Live:
@@ -39,8 +42,8 @@ class Live:
 
     def __init__(self, cell: "Cell", recipe: Mapping[str, object], dataset: Mapping[str, object], after: float = LIVE_AFTER):
         self.suite, self.uri = cell.suite, tracking_uri()
-        self._messages: queue.SimpleQueue = queue.SimpleQueue()
-        self._process: subprocess.Popen | None = None
+        self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
+        self._process: subprocess.Popen[str] | None = None
         self._lock, self._closed, self._deaf = threading.Lock(), False, False
         named = {k: getattr(cell, k) for k in ("cell", "suite", "dataset", "model")}
         self._send(do="open", uri=self.uri, cell=named, recipe=recipe, dataset=[dataset["name"], dataset["digest"]])

@@ -29,7 +29,7 @@ class BrecSection(Protocol):
     pairs: list[tuple[int, int]] = []
 
     @model_validator(mode="after")
-    def _ranges(self):
+    def _ranges(self) -> Self:
         numbers = [n for start, stop in self.pairs for n in range(start, stop)]
         if any(not 0 <= start < stop <= PAIRS for start, stop in self.pairs) or len(set(numbers)) < len(numbers):
             raise ValueError(f"pairs are ranges [first, one past the last] within 0..{PAIRS} that share none")

@@ -10,6 +10,7 @@ must lie on the expected side of it: `as expected`; on the other: `not as expect
 import math
 from functools import cache
 from pathlib import Path
+from typing import Self
 
 from pydantic import Field, model_validator
 
@@ -35,7 +36,7 @@ class Expectation(Strict):
     because: str
 
     @model_validator(mode="after")
-    def _one(self):
+    def _one(self) -> Self:
         if len(self.given) != 1:
             raise ValueError(f"give one of {', '.join(WITHIN + BEYOND)}; given: {', '.join(self.given) or 'none'}")
         return self

@@ -16,7 +16,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from stages.contents import Record, Result, Row
+from stages.contents import Curves, Record, Result, Row
 from stages.files import write_bytes, write_json
 from stages.report.rows import summarise
 
@@ -62,7 +62,7 @@ def _in_unit(numbers: Mapping[str, float | None], scale: int) -> dict[str, float
     return {name: float(f"{scale * value:.6g}") for name, value in numbers.items() if value is not None and math.isfinite(value)}
 
 
-def curve(runs: Sequence[Mapping[str, list]]) -> list[tuple[int, float]]:
+def curve(runs: Sequence[Curves]) -> list[tuple[int, float]]:
     """(epoch, mean of validation over the runs that validated in it)."""
     found: dict[int, list[float]] = {}
     for run in runs:

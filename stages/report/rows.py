@@ -144,7 +144,7 @@ def _of_parts(line: str) -> bool:
     return cut is not None and cut.unit in PARTS
 
 
-def _status(status: str, good: int, seeds: int, failures: Counter, unreadable: int) -> str:
+def _status(status: str, good: int, seeds: int, failures: Counter[str], unreadable: int) -> str:
     if good == seeds > 0:
         return "ok"
     counts = [f"{n} {what}" for what, n in sorted(failures.items())] + ([f"{unreadable} unreadable"] if unreadable else [])

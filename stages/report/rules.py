@@ -1,5 +1,7 @@
 """What verdicts are made by: the section `run.verdict` of params.yaml. Apart from verdict.py, since whoever reads params.yaml needs no numpy."""
 
+from typing import Self
+
 from pydantic import Field, field_validator, model_validator
 
 from stages.schema import Strict
@@ -22,7 +24,7 @@ class Rules(Strict):
         return runs
 
     @model_validator(mode="after")
-    def _reachable(self):
+    def _reachable(self) -> Self:
         if self.power > 0.99 * (1 - self.level):
             raise ValueError(
                 f"power {self.power:g} cannot be had at level {self.level:g}: equal truth is consistent in {1 - self.level:g} of cases"

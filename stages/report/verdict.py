@@ -17,7 +17,7 @@ docs/verdicts.md explains all of it to a reader.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
@@ -305,7 +305,7 @@ def false_discovery(p_values: Sequence[float | None]) -> list[float | None]:
     return [None if p is None else next(adjusted) for p in p_values]
 
 
-def first_count(true, start: int) -> int | None:
+def first_count(true: Callable[[int], bool], start: int) -> int | None:
     """The first whole number from `start` for which `true`, which stays so; None beyond MOST_SEEDS."""
     if true(start):
         return start

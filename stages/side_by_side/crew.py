@@ -159,7 +159,7 @@ class Crew(Generic[Task]):
         with contextlib.suppress(BrokenPipeError):  # it died while it was idle: `_receive` finds out
             worker.pipe.send(task)
 
-    def _receive(self, worker: Worker[Task]) -> tuple | Ending:
+    def _receive(self, worker: Worker[Task]) -> tuple[object, ...] | Ending:
         """What a worker tells, or how its task ended."""
         self.largest = max(self.largest, peak_mib(worker.process.pid))
         try:

@@ -31,7 +31,7 @@ DYING_SECONDS = 5.0  # in which one whose neighbour was killed may say so before
 
 T = TypeVar("T")
 Work = Callable[[Share, Callable[..., None]], T]
-OnEpoch = Callable[[int, dict], None]
+OnEpoch = Callable[[int, dict[str, float]], None]
 # a run as one of several processes computes it: with its share, with what process 0 tells after each epoch, and with layers computed again in the
 # backward pass, which keeps less memory, or not
 Compute = Callable[[Share, OnEpoch | None, bool], Record]
@@ -111,7 +111,7 @@ class Ranks(Generic[T]):
         return Lost(f"process {rank} of {self.world}: {Ending(status=self.processes[rank].exitcode).died}")
 
 
-def _serve(work: Work, rank: int, world: int, meeting: Path, gpu: bool, pipe: Connection, parent: int) -> None:
+def _serve(work: Work[object], rank: int, world: int, meeting: Path, gpu: bool, pipe: Connection, parent: int) -> None:
     """The life of a process. What it says it says before it leaves: the others notice that only then."""
     with handled(say=False) if rank == 0 else contextlib.nullcontext():
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches everyone at a terminal; the parent decides

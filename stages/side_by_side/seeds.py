@@ -81,7 +81,7 @@ def work_of(experiment: "Experiment") -> Callable[..., str]:
     return work
 
 
-def seeds_side_by_side(experiment: "Experiment", watch: Watch, crew: Crew) -> list[Record]:
+def seeds_side_by_side(experiment: "Experiment", watch: Watch, crew: Crew[tuple[int, bool]]) -> list[Record]:
     """The same by processes of `crew`; a seed that runs out of memory is run again alone. Raises RecipeError, and Lost where a process
     died."""
     seeds, pace, computed = experiment.recipe.seeds, Pace(experiment.recipe.reports), set()

@@ -24,7 +24,7 @@ class Line(TypedDict, total=False):
     trials: int
 
 
-def run_job(content: str, tell: Callable[[Line], None], started: Callable[[subprocess.Popen], None] = lambda process: None) -> int:
+def run_job(content: str, tell: Callable[[Line], None], started: Callable[[subprocess.Popen[str]], None] = lambda process: None) -> int:
     """The exit status of the job. `tell` is called for each line of its output. Whatever ends this ends the job too, which keeps a checkpoint.
     Raises WriteError where the disk is full."""
     full = None
@@ -47,7 +47,7 @@ def run_job(content: str, tell: Callable[[Line], None], started: Callable[[subpr
     return process.returncode
 
 
-def end(process: subprocess.Popen) -> None:
+def end(process: subprocess.Popen[str]) -> None:
     """Asks the job to stop, which has its run end an epoch and keep a checkpoint; after GRACE it is killed."""
     process.terminate()
     try:

@@ -51,7 +51,7 @@ class Task:
 
             return run_job(self.content, tell, self._started)
 
-    def _started(self, process: subprocess.Popen) -> None:
+    def _started(self, process: subprocess.Popen[str]) -> None:
         self.process = process
 
     def checkpoint(self) -> "DelayedSubmission":
@@ -136,7 +136,7 @@ class Slurm:
         return found
 
 
-def _slurm(*command: str) -> subprocess.CompletedProcess:
+def _slurm(*command: str) -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     except subprocess.TimeoutExpired:  # a controller that hangs

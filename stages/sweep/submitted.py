@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import cast
 
+from stages.contents import Settings
 from stages.store import Store
 from stages.sweep.process import Line
 
@@ -59,7 +60,7 @@ def _file(store: Store) -> Path:
     return store.root / "sweep" / "submitted.jsonl"
 
 
-def _objects(path: Path) -> list[dict]:
+def _objects(path: Path) -> list[Settings]:
     """One JSON object a line; none of a line that a full disk, a kill or a node that died cut short."""
     found = []
     for text in path.read_text().splitlines() if path.exists() else []:
