@@ -117,12 +117,11 @@ class AttendingClasses(nn.Module):
         """w^V of Eq. (10): values of each class at the entries that it sums over, [r, heads, head]; one product for all that sum over the
         same ones."""
         found: dict[int, Columns] = {}
-        first = 0
-        for group in self.value_groups:
-            part = slice(first, first + len(group) * self.v_dim)
-            v = linear(values[self.key_rows(support, self.classes[group[0]])], self.value.weight[part], self.value.bias[part])
-            found |= dict(self._side_by_side(v, group, self.v_dim))
-            first += len(group) * self.v_dim
+        if self.value is not None:
+            parts = [len(group) * self.v_dim for group in self.value_groups]
+            for group, weight, bias in zip(self.value_groups, self.value.weight.split(parts), self.value.bias.split(parts), strict=True):
+                v = linear(values[self.key_rows(support, self.classes[group[0]])], weight, bias)
+                found |= dict(self._side_by_side(v, group, self.v_dim))
         return [found[s] for s in range(len(found))]
 
     def _side_by_side(self, rows: Tensor, classes: list[int], width: int) -> list[tuple[int, Columns]]:

@@ -58,20 +58,28 @@ class EquivariantLinear(nn.Module):
 
     def forward(self, values: Tensor, support: Support) -> Tensor:
         """values [rows of order k, in_dim] -> [rows of order l, out_dim]."""
-        parts = [self.at_pattern(values, support, p) for p in self.patterns]
+        weights = self.weight.split([len(self._of(p)) * self.in_dim for p in self.patterns])  # one gradient of all
+        biases = [None] * len(weights) if self.bias is None else self.bias.unbind()
+        parts = [linear(self._inputs(values, support, p), w.T, b) for p, w, b in zip(self.patterns, weights, biases, strict=True)]
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     def at_pattern(self, values: Tensor, support: Support, pattern: Partition, columns: slice = slice(None)) -> Tensor:
         """The output's `columns` at its tuples of one pattern: [r, width]."""
         first = next(a for a, c in enumerate(self.classes) if c.output_pattern == pattern)
-        classes = [c for c in self.classes if c.output_pattern == pattern]
+        weight = self.weight[first * self.in_dim : (first + len(self._of(pattern))) * self.in_dim, columns]
+        bias = None if self.bias is None else self.bias[self.patterns.index(pattern), columns]
+        return linear(self._inputs(values, support, pattern), weight.T, bias)  # Eq. (15)
+
+    def _of(self, pattern: Partition) -> tuple[EquivalenceClass, ...]:
+        return tuple(c for c in self.classes if c.output_pattern == pattern)
+
+    def _inputs(self, values: Tensor, support: Support, pattern: Partition) -> Tensor:
+        """What each class of this pattern is given: [r, classes x in]."""
+        classes = self._of(pattern)
         light = tuple(c for c in classes if c.is_light)  # these come first
         inputs = [support.take(values, light)] if light else []
         inputs += [self._sum(values, support, c) for c in classes[len(light) :]]
-        joined = inputs[0] if len(inputs) == 1 else torch.cat(inputs, 1)  # [r, classes x in]
-        weight = self.weight[first * self.in_dim : (first + len(classes)) * self.in_dim, columns]
-        bias = None if self.bias is None else self.bias[self.patterns.index(pattern), columns]
-        return linear(joined, weight.T, bias)  # Eq. (15)
+        return inputs[0] if len(inputs) == 1 else torch.cat(inputs, 1)
 
     def _sum(self, values: Tensor, support: Support, c: EquivalenceClass) -> Tensor:
         total = class_sum(values, support, c)

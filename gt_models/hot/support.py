@@ -215,8 +215,10 @@ class Support:
         source, target = self.sets[c.k], self.sets[c.l]
         if c.k == 0:
             return target.graph[target.rows[c.output_pattern]]
-        if c.k == c.l and c.blocks == tuple((a, a + c.k) for a in range(c.k)):
-            return source.rows[c.input_pattern]  # i = j, all entries distinct: the rows themselves, also where tuples repeat
+        if c.k == c.l and all((a in block) == (a + c.k in block) for block in c.blocks for a in range(c.k)):
+            return source.rows[c.input_pattern]  # i = j: the rows themselves, also where tuples repeat
+        if c.l == 1 and len(c.blocks) == 1:
+            return source.rows[c.input_pattern]  # i = (j, ..., j): as many as nodes, in their order
         nodes, block_of = target.nodes(c.output_pattern), dict(c.shared)
         columns = [torch.empty(0)] * c.k
         for a, block in enumerate(c.input_pattern):

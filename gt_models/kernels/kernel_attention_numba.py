@@ -21,6 +21,7 @@ from gt_models.kernels.compiled import axpy, compiled, dot, fill, gate, inner, l
 from gt_models.kernels.kernel_attention import Attention, Grouped, Groups
 
 PIECE = 512  # entries, or queries, of one piece of a large group
+uintp = np.uintp
 BOTH, KEYS, QUERIES = 0, 1, 2  # what a pass goes over: whole groups; pieces of the groups' entries; pieces of their queries
 
 
@@ -31,7 +32,7 @@ class _KernelAttention(torch.autograd.Function):
         kernels = _kernels(projection.dtype, width, channels, features)
         outs = [projection.new_empty(rows, count * heads * channels) for rows, count in _outputs(attentions)]
         rows, results = [_rows(m) for m in matrices], [_rows(out) for out in outs]
-        ends = (projection.T.flatten().numpy(), real(projection.dtype)(eps))
+        ends = (projection.T.flatten().numpy(), real(projection.dtype)(eps), uintp(0))
         kept, first = [], [0] * len(outs)
         for a in attentions:
             layout = a.groups.layout = a.groups.layout or _Layout(a.groups)
@@ -67,7 +68,7 @@ class _KernelAttention(torch.autograd.Function):
         whole = written == sum(m.size(1) for m in matrices)
         gradients = [m.new_empty(m.shape) if whole else m.new_zeros(m.shape) for m in matrices]
         rows, results, of_results, of_rows = ([_rows(t) for t in ts] for ts in (matrices, outs, grads, gradients))
-        ends = (projection.T.flatten().numpy(), projection.flatten().numpy(), real(projection.dtype)(ctx.eps))
+        ends = (projection.T.flatten().numpy(), projection.flatten().numpy(), real(projection.dtype)(ctx.eps), uintp(0))
         first = [0] * num_outs
         for a, sums in zip(ctx.attentions, kept, strict=True):
             layout, key = a.groups.layout, a.groups.key
@@ -194,26 +195,29 @@ def _kernels(dtype: torch.dtype, width: int, channels: int, features: int) -> Si
         """above = relu(P u), phi = above + eps; by_channel: the transpose of P."""
         fill(above, 0, zero, above, 0, features)
         for c in range(width):
-            axpy(above, 0, u[first + c], by_channel, c * features, features)
+            axpy(above, 0, u[first + uintp(c)], by_channel, c * features, features)
         gate(above, 0, zero, above, 0, features)
         fill(phi, 0, eps, phi, 0, features)
         axpy(phi, 0, one, above, 0, features)
 
     @inner
-    def write_gradient(dphi, above, by_feature, du, target, first):
+    def write_gradient(dphi, spread, nil, above, by_feature, du, target, first):
         """By phi to by u."""
         gate(dphi, 0, zero, above, 0, features)
+        fill(spread, 0, zero, spread, 0, features)
+        axpy(spread, 0, one, dphi, 0, features)
         fill(du, 0, zero, du, 0, width)
         for f in range(features):
-            axpy(du, 0, dphi[f], by_feature, f * width, width)
+            axpy(du, 0, spread[nil + uintp(f)], by_feature, f * width, width)
         fill(target, first, zero, target, first, width)
         axpy(target, first, one, du, 0, width)
 
     @compiled
     def forward(begin, end, over, heads, query, query_stride, key, key_stride, value, value_stride, out, out_stride,
-                entry_ptr, key_row, entry_row, query_ptr, query_row, group, sums, by_channel, eps):  # fmt: skip
+                entry_ptr, key_row, entry_row, query_ptr, query_row, group, sums, by_channel, eps, nil):  # fmt: skip
         """Whole groups: out. Entries: `sums` of each unit. Queries: out from the `sums` of each unit's group."""
         above, phi, S, read = local(number, features), local(number, features), local(number, size), local(number, channels)
+        spread = local(number, features)
         for unit in range(begin, end):
             for h in range(heads):
                 if over == QUERIES:
@@ -223,32 +227,38 @@ def _kernels(dtype: torch.dtype, width: int, channels: int, features: int) -> Si
                     for i in range(size):
                         S[i] = zero
                     for e in range(entry_ptr[unit], entry_ptr[unit + 1]):
-                        form_features(key, key_row[e] * key_stride + h * width, by_channel, eps, above, phi)
-                        v = entry_row[e] * value_stride + h * channels
+                        form_features(key, uintp(key_row[uintp(e)] * key_stride + h * width), by_channel, eps, above, phi)
+                        fill(spread, 0, zero, spread, 0, features)
+                        axpy(spread, 0, one, phi, 0, features)
+                        v = entry_row[uintp(e)] * value_stride + h * channels
                         for f in range(features):
-                            axpy(S, f * channels, phi[f], value, v, channels)
+                            axpy(S, f * channels, spread[nil + uintp(f)], value, v, channels)
                         axpy(S, z, one, phi, 0, features)
                 if over == KEYS:
                     for i in range(size):
                         sums[unit, h, i] = S[i]
                     continue
                 for r in range(query_ptr[unit], query_ptr[unit + 1]):
-                    form_features(query, query_row[r] * query_stride + h * width, by_channel, eps, above, phi)
+                    row = query_row[uintp(r)]
+                    form_features(query, uintp(row * query_stride + h * width), by_channel, eps, above, phi)
+                    fill(spread, 0, zero, spread, 0, features)
+                    axpy(spread, 0, one, phi, 0, features)
                     below = dot(phi, 0, S, z, features)
                     fill(read, 0, zero, read, 0, channels)
                     for f in range(features):
-                        axpy(read, 0, phi[f], S, f * channels, channels)
-                    o = query_row[r] * out_stride + h * channels
+                        axpy(read, 0, spread[nil + uintp(f)], S, f * channels, channels)
+                    o = row * out_stride + h * channels
                     fill(out, o, zero, out, o, channels)
                     axpy(out, o, one / (one if below == zero else below), read, 0, channels)
 
     @compiled
     def backward(begin, end, over, heads, query, query_stride, key, key_stride, value, value_stride, out, out_stride, grad, grad_stride,
                  dquery, dquery_stride, dkey, dkey_stride, dvalue, dvalue_stride,
-                 entry_ptr, key_row, entry_row, query_ptr, query_row, group, sums, dsums, by_channel, by_feature, eps):  # fmt: skip
+                 entry_ptr, key_row, entry_row, query_ptr, query_row, group, sums, dsums, by_channel, by_feature, eps, nil):  # fmt: skip
         """Whole groups: all gradients, those of keys by entry. Queries: dquery, and `dsums` of each unit. Entries: dkey and dvalue, from
         the `dsums` of each unit's group."""
         above, phi, dphi = local(number, features), local(number, features), local(number, features)
+        spread, scaled = local(number, features), local(number, channels)
         # [channels, features] and z, where vectors go over features; `turned` as `sums`
         S, dS, turned, du, dv = local(number, size), local(number, size), local(number, size), local(number, width), local(number, channels)
         for unit in range(begin, end):
@@ -262,10 +272,10 @@ def _kernels(dtype: torch.dtype, width: int, channels: int, features: int) -> Si
                         S[z + f] = sums[group[unit], h, z + f]
                 elif over == BOTH:
                     for e in range(entry_ptr[unit], entry_ptr[unit + 1]):
-                        form_features(key, key_row[e] * key_stride + h * width, by_channel, eps, above, phi)
-                        v = entry_row[e] * value_stride + h * channels
+                        form_features(key, uintp(key_row[uintp(e)] * key_stride + h * width), by_channel, eps, above, phi)
+                        v = uintp(entry_row[uintp(e)] * value_stride + h * channels)
                         for c in range(channels):
-                            axpy(S, c * features, value[v + c], phi, 0, features)
+                            axpy(S, c * features, value[v + uintp(c)], phi, 0, features)
                         axpy(S, z, one, phi, 0, features)
                 if over == KEYS:
                     for i in range(size):
@@ -276,19 +286,21 @@ def _kernels(dtype: torch.dtype, width: int, channels: int, features: int) -> Si
                         dS[z + f] = turned[z + f]
                 else:
                     for r in range(query_ptr[unit], query_ptr[unit + 1]):
-                        row = query_row[r]
-                        form_features(query, row * query_stride + h * width, by_channel, eps, above, phi)
+                        row = query_row[uintp(r)]
+                        form_features(query, uintp(row * query_stride + h * width), by_channel, eps, above, phi)
                         below = dot(phi, 0, S, z, features)
                         inverse = one / (one if below == zero else below)
                         g = row * grad_stride + h * channels
                         by_z = -inverse * dot(grad, g, out, row * out_stride + h * channels, channels)
+                        fill(scaled, 0, zero, scaled, 0, channels)
+                        axpy(scaled, 0, inverse, grad, g, channels)
                         fill(dphi, 0, zero, dphi, 0, features)
                         axpy(dphi, 0, by_z, S, z, features)
                         axpy(dS, z, by_z, phi, 0, features)
                         for c in range(channels):
-                            axpy(dphi, 0, grad[g + c] * inverse, S, c * features, features)
-                            axpy(dS, c * features, grad[g + c] * inverse, phi, 0, features)
-                        write_gradient(dphi, above, by_feature, du, dquery, row * dquery_stride + h * width)
+                            axpy(dphi, 0, scaled[nil + uintp(c)], S, c * features, features)
+                            axpy(dS, c * features, scaled[nil + uintp(c)], phi, 0, features)
+                        write_gradient(dphi, spread, nil, above, by_feature, du, dquery, row * dquery_stride + h * width)
                     for f in range(features):
                         for c in range(channels):
                             turned[f * channels + c] = dS[c * features + f]
@@ -298,19 +310,21 @@ def _kernels(dtype: torch.dtype, width: int, channels: int, features: int) -> Si
                         dsums[unit, h, i] = turned[i]
                     continue
                 for e in range(entry_ptr[unit], entry_ptr[unit + 1]):
-                    row = entry_row[e]
-                    form_features(key, key_row[e] * key_stride + h * width, by_channel, eps, above, phi)
+                    row = entry_row[uintp(e)]
+                    form_features(key, uintp(key_row[uintp(e)] * key_stride + h * width), by_channel, eps, above, phi)
                     fill(dphi, 0, zero, dphi, 0, features)
                     axpy(dphi, 0, one, dS, z, features)
+                    v = uintp(row * value_stride + h * channels)
                     for c in range(channels):
-                        axpy(dphi, 0, value[row * value_stride + h * channels + c], dS, c * features, features)
+                        axpy(dphi, 0, value[v + uintp(c)], dS, c * features, features)
+                    fill(spread, 0, zero, spread, 0, features)
+                    axpy(spread, 0, one, phi, 0, features)
                     fill(dv, 0, zero, dv, 0, channels)
                     for f in range(features):
-                        axpy(dv, 0, phi[f], turned, f * channels, channels)
-                    first = row * dvalue_stride + h * channels
-                    fill(dvalue, first, zero, dvalue, first, channels)
-                    axpy(dvalue, first, one, dv, 0, channels)
-                    write_gradient(dphi, above, by_feature, du, dkey, row * dkey_stride + h * width)
+                        axpy(dv, 0, spread[nil + uintp(f)], turned, f * channels, channels)
+                    fill(dvalue, row * dvalue_stride + h * channels, zero, dvalue, row * dvalue_stride + h * channels, channels)
+                    axpy(dvalue, row * dvalue_stride + h * channels, one, dv, 0, channels)
+                    write_gradient(dphi, spread, nil, above, by_feature, du, dkey, row * dkey_stride + h * width)
 
     @compiled
     def sum_by_key(begin, end, ptr, order, of_entries, out):
