@@ -50,7 +50,7 @@ class _KernelAttention(torch.autograd.Function):
                 if over == QUERIES:  # of pieces to those of groups
                     groups = layout.group_of(KEYS)
                     sums = sums.new_zeros(a.groups.entries.num_groups, *sums.shape[1:]).index_add_(0, groups, sums)
-                run_parts(kernels.forward, layout.bounds(over), over, *arguments, layout.group_of(over), sums, *ends)
+                _run(kernels.forward, layout.bounds(over), over, *arguments, layout.group_of(over).numpy(), sums.numpy(), *ends)
             kept.append(sums)
         ctx.save_for_backward(projection, *matrices, *outs, *kept)
         ctx.attentions, ctx.sizes, ctx.eps = attentions, (heads, channels, len(matrices), len(outs)), eps
@@ -83,7 +83,8 @@ class _KernelAttention(torch.autograd.Function):
             for over in reversed(layout.passes):
                 if over == KEYS:
                     dsums = dsums.new_zeros(a.groups.entries.num_groups, *sums.shape[1:]).index_add_(0, layout.group_of(QUERIES), dsums)
-                run_parts(kernels.backward, layout.bounds(over), over, *arguments, layout.group_of(over), sums, dsums, *ends)
+                groups = layout.group_of(over).numpy()
+                _run(kernels.backward, layout.bounds(over), over, *arguments, groups, sums.numpy(), dsums.numpy(), *ends)
             if key is not None:
                 own = gradients[a.key[0]][:, a.key[1] : a.key[1] + heads * width]
                 run(kernels.sum_by_key, len(own), *_by_group(key), of_entries, own, grain=1024)
@@ -91,6 +92,14 @@ class _KernelAttention(torch.autograd.Function):
 
 
 kernel_attention = _KernelAttention.apply
+
+
+def _run(kernel: Callable[..., None], bounds: list[int], *arguments: Any) -> None:
+    """As `run_parts`; with one part the kernel itself, since there are many calls and each is short."""
+    if len(bounds) == 2:
+        kernel(*bounds, *arguments)
+    else:
+        run_parts(kernel, bounds, *arguments)
 
 
 def _outputs(attentions: Sequence[Attention]) -> list[tuple[int, int]]:
