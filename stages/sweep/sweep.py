@@ -23,7 +23,7 @@ from stages.sweep.planner import Job, Missing, Plan, jobs_of, part_done, plan
 from stages.sweep.process import Line, run_job
 from stages.sweep.slurm import ClusterError, Place, Slurm
 from stages.sweep.submitted import Run, Submitted, register, registered
-from stages.sweep.table import Table
+from stages.sweep.table import JobTable
 
 SHARED = 900.0  # seconds of runs that share a job: a queue takes its time too
 POLL_SECONDS = 5.0
@@ -49,7 +49,7 @@ def sweep(
     check_locks(one.store.root)
     one.prepare()
     one.submit()
-    with Table() as update:
+    with JobTable() as update:
         while places := cluster.places([job.id for job in one.submitted]):
             update(one.rows(places))
             one.report(places)

@@ -7,7 +7,7 @@ from types import TracebackType
 SHOWN = 20  # rows
 
 
-class Table:
+class JobTable:
     """A live table on a terminal; nothing elsewhere, where lines are enough."""
 
     def __enter__(self) -> Callable[[list[list[str]]], None]:

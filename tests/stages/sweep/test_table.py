@@ -2,7 +2,7 @@
 
 import io
 
-from stages.sweep.table import SHOWN, Table
+from stages.sweep.table import SHOWN, JobTable
 
 
 class Terminal(io.StringIO):
@@ -12,13 +12,13 @@ class Terminal(io.StringIO):
 
 def test_on_a_terminal_the_first_jobs_are_shown_and_elsewhere_nothing_is(monkeypatch, capsys):
     rows = [[f"{number}_0", "running" if number < 2 else "pending", "n1", f"cell{number} [seed 0]", ""] for number in range(SHOWN + 5)]
-    with Table() as update:
+    with JobTable() as update:
         update(rows)
     assert capsys.readouterr().out == ""
     terminal = Terminal()
     monkeypatch.setattr("sys.stdout", terminal)
     monkeypatch.setenv("COLUMNS", "120")
-    with Table() as update:
+    with JobTable() as update:
         update(rows)
     shown = terminal.getvalue()
     assert f"2 jobs run, {SHOWN + 3} wait" in shown
