@@ -21,7 +21,7 @@ from gt_models.kernels.compiled import axpy, compiled, dot, fill, gate, inner, l
 from gt_models.kernels.kernel_attention import Attention, Grouped, Groups
 
 PIECE = 512  # entries, or queries, of one piece of a large group
-uintp = np.uintp
+uintp = np.uintp  # of an index without a sign Numba does not ask whether it counts from the end: three instructions for each number read
 BOTH, KEYS, QUERIES = 0, 1, 2  # what a pass goes over: whole groups; pieces of the groups' entries; pieces of their queries
 
 
@@ -191,6 +191,9 @@ def _at(rows: Sequence[tuple[np.ndarray, int]], place: tuple[int, int]) -> tuple
 @cache
 def _kernels(dtype: torch.dtype, width: int, channels: int, features: int) -> SimpleNamespace:
     """For heads of `width` channels of queries and keys and `channels` of values.
+
+    Features that are taken one by one are read from `spread`, at `nil` + f: `nil` is 0, which LLVM does not know, so that a number comes from
+    memory to all lanes in the instruction that multiplies by it, and not out of a register by two of its own.
 
     Arrays of rows come with their stride. A unit's entries are key[e] and entry[e], e in entry_ptr[unit] .. entry_ptr[unit + 1], its queries
     likewise. sums [units or groups, heads, size]: S [features, channels], then z.

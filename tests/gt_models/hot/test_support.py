@@ -5,6 +5,7 @@ import torch
 
 from gt_models.batch import GraphBatch
 from gt_models.hot import support as module
+from gt_models.hot.equivalence_classes import light_classes
 from gt_models.hot.support import Support
 from tests.gt_models.hot.test_hot import _float64, build, graph_of  # noqa: F401
 
@@ -14,6 +15,23 @@ def test_self_loops_and_parallel_edges_are_entries_of_one_tensor():
     support = Support.sparse(GraphBatch(torch.zeros(3, 1), edges, torch.tensor([0, 3])))
     assert support.sets[2].index.tolist() == [[0, 0], [1, 1], [2, 2], [0, 1], [1, 0]]
     assert support.edge_rows.tolist() == [3, 4, 4, 0, 2]
+
+
+@pytest.mark.parametrize("dense", [False, True])
+@pytest.mark.parametrize(("k", "l"), [(1, 1), (2, 2), (2, 1)])
+def test_an_entry_of_itself_and_of_the_diagonal_is_a_range_of_rows(k, l, dense):
+    """A slice has the cheaper gradient; it is what is looked up."""
+    batch = GraphBatch(torch.zeros(5, 1), torch.tensor([[4, 0, 1, 3], [3, 1, 0, 3]]), torch.tensor([0, 2, 5]), None)
+    support, ranges = (Support.complete(batch, 2) if dense else Support.sparse(batch)), 0
+    for c in light_classes(k, l):
+        nodes, block_of = support.sets[l].nodes(c.output_pattern), dict(c.shared)
+        columns = [nodes[block_of[a]] for position in range(k) for a, block in enumerate(c.input_pattern) if position in block]
+        rows = support.light_rows(c)
+        if isinstance(rows, slice):
+            ranges += 1
+            rows = torch.arange(rows.start, rows.stop)
+        assert rows.tolist() == support.lookup(k, columns).tolist()
+    assert ranges == l
 
 
 def test_tuples_that_do_not_fit_an_integer_are_refused():
