@@ -62,7 +62,7 @@ class PlainAttention(ReleasedAttention):
     """Eq. (17) with the same weights, as it is written."""
 
     def softmax(self, values, queries, keys, support):
-        v, attended = self.class_values(values, support), []
+        v, attended = [x.unflatten() for x in self.class_values(values, support)], []
         for number, c in enumerate(self.classes):
             sources = self.query_source(support, c), self.key_source(support, c)
             q, k = (u if s is None else u[s] for u, s in zip((queries[number], keys[number]), sources, strict=True))
