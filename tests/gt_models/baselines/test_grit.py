@@ -8,6 +8,8 @@ from gt_models import create_model
 from gt_models.baselines.grit import GRITLayer
 from gt_models.batch import GraphBatch, MissingEncoding
 from gt_models.encodings import compute
+from gt_models.kernels import use
+from gt_models.kernels.dispatch import forms_taken
 from tests.gt_models import checks
 from tests.gt_models.reference import grit as reference
 
@@ -191,6 +193,33 @@ def test_parameter_count():
     """473,473 is printed for ZINC (10 layers, width 64, 8 heads, K = 21); the last layer's unread update of pairs is 4,288 of them."""
     assert sum(p.numel() for p in create_model("grit", **ZINC, build_unused=True).parameters()) == 473_473
     assert sum(p.numel() for p in create_model("grit", **ZINC).parameters()) == 473_473 - 4_288
+
+
+def test_a_step_in_float32_is_products_of_the_widest_vectors_and_learns_as_the_definition_does():
+    """Two layers of 64 channels on graphs of 16 nodes: RRWP, Ew and Eb of both layers, the way out of the first; q, k and v."""
+    torch.manual_seed(0)
+    model = build(hidden_dim=64, num_heads=8, attn_dropout=0.2, clamp=None).float()
+    with torch.no_grad():
+        for layer in model.layers:  # roots of numbers around 16: near zero their slope would make gradients out of rounding
+            layer.attention.query.bias.fill_(4.0)
+            layer.attention.pair.bias.view(8, 2, 8)[:, 0] = 4.0
+    batch = checks.collate(checks.random_graphs((16,) * 33, pair_encodings=(("rrwp", 4),))).to("cpu", torch.float32)
+    results = []
+    for form in (None, "reference"):
+        model.zero_grad()
+        torch.manual_seed(1)
+        with use(form), forms_taken() as taken:
+            out = model(batch)
+        out.square().sum().backward()
+        results.append((out.detach(), {name: p.grad for name, p in model.named_parameters()}))
+        if form is None:
+            assert dict(taken["pair_linear"]) == {"onednn": 4}
+            assert dict(taken["linears"]) == {"onednn": 2}
+    (out, grads), (expected, expected_grads) = results
+    torch.testing.assert_close(out, expected, rtol=1e-3, atol=1e-3)
+    largest = max(g.norm() for g in expected_grads.values())
+    for name, grad in expected_grads.items():  # what a batch norm takes away again is noise; a ReLU may open by rounding
+        assert (grads[name] - grad).norm() < 0.01 * grad.norm() + 1e-5 * largest, name
 
 
 def test_dropout_and_unusual_graphs():
