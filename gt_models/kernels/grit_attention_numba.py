@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from gt_models.batch import GraphBatch
-from gt_models.kernels.compiled import compiled, hash32, inner, local, real, run
+from gt_models.kernels.compiled import axpy, compiled, dot, exp2, fill, hash32, inner, local, real, run
 from gt_models.kernels.dropout_numba import draws, is_kept
 
 
@@ -46,37 +46,40 @@ grit_attention = _GRITAttention.apply
 
 @cache
 def _kernels(dtype: torch.dtype, heads: int, width: int) -> SimpleNamespace:
-    """For `heads` heads of `width` channels. A unit of both kernels is a graph."""
-    number, dim = real(dtype), heads * width
-    zero, half, tiny = number(0), number(0.5), number(torch.finfo(dtype).tiny)
+    """For `heads` heads of `width` channels. A unit of both kernels is a graph.
+
+    What is of a pair and a head stands for all keys of a query in a row, so that powers and hashes are of whole vectors.
+    """
+    number, dim, power = real(dtype), heads * width, exp2(dtype)
+    zero, half, one, tiny, log2e = number(0), number(0.5), number(1), number(torch.finfo(dtype).tiny), number(np.log2(np.e))
 
     @inner
-    def spread(by_head, out):
-        """A number of each head to all its channels."""
-        for h in range(heads):
-            for c in range(width):
-                out[h * width + c] = by_head[h]
+    def factors(hashed, first, limit, scale, out):
+        """What dropout multiplies the weights from number `first` on by."""
+        for t in range(len(out)):
+            out[t] = scale if is_kept(hashed, np.uint32(first + t), limit) else zero
 
     @inner
-    def sums(values, out):
-        """The sum of each head's channels."""
-        for h in range(heads):
-            out[h] = zero
-            for c in range(width):
-                out[h] += values[h * width + c]
+    def powers(x):
+        """e^x in place of x <= 0."""
+        for t in range(len(x)):
+            x[t] = power(x[t] * log2e)
 
     @compiled
     def forward(begin, end, graphs, clamp, seed, limit, scale, q, k, v, pair, logit, out, e, weights):
         """out [N, H, 2, width], e [P, H, width], weights [P, H] before dropout."""
         hashed = hash32(seed)
-        q, k, v = q.reshape(-1, dim), k.reshape(-1, dim), v.reshape(-1, dim)
-        pair, u, e = pair.reshape(-1, 2 * dim), logit.reshape(dim), e.reshape(-1, dim)
-        query, value, row = local(number, dim), local(number, dim), local(number, dim)
-        peak, total, by_head, wide = local(number, heads), local(number, heads), local(number, heads), local(number, dim)
+        q, k, pair, u = q.reshape(-1, dim), k.reshape(-1, dim), pair.reshape(-1, 2 * dim), logit.reshape(dim)
+        e, v, e_flat, weights = e.reshape(-1, dim), v.reshape(-1), e.reshape(-1), weights.reshape(-1, heads)
+        query, value, row, z = local(number, dim), local(number, dim), local(number, dim), local(number, dim)
+        peak, total = local(number, heads), local(number, heads)
         for g in range(begin, end):
             node, n, pairs = graphs[g]
+            factor = np.empty((n, heads), number)
+            flat, factors_flat = weights[pairs : pairs + n * n].reshape(-1), factor.reshape(-1)
             for i in range(node, node + n):
                 start = pairs + (i - node) * n
+                weight = weights[start : start + n]
                 for c in range(dim):
                     query[c], value[c], row[c] = q[i, c], zero, zero
                 for h in range(heads):
@@ -86,30 +89,31 @@ def _kernels(dtype: torch.dtype, heads: int, width: int) -> SimpleNamespace:
                     for c in range(dim):
                         m = (query[c] + k[node + j, c]) * pair[p, c]
                         root = np.sqrt(max(abs(m), tiny))
-                        z = (root if m > zero else -root if m < zero else m) + pair[p, dim + c]
-                        z = zero if z < zero else z
-                        e[p, c], wide[c] = z, z * u[c]
-                    sums(wide, by_head)
+                        x = (root if m > zero else -root if m < zero else m) + pair[p, dim + c]
+                        z[c] = zero if x < zero else x
+                    for c in range(dim):
+                        e[p, c] = z[c]
                     for h in range(heads):
-                        s = by_head[h]
+                        s = dot(z, h * width, u, h * width, width)
                         s = -clamp if s < -clamp else clamp if s > clamp else s
-                        weights[p, h] = s
+                        weight[j, h] = s
                         peak[h] = peak[h] if s < peak[h] else s
                 for j in range(n):
                     for h in range(heads):
-                        s = np.exp(weights[start + j, h] - peak[h])
-                        weights[start + j, h] = s
-                        total[h] += s
+                        weight[j, h] -= peak[h]
+                powers(flat[(i - node) * n * heads : (i - node + 1) * n * heads])
                 for j in range(n):
-                    p = start + j
                     for h in range(heads):
-                        weights[p, h] /= total[h]
-                        kept = is_kept(hashed, np.uint32(p * heads + h), limit)
-                        by_head[h] = weights[p, h] * scale if kept else zero
-                    spread(by_head, wide)
-                    for c in range(dim):
-                        value[c] += wide[c] * v[node + j, c]
-                        row[c] += wide[c] * e[p, c]
+                        total[h] += weight[j, h]
+                factors(hashed, start * heads, limit, scale, factors_flat)
+                for j in range(n):
+                    for h in range(heads):
+                        at = h * width
+                        w = weight[j, h] / total[h]
+                        weight[j, h] = w
+                        w *= factor[j, h]
+                        axpy(value, at, w, v, (node + j) * dim + at, width)
+                        axpy(row, at, w, e_flat, (start + j) * dim + at, width)
                 for h in range(heads):
                     for c in range(width):
                         out[i, h, 0, c], out[i, h, 1, c] = value[h * width + c], row[h * width + c]
@@ -118,40 +122,30 @@ def _kernels(dtype: torch.dtype, heads: int, width: int) -> SimpleNamespace:
     def backward(begin, end, graphs, clamp, seed, limit, scale, q, k, v, pair, logit, e, weights, grad, grad_e, dq, dk, dv, dpair, dlogit):
         """dq, dk, dv [N, H, width], dpair [P, 2, H, width] and dlogit [B, H, width] from grad [N, H, 2, width] and grad_e [P, H, width]."""
         hashed = hash32(seed)
-        q, k, v, dq, dk, dv = (
+        q, k, dq, pair, dpair = (
             q.reshape(-1, dim),
             k.reshape(-1, dim),
-            v.reshape(-1, dim),
             dq.reshape(-1, dim),
-            dk.reshape(-1, dim),
-            dv.reshape(-1, dim),
-        )
-        pair, dpair, u, e, grad_e = (
             pair.reshape(-1, 2 * dim),
             dpair.reshape(-1, 2 * dim),
-            logit.reshape(dim),
-            e.reshape(-1, dim),
-            grad_e.reshape(-1, dim),
         )
-        query, by_query, by_logit, dvalue, drow = (
-            local(number, dim),
-            local(number, dim),
-            local(number, dim),
-            local(number, dim),
-            local(number, dim),
-        )
-        a, b, wide, slope = local(number, dim), local(number, dim), local(number, dim), local(number, dim)
-        mean, by_head, score = local(number, heads), local(number, heads), local(number, heads)
+        e, grad_e, e_flat, weights = e.reshape(-1, dim), grad_e.reshape(-1, dim), e.reshape(-1), weights.reshape(-1, heads)
+        v, dk, dv, u = v.reshape(-1), dk.reshape(-1), dv.reshape(-1), logit.reshape(dim)
+        query, by_query, by_logit = local(number, dim), local(number, dim), local(number, dim)
+        dvalue, drow, wide, slope = local(number, dim), local(number, dim), local(number, dim), local(number, dim)
+        dew, deb, dsum, mean = local(number, dim), local(number, dim), local(number, dim), local(number, heads)
         for g in range(begin, end):
             node, n, pairs = graphs[g]
             for c in range(dim):
                 by_logit[c] = zero
-            for j in range(node, node + n):
-                for c in range(dim):
-                    dk[j, c], dv[j, c] = zero, zero
-            dweight = np.empty((n, heads), number)
+            for t in range(node * dim, (node + n) * dim):
+                dk[t], dv[t] = zero, zero
+            factor, score = np.empty((n, heads), number), np.empty((n, heads), number)
+            factors_flat = factor.reshape(-1)
             for i in range(node, node + n):
                 start = pairs + (i - node) * n
+                weight = weights[start : start + n]
+                factors(hashed, start * heads, limit, scale, factors_flat)
                 for h in range(heads):
                     mean[h] = zero
                     for c in range(width):
@@ -159,40 +153,35 @@ def _kernels(dtype: torch.dtype, heads: int, width: int) -> SimpleNamespace:
                 for c in range(dim):
                     query[c], by_query[c] = q[i, c], zero
                 for j in range(n):
-                    p = start + j
-                    for c in range(dim):
-                        wide[c] = dvalue[c] * v[node + j, c] + drow[c] * e[p, c]
-                    sums(wide, by_head)
                     for h in range(heads):
-                        d = by_head[h] * scale if is_kept(hashed, np.uint32(p * heads + h), limit) else zero
-                        dweight[j, h] = d
-                        mean[h] += weights[p, h] * d
+                        at = h * width
+                        d = dot(dvalue, at, v, (node + j) * dim + at, width) + dot(drow, at, e_flat, (start + j) * dim + at, width)
+                        d = d * scale if factor[j, h] != zero else zero
+                        score[j, h] = d
+                        mean[h] += weight[j, h] * d
                 for j in range(n):
                     p = start + j
-                    for c in range(dim):
-                        wide[c] = e[p, c] * u[c]
-                    sums(wide, score)
                     for h in range(heads):
-                        by_head[h] = weights[p, h] * scale if is_kept(hashed, np.uint32(p * heads + h), limit) else zero
-                        d = weights[p, h] * (dweight[j, h] - mean[h])
-                        score[h] = zero if score[h] < -clamp or score[h] > clamp else d
-                    spread(by_head, wide)
-                    spread(score, slope)
+                        at = h * width
+                        s = dot(e_flat, p * dim + at, u, at, width)
+                        d = weight[j, h] * (score[j, h] - mean[h])
+                        d = zero if s < -clamp or s > clamp else d
+                        w = weight[j, h] * factor[j, h]
+                        fill(wide, at, w, wide, at, width)
+                        fill(slope, at, d, slope, at, width)
+                        axpy(dv, (node + j) * dim + at, w, dvalue, at, width)
+                        axpy(by_logit, at, d, e_flat, p * dim + at, width)
                     for c in range(dim):
-                        z, sum_, w = e[p, c], query[c] + k[node + j, c], pair[p, c]
-                        by_logit[c] += slope[c] * z
-                        dv[node + j, c] += wide[c] * dvalue[c]
+                        sum_, w = query[c] + k[node + j, c], pair[p, c]
                         d = grad_e[p, c] + wide[c] * drow[c] + slope[c] * u[c]
-                        d = zero if z <= zero else d
+                        d = zero if e[p, c] <= zero else d
                         m = abs(sum_ * w)
-                        a[c] = d
-                        b[c] = zero if m < tiny else d * half / np.sqrt(m)
+                        inside = zero if m < tiny else d * half / np.sqrt(m)  # of the root
+                        deb[c], dew[c], dsum[c] = d, inside * sum_, inside * w
+                        by_query[c] += inside * w
                     for c in range(dim):
-                        dpair[p, dim + c] = a[c]
-                        dpair[p, c] = b[c] * (query[c] + k[node + j, c])
-                        b[c] *= pair[p, c]
-                        by_query[c] += b[c]
-                        dk[node + j, c] += b[c]
+                        dpair[p, c], dpair[p, dim + c] = dew[c], deb[c]
+                    axpy(dk, (node + j) * dim, one, dsum, 0, dim)
                 for c in range(dim):
                     dq[i, c] = by_query[c]
             for h in range(heads):
