@@ -249,10 +249,12 @@ def commit(root: Path = ROOT, besides: Collection[str] = ()) -> str | None:
     return head + ("-dirty" if changed.strip() else "")
 
 
-def cpu_name() -> str:
-    """The processor's model name, or its architecture where the system does not say."""
+def cpu_name(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
+    """The processor's model name with family and model, or its architecture where the system does not say. Virtual machines give one name to
+    several generations ("AMD EPYC"), whose seconds differ by a factor and whose last bits may."""
     with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
+        first = cpuinfo.read_text().partition("\n\n")[0]
+        said = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in first.splitlines())}
+        if name := said.get("model name"):
+            return f"{name} (family {said['cpu family']}, model {said['model']})" if {"cpu family", "model"} <= said.keys() else name
     return platform.processor() or platform.machine()

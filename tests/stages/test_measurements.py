@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from stages.measurements import blas, commit, environment, packages
+from stages.measurements import blas, commit, cpu_name, environment, packages
 from stages.params import load_grid
 from stages.train import train_cell
 
@@ -88,3 +88,15 @@ def test_a_record_names_no_path_no_user_and_no_host(project):
     names = {getpass.getuser(), socket.gethostname(), Path.home().name, project.root.name}
     assert not [text for text in texts(record) if names & set(re.split(r"[\s@/,]+", text))]
     assert str(project.root) not in json.dumps(record)
+
+
+def test_two_generations_of_one_name_are_two_processors(tmp_path):
+    def of(text: str) -> str:
+        (tmp_path / "cpuinfo").write_text(text)
+        return cpu_name(tmp_path / "cpuinfo")
+
+    core = "processor\t: {}\ncpu family\t: {}\nmodel\t\t: 17\nmodel name\t: AMD EPYC\n\n"
+    assert of(core.format(0, 25) + core.format(1, 25)) == "AMD EPYC (family 25, model 17)"
+    assert of(core.format(0, 26)) == "AMD EPYC (family 26, model 17)"
+    assert of("processor : 0\nmodel name : one that says no more\n") == "one that says no more"
+    assert of("processor : 0\nBogoMIPS : 50.00\n") == cpu_name(tmp_path / "missing") != ""
