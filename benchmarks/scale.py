@@ -160,7 +160,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=3600.0, help="of the processor that it may take")
     parser.add_argument("--again", action="store_true", help="measure cells anew that are kept")
     parser.add_argument("--write", action="store_true")
-    given = parser.parse_args()
+    given = parser.parse_intermixed_args()  # options before cells, too
     if given.what == "grid":
         measure(given.cells, given.data, given.seconds, given.again)
         kept = read()
