@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
+from stages.contents import Row
 from stages.params import Grid
 from stages.records.gathered import Gathered
 from stages.report.page.content import readable, state_of
@@ -15,8 +16,9 @@ from stages.texts import hours
 def of_suites(grid: Grid, held: Gathered, store: Path, data: Path, paper: Path = Path("docs/scale.json")) -> list[dict[str, object]]:
     """A line per suite: its cells by how far they are, and what the rest costs on one thread of a CPU, by the forecasts that store/ has or else on
     paper, and on a GPU on paper."""
-    state = {row["cell"]: state_of(row) for row in held.rows}
-    costs, on_paper = _costs(grid, held, store, data), _on_paper(paper)
+    state = {row["cell"]: _how_far(row) for row in held.rows}
+    runs = {row["cell"]: row["runs"] for row in held.rows}
+    costs, on_paper = _costs(grid, held, store, data), _on_paper(paper, runs)
     lines: list[dict[str, object]] = []
     for suite in grid.suites:
         mine = grid.suite(suite)
@@ -34,19 +36,29 @@ def of_suites(grid: Grid, held: Gathered, store: Path, data: Path, paper: Path =
     return lines
 
 
+def _how_far(row: Row) -> str:
+    """`state_of`, but a stale cell that was cut is as incomplete as it was before."""
+    state = state_of(row)
+    return "reduced" if state == "stale" and row["reduced"] else state
+
+
 def _sum_of(costs: Mapping[str, float], left: int, how: str = "") -> str:
     return f"{hours(sum(costs.values()))} for {len(costs)} of {left} cells{how}" if costs else "not known" if left else "nothing"
 
 
-def _on_paper(path: Path) -> dict[str, dict[str, float]]:
-    """Seconds of a cell's runs and trials on an H100 ("h100") and a thread of a CPU ("cpu") by docs/scale.json, which counts them; empty where the
-    file is not there."""
+def _on_paper(path: Path, done: Mapping[str, int]) -> dict[str, dict[str, float]]:
+    """Seconds of a cell's runs and trials, less so many `done` runs, on an H100 ("h100") and a thread of a CPU ("cpu") by docs/scale.json, which counts
+    them; empty where the file is not there. A cell with runs has its search behind it."""
     try:
         cells = json.loads(path.read_text())["cells"]
-        runs = {name: one["seeds"] + one["search_runs"] for name, one in cells.items() if "h100" in one}
+        left = {
+            name: max(0, one["seeds"] - done[name]) if done.get(name) else one["seeds"] + one["search_runs"]
+            for name, one in cells.items()
+            if "h100" in one
+        }
         return {
             name: {"h100": cells[name]["h100"]["unfused"] * n} | ({"cpu": cells[name]["cpu"] * n} if "cpu" in cells[name] else {})
-            for name, n in runs.items()
+            for name, n in left.items()
         }
     except (OSError, ValueError, KeyError, TypeError):
         return {}
@@ -58,7 +70,7 @@ def _costs(grid: Grid, held: Gathered, store: Path, data: Path) -> dict[str, flo
         return {}
     from stages.sweep.costs import costs_of
 
-    state = {row["cell"]: (state_of(row), row["runs"]) for row in held.rows}
+    state = {row["cell"]: (_how_far(row), row["runs"]) for row in held.rows}
     left = {cell.cell: cell for cell in grid.cells.values() if state.get(cell.cell, ("", 0))[0] not in ("ok", "stale")}
     recipes = {name: recipe for name, cell in left.items() if not isinstance(recipe := readable(cell), RecipeError)}
     found = costs_of([(left[name], grid) for name in recipes], store, data, measure=False)
