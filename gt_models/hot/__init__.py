@@ -15,6 +15,7 @@ from gt_models.batch import GraphBatch
 from gt_models.hot.attending_classes import AttendingClasses, full
 from gt_models.hot.class_softmax import masked_attention
 from gt_models.hot.cooccurrence import node_input
+from gt_models.hot.equivalence_classes import distinct
 from gt_models.hot.equivariant_linear import EquivariantLinear, linear
 from gt_models.hot.settings import COST, LEVELS, PAPER, check_attention, check_forms, orders
 from gt_models.hot.stabilizers import graph_maximum
@@ -50,16 +51,19 @@ class HigherOrderAttention(AttendingClasses):
         else:
             of_class = self.softmax(values, [q.unflatten() for q in queries], [k.unflatten() for k in keys], support)
             attended = [torch.stack([of_class[s] for s in mine], 1).flatten(1) for mine in self.of_pattern.values() if mine]
-        if self.output is None:
-            return light_rows
         out, joined = [], iter(attended)
-        weights = iter(self.output.weight.split([len(mine) * self.v_dim for mine in self.of_pattern.values() if mine], 1))
-        for pattern in light.patterns:  # w^O of Eq. (10)
-            if self.of_pattern[pattern]:
-                out.append(linear(self.dropout(next(joined)), next(weights), self.output.bias))
+        for pattern in light.patterns:
+            if pattern == distinct(self.l) and light_rows is not None:
+                part = light_rows
             else:
-                out.append(self.output.bias.expand(len(support.sets[self.l].index[support.sets[self.l].rows[pattern]]), -1))
-        return light_rows + (out[0] if len(out) == 1 else torch.cat(out))
+                part = light.at_pattern(values, support, pattern, slice(light.out_dim - values.size(1), None))  # [r, hidden], Eq. (14)
+            if mine := self.of_pattern[pattern]:
+                weight = self.output.weight[:, mine[0] * self.v_dim : (mine[-1] + 1) * self.v_dim]
+                part = part + linear(self.dropout(next(joined)), weight, self.output.bias)  # w^O of Eq. (10)
+            elif self.output is not None:
+                part = part + self.output.bias
+            out.append(part)
+        return out[0] if len(out) == 1 else torch.cat(out)
 
     def softmax(self, values: Tensor, queries: list[Tensor], keys: list[Tensor], support: Support) -> list[Tensor]:
         """alpha^mu_ij = softmax over exactly the i of class mu of <q_j, k_i> / sqrt(d) (Eq. 12, 17), for each class [r, heads, head]."""

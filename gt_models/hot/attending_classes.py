@@ -3,7 +3,6 @@
 # mypy: disable-error-code="arg-type, assignment, operator, union-attr"
 
 from collections.abc import Callable, Iterable
-from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -11,10 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from gt_models.hot.equivalence_classes import EquivalenceClass, distinct, equivalence_classes, set_partitions
-from gt_models.hot.equivariant_linear import EquivariantLinear, at_patterns
+from gt_models.hot.equivariant_linear import EquivariantLinear, linear
 from gt_models.hot.support import Support
 from gt_models.kernels.kernel_attention import Columns, Grouped, Groups
-from gt_models.kernels.row_maps import Map, Rows, row_maps
 
 
 class AttendingClasses(nn.Module):
@@ -99,18 +97,18 @@ class AttendingClasses(nn.Module):
                 nn.init.xavier_normal_(layer.weight)
                 nn.init.zeros_(layer.bias)
 
-    def queries_and_keys(self, values: Tensor, support: Support, single: bool) -> tuple[list[Columns], list[Columns], Tensor]:
-        """Queries and keys of each class at the tuples of distinct nodes of their order, [r, heads, head], and the light classes' part
-        [rows of order l, hidden_dim]. `single`: half precision becomes single."""
-        layers = {int(o): layer for o, layer in self.maps.items() if isinstance(layer, EquivariantLinear)}
-        light = layers[self.l]
-        outs = [[(layers[o], distinct(o), slice(0, self.qk_dim * len(q + k)))] for o, (q, k) in self.columns.items()]
-        last = slice(light.out_dim - light.in_dim, light.out_dim)
-        *found, light_rows = at_patterns([*outs, [(light, p, last) for p in light.patterns]], values, support)  # Eq. (14)
+    def queries_and_keys(self, values: Tensor, support: Support, single: bool) -> tuple[list[Columns], list[Columns], Tensor | None]:
+        """Queries and keys of each class at the tuples of distinct nodes of their order, [r, heads, head], and the light classes' part at the
+        output tuples of distinct nodes, [r, hidden_dim] (None where no query or key shares its map). `single`: half precision becomes single."""
         queries: dict[int, Columns] = {}
         keys: dict[int, Columns] = {}
-        for rows, (of_queries, of_keys) in zip(found, self.columns.values(), strict=True):
-            parts = self._side_by_side(full(rows) if single else rows, [*of_queries, *of_keys], self.qk_dim)
+        light_rows = None
+        for o, (of_queries, of_keys) in self.columns.items():
+            rows = self.maps[str(o)].at_pattern(values, support, distinct(o))  # [r, classes x qk (+ hidden)]
+            rows = full(rows) if single else rows
+            if o == self.l:
+                rows, light_rows = rows.split([self.qk_dim * (len(of_queries) + len(of_keys)), self.maps[str(o)].in_dim], 1)
+            parts = self._side_by_side(rows, [*of_queries, *of_keys], self.qk_dim)
             queries |= dict(parts[: len(of_queries)])
             keys |= dict(parts[len(of_queries) :])
         return [queries[s] for s in range(len(queries))], [keys[s] for s in range(len(keys))], light_rows
@@ -118,16 +116,13 @@ class AttendingClasses(nn.Module):
     def class_values(self, values: Tensor, support: Support) -> list[Columns]:
         """w^V of Eq. (10): values of each class at the entries that it sums over, [r, heads, head]; one product for all that sum over the
         same ones."""
-        if self.value is None:
-            return []
-        outs, first = [], 0
-        for group in self.value_groups:
-            rows = self.key_rows(support, self.classes[group[0]])
-            entries = support.cached(("entries of values", rows.start, rows.stop), partial(Rows, rows))
-            outs.append([Map((entries,), 0, 0, slice(first, first := first + len(group) * self.v_dim), 1, 0)])
-        found = row_maps(values, outs, self.value.weight.T, self.value.bias[None])
-        of_class = dict(one for v, group in zip(found, self.value_groups, strict=True) for one in self._side_by_side(v, group, self.v_dim))
-        return [of_class[s] for s in range(len(of_class))]
+        found: dict[int, Columns] = {}
+        if self.value is not None:
+            parts = [len(group) * self.v_dim for group in self.value_groups]
+            for group, weight, bias in zip(self.value_groups, self.value.weight.split(parts), self.value.bias.split(parts), strict=True):
+                v = linear(values[self.key_rows(support, self.classes[group[0]])], weight, bias)
+                found |= dict(self._side_by_side(v, group, self.v_dim))
+        return [found[s] for s in range(len(found))]
 
     def _side_by_side(self, rows: Tensor, classes: list[int], width: int) -> list[tuple[int, Columns]]:
         """The columns of each of these classes in `rows`, `width` each."""

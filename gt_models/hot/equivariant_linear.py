@@ -1,7 +1,5 @@
 """Equivariant linear layers L_{k->l} (Maron et al. 2019; Kim et al. 2021, Eq. 1, 2, 14, 15), full and lightweight: linear in entries."""
 
-from collections.abc import Sequence
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -9,7 +7,6 @@ from torch import Tensor, nn
 from gt_models.hot.equivalence_classes import EquivalenceClass, Partition, equivalence_classes, light_classes, set_partitions
 from gt_models.hot.support import Support
 from gt_models.kernels.linears import linears
-from gt_models.kernels.row_maps import Map, row_maps
 
 LARGE = 1 << 21  # multiplications from which `linears` has a faster form than torch
 
@@ -46,7 +43,6 @@ class EquivariantLinear(nn.Module):
             # unstated: how layers l -> l act on hyperedges. Elementwise: the other orders of a hyperedge are not stored.
             classes = tuple(c for c in classes if not c.is_light or c.blocks == tuple((i, i + k) for i in range(k)))
         self.classes = tuple(c for c in classes if global_classes or l == 0 or not c.is_global)
-        self.is_light = all(c.is_light for c in self.classes)
         self.patterns: tuple[Partition, ...] = tuple(p for p in set_partitions(l) if any(c.output_pattern == p for c in self.classes))
         self.weight = nn.Parameter(torch.empty(len(self.classes) * in_dim, out_dim))
         self.bias = nn.Parameter(torch.empty(len(self.patterns), out_dim)) if bias else None
@@ -62,25 +58,28 @@ class EquivariantLinear(nn.Module):
 
     def forward(self, values: Tensor, support: Support) -> Tensor:
         """values [rows of order k, in_dim] -> [rows of order l, out_dim]."""
-        return at_patterns([[(self, p, slice(0, self.out_dim)) for p in self.patterns]], values, support)[0]
+        weights = self.weight.split([len(self._of(p)) * self.in_dim for p in self.patterns])  # one gradient of all
+        biases = [None] * len(weights) if self.bias is None else self.bias.unbind()
+        parts = [linear(self._inputs(values, support, p), w.T, b) for p, w, b in zip(self.patterns, weights, biases, strict=True)]
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
 
-    def at_pattern(self, values: Tensor, support: Support, pattern: Partition) -> Tensor:
-        """The output at its tuples of one pattern: [r, out_dim]."""
-        first, classes = self.first(pattern), self.of(pattern)
+    def at_pattern(self, values: Tensor, support: Support, pattern: Partition, columns: slice = slice(None)) -> Tensor:
+        """The output's `columns` at its tuples of one pattern: [r, width]."""
+        first = next(a for a, c in enumerate(self.classes) if c.output_pattern == pattern)
+        weight = self.weight[first * self.in_dim : (first + len(self._of(pattern))) * self.in_dim, columns]
+        bias = None if self.bias is None else self.bias[self.patterns.index(pattern), columns]
+        return linear(self._inputs(values, support, pattern), weight.T, bias)  # Eq. (15)
+
+    def _of(self, pattern: Partition) -> tuple[EquivalenceClass, ...]:
+        return tuple(c for c in self.classes if c.output_pattern == pattern)
+
+    def _inputs(self, values: Tensor, support: Support, pattern: Partition) -> Tensor:
+        """What each class of this pattern is given: [r, classes x in]."""
+        classes = self._of(pattern)
         light = tuple(c for c in classes if c.is_light)  # these come first
         inputs = [support.take(values, light)] if light else []
-        inputs += [self._sum(values, support, c) for c in classes[len(light) :]]  # of each class [r, in]
-        weight = self.weight[first : first + len(classes) * self.in_dim]
-        bias = None if self.bias is None else self.bias[self.patterns.index(pattern)]
-        return linear(inputs[0] if len(inputs) == 1 else torch.cat(inputs, 1), weight.T, bias)  # Eq. (15)
-
-    def first(self, pattern: Partition) -> int:
-        """The first row of the weights of this pattern."""
-        return self.in_dim * next(a for a, c in enumerate(self.classes) if c.output_pattern == pattern)
-
-    def of(self, pattern: Partition) -> tuple[EquivalenceClass, ...]:
-        """The classes of an output pattern."""
-        return tuple(c for c in self.classes if c.output_pattern == pattern)
+        inputs += [self._sum(values, support, c) for c in classes[len(light) :]]
+        return inputs[0] if len(inputs) == 1 else torch.cat(inputs, 1)
 
     def _sum(self, values: Tensor, support: Support, c: EquivalenceClass) -> Tensor:
         total = class_sum(values, support, c)
@@ -88,24 +87,6 @@ class EquivariantLinear(nn.Module):
 
     def extra_repr(self) -> str:
         return f"{self.k} -> {self.l}, {self.in_dim} -> {self.out_dim}, {len(self.classes)} classes, normalize={self.normalize}"
-
-
-def at_patterns(outs: Sequence[Sequence[tuple[EquivariantLinear, Partition, slice]]], values: Tensor, support: Support) -> list[Tensor]:
-    """For each of `outs` these columns of layers at their tuples of a pattern, one after another: [r, width]. Light layers are one operation."""
-    if torch.compiler.is_compiling() or not all(layer.is_light for out in outs for layer, _, _ in out):
-        return [_joined([layer.at_pattern(values, support, p)[:, columns] for layer, p, columns in out]) for out in outs]
-    parameters = list(dict.fromkeys(p for out in outs for layer, _, _ in out for p in layer.parameters()))
-    number = {id(p): at for at, p in enumerate(parameters)}
-
-    def of(layer: EquivariantLinear, pattern: Partition, columns: slice) -> Map:
-        rows, bias = support.taken(layer.of(pattern)), None if layer.bias is None else number[id(layer.bias)]
-        return Map(rows, number[id(layer.weight)], layer.first(pattern), columns, bias, layer.patterns.index(pattern))
-
-    return list(row_maps(values, [[of(*one) for one in out] for out in outs], *parameters))
-
-
-def _joined(parts: list[Tensor]) -> Tensor:
-    return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

@@ -7,9 +7,8 @@ Everything here is integer arithmetic on the batch, done once per batch by sorti
 # mypy: disable-error-code="arg-type, assignment"
 
 import math
+import warnings
 from collections.abc import Callable
-from functools import partial
-from itertools import groupby
 from typing import Any
 
 import torch
@@ -20,7 +19,6 @@ from torch.autograd.function import once_differentiable
 from gt_models.batch import GraphBatch
 from gt_models.hot.equivalence_classes import EquivalenceClass, Partition, distinct, set_partitions
 from gt_models.kernels.linears import without_autocast
-from gt_models.kernels.row_maps import Rows, row_sums
 from gt_models.nn.fixed_sizes import fixed_sizes
 
 
@@ -142,28 +140,12 @@ class Support:
         else:
             places, missing, ptr, order = self.cached(("take", classes), lambda: _taking(rows, len(self.sets[classes[0].k])))
             if values.requires_grad and values.dtype in (torch.float32, torch.float64):
-                taken = _Take.apply(values, places, missing, order, ptr[:-1])
+                back = self.cached(("take back", classes, values.dtype), lambda: segments(ptr, order, rows.numel(), values.dtype))
+                taken = _Take.apply(values, places, missing, back)
             else:
                 taken = values.index_select(0, places)
                 taken = taken if missing is None else taken.index_fill(0, missing, 0.0)
         return taken.view(-1, len(classes) * values.size(1))
-
-    def taken(self, classes: tuple[EquivalenceClass, ...]) -> tuple[Rows, ...]:
-        """The same rows for `row_maps`: those of one input pattern together."""
-
-        def build() -> tuple[Rows, ...]:
-            found = []
-            for pattern, group in groupby(classes, lambda c: c.input_pattern):
-                mine = tuple(group)
-                if len(mine) == 1 and isinstance(only := self.light_rows(mine[0]), slice):
-                    found.append(Rows(only))
-                else:
-                    entries = self.sets[mine[0].k]  # a repeated entry, which nothing reads, may have its transpose on the diagonal
-                    source = entries.rows[pattern] if len(pattern) < 2 else slice(0, len(entries))
-                    found.append(Rows(source, self.cached(("rows", mine), partial(self._taken_rows, mine)).view(-1, len(mine))))
-            return tuple(found)
-
-        return self.cached(("taken", classes), build)
 
     def _taken_rows(self, classes: tuple[EquivalenceClass, ...]) -> Tensor:
         """Input row of each output tuple and class, [r x classes]; -1 where it is not stored."""
@@ -271,8 +253,8 @@ def _taking(rows: Tensor, count: int) -> tuple[Tensor, Tensor | None, Tensor, Te
 
 class _Take(Function):
     @staticmethod
-    def forward(ctx: Any, values: Tensor, rows: Tensor, missing: Tensor | None, order: Tensor, first: Tensor) -> Tensor:
-        ctx.back = order, first
+    def forward(ctx: Any, values: Tensor, rows: Tensor, missing: Tensor | None, back: Tensor) -> Tensor:
+        ctx.back = back
         taken = values.index_select(0, rows)
         return taken if missing is None else taken.index_fill_(0, missing, 0.0)
 
@@ -280,7 +262,20 @@ class _Take(Function):
     @once_differentiable
     @without_autocast
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        return row_sums(grad, *ctx.back), None, None, None, None
+        return segment_sum(ctx.back, grad), None, None, None
+
+
+def segments(ptr: Tensor, order: Tensor, count: int, dtype: torch.dtype) -> Tensor:
+    """The matrix [len(ptr) - 1, count] whose row i has ones in the columns order[ptr[i] : ptr[i + 1]]."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta", UserWarning)
+        ones = torch.ones(order.numel(), dtype=dtype, device=order.device)
+        return torch.sparse_csr_tensor(ptr, order, ones, (ptr.numel() - 1, count), check_invariants=False)
+
+
+def segment_sum(segments: Tensor, values: Tensor) -> Tensor:
+    """Row i is the sum of the rows of `values` [r, d] in segment i: [segments, d]."""
+    return segments @ values
 
 
 def _has_pattern(index: Tensor, pattern: Partition) -> Tensor:

@@ -43,12 +43,12 @@ class Groups:
         key: the key of each entry; None: entry e has key e.
 
     Attributes:
-        plans: what a fast form derives from these and others, for its next calls.
+        layout: what a fast form derives from these, for its next calls.
     """
 
     def __init__(self, entries: Grouped, queries: Grouped, key: Grouped | None = None):
         self.entries, self.queries, self.key = entries, queries, key
-        self.plans: dict[Any, Any] = {}
+        self.layout: Any = None
 
 
 class Columns(NamedTuple):
