@@ -138,7 +138,7 @@ class Graphormer(nn.Module):
             return self.head_out(self.head_norm(F.gelu(self.head_in(features)))) + self.head_bias
 
     def bias(self, batch: GraphBatch, tokens: GraphBatch, place: Tensor) -> Tensor:
-        """Bias of attention from token i to token j, [H, sum (1 + n_b)^2]; `tokens`, `place`: see `with_tokens`.
+        """Bias of attention from token i to token j, [sum (1 + n_b)^2, H]; `tokens`, `place`: see `with_tokens`.
 
         The implementation also adds, twice, a bias of the data's own, which is zero for all pairs.
         """
@@ -146,7 +146,7 @@ class Graphormer(nn.Module):
         near_token = torch.stack([tokens.local[end] == 0 for end in tokens.pair_nodes]).any(0)  # either end is the graph token
         bias = near_token[:, None] * self.token_bias.to(pairs.dtype)
         first, second = batch.pair_nodes
-        return bias.index_copy(0, tokens.pair_of(place[first], place[second]), pairs).t().contiguous()
+        return bias.index_copy(0, tokens.pair_of(place[first], place[second]), pairs)
 
     def pair_bias(self, batch: GraphBatch) -> Tensor:
         """b of Eq. 6 plus c of Eq. 7 for all ordered pairs, [sum n_b^2, H]."""
@@ -210,10 +210,10 @@ class BiasedAttention(nn.Module):
         super().__init__()
         if num_heads < 1 or hidden_dim % num_heads:
             raise ValueError(f"hidden_dim {hidden_dim} does not split into {num_heads} heads: choose a multiple of num_heads")
-        self.scale, self.dropout = (hidden_dim // num_heads) ** -0.5, dropout
+        self.num_heads, self.scale, self.dropout = num_heads, (hidden_dim // num_heads) ** -0.5, dropout
         self.qkv, self.out = nn.Linear(hidden_dim, 3 * hidden_dim), nn.Linear(hidden_dim, hidden_dim)
 
     def forward(self, x: Tensor, bias: Tensor, tokens: GraphBatch) -> Tensor:
-        """[T, d], [H, P] -> [T, d]."""
-        dropout, seed = (self.dropout, draw_seed()) if self.training and self.dropout else (0.0, torch.zeros(1, dtype=torch.long))
-        return self.out(gated_attention(self.qkv(x), bias, None, tokens, self.scale, 0.0, dropout, seed))
+        """[T, d], [P, H] -> [T, d]."""
+        seed = draw_seed() if self.training and self.dropout else None
+        return self.out(gated_attention(self.qkv(x), bias, self.num_heads, tokens, self.scale, 0.0, self.dropout, seed))

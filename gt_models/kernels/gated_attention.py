@@ -12,59 +12,57 @@ from torch.nn import functional as F
 
 from gt_models.batch import GraphBatch
 from gt_models.kernels.dispatch import Form, Operation
-from gt_models.kernels.dropout import GOLDEN, hash32, threshold
+from gt_models.kernels.dropout import kept_at
 
 
 def reference(
-    qkv: Tensor, bias: Tensor, gate: Tensor | None, batch: GraphBatch, scale: float, key_scale: float, dropout: float, seed: Tensor
+    qkv: Tensor, pairs: Tensor, num_heads: int, batch: GraphBatch, scale: float, key_scale: float, dropout: float, seed: Tensor | None
 ) -> Tensor:
     """Queries, keys and values of all nodes [N, 3 d], heads side by side in each -> [N, d].
 
     Args:
-        bias, gate: [H, P] over the flat pairs of the batch, P = sum n_b^2, query before key; no gate is 1.
+        pairs: bias of each head, and beside it the gates, over the flat pairs of the batch, P = sum n_b^2, query before key: [P, 2 H], or
+            [P, H] where there is no gate.
+        num_heads: H.
         batch: which nodes belong together.
         scale, key_scale: c and s above.
         dropout: rate at which single weights are dropped, after the gate.
-        seed: long [1]: on the CPU which ones is a hash of it, the query, the head and the key's place in its graph. Elsewhere the
-            device's generator draws them.
+        seed: long [1]: on the CPU which ones is a hash of it, the pair and the head. Elsewhere the device's generator draws them. None: none.
 
     Holds padded weights, [H, B, n, n].
     """
-    heads, graphs, n = bias.size(0), batch.num_graphs, batch.max_nodes
+    graphs, n = batch.num_graphs, batch.max_nodes
 
-    def padded(pairs: Tensor) -> Tensor:  # [H, P] -> [H, B, n, n]
-        return pairs.new_zeros(heads, graphs * n * n).index_copy(1, batch.pair_slots, pairs).view(heads, graphs, n, n)
+    def padded(values: Tensor) -> Tensor:  # [P, H] -> [H, B, n, n]
+        rows = values.new_zeros(graphs * n * n, num_heads).index_copy(0, batch.pair_slots, values)
+        return rows.t().reshape(num_heads, graphs, n, n)
 
-    shape = (graphs, n, 3, heads, qkv.size(1) // (3 * heads))
+    shape = (graphs, n, 3, num_heads, qkv.size(1) // (3 * num_heads))
     q, k, v = batch.to_dense(qkv).view(shape).permute(2, 3, 0, 1, 4).contiguous().unbind(0)  # [H, B, n, d / H] each
-    logits = torch.matmul(q * scale, k.transpose(2, 3)) + padded(bias)  # [H, B, n, n]
+    logits = torch.matmul(q * scale, k.transpose(2, 3)) + padded(pairs[:, :num_heads])  # [H, B, n, n]
     if key_scale:
         logits = logits + (key_scale * k.square().sum(-1))[:, :, None]
     weights = logits.masked_fill(~batch.node_mask[:, None], -torch.inf).softmax(-1)
-    if gate is not None:
-        weights = weights * padded(gate)
-    if dropout > 0.0 and qkv.device.type == "cpu":
-        nodes = batch.to_dense(torch.arange(batch.num_nodes))  # [B, n]
-        weights = weights * kept(seed, nodes, heads, n, dropout) / (1.0 - dropout)
-    else:
+    if pairs.size(1) > num_heads:
+        weights = weights * padded(pairs[:, num_heads:])
+    if seed is not None and qkv.device.type == "cpu":
+        weights = weights * padded(kept(seed, len(pairs), num_heads, dropout).to(weights.dtype)) / (1.0 - dropout)
+    elif seed is not None:
         weights = F.dropout(weights, dropout)
     y = torch.matmul(weights.to(v.dtype), v)  # [H, B, n, d / H]
     return batch.from_dense(y.permute(1, 2, 0, 3).flatten(2))
 
 
-def kept(seed: Tensor, nodes: Tensor, num_heads: int, num_keys: int, rate: float) -> Tensor:
-    """Which weights stay: queries, long [B, n] -> bool [H, B, n, keys]."""
-    rows = nodes * num_heads + torch.arange(num_heads)[:, None, None]  # [H, B, n]
-    draws = hash32((rows & 0xFFFFFFFF) ^ seed)[..., None] + torch.arange(num_keys) * GOLDEN
-    return hash32(draws & 0xFFFFFFFF) >= threshold(rate)
+def kept(seed: Tensor, num_pairs: int, num_heads: int, rate: float) -> Tensor:
+    """Which weights stay, bool [P, H]."""
+    return kept_at(seed, torch.arange(num_pairs * num_heads), rate).view(num_pairs, num_heads)
 
 
-def _example(qkv: Tensor, bias: Tensor, gate: Tensor | None, batch: GraphBatch, *rest) -> tuple[tuple, dict]:
-    """Graphs of 5, 1 and 35 nodes: less than a tile of keys, and more."""
+def _example(qkv: Tensor, pairs: Tensor, num_heads: int, batch: GraphBatch, *rest) -> tuple[tuple, dict]:
+    """Graphs of 5, 1 and 35 nodes."""
     draw = lambda *shape: torch.randn(*shape, dtype=qkv.dtype).to(qkv.device).requires_grad_()  # noqa: E731
     small = GraphBatch(torch.zeros(41, 1), torch.zeros(2, 0, dtype=torch.long), torch.tensor([0, 5, 6, 41])).to(qkv.device)
-    pairs = (bias.size(0), small.num_pairs)
-    return (draw(41, qkv.size(1)), draw(*pairs), None if gate is None else draw(*pairs), small, *rest), {}
+    return (draw(41, qkv.size(1)), draw(small.num_pairs, pairs.size(1)), num_heads, small, *rest), {}
 
 
 def _numba():

@@ -16,6 +16,8 @@ from torch.nn import functional as F
 from gt_models.batch import GraphBatch
 from gt_models.kernels.dropout import draw_seed
 from gt_models.kernels.gated_attention import gated_attention
+from gt_models.kernels.gelu_mlp import feed_forward
+from gt_models.kernels.row_linear import RowLinear, row_linear
 from gt_models.nn.features import FeatureEncoder
 from gt_models.nn.pooling import pool
 from gt_models.ppgt.class_attention import ClassAttention, Residual
@@ -138,10 +140,8 @@ class PPGT(nn.Module):
         x, p = self.encode_nodes(batch), self.encode_pairs(batch, edge_values)  # [N, d], [P, pair_dim], P = sum n^2
         # theta and phi of Eq. 5 are linear in the same p in every layer: one product for all of them
         weight = torch.cat([layer.attention.pair_linear.weight for layer in self.layers])
-        terms = torch.addmm(self.pair_bias()[:, None], weight, p.t()).view(-1, self.num_heads, p.size(0)).unbind()  # [H, P] each
-        theta, phi = (terms[::2], terms[1::2]) if self.urpe else (terms, [None] * len(terms))
-        for i, layer in enumerate(self.layers):
-            x = layer(x, theta[i], phi[i], batch)
+        for layer, theta_phi in zip(self.layers, row_linear(p, weight, self.pair_bias()).chunk(len(self.layers), 1), strict=True):
+            x = layer(x, theta_phi, batch)
         return self.norm(x)
 
     def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
@@ -228,23 +228,23 @@ class PPGTLayer(nn.Module):
         self.linear1, self.linear2 = nn.Linear(dim, expansion * dim), nn.Linear(expansion * dim, dim)
         self.residual1, self.residual2 = Residual(drop_path), Residual(drop_path)
 
-    def forward(self, x: Tensor, theta: Tensor, phi: Tensor | None, batch: GraphBatch) -> Tensor:  # [N, dim]
-        x = self.residual1(x, self.attention(self.norm1(x), theta, phi, batch), batch.batch, batch.num_graphs)
-        return self.residual2(x, self.linear2(F.gelu(self.linear1(self.norm2(x)))), batch.batch, batch.num_graphs)
+    def forward(self, x: Tensor, theta_phi: Tensor, batch: GraphBatch) -> Tensor:  # [N, dim]
+        x = self.residual1(x, self.attention(self.norm1(x), theta_phi, batch), batch.batch, batch.num_graphs)
+        return self.residual2(x, feed_forward(self.norm2(x), self.linear1, self.linear2), batch.batch, batch.num_graphs)
 
 
 class SL2Attention(nn.Module):
     """Multi-head Eq. 5 on flat nodes [N, dim]: out_i = sum_j phi_ij softmax_j(<q_i, k_j> / sqrt(d) - |k_j|^2 / (2 sqrt(d)) + theta_ij) v_j,
-    d the width of a head; theta and phi [H, P] are this layer's `pair_linear` on the pair encodings, phi None where there is no gate."""
+    d the width of a head; theta and phi, side by side [P, G H], are this layer's `pair_linear` on the pair encodings; G is 1 without a gate."""
 
     def __init__(self, dim: int, num_heads: int, attention: str, scale_queries: bool, dropout: float, pair_dim: int, urpe: bool):
         super().__init__()
-        self.dropout, root = dropout, (dim // num_heads) ** 0.5
+        self.num_heads, self.dropout, root = num_heads, dropout, (dim // num_heads) ** 0.5
         self.scale = 1.0 / root if scale_queries else 1.0
         self.key_scale = -0.5 / root if attention == "sl2" else 0.0  # Eq. 4; without it Eq. 2
-        self.qkv, self.out = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
+        self.qkv, self.out = RowLinear(dim, 3 * dim), RowLinear(dim, dim)
         self.pair_linear = nn.Linear(pair_dim, num_heads * (2 if urpe else 1))  # theta, phi
 
-    def forward(self, x: Tensor, theta: Tensor, phi: Tensor | None, batch: GraphBatch) -> Tensor:  # [N, dim]
-        dropout, seed = (self.dropout, draw_seed()) if self.training and self.dropout else (0.0, torch.zeros(1, dtype=torch.long))
-        return self.out(gated_attention(self.qkv(x), theta, phi, batch, self.scale, self.key_scale, dropout, seed))  # [N, d]
+    def forward(self, x: Tensor, theta_phi: Tensor, batch: GraphBatch) -> Tensor:  # [N, dim]
+        seed = draw_seed() if self.training and self.dropout else None
+        return self.out(gated_attention(self.qkv(x), theta_phi, self.num_heads, batch, self.scale, self.key_scale, self.dropout, seed))

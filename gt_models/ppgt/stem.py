@@ -2,16 +2,18 @@
 
 # mypy: disable-error-code="arg-type, operator, union-attr"
 
-import math
 from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from gt_models.kernels.gelu_mlp import feed_forward
+from gt_models.kernels.sinusoids import sinusoids
 from gt_models.ppgt.norms import make_norm
 
 CHUNK = 2048  # pairs at a time: what they need fits into the cache
+KEPT = 2**15  # pairs of which all that backward needs is kept, some 5 KiB each
 
 
 class PreNormFFN(nn.Module):
@@ -25,7 +27,7 @@ class PreNormFFN(nn.Module):
 
     def branch(self, x: Tensor) -> Tensor:
         """W2 gelu(W1 norm(x)), [rows, dim] -> [rows, dim]."""
-        return self.linear2(nn.functional.gelu(self.linear1(self.norm(x))))
+        return feed_forward(self.norm(x), self.linear1, self.linear2)
 
     def forward(self, x: Tensor) -> Tensor:
         """[rows, dim] -> [rows, dim]."""
@@ -36,7 +38,7 @@ class PairStem(nn.Module):
     """Raw pair channels [P, in_dim] (+ what edges carry, [P, out_dim]) -> pair encodings [P, out_dim] (Eq. 10).
 
     The stem is by far the largest tensor work of the model: P = sum n^2 rows, where the backbone has sum n. Its rows do not know of each
-    other, so it runs in chunks that stay in cache and, in training, keeps of each chunk only what went in; backward forms the rest again.
+    other, so it runs in chunks that stay in cache. Of many pairs it keeps in training only what went in; backward forms the rest again.
 
     Args:
         num_frequencies: S of Eq. 9; 0 leaves the sinusoids out.
@@ -74,7 +76,7 @@ class PairStem(nn.Module):
 
     def embed(self, raw: Tensor, edge: Tensor | None) -> Tensor:
         """Eqs. 8 and 9: an MLP on the enhanced channels, and what edges carry."""
-        p = self.linear2(nn.functional.gelu(self.linear1(sinusoids(raw, self.num_frequencies))))
+        p = feed_forward(sinusoids(raw, self.num_frequencies), self.linear1, self.linear2)
         return p if edge is None else p + edge
 
     def branch(self, i: int, p: Tensor) -> Tensor:
@@ -85,6 +87,8 @@ class PairStem(nn.Module):
         """`raw` [P, in_dim], `edge` [P, out_dim] or None, `keep` [P, FFN blocks] or None (see `rows`) -> [P, out_dim]."""
         if self.chunk is None or raw.is_cuda or raw.size(0) <= self.chunk or torch.compiler.is_compiling():
             return self.rows(raw, edge, keep)
+        if raw.size(0) <= KEPT or not torch.is_grad_enabled():
+            return torch.cat([self.rows(*part) for part in _chunks((raw, edge, keep), self.chunk)])
         return _InChunks.apply(self, raw, edge, keep, *self.parameters())
 
 
@@ -122,19 +126,8 @@ class _InChunks(torch.autograd.Function):
 
 
 def _chunks(tensors: tuple[Tensor | None, ...], size: int) -> Iterator[list[Tensor | None]]:
-    for start in range(0, tensors[0].size(0), size):
-        yield [None if t is None else t[start : start + size] for t in tensors]
-
-
-def sinusoids(p: Tensor, num_frequencies: int) -> Tensor:
-    """Eq. 9 over all channels: [P, c] -> [P, c (1 + 2 S)] as blocks p, sin(pi p), cos(pi p), sin(2 pi p), cos(2 pi p), ..."""
-    if num_frequencies == 0:
-        return p
-    blocks = [p]
-    for s in range(num_frequencies):
-        angle = p * (2**s * math.pi)
-        blocks += [torch.sin(angle), torch.cos(angle)]
-    return torch.cat(blocks, -1)
+    count = -(-tensors[0].size(0) // size)
+    yield from map(list, zip(*([None] * count if t is None else t.split(size) for t in tensors), strict=True))
 
 
 def stem_init(linear: nn.Linear, a: float) -> None:

@@ -88,7 +88,7 @@ def test_is_its_equations(edges, arguments):
             assert not path or pairs[path[0]][0] == i
         features = graph.edge_attr @ w["edge_encoder.linear.weight"].T + w["edge_encoder.linear.bias"] if edges else None
         bias = reference.bias(w, 7, distance, paths, features, model.path_length)
-        torch.testing.assert_close(model.bias(graph, *with_tokens(graph)[:2]).view(2, 8, 8).permute(1, 2, 0), bias, rtol=1e-10, atol=1e-10)
+        torch.testing.assert_close(model.bias(graph, *with_tokens(graph)[:2]).view(8, 8, 2), bias, rtol=1e-10, atol=1e-10)
         nodes = graph.x @ w["node_encoder.linear.weight"].T + w["node_encoder.linear.bias"]
         x = reference.model(w, nodes, graph.edge_index, bias, 2, 2, arguments.get("norm") == "pre")
         expected = reference.head(w, x[:1] if level == "graph" else x[1:])

@@ -9,7 +9,7 @@ from gt_models import GraphBatch
 from gt_models.kernels import forms_taken, use
 from gt_models.kernels.gated_attention import gated_attention, kept
 
-SIZES = (6, 1, 0, 40)  # a part of a tile of keys, one node, none, two tiles
+SIZES = (6, 1, 0, 40)  # few nodes, one, none, many
 
 
 def case(sizes: tuple[int, ...], heads: int, width: int, dropout: float = 0.0, gated: bool = True, dtype: torch.dtype = torch.float64):
@@ -17,24 +17,24 @@ def case(sizes: tuple[int, ...], heads: int, width: int, dropout: float = 0.0, g
     ptr = torch.tensor([0, *sizes]).cumsum(0)
     batch = GraphBatch(torch.zeros(sum(sizes), 1), torch.zeros(2, 0, dtype=torch.long), ptr)
     qkv = torch.randn(sum(sizes), 3 * heads * width, dtype=dtype, requires_grad=True)
-    bias, gate = torch.randn(2, heads, batch.num_pairs, dtype=dtype, requires_grad=True).unbind()
-    bias, gate = bias.detach().requires_grad_(), gate.detach().requires_grad_() if gated else None
-    return qkv, bias, gate, batch, 0.7, -0.3, dropout, torch.tensor([11])
+    pairs = torch.randn(batch.num_pairs, heads * (2 if gated else 1), dtype=dtype, requires_grad=True)
+    return qkv, pairs, heads, batch, 0.7, -0.3, dropout, torch.tensor([11]) if dropout else None
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.4])
 def test_the_reference_against_loops(dropout):
-    qkv, bias, gate, _, scale, key_scale, *_ = arguments = case((3, 2), 2, 3, dropout)
+    qkv, pairs, _, _, scale, key_scale, *_ = arguments = case((3, 2), 2, 3, dropout)
+    bias, gate = pairs.t().unflatten(0, (2, 2))  # [H, P] each
     q, k, v = qkv.view(5, 3, 2, 3).unbind(1)
     expected, pair = torch.zeros(5, 2, 3, dtype=torch.float64), 0
-    stays = kept(torch.tensor([11]), torch.arange(5)[None], 2, 3, dropout)[:, 0]  # [H, N, 3]
+    stays = kept(torch.tensor([11]), 13, 2, dropout)  # [P, H]
     for graph in (range(3), range(3, 5)):
         for i in graph:
             for h in range(2):
                 logits = [scale * float(q[i, h] @ k[j, h]) + key_scale * float(k[j, h] @ k[j, h]) for j in graph]
                 powers = [math.exp(logit + float(bias[h, pair + place])) for place, logit in enumerate(logits)]
                 for place, j in enumerate(graph):
-                    keep = float(stays[h, i, place]) / (1 - dropout)
+                    keep = float(stays[pair + place, h]) / (1 - dropout)
                     expected[i, h] += keep * gate[h, pair + place] * powers[place] / sum(powers) * v[j, h]
             pair += len(graph)
     with use("reference"):
@@ -42,10 +42,9 @@ def test_the_reference_against_loops(dropout):
 
 
 def results(form: str, arguments: tuple) -> list[torch.Tensor]:
-    wanted = [t for t in arguments[:3] if t is not None]
     with use(gated_attention=form):
         out = gated_attention(*arguments)
-    return [out.detach(), *torch.autograd.grad((out * out.detach().cos()).sum(), wanted)]
+    return [out.detach(), *torch.autograd.grad((out * out.detach().cos()).sum(), arguments[:2])]
 
 
 @pytest.mark.parametrize(
@@ -59,11 +58,21 @@ def test_forms_agree_with_the_reference(form, sizes, heads, width, dropout, gate
         torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
 
 
+def test_columns_of_a_wider_matrix_are_read_where_they_are():
+    """As PPGT's layers do, whose biases and gates are columns of one product."""
+    qkv, pairs, *rest = case(SIZES, 2, 5, 0.4)
+    wide = torch.randn(len(pairs), 11, dtype=torch.float64)
+    wide[:, 3:7] = pairs.detach()
+    columns = wide[:, 3:7].requires_grad_()
+    for expected, found in zip(results("numba", (qkv, pairs, *rest)), results("numba", (qkv, columns, *rest)), strict=True):
+        assert torch.equal(expected, found)
+
+
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
 @pytest.mark.parametrize("place", [0, 1, 2])  # queries, keys and values; bias; gate
 def test_what_is_not_finite_comes_out_where_the_reference_lets_it_out(place, bad):
     arguments = case((6, 40), 2, 5)
-    arguments[place].data[1, 3] = bad
+    arguments[min(place, 1)].data[3, max(place - 1, 0) * 2 + 1] = bad
     outs = [results(form, arguments) for form in ("reference", "numba")]
     if (place, bad) != (1, -float("inf")):  # a bias of -inf is a weight of 0
         assert not outs[0][0].isfinite().all()
@@ -83,11 +92,10 @@ def test_threads_do_not_change_a_bit():
 
 
 def test_a_share_of_the_weights_is_dropped_and_seeds_differ():
-    nodes = torch.arange(64).view(2, 32)
-    stays = [kept(torch.tensor([seed]), nodes, 4, 32, 0.3).float() for seed in (1, 2)]
+    stays = [kept(torch.tensor([seed]), 2048, 4, 0.3).float() for seed in (1, 2)]
     for one in stays:
         assert one.mean().item() == pytest.approx(0.7, abs=0.02)
-        assert one.mean((1, 2, 3)).sub(0.7).abs().max() < 0.04  # each head
+        assert one.mean(0).sub(0.7).abs().max() < 0.04  # each head
     assert (stays[0] == stays[1]).float().mean().item() == pytest.approx(0.7**2 + 0.3**2, abs=0.03)
 
 

@@ -1,21 +1,16 @@
 """The stem of pair encodings."""
 
-import math
-
+import pytest
 import torch
 
-from gt_models.ppgt.stem import sinusoids
+from gt_models.ppgt import stem
 from tests.gt_models.checks import collate
 from tests.gt_models.ppgt.test_ppgt import _loss_and_grads, graphs, small
 
 
-def test_sinusoids():
-    p = torch.rand(3, 2, dtype=torch.float64)
-    expected = [p, (math.pi * p).sin(), (math.pi * p).cos(), (2 * math.pi * p).sin(), (2 * math.pi * p).cos()]
-    torch.testing.assert_close(sinusoids(p, 2), torch.cat(expected, 1))
-
-
-def test_recomputed_chunks_change_nothing():
+@pytest.mark.parametrize("kept", [0, 2**15])
+def test_chunks_change_nothing_recomputed_or_kept(monkeypatch, kept):
+    monkeypatch.setattr(stem, "KEPT", kept)
     whole, chunked = small(), small()
     chunked.stem.chunk = 7
     chunked.load_state_dict(whole.state_dict())
