@@ -1,7 +1,7 @@
 """Linear maps of rows on the CPU: products by oneDNN, gradients of weight and bias by a kernel.
 
 The gradient of a weight is a sum over rows, of which oneDNN first copies one side, transposed. Here four of its rows and 64 of its columns are
-summed up in registers: 85 to 109 GFLOP/s where oneDNN reaches 45 to 73 and MKL 62 to 87 (2,048 rows of 64 to 192 numbers, EPYC of family 25).
+summed up in registers: 75 to 109 GFLOP/s where oneDNN reaches 45 to 73 and MKL 62 to 87 (2,048 rows of 64 to 192 numbers, EPYC of family 25).
 """
 
 from collections.abc import Callable
