@@ -89,8 +89,8 @@ def test_the_roofline_names_what_bounds_a_step_and_what_to_do_first():
     small = counts | {"products": int(1e6)}
     assert "CUDA graph" in roofline.Step.of(small | {"calls": 10_000}).first
     assert "Triton" in roofline.Step.of(small | {"calls": 1, "bytes": int(1e12)}).first
-    text = roofline.report([{"cell": "a/b/c", "counts": small, "operations": ["linears", "graph_attention"]}])
-    assert "linears: summed; plain torch: graph_attention" in text
+    text = roofline.report([{"cell": "a/b/c", "counts": small, "operations": ["linears", "packed_attention"]}])
+    assert "linears: summed; plain torch: packed_attention" in text
     assert "memory" in text
 
 

@@ -90,7 +90,8 @@ def test_each_paper_is_told_in_five_sentences(covered, rows):
 def test_a_printed_number_is_not_typed_again(rows, tmp_path):
     path = tmp_path / FILE
     path.write_text("hot: It has {hot/gps/s2g-plus aupr} for {hot/gps/s2g-plus aupr printed}, and {hot/gps/s2g-plus printed}.")
-    assert every_in_short([ONE], [], rows, path)["hot"].endswith(" It has 0.697 ± 0.036 for 0.726, and 0.943.")
+    text = every_in_short([ONE], [], rows, path)["hot"]
+    assert re.search(r" It has 0\.\d{3} ± 0\.\d{3} for 0\.726, and 0\.943\.$", text), text  # ours changes with its records
 
 
 ONE = Coverage("hot", 4, 0, 0, 2, 0, {})
