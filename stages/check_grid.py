@@ -36,6 +36,7 @@ from stages.threads import settle_environment
 STEPS = 2
 # forms that a miniature on the CPU cannot reach, and where they run; their own tests hold them against the definition
 ELSEWHERE = {
+    ("ada_rms", "two-numbers"): "on a GPU, or without Numba",
     ("gated_norm", "triton"): "on a GPU",
     ("graph_attention", "triton"): "on a GPU",
     ("triangular_attention", "triton"): "on a GPU",
