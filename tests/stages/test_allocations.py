@@ -29,16 +29,17 @@ for step in range(24):
 waits = time.monotonic() + 20
 while any(thread.name == allocations.WATCH for thread in threading.enumerate()) and time.monotonic() < waits:
     time.sleep(0.01)
-print(keep, psutil.Process().memory_info().rss // 2**20, sep="; ")
+print(keep, psutil.Process().memory_info().rss // 2**20, allocations.heap()[0] // 2**20, sep="; ")
 """
 
 
 @pytest.mark.parametrize("unwatched", [False, True])
 def test_memory_that_fits_no_later_tensor_is_given_back(unwatched):
     run = subprocess.run([sys.executable, "-c", STEPS.format(unwatched=unwatched)], capture_output=True, text=True, check=True)
-    said, resident = run.stdout.split("; ")
+    said, resident, heap_size = run.stdout.split("; ")
     assert said == "glibc, freed memory kept"
-    assert (int(resident) > 900) == unwatched  # MiB; all tensors together are 1,070
+    # MiB; all tensors together are 1,070. What is resident of a heap that nobody touches is for the system to say
+    assert int(heap_size) > 900 if unwatched else int(resident) < 900
 
 
 def test_a_heap_is_scattered_where_more_than_half_of_it_is_never_used():
