@@ -16,7 +16,7 @@ from gt_models.batch import GraphBatch
 from gt_models.kernels.dropout import draw_seed
 from gt_models.kernels.grit_attention import grit_attention
 from gt_models.kernels.linears import linears
-from gt_models.kernels.pair_linear import pair_linear
+from gt_models.kernels.row_linear import row_linear
 from gt_models.nn.features import FeatureEncoder
 from gt_models.nn.mlp import activation as hidden_activation
 from gt_models.nn.mlp_head import MLPHead
@@ -125,7 +125,7 @@ class GRIT(nn.Module):
         """First states of nodes [N, d] and of pairs [sum n_b^2, d]; pair (i, j): i the query, j the key, an edge runs from key to query."""
         dtype = self.pair_rrwp.weight.dtype
         x = self.node_encoder(batch.x) + self.node_rrwp(return_probabilities(batch, self.rrwp_dim).to(dtype))  # [N, d]
-        pairs = pair_linear(batch.encoding("rrwp", self.rrwp_dim).to(dtype), self.pair_rrwp.weight)  # [P, d]
+        pairs = row_linear(batch.encoding("rrwp", self.rrwp_dim).to(dtype), self.pair_rrwp.weight)  # [P, d]
         edges = [] if self.edge_encoder is None else [encode_edges(self.edge_encoder, batch).to(pairs.dtype)]
         if self.edge_vector is not None:
             edges.append(self.edge_vector.to(pairs.dtype).expand(batch.num_edges, -1))
@@ -183,7 +183,7 @@ class GRITLayer(nn.Module):
         x = self.ffn_norm(x + self.ffn_out(self.dropout(self.activation(self.ffn_in(x)))))  # [N, d]
         if self.pair_out is None:
             return x, None
-        return x, self.pair_norm(pairs + pair_linear(self.dropout(e), self.pair_out.weight, self.pair_out.bias))  # [P, d]
+        return x, self.pair_norm(pairs + row_linear(self.dropout(e), self.pair_out.weight, self.pair_out.bias))  # [P, d]
 
 
 class GRITAttention(nn.Module):
@@ -218,7 +218,7 @@ class GRITAttention(nn.Module):
         """Nodes [N, d] and pairs [P, d] -> what nodes receive [N, d], and e [P, d]."""
         # Ew of all heads, then Eb: the rows of `pair` lie head by head
         weight, bias = (p.unflatten(0, (self.num_heads, 2, -1)).transpose(0, 1).flatten(0, 2) for p in (self.pair.weight, self.pair.bias))
-        pair = pair_linear(pairs, weight, bias).view(-1, 2, self.num_heads, self.head_dim)  # [P, 2, H, d_h]
+        pair = row_linear(pairs, weight, bias).view(-1, 2, self.num_heads, self.head_dim)  # [P, 2, H, d_h]
         node_maps = linears(x, self.query.weight, self.key.weight, self.value.weight, self.query.bias, None, None)
         q, k, v = (y.view(-1, self.num_heads, self.head_dim) for y in node_maps)  # [N, H, d_h]
         # deviates: PPGT's Eq. 12 prints the root of the sum with Eb; GRIT's own code and numbers have Eb outside of it

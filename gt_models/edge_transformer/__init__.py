@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from gt_models.batch import GraphBatch
 from gt_models.edge_transformer.attention import attend
 from gt_models.edge_transformer.feed_forward import FeedForward
-from gt_models.edge_transformer.pairs import PairLinear, edge_pairs, node_pairs
+from gt_models.edge_transformer.pairs import edge_pairs, node_pairs
 from gt_models.edge_transformer.pooling import GraphPooling
+from gt_models.kernels.row_linear import RowLinear
 from gt_models.nn.dropout import Dropout
 from gt_models.nn.features import FeatureEncoder
 from gt_models.nn.mlp import MLP, activation
@@ -142,9 +143,9 @@ class TriangularAttention(nn.Module):
             raise ValueError(f"attn_dropout {attn_dropout} is outside [0, 1)")
         self.num_heads, self.attn_dropout = num_heads, attn_dropout
         # the first four of the five projections as one product: rows of the weight are W^Q, W^K, W^V1, W^V2
-        self.projections = PairLinear(hidden_dim, 4 * hidden_dim, bias=False)
+        self.projections = RowLinear(hidden_dim, 4 * hidden_dim, bias=False)
         # unstated: the output projection and the scale per head; W^O appears in the paper's proof alone, both are in the authors' code
-        self.out = PairLinear(hidden_dim, hidden_dim, bias=False)
+        self.out = RowLinear(hidden_dim, hidden_dim, bias=False)
 
     def reset_parameters(self) -> None:
         for module in (self.projections, self.out):
@@ -176,7 +177,7 @@ class PairTokens(nn.Module):
 
     def make_phi(self, hidden_dim: int, act: str) -> None:  # of Eq. 3
         # unstated: phi; one hidden layer of width d
-        self.pair_encoder, self.pair_out = nn.Linear(3 * hidden_dim, hidden_dim), PairLinear(hidden_dim, hidden_dim)
+        self.pair_encoder, self.pair_out = nn.Linear(3 * hidden_dim, hidden_dim), RowLinear(hidden_dim, hidden_dim)
         self.activation = activation(act)
 
     def reset_tokens(self) -> None:  # from N(0, 1)
@@ -228,7 +229,7 @@ class PairReadout(nn.Module):
     def __init__(self, hidden_dim: int, act: str):
         super().__init__()
         # unstated: depth and width of rho_1 and rho_2; one hidden layer of width d each
-        self.hidden, self.activation = PairLinear(hidden_dim, 2 * hidden_dim), activation(act)
+        self.hidden, self.activation = RowLinear(hidden_dim, 2 * hidden_dim), activation(act)
         self.first, self.second = nn.Linear(hidden_dim, hidden_dim), nn.Linear(hidden_dim, hidden_dim)
 
     def reset_parameters(self) -> None:
@@ -236,14 +237,13 @@ class PairReadout(nn.Module):
             module.reset_parameters()
 
     def forward(self, x: Tensor, batch: GraphBatch) -> Tensor:  # [P, d] -> [N, d]
-        rows, columns = self.sums(x, batch)
-        d = x.size(1)
+        (rows, columns), d = self.sums(x, batch), x.size(1)
         return self.last(rows[:, :d], columns[:, d:], batch)  # [N, d]
 
-    def sums(self, x: Tensor, batch: GraphBatch) -> tuple[Tensor, Tensor]:
+    def sums(self, x: Tensor, batch: GraphBatch) -> tuple[Tensor, ...]:
         """Hidden units of X_ij, and of X_ji, summed over j: [N, 2d] each."""
-        hidden = batch.pairs_to_dense(self.activation(self.hidden(x)))  # [B, n, n, 2d], zero at padding
-        return batch.from_dense(hidden.sum(2)), batch.from_dense(hidden.sum(1))
+        hidden = self.activation(self.hidden(x))  # [P, 2d]
+        return tuple(hidden.new_zeros(batch.num_nodes, hidden.size(1)).index_add(0, pair, hidden) for pair in batch.pair_nodes)
 
     def last(self, rows: Tensor, columns: Tensor, batch: GraphBatch) -> Tensor:  # [N, d]
         bias = batch.sizes[batch.batch, None] * (self.first.bias + self.second.bias)  # one for each summand

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
 from gt_models.edge_transformer import PAPER, EdgeTransformer, EdgeTransformerLayer, PairReadout, PairTokens
-from gt_models.edge_transformer.pairs import PairLinear
+from gt_models.kernels.row_linear import RowLinear
 from gt_models.nn.arguments import with_arguments_of
 from gt_models.nn.mlp import MLP
 from gt_models.registry import register_model
@@ -65,7 +65,7 @@ class ReleasedReadout(PairReadout):
 
     def __init__(self, hidden_dim: int, act: str):
         nn.Module.__init__(self)  # other widths: nothing is drawn that is not used
-        self.norm, self.hidden, self.activation = nn.BatchNorm1d(hidden_dim), PairLinear(hidden_dim, 2 * hidden_dim), nn.ReLU()
+        self.norm, self.hidden, self.activation = nn.BatchNorm1d(hidden_dim), RowLinear(hidden_dim, 2 * hidden_dim), nn.ReLU()
         self.first, self.second = nn.Linear(2 * hidden_dim, hidden_dim), nn.Linear(2 * hidden_dim, hidden_dim)
         self.node_norm, self.node_mlp = nn.BatchNorm1d(hidden_dim), MLP([hidden_dim, hidden_dim, hidden_dim])
 

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from gt_models.batch import GraphBatch
 from gt_models.edge_transformer import PAPER
 from gt_models.edge_transformer.attention import attend
-from gt_models.edge_transformer.pairs import PairLinear, edge_pairs
+from gt_models.edge_transformer.pairs import edge_pairs
+from gt_models.kernels.row_linear import RowLinear
 from gt_models.registry import register_model
 
 
@@ -100,9 +101,9 @@ class BRECLayer(nn.Module):
             raise ValueError(f"hidden_dim {hidden_dim} does not split into {num_heads} heads: choose a multiple of num_heads")
         self.num_heads, self.shared_weights = num_heads, shared_weights
         count, head_dim = 1 if shared_weights else 4, hidden_dim // num_heads
-        self.projections = nn.ModuleList(PairLinear(in_dim, hidden_dim) for _ in range(count))
+        self.projections = nn.ModuleList(RowLinear(in_dim, hidden_dim) for _ in range(count))
         self.norms = nn.ModuleList(nn.LayerNorm(head_dim) for _ in range(1 if shared_weights else 3))
-        self.out = PairLinear(in_dim + hidden_dim, hidden_dim)
+        self.out = RowLinear(in_dim + hidden_dim, hidden_dim)
         self.out_norm = nn.LayerNorm(hidden_dim)
 
     def forward(self, x: Tensor, batch: GraphBatch) -> Tensor:
