@@ -60,9 +60,10 @@ def kept(seed: Tensor, num_pairs: int, num_heads: int, rate: float) -> Tensor:
 
 def _example(qkv: Tensor, pairs: Tensor, num_heads: int, batch: GraphBatch, *rest) -> tuple[tuple, dict]:
     """Graphs of 5, 1 and 35 nodes."""
-    draw = lambda *shape: torch.randn(*shape, dtype=qkv.dtype).to(qkv.device).requires_grad_()  # noqa: E731
     small = GraphBatch(torch.zeros(41, 1), torch.zeros(2, 0, dtype=torch.long), torch.tensor([0, 5, 6, 41])).to(qkv.device)
-    return (draw(41, qkv.size(1)), draw(small.num_pairs, pairs.size(1)), num_heads, small, *rest), {}
+    shapes = (41, qkv.size(1)), (small.num_pairs, pairs.size(1))
+    drawn = (torch.randn(shape, dtype=qkv.dtype).to(qkv.device).requires_grad_() for shape in shapes)
+    return (*drawn, num_heads, small, *rest), {}
 
 
 def _numba():

@@ -100,21 +100,17 @@ def _kernels(dtype: torch.dtype, heads: int, width: int) -> SimpleNamespace:
                 out[to + c * heads + h] = x[at + h * width + c] * factor
 
     @inner
-    def load(x, first, n, which, factor, out):
-        """Keys (1) or values (2) of a graph."""
+    def states(x, first, n, key_scale):
+        """Keys and values of a graph [node, channel, head], and key_scale |k|^2 in base 2 of each key [node, head]."""
+        keys, values, lengths = np.empty(n * dim, number), np.empty(n * dim, number), np.zeros(n * heads, number)
         for j in range(n):
-            by_channel(x, (3 * (first + j) + which) * dim, factor, out, j * dim)
-
-    @inner
-    def measure(keys, n, key_scale, lengths):
-        """key_scale |k|^2 in base 2 of each key, [key, head]."""
-        for j in range(n * heads):
-            lengths[j] = zero
-        for j in range(n):
+            by_channel(x, (3 * (first + j) + 1) * dim, one, keys, j * dim)
+            by_channel(x, (3 * (first + j) + 2) * dim, one, values, j * dim)
             for c in range(width):
                 muladd(lengths, j * heads, keys, j * dim + c * heads, keys, j * dim + c * heads, heads)
         for j in range(n * heads):
             lengths[j] *= key_scale * log2e
+        return keys, values, lengths
 
     @inner
     def logits(query, keys, lengths, n, pairs, start, stride, score):
@@ -152,11 +148,8 @@ def _kernels(dtype: torch.dtype, heads: int, width: int) -> SimpleNamespace:
         )
         for g in range(begin, end):
             first, n, start = graphs[g]
-            keys, values, lengths = np.empty(n * dim, number), np.empty(n * dim, number), np.empty(n * heads, number)
+            keys, values, lengths = states(x, first, n, key_scale)
             score, factor = np.empty(n * heads, number), np.empty(n * heads, number)
-            load(x, first, n, 1, one, keys)
-            load(x, first, n, 2, one, values)
-            measure(keys, n, key_scale, lengths)
             for i in range(first, first + n):
                 by_channel(x, 3 * i * dim, scale * log2e, query, 0)
                 logits(query, keys, lengths, n, pairs, start, stride, score)
@@ -194,12 +187,9 @@ def _kernels(dtype: torch.dtype, heads: int, width: int) -> SimpleNamespace:
         p, w, d, s = local(number, heads), local(number, heads), local(number, heads), local(number, heads)
         for g in range(begin, end):
             first, n, start = graphs[g]
-            keys, values, lengths = np.empty(n * dim, number), np.empty(n * dim, number), np.empty(n * heads, number)
+            keys, values, lengths = states(x, first, n, key_scale)
             dkeys, dvalues, sums = np.zeros(n * dim, number), np.zeros(n * dim, number), np.zeros(n * heads, number)
             score, factor = np.empty(n * heads, number), np.empty(n * heads, number)
-            load(x, first, n, 1, one, keys)
-            load(x, first, n, 2, one, values)
-            measure(keys, n, key_scale, lengths)
             for i in range(first, first + n):
                 by_channel(x, 3 * i * dim, scale * log2e, query, 0)
                 for h in range(heads):

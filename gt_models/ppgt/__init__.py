@@ -84,15 +84,14 @@ class PPGT(nn.Module):
         super().__init__()
         if hidden_dim % num_heads:
             raise ValueError(f"num_heads={num_heads} does not divide hidden_dim={hidden_dim}: choose heads that split the width evenly")
-        choices = [("level", level, ("graph", "node")), ("attention", attention, ("sl2", "sdp")), ("urpe", urpe, (True, False))]
-        choices += [("pooling", pooling, ("sum", "mean", "class-attention")), ("head", head, ("halving", "constant"))]  # type: ignore[list-item]
-        for name, value, known in choices:
+        given: dict[str, tuple] = {"level": (level, ("graph", "node")), "attention": (attention, ("sl2", "sdp"))}
+        given |= {"urpe": (urpe, (True, False)), "head": (head, ("halving", "constant"))}
+        given |= {"pooling": (pooling, ("sum", "mean", "class-attention"))}
+        for name, (value, known) in given.items():
             if value not in known:
                 raise ValueError(f"unknown {name} {value!r}; known: {', '.join(map(str, known))}")
         if head == "halving" and hidden_dim >> (head_layers - 1) < 1:
-            raise ValueError(
-                f"a head of width {hidden_dim} cannot halve {head_layers - 1} times: take head='constant' or fewer head_layers"
-            )
+            raise ValueError(f"a head of width {hidden_dim} cannot halve {head_layers - 1} times: head='constant', or fewer head_layers")
         pair_dim = pair_dim or hidden_dim
         self.level, self.rrwp_dim, self.num_heads, self.urpe, self.pooling = level, rrwp_dim, num_heads, urpe, pooling
         self.node_encoder = FeatureEncoder(in_dim, hidden_dim)
@@ -106,7 +105,7 @@ class PPGT(nn.Module):
         layer = (hidden_dim, num_heads, ffn_expansion, norm, attention, self.scale_queries, attn_dropout, drop_path)
         self.layers = nn.ModuleList([PPGTLayer(*layer, pair_dim, urpe) for _ in range(num_layers)])
         self.norm = make_norm(norm, hidden_dim)
-        by_class = (pooling, level) == ("class-attention", "graph")
+        by_class = level == "graph" and pooling == "class-attention"
         self.class_attention = ClassAttention(*layer, self.class_attention_layers) if by_class else None
         widths = [hidden_dim >> i if head == "halving" else hidden_dim for i in range(head_layers)] + [out_dim]
         self.head = nn.ModuleList([nn.Linear(a, b) for a, b in pairwise(widths)])

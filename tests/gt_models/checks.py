@@ -1,11 +1,12 @@
 """What every model must satisfy, as functions that a model's own test calls: `assert_sound(build)` runs them all."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import torch
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
+from gt_models.kernels import forms_taken, use
 
 
 def random_graphs(
@@ -101,6 +102,38 @@ def assert_deterministic(build: Callable[[], nn.Module], batch: GraphBatch) -> N
     assert len(results[0]) > 1
     for first, second in zip(*results, strict=True):
         assert torch.equal(first, second)
+
+
+def assert_learns_as_the_definition(model: nn.Module, batch: GraphBatch, tol: float, grad_tol: float) -> dict[str, dict[str, int]]:
+    """Outputs to `tol` and each parameter's gradient to `grad_tol` of its norm, all fast forms beside the definitions; returns the forms taken."""
+    results = []
+    for form in (None, "reference"):
+        model.zero_grad()
+        torch.manual_seed(1)
+        with use(form), forms_taken() as taken:
+            out = model(batch)
+        out.square().sum().backward()
+        results.append((out.detach(), {name: p.grad for name, p in model.named_parameters()}, taken))
+    (out, grads, taken), (expected, expected_grads, _) = results
+    torch.testing.assert_close(out, expected, rtol=1e-3, atol=tol)
+    largest = max(g.norm() for g in expected_grads.values())
+    for name, grad in expected_grads.items():  # what a norm takes away again is noise
+        assert (grads[name] - grad).norm() < grad_tol * grad.norm() + 1e-5 * largest, name
+    return {name: dict(counts) for name, counts in taken.items()}
+
+
+def assert_threads_change_no_bit(compute: Callable[[], Iterable[Tensor]]) -> None:
+    """`compute` gives the same bits with one, two and three of torch's threads."""
+    before, runs = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            runs.append([t.detach() for t in compute()])
+    finally:
+        torch.set_num_threads(before)
+    assert runs[0]
+    for other in runs[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(runs[0], other, strict=True))
 
 
 def assert_sound(

@@ -8,8 +8,6 @@ from gt_models import create_model
 from gt_models.baselines.grit import GRITLayer
 from gt_models.batch import GraphBatch, MissingEncoding
 from gt_models.encodings import compute
-from gt_models.kernels import use
-from gt_models.kernels.dispatch import forms_taken
 from tests.gt_models import checks
 from tests.gt_models.reference import grit as reference
 
@@ -204,22 +202,9 @@ def test_a_step_in_float32_is_products_of_the_widest_vectors_and_learns_as_the_d
             layer.attention.query.bias.fill_(4.0)
             layer.attention.pair.bias.view(8, 2, 8)[:, 0] = 4.0
     batch = checks.collate(checks.random_graphs((16,) * 33, pair_encodings=(("rrwp", 4),))).to("cpu", torch.float32)
-    results = []
-    for form in (None, "reference"):
-        model.zero_grad()
-        torch.manual_seed(1)
-        with use(form), forms_taken() as taken:
-            out = model(batch)
-        out.square().sum().backward()
-        results.append((out.detach(), {name: p.grad for name, p in model.named_parameters()}))
-        if form is None:
-            assert dict(taken["pair_linear"]) == {"onednn": 4}
-            assert dict(taken["linears"]) == {"onednn": 2}
-    (out, grads), (expected, expected_grads) = results
-    torch.testing.assert_close(out, expected, rtol=1e-3, atol=1e-3)
-    largest = max(g.norm() for g in expected_grads.values())
-    for name, grad in expected_grads.items():  # what a batch norm takes away again is noise; a ReLU may open by rounding
-        assert (grads[name] - grad).norm() < 0.01 * grad.norm() + 1e-5 * largest, name
+    taken = checks.assert_learns_as_the_definition(model, batch, tol=1e-3, grad_tol=0.01)  # a ReLU may open by rounding
+    assert taken["row_linear"] == {"numba": 4}
+    assert taken["linears"] == {"onednn": 2}
 
 
 def test_dropout_and_unusual_graphs():

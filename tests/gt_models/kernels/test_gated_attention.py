@@ -8,6 +8,7 @@ import torch
 from gt_models import GraphBatch
 from gt_models.kernels import forms_taken, use
 from gt_models.kernels.gated_attention import gated_attention, kept
+from tests.gt_models.checks import assert_threads_change_no_bit
 
 SIZES = (6, 1, 0, 40)  # few nodes, one, none, many
 
@@ -82,13 +83,8 @@ def test_what_is_not_finite_comes_out_where_the_reference_lets_it_out(place, bad
 
 
 def test_threads_do_not_change_a_bit():
-    arguments, outs, before = case((5, 30, 1, 17, 22), 3, 5, 0.2), [], torch.get_num_threads()
-    for threads in (1, 2, 3):
-        torch.set_num_threads(threads)
-        outs.append(results("numba", arguments))
-    torch.set_num_threads(before)
-    for other in outs[1:]:
-        assert all(torch.equal(a, b) for a, b in zip(outs[0], other, strict=True))
+    arguments = case((5, 30, 1, 17, 22), 3, 5, 0.2)
+    assert_threads_change_no_bit(lambda: results("numba", arguments))
 
 
 def test_a_share_of_the_weights_is_dropped_and_seeds_differ():

@@ -10,6 +10,7 @@ from torch import Tensor
 from gt_models.kernels import use
 from gt_models.kernels.dropout import kept
 from gt_models.kernels.gated_norm import gated_norm
+from tests.gt_models.checks import assert_threads_change_no_bit
 
 SEED = torch.tensor([3])
 ROWS = ("h", "a", "skip", "total")
@@ -81,13 +82,8 @@ def test_what_is_not_finite_comes_out_where_the_reference_lets_it_out(bad, relu)
 
 
 def test_threads_do_not_change_a_bit():
-    given, results, before = tensors(1500, 24, torch.float32), [], torch.get_num_threads()
-    for threads in (1, 2, 3):
-        torch.set_num_threads(threads)
-        results.append(step("numba", given, True, 0.3))
-    torch.set_num_threads(before)
-    for other in results[1:]:
-        assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))
+    given = tensors(1500, 24, torch.float32)
+    assert_threads_change_no_bit(lambda: step("numba", given, True, 0.3))
 
 
 def test_only_the_sum_is_asked_for():

@@ -8,6 +8,7 @@ from torch.nn import functional as F
 from gt_models.kernels import use
 from gt_models.kernels.dispatch import forms_taken
 from gt_models.kernels.gelu_mlp import feed_forward, gelu_mlp
+from tests.gt_models.checks import assert_threads_change_no_bit
 
 
 def arguments(rows: int, inputs: int, hidden: int, outputs: int) -> list[torch.Tensor]:
@@ -53,12 +54,8 @@ def test_a_row_that_is_not_finite_spoils_itself_alone(bad):
 
 
 def test_threads_do_not_change_a_bit_of_the_kernels():
-    leaves, outs, before = arguments(5000, 64, 64, 64), [], torch.get_num_threads()
-    for threads in (1, 3):
-        torch.set_num_threads(threads)
-        outs.append(results("numba", leaves, torch.ones(5000, 64)))
-    torch.set_num_threads(before)
-    assert all(torch.equal(a, b) for a, b in zip(*outs, strict=True))
+    leaves = arguments(5000, 64, 64, 64)
+    assert_threads_change_no_bit(lambda: results("numba", leaves, torch.ones(5000, 64)))
 
 
 def test_few_rows_and_autocast_take_the_reference():

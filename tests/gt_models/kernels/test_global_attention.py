@@ -11,6 +11,7 @@ from gt_models.kernels import forms_taken, use
 from gt_models.kernels import global_attention as module
 from gt_models.kernels.global_attention import global_attention, linear_attention
 from tests.gt_models import checks
+from tests.gt_models.checks import assert_threads_change_no_bit
 from tests.gt_models.reference import polynormer as loops
 
 
@@ -92,13 +93,8 @@ def test_what_is_not_finite_comes_out_where_the_reference_lets_it_out(which, bad
 
 
 def test_threads_do_not_change_a_bit():
-    given, results, before = tensors(1500, 24, torch.float32), [], torch.get_num_threads()
-    for threads in (1, 2, 3):
-        torch.set_num_threads(threads)
-        results.append(step("numba", given, 4))
-    torch.set_num_threads(before)
-    for other in results[1:]:
-        assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))
+    given = tensors(1500, 24, torch.float32)
+    assert_threads_change_no_bit(lambda: step("numba", given, 4))
 
 
 def test_what_the_numba_form_cannot_take():

@@ -7,6 +7,7 @@ import torch
 
 from gt_models.kernels import use
 from gt_models.kernels.graph_attention import compressed, graph_attention
+from tests.gt_models.checks import assert_threads_change_no_bit
 
 
 def case(num_nodes: int, num_edges: int, heads: int, width: int, dtype: torch.dtype = torch.float64):
@@ -89,11 +90,9 @@ def test_what_is_not_finite_comes_out_where_the_reference_lets_it_out(bad):
 
 def test_threads_do_not_change_a_bit():
     arguments, _ = case(3000, 9000, 2, 8, torch.float32)
-    results, before = [], torch.get_num_threads()
-    for threads in (1, 2, 3):
-        torch.set_num_threads(threads)
+
+    def step() -> list[torch.Tensor]:
         out = graph_attention(*arguments)
-        results.append([out, *torch.autograd.grad(out.square().sum(), arguments[:3])])
-    torch.set_num_threads(before)
-    for other in results[1:]:
-        assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))
+        return [out, *torch.autograd.grad(out.square().sum(), arguments[:3])]
+
+    assert_threads_change_no_bit(step)

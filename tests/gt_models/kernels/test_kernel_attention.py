@@ -6,6 +6,7 @@ import torch
 from gt_models.kernels import kernel_attention as operation
 from gt_models.kernels import use
 from gt_models.kernels.kernel_attention import Columns, Grouped, Groups, kernel_attention, kernel_attentions
+from tests.gt_models.checks import assert_threads_change_no_bit
 
 
 def case(entries: int, queries: int, groups: int, heads: int, width: int, channels: int, shared: bool, dtype: torch.dtype = torch.float64):
@@ -117,13 +118,7 @@ def test_what_is_not_finite_comes_out_where_the_reference_lets_it_out(which, bad
 @pytest.mark.parametrize("groups", [900, 3])
 def test_threads_do_not_change_a_bit(groups):
     arguments, inputs = case(4000, 3000, groups, 2, 3, 5, shared=True)
-    results, before = [], torch.get_num_threads()
-    for threads in (1, 2, 3):
-        torch.set_num_threads(threads)
-        results.append(outcome(arguments, inputs))
-    torch.set_num_threads(before)
-    for other in results[1:]:
-        assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))
+    assert_threads_change_no_bit(lambda: outcome(arguments, inputs))
 
 
 def test_heads_too_wide_for_a_stack_take_the_reference():

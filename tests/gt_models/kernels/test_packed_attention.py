@@ -6,6 +6,7 @@ from torch import Tensor
 
 from gt_models.kernels import forms_taken, use
 from gt_models.kernels.packed_attention import Packing, packed_attention
+from tests.gt_models.checks import assert_threads_change_no_bit
 
 COUNTS = (37, 17, 16, 9, 9, 8, 2, 1, 1)  # more than one tile of queries and keys, exactly one, parts of one, single tokens
 FORMS = [form.name for form in packed_attention.forms if "cpu" in form.devices]
@@ -120,12 +121,8 @@ def test_a_score_of_minus_infinity_is_no_weight():
 
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 def test_threads_do_not_change_a_bit(dropout):
-    arguments, before, runs = case(8, 4, dtype=torch.float32, dropout=dropout), torch.get_num_threads(), []
-    for threads in (1, 2, 3):
-        torch.set_num_threads(threads)
-        runs.append(results("numba", arguments))
-    torch.set_num_threads(before)
-    assert all(torch.equal(a, b) for run in runs[1:] for a, b in zip(run, runs[0], strict=True))
+    arguments = case(8, 4, dtype=torch.float32, dropout=dropout)
+    assert_threads_change_no_bit(lambda: results("numba", arguments))
 
 
 def test_a_batch_is_its_graphs_bit_for_bit():

@@ -6,6 +6,7 @@ import torch
 from gt_models.kernels import use
 from gt_models.kernels.dispatch import forms_taken
 from gt_models.kernels.row_linear import RowLinear, row_linear
+from tests.gt_models.checks import assert_threads_change_no_bit
 
 
 def arguments(rows: int, inputs: int, outputs: int, with_bias: bool = True) -> list[torch.Tensor | None]:
@@ -44,13 +45,8 @@ def test_x_may_want_no_gradient_and_gradients_may_come_as_columns():
 
 
 def test_threads_do_not_change_a_bit():
-    leaves, outs, before = arguments(5000, 70, 64), [], torch.get_num_threads()
-    for threads in (1, 2, 3):
-        torch.set_num_threads(threads)
-        outs.append(results("numba", leaves)[2:])  # products are oneDNN's own
-    torch.set_num_threads(before)
-    for other in outs[1:]:
-        assert all(torch.equal(a, b) for a, b in zip(outs[0], other, strict=True))
+    leaves = arguments(5000, 70, 64)
+    assert_threads_change_no_bit(lambda: results("numba", leaves)[2:])  # products are oneDNN's own
 
 
 def test_it_says_when_it_cannot():

@@ -11,6 +11,7 @@ from gt_models.kernels.sparse_linear import sparse_linear
 from gt_models.nn.dropout import Dropout
 from gt_models.nn.features import FeatureEncoder
 from gt_models.registry import create_model, list_models, model_info
+from tests.gt_models.checks import assert_threads_change_no_bit
 
 
 def rows(num_rows: int, columns: int, dtype: torch.dtype = torch.float64) -> torch.Tensor:
@@ -39,14 +40,13 @@ def test_forms_agree_with_the_dense_product(form, num_rows, columns, width, bias
 
 
 def test_threads_do_not_change_a_bit():
-    csr, results, before = rows(500, 300, torch.float32).to_sparse_csr(), [], torch.get_num_threads()
-    weight = torch.randn(16, 300, requires_grad=True)
-    for threads in (1, 2, 3):
-        torch.set_num_threads(threads)
+    csr, weight = rows(500, 300, torch.float32).to_sparse_csr(), torch.randn(16, 300, requires_grad=True)
+
+    def step() -> list[torch.Tensor]:
         out = sparse_linear(csr.values(), csr.crow_indices(), csr.col_indices(), weight, None)
-        results.append((out.detach(), *torch.autograd.grad(out.square().sum(), weight)))
-    torch.set_num_threads(before)
-    assert all(torch.equal(a, b) for other in results[1:] for a, b in zip(results[0], other, strict=True))
+        return [out, *torch.autograd.grad(out.square().sum(), weight)]
+
+    assert_threads_change_no_bit(step)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
