@@ -21,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from benchmarks.command import parser_of
 from benchmarks.measured_process import machine_rates, measure_together, molecules, print_table
 from gt_models import create_model
+from gt_models.baselines.gps import PackedNodes
 from gt_models.batch import GraphBatch
 from gt_models.encodings import compute
 
@@ -64,7 +65,7 @@ def gps_torch_geometric() -> Builder:
             mlp = nn.Sequential(nn.Linear(dim, dim), nn.ReLU(), nn.Linear(dim, dim))
             self.layer = GPSConv(dim, GINEConv(mlp), heads=4, dropout=0.0, attn_type="multihead")
 
-        def forward(self, x: Tensor, edges: Tensor, batch: GraphBatch, mask: Tensor) -> Tensor:
+        def forward(self, x: Tensor, edges: Tensor, batch: GraphBatch, nodes: PackedNodes) -> Tensor:
             return self.layer(x, batch.edge_index, batch.batch, edge_attr=edges)
 
     model.layers = nn.ModuleList(Layer(64) for _ in model.layers)

@@ -1,9 +1,9 @@
 """GraphGPS (Rampasek et al. 2022, "Recipe for a General, Powerful, Scalable Graph Transformer"): message passing and attention side by side."""
 
-# mypy: disable-error-code="misc, operator"
+# mypy: disable-error-code="misc, operator, union-attr"
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -11,12 +11,13 @@ from torch_geometric.nn import GATConv, GCNConv, GINConv, GINEConv
 
 from gt_models.batch import GraphBatch
 from gt_models.nn.features import FeatureEncoder
+from gt_models.nn.fixed_sizes import fixed_sizes
 from gt_models.nn.mlp import MLP
 from gt_models.nn.mlp import activation as hidden_activation
 from gt_models.nn.mlp_head import MLPHead
 from gt_models.nn.node_wise import check_level, encode_edges, laplacian_eigenvectors
-from gt_models.nn.padded_attention import PaddedAttention, key_mask
 from gt_models.nn.pooling import pool
+from gt_models.nn.transformer import Packing, SelfAttention
 from gt_models.registry import register_model
 
 LOCAL_LAYERS = ("gin", "gat", "gcn", "none")
@@ -133,9 +134,11 @@ class GPS(nn.Module):
         """Nodes after the last layer, [N, d]."""
         x = self.encode(batch)
         edges = None if self.edge_encoder is None else encode_edges(self.edge_encoder, batch)
-        mask = key_mask(batch)
+        nodes = pack(batch)
         for layer in self.layers:
-            x = layer(x, edges, batch, mask)
+            if layer.attention is not None and layer.attention.features is not None:
+                layer.attention.features.step()
+            x = layer(x, edges, batch, nodes)
         return x
 
     def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
@@ -183,24 +186,24 @@ class GPSLayer(nn.Module):
         self.local = _local_layer(local_layer, hidden_dim, num_heads, with_edges)
         self.local_norm = None if self.local is None else kind(hidden_dim)
         arguments = (hidden_dim, num_heads, attn_dropout, attention, num_features, redraw_interval)
-        self.attention = None if attention == "none" else PaddedAttention(*arguments)
+        self.attention = None if attention == "none" else SelfAttention(*arguments)
         self.attn_norm = None if self.attention is None else kind(hidden_dim)
         self.ffn_in, self.ffn_out = nn.Linear(hidden_dim, 2 * hidden_dim), nn.Linear(2 * hidden_dim, hidden_dim)
         self.ffn_norm = kind(hidden_dim)
         self.activation, self.dropout = hidden_activation(activation), nn.Dropout(dropout)
 
     def reset_parameters(self) -> None:
-        for module in self.children():
+        for module in (*self.children(), *(() if self.attention is None else self.attention.children())):
             if hasattr(module, "reset_parameters"):
                 module.reset_parameters()
 
-    def forward(self, x: Tensor, edges: Tensor | None, batch: GraphBatch, mask: Tensor) -> Tensor:
-        """`edges`: encoded edge features [E, d], or None. `mask`: see `key_mask`."""
+    def forward(self, x: Tensor, edges: Tensor | None, batch: GraphBatch, nodes: "PackedNodes") -> Tensor:
+        """`edges`: encoded edge features [E, d], or None. `nodes`: see `pack`."""
         branches = []
         if self.local is not None:
             branches.append(self.local_norm(x + self.dropout(self._pass_messages(x, edges, batch))))  # [N, d]
         if self.attention is not None:
-            update = batch.from_dense(self.attention(batch.to_dense(x), mask))
+            update = self.attention(x.index_select(0, nodes.order), nodes.packing).index_select(0, nodes.place)
             branches.append(self.attn_norm(x + self.dropout(update)))  # [N, d]
         h = sum(branches[1:], start=branches[0])
         return self.ffn_norm(h + self.dropout(self.ffn_out(self.dropout(self.activation(self.ffn_in(h))))))  # [N, d]
@@ -208,6 +211,21 @@ class GPSLayer(nn.Module):
     @torch.compiler.disable  # torch 2.13's inductor gives wrong numbers where both branches are in one graph; each alone is right
     def _pass_messages(self, x: Tensor, edges: Tensor | None, batch: GraphBatch) -> Tensor:
         return self.local(x, batch.edge_index, edges) if self.with_edges else self.local(x, batch.edge_index)
+
+
+class PackedNodes(NamedTuple):
+    """Nodes as attention takes them, graphs by falling size: the place of each node of the batch there, long [N], and the node at each place."""
+
+    packing: Packing
+    place: Tensor
+    order: Tensor
+
+
+def pack(batch: GraphBatch) -> PackedNodes:
+    """Nodes as tokens; in one padded group where sizes must not be asked for, else in groups of like size."""
+    packing = Packing.of(batch.sizes, batch.num_nodes, batch.max_nodes if fixed_sizes(batch.ptr) else None)
+    place = packing.start[batch.batch] + batch.local
+    return PackedNodes(packing, place, torch.empty_like(place).scatter(0, place, torch.arange(len(place), device=place.device)))
 
 
 def _local_layer(kind: str, hidden_dim: int, num_heads: int, with_edges: bool) -> nn.Module | None:

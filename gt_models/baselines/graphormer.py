@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from gt_models.batch import GraphBatch
 from gt_models.kernels.dropout import draw_seed
 from gt_models.kernels.gated_attention import gated_attention
+from gt_models.kernels.row_linear import RowLinear
+from gt_models.nn.dropout import Dropout
 from gt_models.nn.features import FeatureEncoder
 from gt_models.nn.node_wise import check_level, encode_edges
 from gt_models.registry import register_model
@@ -83,7 +85,7 @@ class Graphormer(nn.Module):
         places = 128 if build_unused else path_length
         self.path_weight = None if edge_dim is None else nn.Parameter(torch.empty(places, num_heads, num_heads))
         self.embedding_norm = nn.LayerNorm(hidden_dim) if embedding_norm else None
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.layers = nn.ModuleList(
             GraphormerLayer(hidden_dim, num_heads, ffn_dim or hidden_dim, dropout, attn_dropout, activation_dropout, norm == "pre")
             for _ in range(num_layers)
@@ -188,8 +190,8 @@ class GraphormerLayer(nn.Module):
         self.pre_norm = pre_norm
         self.attention = BiasedAttention(hidden_dim, num_heads, attn_dropout)
         self.attn_norm, self.ffn_norm = nn.LayerNorm(hidden_dim), nn.LayerNorm(hidden_dim)
-        self.ffn_in, self.ffn_out = nn.Linear(hidden_dim, ffn_dim), nn.Linear(ffn_dim, hidden_dim)
-        self.dropout, self.activation_dropout = nn.Dropout(dropout), nn.Dropout(activation_dropout)
+        self.ffn_in, self.ffn_out = RowLinear(hidden_dim, ffn_dim), RowLinear(ffn_dim, hidden_dim)
+        self.dropout, self.activation_dropout = Dropout(dropout), Dropout(activation_dropout)
 
     def forward(self, x: Tensor, bias: Tensor, tokens: GraphBatch) -> Tensor:
         """`x`: tokens [T, d]; `bias`: see `Graphormer.bias`; `tokens`: which belong together."""
@@ -211,7 +213,7 @@ class BiasedAttention(nn.Module):
         if num_heads < 1 or hidden_dim % num_heads:
             raise ValueError(f"hidden_dim {hidden_dim} does not split into {num_heads} heads: choose a multiple of num_heads")
         self.num_heads, self.scale, self.dropout = num_heads, (hidden_dim // num_heads) ** -0.5, dropout
-        self.qkv, self.out = nn.Linear(hidden_dim, 3 * hidden_dim), nn.Linear(hidden_dim, hidden_dim)
+        self.qkv, self.out = RowLinear(hidden_dim, 3 * hidden_dim), RowLinear(hidden_dim, hidden_dim)
 
     def forward(self, x: Tensor, bias: Tensor, tokens: GraphBatch) -> Tensor:
         """[T, d], [P, H] -> [T, d]."""

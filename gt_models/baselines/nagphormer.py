@@ -7,7 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
-from gt_models.nn.padded_attention import PaddedAttention
+from gt_models.nn.fixed_sizes import fixed_sizes
+from gt_models.nn.transformer import Packing, SelfAttention
 from gt_models.registry import register_model
 
 # nodes that are computed together where no gradient is asked for: each is by itself, and all of a large graph do not fit
@@ -96,10 +97,13 @@ class NAGphormer(nn.Module):
 
     def _read(self, tokens: Tensor) -> Tensor:
         """[n, K + 1, F] -> [n, d]."""
-        x = self.encoder(tokens)
+        n, length = tokens.shape[:2]
+        counts = torch.full((n,), length, device=tokens.device)
+        packing = Packing.of(counts, n * length, length if fixed_sizes(counts) else None)
+        x = self.encoder(tokens).flatten(0, 1)
         for layer in self.layers:
-            x = layer(x)
-        x = self.final_norm(x)
+            x = layer(x, packing)
+        x = self.final_norm(x).unflatten(0, (n, length))
         own, others = x[:, :1], x[:, 1:]  # [n, 1, d], [n, K, d]
         weight = self.readout(torch.cat([own.expand_as(others), others], 2)).softmax(1)  # [n, K, 1]
         return own[:, 0] + (weight * others).sum(1)
@@ -115,17 +119,16 @@ class NAGphormer(nn.Module):
 
 
 class NAGphormerLayer(nn.Module):
-    """x + attention(LN(x)), then x + feed-forward(LN(x)) with a GELU: [n, K + 1, d] -> the same."""
+    """x + attention(LN(x)), then x + feed-forward(LN(x)) with a GELU: [n (K + 1), d] -> the same."""
 
     def __init__(self, hidden_dim: int, num_heads: int, dropout: float, attn_dropout: float):
         super().__init__()
         self.attn_norm, self.ffn_norm = nn.LayerNorm(hidden_dim), nn.LayerNorm(hidden_dim)
-        self.attention = PaddedAttention(hidden_dim, num_heads, attn_dropout)
+        self.attention = SelfAttention(hidden_dim, num_heads, attn_dropout)
         self.ffn_in, self.ffn_out = nn.Linear(hidden_dim, 2 * hidden_dim), nn.Linear(2 * hidden_dim, hidden_dim)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """[n, K + 1, d] -> the same."""
-        seen = x.new_ones(1, 1, 1, x.size(1), dtype=torch.bool)  # no padding
-        x = x + self.dropout(self.attention(self.attn_norm(x), seen))
+    def forward(self, x: Tensor, packing: Packing) -> Tensor:
+        """[n (K + 1), d] -> the same."""
+        x = x + self.dropout(self.attention(self.attn_norm(x), packing))
         return x + self.dropout(self.ffn_out(F.gelu(self.ffn_in(self.ffn_norm(x)))))

@@ -21,7 +21,6 @@ TESTED_IN = {
     "hot/cooccurrence.py": "../stages/tasks/test_hyperedge_prediction.py",
     "nn/equivariant_basis.py": "test_tokengt_attention.py",
     "nn/identifiers.py": "test_tokengt.py",
-    "nn/padded_attention.py": "baselines/test_gps.py",
     "released/ppgt_node2subgraph.py": "released/test_ppgt.py",
     "transforms.py": "test_library.py",
 }

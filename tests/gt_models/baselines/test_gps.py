@@ -6,9 +6,8 @@ from torch import nn
 from torch_geometric.nn import GINEConv, GPSConv
 
 from gt_models import create_model
-from gt_models.baselines.gps import GPSLayer
+from gt_models.baselines.gps import GPSLayer, pack
 from gt_models.batch import GraphBatch, MissingEncoding
-from gt_models.nn.padded_attention import key_mask
 from tests.gt_models import checks
 from tests.gt_models.reference import gps as reference
 
@@ -74,7 +73,7 @@ def test_layer_is_its_equations():
     layer, graph = layer_of(), graphs((5,))[0]
     x, edges = torch.randn(5, 8, dtype=torch.float64), torch.randn(graph.num_edges, 8, dtype=torch.float64)
     expected = reference.layer(layer.state_dict(), x, edges, graph.edge_index, 2)
-    torch.testing.assert_close(layer(x, edges, graph, key_mask(graph)), expected, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(layer(x, edges, graph, pack(graph)), expected, rtol=1e-10, atol=1e-10)
 
 
 NAMES = {
@@ -104,7 +103,7 @@ def test_equals_the_authors(parity):
     layer.load_state_dict(renamed(case, "w."))
     ptr = torch.cat([torch.zeros(1, dtype=torch.long), case["in.batch"].bincount().cumsum(0)])
     graph = GraphBatch(case["in.x"], case["in.edge_index"], ptr)
-    y = layer(case["in.x"], case["in.edge_attr"], graph, key_mask(graph))
+    y = layer(case["in.x"], case["in.edge_attr"], graph, pack(graph))
     torch.testing.assert_close(y, case["out.y"], rtol=1e-10, atol=1e-10)
     loss = (y * case["in.loss_weight"]).sum()
     torch.testing.assert_close(loss, case["out.loss"], rtol=1e-10, atol=1e-10)
@@ -134,7 +133,7 @@ def test_equals_torch_geometric():
     batch = checks.collate(graphs())
     x, edges = torch.randn(batch.num_nodes, 8, dtype=torch.float64), torch.randn(batch.num_edges, 8, dtype=torch.float64)
     expected = theirs(x, batch.edge_index, batch.batch, edge_attr=edges)
-    torch.testing.assert_close(layer(x, edges, batch, key_mask(batch)), expected, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(layer(x, edges, batch, pack(batch)), expected, rtol=1e-10, atol=1e-10)
 
 
 def test_encodings():
