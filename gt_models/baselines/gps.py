@@ -210,7 +210,9 @@ class GPSLayer(nn.Module):
         h = sum(branches[1:], start=branches[0])
         return self.ffn_norm(h + self.dropout(self.ffn_out(self.dropout(self.activation(self.ffn_in(h))))))  # [N, d]
 
-    @torch.compiler.disable  # torch 2.13's inductor gives wrong gradients where both branches are in one graph (GCN in training: 0.7 of 2.4); each alone is right
+    # torch 2.13's inductor gives wrong gradients where both branches are in one graph (GCN in training: off by 0.7 of 2.4, where eager agrees
+    # with float64), and does not compile GATConv; each branch alone is right
+    @torch.compiler.disable
     def _pass_messages(self, x: Tensor, edges: Tensor | None, batch: GraphBatch) -> Tensor:
         return self.local(x, batch.edge_index, edges) if self.with_edges else self.local(x, batch.edge_index)
 

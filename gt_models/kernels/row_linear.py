@@ -1,4 +1,4 @@
-"""A linear map of rows, y = x W^T + b, for models that keep states of pairs.
+"""A linear map of rows, y = x W^T + b.
 
 By oneDNN, as `linears`; but the gradients of weight and bias come from one pass over x and the gradient of y, which copies neither.
 """

@@ -177,6 +177,26 @@ def test_unusual_graphs_and_dropout(arguments):
     assert not torch.equal(model(unusual[3]), model(unusual[3]))
 
 
+@pytest.mark.parametrize("attention", ["softmax", "performer"])
+def test_reset_parameters_draws_everything_again(attention):
+    model = build(attention=attention, norm="layer")
+    before = {name: value.clone() for name, value in model.named_parameters()}
+    model.reset_parameters()
+    same = {name for name, value in model.named_parameters() if torch.equal(value, before[name])}
+    assert all("norm" in name for name in same)
+
+
+def test_random_features_are_drawn_again_after_their_interval():
+    model, batch = build(attention="performer", redraw_interval=2).train(), checks.collate(graphs())
+    drawn = []
+    for _ in range(5):
+        model(batch)
+        drawn.append([layer.attention.features.projection.clone() for layer in model.layers])
+    changed = [not torch.equal(a, b) for one, other in zip(drawn, drawn[1:], strict=False) for a, b in zip(one, other, strict=True)]
+    assert any(changed)
+    assert not all(changed)
+
+
 def test_bad_arguments_and_input():
     with pytest.raises(ValueError, match="does not split into 3 heads"):
         build(num_heads=3)

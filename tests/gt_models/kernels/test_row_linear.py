@@ -29,8 +29,9 @@ def test_it_is_the_map(rows, inputs, outputs, with_bias):
         y = row_linear(*double)
     y32 = results("numba", leaves)
     expected = [y, *torch.autograd.grad((y * y32[0].double().cos()).sum(), [t for t in double if t is not None])]
-    for e, found in zip(expected, y32, strict=True):
+    for e, found, again in zip(expected, y32, results("numba", leaves), strict=True):
         assert (found - e).norm() < 1e-5 * e.norm()
+        assert torch.equal(found, again)
 
 
 def test_x_may_want_no_gradient_and_gradients_may_come_as_columns():
@@ -42,6 +43,16 @@ def test_x_may_want_no_gradient_and_gradients_may_come_as_columns():
         outs.append(torch.autograd.grad(parts[1].square().sum() + parts[3].sum(), [weight, bias]))
     for expected, found in zip(*outs, strict=True):
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-2)
+
+
+def test_a_gradient_may_lie_transposed():
+    leaves, other = arguments(5000, 64, 16), torch.randn(5000, 3)
+    outs = []
+    for form in ("reference", "numba"):
+        with use(row_linear=form):
+            outs.append(torch.autograd.grad((row_linear(*leaves).t() @ other).square().sum(), leaves))
+    for expected, found in zip(*outs, strict=True):
+        assert (found - expected).norm() < 1e-5 * expected.norm()
 
 
 def test_threads_do_not_change_a_bit():
