@@ -1,7 +1,8 @@
 """Linear maps of rows on the CPU: products by oneDNN, gradients of weight and bias by a kernel.
 
-The gradient of a weight is a sum over rows, of which oneDNN first copies one side, transposed. Here four of its rows and 64 of its columns are
-summed up in registers: 75 to 109 GFLOP/s where oneDNN reaches 45 to 73 and MKL 62 to 87 (2,048 rows of 64 to 192 numbers, EPYC of family 25).
+The gradient of a weight is a sum over rows, of which oneDNN first copies one side, transposed. Here four of its rows and TILE of its columns
+are summed up in registers. GFLOP/s on 64 to 256 columns: with AVX-512 75 to 109, oneDNN 45 to 73 and MKL 62 to 87 (EPYC of family 25, model 17);
+with AVX2 61 to 73, oneDNN 30 to 47 and MKL 64 to 76 (model 1).
 """
 
 from collections.abc import Callable
@@ -15,8 +16,8 @@ from torch.autograd.function import once_differentiable
 from gt_models.kernels.compiled import axpy, compiled, inner, local, run
 from gt_models.kernels.linears import without_autocast
 
-ROWS = 256  # of both sides that stay in the cache until they are done with
-TILE = 64  # columns of a gradient
+# TILE: columns of a gradient, of which four rows fill half of the registers; ROWS: of both sides, which stay in the cache until they are done with
+ROWS, TILE = (256, 64) if torch.backends.cpu.get_cpu_capability() == "AVX512" else (64, 16)
 
 
 class _RowLinear(torch.autograd.Function):
