@@ -17,6 +17,7 @@ from gt_models.kernels.row_linear_numba import parameter_gradients, product
 # erf(z) = 1 - (a1 t + ... + a5 t^5) e^(-z^2), t = 1 / (1 + p z), z >= 0, to 1.5e-7 (Abramowitz and Stegun 1964, 7.1.26)
 P = np.float32(0.3275911 / math.sqrt(2))
 A5, A4, A3, A2, A1 = (np.float32(a / 2) for a in (1.061405429, -1.453152027, 1.421413741, -0.284496736, 0.254829592))
+BLOCK = 64  # numbers: threads get whole vectors, since LLVM rounds what is left over in another way
 ZERO, ONE, LOG2E_HALF, DENSITY = np.float32(0), np.float32(1), np.float32(math.log2(math.e) / 2), np.float32(1 / math.sqrt(2 * math.pi))
 
 
@@ -25,7 +26,7 @@ class _GELUMLP(torch.autograd.Function):
     def forward(ctx, x: Tensor, weight1: Tensor, bias1: Tensor, weight2: Tensor, bias2: Tensor) -> Tensor:
         hidden = product(x, weight1, bias1)
         slope = torch.empty_like(hidden)
-        run(_gelu, hidden.numel(), hidden.view(-1), slope.view(-1), grain=2**14)
+        run(_gelu, -(-hidden.numel() // BLOCK), hidden.view(-1), slope.view(-1), grain=2**14 // BLOCK)
         ctx.save_for_backward(x, hidden, slope, weight1, weight2)
         return product(hidden, weight2, bias2)
 
@@ -45,8 +46,8 @@ _power = exp2(torch.float32)
 
 @compiled
 def _gelu(begin, end, x, slope):
-    """x Phi(x) in place of x, and Phi(x) + x Phi'(x)."""
-    x, slope = x[begin:end], slope[begin:end]  # from 0 on: an index that may be negative keeps loops out of vectors
+    """x Phi(x) in place of x, and Phi(x) + x Phi'(x), in blocks `begin` to `end`."""
+    x, slope = x[BLOCK * begin : BLOCK * end], slope[BLOCK * begin : BLOCK * end]  # from 0 on: an index that may be negative keeps loops out of vectors
     for i in range(len(x)):
         t = ONE / (ONE + P * abs(x[i]))
         density = _power(-x[i] * x[i] * LOG2E_HALF)
