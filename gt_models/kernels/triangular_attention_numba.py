@@ -1,339 +1,273 @@
 """Triangular attention on the CPU: no value per triple of nodes is stored.
 
-Columns j go LANES at a time, packed as [.., channel, j], so that the innermost loops run along j and become vectors. The softmax over l keeps
-its maximum and inverse sum for each pair. The backward pass forms each weight again and is split by middle nodes l: all gradients of the
-pairs (i, l) and (l, j) have one writer. Graphs are worked on to their own sizes, without padding but that of the last LANES columns.
+The innermost vectors are LANES nodes side by side, whose states lie as [channel, lane]: columns j forward, so that a softmax over l is formed in
+each lane; middle nodes l backward, so that all gradients of the pairs (i, l) and (l, j) have one writer and no lanes are summed up. Forward keeps
+the maximum and the inverse sum of each softmax, from which backward forms each weight again. Graphs are worked on to their own sizes, without
+padding but that of the last lanes, whose numbers are not read.
 """
 
 # mypy: disable-error-code="has-type, misc"
 
 import math
+from collections.abc import Callable
 from functools import cache, lru_cache
 from types import SimpleNamespace
 
+import numba
 import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from gt_models.kernels.compiled import compiled, exp2, hash32, inner, local, real, run_parts
+from gt_models.kernels.compiled import FASTMATH, axpy, compiled, exp2, fill, hash32, local, real, run, run_parts
+from gt_models.kernels.gated_attention_numba import _largest, _scaled, muladd
 
-LANES = 16  # columns j, or rows i, side by side
-GROUP = 2  # times LANES columns of a task, forward
-ROWS = 4  # rows i that share one reading of the keys, forward
-PATHS = 16  # middle nodes of a task, backward
+LANES = 8  # one vector of AVX2 in float32
+COLUMNS = 32  # columns j of a task, forward: a row is read once for all of them
+ROWS = 2  # rows i that share one reading of what belongs to all (l, j)
 LOG2E = 1.4426950408889634
+# `inner` leaves parts as large as these outside of the kernel where LLVM would. The process that compiled them then calls one copy of a part, a
+# process that found the kernel on disk another, and the two round in different ways.
+inlined = numba.njit(fastmath=FASTMATH, error_model="numpy", forceinline=True)
 
 
 class _TriangularAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, batch, seed, dropout, fusion_norm=None) -> Tensor:
         x = x.contiguous()
-        out = x.new_empty(x.size(0), x.size(2), x.size(3))
-        groups, bounds, rows = _tasks(batch.sizes, x.size(2), GROUP * LANES)
-        stats = x.new_empty(rows, 2, LANES)
-        ctx.numbers = np.uint32(int(seed)), np.uint32(int(dropout * 2**32)), real(x.dtype)(1 / (1 - dropout))
-        run_parts(_kernels(x.dtype, x.size(3)).forward, bounds, x, groups, *ctx.numbers, out, stats)
-        ctx.save_for_backward(x, out, stats, batch.sizes)
+        out, stats = x.new_empty(x.size(0), x.size(2), x.size(3)), x.new_empty(x.size(0), x.size(2), 2)
+        numbers = np.uint32(int(seed)), np.uint32(int(dropout * 2**32)), real(x.dtype)(1 / (1 - dropout))
+        sizes = tuple(batch.sizes.tolist())
+        tasks, bounds = _plan(sizes, x.size(2), COLUMNS, torch.get_num_threads())
+        run_parts(_kernels(x.dtype, x.size(3)).forward, bounds, x, tasks, *numbers, out, stats)
+        ctx.save_for_backward(x, out, stats)
+        ctx.rest = sizes, numbers
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad: Tensor):
-        x, out, stats, sizes = ctx.saved_tensors
-        kernels = _kernels(x.dtype, x.size(3))
-        columns, bounds, rows = _tasks(sizes, x.size(2), LANES)
-        of_pairs, along_j, along_i = x.new_empty(rows, 3, LANES), *x.new_empty(2, rows, x.size(3), LANES)
-        run_parts(kernels.pack, bounds, grad.contiguous(), out, stats, columns, of_pairs, along_j, along_i)
-        paths, bounds, _ = _tasks(sizes, x.size(2), PATHS)
-        dx = torch.empty_like(x)
-        run_parts(kernels.backward, bounds, x, of_pairs, along_j, along_i, paths, *ctx.numbers, dx)
+        (x, out, stats), (sizes, numbers) = ctx.saved_tensors, ctx.rest
+        kernels, grad = _kernels(x.dtype, x.size(3)), grad.contiguous()
+        means, dx = x.new_empty(stats.shape[:2]), torch.empty_like(x)
+        run(kernels.means, len(x), grad, out, means, grain=256)
+        tasks, bounds = _plan(sizes, x.size(2), LANES, torch.get_num_threads())
+        run_parts(kernels.backward, bounds, x, grad, stats, means, tasks, *numbers, dx)
         return dx, None, None, None, None
 
 
 triangular_attention = _TriangularAttention.apply
 
 
-def _tasks(sizes: Tensor, num_heads: int, width: int) -> tuple[np.ndarray, list[int], int]:
-    return _plan(tuple(sizes.tolist()), num_heads, width, torch.get_num_threads())
-
-
 @lru_cache(64)
-def _plan(sizes: tuple[int, ...], num_heads: int, width: int, num_threads: int) -> tuple[np.ndarray, list[int], int]:
-    """Tasks (first pair, nodes, head, first index, first packed row), `width` indices of one head of one graph each; bounds of shares of
-    about equal cost; the number of packed rows, n for each LANES columns of a head."""
-    tasks, cost, pair, row = [], [], 0, 0
+def _plan(sizes: tuple[int, ...], num_heads: int, width: int, num_threads: int) -> tuple[np.ndarray, list[int]]:
+    """Tasks (first pair, nodes, head, first index), `width` indices of one head of one graph each; bounds of shares of about equal cost."""
+    tasks, cost, pair = [], [], 0
     for n in sizes:
-        for head in range(num_heads):
-            tasks += [(pair, n, head, first, row) for first in range(0, n, width)]
-            cost += [n * n * min(width, n - first) for first in range(0, n, width)]
-            row += n * -(-n // LANES)
+        tasks += [(pair, n, head, first) for head in range(num_heads) for first in range(0, n, width)]
+        cost += [n * n * min(width, n - first) for first in range(0, n, width)] * num_heads
         pair += n * n
     num_threads = max(1, min(num_threads, len(tasks)))
     total = np.cumsum([0, *cost])
     shares = np.searchsorted(total, total[-1] * np.arange(1, num_threads) / num_threads).tolist()
-    return np.array(tasks, dtype=np.int64).reshape(-1, 5), [0, *shares, len(tasks)], row
+    return np.array(tasks, dtype=np.int64).reshape(-1, 4), [0, *shares, len(tasks)]
 
 
 @cache
 def _kernels(dtype: torch.dtype, d: int) -> SimpleNamespace:
-    """For heads of d channels: the innermost loops have a known length. Loops over lanes that do little for each lane are unrolled by LLVM
-    before it makes vectors; here they do the work of several rows or channels for each lane. Results go through local arrays: what is on the
-    heap may overlap, for LLVM."""
+    """For heads of d channels: the innermost loops have a known length. Sums go through local arrays, which LLVM keeps in registers."""
     number, power = real(dtype), exp2(dtype)
     zero, one, lowest = number(0), number(1), number(-float("inf"))
     root, scale = number(1 / math.sqrt(d)), number(LOG2E / math.sqrt(d))
-    block = max((c for c in range(4, 9) if d % c == 0), default=d)  # channels whose sums fit into registers
-    blocks = d // block
-    size, of_block, of_rows = d * LANES, block * LANES, ROWS * LANES
-    step = np.uint32(0x9E3779B9)
+    size, step = d * LANES, np.uint32(0x9E3779B9)
 
-    @inner
-    def stays(row, j, limit):
-        """Whether the weight of column j stays, by the hash of its row."""
-        return hash32(np.uint32(row + np.uint32(j) * step)) >= limit
+    @inlined
+    def row_hash(pair, h, num_heads, seed):
+        """Of the weights of one pair (i, l) and head."""
+        return hash32(np.uint32(np.uint32(pair * num_heads + h) ^ seed))
 
-    @inner
-    def scores(n, tile, q, k, weight, highest):
-        """weight[l, r, j] = <Q_rl, K_lj> / sqrt(d) log2(e), and its maximum over l."""
-        s, peak = local(number, of_rows), local(number, of_rows)
-        for m in range(of_rows):
-            peak[m] = lowest
-        for l in range(n):
-            for j in range(LANES):
-                for r in range(ROWS):
-                    product = zero
-                    for c in range(d):
-                        product += q[r, l, c] * k[tile, l, c, j]
-                    product *= scale
-                    s[r * LANES + j] = product
-                    peak[r * LANES + j] = peak[r * LANES + j] if product < peak[r * LANES + j] else product
-            for m in range(of_rows):
-                weight[l, m] = s[m]
-        for m in range(of_rows):
-            highest[m] = peak[m]
+    @inlined
+    def column_of(row, j):
+        """Of column j, by the hash of its row: the weight stays where the hash of this is not below the limit."""
+        return np.uint32(row + np.uint32(j) * step)
 
-    @inner
-    def powers(n, weight, highest, sums):
-        """Scores become powers in place."""
-        w, peak, total = local(number, of_rows), local(number, of_rows), local(number, of_rows)
-        for m in range(of_rows):
-            peak[m], total[m] = highest[m], zero
-        for l in range(n):
-            for m in range(of_rows):
-                w[m] = power(weight[l, m] - peak[m])
-                total[m] += w[m]
-            for m in range(of_rows):
-                weight[l, m] = w[m]
-        for m in range(of_rows):
-            sums[m] = total[m]
+    @inlined
+    def pack(x, pair, stride, lanes, kind, h, out, at):
+        """States of the pairs `pair`, `pair` + `stride`, ... as [channel, lane]."""
+        for lane in range(lanes):
+            for c in range(d):
+                out[at + c * LANES + lane] = x[pair + lane * stride, kind, h, c]
 
-    @inner
-    def drop(n, hashes, weight, j0, limit, keep):
+    @inlined
+    def unpack(states, at, lanes, out, pair, stride, kind, h):
+        for lane in range(lanes):
+            for c in range(d):
+                out[pair + lane * stride, kind, h, c] = states[at + c * LANES + lane]
+
+    @inlined
+    def powers(x):
+        """2^x in place of x <= 0."""
+        for m in range(len(x)):
+            x[m] = power(x[m])
+
+    @inlined
+    def drop(weight, drawn, limit, keep):
         """Weights are dropped in place."""
-        factor = local(number, of_rows)
-        for l in range(n):
-            for j in range(LANES):
-                for r in range(ROWS):
-                    factor[r * LANES + j] = keep if stays(hashes[r, l], j0 + j, limit) else zero
-            for m in range(of_rows):
-                weight[l, m] *= factor[m]
+        for m in range(len(weight)):
+            weight[m] *= keep if hash32(drawn[m]) >= limit else zero
 
-    @inner
-    def weigh(n, r, tile, b, weight, v1, v2, out):
-        """out[s, c, j] = sum over l of weight[l, s, j] V1_sl[c] V2_lj[c], for two rows s, r and r + 1, and a block of channels."""
-        first, second = local(number, of_block), local(number, of_block)
-        for m in range(of_block):
-            first[m] = zero
-        for m in range(of_block):
-            second[m] = zero
-        for l in range(n):
-            for j in range(LANES):
-                for c in range(block):
-                    first[c * LANES + j] += weight[l, r, j] * v1[r, l, b * block + c] * v2[tile, l, b * block + c, j]
-                    second[c * LANES + j] += weight[l, r + 1, j] * v1[r + 1, l, b * block + c] * v2[tile, l, b * block + c, j]
-        for m in range(of_block):
-            out[r, b, m] = first[m]
-        for m in range(of_block):
-            out[r + 1, b, m] = second[m]
+    def outputs_of(rows: int) -> Callable[..., None]:
+        lanes = rows * LANES
 
-    @inner
-    def copy(x, p, kind, h, out, l, i):
-        row = local(number, d)
-        for c in range(d):
-            row[c] = x[p, kind, h, c]
-        for c in range(d):
-            out[l, i, c] = row[c]
+        @inlined
+        def attend(i, n, j0, columns, p0, h, x, seed, limit, keep, k, v2, q, v1, weight, hashes, drawn, out, stats):
+            """Outputs of the rows from i on and of the columns from j0 on, LANES at a time."""
+            s, peak, total = local(number, lanes), local(number, lanes), local(number, lanes)
+            value, t = local(number, size), local(number, LANES)
+            for r in range(rows):
+                for l in range(n):
+                    pair = p0 + (i + r) * n + l
+                    hashes[r * n + l] = row_hash(pair, h, x.shape[2], seed)
+                    for c in range(d):
+                        q[(r * n + l) * d + c], v1[(r * n + l) * d + c] = x[pair, 0, h, c], x[pair, 2, h, c]
+            for first in range(0, columns, LANES):
+                of_tile = first * n * d
+                fill(peak, 0, lowest, peak, 0, lanes)
+                for l in range(n):
+                    fill(s, 0, zero, s, 0, lanes)
+                    for r in range(rows):
+                        for c in range(d):
+                            axpy(s, r * LANES, q[(r * n + l) * d + c], k, of_tile + l * size + c * LANES, LANES)
+                    _scaled(s, 0, scale, s, 0, lanes)
+                    _largest(peak, 0, one, s, 0, lanes)
+                    _scaled(weight, l * lanes, one, s, 0, lanes)
+                for l in range(n):
+                    axpy(weight, l * lanes, -one, peak, 0, lanes)
+                powers(weight[: n * lanes])
+                fill(total, 0, zero, total, 0, lanes)
+                for l in range(n):
+                    axpy(total, 0, one, weight, l * lanes, lanes)
+                if limit > 0:
+                    for l in range(n):
+                        for r in range(rows):
+                            for j in range(LANES):
+                                drawn[l * lanes + r * LANES + j] = column_of(hashes[r * n + l], j0 + first + j)
+                    drop(weight[: n * lanes], drawn, limit, keep)
+                for r in range(rows):
+                    fill(value, 0, zero, value, 0, size)
+                    for l in range(n):
+                        for c in range(d):
+                            _scaled(t, 0, v1[(r * n + l) * d + c], weight, l * lanes + r * LANES, LANES)
+                            muladd(value, c * LANES, t, 0, v2, of_tile + l * size + c * LANES, LANES)
+                    for j in range(min(LANES, columns - first)):
+                        p, inverse = p0 + (i + r) * n + j0 + first + j, one / total[r * LANES + j]
+                        stats[p, h, 0], stats[p, h, 1] = peak[r * LANES + j], inverse
+                        for c in range(d):
+                            out[p, h, c] = value[c * LANES + j] * inverse
+
+        return attend
+
+    rows_attend, row_attends = outputs_of(ROWS), outputs_of(1)
 
     @compiled
     def forward(begin, end, x, tasks, seed, limit, keep, out, stats):
-        """x [P, 4, H, d] -> out [P, H, d] and, packed, the maximum (in base 2) and the inverse sum of each softmax."""
-        o, highest, sums = np.empty((ROWS, blocks, of_block), number), np.empty(of_rows, number), np.empty(of_rows, number)
+        """x [P, 4, H, d] -> out [P, H, d], and of each softmax the maximum (in base 2) and the inverse sum, stats [P, H, 2]."""
         for t in range(begin, end):
-            p0, n, h, first, place = tasks[t]
-            tiles = -(-min(GROUP * LANES, n - first) // LANES)
-            k, v2 = np.zeros((tiles, n, d, LANES), number), np.zeros((tiles, n, d, LANES), number)
-            q, v1 = np.empty((ROWS, n, d), number), np.empty((ROWS, n, d), number)
-            weight, hashes = np.empty((n, ROWS, LANES), number), np.empty((ROWS, n), np.uint32)
-            flat = weight.reshape(n, of_rows)
-            for tile in range(tiles):
-                j0 = first + tile * LANES
+            p0, n, h, j0 = tasks[t]
+            columns, rest = min(COLUMNS, n - j0), n - n % ROWS
+            k, v2 = np.zeros(n * d * COLUMNS, number), np.zeros(n * d * COLUMNS, number)
+            q, v1 = np.empty(ROWS * n * d, number), np.empty(ROWS * n * d, number)
+            weight, drawn, hashes = np.empty(n * ROWS * LANES, number), np.empty(n * ROWS * LANES, np.uint32), np.empty(ROWS * n, np.uint32)
+            for first in range(0, columns, LANES):
                 for l in range(n):
-                    for j in range(min(LANES, n - j0)):
-                        for c in range(d):
-                            p = p0 + l * n + j0 + j
-                            k[tile, l, c, j], v2[tile, l, c, j] = x[p, 1, h, c], x[p, 3, h, c]
-            for i in range(0, n, ROWS):
-                for r in range(ROWS):
-                    for l in range(n):
-                        p = p0 + min(i + r, n - 1) * n + l
-                        hashes[r, l] = hash32(np.uint32(np.uint32(p * x.shape[2] + h) ^ seed))
-                        copy(x, p, 0, h, q, r, l)
-                        copy(x, p, 2, h, v1, r, l)
-                for tile in range(tiles):
-                    j0 = first + tile * LANES
-                    scores(n, tile, q, k, flat, highest)
-                    powers(n, flat, highest, sums)
-                    if limit > 0:
-                        drop(n, hashes, flat, j0, limit, keep)
-                    for r in range(0, min(ROWS, n - i), 2):
-                        for b in range(blocks):
-                            weigh(n, r, tile, b, weight, v1, v2, o)
-                    for r in range(min(ROWS, n - i)):
-                        at = place + j0 // LANES * n + i + r
-                        for j in range(LANES):
-                            stats[at, 0, j], stats[at, 1, j] = highest[r * LANES + j], one / sums[r * LANES + j]
-                        for j in range(min(LANES, n - j0)):
-                            for c in range(d):
-                                out[p0 + (i + r) * n + j0 + j, h, c] = o[r, c // block, c % block * LANES + j] * stats[at, 1, j]
+                    pair, lanes = p0 + l * n + j0 + first, min(LANES, columns - first)
+                    pack(x, pair, 1, lanes, 1, h, k, (first * n + l * LANES) * d)
+                    pack(x, pair, 1, lanes, 3, h, v2, (first * n + l * LANES) * d)
+            for i in range(0, rest, ROWS):
+                rows_attend(i, n, j0, columns, p0, h, x, seed, limit, keep, k, v2, q, v1, weight, hashes, drawn, out, stats)
+            for i in range(rest, n):
+                row_attends(i, n, j0, columns, p0, h, x, seed, limit, keep, k, v2, q, v1, weight, hashes, drawn, out, stats)
 
     @compiled
-    def pack(begin, end, grad, out, stats, tasks, of_pairs, along_j, along_i):
-        """The gradient with its channels apart: along_j[(tile of j, i), channel, j] and along_i[(tile of i, j), channel, i]; of_pairs has, for
-        each (tile of j, i), maximum and inverse sum of the softmax and the sum over l of A dA = <O, dO>."""
-        for t in range(begin, end):
-            p0, n, h, first, place = tasks[t]
-            place += first // LANES * n
-            lanes = min(LANES, n - first)
-            along_j[place : place + n], along_i[place : place + n], of_pairs[place : place + n] = zero, zero, zero
-            for i in range(n):
-                for lane in range(lanes):
-                    p, p_t, product = p0 + i * n + first + lane, p0 + (first + lane) * n + i, zero
+    def means(begin, end, grad, out, mean):
+        """mean [P, H] = <O, dO>, the sum over l of A dA."""
+        for p in range(begin, end):
+            for h in range(grad.shape[1]):
+                product = zero
+                for c in range(d):
+                    product += grad[p, h, c] * out[p, h, c]
+                mean[p, h] = product
+
+    def gradients_of(rows: int) -> Callable[..., None]:
+        lanes, states = rows * LANES, rows * size
+
+        @inlined
+        def differentiate(i, n, l0, count, p0, h, x, grad, stats, mean, seed, limit, keep, k, v2, dk, dv2, dx):
+            """Gradients of the rows from i on and LANES middle nodes l, and what these rows add to those of all (l, j)."""
+            q, v1, dq, dv1 = local(number, states), local(number, states), local(number, states), local(number, states)
+            s, da, weight, ds = local(number, lanes), local(number, lanes), local(number, lanes), local(number, lanes)
+            dk_c, dv2_c, t, hashes = local(number, LANES), local(number, LANES), local(number, LANES), local(np.uint32, lanes)
+            for m in range(states):
+                q[m], v1[m], dq[m], dv1[m] = zero, zero, zero, zero
+            for r in range(rows):
+                first = p0 + (i + r) * n + l0
+                pack(x, first, 1, count, 0, h, q, r * size)
+                pack(x, first, 1, count, 2, h, v1, r * size)
+                for l in range(LANES):
+                    hashes[r * LANES + l] = row_hash(first + l, h, x.shape[2], seed)
+            for j in range(n):
+                fill(s, 0, zero, s, 0, lanes)
+                fill(da, 0, zero, da, 0, lanes)
+                for r in range(rows):
                     for c in range(d):
-                        along_j[place + i, c, lane], along_i[place + i, c, lane] = grad[p, h, c], grad[p_t, h, c]
-                        product += grad[p, h, c] * out[p, h, c]
-                    of_pairs[place + i, 0, lane], of_pairs[place + i, 1, lane] = stats[place + i, 0, lane], stats[place + i, 1, lane]
-                    of_pairs[place + i, 2, lane] = product
-
-    @inner
-    def through_softmax(l, i0, rows, j0, at, q, v1, k, v2, g, of_pairs, hashes, limit, keep, weight, ds):
-        """For one l, some rows i and LANES columns j: dropped weights and the gradients of the scores."""
-        of_j, w_row, ds_row = local(number, size), local(number, LANES), local(number, LANES)
-        for m in range(size):
-            of_j[m] = k[l, m]
-        for i in range(rows):
-            for j in range(LANES):
-                s = zero
+                        row, column = r * size + c * LANES, j * size + c * LANES
+                        muladd(s, r * LANES, q, row, k, column, LANES)
+                        _scaled(t, 0, grad[p0 + (i + r) * n + j, h, c], v1, row, LANES)
+                        muladd(da, r * LANES, t, 0, v2, column, LANES)
+                for l in range(LANES):
+                    for r in range(rows):
+                        p, m = p0 + (i + r) * n + j, r * LANES + l
+                        a = power(s[m] * scale - stats[p, h, 0]) * stats[p, h, 1]
+                        weight[m] = a * keep if hash32(column_of(hashes[m], j)) >= limit else zero
+                        ds[m] = (weight[m] * da[m] - a * mean[p, h]) * root
                 for c in range(d):
-                    s += q[l, i0 + i, c] * of_j[c * LANES + j]
-                w_row[j] = power(s * scale - of_pairs[at + i, 0, j]) * of_pairs[at + i, 1, j]
-            for j in range(LANES):
-                weight[0, i, j] = w_row[j]
-        for m in range(size):
-            of_j[m] = v2[l, m]
-        for i in range(rows):
-            for j in range(LANES):
-                da, w = zero, weight[0, i, j]
-                for c in range(d):
-                    da += v1[l, i0 + i, c] * (g[at + i, c, j] * of_j[c * LANES + j])
-                w_row[j] = w * keep if stays(hashes[l, i0 + i], j0 + j, limit) else zero
-                ds_row[j] = (w_row[j] * da - w * of_pairs[at + i, 2, j]) * root
-            for j in range(LANES):
-                weight[0, i, j] = w_row[j]
-            for j in range(LANES):
-                ds[0, i, j] = ds_row[j]
+                    column = j * size + c * LANES
+                    _scaled(dk_c, 0, one, dk, column, LANES)
+                    _scaled(dv2_c, 0, one, dv2, column, LANES)
+                    for r in range(rows):
+                        row = r * size + c * LANES
+                        muladd(dk_c, 0, ds, r * LANES, q, row, LANES)
+                        muladd(dq, row, ds, r * LANES, k, column, LANES)
+                        _scaled(t, 0, grad[p0 + (i + r) * n + j, h, c], weight, r * LANES, LANES)
+                        muladd(dv2_c, 0, t, 0, v1, row, LANES)
+                        muladd(dv1, row, t, 0, v2, column, LANES)
+                    _scaled(dk, column, one, dk_c, 0, LANES)
+                    _scaled(dv2, column, one, dv2_c, 0, LANES)
+            for r in range(rows):
+                first = p0 + (i + r) * n + l0
+                unpack(dq, r * size, count, dx, first, 1, 0, h)
+                unpack(dv1, r * size, count, dx, first, 1, 2, h)
 
-    @inner
-    def collect(rows, w, weight, ds, l, i0, q, v1, at, g, place, dk, dv2):
-        """dK_j += sum over i of dS_ij Q_i and dV2_j += sum over i of A_ij V1_i dO_ij; the same with i and j changed."""
-        first, second = local(number, of_block), local(number, of_block)
-        for b in range(blocks):
-            for m in range(of_block):
-                first[m] = dk[place, b, m]
-            for m in range(of_block):
-                second[m] = dv2[place, b, m]
-            for i in range(rows):
-                for j in range(LANES):
-                    for c in range(block):
-                        first[c * LANES + j] += ds[w, i, j] * q[l, i0 + i, b * block + c]
-                        second[c * LANES + j] += weight[w, i, j] * v1[l, i0 + i, b * block + c] * g[at + i, b * block + c, j]
-            for m in range(of_block):
-                dk[place, b, m] = first[m]
-            for m in range(of_block):
-                dv2[place, b, m] = second[m]
+        return differentiate
 
-    @inner
-    def write(sums, at, lane, dx, p, kind, h):
-        row = local(number, d)
-        for c in range(d):
-            row[c] = sums[at, c // block, c % block * LANES + lane]
-        for c in range(d):
-            dx[p, kind, h, c] = row[c]
-
-    @inner
-    def transpose(a, rows, columns, l, out):
-        for j in range(columns):
-            for i in range(rows):
-                out[l, j, i] = a[0, i, j]
+    of_rows, of_row = gradients_of(ROWS), gradients_of(1)
 
     @compiled
-    def backward(begin, end, x, of_pairs, along_j, along_i, tasks, seed, limit, keep, dx):
+    def backward(begin, end, x, grad, stats, mean, tasks, seed, limit, keep, dx):
         """dx [P, 4, H, d]."""
-        num_heads = x.shape[2]
-        # (unpacking one array would make arrays that are not known to be contiguous)
-        weight, ds = np.zeros((1, LANES, LANES), number), np.zeros((1, LANES, LANES), number)
-        weight_t, ds_t = np.zeros((PATHS, LANES, LANES), number), np.zeros((PATHS, LANES, LANES), number)
-        k_lanes, v2_lanes = np.empty((PATHS, size), number), np.empty((PATHS, size), number)
-        dk, dv2 = np.empty((PATHS, blocks, of_block), number), np.empty((PATHS, blocks, of_block), number)
         for t in range(begin, end):
-            p0, n, h, l0, place = tasks[t]
-            paths, tiles = min(PATHS, n - l0), -(-n // LANES)
-            q, v1 = np.empty((paths, n, d), number), np.empty((paths, n, d), number)
-            k, v2 = np.empty((paths, n, d), number), np.empty((paths, n, d), number)
-            dq, dv1 = np.zeros((paths * tiles, blocks, of_block), number), np.zeros((paths * tiles, blocks, of_block), number)
-            hashes = np.empty((paths, n), np.uint32)
-            for l in range(paths):
-                for i in range(n):
-                    p, p_t = p0 + i * n + l0 + l, p0 + (l0 + l) * n + i
-                    hashes[l, i] = hash32(np.uint32(np.uint32(p * num_heads + h) ^ seed))
-                    copy(x, p, 0, h, q, l, i)
-                    copy(x, p, 2, h, v1, l, i)
-                    copy(x, p_t, 1, h, k, l, i)
-                    copy(x, p_t, 3, h, v2, l, i)
-            for tile in range(tiles):
-                j0 = tile * LANES
-                columns = min(LANES, n - j0)
-                k_lanes[:], v2_lanes[:], dk[:], dv2[:] = zero, zero, zero, zero
-                for l in range(paths):
-                    for j in range(columns):
-                        for c in range(d):
-                            k_lanes[l, c * LANES + j], v2_lanes[l, c * LANES + j] = k[l, j0 + j, c], v2[l, j0 + j, c]
-                for i in range(0, n, LANES):
-                    rows, at, at_t = min(LANES, n - i), place + tile * n + i, place + i // LANES * n + j0
-                    for l in range(paths):
-                        through_softmax(l, i, rows, j0, at, q, v1, k_lanes, v2_lanes, along_j, of_pairs, hashes, limit, keep, weight, ds)
-                        transpose(weight, rows, columns, l, weight_t)
-                        transpose(ds, rows, columns, l, ds_t)
-                        collect(rows, 0, weight, ds, l, i, q, v1, at, along_j, l, dk, dv2)
-                    for l in range(paths):
-                        collect(columns, l, weight_t, ds_t, l, j0, k, v2, at_t, along_i, l * tiles + i // LANES, dq, dv1)
-                for l in range(paths):
-                    for j in range(columns):
-                        write(dk, l, j, dx, p0 + (l0 + l) * n + j0 + j, 1, h)
-                        write(dv2, l, j, dx, p0 + (l0 + l) * n + j0 + j, 3, h)
-            for l in range(paths):
-                for i in range(n):
-                    write(dq, l * tiles + i // LANES, i % LANES, dx, p0 + i * n + l0 + l, 0, h)
-                    write(dv1, l * tiles + i // LANES, i % LANES, dx, p0 + i * n + l0 + l, 2, h)
+            p0, n, h, l0 = tasks[t]
+            count, rest, first = min(LANES, n - l0), n - n % ROWS, p0 + l0 * n
+            k, v2, dk, dv2 = np.zeros(n * size, number), np.zeros(n * size, number), np.zeros(n * size, number), np.zeros(n * size, number)
+            for j in range(n):
+                pack(x, first + j, n, count, 1, h, k, j * size)
+                pack(x, first + j, n, count, 3, h, v2, j * size)
+            for i in range(0, rest, ROWS):
+                of_rows(i, n, l0, count, p0, h, x, grad, stats, mean, seed, limit, keep, k, v2, dk, dv2, dx)
+            for i in range(rest, n):
+                of_row(i, n, l0, count, p0, h, x, grad, stats, mean, seed, limit, keep, k, v2, dk, dv2, dx)
+            for j in range(n):
+                unpack(dk, j * size, count, dx, first + j, n, 1, h)
+                unpack(dv2, j * size, count, dx, first + j, n, 3, h)
 
-    return SimpleNamespace(forward=forward, pack=pack, backward=backward)
+    return SimpleNamespace(forward=forward, means=means, backward=backward)
