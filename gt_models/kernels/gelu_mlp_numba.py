@@ -47,7 +47,8 @@ _power = exp2(torch.float32)
 @compiled
 def _gelu(begin, end, x, slope):
     """x Phi(x) in place of x, and Phi(x) + x Phi'(x), in blocks `begin` to `end`."""
-    x, slope = x[BLOCK * begin : BLOCK * end], slope[BLOCK * begin : BLOCK * end]  # from 0 on: an index that may be negative keeps loops out of vectors
+    # from 0 on: an index that may be negative keeps loops out of vectors
+    x, slope = x[BLOCK * begin : BLOCK * end], slope[BLOCK * begin : BLOCK * end]
     for i in range(len(x)):
         t = ONE / (ONE + P * abs(x[i]))
         density = _power(-x[i] * x[i] * LOG2E_HALF)
