@@ -121,7 +121,8 @@ def _kernels(dtype: torch.dtype, d: int) -> SimpleNamespace:
 
         @inlined
         def attend(i, n, j0, columns, p0, h, x, seed, limit, keep, k, v2, q, v1, weight, hashes, drawn, out, stats):
-            """Outputs of the rows from i on and of the columns from j0 on, LANES at a time."""
+            """Outputs of the rows from i on and of the columns from j0 on, LANES at a time. Laid out as k, v2 [tile of columns, l, channel, lane];
+            q, v1 [row, l, channel]; weight, drawn [l, row, lane]."""
             s, peak, total = local(number, lanes), local(number, lanes), local(number, lanes)
             value, t = local(number, size), local(number, LANES)
             for r in range(rows):
@@ -203,7 +204,8 @@ def _kernels(dtype: torch.dtype, d: int) -> SimpleNamespace:
 
         @inlined
         def differentiate(i, n, l0, count, p0, h, x, grad, stats, mean, seed, limit, keep, k, v2, dk, dv2, dx):
-            """Gradients of the rows from i on and LANES middle nodes l, and what these rows add to those of all (l, j)."""
+            """Gradients of the rows from i on and LANES middle nodes l, and what these rows add to those of all (l, j). Laid out as k, v2, dk, dv2
+            [j, channel, lane]; q, v1, dq, dv1 [row, channel, lane]; of one j, weight and ds [row, lane]."""
             q, v1, dq, dv1 = local(number, states), local(number, states), local(number, states), local(number, states)
             s, da, weight, ds = local(number, lanes), local(number, lanes), local(number, lanes), local(number, lanes)
             dk_c, dv2_c, t, hashes = local(number, LANES), local(number, LANES), local(number, LANES), local(np.uint32, lanes)
