@@ -10,6 +10,7 @@ import sqlite3
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 from stages.files import held, make_folder
 
@@ -92,9 +93,10 @@ def make(path: Path) -> None:
     from mlflow.store.tracking import DEFAULT_LOCAL_FILE_AND_ARTIFACT_PATH
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
-    new = path.with_name(f".{path.name}.new")
-    for ending in SIDE_FILES:  # of a process that was killed
-        Path(f"{new}{ending}").unlink(missing_ok=True)
+    for left in path.parent.glob(f".{path.name}.*.new*"):  # by a process that was killed, or an attempt that failed
+        left.unlink()
+    # another name each time: of an attempt that failed MLflow keeps the connection, to a file that is gone
+    new = path.with_name(f".{path.name}.{uuid4().hex}.new")
     SqlAlchemyStore(f"sqlite:///{new}", DEFAULT_LOCAL_FILE_AND_ARTIFACT_PATH).engine.dispose()
     os.replace(new, path)
 

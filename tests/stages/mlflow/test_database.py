@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy
+from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
 from stages.leaderboard import track
 from stages.mlflow import address, database
@@ -104,11 +105,26 @@ def test_one_that_was_only_begun_is_made_anew_from_the_records(quick, capsys, st
 def test_one_is_whole_or_not_there_whenever_its_maker_is_killed(capsys):
     killed(make, FILE, 40)
     assert not FILE.exists()
-    assert FILE.with_name(".mlflow.db.new").exists()
+    assert list(FILE.parent.glob(".mlflow.db.*.new"))
     with whole(database.OWN):
         assert FILE.exists()
     assert [path.name for path in sorted(FILE.parent.iterdir())] == ["mlflow.db", "mlflow.db.lock"]
     assert capsys.readouterr().err == ""
+
+
+def test_no_attempt_meets_the_connection_of_one_that_failed(monkeypatch):
+    """MLflow keeps an engine for each URI of a process: the connection of a failed attempt stays open, to a file that is gone."""
+    asked = []
+
+    def fail(self, uri, *_):
+        asked.append(uri)
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(SqlAlchemyStore, "__init__", fail)
+    for _ in range(2):
+        with pytest.raises(OSError, match="No space left"):
+            make(FILE)
+    assert len(set(asked)) == 2
 
 
 def test_one_that_is_no_database_is_set_aside_and_none_overwrites_another(quick, capsys):
