@@ -1,8 +1,8 @@
 """Linear maps of rows on the CPU: products by oneDNN, gradients of weight and bias by a kernel.
 
 The gradient of a weight is a sum over rows, of which oneDNN first copies one side, transposed. Here four of its rows and TILE of its columns
-are summed up in registers. GFLOP/s on 64 to 256 columns: with AVX-512 75 to 109, oneDNN 45 to 73 and MKL 62 to 87 (EPYC of family 25, model 17);
-with AVX2 61 to 73, oneDNN 30 to 47 and MKL 64 to 76 (model 1).
+are summed up in registers. GFLOP/s with AVX-512, 2,048 rows of 64 to 192 numbers: 75 to 109, oneDNN 45 to 73, MKL 62 to 87 (EPYC of family 25,
+model 17); with AVX2, 17,568 rows of 64 to 256 numbers: 61 to 73, MKL 64 to 76, whose threads would split the sum (model 1).
 """
 
 from collections.abc import Callable

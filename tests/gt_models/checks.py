@@ -1,12 +1,17 @@
 """What every model must satisfy, as functions that a model's own test calls: `assert_sound(build)` runs them all."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
 from gt_models.kernels import forms_taken, use
+from tests.conftest import ROOT
 
 
 def random_graphs(
@@ -134,6 +139,13 @@ def assert_threads_change_no_bit(compute: Callable[[], Iterable[Tensor]]) -> Non
     assert runs[0]
     for other in runs[1:]:
         assert all(torch.equal(a, b) for a, b in zip(runs[0], other, strict=True))
+
+
+def said_by_two_processes(code: str, cache: Path) -> list[str]:
+    """What `code` prints in a process that compiles its kernels, and in a second one that finds them in `cache`."""
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(cache), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", code]
+    return [subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout for _ in range(2)]
 
 
 def assert_sound(

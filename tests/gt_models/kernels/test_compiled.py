@@ -1,15 +1,11 @@
 """Operations on vectors of a constant length: whole vectors, and the rest in powers of two."""
 
-import os
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 import torch
 
 from gt_models.kernels.compiled import axpy, compiled, dot, fill, gate, real
-from tests.conftest import ROOT
+from tests.gt_models.checks import said_by_two_processes
 
 SIZE = 37  # 16 + 16 + 4 + 1
 
@@ -50,8 +46,4 @@ def test_another_process_finds_what_one_compiled(tmp_path):
         "kernel = graph_attention_numba._kernels(torch.float32, 3).forward\n"
         "print(sum(kernel.stats.cache_hits.values()), sum(kernel.stats.cache_misses.values()))\n"
     )
-    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
-    said = [
-        subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True).stdout for _ in range(2)
-    ]
-    assert said == ["0 1\n", "1 0\n"]
+    assert said_by_two_processes(code, tmp_path) == ["0 1\n", "1 0\n"]

@@ -1,9 +1,5 @@
 """Triangular attention: the reference against loops, each form against the reference, with and without dropout."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 import torch
 from torch import nn
@@ -12,7 +8,6 @@ from gt_models.edge_transformer import TriangularAttention
 from gt_models.kernels import triangular_attention as shelf
 from gt_models.kernels import use
 from gt_models.kernels.triangular_attention import dropout_mask, triangular_attention
-from tests.conftest import ROOT
 from tests.gt_models import checks
 from tests.gt_models.reference import edge_transformer as reference
 
@@ -66,12 +61,7 @@ def test_float32_beyond_all_pieces():
 
 def test_threads_do_not_change_a_bit():
     x, batch = case((33, 20, 7), dtype=torch.float32)
-    threads, runs = torch.get_num_threads(), []
-    for count in (1, 2, 3):
-        torch.set_num_threads(count)
-        runs.append(results("numba", x, batch, dropout=0.2))
-    torch.set_num_threads(threads)
-    assert all(torch.equal(a, b) for run in runs[1:] for a, b in zip(run, runs[0], strict=True))
+    checks.assert_threads_change_no_bit(lambda: results("numba", x, batch, dropout=0.2))
 
 
 def test_what_is_compiled_here_and_what_is_found_on_disk_give_the_same_bits(tmp_path):
@@ -81,11 +71,8 @@ def test_what_is_compiled_here_and_what_is_found_on_disk_give_the_same_bits(tmp_
         "x, batch = case((33, 20, 7), 3, 5, torch.float32)\n"
         "print([hashlib.sha256(t.numpy().tobytes()).hexdigest() for t in results('numba', x, batch, 0.2)])\n"
     )
-    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
-    said = [
-        subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True).stdout for _ in range(2)
-    ]
-    assert said[0] == said[1]
+    compiled, found = checks.said_by_two_processes(code, tmp_path)
+    assert compiled == found != ""
 
 
 @pytest.mark.parametrize("form", FORMS)
