@@ -114,9 +114,9 @@ class _Facts:
         self.spec, self.reader = spec, reader
         self.widths: dict[str, int | np.ndarray] = {}
         self.splits: list[np.ndarray] = []
-        self.count = self.out_dim = 0
+        self.out_dim = 0
         self.known: set[int] = set()  # classes that occur
-        self.labelled = False
+        self.labelled: list[np.ndarray] = []  # of each block, which rows have a target, bool [rows]
 
     def see(self, block: Mapping[str, np.ndarray]) -> None:
         for key in ("x", "edge_attr"):
@@ -135,12 +135,11 @@ class _Facts:
         self.out_dim = max(self.out_dim, int(y.max(initial=0)) + 1 if classes else y.shape[1] if y.ndim > 1 else 1)
         if classes and self.spec.metric == "roc-auc" and self.out_dim > 2:
             raise DatasetError(f"dataset {self.spec.name!r}: the metric roc-auc needs two classes; the targets have {self.out_dim}")
-        self.count += len(y)
         if "split" in block:
             self.splits.append(np.atleast_2d(block["split"]))
 
     def _see_targets(self, y: np.ndarray) -> None:
-        name, task = self.spec.name, self.spec.task
+        name, task, columns = self.spec.name, self.spec.task, tuple(range(1, y.ndim))
         if task.endswith("-classification"):
             if y.size and y.max() >= MOST_CLASSES:
                 raise DatasetError(
@@ -149,8 +148,9 @@ class _Facts:
             if y.size and y.min() < -1:
                 raise DatasetError(f"dataset {name!r}: a label is {y.min()}; classes are numbered from 0, and -1 is none")
             self.known.update(np.unique(y[y >= 0]).tolist())
+            self.labelled.append(np.asarray((y >= 0).all(axis=columns)))
             return
-        self.labelled = self.labelled or y.dtype.kind != "f" or not np.isnan(y).all()
+        self.labelled.append(~np.isnan(y).all(axis=columns))
         if task == "graph-multilabel":
             values = np.unique(y if y.dtype.kind != "f" else y[~np.isnan(y)])
             wrong = values[(values != 0) & (values != 1)]
@@ -163,7 +163,7 @@ class _Facts:
             if len(self.known) < 2:
                 only = f"all labels are {next(iter(self.known))}" if self.known else "there is no label"
                 raise DatasetError(f"dataset {self.spec.name!r}: {only}; {self.spec.task} needs two classes or more")
-        elif not self.labelled:
+        elif not any(rows.any() for rows in self.labelled):
             raise DatasetError(f"dataset {self.spec.name!r}: every target is empty or NaN")
 
     def dim(self, key: str) -> int | list[int] | None:
@@ -171,15 +171,28 @@ class _Facts:
         return width.tolist() if isinstance(width, np.ndarray) else width
 
     def split(self) -> np.ndarray:
-        """Codes [S, rows]: the data's own, or random ones."""
+        """Codes [S, rows]: the data's own, or random ones, which leave out what has no target."""
+        labelled = np.concatenate(self.labelled)
         if self.splits:
-            return np.concatenate(self.splits, axis=1)
+            split = np.concatenate(self.splits, axis=1)
+            if (wrong := np.argwhere((split > 0) & ~labelled)).size:
+                number, row = wrong[0]
+                part, what = ("train", "val", "test")[split[number, row] - 1], self.spec.level
+                raise DatasetError(
+                    f"dataset {self.spec.name!r}: {what} {row} has no target, but is in the {part} part of split {number}: take it out of all parts "
+                    "(in CSV: the split none)"
+                )
+            return split
         train, val, test = self.reader.shares
         if min(train, val, test) < 0 or abs(train + val + test - 1) > 1e-6:
             raise DatasetError(f"dataset {self.spec.name!r}: the shares of a split must add up to 1; got {self.reader.shares}")
-        held = [round(self.count * val), round(self.count * test)]
-        codes = np.repeat([1, 2, 3], [self.count - sum(held), *held])
-        return np.stack([np.random.default_rng(self.reader.seed + s).permutation(codes) for s in range(self.reader.num_splits)])
+        count = int(labelled.sum())
+        held = [round(count * val), round(count * test)]
+        codes = np.repeat([1, 2, 3], [count - sum(held), *held])
+        split = np.zeros((self.reader.num_splits, len(labelled)), dtype=codes.dtype)
+        for s, row in enumerate(split):
+            row[labelled] = np.random.default_rng(self.reader.seed + s).permutation(codes)
+        return split
 
 
 def _near(name: str, known: Iterable[str]) -> str:

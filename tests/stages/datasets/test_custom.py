@@ -326,6 +326,33 @@ def test_targets_that_teach_nothing_or_cannot_be_are_named(task, y, message, tmp
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize(
+    ("task", "y", "labelled"),
+    [
+        ("node-classification", [0, 1, -1, 0, 1, 1, -1, 0, 1, 0], [1, 1, 0, 1, 1, 1, 0, 1, 1, 1]),
+        ("graph-classification", [0, 1, -1, 0, 1, 1, -1, 0, 1, 0], [1, 1, 0, 1, 1, 1, 0, 1, 1, 1]),
+        ("graph-regression", [[0.5, np.nan]] * 4 + [[np.nan, np.nan]] + [[1.0, 2.0]] * 5, [1] * 4 + [0] + [1] * 5),
+        ("graph-multilabel", [[0.0, np.nan]] * 4 + [[np.nan, np.nan]] + [[1.0, 1.0]] * 5, [1] * 4 + [0] + [1] * 5),
+    ],
+)
+def test_what_has_no_target_is_in_no_part(task, y, labelled, tmp_path):
+    arrays = {"x": np.ones((10, 2), np.float32), "edge_index": np.zeros((2, 0), np.int64), "y": np.array(y)}
+    if task.startswith("graph-"):
+        arrays |= {"num_nodes": np.ones(10, np.int64), "num_edges": np.zeros(10, np.int64)}
+    np.savez(tmp_path / "drawn.npz", **arrays)
+    settings = {"task": task, "metric": METRICS[task][0]}
+    dataset = packed(custom_dataset("mine", tmp_path / "drawn.npz", **settings, split=(0.5, 0.25, 0.25), num_splits=3), tmp_path / "out")
+    for split in range(3):
+        parts = [dataset.split(part, split).tolist() for part in ("train", "val", "test")]
+        assert sorted(row for part in parts for row in part) == np.flatnonzero(labelled).tolist()
+        assert all(parts)
+    np.savez(tmp_path / "given.npz", **arrays, split=np.array([[1, 2, 3, 1, 2, 3, 1, 2, 3, 1]]))
+    first = labelled.index(0)
+    message = f"{task[:4].strip('-')}.* {first} has no target, but is in the {['train', 'val', 'test'][first % 3]} part of split 0"
+    with pytest.raises(DatasetError, match=message):
+        packed(custom_dataset("mine", tmp_path / "given.npz", **settings), tmp_path / "given")
+
+
 def test_messages_do_not_echo_whole_files(tmp_path):
     for files in ({"nodes": "y,a\n0," + "x" * 100_000 + "\n"}, {"nodes": "y,a,split\n0,1," + "x" * 100_000 + "\n"}):
         folder = write(tmp_path / "mine", edges="source,target\n0,0\n", **files)

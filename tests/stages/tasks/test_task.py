@@ -53,6 +53,22 @@ def test_targets_in_one_dimension_are_held_against_a_column(name, expected):
     assert LOSSES[name](torch.tensor([[1.0], [2.0]]), torch.tensor([3.5, 2.5])).item() == expected
 
 
+@pytest.mark.parametrize(("loss", "power"), [("l1", 1), ("mse", 2)])
+def test_a_regression_is_taught_and_judged_by_the_entries_that_are_known(loss, power):
+    task = create_task("graph-regression", "mae", loss, also=("mse",))
+    output = torch.randn(4, 2, dtype=torch.float64, requires_grad=True)
+    target = torch.tensor([[1.0, torch.nan], [0.0, 1.0], [torch.nan, torch.nan], [1.0, 0.0]], dtype=torch.float64)
+    apart = [(output[i, j].item() - target[i, j].item()) for i, j in ((0, 0), (1, 0), (1, 1), (3, 0), (3, 1))]
+    value = task.loss(output, target)
+    assert value.item() == pytest.approx(sum(abs(d) ** power for d in apart) / 5, rel=1e-12)
+    value.backward()
+    assert (output.grad[target.isnan()] == 0).all()
+    assert (output.grad[~target.isnan()] != 0).all()
+    scores = task.evaluate([output[:1], output[1:]], [target[:1], target[1:]])
+    assert scores["mae"] == pytest.approx(sum(map(abs, apart)) / 5, rel=1e-6)
+    assert scores["mse"] == pytest.approx(sum(d * d for d in apart) / 5, rel=1e-12)
+
+
 def test_a_split_is_judged_as_a_whole_and_not_batch_by_batch():
     task = create_task("graph-regression", "mae", "mse", also=("mse",))
     outputs, targets = [torch.tensor([[1.0], [2.0], [3.0]]), torch.tensor([[10.0]])], [torch.tensor([1.0, 2.0, 3.0]), torch.tensor([2.0])]
