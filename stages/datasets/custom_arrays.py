@@ -40,10 +40,11 @@ def typed(arrays: dict[str, np.ndarray], where: str | Path) -> dict[str, np.ndar
     for key in ("x", "edge_attr"):
         if key in out:
             table = table_of(out[key], key, where)
+            table = table.astype(np.uint8) if table.dtype == bool else table
             out[key] = (
                 table.astype(np.float32)
                 if table.dtype.kind == "f"
-                else whole_numbers(table, f"categories in {key}", where).astype(np.int32)
+                else whole_numbers(table, f"categories in {key} (quantities are floating-point numbers)", where).astype(np.int32)
             )
     for key in ("num_nodes", "num_edges"):
         if whole_numbers(out[key], key, where).ndim != 1:

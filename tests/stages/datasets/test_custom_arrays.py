@@ -19,14 +19,17 @@ def test_types_are_the_same_from_block_to_block():
     assert found["edge_attr"].tolist() == [[3]]
     assert found["split"].tolist() == [[1, 3]]
     assert typed(arrays(y=np.array([0.5, 1.0])), "here")["y"].dtype == np.float32
+    yes_or_no = typed(arrays(x=np.array([True, False]), y=np.array([True, False])), "here")
+    assert yes_or_no["x"].tolist() == [[1], [0]]
+    assert yes_or_no["y"].tolist() == [1, 0]
 
 
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
         ({"x": np.array([["a"], ["b"]])}, "x must be rows of numbers.*number classes and categories"),
-        ({"x": np.array([[-1], [0]])}, "categories in x must be whole numbers from 0"),
-        ({"x": np.array([[2**31], [0]])}, "categories in x must be whole numbers from 0 to 2147483647"),
+        ({"x": np.array([[-1], [0]])}, r"categories in x \(quantities are floating-point numbers\) must be whole numbers from 0"),
+        ({"x": np.array([[2**31], [0]])}, "must be whole numbers from 0 to 2147483647"),
         ({"num_nodes": [2, 0]}, "a graph has no nodes"),
         ({"num_nodes": [[2]]}, "num_nodes must be one number per graph"),
         ({"split": np.array([[1, 4]])}, "split codes must be whole numbers from 0 to 3"),
