@@ -21,6 +21,7 @@ METRICS = {  # task -> the metrics that fit it
     "graph-multilabel": ("ap", "roc-auc"),
     "graph-regression": ("mae", "mse"),
     "node-classification": _CLASSES,
+    "node-regression": ("mae", "mse"),
 }
 MOST_CLASSES = 100_000
 
@@ -43,7 +44,7 @@ def custom_dataset(
     Args:
         source: a folder with nodes.csv, edges.csv and, at graph level, graphs.csv; an npz file with the arrays of `pack`; or a function
             without arguments that returns a Data, a list of Data or a torch_geometric dataset (it is called when the dataset is prepared).
-        task: node-classification, graph-classification, graph-regression or graph-multilabel.
+        task: node-classification, node-regression, graph-classification, graph-regression or graph-multilabel.
         metric: one that fits the task, see `METRICS`.
         split: shares of train, val and test where the data name no split of their own; `num_splits` of them, seeds `seed`, `seed` + 1, ...
 

@@ -13,19 +13,22 @@ class StandardisedTargets:
     """The face of `PackedDataset`, with y - mean over deviation (unbiased; unlabelled entries do not count) in place of y.
 
     Args:
-        packed: a dataset with targets per graph.
-        statistics: of the training graphs of split `split` ("train"), or of all graphs ("all"): a leak from the test part, for protocols
+        packed: a dataset of a regression.
+        statistics: of the training part of split `split` ("train"), or of all graphs ("all"): a leak from the test part, for protocols
             that were published so.
 
-    Raises ValueError for targets that are classes or per node, and for a target that never varies.
+    Raises ValueError for targets that are classes, and for a target that never varies.
     """
 
     def __init__(self, packed: Packed, statistics: Literal["train", "all"], split: int):
-        if packed.header.task != "graph-regression":
-            raise ValueError(f"targets are standardised for graph-regression; {packed.header.name!r} is {packed.header.task}")
+        if not packed.header.task.endswith("-regression"):
+            raise ValueError(f"targets are standardised for a regression; {packed.header.name!r} is {packed.header.task}")
         self._packed = packed
-        graphs = packed.split("train", split) if statistics == "train" else torch.arange(packed.num_graphs)
-        y = torch.cat([_targets(packed.batch(part)).double().view(len(part), -1) for part in graphs.split(10_000)])  # [B, T]
+        train = packed.split("train", split) if statistics == "train" else None
+        of_nodes = packed.header.split_kind == "node"
+        graphs = torch.arange(packed.num_graphs) if train is None or of_nodes else train
+        y = torch.cat([_rows(packed.batch(part)) for part in graphs.split(10_000)])  # [rows, T]
+        y = y[train] if train is not None and of_nodes else y
         known = ~y.isnan()
         count = known.sum(0)
         self.mean = y.nansum(0) / count
@@ -39,12 +42,12 @@ class StandardisedTargets:
     def batch(self, graphs: Tensor) -> GraphBatch:
         """As PackedDataset.batch."""
         batch = self._packed.batch(graphs)
-        given = _targets(batch)
-        y = (given.double().view(len(graphs), -1) - self.mean) / self.deviation
-        batch.y = y.view(given.shape).to(given.dtype)
+        y = (_rows(batch) - self.mean) / self.deviation
+        batch.y = y.view_as(batch.y).to(batch.y.dtype)  # type: ignore[arg-type, union-attr]
         return batch
 
 
-def _targets(batch: GraphBatch) -> Tensor:
+def _rows(batch: GraphBatch) -> Tensor:
+    """Targets of a graph or node each, float64 [rows, T]."""
     assert batch.y is not None  # packed data of a regression have them
-    return batch.y
+    return batch.y.double().view(len(batch.y), -1)

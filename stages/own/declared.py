@@ -33,7 +33,10 @@ if TYPE_CHECKING:
 
 GROUP = "gt_bench.datasets"
 FILE = Path("datasets.yaml")
-USUAL_METRIC = {"node-classification": "accuracy", "graph-classification": "accuracy", "graph-regression": "mae", "graph-multilabel": "ap"}
+USUAL_METRIC = {
+    "node-classification": "accuracy", "node-regression": "mae", "graph-classification": "accuracy", "graph-regression": "mae",
+    "graph-multilabel": "ap",
+}  # fmt: skip
 # where the data name no split of their own: shares by level, and as many splits as papers have seeds
 SHARES = {"node": (0.6, 0.2, 0.2), "graph": (0.8, 0.1, 0.1)}
 SPLITS = 10
@@ -197,17 +200,15 @@ def level_in(source: Path | Given) -> str:
 
 
 def task_in(source: Path | Given, level: str, text: str) -> str:
-    """The task by the targets: whole numbers are classes, others a regression, several columns of 0 and 1 labels. Raises DatasetError for targets
-    per node that are no classes; `text`: what the message calls the data."""
+    """The task by the targets: whole numbers are classes, others a regression, several columns of 0 and 1 labels of a graph. Raises DatasetError
+    for such labels of nodes; `text`: what the message calls the data."""
     y = next(iter(Reader(source, level, SHARES[level], 1, 0).blocks()))["y"]
-    whole = y.dtype.kind in "iu"
-    if level == "node":
-        if not whole or (y.ndim > 1 and y.shape[1] > 1):
+    several = y.ndim > 1 and y.shape[1] > 1
+    if several and np.isin(y[~np.isnan(y.astype(float))], (0, 1)).all():
+        if level == "node":
             raise DatasetError(
-                f"{text}: a target per node is {y.dtype} {list(y.shape)}; of one's own data the benchmark knows node-classification, with one whole number per node "
-                "(0, 1, ...; -1 for none)"
+                f"{text}: a node has {y.shape[1]} labels of 0 and 1; of one's own data the benchmark knows one class per node (0, 1, ...; -1 for none), or "
+                "numbers (--task node-regression)"
             )
-        return "node-classification"
-    if y.ndim > 1 and y.shape[1] > 1 and np.isin(y[~np.isnan(y.astype(float))], (0, 1)).all():
         return "graph-multilabel"
-    return "graph-classification" if whole and (y.ndim == 1 or y.shape[1] == 1) else "graph-regression"
+    return f"{level}-classification" if y.dtype.kind in "iu" and not several else f"{level}-regression"

@@ -61,7 +61,8 @@ class Comparison:
         if not (how := self.row["targets"]):
             return ""
         of = "training targets" if how == "train" else "targets"
-        return f"{self.row['metric']} / σ: in standard deviations of the {of} (`targets: {how}` in the recipe; --set targets=null: in the data's own unit)"
+        what = "variances" if self.row["metric"] == "mse" else "standard deviations"
+        return f"{_metric(self.row)}: in {what} of the {of} (`targets: {how}` in the recipe; --set targets=null: in the data's own unit)"
 
     def texts(self) -> list[list[str]]:
         """What is shown, by row, in the order of `COLUMNS`."""
@@ -160,6 +161,12 @@ def with_tried(grid: Grid, results: Path = Path("results")) -> Grid:
     return grid.model_copy(update={"cells": grid.cells | cells, "suites": [*grid.suites, SUITE]}) if cells else grid
 
 
+def _metric(row: Compared) -> str:
+    """The metric of a row; of standardised targets, what it is divided by."""
+    divided_by = "" if not row["targets"] else " / σ²" if row["metric"] == "mse" else " / σ"
+    return f"{row['metric']}{divided_by}"
+
+
 def _texts(row: Compared) -> list[str]:
     percent = row["unit"] == "percent"
 
@@ -169,7 +176,7 @@ def _texts(row: Compared) -> list[str]:
     spread = f" ± {number(row['std'])}" if row["runs"] > 1 and row["std"] is not None else ""
     printed = number(row["published_mean"]) + (f" ± {number(row['published_std'])}" if row["published_std"] is not None else "")
     return [
-        row["model"], row["of"], f"{row['metric']}{' %' if percent else ' / σ' if row['targets'] else ''}", number(row["mean"]) + spread, f"{row['runs']}/{row['seeds']}", row["against"] or "–", printed,
+        row["model"], row["of"], f"{row['metric']} %" if percent else _metric(row), number(row["mean"]) + spread, f"{row['runs']}/{row['seeds']}", row["against"] or "–", printed,
         row["status"] + (", reduced" if row["reduced"] else ""), "–" if row["parameters"] is None else f"{row['parameters']:,}",
         "–" if row["seconds_per_epoch"] is None else f"{row['seconds_per_epoch']:.3g}",
         "–" if row["peak_memory_mib"] is None else f"{row['peak_memory_mib']:,.0f}",

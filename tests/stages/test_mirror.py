@@ -98,6 +98,7 @@ TESTED_IN = {
     "tasks/graph_multilabel.py": "tasks/test_task.py",
     "tasks/graph_regression.py": "tasks/test_task.py",
     "tasks/node_classification.py": "tasks/test_task.py",
+    "tasks/node_regression.py": "tasks/test_task.py",
 }
 
 

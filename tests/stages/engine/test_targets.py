@@ -1,9 +1,10 @@
 """Targets standardised with the statistics of the training part, or of all parts where a protocol leaked."""
 
+import numpy as np
 import pytest
 import torch
 
-from stages.datasets.packed import PackedDataset
+from stages.datasets.packed import PackedDataset, PackedHeader, pack
 from stages.engine.targets import StandardisedTargets
 from stages.params import RunSettings
 from stages.recipe import Recipe
@@ -35,6 +36,27 @@ def test_statistics(packed, statistics):
     torch.testing.assert_close(dataset.batch(few).y, y[few])
     torch.testing.assert_close(dataset.batch(few).x, packed.batch(few).x)
     assert (dataset.header, dataset.num_graphs) == (packed.header, packed.num_graphs)
+
+
+@pytest.mark.parametrize(("statistics", "split_kind"), [("train", "node"), ("all", "node"), ("train", "graph")])
+def test_statistics_of_nodes(statistics, split_kind, tmp_path):
+    """A target of every node: of the training nodes of one graph, or of all nodes of the training graphs; an unknown one does not count."""
+    rng = np.random.default_rng(0)
+    y = rng.normal(5.0, 3.0, (40, 2)).astype(np.float32)
+    y[7, 0] = np.nan
+    sizes = [40] if split_kind == "node" else [10] * 4
+    codes = rng.integers(1, 4, 40) if split_kind == "node" else np.array([1, 2, 1, 3])
+    header = PackedHeader(
+        name="readings", task="node-regression", metric="mae", level="node", in_dim=1, out_dim=2, split_kind=split_kind, num_splits=1
+    )
+    sizes_and_edges = {"num_nodes": np.array(sizes), "num_edges": np.zeros(len(sizes), np.int64), "edge_index": np.zeros((2, 0), np.int64)}
+    pack(tmp_path / "readings", header, sizes_and_edges | {"x": np.ones((40, 1), np.float32), "y": y, "split": codes[None]})
+    dataset = StandardisedTargets(PackedDataset.open(tmp_path / "readings"), statistics, 0)
+    rows = np.ones(40, bool) if statistics == "all" else np.repeat(codes, np.array(sizes) if split_kind == "graph" else 1) == 1
+    of = y[rows].astype(float)
+    expected = (y - np.nanmean(of, 0)) / np.nanstd(of, 0, ddof=1)
+    found = dataset.batch(torch.arange(len(sizes))).y
+    torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float32), rtol=1e-5, atol=1e-5, equal_nan=True)
 
 
 def test_it_is_part_of_what_decides_a_run(packed, tmp_path):

@@ -323,7 +323,7 @@ def test_a_folder_that_is_not_whole(ours, file, text, says):
         ("lab/a.py", LOAD.replace("return Data(", "return [] and Data("), "lab/a.py:load: returned no graphs; return a Data, a list of Data"),
         ("lab/a.py", LOAD.replace("return Data(", "Data("), "lab/a.py:load: returned NoneType; return a Data, a list of Data"),
         ("lab/texas.py", LOAD, "lab/texas.py: its name 'texas' is taken by a dataset of the benchmark; rename the file or folder"),
-        ("lab/a.py", LOAD.replace("torch.arange(30) % 3", "torch.randn(30)"), "lab/a.py: a target per node is float32"),
+        ("lab/a.py", LOAD.replace("torch.arange(30) % 3", "torch.eye(30)"), "lab/a.py: a node has 30 labels of 0 and 1; of one's own data"),
     ],
 )  # fmt: skip
 def test_sources_that_are_no_dataset(ours, text, source, says):

@@ -76,6 +76,21 @@ def test_numbers_in_another_unit_are_not_ranked_together(ours):
     assert found.unit in shown.output
 
 
+def test_numbers_of_the_nodes_of_ones_own_graph(ours):
+    """A folder of CSV with two numbers per node, one of them unknown: read as a regression, standardised, and compared in variances."""
+    folder = ours / "readings"
+    folder.mkdir()
+    readings = [f"{i / 7:.3f},{'nan' if i == 5 else i % 9 + 0.5},0.{i % 10},1.{i % 3}" for i in range(60)]
+    (folder / "nodes.csv").write_text("\n".join(["y_1,y_2,a,b", *readings]) + "\n")
+    (folder / "edges.csv").write_text("\n".join(["source,target", *(f"{i},{(i + 1) % 60}" for i in range(60))]) + "\n")
+    shown = CliRunner().invoke(app, ["try", "gcn", str(folder), "--metric", "mse", "--seeds", "0", "--set", "epochs=3"])
+    assert shown.exit_code == 0, shown.output
+    assert yaml.safe_load(Path("datasets.yaml").read_text())["readings"]["task"] == "node-regression"
+    assert "mse / σ²: in variances of the training targets" in shown.output
+    (record,) = Store().records()
+    assert 0 < record["deterministic"]["test"] < 10
+
+
 def test_what_was_tried_is_compared(ours):
     (ours / "records").mkdir()
     for model in ("mlp", "gcn"):

@@ -53,9 +53,10 @@ def test_targets_in_one_dimension_are_held_against_a_column(name, expected):
     assert LOSSES[name](torch.tensor([[1.0], [2.0]]), torch.tensor([3.5, 2.5])).item() == expected
 
 
+@pytest.mark.parametrize("name", ["graph-regression", "node-regression"])
 @pytest.mark.parametrize(("loss", "power"), [("l1", 1), ("mse", 2)])
-def test_a_regression_is_taught_and_judged_by_the_entries_that_are_known(loss, power):
-    task = create_task("graph-regression", "mae", loss, also=("mse",))
+def test_a_regression_is_taught_and_judged_by_the_entries_that_are_known(loss, power, name):
+    task = create_task(name, "mae", loss, also=("mse",))
     output = torch.randn(4, 2, dtype=torch.float64, requires_grad=True)
     target = torch.tensor([[1.0, torch.nan], [0.0, 1.0], [torch.nan, torch.nan], [1.0, 0.0]], dtype=torch.float64)
     apart = [(output[i, j].item() - target[i, j].item()) for i, j in ((0, 0), (1, 0), (1, 1), (3, 0), (3, 1))]
