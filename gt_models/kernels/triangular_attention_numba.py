@@ -12,23 +12,80 @@ import math
 from collections.abc import Callable
 from functools import cache, lru_cache
 from types import SimpleNamespace
+from typing import Any
 
 import numba
 import numpy as np
 import torch
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from gt_models.kernels.compiled import FASTMATH, axpy, compiled, exp2, fill, hash32, local, real, run, run_parts
-from gt_models.kernels.gated_attention_numba import _largest, _scaled, muladd
+from gt_models.kernels.compiled import FASTMATH, _vector, axpy, compiled, exp2, fill, hash32, local, real, run, run_parts
+from gt_models.kernels.gated_attention_numba import _largest, _scaled, _times, muladd
 
-LANES = 8  # one vector of AVX2 in float32
+LANES = 8  # one vector of AVX2 in float32; a power of two
 COLUMNS = 32  # columns j of a task, forward: a row is read once for all of them
 ROWS = 2  # rows i that share one reading of what belongs to all (l, j)
 LOG2E = 1.4426950408889634
 # `inner` leaves parts as large as these outside of the kernel where LLVM would. The process that compiled them then calls one copy of a part, a
 # process that found the kernel on disk another, and the two round in different ways.
 inlined = numba.njit(fastmath=FASTMATH, error_model="numpy", forceinline=True)
+
+
+def _transposition(move: Callable[..., None]) -> Callable[..., Any]:
+    """operation(states, at, x, first, stride, lanes, d): `move` between the d numbers of each lane, at first, first + stride, ... in x, and
+    states[at : at + d LANES] as [channel, lane]; d is a constant, `lanes` of the LANES are there. Eight channels at a time, in registers."""
+
+    @intrinsic(prefer_literal=True)
+    def operation(typing, states, at, x, first, stride, lanes, d):
+        def build(context, builder, signature, arguments):
+            states, at, x, (_, first), (_, stride), (_, lanes), _ = zip(signature.args, arguments, strict=True)
+            channel = 0
+            while channel < d.literal_value:
+                width = next(w for w in (8, 4, 2, 1) if w <= d.literal_value - channel)
+
+                def channels_of(lane, channel=channel, width=width):
+                    return _vector(context, builder, x, (types.intp, builder.add(first, builder.mul(stride, lane))), channel, width)
+
+                move(builder, _vector(context, builder, states, at, channel * LANES, width * LANES), channels_of, lanes)
+                channel += width
+            return context.get_dummy_value()
+
+        return types.void(states, at, x, first, stride, lanes, d), build
+
+    return operation
+
+
+@_transposition
+def _gather(builder, states, channels_of, lanes):
+    """A lane that is not there repeats the last one."""
+    last = builder.sub(lanes, lanes.type(1))
+    there = [builder.select(builder.icmp_signed("<", last, lanes.type(lane)), last, lanes.type(lane)) for lane in range(LANES)]
+    vectors = [builder.load(channels_of(lane), align=1) for lane in there]
+    while len(vectors) > 1:  # the numbers of two by turns: in the end those of all lanes
+        half, width = len(vectors) // 2, vectors[0].type.count
+        by_turns = _indices([m // 2 + m % 2 * width for m in range(2 * width)])
+        vectors = [builder.shuffle_vector(a, b, by_turns) for a, b in zip(vectors[:half], vectors[half:], strict=True)]
+    builder.store(vectors[0], states, align=1)
+
+
+@_transposition
+def _scatter(builder, states, channels_of, lanes):
+    """Nothing is written for a lane that is not there."""
+    vectors = [builder.load(states, align=1)]
+    while len(vectors) < LANES:
+        width = vectors[0].type.count
+        vectors = [builder.shuffle_vector(v, v, _indices(list(range(parity, width, 2)))) for parity in (0, 1) for v in vectors]
+    for lane, vector in enumerate(vectors):
+        with builder.if_then(builder.icmp_signed("<", lanes.type(lane), lanes)):
+            builder.store(vector, channels_of(lanes.type(lane)), align=1)
+
+
+def _indices(numbers: list[int]) -> ir.Constant:
+    return ir.Constant(ir.VectorType(ir.IntType(32), len(numbers)), numbers)
 
 
 class _TriangularAttention(torch.autograd.Function):
@@ -94,15 +151,13 @@ def _kernels(dtype: torch.dtype, d: int) -> SimpleNamespace:
     @inlined
     def pack(x, pair, stride, lanes, kind, h, out, at):
         """States of the pairs `pair`, `pair` + `stride`, ... as [channel, lane]."""
-        for lane in range(lanes):
-            for c in range(d):
-                out[at + c * LANES + lane] = x[pair + lane * stride, kind, h, c]
+        row = x.shape[2] * d
+        _gather(out, at, x, (pair * 4 + kind) * row + h * d, stride * 4 * row, lanes, d)
 
     @inlined
     def unpack(states, at, lanes, out, pair, stride, kind, h):
-        for lane in range(lanes):
-            for c in range(d):
-                out[pair + lane * stride, kind, h, c] = states[at + c * LANES + lane]
+        row = out.shape[2] * d
+        _scatter(states, at, out, (pair * 4 + kind) * row + h * d, stride * 4 * row, lanes, d)
 
     @inlined
     def powers(x):
@@ -129,8 +184,8 @@ def _kernels(dtype: torch.dtype, d: int) -> SimpleNamespace:
                 for l in range(n):
                     pair = p0 + (i + r) * n + l
                     hashes[r * n + l] = row_hash(pair, h, x.shape[2], seed)
-                    for c in range(d):
-                        q[(r * n + l) * d + c], v1[(r * n + l) * d + c] = x[pair, 0, h, c], x[pair, 2, h, c]
+                    _scaled(q, (r * n + l) * d, one, x, (pair * 4 * x.shape[2] + h) * d, d)
+                    _scaled(v1, (r * n + l) * d, one, x, ((pair * 4 + 2) * x.shape[2] + h) * d, d)
             for first in range(0, columns, LANES):
                 of_tile = first * n * d
                 fill(peak, 0, lowest, peak, 0, lanes)
@@ -160,11 +215,14 @@ def _kernels(dtype: torch.dtype, d: int) -> SimpleNamespace:
                         for c in range(d):
                             _scaled(t, 0, v1[(r * n + l) * d + c], weight, l * lanes + r * LANES, LANES)
                             muladd(value, c * LANES, t, 0, v2, of_tile + l * size + c * LANES, LANES)
-                    for j in range(min(LANES, columns - first)):
-                        p, inverse = p0 + (i + r) * n + j0 + first + j, one / total[r * LANES + j]
-                        stats[p, h, 0], stats[p, h, 1] = peak[r * LANES + j], inverse
-                        for c in range(d):
-                            out[p, h, c] = value[c * LANES + j] * inverse
+                    pair, count = p0 + (i + r) * n + j0 + first, min(LANES, columns - first)
+                    for j in range(LANES):
+                        t[j] = one / total[r * LANES + j]
+                    for j in range(count):
+                        stats[pair + j, h, 0], stats[pair + j, h, 1] = peak[r * LANES + j], t[j]
+                    for c in range(d):
+                        _times(value, c * LANES, one, t, 0, LANES)
+                    _scatter(value, 0, out, (pair * x.shape[2] + h) * d, x.shape[2] * d, count, d)
 
         return attend
 
@@ -176,7 +234,7 @@ def _kernels(dtype: torch.dtype, d: int) -> SimpleNamespace:
         for t in range(begin, end):
             p0, n, h, j0 = tasks[t]
             columns, rest = min(COLUMNS, n - j0), n - n % ROWS
-            k, v2 = np.zeros(n * d * COLUMNS, number), np.zeros(n * d * COLUMNS, number)
+            k, v2 = np.empty(n * d * COLUMNS, number), np.empty(n * d * COLUMNS, number)
             q, v1 = np.empty(ROWS * n * d, number), np.empty(ROWS * n * d, number)
             weight, drawn, hashes = np.empty(n * ROWS * LANES, number), np.empty(n * ROWS * LANES, np.uint32), np.empty(ROWS * n, np.uint32)
             for first in range(0, columns, LANES):
@@ -210,7 +268,7 @@ def _kernels(dtype: torch.dtype, d: int) -> SimpleNamespace:
             s, da, weight, ds = local(number, lanes), local(number, lanes), local(number, lanes), local(number, lanes)
             dk_c, dv2_c, t, hashes = local(number, LANES), local(number, LANES), local(number, LANES), local(np.uint32, lanes)
             for m in range(states):
-                q[m], v1[m], dq[m], dv1[m] = zero, zero, zero, zero
+                dq[m], dv1[m] = zero, zero
             for r in range(rows):
                 first = p0 + (i + r) * n + l0
                 pack(x, first, 1, count, 0, h, q, r * size)
@@ -260,7 +318,7 @@ def _kernels(dtype: torch.dtype, d: int) -> SimpleNamespace:
         for t in range(begin, end):
             p0, n, h, l0 = tasks[t]
             count, rest, first = min(LANES, n - l0), n - n % ROWS, p0 + l0 * n
-            k, v2, dk, dv2 = np.zeros(n * size, number), np.zeros(n * size, number), np.zeros(n * size, number), np.zeros(n * size, number)
+            k, v2, dk, dv2 = np.empty(n * size, number), np.empty(n * size, number), np.zeros(n * size, number), np.zeros(n * size, number)
             for j in range(n):
                 pack(x, first + j, n, count, 1, h, k, j * size)
                 pack(x, first + j, n, count, 3, h, v2, j * size)
