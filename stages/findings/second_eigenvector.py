@@ -2,7 +2,7 @@
 
 As printed: local layers X = (A D^-1 X) * (X + B) (equations 18 and 19), features and beta 1, B = 1 (version 1) or the second eigenvector of the
 normalised Laplacian (version 2). Unprinted: the number of layers; 1 to 3 are tried. An eigenvector has no sign, so both are tried; of a double
-eigenvalue any unit vector of a plane is one, and ANGLES of them are tried.
+eigenvalue any unit vector of a plane is one, and ANGLES of them are tried, from the projection of the nodes' numbers on: what LAPACK returns differs by processor.
 """
 
 from pathlib import Path
@@ -27,7 +27,7 @@ SAME_EIGENVALUE = 1e-9
 
 def compute(case: str, data: Path) -> dict[str, Any]:
     """For each number of layers, over all choices of the eigenvector: the smallest difference of the two graphs, the largest within either graph (beyond the sign), the
-    largest between a graph and relabelled copies with LAPACK's choice in each, and the number of different node outputs (the most over choices)."""
+    largest between a graph and relabelled copies with the projection of the nodes' numbers in each, and the number of different node outputs (the most over choices)."""
     name, version = case.rsplit(", ", 1)
     between, within, copies, distinct = [], [], [], []
     for layers in LAYERS:
@@ -43,10 +43,13 @@ def compute(case: str, data: Path) -> dict[str, Any]:
 
 
 def second_eigenvectors(adjacency: Tensor) -> Tensor:
-    """An orthonormal basis [n, multiplicity] of the eigenspace of the normalised Laplacian's second smallest eigenvalue."""
+    """An orthonormal basis [n, multiplicity] of the eigenspace of the normalised Laplacian's second smallest eigenvalue. Its first vector is the projection of the
+    nodes' numbers 1, ..., n; of at most two dimensions, the rest is determined up to its sign."""
     scale = adjacency.sum(1).rsqrt()
     values, vectors = torch.linalg.eigh(torch.eye(len(adjacency), dtype=adjacency.dtype) - scale[:, None] * adjacency * scale)
-    return vectors[:, (values - values[1]).abs() < SAME_EIGENVALUE]
+    space = vectors[:, (values - values[1]).abs() < SAME_EIGENVALUE]
+    numbers = space.T @ torch.arange(1, len(adjacency) + 1, dtype=adjacency.dtype)  # in the basis that LAPACK chose
+    return space @ torch.linalg.qr(torch.cat([numbers[:, None], torch.eye(len(numbers), dtype=adjacency.dtype)], 1)).Q
 
 
 def _choices(adjacency: Tensor, version: str, layers: int) -> Tensor:

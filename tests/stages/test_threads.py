@@ -76,7 +76,7 @@ def outcomes(data: Path, cores: set[int], busy: int, **environment: str) -> dict
 
 def test_one_cell_of_each_task_on_one_core_and_on_two_beside_other_work(tmp_path):
     tasks = {path.stem.replace("_", "-") for path in (ROOT / "stages/tasks").glob("*.py")} - {"--init--", "task", "metrics"}
-    assert set(CELLS) == tasks, "a task without a cell here"
+    assert set(CELLS) == tasks - {"node-regression"}, "a task without a cell here"  # that one is of one's own data: no cell has it
     mine = sorted(os.sched_getaffinity(0))
     one = outcomes(tmp_path, {mine[0]}, 1, OMP_NUM_THREADS="7", OMP_THREAD_LIMIT="3", ATEN_CPU_CAPABILITY="default", MKL_CBWR="COMPATIBLE")
     two = outcomes(tmp_path, set(mine[:2]), 2, OMP_NUM_THREADS="2", OMP_WAIT_POLICY="active", OPENBLAS_NUM_THREADS="2")

@@ -229,7 +229,7 @@ def test_masks_and_targets_of_another_length_are_refused(tmp_path):
     ("change", "message"),
     [
         ({"task": "graph-regresion"}, r"'mine': no task 'graph-regresion' \(did you mean 'graph-regression'"),
-        ({"task": "node-regression"}, "no task 'node-regression'"),
+        ({"task": "edge-regression"}, "no task 'edge-regression'"),
         ({"metric": "mea"}, r"'mine': graph-regression has no metric 'mea' \(did you mean .*'mae'.*it takes mae, mse"),
         ({"metric": "accuracy"}, "graph-regression has no metric 'accuracy'; it takes mae, mse"),
         ({"task": "graph-classification"}, "graph-classification has no metric 'mae'; it takes accuracy"),
