@@ -26,6 +26,7 @@ from stages.engine.failures import WrongOutput, failure, is_out_of_memory
 from stages.engine.loop import Outcome, Run
 from stages.engine.subgraphs import SubgraphLoader
 from stages.engine.targets import StandardisedTargets
+from stages.garbage import spare_what_is_loaded
 from stages.measurements import Clock, PeakMemory, Usage, bound_memory, choose_device, environment, memory_limit_mib, now
 from stages.own.models import run_code
 from stages.params import RunSettings
@@ -277,6 +278,7 @@ class Experiment:
         recomputed: bool = False,
     ) -> Record:
         """`share`: this process's part of the run, where several do it together; `recomputed`: see `Run.recomputed`, of those."""
+        spare_what_is_loaded()
         clock, memory, usage = Clock(), PeakMemory(self.device), Usage(self.device)
 
         def after_epoch(epoch: int, values: dict[str, float]) -> None:
