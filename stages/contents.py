@@ -143,12 +143,16 @@ class Section(TypedDict):
 
     commit: str
     recomputed: list[Recomputed]
+    unreached: NotRequired[list[str]]  # the modules that changed, where the runs took none of them
     runs: dict[str, Asked]
     checksum: NotRequired[str]
 
 
 # "from" is no name in Python
-Mark = TypedDict("Mark", {"commit": str, "recomputed": list[Recomputed], "from": Asked, "checksum": NotRequired[str]})
+Mark = TypedDict(
+    "Mark",
+    {"commit": str, "recomputed": list[Recomputed], "unreached": NotRequired[list[str]], "from": Asked, "checksum": NotRequired[str]},
+)
 
 
 class Record(TypedDict):

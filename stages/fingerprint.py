@@ -32,9 +32,14 @@ def code_digest(modules: Iterable[str], root: Path = ROOT, without: Iterable[str
     Raises ModuleNotFoundError for a starting module that does not exist.
     """
     digest = hashlib.sha256()
-    for name in sorted(closure(modules, root, without)):
-        digest.update(f"{name} {_read(_path(name, root)).digest}\n".encode())
+    for name, of_module in sorted(module_digests(modules, root, without).items()):
+        digest.update(f"{name} {of_module}\n".encode())
     return digest.hexdigest()
+
+
+def module_digests(modules: Iterable[str], root: Path = ROOT, without: Iterable[str] = ()) -> dict[str, str]:
+    """What `code_digest` is made of: by name the digest of the meaning of each module."""
+    return {name: _read(_path(name, root)).digest for name in closure(modules, root, without)}
 
 
 def run_modules(model: str, task: str, protocol: Iterable[str] = ()) -> list[str]:

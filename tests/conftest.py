@@ -1,5 +1,6 @@
 """What all tests share: two threads, the real files where they are at hand, and the parity cases."""
 
+import gc
 import os
 from pathlib import Path
 
@@ -16,6 +17,11 @@ CHROMIUM = next((p for p in ("/usr/bin/chromium", "/usr/bin/chromium-browser", "
 hypothesis.settings.register_profile("same", derandomize=True)
 hypothesis.settings.register_profile("explore", derandomize=False)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS", "same"))
+
+
+def pytest_collection_finish():
+    """Searches for reference cycles no longer go through the modules that are loaded by now: a sixth of the suite's time."""
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True, scope="session")

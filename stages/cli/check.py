@@ -55,6 +55,10 @@ def store_attest(
     beside: Annotated[
         Path | None, typer.Option(help="store of a checkout of the older code that computed the same runs on this machine: compare with it")
     ] = None,
+    older: Annotated[
+        Path | None,
+        typer.Option(help="checkout of the code that the records are of: where only forms changed that no run took, none is computed"),
+    ] = None,
 ) -> None:
     """Computes a few runs of each stale cell again; where every bit agrees, its records are marked as carried over to the present code.
 
@@ -63,7 +67,7 @@ def store_attest(
     from stages.params import load_grid
     from stages.records.attest import attest_cells
 
-    if not attest_cells(names or [], load_grid(), runs, records, dirty, beside):
+    if not attest_cells(names or [], load_grid(), runs, records, dirty, beside, older):
         raise typer.Exit(1)
 
 

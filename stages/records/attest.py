@@ -2,7 +2,7 @@
 
 The digest of code is strict: a rename changes it. What a refactoring did not change is found out here, not assumed; carried.py says what is
 written down. Runs are recomputed in `store/attest`, where a killed one goes on, and are not kept: on a machine with other last bits they would
-contradict the shipped records.
+contradict the shipped records. Where only forms of operations changed that no run of a cell took, `older` shows it, and nothing is computed.
 
 Processors differ in the last bit (MKL takes other paths on Intel's and AMD's). On a machine of another kind the older code is run too, in a
 checkout of its own, and `beside` is that checkout's store: what it holds under a record's digest is the same run, computed here.
@@ -20,7 +20,8 @@ from stages.params import Cell, Grid
 from stages.recipe import digest_of, load_recipe
 from stages.records.carried import MARK, asked_of, content_digest, text_of, with_checksum
 from stages.records.shipped import ROOT, Shipped, problems_of, read, record_problems, shipped_paths, write
-from stages.records.staleness import origins_of, recipe_now, standing
+from stages.records.staleness import code_now, origins_of, recipe_now, standing
+from stages.records.unreached import Reached, asked_with, unreached
 from stages.schema import RecipeError
 from stages.store import Store, StoreError
 
@@ -39,10 +40,17 @@ def attest(
     runs: int = 1,
     beside: Store | None = None,
     say: Callable[[str], None] = lambda line: None,
+    older: Path | None = None,
 ) -> Shipped:
     """The file with its attestation: `runs` of its runs, the cheapest first, were computed again by the present code, recipe, data and encodings
-    and found what the records hold, or what `beside` holds of the same runs. `commit`: of that code. Raises StaysStale where a bit differs or
-    the runs cannot be computed here."""
+    and found what the records hold, or what `beside` holds of the same runs. `commit`: of that code. `older`: a checkout of the code that the
+    records are of; where its runs took nothing that changed since, none is computed. Raises StaysStale where a bit differs or the runs cannot be
+    computed here."""
+    if older is not None:
+        try:
+            return _untouched(shipped, grid, commit, older)
+        except Reached as error:
+            say(f"{shipped.cell}: {error}")
     data, store, cell = Path("data"), Store(), grid.find(shipped.cell)
     try:
         present = _Present(cell, grid, shipped, shipped.now().records[0], data, store)
@@ -78,7 +86,13 @@ def attest(
 
 
 def attest_cells(
-    names: Sequence[str], grid: Grid, runs: int = 1, root: Path = ROOT, dirty: bool = False, beside: Path | None = None
+    names: Sequence[str],
+    grid: Grid,
+    runs: int = 1,
+    root: Path = ROOT,
+    dirty: bool = False,
+    beside: Path | None = None,
+    older: Path | None = None,
 ) -> bool:
     """`attest` of the stale ones among the named cells and suites, all for no name, each written as soon as it is carried over; a cell that was
     before is computed again where it is named. Says what became of each; whether none is left behind. Raises StoreError where the code is in no
@@ -105,7 +119,7 @@ def attest_cells(
             counts["as the present tree computes it"] += 1
             continue
         try:
-            new = attest(one, grid, head, runs, beside=Store(beside) if beside else None, say=lambda line: print(line, flush=True))
+            new = attest(one, grid, head, runs, Store(beside) if beside else None, lambda line: print(line, flush=True), older)
         except StaysStale as error:
             print(f"{one.cell}: {'stays stale' if state.stale else 'its mark does not hold here'}: {error}", flush=True)
             counts["not carried over"] += 1
@@ -118,6 +132,21 @@ def attest_cells(
         counts["carried over"] += 1
     print("; ".join(f"{count} {what}" for what, count in counts.items()))
     return not counts["not carried over"]
+
+
+def _untouched(shipped: Shipped, grid: Grid, commit: str, older: Path) -> Shipped:
+    """The file with an attestation of what its runs did not take. Raises Reached."""
+    from stages.datasets.catalog import get_spec
+
+    task = get_spec(grid.find(shipped.cell).dataset).task
+    changed, code = unreached(shipped, task, older), code_now(shipped.records[0], task)
+    if not changed or code is None or "recipe" in standing(shipped, grid).stale:
+        raise Reached("more than code changed")
+    now = shipped.now()
+    runs = {before["digest"]: asked_with(r, code) for before, r in zip(shipped.records, now.records, strict=True)}
+    runs |= {before["digest"]: asked_with(r, code, test=False) for before, r in zip(shipped.trials, now.trials, strict=True)}
+    section: Section = {"commit": commit, "recomputed": shipped.recomputed, "unreached": changed, "runs": runs}
+    return replace(shipped, carried=with_checksum(section))
 
 
 def _beside(shipped: Shipped, beside: Store) -> list[Record]:

@@ -2,13 +2,13 @@
 
 An attestation (`attest.py`) gives a shipped file the section
 
-    carried: {commit, recomputed: [{seed, sha256[, cpu]}], runs: {digest: {digest, recipe, digests}}, checksum}
+    carried: {commit, recomputed: [{seed, sha256[, cpu]}][, unreached: [module]], runs: {digest: {digest, recipe, digests}}, checksum}
 
 `runs` says under which digest each record would be found now, `sha256` is the digest of what the recomputed runs found: what the record holds,
-or, with `cpu`, what the older code and the present one both found on another processor. The records
-themselves stay as they were. In a store they lie under their present digests too, each with its part of the section:
+or, with `cpu`, what the older code and the present one both found on another processor. Where only modules `unreached` changed, which none
+of the runs took (`unreached.py`), nothing had to be recomputed. The records themselves stay as they were. In a store they lie under their present digests too, each with its part of the section:
 
-    carried_over: {commit, recomputed, from: {digest, recipe, digests[, checksum]}, checksum}
+    carried_over: {commit, recomputed[, unreached], from: {digest, recipe, digests[, checksum]}, checksum}
 
 Whoever doubts a mark holds its digests against the contents (`gt-bench store verify`) or computes the runs again (`gt-bench store attest`).
 """
@@ -53,6 +53,8 @@ def carry(record: Record, section: Section) -> Record:
     if "checksum" in record:
         before["checksum"] = record["checksum"]
     mark: Mark = {"commit": section["commit"], "recomputed": section["recomputed"], "from": before}
+    if "unreached" in section:
+        mark["unreached"] = section["unreached"]
     found: Ran = {**ran, "recipe": now["recipe"], "digests": now["digests"]}
     return sealed({**record, "digest": now["digest"], "deterministic": found, "carried_over": with_checksum(mark)})
 
@@ -77,10 +79,12 @@ def section_of(records: Sequence[Record]) -> Section | None:
     if not marked:
         return None
     mark = marked[0][MARK]
-    if any((r[MARK]["commit"], r[MARK]["recomputed"]) != (mark["commit"], mark["recomputed"]) for r in marked):
+    if any({**r[MARK], "from": None, "checksum": None} != {**mark, "from": None, "checksum": None} for r in marked):
         raise StoreError("its records were carried over by two attestations: run `gt-bench store import` for the present one, then export")
     runs = {r[MARK]["from"]["digest"]: asked_of(r) for r in marked}
     section: Section = {"commit": mark["commit"], "recomputed": mark["recomputed"], "runs": runs}
+    if "unreached" in mark:
+        section["unreached"] = mark["unreached"]
     return with_checksum(section)
 
 
@@ -91,7 +95,7 @@ def mark_problem(record: Record, trial: bool) -> str | None:
         return problem
     if not isinstance(mark["from"], dict) or any(k not in mark["from"] for k in ("digest", *ASKED)):
         return "it does not say what it was carried over from"
-    return _recomputed_problem(mark["recomputed"], [] if trial else [record], complete=False)
+    return _grounds_problem(mark, [] if trial else [record], complete=False)
 
 
 def section_problem(section: Section, records: Sequence[Record], trials: Sequence[Record]) -> str | None:
@@ -105,7 +109,7 @@ def section_problem(section: Section, records: Sequence[Record], trials: Sequenc
         return f"no record has the digest {min(unknown)}"
     if len({run["digests"].get("code") if isinstance(run["digests"], dict) else None for run in runs.values()}) != 1:
         return "its runs are not of one state of the code"
-    return _recomputed_problem(section["recomputed"], records, complete=True)
+    return _grounds_problem(section, records, complete=True)
 
 
 def text_of(records: Sequence[Record]) -> str | None:
@@ -115,6 +119,8 @@ def text_of(records: Sequence[Record]) -> str | None:
         return None
     seeds = {run["seed"] for mark in marks for run in mark["recomputed"]}
     computed = sum(MARK not in r or r["deterministic"]["seed"] in seeds for r in records)
+    if not computed:
+        return "carried over (what changed took no part)"
     return f"carried over ({computed} of {len(records)} recomputed)"
 
 
@@ -123,6 +129,8 @@ def note_of(records: Sequence[Record]) -> str | None:
     mark = next((r[MARK] for r in records if MARK in r), None)
     if mark is None:
         return None
+    if not mark["recomputed"]:
+        return f"carried over by commit {mark['commit'][:12]}: only {', '.join(mark['unreached'])} changed, and no run took that"
     seeds = [str(run["seed"]) for run in mark["recomputed"]]
     cpus = sorted({run["cpu"] for run in mark["recomputed"] if "cpu" in run})
     how = f"computed by the older code and by this one on {', '.join(cpus)}, bit for bit the same" if cpus else "recomputed, bit for bit"
@@ -139,11 +147,15 @@ def _problem(content: object, keys: set[str]) -> str | None:
     return None
 
 
-def _recomputed_problem(recomputed: object, records: Sequence[Record], complete: bool) -> str | None:
-    """Recomputed runs must have found what the records hold. `complete`: `records` are all of the cell's."""
+def _grounds_problem(content: Section | Mark, records: Sequence[Record], complete: bool) -> str | None:
+    """Recomputed runs must have found what the records hold, or modules be named of which no run took any. `complete`: `records` are all of
+    the cell's."""
+    recomputed, unreached = content["recomputed"], content.get("unreached", [])
+    if not isinstance(unreached, list) or not all(isinstance(name, str) for name in unreached):
+        return "the modules that it says changed have no names"
     if (
         not isinstance(recomputed, list)
-        or not recomputed
+        or not (recomputed or unreached)
         or not all(isinstance(run, dict) and {"seed", "sha256"} <= run.keys() for run in recomputed)
     ):
         return "it names no recomputed run"

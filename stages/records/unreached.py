@@ -1,0 +1,59 @@
+"""Records of which nothing that their runs took has changed: a record names the forms of operations that it took, and the files of another form
+decide none of its numbers. So code for CPUs can change without a GPU to compute a GPU's records again.
+"""
+
+from pathlib import Path
+
+from stages.contents import Asked, Digests, Record
+from stages.errors import UserError
+from stages.fingerprint import ROOT, code_digest, module_digests, run_modules
+from stages.records.shipped import Shipped
+from stages.store import run_digest
+
+FORMS = ("numba", "triton")
+
+
+class Reached(UserError, ValueError):
+    """The message says what changed that the runs took, or why that cannot be told."""
+
+
+def unreached(shipped: Shipped, task: str, older: Path) -> list[str]:
+    """Modules in which the present tree differs from `older`, a checkout of the code that the records are of: all belong to forms that no run of
+    the cell took. Raises Reached."""
+    records = shipped.now().records
+    ran = records[0]["deterministic"]
+    modules = run_modules(ran["recipe"]["model"]["name"], task, ran["recipe"])
+    try:
+        found = code_digest(modules, older)
+    except (ModuleNotFoundError, OSError, SyntaxError) as error:
+        raise Reached(f"{older} is no checkout of this project: {error}") from None
+    if {r["deterministic"]["digests"]["code"] for r in records} != {found}:
+        raise Reached(f"{older} has not the code that its records are of: check out the commit at which they were not stale")
+    before, now = module_digests(modules, older), module_digests(modules, ROOT)
+    changed = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
+    if taken_by_all := [name for name in changed if form_of(name) is None]:
+        raise Reached(f"{taken_by_all[0]} changed, which every run takes")
+    for record in records:
+        forms = record["measured"].get("forms")
+        if forms is None:
+            raise Reached("its records do not say which forms of operations they took")
+        taken = {form for operations in forms.values() for of in operations.values() for form in of}
+        if reached := [name for name in changed if form_of(name) in taken]:
+            raise Reached(f"{reached[0]} changed, and seed {record['deterministic']['seed']} took {form_of(reached[0])}")
+    return changed
+
+
+def form_of(module: str) -> str | None:
+    """The form of operations that a module belongs to; None where every run takes it."""
+    package, _, name = module.rpartition(".")
+    if package != "gt_models.kernels":
+        return None
+    return "numba" if name == "compiled" else next((form for form in FORMS if name.endswith(f"_{form}")), None)
+
+
+def asked_with(record: Record, code: str, test: bool = True) -> Asked:
+    """Under which digest a record's run is found where the code alone has another one. `test`: False for a trial of a search."""
+    ran = record["deterministic"]
+    digests: Digests = {**ran["digests"], "code": code}
+    digest = run_digest(ran["recipe"], ran["seed"], ran["split"], digests["data"], digests["encodings"], code, test)
+    return {"digest": digest, "recipe": ran["recipe"], "digests": digests}

@@ -1,0 +1,133 @@
+"""Records carried over without computing: what changed belongs to forms of operations that their runs did not take."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from stages.fingerprint import ROOT, closure, code_digest, run_modules
+from stages.params import load_grid
+from stages.records.attest import attest
+from stages.records.carried import content_digest, text_of, with_checksum
+from stages.records.shipped import Shipped, problems_of, read, write
+from stages.records.staleness import standing
+from stages.records.transfer import export_cell, import_records
+from stages.records.unreached import Reached, asked_with, form_of, unreached
+from stages.store import Store, sealed
+from tests.stages.records.shipping import CELL
+
+COMMIT, TASK, KERNEL = "5" * 40, "node-classification", "gt_models/kernels/sparse_linear_numba.py"
+
+
+@pytest.fixture
+def older(tmp_path) -> Path:
+    """A checkout in which a kernel for CPUs is another one."""
+    folder = tmp_path / "older"
+    for package in ("gt_models", "stages"):
+        shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
+    edit(folder, KERNEL)
+    return folder
+
+
+def edit(folder: Path, name: str) -> None:
+    (folder / name).write_text((folder / name).read_text() + "\nANOTHER = 1\n")
+
+
+@pytest.fixture
+def shipped(trained, older) -> Shipped:
+    """The cell as the older code shipped it, by runs that took the definition alone."""
+    return of_older(read(export_cell(load_grid().find(CELL))), older, {"training": {"sparse_linear": ["reference"]}, "evaluation": {}})
+
+
+def of_older(shipped: Shipped, older: Path, forms: object) -> Shipped:
+    code = code_digest(run_modules("mlp", TASK), older)
+    records = []
+    for record in shipped.records:
+        asked = asked_with(record, code)
+        ran = {**record["deterministic"], "digests": asked["digests"]}
+        measured = {**record["measured"], "device": "NVIDIA H100", "forms": forms}
+        records.append(sealed({**record, "digest": asked["digest"], "deterministic": ran, "measured": measured}))
+    changed = Shipped(shipped.path, {**shipped.result, "runs": [r["digest"] for r in records]}, records, shipped.origins)
+    write(changed)
+    return changed
+
+
+def test_the_kernel_is_of_the_code_that_decides(shipped):
+    assert "gt_models.kernels.sparse_linear_numba" in closure(run_modules("mlp", TASK))
+    assert standing(shipped, load_grid()).stale == ["code"]
+
+
+def test_what_took_nothing_that_changed_is_carried_over_without_computing(shipped, older, monkeypatch):
+    monkeypatch.setattr("stages.records.attest._Present", None)
+    new = attest(shipped, load_grid(), COMMIT, older=older)
+    assert new.carried["unreached"] == ["gt_models.kernels.sparse_linear_numba"]
+    assert new.carried["recomputed"] == []
+    assert standing(new, load_grid()).text == "as the present tree computes it"
+    assert problems_of(new) == []
+    assert text_of(new.now().records) == "carried over (what changed took no part)"
+    write(new)
+    # the mark is in the store after an import, and in the file again after an export
+    shutil.rmtree("store")
+    import_records([new])
+    stored = Store().get(new.now().records[0]["digest"])
+    assert stored["carried_over"]["unreached"] == new.carried["unreached"]
+    content = shipped.path.read_bytes()
+    shipped.path.unlink()
+    assert export_cell(load_grid().find(CELL)).read_bytes() == content
+
+
+def test_runs_that_were_recomputed_for_an_older_mark_stay_named(shipped, older):
+    third = older.parent / "third"
+    shutil.copytree(older, third)
+    edit(third, KERNEL)
+    first, code = shipped.records[0], code_digest(run_modules("mlp", TASK), third)
+    recomputed = [{"seed": first["deterministic"]["seed"], "sha256": content_digest(first)}]
+    section = {"commit": COMMIT, "recomputed": recomputed, "runs": {r["digest"]: asked_with(r, code) for r in shipped.records}}
+    before = Shipped(shipped.path, shipped.result, shipped.records, shipped.origins, carried=with_checksum(section))
+    new = attest(before, load_grid(), COMMIT, older=third)
+    assert (new.carried["recomputed"], new.carried["unreached"]) == (recomputed, ["gt_models.kernels.sparse_linear_numba"])
+    assert standing(new, load_grid()).text == "as the present tree computes it"
+    assert text_of(new.now().records) == "carried over (1 of 2 recomputed)"
+
+
+@pytest.mark.parametrize(
+    ("forms", "says"),
+    [
+        ({"training": {"sparse_linear": ["numba", "reference"]}, "evaluation": {}}, "sparse_linear_numba changed, and seed 0 took numba"),
+        ({"training": {}, "evaluation": {"linears": ["numba"]}}, "sparse_linear_numba changed, and seed 0 took numba"),
+        (None, "do not say which forms"),
+    ],
+)
+def test_what_took_a_form_that_changed_is_not(shipped, older, forms, says):
+    with pytest.raises(Reached, match=says):
+        unreached(of_older(shipped.now(), older, forms), TASK, older)
+
+
+def test_code_that_every_run_takes_is_named(trained, older):
+    edit(older, "stages/engine/loop.py")
+    forms = {"training": {}, "evaluation": {}}
+    shipped = of_older(read(export_cell(load_grid().find(CELL))), older, forms)
+    with pytest.raises(Reached, match="stages.engine.loop changed, which every run takes"):
+        unreached(shipped, TASK, older)
+
+
+def test_a_folder_that_is_no_checkout_or_another_one_is_said(shipped, tmp_path):
+    with pytest.raises(Reached, match="is no checkout of this project"):
+        unreached(shipped, TASK, tmp_path)
+    with pytest.raises(Reached, match="has not the code that its records are of"):
+        unreached(shipped, TASK, ROOT)
+
+
+@pytest.mark.parametrize("names", ["linears", [1]])
+def test_an_edited_attestation_is_refused(shipped, older, names):
+    new = attest(shipped, load_grid(), COMMIT, older=older)
+    write(Shipped(new.path, new.result, new.records, new.origins, carried=with_checksum({**new.carried, "unreached": names})))
+    (line,) = problems_of(read(new.path))
+    assert "its attestation was edited or damaged: the modules that it says changed have no names" in line
+
+
+def test_forms_are_known_by_the_names_of_their_files():
+    named = {"compiled": "numba", "row_linear_numba": "numba", "dropout_triton": "triton", "linears": None, "dispatch": None}
+    assert {name: form_of(f"gt_models.kernels.{name}") for name in named} == named
+    assert form_of("stages.engine.loop") is None
+    assert form_of("gt_models.tokengt") is None
