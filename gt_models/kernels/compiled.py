@@ -58,8 +58,9 @@ def _identity(value: Any) -> str:
 
 
 def inner(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A part of kernels, compiled into them."""
-    return numba.njit(fastmath=FASTMATH, error_model="numpy")(function)
+    """A part of kernels, always compiled into them. LLVM would leave large parts outside; the process that compiled a kernel then calls one copy of
+    such a part, and a process that found the kernel on disk another, and the two may round in different ways."""
+    return numba.njit(fastmath=FASTMATH, error_model="numpy", forceinline=True)(function)
 
 
 def run(kernel: Callable[..., None], size: int, *arguments: Any, grain: int = 1) -> None:
@@ -115,6 +116,19 @@ def exp2(dtype: torch.dtype) -> Callable[..., Any]:
     return form
 
 
+@cache
+def powers(dtype: torch.dtype) -> Callable[..., Any]:
+    """2^x in place of each x <= 0 of an array."""
+    power = exp2(dtype)
+
+    @inner
+    def form(x):
+        for t in range(len(x)):
+            x[t] = power(x[t])
+
+    return form
+
+
 def row_capacity(width: int) -> int:
     """Numbers to keep on the stack (`local`) for a row of `width`: of few sizes, so that few kernels are compiled."""
     return max(64, 1 << (width - 1).bit_length())
@@ -152,7 +166,7 @@ def _pieces(size: int) -> list[tuple[int, int]]:
     return pieces
 
 
-def _vector(
+def vector_at(
     context: Any, builder: ir.IRBuilder, array: tuple[Any, ir.Value], index: tuple[Any, ir.Value], first: int, lanes: int
 ) -> ir.Value:
     """Pointer to `lanes` numbers of `array` from index + first."""
@@ -171,7 +185,7 @@ def _on_vectors(value: Callable[..., ir.Value]) -> Callable[..., Any]:
         def build(context, builder, signature, arguments):
             y, i, a, x, j, _ = zip(signature.args, arguments, strict=True)
             for first, lanes in _pieces(size.literal_value):
-                to, other = (_vector(context, builder, *place, first, lanes) for place in ((y, i), (x, j)))
+                to, other = (vector_at(context, builder, *place, first, lanes) for place in ((y, i), (x, j)))
                 vector, zeros = to.type.pointee, ir.Constant(ir.VectorType(ir.IntType(32), lanes), None)
                 one = builder.insert_element(ir.Constant(vector, ir.Undefined), a[1], ir.Constant(ir.IntType(32), 0))
                 every = builder.shuffle_vector(one, one, zeros)
@@ -187,6 +201,24 @@ _FLAGS = tuple(sorted(FASTMATH))
 axpy = _on_vectors(lambda builder, y, a, x: builder.fadd(y, builder.fmul(a, x, flags=_FLAGS), flags=_FLAGS))  # y + a x
 fill = _on_vectors(lambda builder, y, a, x: a)
 gate = _on_vectors(lambda builder, y, a, x: builder.select(builder.fcmp_ordered("<=", x, a), a, y))  # a where x <= a, else y
+largest = _on_vectors(lambda builder, y, a, x: builder.select(builder.fcmp_ordered("<", x, y), y, x))
+scaled = _on_vectors(lambda builder, y, a, x: builder.fmul(a, x, flags=_FLAGS))  # a x
+times = _on_vectors(lambda builder, y, a, x: builder.fmul(y, x, flags=_FLAGS))  # y x
+
+
+@intrinsic(prefer_literal=True)
+def muladd(typing, y, i, x, j, z, k, size):
+    """y[i : i + size] += x[j : j + size] * z[k : k + size], `size` a constant."""
+
+    def build(context, builder, signature, arguments):
+        y, i, x, j, z, k, _ = zip(signature.args, arguments, strict=True)
+        for first, lanes in _pieces(size.literal_value):
+            to, *factors = (vector_at(context, builder, *place, first, lanes) for place in ((y, i), (x, j), (z, k)))
+            product = builder.fmul(*(builder.load(f, align=1) for f in factors), flags=_FLAGS)
+            builder.store(builder.fadd(builder.load(to, align=1), product, flags=_FLAGS), to, align=1)
+        return context.get_dummy_value()
+
+    return types.void(y, i, x, j, z, k, size), build
 
 
 @intrinsic(prefer_literal=True)
@@ -197,7 +229,7 @@ def dot(typing, y, i, x, j, size):
         y, i, x, j, _ = zip(signature.args, arguments, strict=True)
         sums: dict[int, ir.Value] = {}
         for first, lanes in _pieces(size.literal_value):
-            a, b = (builder.load(_vector(context, builder, *place, first, lanes), align=1) for place in ((y, i), (x, j)))
+            a, b = (builder.load(vector_at(context, builder, *place, first, lanes), align=1) for place in ((y, i), (x, j)))
             product = builder.fmul(a, b, flags=_FLAGS)
             sums[lanes] = builder.fadd(sums[lanes], product, flags=_FLAGS) if lanes in sums else product
         kind = context.get_data_type(y[0].dtype)

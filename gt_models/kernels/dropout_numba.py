@@ -46,6 +46,13 @@ def is_kept(hashed_seed, position, limit):
     return hash32(np.uint32(hashed_seed + position * _GOLDEN)) >= limit
 
 
+@inner
+def factors(hashed_seed, first, limit, scale, out):
+    """What dropout multiplies the entries from number `first` on by."""
+    for t in range(len(out)):
+        out[t] = scale if is_kept(hashed_seed, np.uint32(first + t), limit) else scale - scale
+
+
 @compiled
 def _pass(begin, end, x, seed, limit, scale, out):
     hashed, zero = hash32(seed), scale - scale

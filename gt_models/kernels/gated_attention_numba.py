@@ -6,18 +6,28 @@ hashes are formed for all keys and heads of a query at once. Backward forms the 
 
 from functools import cache
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import torch
-from numba import types
-from numba.extending import intrinsic
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from gt_models.batch import GraphBatch
-from gt_models.kernels.compiled import _FLAGS, _on_vectors, _pieces, _vector, axpy, compiled, exp2, hash32, inner, local, real, run_parts
-from gt_models.kernels.dropout_numba import draws, is_kept
+from gt_models.kernels.compiled import (
+    axpy,
+    compiled,
+    hash32,
+    inner,
+    largest,
+    local,
+    muladd,
+    powers,
+    real,
+    run_parts,
+    scaled,
+    times,
+)
+from gt_models.kernels.dropout_numba import draws, factors
 
 
 class _GatedAttention(torch.autograd.Function):
@@ -66,30 +76,10 @@ def _shares(sizes: Tensor) -> list[int]:
     return [0, *(np.searchsorted(pairs.cumsum(), pairs.sum() * t // threads).item() for t in range(1, threads)), sizes.numel()]
 
 
-@intrinsic(prefer_literal=True)
-def muladd(typing, y, i, x, j, z, k, size):
-    """y[i : i + size] += x[j : j + size] * z[k : k + size], `size` a constant."""
-
-    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        y, i, x, j, z, k, _ = zip(signature.args, arguments, strict=True)
-        for first, lanes in _pieces(size.literal_value):
-            to, *factors = (_vector(context, builder, *place, first, lanes) for place in ((y, i), (x, j), (z, k)))
-            product = builder.fmul(*(builder.load(f, align=1) for f in factors), flags=_FLAGS)
-            builder.store(builder.fadd(builder.load(to, align=1), product, flags=_FLAGS), to, align=1)
-        return context.get_dummy_value()
-
-    return types.void(y, i, x, j, z, k, size), build
-
-
-_largest = _on_vectors(lambda builder, y, a, x: builder.select(builder.fcmp_ordered("<", x, y), y, x))
-_scaled = _on_vectors(lambda builder, y, a, x: builder.fmul(a, x, flags=_FLAGS))  # a x
-_times = _on_vectors(lambda builder, y, a, x: builder.fmul(y, x, flags=_FLAGS))
-
-
 @cache
 def _kernels(dtype: torch.dtype, heads: int, width: int) -> SimpleNamespace:
     """For `heads` heads of `width` channels. A unit of both kernels is a graph."""
-    number, power, dim = real(dtype), exp2(dtype), heads * width
+    number, raise_two, dim = real(dtype), powers(dtype), heads * width
     zero, one, two, log2e, infinite = number(0), number(1), number(2), number(np.log2(np.e)), number(np.inf)
 
     @inner
@@ -117,23 +107,11 @@ def _kernels(dtype: torch.dtype, heads: int, width: int) -> SimpleNamespace:
         """In base 2, of a query whose states are in base 2, [key, head]."""
         s = local(number, heads)
         for j in range(n):
-            _scaled(s, 0, one, lengths, j * heads, heads)
+            scaled(s, 0, one, lengths, j * heads, heads)
             for c in range(width):
                 muladd(s, 0, query, c * heads, keys, j * dim + c * heads, heads)
             axpy(s, 0, log2e, pairs, (start + j) * stride, heads)
-            _scaled(score, j * heads, one, s, 0, heads)
-
-    @inner
-    def factors(hashed, first, limit, drop_scale, out):
-        """What dropout multiplies the weights from number `first` on by."""
-        for t in range(len(out)):
-            out[t] = drop_scale if is_kept(hashed, np.uint32(first + t), limit) else zero
-
-    @inner
-    def powers(x):
-        """2^x in place of x <= 0."""
-        for t in range(len(x)):
-            x[t] = power(x[t])
+            scaled(score, j * heads, one, s, 0, heads)
 
     @compiled
     def forward(begin, end, graphs, scale, key_scale, seed, limit, drop_scale, gated, stride, x, pairs, out, stats):
@@ -158,17 +136,17 @@ def _kernels(dtype: torch.dtype, heads: int, width: int) -> SimpleNamespace:
                 for c in range(dim):
                     value[c] = zero
                 for j in range(n):
-                    _largest(peak, 0, one, score, j * heads, heads)
+                    largest(peak, 0, one, score, j * heads, heads)
                 for j in range(n):
                     axpy(score, j * heads, -one, peak, 0, heads)
-                powers(score)
+                raise_two(score)
                 factors(hashed, start * heads, limit, drop_scale, factor)
                 for j in range(n):
                     axpy(total, 0, one, score, j * heads, heads)
-                    _scaled(w, 0, one, score, j * heads, heads)
-                    _times(w, 0, one, factor, j * heads, heads)
+                    scaled(w, 0, one, score, j * heads, heads)
+                    times(w, 0, one, factor, j * heads, heads)
                     if gated:
-                        _times(w, 0, one, pairs, (start + j) * stride + heads, heads)
+                        times(w, 0, one, pairs, (start + j) * stride + heads, heads)
                     for c in range(width):
                         muladd(value, c * heads, w, 0, values, j * dim + c * heads, heads)
                 for h in range(heads):
@@ -202,7 +180,7 @@ def _kernels(dtype: torch.dtype, heads: int, width: int) -> SimpleNamespace:
                 logits(query, keys, lengths, n, pairs, start, stride, score)
                 for j in range(n):
                     axpy(score, j * heads, -one, peak, 0, heads)
-                powers(score)
+                raise_two(score)
                 factors(hashed, start * heads, limit, drop_scale, factor)
                 for j in range(n):
                     at = j * dim
@@ -210,18 +188,18 @@ def _kernels(dtype: torch.dtype, heads: int, width: int) -> SimpleNamespace:
                         d[h], s[h] = zero, zero
                     for c in range(width):
                         muladd(d, 0, dy, c * heads, values, at + c * heads, heads)
-                    _times(d, 0, one, factor, j * heads, heads)
-                    _scaled(p, 0, one, score, j * heads, heads)
-                    _times(p, 0, one, inverse, 0, heads)
-                    _scaled(w, 0, one, p, 0, heads)
+                    times(d, 0, one, factor, j * heads, heads)
+                    scaled(p, 0, one, score, j * heads, heads)
+                    times(p, 0, one, inverse, 0, heads)
+                    scaled(w, 0, one, p, 0, heads)
                     if gated:
-                        _scaled(dpairs, (start + j) * columns + heads, one, p, 0, heads)
-                        _times(dpairs, (start + j) * columns + heads, one, d, 0, heads)
-                        _times(w, 0, one, pairs, (start + j) * stride + heads, heads)
+                        scaled(dpairs, (start + j) * columns + heads, one, p, 0, heads)
+                        times(dpairs, (start + j) * columns + heads, one, d, 0, heads)
+                        times(w, 0, one, pairs, (start + j) * stride + heads, heads)
                     muladd(s, 0, w, 0, d, 0, heads)
                     muladd(s, 0, p, 0, mean, 0, heads)
-                    _times(w, 0, one, factor, j * heads, heads)
-                    _scaled(dpairs, (start + j) * columns, one, s, 0, heads)
+                    times(w, 0, one, factor, j * heads, heads)
+                    scaled(dpairs, (start + j) * columns, one, s, 0, heads)
                     axpy(sums, j * heads, one, s, 0, heads)
                     for c in range(width):
                         muladd(dquery, c * heads, s, 0, keys, at + c * heads, heads)

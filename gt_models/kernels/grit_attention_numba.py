@@ -12,8 +12,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from gt_models.batch import GraphBatch
-from gt_models.kernels.compiled import axpy, compiled, dot, exp2, fill, hash32, inner, local, real, run
-from gt_models.kernels.dropout_numba import draws, is_kept
+from gt_models.kernels.compiled import axpy, compiled, dot, fill, hash32, local, powers, real, run
+from gt_models.kernels.dropout_numba import draws, factors
 
 
 class _GRITAttention(torch.autograd.Function):
@@ -50,20 +50,8 @@ def _kernels(dtype: torch.dtype, heads: int, width: int) -> SimpleNamespace:
 
     What is of a pair and a head stands for all keys of a query in a row, so that powers and hashes are of whole vectors.
     """
-    number, dim, power = real(dtype), heads * width, exp2(dtype)
+    number, dim, raise_two = real(dtype), heads * width, powers(dtype)
     zero, half, one, tiny, log2e = number(0), number(0.5), number(1), number(torch.finfo(dtype).tiny), number(np.log2(np.e))
-
-    @inner
-    def factors(hashed, first, limit, scale, out):
-        """What dropout multiplies the weights from number `first` on by."""
-        for t in range(len(out)):
-            out[t] = scale if is_kept(hashed, np.uint32(first + t), limit) else zero
-
-    @inner
-    def powers(x):
-        """e^x in place of x <= 0."""
-        for t in range(len(x)):
-            x[t] = power(x[t] * log2e)
 
     @compiled
     def forward(begin, end, graphs, clamp, seed, limit, scale, q, k, v, pair, logit, out, e, weights):
@@ -100,8 +88,8 @@ def _kernels(dtype: torch.dtype, heads: int, width: int) -> SimpleNamespace:
                         peak[h] = peak[h] if s < peak[h] else s
                 for j in range(n):
                     for h in range(heads):
-                        weight[j, h] -= peak[h]
-                powers(flat[(i - node) * n * heads : (i - node + 1) * n * heads])
+                        weight[j, h] = (weight[j, h] - peak[h]) * log2e
+                raise_two(flat[(i - node) * n * heads : (i - node + 1) * n * heads])
                 for j in range(n):
                     for h in range(heads):
                         total[h] += weight[j, h]

@@ -14,7 +14,6 @@ from functools import cache, lru_cache
 from types import SimpleNamespace
 from typing import Any
 
-import numba
 import numpy as np
 import torch
 from llvmlite import ir
@@ -23,16 +22,29 @@ from numba.extending import intrinsic
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from gt_models.kernels.compiled import FASTMATH, _vector, axpy, compiled, exp2, fill, hash32, local, real, run, run_parts
-from gt_models.kernels.gated_attention_numba import _largest, _scaled, _times, muladd
+from gt_models.kernels.compiled import (
+    axpy,
+    compiled,
+    exp2,
+    fill,
+    hash32,
+    inner,
+    largest,
+    local,
+    muladd,
+    powers,
+    real,
+    run,
+    run_parts,
+    scaled,
+    times,
+    vector_at,
+)
 
 LANES = 8  # one vector of AVX2 in float32; a power of two
 COLUMNS = 32  # columns j of a task, forward: a row is read once for all of them
 ROWS = 2  # rows i that share one reading of what belongs to all (l, j)
 LOG2E = 1.4426950408889634
-# `inner` leaves parts as large as these outside of the kernel where LLVM would. The process that compiled them then calls one copy of a part, a
-# process that found the kernel on disk another, and the two round in different ways.
-inlined = numba.njit(fastmath=FASTMATH, error_model="numpy", forceinline=True)
 
 
 def _transposition(move: Callable[..., None]) -> Callable[..., Any]:
@@ -48,9 +60,9 @@ def _transposition(move: Callable[..., None]) -> Callable[..., Any]:
                 width = next(w for w in (8, 4, 2, 1) if w <= d.literal_value - channel)
 
                 def channels_of(lane, channel=channel, width=width):
-                    return _vector(context, builder, x, (types.intp, builder.add(first, builder.mul(stride, lane))), channel, width)
+                    return vector_at(context, builder, x, (types.intp, builder.add(first, builder.mul(stride, lane))), channel, width)
 
-                move(builder, _vector(context, builder, states, at, channel * LANES, width * LANES), channels_of, lanes)
+                move(builder, vector_at(context, builder, states, at, channel * LANES, width * LANES), channels_of, lanes)
                 channel += width
             return context.get_dummy_value()
 
@@ -133,39 +145,33 @@ def _plan(sizes: tuple[int, ...], num_heads: int, width: int, num_threads: int) 
 @cache
 def _kernels(dtype: torch.dtype, d: int) -> SimpleNamespace:
     """For heads of d channels: the innermost loops have a known length. Sums go through local arrays, which LLVM keeps in registers."""
-    number, power = real(dtype), exp2(dtype)
+    number, power, raise_two = real(dtype), exp2(dtype), powers(dtype)
     zero, one, lowest = number(0), number(1), number(-float("inf"))
     root, scale = number(1 / math.sqrt(d)), number(LOG2E / math.sqrt(d))
     size, step = d * LANES, np.uint32(0x9E3779B9)
 
-    @inlined
+    @inner
     def row_hash(pair, h, num_heads, seed):
         """Of the weights of one pair (i, l) and head."""
         return hash32(np.uint32(np.uint32(pair * num_heads + h) ^ seed))
 
-    @inlined
+    @inner
     def column_of(row, j):
         """Of column j, by the hash of its row: the weight stays where the hash of this is not below the limit."""
         return np.uint32(row + np.uint32(j) * step)
 
-    @inlined
+    @inner
     def pack(x, pair, stride, lanes, kind, h, out, at):
         """States of the pairs `pair`, `pair` + `stride`, ... as [channel, lane]."""
         row = x.shape[2] * d
         _gather(out, at, x, (pair * 4 + kind) * row + h * d, stride * 4 * row, lanes, d)
 
-    @inlined
+    @inner
     def unpack(states, at, lanes, out, pair, stride, kind, h):
         row = out.shape[2] * d
         _scatter(states, at, out, (pair * 4 + kind) * row + h * d, stride * 4 * row, lanes, d)
 
-    @inlined
-    def powers(x):
-        """2^x in place of x <= 0."""
-        for m in range(len(x)):
-            x[m] = power(x[m])
-
-    @inlined
+    @inner
     def drop(weight, drawn, limit, keep):
         """Weights are dropped in place."""
         for m in range(len(weight)):
@@ -174,7 +180,7 @@ def _kernels(dtype: torch.dtype, d: int) -> SimpleNamespace:
     def outputs_of(rows: int) -> Callable[..., None]:
         lanes = rows * LANES
 
-        @inlined
+        @inner
         def attend(i, n, j0, columns, p0, h, x, seed, limit, keep, k, v2, q, v1, weight, hashes, drawn, out, stats):
             """Outputs of the rows from i on and of the columns from j0 on, LANES at a time. Laid out as k, v2 [tile of columns, l, channel, lane];
             q, v1 [row, l, channel]; weight, drawn [l, row, lane]."""
@@ -184,8 +190,8 @@ def _kernels(dtype: torch.dtype, d: int) -> SimpleNamespace:
                 for l in range(n):
                     pair = p0 + (i + r) * n + l
                     hashes[r * n + l] = row_hash(pair, h, x.shape[2], seed)
-                    _scaled(q, (r * n + l) * d, one, x, (pair * 4 * x.shape[2] + h) * d, d)
-                    _scaled(v1, (r * n + l) * d, one, x, ((pair * 4 + 2) * x.shape[2] + h) * d, d)
+                    scaled(q, (r * n + l) * d, one, x, (pair * 4 * x.shape[2] + h) * d, d)
+                    scaled(v1, (r * n + l) * d, one, x, ((pair * 4 + 2) * x.shape[2] + h) * d, d)
             for first in range(0, columns, LANES):
                 of_tile = first * n * d
                 fill(peak, 0, lowest, peak, 0, lanes)
@@ -194,12 +200,12 @@ def _kernels(dtype: torch.dtype, d: int) -> SimpleNamespace:
                     for r in range(rows):
                         for c in range(d):
                             axpy(s, r * LANES, q[(r * n + l) * d + c], k, of_tile + l * size + c * LANES, LANES)
-                    _scaled(s, 0, scale, s, 0, lanes)
-                    _largest(peak, 0, one, s, 0, lanes)
-                    _scaled(weight, l * lanes, one, s, 0, lanes)
+                    scaled(s, 0, scale, s, 0, lanes)
+                    largest(peak, 0, one, s, 0, lanes)
+                    scaled(weight, l * lanes, one, s, 0, lanes)
                 for l in range(n):
                     axpy(weight, l * lanes, -one, peak, 0, lanes)
-                powers(weight[: n * lanes])
+                raise_two(weight[: n * lanes])
                 fill(total, 0, zero, total, 0, lanes)
                 for l in range(n):
                     axpy(total, 0, one, weight, l * lanes, lanes)
@@ -213,7 +219,7 @@ def _kernels(dtype: torch.dtype, d: int) -> SimpleNamespace:
                     fill(value, 0, zero, value, 0, size)
                     for l in range(n):
                         for c in range(d):
-                            _scaled(t, 0, v1[(r * n + l) * d + c], weight, l * lanes + r * LANES, LANES)
+                            scaled(t, 0, v1[(r * n + l) * d + c], weight, l * lanes + r * LANES, LANES)
                             muladd(value, c * LANES, t, 0, v2, of_tile + l * size + c * LANES, LANES)
                     pair, count = p0 + (i + r) * n + j0 + first, min(LANES, columns - first)
                     for j in range(LANES):
@@ -221,7 +227,7 @@ def _kernels(dtype: torch.dtype, d: int) -> SimpleNamespace:
                     for j in range(count):
                         stats[pair + j, h, 0], stats[pair + j, h, 1] = peak[r * LANES + j], t[j]
                     for c in range(d):
-                        _times(value, c * LANES, one, t, 0, LANES)
+                        times(value, c * LANES, one, t, 0, LANES)
                     _scatter(value, 0, out, (pair * x.shape[2] + h) * d, x.shape[2] * d, count, d)
 
         return attend
@@ -260,7 +266,7 @@ def _kernels(dtype: torch.dtype, d: int) -> SimpleNamespace:
     def gradients_of(rows: int) -> Callable[..., None]:
         lanes, states = rows * LANES, rows * size
 
-        @inlined
+        @inner
         def differentiate(i, n, l0, count, p0, h, x, grad, stats, mean, seed, limit, keep, k, v2, dk, dv2, dx):
             """Gradients of the rows from i on and LANES middle nodes l, and what these rows add to those of all (l, j). Laid out as k, v2, dk, dv2
             [j, channel, lane]; q, v1, dq, dv1 [row, channel, lane]; of one j, weight and ds [row, lane]."""
@@ -282,7 +288,7 @@ def _kernels(dtype: torch.dtype, d: int) -> SimpleNamespace:
                     for c in range(d):
                         row, column = r * size + c * LANES, j * size + c * LANES
                         muladd(s, r * LANES, q, row, k, column, LANES)
-                        _scaled(t, 0, grad[p0 + (i + r) * n + j, h, c], v1, row, LANES)
+                        scaled(t, 0, grad[p0 + (i + r) * n + j, h, c], v1, row, LANES)
                         muladd(da, r * LANES, t, 0, v2, column, LANES)
                 for l in range(LANES):
                     for r in range(rows):
@@ -292,17 +298,17 @@ def _kernels(dtype: torch.dtype, d: int) -> SimpleNamespace:
                         ds[m] = (weight[m] * da[m] - a * mean[p, h]) * root
                 for c in range(d):
                     column = j * size + c * LANES
-                    _scaled(dk_c, 0, one, dk, column, LANES)
-                    _scaled(dv2_c, 0, one, dv2, column, LANES)
+                    scaled(dk_c, 0, one, dk, column, LANES)
+                    scaled(dv2_c, 0, one, dv2, column, LANES)
                     for r in range(rows):
                         row = r * size + c * LANES
                         muladd(dk_c, 0, ds, r * LANES, q, row, LANES)
                         muladd(dq, row, ds, r * LANES, k, column, LANES)
-                        _scaled(t, 0, grad[p0 + (i + r) * n + j, h, c], weight, r * LANES, LANES)
+                        scaled(t, 0, grad[p0 + (i + r) * n + j, h, c], weight, r * LANES, LANES)
                         muladd(dv2_c, 0, t, 0, v1, row, LANES)
                         muladd(dv1, row, t, 0, v2, column, LANES)
-                    _scaled(dk, column, one, dk_c, 0, LANES)
-                    _scaled(dv2, column, one, dv2_c, 0, LANES)
+                    scaled(dk, column, one, dk_c, 0, LANES)
+                    scaled(dv2, column, one, dv2_c, 0, LANES)
             for r in range(rows):
                 first = p0 + (i + r) * n + l0
                 unpack(dq, r * size, count, dx, first, 1, 0, h)
