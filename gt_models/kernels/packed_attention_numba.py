@@ -1,14 +1,12 @@
-"""Packed attention on the CPU: no padding and no copies into groups; weights exist for 16 queries of one head of one graph at a time.
+"""Packed attention on the CPU: no padding and no copies into groups; weights exist for LANES queries of one head of one graph at a time.
 
-`product` multiplies small matrices, 16 lanes wide, with its sums in registers. The lanes are queries, or channels of a head, of which the
-last block is filled up; lanes never mix. Backward forms the weights again from the largest score and the inverse sum of each row (Dao et
-al. 2022, "FlashAttention", Section 3). A head of a graph has one writer: no bit depends on the number of threads or on other graphs.
-
-Against the LLVM text that it replaces, forward and backward take 1.3 (graphs of 2,000 tokens) to 2.2 times as long (molecules), because
-the width of a head is no constant here. A training step of TokenGT takes 1.04 to 1.15 times as long, with dropped weights 0.5 to 1.0.
+The lanes of vectors are queries: their states lie as [channel, lane], scores and weights as [key, lane]. `product` keeps its sums in registers.
+Backward forms the weights again from the largest score and the inverse sum of each row (Dao et al. 2022, "FlashAttention", Section 3). A head of
+a graph has one writer: no bit depends on the number of threads or on other graphs.
 """
 
 import math
+from collections.abc import Callable
 from functools import cache
 from types import SimpleNamespace
 
@@ -17,302 +15,230 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from gt_models.kernels.compiled import compiled, exp2, hash32, inner, local, real, run
+from gt_models.kernels.compiled import axpy, compiled, fill, hash32, inner, largest, local, muladd, powers, real, run, scaled, times
+from gt_models.kernels.dropout import GOLDEN
 
 LANES, ROWS = 16, 8  # a block of a product
-WIDE = LANES * ROWS  # scores of LANES queries and ROWS keys; LLVM makes vectors of a loop of so many rounds, and unrolls a shorter one
-GOLDEN = np.uint32(0x9E3779B9)
+uintp = np.uintp  # indices without a sign: Numba lets negative ones count from the end
 
 
 class _PackedAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx, query, tokens, packing, num_heads, dropout, seed) -> Tensor:
-        q, kv = _heads(query, tokens, num_heads)
-        out, stats = q.new_empty(len(q), 1, *q.shape[2:]), q.new_empty(len(q), num_heads, 2)
+        q, kv, sizes = _states(query, tokens, packing.ptr, num_heads)
+        out = tokens.new_empty(len(tokens if query is None else query), num_heads * sizes[1])
+        stats = tokens.new_empty(len(out), num_heads, 2)
         ctx.units, ctx.num_heads = (len(packing.ptr) - 1) * num_heads, num_heads
-        ctx.dropping = np.uint32(int(seed)), np.uint32(int(dropout * 2**32)), real(q.dtype)(1 / (1 - dropout))
-        run(_kernels(q.dtype).forward, ctx.units, q, kv, packing.ptr, *ctx.dropping, out, stats, grain=num_heads)
+        ctx.dropping = np.uint32(int(seed)), np.uint32(int(dropout * 2**32)), real(tokens.dtype)(1 / (1 - dropout))
+        run(_kernels(tokens.dtype).forward, ctx.units, q, kv, packing.ptr, *sizes, *ctx.dropping, out.view(-1), stats, grain=num_heads)
         ctx.save_for_backward(query, tokens, packing.ptr, stats)
-        return out.flatten(1)
+        return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad: Tensor):
         query, tokens, ptr, stats = ctx.saved_tensors
-        q, kv = _heads(query, tokens, ctx.num_heads)
-        dkv = torch.empty_like(kv)
-        dq = dkv if query is None else torch.empty_like(q)
-        grad = grad.contiguous().view(len(q), 1, *q.shape[2:])
-        run(_kernels(q.dtype).backward, ctx.units, q, kv, ptr, *ctx.dropping, stats, grad, dq, dkv, grain=ctx.num_heads)
-        return None if query is None else dq.flatten(1), dkv.flatten(1), None, None, None, None
+        q, kv, sizes = _states(query, tokens, ptr, ctx.num_heads)
+        dtokens = torch.empty_like(tokens, memory_format=torch.contiguous_format)
+        dquery = None if query is None else torch.empty_like(query, memory_format=torch.contiguous_format)
+        gradients = grad.contiguous().view(-1), (dtokens if dquery is None else dquery).view(-1), dtokens.view(-1)
+        run(_kernels(q.dtype).backward, ctx.units, q, kv, ptr, *sizes, *ctx.dropping, stats, *gradients, grain=ctx.num_heads)
+        return dquery, dtokens, None, None, None, None
 
 
 packed_attention = _PackedAttention.apply
 
 
-def _heads(query: Tensor | None, tokens: Tensor, num_heads: int) -> tuple[Tensor, Tensor]:
-    """Queries, the first part of [M, 1 or 3, H, d_h], and keys and values, the last two parts of [T, 2 or 3, H, d_h]."""
+def _states(query: Tensor | None, tokens: Tensor, ptr: Tensor, num_heads: int) -> tuple[Tensor, Tensor, tuple[int, int, int]]:
+    """Queries and tokens, flat; heads, channels of a head, and parts of a token: (query,) key, value."""
     parts = 3 if query is None else 2
-    kv = tokens.contiguous().view(len(tokens), parts, num_heads, tokens.size(1) // (parts * num_heads))
-    return kv if query is None else query.contiguous().view(len(query), 1, *kv.shape[2:]), kv
+    kv = tokens.contiguous().view(-1)
+    return kv if query is None else query.contiguous().view(-1), kv, (num_heads, tokens.size(1) // (parts * num_heads), parts)
 
 
 @cache
 def _kernels(dtype: torch.dtype) -> SimpleNamespace:
-    number, power = real(dtype), exp2(dtype)
-    zero, one, infinity = number(0), number(1), number(float("inf"))
-    log2e = number(1 / math.log(2))
+    number, raise_two = real(dtype), powers(dtype)
+    zero, one, infinity, log2e = number(0), number(1), number(float("inf")), number(1 / math.log(2))
 
-    @inner
-    def put(sums, out, block, row):  # a loop for each row: one loop over rows that may overlap would be guarded at run time
-        for i in range(LANES):
-            out[block, row, i] = sums[i]
-
-    def product(add: bool):
-        @inner
-        def start(sums, out, block, row):
-            for i in range(LANES):
-                sums[i] = out[block, row, i] if add else zero
+    def block_of(count: int) -> Callable[..., None]:
+        area = count * LANES
 
         @inner
-        def product(a, rows, terms, b, out):
-            """out = or += a b: a [rows, terms], b [blocks, terms, LANES], out [blocks, rows, LANES]; whole ROWS are computed."""
-            for block in range(out.shape[0]):
-                for r in range(0, rows, ROWS):
-                    s0, s1, s2, s3 = local(number, LANES), local(number, LANES), local(number, LANES), local(number, LANES)
-                    s4, s5, s6, s7 = local(number, LANES), local(number, LANES), local(number, LANES), local(number, LANES)
-                    start(s0, out, block, r)
-                    start(s1, out, block, r + 1)
-                    start(s2, out, block, r + 2)
-                    start(s3, out, block, r + 3)
-                    start(s4, out, block, r + 4)
-                    start(s5, out, block, r + 5)
-                    start(s6, out, block, r + 6)
-                    start(s7, out, block, r + 7)
-                    for x in range(terms):
-                        a0, a1, a2, a3 = a[r, x], a[r + 1, x], a[r + 2, x], a[r + 3, x]
-                        a4, a5, a6, a7 = a[r + 4, x], a[r + 5, x], a[r + 6, x], a[r + 7, x]
-                        # one loop with a statement for each row is long enough for LLVM to make vectors of it
-                        for i in range(LANES):
-                            y = b[block, x, i]
-                            s0[i] += a0 * y
-                            s1[i] += a1 * y
-                            s2[i] += a2 * y
-                            s3[i] += a3 * y
-                            s4[i] += a4 * y
-                            s5[i] += a5 * y
-                            s6[i] += a6 * y
-                            s7[i] += a7 * y
-                    put(s0, out, block, r)
-                    put(s1, out, block, r + 1)
-                    put(s2, out, block, r + 2)
-                    put(s3, out, block, r + 3)
-                    put(s4, out, block, r + 4)
-                    put(s5, out, block, r + 5)
-                    put(s6, out, block, r + 6)
-                    put(s7, out, block, r + 7)
+        def block(x, at, by_row, by_term, terms, b, out, to, add):
+            sums = local(number, area)
+            if add:
+                scaled(sums, 0, one, out, to, area)
+            else:
+                fill(sums, 0, zero, sums, 0, area)
+            for t in range(terms):
+                for r in range(count):
+                    axpy(sums, r * LANES, x[uintp(at + r * by_row + t * by_term)], b, t * LANES, LANES)
+            scaled(out, to, one, sums, 0, area)
 
-        return product
+        return block
 
-    multiply, multiply_add = product(False), product(True)
+    block_of_rows, block_of_row = block_of(ROWS), block_of(1)
 
     @inner
-    def read(source, first, count, part, head, blocks):
-        """Rows of a head in blocks of LANES channels."""
-        d = source.shape[3]
+    def product(x, by_row, by_term, rows, terms, b, out, add):
+        """out[r, lane] = or += the sum over t of x[r by_row + t by_term] b[t, lane]."""
+        whole = rows - rows % ROWS
+        for r in range(0, whole, ROWS):
+            block_of_rows(x, r * by_row, by_row, by_term, terms, b, out, r * LANES, add)
+        for r in range(whole, rows):
+            block_of_row(x, r * by_row, by_row, by_term, terms, b, out, r * LANES, add)
+
+    @inner
+    def read(source, first, stride, count, d, out):
+        """The channels of a head of `count` rows, [row, channel]."""
         for r in range(count):
-            for block in range(d // LANES):
-                for i in range(LANES):
-                    blocks[block, r, i] = source[first + r, part, head, block * LANES + i]
-            for c in range(d - d % LANES, d):
-                blocks[d // LANES, r, c % LANES] = source[first + r, part, head, c]
+            for c in range(d):
+                out[r * d + c] = source[uintp(first + r * stride + c)]
 
     @inner
-    def write(blocks, count, target, first, part, head):
-        d = target.shape[3]
+    def read_lanes(source, first, stride, count, d, factor, out):
+        """They times `factor` as [channel, lane], 0 in lanes without a row."""
+        for c in range(d):
+            for r in range(LANES):
+                out[c * LANES + r] = source[uintp(first + r * stride + c)] * factor if r < count else zero
+
+    @inner
+    def write_lanes(x, count, d, factor, target, first, stride):
         for r in range(count):
-            for block in range(d // LANES):
-                for i in range(LANES):
-                    target[first + r, part, head, block * LANES + i] = blocks[block, r, i]
-            for c in range(d - d % LANES, d):
-                target[first + r, part, head, c] = blocks[d // LANES, r, c % LANES]
+            for c in range(d):
+                target[uintp(first + r * stride + c)] = x[c * LANES + r] * factor
 
     @inner
-    def transpose(blocks, scale, columns):
-        """LANES rows side by side, times `scale`: columns [blocks, LANES channels, LANES rows]."""
-        for block in range(len(blocks)):
-            for c in range(LANES):
-                for r in range(LANES):
-                    columns[block, c, r] = blocks[block, r, c] * scale
+    def read_blocks(source, first, stride, count, d, factor, out):
+        """They times `factor` as [block of channels, lane, channel]."""
+        for r in range(count):
+            for c in range(d):
+                out[(c // LANES * LANES + r) * LANES + c % LANES] = source[uintp(first + r * stride + c)] * factor
 
     @inner
-    def inner_products(keys, n, d, columns, out):
-        """out [1, n, LANES] = keys times columns, over d channels."""
-        multiply(keys[0], n, min(d, LANES), columns[:1], out)
-        for block in range(1, len(keys)):
-            multiply_add(keys[block], n, min(d - block * LANES, LANES), columns[block : block + 1], out)
+    def write_blocks(x, n, d, target, first, stride):
+        """Rows that lie as [block of channels, row, channel]."""
+        for r in range(n):
+            for c in range(d):
+                target[uintp(first + r * stride + c)] = x[(c // LANES * n + r) * LANES + c % LANES]
 
     @inner
-    def gather(values):
-        """Sums of each query over its ROWS places, in all of them."""
-        for i in range(LANES, WIDE):
-            values[i % LANES] += values[i]
-        for i in range(LANES, WIDE):
-            values[i] = values[i % LANES]
+    def drop(x, n, first, heads, head, seed, limit, factor, drawn):
+        """Entries [key, lane] of dropped weights become 0, the others are scaled."""
+        for r in range(LANES):
+            drawn[r] = hash32(np.uint32((first + r) * heads + head) ^ seed)
+        for t in range(LANES, n * LANES):
+            drawn[t] = drawn[t - LANES] + np.uint32(GOLDEN)
+        for t in range(n * LANES):
+            x[t] *= factor if hash32(drawn[t]) >= limit else zero
 
     @inner
-    def softmax(scores, peak, total):
-        """Scores [n / ROWS, WIDE] become exponentials, with the largest score and the sum of each query."""
-        for i in range(WIDE):
-            peak[i], total[i] = -infinity, zero
-        for j in range(len(scores)):
-            for i in range(WIDE):
-                s = scores[j, i]
-                peak[i] = peak[i] if s < peak[i] else s
-        for i in range(LANES, WIDE):
-            p = peak[i % LANES]
-            peak[i % LANES] = p if peak[i] < p else peak[i]
-        for i in range(LANES, WIDE):
-            peak[i] = peak[i % LANES]
-        for j in range(len(scores)):
-            for i in range(WIDE):
-                w = power(scores[j, i] - peak[i])
-                total[i] += w
-                scores[j, i] = w
-        gather(total)
-
-    @inner
-    def draw(first, heads, head, seed, limit, factor, keep):
-        """keep [n / ROWS, WIDE]: `factor` or 0 for each weight."""
-        hashes = local(np.uint32, WIDE)
-        for i in range(WIDE):
-            hashes[i] = hash32(np.uint32((first + i % LANES) * heads + head) ^ seed) + np.uint32(i // LANES) * GOLDEN
-        for j in range(len(keep)):
-            step = np.uint32(j * ROWS) * GOLDEN
-            for i in range(WIDE):
-                keep[j, i] = factor if hash32(np.uint32(hashes[i] + step)) >= limit else zero
-
-    @inner
-    def multiply_by_query(weights, factors):
-        for j in range(len(weights)):
-            for i in range(WIDE):
-                weights[j, i] *= factors[i]
-
-    @inner
-    def multiply_by_weight(weights, keep):
-        for j in range(len(weights)):
-            for i in range(WIDE):
-                weights[j, i] *= keep[j, i]
-
-    @inner
-    def weigh(scores, peak, inverse):
-        """Scores become the weights that they were in the forward pass."""
-        for j in range(len(scores)):
-            for i in range(WIDE):
-                scores[j, i] = power(scores[j, i] - peak[i]) * inverse[i]
-
-    @inner
-    def differentiate(weights, slopes, root, mean):
-        """Gradients of weights become those of scores: a (da - sum of a da) / sqrt(d_h)."""
-        for i in range(WIDE):
-            mean[i] = zero
-        for j in range(len(weights)):
-            for i in range(WIDE):
-                mean[i] += weights[j, i] * slopes[j, i]
-        gather(mean)
-        for j in range(len(weights)):
-            for i in range(WIDE):
-                slopes[j, i] = weights[j, i] * (slopes[j, i] - mean[i]) * root
-
-    @inner
-    def room_for(begin, end, heads, ptr):
-        """Keys of the longest graph, in whole ROWS."""
+    def longest(begin, end, heads, ptr):
+        """Keys of the longest graph."""
         keys = 0
         for graph in range(begin // heads, -(-end // heads)):
             keys = max(keys, ptr[graph + 1] - ptr[graph])
-        return -(-keys // ROWS) * ROWS
+        return keys
 
     @compiled
-    def forward(begin, end, q, kv, ptr, seed, limit, factor, out, stats):
-        """out [M, 1, H, d_h], and of each row the largest score (in base 2) and the inverse sum [M, H, 2]; units are heads of graphs."""
-        _, parts, heads, d = kv.shape
-        room, blocks, scale = room_for(begin, end, heads, ptr), -(-d // LANES), number(1 / math.sqrt(d)) * log2e
-        keys, values = np.zeros((blocks, room, LANES), number), np.zeros((blocks, room, LANES), number)
-        rows, queries = np.zeros((blocks, LANES, LANES), number), np.zeros((blocks, LANES, LANES), number)
-        scores, keep = np.empty((1, room, LANES), number), np.empty((room // ROWS, WIDE), number)
-        peak, total = local(number, WIDE), local(number, WIDE)
+    def forward(begin, end, q, kv, ptr, heads, d, parts, seed, limit, factor, out, stats):
+        """out [M, H d], flat, and of each row the largest score (in base 2) and the inverse sum [M, H, 2]; units are heads of graphs."""
+        room, dim, scale = longest(begin, end, heads, ptr), heads * d, number(1 / math.sqrt(d)) * log2e
+        token = parts * dim
+        row = token if parts == 3 else dim
+        keys, values, query, read_out = (
+            np.empty(room * d, number),
+            np.empty(room * d, number),
+            np.empty(d * LANES, number),
+            np.empty(d * LANES, number),
+        )
+        scores, drawn = np.empty(room * LANES, number), np.empty(max(room, 1) * LANES, np.uint32)
+        peak, total = local(number, LANES), local(number, LANES)
         for unit in range(begin, end):
-            graph, head = unit // heads, unit % heads
+            graph, h = unit // heads, unit % heads
             k0, n = ptr[graph], ptr[graph + 1] - ptr[graph]
             q0, m = (k0, n) if parts == 3 else (graph, 1)
-            filled = -(-n // ROWS)
-            weights = scores.reshape(room // ROWS, WIDE)[:filled]
-            read(kv, k0, n, parts - 2, head, keys)
-            read(kv, k0, n, parts - 1, head, values)
+            weights = scores[: n * LANES]
+            read(kv, k0 * token + (parts - 2) * dim + h * d, token, n, d, keys)
+            read(kv, k0 * token + (parts - 1) * dim + h * d, token, n, d, values)
             for first in range(q0, q0 + m, LANES):
                 count = min(LANES, q0 + m - first)
-                read(q, first, count, 0, head, rows)
-                transpose(rows, scale, queries)
-                inner_products(keys, n, d, queries, scores)
-                scores[0, n : filled * ROWS] = -infinity
-                softmax(weights, peak, total)
-                for i in range(WIDE):
-                    total[i] = one / total[i]
-                for i in range(count):
-                    stats[first + i, head, 0], stats[first + i, head, 1] = peak[i], total[i]
-                multiply_by_query(weights, total)
+                read_lanes(q, first * row + h * d, row, count, d, scale, query)
+                product(keys, d, 1, n, d, query, scores, False)
+                fill(peak, 0, -infinity, peak, 0, LANES)
+                fill(total, 0, zero, total, 0, LANES)
+                for j in range(n):
+                    largest(peak, 0, one, scores, j * LANES, LANES)
+                for j in range(n):
+                    axpy(scores, j * LANES, -one, peak, 0, LANES)
+                raise_two(weights)
+                for j in range(n):
+                    axpy(total, 0, one, scores, j * LANES, LANES)
                 if limit > 0:
-                    draw(first, heads, head, seed, limit, factor, keep[:filled])
-                    multiply_by_weight(weights, keep)
-                multiply(scores[0].T, LANES, n, values, rows)
-                write(rows, count, out, first, 0, head)
+                    drop(weights, n, first, heads, h, seed, limit, factor, drawn)
+                product(values, 1, d, d, n, scores, read_out, False)
+                for r in range(LANES):
+                    total[r] = one / total[r]
+                for c in range(d):
+                    times(read_out, c * LANES, one, total, 0, LANES)
+                for r in range(count):
+                    stats[first + r, h, 0], stats[first + r, h, 1] = peak[r], total[r]
+                write_lanes(read_out, count, d, one, out, first * dim + h * d, dim)
 
     @compiled
-    def backward(begin, end, q, kv, ptr, seed, limit, factor, stats, grad, dq, dkv):
-        """Gradients of queries, keys and values from that of the result, [M, 1, H, d_h]."""
-        _, parts, heads, d = kv.shape
-        room, blocks, root = room_for(begin, end, heads, ptr), -(-d // LANES), number(1 / math.sqrt(d))
-        keys, values = np.zeros((blocks, room, LANES), number), np.zeros((blocks, room, LANES), number)
-        dkeys, dvalues = np.zeros((blocks, room, LANES), number), np.zeros((blocks, room, LANES), number)
-        query_rows, grad_rows = np.zeros((blocks, LANES, LANES), number), np.zeros((blocks, LANES, LANES), number)
-        columns, dqueries = np.zeros((blocks, LANES, LANES), number), np.zeros((blocks, LANES, LANES), number)
-        scores, dscores = np.empty((1, room, LANES), number), np.empty((1, room, LANES), number)
-        keep = np.empty((room // ROWS, WIDE), number)
-        peak, inverse, mean = local(number, WIDE), local(number, WIDE), local(number, WIDE)
+    def backward(begin, end, q, kv, ptr, heads, d, parts, seed, limit, factor, stats, grad, dq, dkv):
+        """Gradients of queries, keys and values from that of the result, [M, H d], flat."""
+        room, dim, root, blocks = longest(begin, end, heads, ptr), heads * d, number(1 / math.sqrt(d)), -(-d // LANES)
+        token = parts * dim
+        row = token if parts == 3 else dim
+        keys, values = np.empty(room * d, number), np.empty(room * d, number)
+        dkeys, dvalues = np.empty(blocks * room * LANES, number), np.empty(blocks * room * LANES, number)
+        query, of_grad, dquery = np.empty(d * LANES, number), np.empty(d * LANES, number), np.empty(d * LANES, number)
+        query_rows, grad_rows = np.zeros(blocks * LANES * LANES, number), np.zeros(blocks * LANES * LANES, number)
+        scores, slopes, drawn = np.empty(room * LANES, number), np.empty(room * LANES, number), np.empty(max(room, 1) * LANES, np.uint32)
+        peak, inverse, mean = local(number, LANES), local(number, LANES), local(number, LANES)
         for unit in range(begin, end):
-            graph, head = unit // heads, unit % heads
+            graph, h = unit // heads, unit % heads
             k0, n = ptr[graph], ptr[graph + 1] - ptr[graph]
             q0, m = (k0, n) if parts == 3 else (graph, 1)
-            filled = -(-n // ROWS)
-            weights, slopes = scores.reshape(room // ROWS, WIDE)[:filled], dscores.reshape(room // ROWS, WIDE)[:filled]
-            read(kv, k0, n, parts - 2, head, keys)
-            read(kv, k0, n, parts - 1, head, values)
-            dkeys[:, :n], dvalues[:, :n] = zero, zero
+            weights = scores[: n * LANES]
+            key, value = k0 * token + (parts - 2) * dim + h * d, k0 * token + (parts - 1) * dim + h * d
+            read(kv, key, token, n, d, keys)
+            read(kv, value, token, n, d, values)
+            dkeys[: blocks * n * LANES], dvalues[: blocks * n * LANES] = zero, zero
             for first in range(q0, q0 + m, LANES):
                 count = min(LANES, q0 + m - first)
-                read(q, first, count, 0, head, query_rows)
-                read(grad, first, count, 0, head, grad_rows)
-                transpose(query_rows, root * log2e, columns)
-                inner_products(keys, n, d, columns, scores)
-                transpose(grad_rows, one, columns)
-                inner_products(values, n, d, columns, dscores)
-                for i in range(WIDE):
-                    row = stats[first + min(i % LANES, count - 1), head]
-                    peak[i], inverse[i] = row[0], row[1]
-                scores[0, n : filled * ROWS], dscores[0, n : filled * ROWS] = -infinity, zero
-                weigh(weights, peak, inverse)
+                read_lanes(q, first * row + h * d, row, count, d, root * log2e, query)
+                read_blocks(q, first * row + h * d, row, count, d, root, query_rows)
+                read_lanes(grad, first * dim + h * d, dim, count, d, one, of_grad)
+                read_blocks(grad, first * dim + h * d, dim, count, d, one, grad_rows)
+                product(keys, d, 1, n, d, query, scores, False)
+                product(values, d, 1, n, d, of_grad, slopes, False)
+                for r in range(LANES):  # weights of lanes without a query are 0
+                    peak[r], inverse[r], mean[r] = (
+                        (stats[first + r, h, 0], stats[first + r, h, 1], zero) if r < count else (zero, zero, zero)
+                    )
+                for j in range(n):
+                    axpy(scores, j * LANES, -one, peak, 0, LANES)
+                raise_two(weights)
                 if limit > 0:
-                    draw(first, heads, head, seed, limit, factor, keep[:filled])
-                    multiply_by_weight(slopes, keep)
-                    differentiate(weights, slopes, root, mean)
-                    multiply_by_weight(weights, keep)
-                else:
-                    differentiate(weights, slopes, root, mean)
-                multiply(dscores[0].T, LANES, n, keys, dqueries)
-                write(dqueries, count, dq, first, 0, head)
-                multiply_add(dscores[0], n, count, query_rows, dkeys)
-                multiply_add(scores[0], n, count, grad_rows, dvalues)
-            write(dkeys, n, dkv, k0, parts - 2, head)
-            write(dvalues, n, dkv, k0, parts - 1, head)
+                    drop(slopes, n, first, heads, h, seed, limit, factor, drawn)
+                for j in range(n):
+                    times(scores, j * LANES, one, inverse, 0, LANES)
+                    muladd(mean, 0, scores, j * LANES, slopes, j * LANES, LANES)
+                for j in range(n):  # a (da - sum of a da)
+                    axpy(slopes, j * LANES, -one, mean, 0, LANES)
+                    times(slopes, j * LANES, one, scores, j * LANES, LANES)
+                if limit > 0:
+                    drop(weights, n, first, heads, h, seed, limit, factor, drawn)
+                product(keys, 1, d, d, n, slopes, dquery, False)
+                write_lanes(dquery, count, d, root, dq, first * row + h * d, row)
+                for block in range(blocks):
+                    rows, keys_of = block * LANES * LANES, block * n * LANES
+                    product(slopes, LANES, 1, n, count, query_rows[rows:], dkeys[keys_of:], True)
+                    product(scores, LANES, 1, n, count, grad_rows[rows:], dvalues[keys_of:], True)
+            write_blocks(dkeys, n, d, dkv, key, token)
+            write_blocks(dvalues, n, d, dkv, value, token)
 
     return SimpleNamespace(forward=forward, backward=backward)
