@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from gt_models.kernels.compiled import axpy, compiled, dot, fill, gate, inner, local, real, run, run_parts
+from gt_models.kernels.compiled import axpy, compiled, dot, fill, gate, inner, local, real, run, run_parts, scaled
 from gt_models.kernels.kernel_attention import Attention, Grouped, Groups
 
 PIECE = 512  # entries, or queries, of one piece of a large group
@@ -216,13 +216,11 @@ def _kernels(dtype: torch.dtype, width: int, channels: int, features: int) -> Si
     def write_gradient(dphi, spread, nil, above, by_feature, du, target, first):
         """By phi to by u."""
         gate(dphi, 0, zero, above, 0, features)
-        fill(spread, 0, zero, spread, 0, features)
-        axpy(spread, 0, one, dphi, 0, features)
+        scaled(spread, 0, one, dphi, 0, features)
         fill(du, 0, zero, du, 0, width)
         for f in range(features):
             axpy(du, 0, spread[nil + uintp(f)], by_feature, f * width, width)
-        fill(target, first, zero, target, first, width)
-        axpy(target, first, one, du, 0, width)
+        scaled(target, first, one, du, 0, width)
 
     @compiled
     def forward(begin, end, over, heads, query, query_stride, key, key_stride, value, value_stride, out, out_stride,
@@ -240,8 +238,7 @@ def _kernels(dtype: torch.dtype, width: int, channels: int, features: int) -> Si
                         S[i] = zero
                     for e in range(entry_ptr[unit], entry_ptr[unit + 1]):
                         form_features(key, uintp(key_row[uintp(e)] * key_stride + h * width), by_channel, eps, above, phi)
-                        fill(spread, 0, zero, spread, 0, features)
-                        axpy(spread, 0, one, phi, 0, features)
+                        scaled(spread, 0, one, phi, 0, features)
                         v = entry_row[uintp(e)] * value_stride + h * channels
                         for f in range(features):
                             axpy(S, f * channels, spread[nil + uintp(f)], value, v, channels)
@@ -253,15 +250,13 @@ def _kernels(dtype: torch.dtype, width: int, channels: int, features: int) -> Si
                 for r in range(query_ptr[unit], query_ptr[unit + 1]):
                     row = query_row[uintp(r)]
                     form_features(query, uintp(row * query_stride + h * width), by_channel, eps, above, phi)
-                    fill(spread, 0, zero, spread, 0, features)
-                    axpy(spread, 0, one, phi, 0, features)
+                    scaled(spread, 0, one, phi, 0, features)
                     below = dot(phi, 0, S, z, features)
                     fill(read, 0, zero, read, 0, channels)
                     for f in range(features):
                         axpy(read, 0, spread[nil + uintp(f)], S, f * channels, channels)
                     o = row * out_stride + h * channels
-                    fill(out, o, zero, out, o, channels)
-                    axpy(out, o, one / (one if below == zero else below), read, 0, channels)
+                    scaled(out, o, one / (one if below == zero else below), read, 0, channels)
 
     @compiled
     def backward(begin, end, over, heads, query, query_stride, key, key_stride, value, value_stride, out, out_stride, grad, grad_stride,
@@ -270,7 +265,7 @@ def _kernels(dtype: torch.dtype, width: int, channels: int, features: int) -> Si
         """Whole groups: all gradients, those of keys by entry. Queries: dquery, and `dsums` of each unit. Entries: dkey and dvalue, from
         the `dsums` of each unit's group."""
         above, phi, dphi = local(number, features), local(number, features), local(number, features)
-        spread, scaled = local(number, features), local(number, channels)
+        spread, share = local(number, features), local(number, channels)
         # [channels, features] and z, where vectors go over features; `turned` as `sums`
         S, dS, turned, du, dv = local(number, size), local(number, size), local(number, size), local(number, width), local(number, channels)
         for unit in range(begin, end):
@@ -304,14 +299,12 @@ def _kernels(dtype: torch.dtype, width: int, channels: int, features: int) -> Si
                         inverse = one / (one if below == zero else below)
                         g = row * grad_stride + h * channels
                         by_z = -inverse * dot(grad, g, out, row * out_stride + h * channels, channels)
-                        fill(scaled, 0, zero, scaled, 0, channels)
-                        axpy(scaled, 0, inverse, grad, g, channels)
-                        fill(dphi, 0, zero, dphi, 0, features)
-                        axpy(dphi, 0, by_z, S, z, features)
+                        scaled(share, 0, inverse, grad, g, channels)
+                        scaled(dphi, 0, by_z, S, z, features)
                         axpy(dS, z, by_z, phi, 0, features)
                         for c in range(channels):
-                            axpy(dphi, 0, scaled[nil + uintp(c)], S, c * features, features)
-                            axpy(dS, c * features, scaled[nil + uintp(c)], phi, 0, features)
+                            axpy(dphi, 0, share[nil + uintp(c)], S, c * features, features)
+                            axpy(dS, c * features, share[nil + uintp(c)], phi, 0, features)
                         write_gradient(dphi, spread, nil, above, by_feature, du, dquery, row * dquery_stride + h * width)
                     for f in range(features):
                         for c in range(channels):
@@ -324,18 +317,15 @@ def _kernels(dtype: torch.dtype, width: int, channels: int, features: int) -> Si
                 for e in range(entry_ptr[unit], entry_ptr[unit + 1]):
                     row = entry_row[uintp(e)]
                     form_features(key, uintp(key_row[uintp(e)] * key_stride + h * width), by_channel, eps, above, phi)
-                    fill(dphi, 0, zero, dphi, 0, features)
-                    axpy(dphi, 0, one, dS, z, features)
+                    scaled(dphi, 0, one, dS, z, features)
                     v = uintp(row * value_stride + h * channels)
                     for c in range(channels):
                         axpy(dphi, 0, value[v + uintp(c)], dS, c * features, features)
-                    fill(spread, 0, zero, spread, 0, features)
-                    axpy(spread, 0, one, phi, 0, features)
+                    scaled(spread, 0, one, phi, 0, features)
                     fill(dv, 0, zero, dv, 0, channels)
                     for f in range(features):
                         axpy(dv, 0, spread[nil + uintp(f)], turned, f * channels, channels)
-                    fill(dvalue, row * dvalue_stride + h * channels, zero, dvalue, row * dvalue_stride + h * channels, channels)
-                    axpy(dvalue, row * dvalue_stride + h * channels, one, dv, 0, channels)
+                    scaled(dvalue, row * dvalue_stride + h * channels, one, dv, 0, channels)
                     write_gradient(dphi, spread, nil, above, by_feature, du, dkey, row * dkey_stride + h * width)
 
     @compiled

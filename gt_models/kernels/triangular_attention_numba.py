@@ -40,6 +40,7 @@ from gt_models.kernels.compiled import (
     times,
     vector_at,
 )
+from gt_models.kernels.dropout import GOLDEN
 
 LANES = 8  # one vector of AVX2 in float32; a power of two
 COLUMNS = 32  # columns j of a task, forward: a row is read once for all of them
@@ -148,7 +149,7 @@ def _kernels(dtype: torch.dtype, d: int) -> SimpleNamespace:
     number, power, raise_two = real(dtype), exp2(dtype), powers(dtype)
     zero, one, lowest = number(0), number(1), number(-float("inf"))
     root, scale = number(1 / math.sqrt(d)), number(LOG2E / math.sqrt(d))
-    size, step = d * LANES, np.uint32(0x9E3779B9)
+    size, step = d * LANES, np.uint32(GOLDEN)
 
     @inner
     def row_hash(pair, h, num_heads, seed):

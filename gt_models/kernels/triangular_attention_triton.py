@@ -13,6 +13,8 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from gt_models.kernels.dropout_triton import hash32, is_kept
+
 LOG2E = 1.4426950408889634
 
 
@@ -57,17 +59,9 @@ def _arguments(heads: int, width: int, seed: Tensor, dropout: float) -> dict:
 
 
 @triton.jit
-def _hash32(x):
-    x = (x ^ (x >> 16)) * 0x7FEB352D
-    x = (x ^ (x >> 15)) * 0x846CA68B
-    return x ^ (x >> 16)
-
-
-@triton.jit
 def _kept(pair, h, j, seed, LIMIT: tl.constexpr, H: tl.constexpr):
     """Which weights of the rows `pair` = (i, l) stay, by the counter hash; pair and j broadcast."""
-    row = _hash32((pair * H + h).to(tl.uint32) ^ seed.to(tl.uint32))
-    return _hash32(row + j.to(tl.uint32) * 0x9E3779B9) >= LIMIT
+    return is_kept(hash32((pair * H + h).to(tl.uint32) ^ seed.to(tl.uint32)), j, LIMIT)
 
 
 @triton.jit
