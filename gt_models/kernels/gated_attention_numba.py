@@ -117,13 +117,8 @@ def _kernels(dtype: torch.dtype, heads: int, width: int) -> SimpleNamespace:
     def forward(begin, end, graphs, scale, key_scale, seed, limit, drop_scale, gated, stride, x, pairs, out, stats):
         """out [N, d]; stats [N, 2, H]: maximum of a row's logits in base 2 and inverse of the sum of their powers."""
         hashed = hash32(seed)
-        query, value, peak, total, w = (
-            local(number, dim),
-            local(number, dim),
-            local(number, heads),
-            local(number, heads),
-            local(number, heads),
-        )
+        query, value = local(number, dim), local(number, dim)
+        peak, total, w = local(number, heads), local(number, heads), local(number, heads)
         for g in range(begin, end):
             first, n, start = graphs[g]
             keys, values, lengths = states(x, first, n, key_scale)

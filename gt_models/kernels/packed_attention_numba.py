@@ -147,12 +147,8 @@ def _kernels(dtype: torch.dtype) -> SimpleNamespace:
         room, dim, scale = longest(begin, end, heads, ptr), heads * d, number(1 / math.sqrt(d)) * log2e
         token = parts * dim
         row = token if parts == 3 else dim
-        keys, values, query, read_out = (
-            np.empty(room * d, number),
-            np.empty(room * d, number),
-            np.empty(d * LANES, number),
-            np.empty(d * LANES, number),
-        )
+        keys, values = np.empty(room * d, number), np.empty(room * d, number)
+        query, read_out = np.empty(d * LANES, number), np.empty(d * LANES, number)
         scores, drawn = np.empty(room * LANES, number), np.empty(max(room, 1) * LANES, np.uint32)
         peak, total = local(number, LANES), local(number, LANES)
         for unit in range(begin, end):
