@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from gt_models.kernels.compiled import axpy, compiled, dot, fill, gate, real
+from gt_models.kernels.compiled import axpy, compiled, dot, fill, gate, inner, largest, muladd, powers, real, scaled, times
 from tests.gt_models.checks import said_by_two_processes
 
 SIZE = 37  # 16 + 16 + 4 + 1
@@ -15,18 +15,26 @@ def _operations(y, x, a, products):
     axpy(y[0], 1, a, x, 2, SIZE)
     fill(y[1], 1, a, x, 2, SIZE)
     gate(y[2], 1, a, x, 2, SIZE)
+    largest(y[4], 1, a, x, 2, SIZE)
+    scaled(y[5], 1, a, x, 2, SIZE)
+    times(y[6], 1, a, x, 2, SIZE)
+    muladd(y[7], 1, x, 2, y[3], 1, SIZE)
     products[0] = dot(y[3], 1, x, 2, SIZE)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_operations_on_vectors(dtype):
     rng = np.random.default_rng(0)
-    y, x = rng.normal(size=(4, SIZE + 3)).astype(real(dtype)), rng.normal(size=SIZE + 3).astype(real(dtype))
+    y, x = rng.normal(size=(8, SIZE + 3)).astype(real(dtype)), rng.normal(size=SIZE + 3).astype(real(dtype))
     x[5] = np.nan  # not smaller than anything: `gate` leaves its place alone
     expected, at, other, a = y.copy(), slice(1, SIZE + 1), slice(2, SIZE + 2), real(dtype)(0.25)
     expected[0, at] += a * x[other]
     expected[1, at] = a
     expected[2, at] = np.where(x[other] <= a, a, y[2, at])
+    expected[4, at] = np.where(x[other] < y[4, at], y[4, at], x[other])  # NaN is passed on
+    expected[5, at] = a * x[other]
+    expected[6, at] *= x[other]
+    expected[7, at] += x[other] * y[3, at]
     x_dot = np.where(np.isnan(x), 0, x)
     products = np.empty(1, real(dtype))
     _operations(y, x, a, products)
@@ -34,6 +42,38 @@ def test_operations_on_vectors(dtype):
     assert np.isnan(products[0])
     _operations(y, x_dot, a, products)
     np.testing.assert_allclose(products[0], expected[3, at] @ x_dot[other], rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_powers_of_two_in_place(dtype):
+    raise_two = powers(dtype)
+
+    @compiled
+    def kernel(x):
+        raise_two(x)
+
+    x = np.concatenate([np.linspace(-60, 0, 1001), [-np.inf, np.nan]]).astype(real(dtype))
+    expected = np.exp2(x.astype(np.float64))
+    kernel(x)
+    np.testing.assert_allclose(x, expected, rtol=2e-7 if dtype == torch.float32 else 1e-15)
+
+
+def test_parts_are_compiled_into_kernels():
+    """Else a process that compiled a kernel calls another copy of them than one that found it on disk."""
+
+    @inner
+    def long_one(x, i):
+        for _ in range(50):  # long enough for LLVM to leave it outside
+            x[i] = np.sqrt(x[i] + np.sin(x[i]) * np.exp(-x[i]))
+
+    @compiled
+    def kernel(x):
+        long_one(x, 0)
+        long_one(x, 1)
+
+    kernel(np.ones(2))
+    (code,) = kernel.inspect_llvm().values()
+    assert not [line for line in code.splitlines() if " call " in line and "long_one" in line]
 
 
 def test_another_process_finds_what_one_compiled(tmp_path):
