@@ -62,16 +62,26 @@ def test_parts_are_compiled_into_kernels():
     """Else a process that compiled a kernel calls another copy of them than one that found it on disk."""
 
     @inner
-    def long_one(x, i):
-        for _ in range(50):  # long enough for LLVM to leave it outside
-            x[i] = np.sqrt(x[i] + np.sin(x[i]) * np.exp(-x[i]))
+    def long_one(x, i):  # LLVM would leave it outside
+        y = x[i]
+        for _ in range(3):
+            y = (
+                np.sqrt(np.abs(np.sin(y) * np.exp(-y) + np.log(np.abs(y) + 1) * np.cos(y)))
+                + np.tan(y) * np.arctan(y)
+                + np.sinh(y) / np.cosh(y)
+            )
+            y = np.cbrt(np.abs(y) + np.expm1(y) * np.log1p(np.abs(y))) + np.hypot(y, 3.0) * np.arcsinh(y) - np.tanh(y) ** 3.5
+        x[i] = y
 
     @compiled
     def kernel(x):
-        long_one(x, 0)
-        long_one(x, 1)
+        for i in range(0, len(x), 4):
+            long_one(x, i)
+            long_one(x, i + 1)
+            long_one(x, i + 2)
+            long_one(x, i + 3)
 
-    kernel(np.ones(2))
+    kernel(np.ones(4))
     (code,) = kernel.inspect_llvm().values()
     assert not [line for line in code.splitlines() if " call " in line and "long_one" in line]
 
