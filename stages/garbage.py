@@ -2,7 +2,7 @@
 
 import gc
 
-USUAL, SELDOM = gc.get_threshold(), (50_000, 20, 100)
+USUAL, SELDOM = gc.get_threshold(), (50_000, 10, 10)
 
 
 def search_seldom() -> None:
