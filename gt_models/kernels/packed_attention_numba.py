@@ -98,27 +98,28 @@ def _kernels(dtype: torch.dtype) -> SimpleNamespace:
 
     @inner
     def read_lanes(source, first, stride, count, d, factor, out):
-        """They times `factor` as [channel, lane], 0 in lanes without a row."""
+        """The same times `factor` as [channel, lane]; 0 in lanes without a row."""
         for c in range(d):
             for r in range(LANES):
                 out[c * LANES + r] = source[uintp(first + r * stride + c)] * factor if r < count else zero
 
     @inner
     def write_lanes(x, count, d, factor, target, first, stride):
+        """What lies as [channel, lane], times `factor`, into the channels of a head of `count` rows."""
         for r in range(count):
             for c in range(d):
                 target[uintp(first + r * stride + c)] = x[c * LANES + r] * factor
 
     @inner
     def read_blocks(source, first, stride, count, d, factor, out):
-        """They times `factor` as [block of channels, lane, channel]."""
+        """The same times `factor` as [block of channels, lane, channel]."""
         for r in range(count):
             for c in range(d):
                 out[(c // LANES * LANES + r) * LANES + c % LANES] = source[uintp(first + r * stride + c)] * factor
 
     @inner
     def write_blocks(x, n, d, target, first, stride):
-        """Rows that lie as [block of channels, row, channel]."""
+        """What lies as [block of channels, row, channel] into the channels of a head of n rows."""
         for r in range(n):
             for c in range(d):
                 target[uintp(first + r * stride + c)] = x[(c // LANES * n + r) * LANES + c % LANES]

@@ -4,7 +4,9 @@ import shutil
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from stages import cli
 from stages.fingerprint import ROOT, closure, code_digest, run_modules
 from stages.params import load_grid
 from stages.records.attest import attest
@@ -88,6 +90,22 @@ def test_runs_that_were_recomputed_for_an_older_mark_stay_named(shipped, older):
     assert (new.carried["recomputed"], new.carried["unreached"]) == (recomputed, ["gt_models.kernels.sparse_linear_numba"])
     assert standing(new, load_grid()).text == "as the present tree computes it"
     assert text_of(new.now().records) == "carried over (1 of 2 recomputed)"
+
+
+def test_the_command_says_what_was_carried_over_and_what_is_computed_after_all(shipped, older):
+    shown = CliRunner().invoke(cli.app, ["store", "attest", "--older", str(older)])
+    assert shown.exit_code == 0, shown.output
+    assert f"{CELL}: carried over (what changed took no part) by commit 0123456789ab" in shown.output
+    assert (
+        "only gt_models.kernels.sparse_linear_numba changed, and no run took that"
+        in CliRunner().invoke(cli.app, ["store", "verify"]).output
+    )
+    edit(older, "stages/engine/loop.py")
+    of_older(shipped, older, {"training": {}, "evaluation": {}})
+    shown = CliRunner().invoke(cli.app, ["store", "attest", "--older", str(older)])
+    assert "changed, which every run takes" in shown.output  # and then computes, which another device forbids here
+    assert "it was computed on NVIDIA H100, and here is cpu" in shown.output
+    assert shown.exit_code == 1
 
 
 @pytest.mark.parametrize(
