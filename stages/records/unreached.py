@@ -14,7 +14,7 @@ FORMS = ("numba", "triton")
 
 
 class Reached(UserError, ValueError):
-    """The message says what changed that the runs took, or why that cannot be told."""
+    """The message says which change the runs depend on, or why that is not known."""
 
 
 def unreached(shipped: Shipped, task: str, older: Path) -> list[str]:
