@@ -20,7 +20,7 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS", "same"))
 
 
 def pytest_collection_finish():
-    """Searches for reference cycles no longer go through the modules that are loaded by now: a sixth of the suite's time."""
+    """Searches for reference cycles no longer go through the modules that are loaded by now (of four parts of the suite: 67 s for 80)."""
     gc.freeze()
 
 

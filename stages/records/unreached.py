@@ -22,7 +22,10 @@ def unreached(shipped: Shipped, task: str, older: Path) -> list[str]:
     the cell took. Raises Reached."""
     records = shipped.now().records
     ran = records[0]["deterministic"]
-    modules = run_modules(ran["recipe"]["model"]["name"], task, ran["recipe"])
+    try:
+        modules = run_modules(ran["recipe"]["model"]["name"], task, ran["recipe"])
+    except (KeyError, ModuleNotFoundError) as error:  # a model of one's own, or one that is gone
+        raise Reached(f"the library has no such model: {error.args[0]}") from None
     try:
         found = code_digest(modules, older)
     except (ModuleNotFoundError, OSError, SyntaxError) as error:

@@ -144,6 +144,13 @@ def test_an_edited_attestation_is_refused(shipped, older, names):
     assert "its attestation was edited or damaged: the modules that it says changed have no names" in line
 
 
+def test_a_model_that_the_library_lacks_is_said(shipped, older):
+    for record in shipped.records:
+        record["deterministic"]["recipe"] = {**record["deterministic"]["recipe"], "model": {"name": "of_mine"}}
+    with pytest.raises(Reached, match="the library has no such model"):
+        unreached(shipped, TASK, older)
+
+
 def test_forms_are_known_by_the_names_of_their_files():
     named = {"compiled": "numba", "row_linear_numba": "numba", "dropout_triton": "triton", "linears": None, "dispatch": None}
     assert {name: form_of(f"gt_models.kernels.{name}") for name in named} == named
