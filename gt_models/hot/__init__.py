@@ -80,7 +80,7 @@ class HigherOrderAttention(AttendingClasses):
         if features is None:
             raise ValueError("kernel attention needs its feature map: pass features=RandomFeatures(qk_dim // num_heads)")
         with torch.autocast(values.device.type, enabled=False):
-            v, groups = self.class_values(full(values), support), [self.groups(support, c) for c in self.classes]
+            v, groups = self.class_values(full(values), support), self.groups(support)
             # a copy: a projection drawn anew in place must not change a backward pass to come
             projection = features.projection.to(full(values).dtype, copy=True)  # type: ignore[call-overload]
             queries = [self.at_outputs(q, support, c) for q, c in zip(queries, self.classes, strict=True)]

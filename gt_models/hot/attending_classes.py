@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from gt_models.hot.equivalence_classes import EquivalenceClass, distinct, equivalence_classes, set_partitions
 from gt_models.hot.equivariant_linear import EquivariantLinear, linear
 from gt_models.hot.support import Support
-from gt_models.kernels.kernel_attention import Columns, Grouped, Groups
+from gt_models.kernels.grouped import Grouped
+from gt_models.kernels.kernel_attention import Columns, Groups
 
 
 class AttendingClasses(nn.Module):
@@ -87,6 +88,7 @@ class AttendingClasses(nn.Module):
         }
         same_entries = _by(self.value_slots, lambda c: self.takes_all_rows(c) or c.input_pattern)
         self.value_groups = [[number[c] for c in group] for group in same_entries]
+        self.grouping = "groups", tuple((c, self.takes_all_rows(c), self.key_blocks(c)) for c in self.classes)  # the same for like layers
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -132,20 +134,19 @@ class AttendingClasses(nn.Module):
         """The entries that the class sums over."""
         return slice(0, len(support.sets[c.k])) if self.takes_all_rows(c) else support.sets[c.k].rows[c.input_pattern]
 
-    def groups(self, support: Support, c: EquivalenceClass) -> Groups:
-        """Which entries the class sums over for each query, and the rows of their keys; kept on `support`."""
+    def groups(self, support: Support) -> list[Groups]:
+        """Of each class which entries it sums over for each query, and the rows of their keys; kept on `support`."""
+        return support.cached(self.grouping, lambda: [self._groups_of(support, c) for c in self.classes])
 
-        def build() -> Groups:
-            entries, queries, number = support.groups(c, wide)
-            tied, key = c if len(c.shared) > 1 else (c.k, c.l), None  # groups of two shared nodes are numbered together
-            if (source := self.key_source(support, c)) is not None:
-                rows = support.sets[len(blocks)].rows[distinct(len(blocks))]
-                key = support.cached(("keys", c.k, c.input_pattern, blocks, wide), lambda: Grouped(source, rows.stop - rows.start))
-            of_entries = support.cached(("entries", tied, c.key_plan, wide), lambda: Grouped(entries, number))
-            return Groups(of_entries, support.cached(("queries", tied, c.query_plan), lambda: Grouped(queries, number)), key)
-
+    def _groups_of(self, support: Support, c: EquivalenceClass) -> Groups:
         blocks, wide = self.key_blocks(c), self.takes_all_rows(c)
-        return support.cached(("groups of the kernel", c, wide, blocks), build)
+        entries, queries, number = support.groups(c, wide)
+        tied, key = c if len(c.shared) > 1 else (c.k, c.l), None  # groups of two shared nodes are numbered together
+        if (source := self.key_source(support, c)) is not None:
+            rows = support.sets[len(blocks)].rows[distinct(len(blocks))]
+            key = support.cached(("keys", c.k, c.input_pattern, blocks, wide), lambda: Grouped(source, rows.stop - rows.start))
+        of_entries = support.cached(("entries", tied, c.key_plan, wide), lambda: Grouped(entries, number))
+        return Groups(of_entries, support.cached(("queries", tied, c.query_plan), lambda: Grouped(queries, number)), key)
 
     def key_source(self, support: Support, c: EquivalenceClass) -> Tensor | None:
         """For each entry that the class sums over, the row of its key among the distinct tuples of the key's order; None: itself."""

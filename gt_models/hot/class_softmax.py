@@ -4,12 +4,14 @@
 
 from typing import NamedTuple
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from gt_models.hot.equivalence_classes import EquivalenceClass, Partition
 from gt_models.hot.support import Support
+from gt_models.kernels.grouped import Grouped, Sorted
 
 _PAIRS = 1 << 22  # query-key pairs of one piece: bounds what a piece holds
 
@@ -94,32 +96,32 @@ def _pieces(support: Support, c: EquivalenceClass) -> list[Piece]:
     source, target = support.sets[c.k], support.sets[c.l]
     key_nodes = [source.nodes(c.input_pattern)[a] for a in c.free]
     query_nodes = target.nodes(c.output_pattern)
-    num_k, num_q = torch.bincount(key_group, minlength=num_groups), torch.bincount(query_group, minlength=num_groups)
-    by_key, by_query = torch.argsort(key_group, stable=True), torch.argsort(query_group, stable=True)
-    start_k, start_q = num_k.cumsum(0) - num_k, num_q.cumsum(0) - num_q
-    size = torch.where((num_k > 0) & (num_q > 0), torch.maximum(num_k, num_q), 0)
+    by_key, by_query = Grouped(key_group, num_groups).sorted, Grouped(query_group, num_groups).sorted
+    num_k, num_q = np.diff(by_key.ptr), np.diff(by_query.ptr)
+    size = np.where((num_k > 0) & (num_q > 0), np.maximum(num_k, num_q), 0)
     # one bucket for all groups up to 8, then one for each power of two
-    bucket = torch.where(size > 0, (size - 1).clamp(min=0).div(8, rounding_mode="floor").float().add(1).log2().floor().long(), -1)
+    bucket = np.where(size > 0, np.log2(np.maximum(size - 1, 0) // 8 + 1).astype(int), -1)
     pieces = []
-    for b in range(int(bucket.max()) + 1):
-        groups = (bucket == b).nonzero().squeeze(1)
-        if not groups.numel():
+    for b in range(bucket.max() + 1):
+        groups = np.flatnonzero(bucket == b)
+        if not len(groups):
             continue
         long_q, long_k = int(num_q[groups].max()), int(num_k[groups].max())
         step_q = max(1, min(long_q, _PAIRS // long_k))
         step_g = max(1, _PAIRS // (long_k * long_q))
-        for g in groups.split(step_g):
-            keys = _padded(by_key, start_k[g], num_k[g], 0, long_k)
+        for at in range(0, len(groups), step_g):
+            keys = _padded(by_key, groups[at : at + step_g], 0, long_k)
             for first in range(0, long_q, step_q):
-                queries = _padded(by_query, start_q[g], num_q[g], first, min(step_q, long_q - first))
+                queries = _padded(by_query, groups[at : at + step_g], first, min(step_q, long_q - first))
                 pieces.append(_piece(queries, keys, query_nodes, key_nodes, True))
     return pieces
 
 
-def _padded(order: Tensor, start: Tensor, count: Tensor, first: int, length: int) -> Tensor:
-    offset = first + torch.arange(length, device=order.device)
-    place = (start[:, None] + offset).clamp(max=order.numel() - 1)
-    return torch.where(offset < count[:, None], order[place], -1)
+def _padded(rows: Sorted, groups: np.ndarray, first: int, length: int) -> Tensor:
+    """The rows of each group from its row `first` on, [groups, length]; -1 beyond the end."""
+    place = rows.ptr[groups][:, None] + first + np.arange(length)
+    found = rows.rows[np.minimum(place, len(rows.rows) - 1)]
+    return torch.from_numpy(np.where(place < rows.ptr[groups + 1][:, None], found, -1))
 
 
 def _piece(queries: Tensor, keys: Tensor, query_nodes: list[Tensor], key_nodes: list[Tensor], same: Tensor | bool) -> Piece:

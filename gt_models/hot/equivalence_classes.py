@@ -43,7 +43,14 @@ class EquivalenceClass:
 
     def __post_init__(self) -> None:
         # now, and not at first use: torch.compile reads what is there, but cannot follow the lock of functools.cached_property (Python 3.11)
-        self.input_pattern, self.output_pattern, self.shared, self.free, self.coarser  # noqa: B018
+        self.input_pattern, self.output_pattern, self.shared, self.free, self.coarser, self._hash  # noqa: B018
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.k, self.l, self.blocks))
+
+    def __hash__(self) -> int:  # of look-ups, hundreds of times a step
+        return self._hash
 
     @cached_property
     def input_pattern(self) -> Partition:

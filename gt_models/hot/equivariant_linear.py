@@ -6,9 +6,9 @@ from torch import Tensor, nn
 
 from gt_models.hot.equivalence_classes import EquivalenceClass, Partition, equivalence_classes, light_classes, set_partitions
 from gt_models.hot.support import Support
-from gt_models.kernels.linears import linears
+from gt_models.kernels.row_linear import row_linear
 
-LARGE = 1 << 21  # multiplications from which `linears` has a faster form than torch
+LARGE = 1 << 20  # multiplications from which `row_linear` has a faster form than torch
 
 
 class EquivariantLinear(nn.Module):
@@ -94,7 +94,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     if torch.compiler.is_compiling() or x.size(0) * weight.numel() < LARGE:
         return F.linear(x, weight, bias)
     contiguous = weight if weight.T.is_contiguous() else weight.contiguous()  # oneDNN takes other strides a thousand times as long
-    return linears(x, contiguous, bias)[0]
+    return row_linear(x, contiguous, bias)
 
 
 def class_sum(values: Tensor, support: Support, c: EquivalenceClass) -> Tensor:

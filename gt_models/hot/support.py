@@ -7,18 +7,16 @@ Everything here is integer arithmetic on the batch, done once per batch by sorti
 # mypy: disable-error-code="arg-type, assignment"
 
 import math
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import Function
-from torch.autograd.function import once_differentiable
 
 from gt_models.batch import GraphBatch
 from gt_models.hot.equivalence_classes import EquivalenceClass, Partition, distinct, set_partitions
-from gt_models.kernels.linears import without_autocast
+from gt_models.kernels.grouped import Grouped
+from gt_models.kernels.taken_rows import taken_rows
 from gt_models.nn.fixed_sizes import fixed_sizes
 
 
@@ -131,29 +129,20 @@ class Support:
 
     def take(self, values: Tensor, classes: tuple[EquivalenceClass, ...]) -> Tensor:
         """For classes without sum and of one output pattern: the one input entry of each of its tuples, side by side [r, classes x d]; 0
-        where it is not stored. The gradient is a sum over sorted rows: the same bits each time."""
+        where it is not stored."""
         if len(classes) == 1 and isinstance(only := self.light_rows(classes[0]), slice):
             return values[only]
-        rows = self.cached(("rows", classes), lambda: self._taken_rows(classes))  # [r x classes]
-        if self.fixed:
-            taken = values.index_select(0, rows.clamp(min=0)).masked_fill((rows < 0)[:, None], 0.0)
-        else:
-            places, missing, ptr, order = self.cached(("take", classes), lambda: _taking(rows, len(self.sets[classes[0].k])))
-            if values.requires_grad and values.dtype in (torch.float32, torch.float64):
-                back = self.cached(("take back", classes, values.dtype), lambda: segments(ptr, order, rows.numel(), values.dtype))
-                taken = _Take.apply(values, places, missing, back)
-            else:
-                taken = values.index_select(0, places)
-                taken = taken if missing is None else taken.index_fill(0, missing, 0.0)
+        taken = taken_rows(values, self.cached(("rows", classes), lambda: self._taken_rows(classes)))
         return taken.view(-1, len(classes) * values.size(1))
 
-    def _taken_rows(self, classes: tuple[EquivalenceClass, ...]) -> Tensor:
-        """Input row of each output tuple and class, [r x classes]; -1 where it is not stored."""
-        columns = []
+    def _taken_rows(self, classes: tuple[EquivalenceClass, ...]) -> Grouped:
+        """Input row of each output tuple and class, [r x classes]; beyond the last row where it is not stored."""
+        columns, count = [], len(self.sets[classes[0].k])
         for c in classes:
             rows = self.light_rows(c)
             columns.append(torch.arange(rows.start, rows.stop, device=self.device) if isinstance(rows, slice) else rows)
-        return torch.stack(columns, 1).flatten()
+        rows = torch.stack(columns, 1).flatten()
+        return Grouped(torch.where(rows < 0, count, rows), count + 1)
 
     def cached(self, key: Any, build: Callable[[], Any]) -> Any:
         """What `build` gives, computed once for this support and kept under `key`."""
@@ -240,42 +229,6 @@ class Support:
         for column in columns[1:]:
             code = code * self.num_nodes + column
         return code
-
-
-def _taking(rows: Tensor, count: int) -> tuple[Tensor, Tensor | None, Tensor, Tensor]:
-    """Of rows (-1: missing) taken from `count`: `rows` with 0 in place of -1; where it is missing; and the places that use each row, as
-    (ptr, order)."""
-    missing, order = (rows < 0).nonzero().squeeze(1), torch.argsort(rows, stable=True)[int((rows < 0).sum()) :]
-    counts = torch.bincount(rows[order], minlength=count)
-    ptr = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
-    return rows.clamp(min=0), missing if missing.numel() else None, ptr, order
-
-
-class _Take(Function):
-    @staticmethod
-    def forward(ctx: Any, values: Tensor, rows: Tensor, missing: Tensor | None, back: Tensor) -> Tensor:
-        ctx.back = back
-        taken = values.index_select(0, rows)
-        return taken if missing is None else taken.index_fill_(0, missing, 0.0)
-
-    @staticmethod
-    @once_differentiable
-    @without_autocast
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        return segment_sum(ctx.back, grad), None, None, None
-
-
-def segments(ptr: Tensor, order: Tensor, count: int, dtype: torch.dtype) -> Tensor:
-    """The matrix [len(ptr) - 1, count] whose row i has ones in the columns order[ptr[i] : ptr[i + 1]]."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta", UserWarning)
-        ones = torch.ones(order.numel(), dtype=dtype, device=order.device)
-        return torch.sparse_csr_tensor(ptr, order, ones, (ptr.numel() - 1, count), check_invariants=False)
-
-
-def segment_sum(segments: Tensor, values: Tensor) -> Tensor:
-    """Row i is the sum of the rows of `values` [r, d] in segment i: [segments, d]."""
-    return segments @ values
 
 
 def _has_pattern(index: Tensor, pattern: Partition) -> Tensor:

@@ -14,24 +14,9 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from gt_models.kernels.dispatch import Form, Operation
+from gt_models.kernels.grouped import Grouped
 
 LARGE = 1 << 22  # numbers that are computed twice rather than kept
-
-
-class Grouped:
-    """Rows in groups.
-
-    Args:
-        of: long [r], the group of each row.
-        num_groups: number of groups.
-
-    Attributes:
-        kept: what a fast form derives from these, for its next calls.
-    """
-
-    def __init__(self, of: Tensor, num_groups: int):
-        self.of, self.num_groups = of, num_groups
-        self.kept: dict[Any, Any] = {}
 
 
 class Groups:
@@ -91,13 +76,11 @@ def kernel_attentions(
     """
     if not queries:
         return ()
-    matrices: list[Tensor] = []
+    matrices = list({id(c.rows): c.rows for c in (*queries, *keys, *values)}.values())
+    numbers = {id(rows): number for number, rows in enumerate(matrices)}
 
     def place(columns: Columns) -> tuple[int, int]:
-        number = next((n for n, rows in enumerate(matrices) if rows is columns.rows), len(matrices))
-        if number == len(matrices):
-            matrices.append(columns.rows)
-        return number, columns.first
+        return numbers[id(columns.rows)], columns.first
 
     attentions = [Attention(place(q), place(k), place(v), g, o) for q, k, v, g, o in zip(queries, keys, values, groups, outs, strict=True)]
     return kernel_attention(attentions, values[0].heads, values[0].width, projection, eps, *matrices)
