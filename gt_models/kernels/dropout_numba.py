@@ -56,9 +56,7 @@ def factors(hashed_seed, first, limit, scale, out):
 @compiled
 def _pass(begin, end, x, seed, limit, scale, out):
     hashed, zero = hash32(seed), scale - scale
-    x, out = (
-        x[begin:end],
-        out[begin:end],
-    )  # indices from 0 on: Numba lets negative ones count from the end, which keeps loops out of vectors
+    # indices from 0 on: Numba lets negative ones count from the end, which keeps loops out of vectors
+    x, out = x[begin:end], out[begin:end]
     for i in range(end - begin):
         out[i] = x[i] * scale if is_kept(hashed, np.uint32(begin + i), limit) else zero

@@ -13,20 +13,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from gt_models.batch import GraphBatch
-from gt_models.kernels.compiled import (
-    axpy,
-    compiled,
-    hash32,
-    inner,
-    largest,
-    local,
-    muladd,
-    powers,
-    real,
-    run_parts,
-    scaled,
-    times,
-)
+from gt_models.kernels.compiled import axpy, compiled, hash32, inner, largest, local, muladd, powers, real, run_parts, scaled, times
 from gt_models.kernels.dropout_numba import draws, factors
 
 
