@@ -9,7 +9,8 @@ optimiser's traffic at the rate of copies, whichever is longer. "epoch": the loo
 what imports and compiled code take, a process for each form. --trace leaves a trace of a step and an evaluation for chrome://tracing or ui.perfetto.dev.
 
 A machine with other work prints so: then not even ratios are to be trusted. --write puts the tables into docs/speed.md, and the ratios to the
-definitions into benchmarks/kept.json; without it a cell that has lost a sixth of such a ratio is named, and the status is 1.
+definitions into benchmarks/kept.json, under the processor's name; without it a cell that has lost a sixth of such a ratio on a processor of that
+name is named, and the status is 1.
 
 Prints: a table of steps and one of an epoch's parts for each cell (the columns: docs/speed.md).
 Takes: twice --seconds of processor time a cell, and about a minute for its memory and its floor.
@@ -462,7 +463,7 @@ def ratios(found: dict[str, Any]) -> dict[str, float]:
 
 
 def lost(all_found: list[dict[str, Any]], kept: dict[str, dict[str, float]]) -> list[str]:
-    """A line for each ratio that is a sixth below the kept one; none of a cell beside which other work ran."""
+    """A line for each ratio that is a sixth below the one kept for this processor; none of a cell beside which other work ran."""
     return [
         f"{f['cell']}: {name} of the definition {was:g} times ours when it was kept, {now:g} times now"
         for f in all_found
@@ -504,16 +505,19 @@ def main() -> None:
         print(json.dumps(answer))
         return
     from stages.files import write_json
+    from stages.measurements import cpu_name
 
     found = []
     for cell in given.cells or CELLS:
         found.append(measure(cell, given.data.resolve(), given.seconds, given.trace))
         print(report(found[-1:]) + "\n", flush=True)
-    kept = json.loads(KEPT.read_text())
+    kept, processor = json.loads(KEPT.read_text()), cpu_name()
     if given.write:
         write_between(PAGE, BEGIN, END, report(found))
-        write_json(KEPT, kept | {f["cell"]: ratios(f) for f in found})
-    elif lines := lost(found, kept):
+        write_json(KEPT, kept | {processor: kept.get(processor, {}) | {f["cell"]: ratios(f) for f in found}})
+    elif processor not in kept:
+        print(f"{KEPT} has ratios of {', '.join(kept)} and none of this processor, {processor}: nothing is compared", file=sys.stderr)
+    elif lines := lost(found, kept[processor]):
         raise SystemExit("\n".join(lines))
 
 

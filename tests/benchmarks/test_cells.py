@@ -1,11 +1,16 @@
 """Counts of a step, where an epoch goes, and that a busy machine and a miniature are said."""
 
+import contextlib
+import json
+import sys
 import time
 
+import pytest
 import torch
 
 from benchmarks import cells, roofline
 from benchmarks.counts import Counts
+from stages.measurements import cpu_name
 
 
 def test_products_bytes_and_the_optimiser_are_counted():
@@ -79,6 +84,25 @@ def test_a_ratio_that_lost_a_sixth_is_named_where_no_other_work_ran():
     assert cells.lost([FOUND | {"other": 1.3}], kept) == cells.lost([FOUND], {}) == []
     alone = FOUND | {"step": {"ours": 0.01}, "plain": {"error": "no memory"}}
     assert cells.ratios(alone) == {}
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_ratios_are_compared_with_those_of_the_same_processor(known, monkeypatch, tmp_path, capsys):
+    kept = tmp_path / "kept.json"
+    kept.write_text(json.dumps({cpu_name() if known else "another": {"embedded/chains/gcn": {"ms": 9.0, "mib": 1.0}}}))
+    monkeypatch.setattr(cells, "KEPT", kept)
+    monkeypatch.setattr(cells, "measure", lambda *_: FOUND)
+    monkeypatch.setattr(sys, "argv", ["cells.py", "embedded/chains/gcn"])
+    with pytest.raises(SystemExit, match="ms of the definition 9 times ours") if known else contextlib.nullcontext():
+        cells.main()
+    assert ("none of this processor" in capsys.readouterr().err) != known
+    written = []
+    monkeypatch.setattr(cells, "write_between", lambda *text: written.append(text))
+    monkeypatch.setattr(sys, "argv", ["cells.py", "embedded/chains/gcn", "--write"])
+    cells.main()
+    assert json.loads(kept.read_text())[cpu_name()]["embedded/chains/gcn"] == {"ms": 3.0, "mib": 1.8}
+    assert len(json.loads(kept.read_text())) == 2 - known
+    assert written
 
 
 def test_the_roofline_names_what_bounds_a_step_and_what_to_do_first():
