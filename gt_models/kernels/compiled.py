@@ -12,7 +12,7 @@ import os
 import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -22,6 +22,7 @@ import numpy as np
 import torch
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.core.caching import FunctionCache
 from numba.extending import intrinsic
 from torch import Tensor
@@ -78,6 +79,12 @@ def run_parts(kernel: Callable[..., None], bounds: Sequence[int], *arguments: An
         list(_threads(os.getpid(), len(bounds) - 1).map(lambda begin, end: kernel(begin, end, *values), bounds[:-1], bounds[1:]))
 
 
+def shares(costs: np.ndarray) -> list[int]:
+    """Bounds for `run_parts`: units with these costs are cut for torch's threads, so that each has about as much."""
+    num_threads, total = max(1, min(torch.get_num_threads(), len(costs))), np.cumsum([0, *costs])
+    return [0, *np.searchsorted(total, total[-1] * np.arange(1, num_threads) / num_threads).tolist(), len(costs)]
+
+
 @cache
 def _threads(process: int, number: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(number, "gt_models.kernels")
@@ -129,6 +136,37 @@ def powers(dtype: torch.dtype) -> Callable[..., Any]:
     return form
 
 
+@cache
+def softmax(dtype: torch.dtype, lanes: int) -> Callable[..., Any]:
+    """Of scores in base 2, [n, lanes], flat: 2^(score - peak) in place, peak [lanes] over n, and the inverse of the sum of the powers [lanes]."""
+    number, raise_two = real(dtype), powers(dtype)
+    zero, one, infinity = number(0), number(1), number(np.inf)
+
+    @inner
+    def form(scores, n, peak, inverse):
+        copy(peak, 0, -infinity, lanes)
+        for j in range(n):
+            largest(peak, 0, scores, j * lanes, lanes)
+        for j in range(n):
+            muladd(scores, j * lanes, -one, peak, 0, lanes)
+        raise_two(scores[: n * lanes])
+        copy(inverse, 0, zero, lanes)
+        for j in range(n):
+            muladd(inverse, 0, one, scores, j * lanes, lanes)
+        for lane in range(lanes):
+            inverse[lane] = one / inverse[lane]
+
+    return form
+
+
+@inner
+def move(x, at, by_row, by_channel, rows, channels, factor, out, to, out_by_row, out_by_channel):
+    """out[to + r out_by_row + c out_by_channel] = factor * x[at + r by_row + c by_channel] for each row r and channel c."""
+    for r in range(rows):
+        for c in range(channels):
+            out[np.uintp(to + r * out_by_row + c * out_by_channel)] = x[np.uintp(at + r * by_row + c * by_channel)] * factor
+
+
 def row_capacity(width: int) -> int:
     """Numbers to keep on the stack (`local`) for a row of `width`: of few sizes, so that few kernels are compiled."""
     return max(64, 1 << (width - 1).bit_length())
@@ -166,59 +204,57 @@ def _pieces(size: int) -> list[tuple[int, int]]:
     return pieces
 
 
-def vector_at(
-    context: Any, builder: ir.IRBuilder, array: tuple[Any, ir.Value], index: tuple[Any, ir.Value], first: int, lanes: int
-) -> ir.Value:
-    """Pointer to `lanes` numbers of `array` from index + first."""
+def vector_at(context, builder, array, index, first, lanes):
+    """Pointer to `lanes` numbers from index + first on; array and index are (type, value)."""
     kind, value = array
     at = builder.add(context.cast(builder, index[1], index[0], types.intp), context.get_constant(types.intp, first))
     data = context.make_array(kind)(context, builder, value).data
     return builder.bitcast(builder.gep(data, [at]), ir.VectorType(context.get_data_type(kind.dtype), lanes).as_pointer())
 
 
+def _numbers_at(context, builder, array, index, first, lanes):
+    return builder.load(vector_at(context, builder, array, index, first, lanes), align=1)
+
+
+def _repeated(builder, number, _, lanes):
+    one = builder.insert_element(ir.Constant(ir.VectorType(number.type, lanes), ir.Undefined), number, ir.Constant(ir.IntType(32), 0))
+    return builder.shuffle_vector(one, one, ir.Constant(ir.VectorType(ir.IntType(32), lanes), None))
+
+
+def _operands(context, builder, arguments, dtype):
+    """Of each array with its index, and of each number, the vector as a function of (first, lanes); arguments are (type, value)."""
+    for kind, value in arguments:
+        if isinstance(kind, types.Array):
+            yield partial(_numbers_at, context, builder, (kind, value), next(arguments))
+        else:
+            yield partial(_repeated, builder, context.cast(builder, value, kind, dtype))
+
+
 def _on_vectors(value: Callable[..., ir.Value]) -> Callable[..., Any]:
-    """operation(y, i, a, x, j, size): y[i : i + size] = value(builder, the same, a, x[j : j + size]), `size` a constant. LLVM unrolls loops of
-    a few rounds before it could put them into vectors."""
+    """operation(y, i, ..., size): y[i : i + size] = value(builder, y[i : i + size], ...), where `x, j` stands for x[j : j + size] and a number
+    for itself. `size` is a constant: LLVM unrolls loops of a few rounds before it could put them into vectors."""
 
     @intrinsic(prefer_literal=True)
-    def operation(typing, y, i, a, x, j, size):
+    def operation(typing, y, i, *others):
         def build(context, builder, signature, arguments):
-            y, i, a, x, j, _ = zip(signature.args, arguments, strict=True)
-            for first, lanes in _pieces(size.literal_value):
-                to, other = (vector_at(context, builder, *place, first, lanes) for place in ((y, i), (x, j)))
-                vector, zeros = to.type.pointee, ir.Constant(ir.VectorType(ir.IntType(32), lanes), None)
-                one = builder.insert_element(ir.Constant(vector, ir.Undefined), a[1], ir.Constant(ir.IntType(32), 0))
-                every = builder.shuffle_vector(one, one, zeros)
-                builder.store(value(builder, builder.load(to, align=1), every, builder.load(other, align=1)), to, align=1)
+            to, at = zip((y, i), arguments[:2], strict=True)
+            operands = list(_operands(context, builder, zip(others[:-1], cgutils.unpack_tuple(builder, arguments[2])), y.dtype))
+            for span in _pieces(others[-1].literal_value):
+                place = vector_at(context, builder, to, at, *span)
+                builder.store(value(builder, builder.load(place, align=1), *(operand(*span) for operand in operands)), place, align=1)
             return context.get_dummy_value()
 
-        return types.void(y, i, y.dtype, x, j, size), build
+        return types.void(y, i, types.StarArgTuple(others)), build
 
     return operation
 
 
 _FLAGS = tuple(sorted(FASTMATH))
-axpy = _on_vectors(lambda builder, y, a, x: builder.fadd(y, builder.fmul(a, x, flags=_FLAGS), flags=_FLAGS))  # y + a x
-fill = _on_vectors(lambda builder, y, a, x: a)
+copy = _on_vectors(lambda builder, y, a: a)
+mul = _on_vectors(lambda builder, y, a, x: builder.fmul(a, x, flags=_FLAGS))  # a x
+muladd = _on_vectors(lambda builder, y, a, x: builder.fadd(y, builder.fmul(a, x, flags=_FLAGS), flags=_FLAGS))  # y + a x
+largest = _on_vectors(lambda builder, y, x: builder.select(builder.fcmp_ordered("<", x, y), y, x))  # NaN if x is
 gate = _on_vectors(lambda builder, y, a, x: builder.select(builder.fcmp_ordered("<=", x, a), a, y))  # a where x <= a, else y
-largest = _on_vectors(lambda builder, y, a, x: builder.select(builder.fcmp_ordered("<", x, y), y, x))
-scaled = _on_vectors(lambda builder, y, a, x: builder.fmul(a, x, flags=_FLAGS))  # a x
-times = _on_vectors(lambda builder, y, a, x: builder.fmul(y, x, flags=_FLAGS))  # y x
-
-
-@intrinsic(prefer_literal=True)
-def muladd(typing, y, i, x, j, z, k, size):
-    """y[i : i + size] += x[j : j + size] * z[k : k + size], `size` a constant."""
-
-    def build(context, builder, signature, arguments):
-        y, i, x, j, z, k, _ = zip(signature.args, arguments, strict=True)
-        for first, lanes in _pieces(size.literal_value):
-            to, *factors = (vector_at(context, builder, *place, first, lanes) for place in ((y, i), (x, j), (z, k)))
-            product = builder.fmul(*(builder.load(f, align=1) for f in factors), flags=_FLAGS)
-            builder.store(builder.fadd(builder.load(to, align=1), product, flags=_FLAGS), to, align=1)
-        return context.get_dummy_value()
-
-    return types.void(y, i, x, j, z, k, size), build
 
 
 @intrinsic(prefer_literal=True)
@@ -226,13 +262,12 @@ def dot(typing, y, i, x, j, size):
     """The sum of y[i : i + size] * x[j : j + size], `size` a constant."""
 
     def build(context, builder, signature, arguments):
-        y, i, x, j, _ = zip(signature.args, arguments, strict=True)
+        a, b = _operands(context, builder, zip(signature.args[:4], arguments), y.dtype)
         sums: dict[int, ir.Value] = {}
         for first, lanes in _pieces(size.literal_value):
-            a, b = (builder.load(vector_at(context, builder, *place, first, lanes), align=1) for place in ((y, i), (x, j)))
-            product = builder.fmul(a, b, flags=_FLAGS)
+            product = builder.fmul(a(first, lanes), b(first, lanes), flags=_FLAGS)
             sums[lanes] = builder.fadd(sums[lanes], product, flags=_FLAGS) if lanes in sums else product
-        kind = context.get_data_type(y[0].dtype)
+        kind = context.get_data_type(y.dtype)
         total = ir.Constant(kind, -0.0)
         for lanes, vector in sums.items():
             name = f"llvm.vector.reduce.fadd.v{lanes}{'f32' if kind == ir.FloatType() else 'f64'}"

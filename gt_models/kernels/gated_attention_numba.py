@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from gt_models.batch import GraphBatch
-from gt_models.kernels.compiled import axpy, compiled, hash32, inner, largest, local, muladd, powers, real, run_parts, scaled, times
+from gt_models.kernels.compiled import compiled, copy, hash32, inner, local, move, mul, muladd, powers, real, run_parts, shares, softmax
 from gt_models.kernels.dropout_numba import draws, factors
 
 
@@ -26,9 +26,9 @@ class _GatedAttention(torch.autograd.Function):
         x, flat, stride = qkv.contiguous().view(-1), *_flat(pairs)
         out, stats = qkv.new_empty(len(qkv), dim), qkv.new_empty(len(qkv), 2, heads)
         graphs = torch.stack([batch.ptr[:-1], batch.sizes, batch.pair_ptr[:-1]], 1)
-        gated, bounds = pairs.size(1) > heads, _shares(batch.sizes)
+        gated, bounds = pairs.size(1) > heads, shares(batch.sizes.numpy() ** 2)
         settings = (graphs, number(scale), number(key_scale), *draws(seed, dropout, qkv.dtype), gated, stride)
-        run_parts(_kernels(qkv.dtype, heads, dim // heads).forward, bounds, *settings, x, flat, out, stats)
+        run_parts(_kernels(qkv.dtype, heads, dim // heads).forward, bounds, *settings, x, flat, out.view(-1), stats.view(-1))
         ctx.save_for_backward(x, flat, out, stats)
         ctx.rest = settings, bounds, heads, pairs.shape
         return out
@@ -40,7 +40,7 @@ class _GatedAttention(torch.autograd.Function):
         settings, bounds, heads, shape = ctx.rest
         dx, dpairs = torch.empty_like(x), x.new_empty(shape)
         backward = _kernels(x.dtype, heads, out.size(1) // heads).backward
-        run_parts(backward, bounds, *settings, x, flat, out, stats, grad.contiguous(), dx, dpairs.view(-1))
+        run_parts(backward, bounds, *settings, x, flat, out, stats.view(-1), grad.contiguous(), dx, dpairs.view(-1))
         return dx.view(len(out), 3 * out.size(1)), dpairs, *[None] * 6
 
 
@@ -54,27 +54,21 @@ def _flat(pairs: Tensor) -> tuple[Tensor, int]:
     return pairs.as_strided(((len(pairs) - 1) * stride + pairs.size(1) if len(pairs) else 0,), (1,)), stride
 
 
-def _shares(sizes: Tensor) -> list[int]:
-    """Where the graphs are cut for torch's threads, so that each has about as many pairs."""
-    threads = max(1, min(torch.get_num_threads(), sizes.numel()))
-    if threads == 1:
-        return [0, sizes.numel()]
-    pairs = sizes.numpy() ** 2
-    return [0, *(np.searchsorted(pairs.cumsum(), pairs.sum() * t // threads).item() for t in range(1, threads)), sizes.numel()]
-
-
 @cache
 def _kernels(dtype: torch.dtype, heads: int, width: int) -> SimpleNamespace:
     """For `heads` heads of `width` channels. A unit of both kernels is a graph."""
-    number, raise_two, dim = real(dtype), powers(dtype), heads * width
-    zero, one, two, log2e, infinite = number(0), number(1), number(2), number(np.log2(np.e)), number(np.inf)
+    number, raise_two, normalise, dim = real(dtype), powers(dtype), softmax(dtype, heads), heads * width
+    zero, one, two, log2e = number(0), number(1), number(2), number(np.log2(np.e))
 
     @inner
     def by_channel(x, at, factor, out, to):
         """States of a node, [head, channel] from `at` on, times a factor as [channel, head]."""
-        for h in range(heads):
-            for c in range(width):
-                out[to + c * heads + h] = x[at + h * width + c] * factor
+        move(x, at, width, 1, heads, width, factor, out, to, 1, heads)
+
+    @inner
+    def by_head(x, at, factor, out, to):
+        """And back."""
+        move(x, at, 1, heads, heads, width, factor, out, to, width, 1)
 
     @inner
     def states(x, first, n, key_scale):
@@ -94,18 +88,18 @@ def _kernels(dtype: torch.dtype, heads: int, width: int) -> SimpleNamespace:
         """In base 2, of a query whose states are in base 2, [key, head]."""
         s = local(number, heads)
         for j in range(n):
-            scaled(s, 0, one, lengths, j * heads, heads)
+            copy(s, 0, lengths, j * heads, heads)
             for c in range(width):
                 muladd(s, 0, query, c * heads, keys, j * dim + c * heads, heads)
-            axpy(s, 0, log2e, pairs, (start + j) * stride, heads)
-            scaled(score, j * heads, one, s, 0, heads)
+            muladd(s, 0, log2e, pairs, (start + j) * stride, heads)
+            copy(score, j * heads, s, 0, heads)
 
     @compiled
     def forward(begin, end, graphs, scale, key_scale, seed, limit, drop_scale, gated, stride, x, pairs, out, stats):
-        """out [N, d]; stats [N, 2, H]: maximum of a row's logits in base 2 and inverse of the sum of their powers."""
+        """out [N d], flat; stats [N, 2, H]: maximum of a row's logits in base 2 and inverse of the sum of their powers."""
         hashed = hash32(seed)
         query, value = local(number, dim), local(number, dim)
-        peak, total, w = local(number, heads), local(number, heads), local(number, heads)
+        peak, inverse, w = local(number, heads), local(number, heads), local(number, heads)
         for g in range(begin, end):
             first, n, start = graphs[g]
             keys, values, lengths = states(x, first, n, key_scale)
@@ -113,29 +107,20 @@ def _kernels(dtype: torch.dtype, heads: int, width: int) -> SimpleNamespace:
             for i in range(first, first + n):
                 by_channel(x, 3 * i * dim, scale * log2e, query, 0)
                 logits(query, keys, lengths, n, pairs, start, stride, score)
-                for h in range(heads):
-                    peak[h], total[h] = -infinite, zero
-                for c in range(dim):
-                    value[c] = zero
-                for j in range(n):
-                    largest(peak, 0, one, score, j * heads, heads)
-                for j in range(n):
-                    axpy(score, j * heads, -one, peak, 0, heads)
-                raise_two(score)
+                normalise(score, n, peak, inverse)
                 factors(hashed, start * heads, limit, drop_scale, factor)
+                copy(value, 0, zero, dim)
                 for j in range(n):
-                    axpy(total, 0, one, score, j * heads, heads)
-                    scaled(w, 0, one, score, j * heads, heads)
-                    times(w, 0, one, factor, j * heads, heads)
+                    mul(w, 0, score, j * heads, factor, j * heads, heads)
                     if gated:
-                        times(w, 0, one, pairs, (start + j) * stride + heads, heads)
+                        mul(w, 0, w, 0, pairs, (start + j) * stride + heads, heads)
                     for c in range(width):
                         muladd(value, c * heads, w, 0, values, j * dim + c * heads, heads)
-                for h in range(heads):
-                    total[h] = one / total[h]
-                    stats[i, 0, h], stats[i, 1, h] = peak[h], total[h]
-                    for c in range(width):
-                        out[i, h * width + c] = value[c * heads + h] * total[h]
+                for c in range(width):
+                    mul(value, c * heads, value, c * heads, inverse, 0, heads)
+                by_head(value, 0, one, out, i * dim)
+                copy(stats, 2 * i * heads, peak, 0, heads)
+                copy(stats, (2 * i + 1) * heads, inverse, 0, heads)
                 start += n
 
     @compiled
@@ -143,8 +128,8 @@ def _kernels(dtype: torch.dtype, heads: int, width: int) -> SimpleNamespace:
         """dx [N 3 d] and dpairs [P H or P 2 H], flat, from grad [N, d]."""
         hashed, columns = hash32(seed), 2 * heads if gated else heads
         query, dy, dquery = local(number, dim), local(number, dim), local(number, dim)
-        peak, inverse, mean = local(number, heads), local(number, heads), local(number, heads)
-        p, w, d, s = local(number, heads), local(number, heads), local(number, heads), local(number, heads)
+        mean, p, w = local(number, heads), local(number, heads), local(number, heads)
+        d, s = local(number, heads), local(number, heads)
         for g in range(begin, end):
             first, n, start = graphs[g]
             keys, values, lengths = states(x, first, n, key_scale)
@@ -153,49 +138,44 @@ def _kernels(dtype: torch.dtype, heads: int, width: int) -> SimpleNamespace:
             for i in range(first, first + n):
                 by_channel(x, 3 * i * dim, scale * log2e, query, 0)
                 for h in range(heads):
-                    peak[h], inverse[h], mean[h] = stats[i, 0, h], stats[i, 1, h], zero
+                    mean[h] = zero
                     for c in range(width):
                         dy[c * heads + h] = grad[i, h * width + c]
                         mean[h] -= grad[i, h * width + c] * out[i, h * width + c]  # minus the mean of the gradients of the weights
-                for c in range(dim):
-                    dquery[c] = zero
                 logits(query, keys, lengths, n, pairs, start, stride, score)
                 for j in range(n):
-                    axpy(score, j * heads, -one, peak, 0, heads)
+                    muladd(score, j * heads, -one, stats, 2 * i * heads, heads)
                 raise_two(score)
                 factors(hashed, start * heads, limit, drop_scale, factor)
+                copy(dquery, 0, zero, dim)
                 for j in range(n):
-                    at = j * dim
-                    for h in range(heads):
-                        d[h], s[h] = zero, zero
+                    at, pair = j * dim, (start + j) * columns
+                    copy(d, 0, zero, heads)
                     for c in range(width):
                         muladd(d, 0, dy, c * heads, values, at + c * heads, heads)
-                    times(d, 0, one, factor, j * heads, heads)
-                    scaled(p, 0, one, score, j * heads, heads)
-                    times(p, 0, one, inverse, 0, heads)
-                    scaled(w, 0, one, p, 0, heads)
+                    mul(d, 0, d, 0, factor, j * heads, heads)
+                    mul(p, 0, score, j * heads, stats, (2 * i + 1) * heads, heads)
+                    copy(w, 0, p, 0, heads)
                     if gated:
-                        scaled(dpairs, (start + j) * columns + heads, one, p, 0, heads)
-                        times(dpairs, (start + j) * columns + heads, one, d, 0, heads)
-                        times(w, 0, one, pairs, (start + j) * stride + heads, heads)
-                    muladd(s, 0, w, 0, d, 0, heads)
+                        mul(dpairs, pair + heads, p, 0, d, 0, heads)
+                        mul(w, 0, p, 0, pairs, (start + j) * stride + heads, heads)
+                    mul(s, 0, w, 0, d, 0, heads)
                     muladd(s, 0, p, 0, mean, 0, heads)
-                    times(w, 0, one, factor, j * heads, heads)
-                    scaled(dpairs, (start + j) * columns, one, s, 0, heads)
-                    axpy(sums, j * heads, one, s, 0, heads)
+                    mul(w, 0, w, 0, factor, j * heads, heads)
+                    copy(dpairs, pair, s, 0, heads)
+                    muladd(sums, j * heads, one, s, 0, heads)
                     for c in range(width):
                         muladd(dquery, c * heads, s, 0, keys, at + c * heads, heads)
                         muladd(dkeys, at + c * heads, s, 0, query, c * heads, heads)
                         muladd(dvalues, at + c * heads, w, 0, dy, c * heads, heads)
-                for h in range(heads):
-                    for c in range(width):
-                        dx[3 * i * dim + h * width + c] = dquery[c * heads + h] * scale
+                by_head(dquery, 0, scale, dx, 3 * i * dim)
                 start += n
             for j in range(n):
-                for h in range(heads):
-                    for c in range(width):
-                        at, t = (3 * (first + j) + 1) * dim + h * width + c, j * dim + c * heads + h
-                        dx[at] = dkeys[t] / log2e + two * key_scale * sums[j * heads + h] * keys[t]
-                        dx[at + dim] = dvalues[t]
+                for c in range(width):
+                    for h in range(heads):
+                        at = j * dim + c * heads + h
+                        dkeys[at] = dkeys[at] / log2e + two * key_scale * sums[j * heads + h] * keys[at]
+                by_head(dkeys, j * dim, one, dx, (3 * (first + j) + 1) * dim)
+                by_head(dvalues, j * dim, one, dx, (3 * (first + j) + 2) * dim)
 
     return SimpleNamespace(forward=forward, backward=backward)

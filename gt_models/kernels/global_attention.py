@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from gt_models.batch import GraphBatch
-from gt_models.kernels.dispatch import Form, Operation
+from gt_models.kernels.dispatch import Operation
 from gt_models.nn.fixed_sizes import fixed_sizes
 
 CHUNK = 1024  # nodes
@@ -80,31 +80,4 @@ def _numerator_in_chunks(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     return torch.einsum("bkmhc,bkhcd->bkmhd", query, memory).flatten(1, 2)[:, :n]
 
 
-def _why_not(h, v, k, q, gate, v_bias, k_bias, q_bias, weight, bias, num_heads, eps, batch) -> str | None:
-    if torch.is_autocast_enabled("cpu"):
-        return "autocast is on"
-    if batch.num_graphs != 1:
-        return "the batch has several graphs"
-    if gate.dim() != 1:
-        return "the gate differs from node to node"
-    return "there is no norm" if weight is None else None
-
-
-def _example(h, v, k, q, gate, v_bias, k_bias, q_bias, weight, bias, num_heads, eps, batch) -> tuple[tuple, dict]:
-    n, d = 5, h.size(1)
-
-    def draw(like: Tensor | None, *shape: int) -> Tensor | None:
-        return None if like is None else torch.randn(*shape, dtype=h.dtype).to(h.device).requires_grad_()
-
-    rows, vectors = (h, v, k, q), (gate, v_bias, k_bias, q_bias, weight, bias)
-    one = GraphBatch(h.new_zeros(n, 1), batch.edge_index[:, :0], batch.ptr.new_tensor([0, n]))
-    return (*(draw(t, n, d) for t in rows), *(draw(t, d) for t in vectors), num_heads, eps, one), {}
-
-
-def _numba():
-    from gt_models.kernels.global_attention_numba import global_attention
-
-    return global_attention
-
-
-global_attention = Operation("global_attention", reference, [Form("numba", _numba, _why_not)], _example)
+global_attention = Operation("global_attention", reference)

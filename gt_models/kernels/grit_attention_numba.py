@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from gt_models.batch import GraphBatch
-from gt_models.kernels.compiled import axpy, compiled, dot, fill, hash32, local, powers, real, run
+from gt_models.kernels.compiled import compiled, copy, dot, hash32, local, muladd, powers, real, run
 from gt_models.kernels.dropout_numba import draws, factors
 
 
@@ -100,8 +100,8 @@ def _kernels(dtype: torch.dtype, heads: int, width: int) -> SimpleNamespace:
                         w = weight[j, h] / total[h]
                         weight[j, h] = w
                         w *= factor[j, h]
-                        axpy(value, at, w, v, (node + j) * dim + at, width)
-                        axpy(row, at, w, e_flat, (start + j) * dim + at, width)
+                        muladd(value, at, w, v, (node + j) * dim + at, width)
+                        muladd(row, at, w, e_flat, (start + j) * dim + at, width)
                 for h in range(heads):
                     for c in range(width):
                         out[i, h, 0, c], out[i, h, 1, c] = value[h * width + c], row[h * width + c]
@@ -155,10 +155,10 @@ def _kernels(dtype: torch.dtype, heads: int, width: int) -> SimpleNamespace:
                         d = weight[j, h] * (score[j, h] - mean[h])
                         d = zero if s < -clamp or s > clamp else d
                         w = weight[j, h] * factor[j, h]
-                        fill(wide, at, w, wide, at, width)
-                        fill(slope, at, d, slope, at, width)
-                        axpy(dv, (node + j) * dim + at, w, dvalue, at, width)
-                        axpy(by_logit, at, d, e_flat, p * dim + at, width)
+                        copy(wide, at, w, width)
+                        copy(slope, at, d, width)
+                        muladd(dv, (node + j) * dim + at, w, dvalue, at, width)
+                        muladd(by_logit, at, d, e_flat, p * dim + at, width)
                     for c in range(dim):
                         sum_, w = query[c] + k[node + j, c], pair[p, c]
                         d = grad_e[p, c] + wide[c] * drow[c] + slope[c] * u[c]
@@ -169,7 +169,7 @@ def _kernels(dtype: torch.dtype, heads: int, width: int) -> SimpleNamespace:
                         by_query[c] += inside * w
                     for c in range(dim):
                         dpair[p, c], dpair[p, dim + c] = dew[c], deb[c]
-                    axpy(dk, (node + j) * dim, one, dsum, 0, dim)
+                    muladd(dk, (node + j) * dim, one, dsum, 0, dim)
                 for c in range(dim):
                     dq[i, c] = by_query[c]
             for h in range(heads):

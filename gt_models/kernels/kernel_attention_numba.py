@@ -20,7 +20,7 @@ from numba.extending import intrinsic
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from gt_models.kernels.compiled import axpy, compiled, dot, fill, gate, inner, local, real, run_parts, scaled
+from gt_models.kernels.compiled import compiled, copy, dot, gate, inner, local, mul, muladd, real, run_parts
 from gt_models.kernels.grouped import Sorted
 from gt_models.kernels.kernel_attention import Attention, Groups
 
@@ -190,36 +190,36 @@ def _kernels(dtype: torch.dtype, width: int, channels: int, features: int) -> Si
     @inner
     def form_features(u, first, by_channel, eps, above, phi):
         """above = relu(P u), phi = above + eps; by_channel: the transpose of P."""
-        fill(above, 0, zero, above, 0, features)
+        copy(above, 0, zero, features)
         for c in range(width):
-            axpy(above, 0, u[first + uintp(c)], by_channel, c * features, features)
+            muladd(above, 0, u[first + uintp(c)], by_channel, c * features, features)
         gate(above, 0, zero, above, 0, features)
-        fill(phi, 0, eps, phi, 0, features)
-        axpy(phi, 0, one, above, 0, features)
+        copy(phi, 0, eps, features)
+        muladd(phi, 0, one, above, 0, features)
 
     @inner
     def write_gradient(dphi, above, by_feature, spread, nil, du, target, first):
         """By phi to by u."""
         gate(dphi, 0, zero, above, 0, features)
-        scaled(spread, 0, one, dphi, 0, features)
-        fill(du, 0, zero, du, 0, width)
+        copy(spread, 0, dphi, 0, features)
+        copy(du, 0, zero, width)
         for f in range(features):
-            axpy(du, 0, spread[nil + uintp(f)], by_feature, f * width, width)
-        scaled(target, first, one, du, 0, width)
+            muladd(du, 0, spread[nil + uintp(f)], by_feature, f * width, width)
+        copy(target, first, du, 0, width)
 
     @inner
     def sum_entries(begin, end, entry_row, entry_key, value, stride, h, heads, phi, S):
         """S^T and z of the entries from `begin` to `end`."""
         block = local(number, size)
-        fill(S, 0, zero, S, 0, size)
+        copy(S, 0, zero, size)
         for first in range(begin, end, BLOCK):
-            fill(block, 0, zero, block, 0, size)
+            copy(block, 0, zero, size)
             for e in range(first, min(end, first + BLOCK)):
                 p, v = (entry_key[uintp(e)] * heads + h) * features, uintp(entry_row[uintp(e)] * stride + h * channels)
                 for c in range(channels):
-                    axpy(block, c * features, value[v + uintp(c)], phi, p, features)
-                axpy(block, z, one, phi, p, features)
-            axpy(S, 0, one, block, 0, size)
+                    muladd(block, c * features, value[v + uintp(c)], phi, p, features)
+                muladd(block, z, one, phi, p, features)
+            muladd(S, 0, one, block, 0, size)
 
     @inner
     def turn(S, turned):
@@ -235,7 +235,7 @@ def _kernels(dtype: torch.dtype, width: int, channels: int, features: int) -> Si
             key, stride = matrix(table, attention_of[k], KEY)
             for h in range(heads):
                 form_features(key, uintp(row_of[k] * stride + h * width), by_channel, eps, above, own)
-                scaled(phi, (k * heads + h) * features, one, own, 0, features)
+                copy(phi, (k * heads + h) * features, own, 0, features)
 
     @compiled
     def forward(begin, end, heads, table, attention_of, entry_ptr, entry_row, entry_key, query_ptr, query_row,
@@ -252,12 +252,12 @@ def _kernels(dtype: torch.dtype, width: int, channels: int, features: int) -> Si
             for r in range(query_ptr[g], query_ptr[g + 1]):
                 row = query_row[uintp(r)]
                 form_features(query, uintp(row * query_stride + h * width), by_channel, eps, above, own)
-                scaled(spread, 0, one, own, 0, features)
+                copy(spread, 0, own, 0, features)
                 below = dot(own, 0, S, z, features)
-                fill(read, 0, zero, read, 0, channels)
+                copy(read, 0, zero, channels)
                 for f in range(features):
-                    axpy(read, 0, spread[nil + uintp(f)], turned, f * channels, channels)
-                scaled(out, row * out_stride + h * channels, one / (one if below == zero else below), read, 0, channels)
+                    muladd(read, 0, spread[nil + uintp(f)], turned, f * channels, channels)
+                mul(out, row * out_stride + h * channels, one / (one if below == zero else below), read, 0, channels)
 
     @compiled
     def backward_by_group(begin, end, heads, table, attention_of, entry_ptr, entry_row, entry_key, query_ptr, query_row,
@@ -276,9 +276,9 @@ def _kernels(dtype: torch.dtype, width: int, channels: int, features: int) -> Si
             dquery, dquery_stride = matrix(table, attention_of[g], DQUERY)
             dvalue, dvalue_stride = matrix(table, attention_of[g], DVALUE)
             sum_entries(entry_ptr[g], entry_ptr[g + 1], entry_row, entry_key, value, value_stride, h, heads, phi, S)
-            fill(dS, 0, zero, dS, 0, size)
+            copy(dS, 0, zero, size)
             for first in range(query_ptr[g], query_ptr[g + 1], BLOCK):
-                fill(block, 0, zero, block, 0, size)
+                copy(block, 0, zero, size)
                 for r in range(first, min(query_ptr[g + 1], first + BLOCK)):
                     row = query_row[uintp(r)]
                     form_features(query, uintp(row * query_stride + h * width), by_channel, eps, above, own)
@@ -286,22 +286,22 @@ def _kernels(dtype: torch.dtype, width: int, channels: int, features: int) -> Si
                     inverse = one / (one if below == zero else below)
                     place = row * grad_stride + h * channels
                     by_z = -inverse * dot(grad, place, out, row * out_stride + h * channels, channels)
-                    scaled(share, 0, inverse, grad, place, channels)
-                    scaled(dphi, 0, by_z, S, z, features)
-                    axpy(block, z, by_z, own, 0, features)
+                    mul(share, 0, inverse, grad, place, channels)
+                    mul(dphi, 0, by_z, S, z, features)
+                    muladd(block, z, by_z, own, 0, features)
                     for c in range(channels):
-                        axpy(dphi, 0, share[nil + uintp(c)], S, c * features, features)
-                        axpy(block, c * features, share[nil + uintp(c)], own, 0, features)
+                        muladd(dphi, 0, share[nil + uintp(c)], S, c * features, features)
+                        muladd(block, c * features, share[nil + uintp(c)], own, 0, features)
                     write_gradient(dphi, above, by_feature, spread, nil, du, dquery, row * dquery_stride + h * width)
-                axpy(dS, 0, one, block, 0, size)
-            scaled(dsums, unit * size, one, dS, 0, size)
+                muladd(dS, 0, one, block, 0, size)
+            copy(dsums, unit * size, dS, 0, size)
             turn(dS, turned)
             for e in range(entry_ptr[g], entry_ptr[g + 1]):
                 p = uintp((entry_key[uintp(e)] * heads + h) * features)
-                fill(dv, 0, zero, dv, 0, channels)
+                copy(dv, 0, zero, channels)
                 for f in range(features):
-                    axpy(dv, 0, phi[p + uintp(f)], turned, f * channels, channels)
-                scaled(dvalue, entry_row[uintp(e)] * dvalue_stride + h * channels, one, dv, 0, channels)
+                    muladd(dv, 0, phi[p + uintp(f)], turned, f * channels, channels)
+                copy(dvalue, entry_row[uintp(e)] * dvalue_stride + h * channels, dv, 0, channels)
 
     @compiled
     def backward_by_key(begin, end, heads, table, attention_of, row_of, ptr, entry_row, group_of, by_channel, by_feature, eps, nil, dsums):
@@ -314,13 +314,13 @@ def _kernels(dtype: torch.dtype, width: int, channels: int, features: int) -> Si
             dkey, dkey_stride = matrix(table, attention_of[k], DKEY)
             for h in range(heads):
                 form_features(key, uintp(row_of[k] * stride + h * width), by_channel, eps, above, own)
-                fill(dphi, 0, zero, dphi, 0, features)
+                copy(dphi, 0, zero, features)
                 for e in range(ptr[k], ptr[k + 1]):
                     dS = (group_of[uintp(e)] * heads + h) * size
                     v = uintp(entry_row[uintp(e)] * value_stride + h * channels)
-                    axpy(dphi, 0, one, dsums, dS + z, features)
+                    muladd(dphi, 0, one, dsums, dS + z, features)
                     for c in range(channels):
-                        axpy(dphi, 0, value[v + uintp(c)], dsums, dS + c * features, features)
+                        muladd(dphi, 0, value[v + uintp(c)], dsums, dS + c * features, features)
                 write_gradient(dphi, above, by_feature, spread, nil, du, dkey, row_of[k] * dkey_stride + h * width)
 
     return SimpleNamespace(features=form, forward=forward, backward_by_group=backward_by_group, backward_by_key=backward_by_key)

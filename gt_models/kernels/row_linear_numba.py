@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from gt_models.kernels.compiled import axpy, compiled, inner, local, run
+from gt_models.kernels.compiled import compiled, inner, local, muladd, run
 from gt_models.kernels.linears import without_autocast
 
 # TILE: columns of a gradient, of which four rows fill half of the registers; ROWS: of both sides, which stay in the cache until they are done with
@@ -68,12 +68,12 @@ def _kernel(count: int) -> Callable[..., None]:
                 sums[t] = np.float32(0)
             for r in range(first, last):
                 place = r * count + column
-                axpy(sums, 0, grad[r, o], x, place, size)
-                axpy(sums, size, grad[r, o + 1], x, place, size)
-                axpy(sums, second, grad[r, o + 2], x, place, size)
-                axpy(sums, third, grad[r, o + 3], x, place, size)
+                muladd(sums, 0, grad[r, o], x, place, size)
+                muladd(sums, size, grad[r, o + 1], x, place, size)
+                muladd(sums, second, grad[r, o + 2], x, place, size)
+                muladd(sums, third, grad[r, o + 3], x, place, size)
             for row in range(4):
-                axpy(weight, (o + row) * count + column, one, sums, row * size, size)
+                muladd(weight, (o + row) * count + column, one, sums, row * size, size)
 
         return add
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from gt_models.kernels.compiled import axpy, compiled, fill, local, real, run, scaled
+from gt_models.kernels.compiled import compiled, copy, local, muladd, real, run
 from gt_models.kernels.grouped import Grouped
 
 GRAIN = 1 << 15  # numbers that are worth a thread
@@ -45,17 +45,17 @@ def _kernels(dtype: torch.dtype, width: int) -> SimpleNamespace:
     def forward(begin, end, values, row, none, out):
         for i in range(begin, end):
             if row[i] < none:
-                scaled(out, i * width, one, values, row[i] * width, width)
+                copy(out, i * width, values, row[i] * width, width)
             else:
-                fill(out, i * width, zero, out, i * width, width)
+                copy(out, i * width, zero, width)
 
     @compiled
     def backward(begin, end, grad, ptr, rows, out):
         total = local(number, width)
         for r in range(begin, end):
-            fill(total, 0, zero, total, 0, width)
+            copy(total, 0, zero, width)
             for place in range(ptr[r], ptr[r + 1]):
-                axpy(total, 0, one, grad, rows[place] * width, width)
-            scaled(out, r * width, one, total, 0, width)
+                muladd(total, 0, one, grad, rows[place] * width, width)
+            copy(out, r * width, total, 0, width)
 
     return SimpleNamespace(forward=forward, backward=backward, grain=max(1, GRAIN // max(1, width)))

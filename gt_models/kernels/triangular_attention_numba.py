@@ -23,21 +23,19 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from gt_models.kernels.compiled import (
-    axpy,
     compiled,
+    copy,
     exp2,
-    fill,
     hash32,
     inner,
     largest,
     local,
+    mul,
     muladd,
     powers,
     real,
     run,
     run_parts,
-    scaled,
-    times,
     vector_at,
 )
 from gt_models.kernels.dropout import GOLDEN
@@ -191,25 +189,25 @@ def _kernels(dtype: torch.dtype, d: int) -> SimpleNamespace:
                 for l in range(n):
                     pair = p0 + (i + r) * n + l
                     hashes[r * n + l] = row_hash(pair, h, x.shape[2], seed)
-                    scaled(q, (r * n + l) * d, one, x, (pair * 4 * x.shape[2] + h) * d, d)
-                    scaled(v1, (r * n + l) * d, one, x, ((pair * 4 + 2) * x.shape[2] + h) * d, d)
+                    copy(q, (r * n + l) * d, x, (pair * 4 * x.shape[2] + h) * d, d)
+                    copy(v1, (r * n + l) * d, x, ((pair * 4 + 2) * x.shape[2] + h) * d, d)
             for first in range(0, columns, LANES):
                 of_tile = first * n * d
-                fill(peak, 0, lowest, peak, 0, lanes)
+                copy(peak, 0, lowest, lanes)
                 for l in range(n):
-                    fill(s, 0, zero, s, 0, lanes)
+                    copy(s, 0, zero, lanes)
                     for r in range(rows):
                         for c in range(d):
-                            axpy(s, r * LANES, q[(r * n + l) * d + c], k, of_tile + l * size + c * LANES, LANES)
-                    scaled(s, 0, scale, s, 0, lanes)
-                    largest(peak, 0, one, s, 0, lanes)
-                    scaled(weight, l * lanes, one, s, 0, lanes)
+                            muladd(s, r * LANES, q[(r * n + l) * d + c], k, of_tile + l * size + c * LANES, LANES)
+                    mul(s, 0, scale, s, 0, lanes)
+                    largest(peak, 0, s, 0, lanes)
+                    copy(weight, l * lanes, s, 0, lanes)
                 for l in range(n):
-                    axpy(weight, l * lanes, -one, peak, 0, lanes)
+                    muladd(weight, l * lanes, -one, peak, 0, lanes)
                 raise_two(weight[: n * lanes])
-                fill(total, 0, zero, total, 0, lanes)
+                copy(total, 0, zero, lanes)
                 for l in range(n):
-                    axpy(total, 0, one, weight, l * lanes, lanes)
+                    muladd(total, 0, one, weight, l * lanes, lanes)
                 if limit > 0:
                     for l in range(n):
                         for r in range(rows):
@@ -217,10 +215,10 @@ def _kernels(dtype: torch.dtype, d: int) -> SimpleNamespace:
                                 drawn[l * lanes + r * LANES + j] = column_of(hashes[r * n + l], j0 + first + j)
                     drop(weight[: n * lanes], drawn, limit, keep)
                 for r in range(rows):
-                    fill(value, 0, zero, value, 0, size)
+                    copy(value, 0, zero, size)
                     for l in range(n):
                         for c in range(d):
-                            scaled(t, 0, v1[(r * n + l) * d + c], weight, l * lanes + r * LANES, LANES)
+                            mul(t, 0, v1[(r * n + l) * d + c], weight, l * lanes + r * LANES, LANES)
                             muladd(value, c * LANES, t, 0, v2, of_tile + l * size + c * LANES, LANES)
                     pair, count = p0 + (i + r) * n + j0 + first, min(LANES, columns - first)
                     for j in range(LANES):
@@ -228,7 +226,7 @@ def _kernels(dtype: torch.dtype, d: int) -> SimpleNamespace:
                     for j in range(count):
                         stats[pair + j, h, 0], stats[pair + j, h, 1] = peak[r * LANES + j], t[j]
                     for c in range(d):
-                        times(value, c * LANES, one, t, 0, LANES)
+                        mul(value, c * LANES, value, c * LANES, t, 0, LANES)
                     _scatter(value, 0, out, (pair * x.shape[2] + h) * d, x.shape[2] * d, count, d)
 
         return attend
@@ -283,13 +281,13 @@ def _kernels(dtype: torch.dtype, d: int) -> SimpleNamespace:
                 for l in range(LANES):
                     hashes[r * LANES + l] = row_hash(first + l, h, x.shape[2], seed)
             for j in range(n):
-                fill(s, 0, zero, s, 0, lanes)
-                fill(da, 0, zero, da, 0, lanes)
+                copy(s, 0, zero, lanes)
+                copy(da, 0, zero, lanes)
                 for r in range(rows):
                     for c in range(d):
                         row, column = r * size + c * LANES, j * size + c * LANES
                         muladd(s, r * LANES, q, row, k, column, LANES)
-                        scaled(t, 0, grad[p0 + (i + r) * n + j, h, c], v1, row, LANES)
+                        mul(t, 0, grad[p0 + (i + r) * n + j, h, c], v1, row, LANES)
                         muladd(da, r * LANES, t, 0, v2, column, LANES)
                 for l in range(LANES):
                     for r in range(rows):
@@ -299,17 +297,17 @@ def _kernels(dtype: torch.dtype, d: int) -> SimpleNamespace:
                         ds[m] = (weight[m] * da[m] - a * mean[p, h]) * root
                 for c in range(d):
                     column = j * size + c * LANES
-                    scaled(dk_c, 0, one, dk, column, LANES)
-                    scaled(dv2_c, 0, one, dv2, column, LANES)
+                    copy(dk_c, 0, dk, column, LANES)
+                    copy(dv2_c, 0, dv2, column, LANES)
                     for r in range(rows):
                         row = r * size + c * LANES
                         muladd(dk_c, 0, ds, r * LANES, q, row, LANES)
                         muladd(dq, row, ds, r * LANES, k, column, LANES)
-                        scaled(t, 0, grad[p0 + (i + r) * n + j, h, c], weight, r * LANES, LANES)
+                        mul(t, 0, grad[p0 + (i + r) * n + j, h, c], weight, r * LANES, LANES)
                         muladd(dv2_c, 0, t, 0, v1, row, LANES)
                         muladd(dv1, row, t, 0, v2, column, LANES)
-                    scaled(dk, column, one, dk_c, 0, LANES)
-                    scaled(dv2, column, one, dv2_c, 0, LANES)
+                    copy(dk, column, dk_c, 0, LANES)
+                    copy(dv2, column, dv2_c, 0, LANES)
             for r in range(rows):
                 first = p0 + (i + r) * n + l0
                 unpack(dq, r * size, count, dx, first, 1, 0, h)

@@ -167,7 +167,7 @@ def test_a_fast_form_that_no_cell_trains_through_is_a_failure(capsys):
     forms = {name: [form.name for form in operation.forms if "cpu" in form.devices] for name, operation in all_operations().items()}
     reached = check_grid.Checked("a/b/c", 0.0, forms=forms)
     assert check_grid.report_forms([reached]) == []
-    assert "global_attention: numba 1 cells, reference 0 cells" in capsys.readouterr().out
+    assert "dropout: numba 1 cells, reference 0 cells" in capsys.readouterr().out
     only_reference = check_grid.Checked("a/b/c", 0.0, forms={name: ["reference"] for name in forms})
     assert "graph_attention, numba" in check_grid.report_forms([only_reference])
     assert "no cell of the grid trains through graph_attention, numba" in capsys.readouterr().out

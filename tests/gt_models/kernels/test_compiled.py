@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from gt_models.kernels.compiled import axpy, compiled, dot, fill, gate, inner, largest, muladd, powers, real, scaled, times
+from gt_models.kernels.compiled import compiled, copy, dot, gate, inner, largest, move, mul, muladd, powers, real, shares, softmax
 from tests.gt_models.checks import said_by_two_processes
 
 SIZE = 37  # 16 + 16 + 4 + 1
@@ -12,20 +12,21 @@ SIZE = 37  # 16 + 16 + 4 + 1
 
 @compiled
 def _operations(y, x, a, products):
-    axpy(y[0], 1, a, x, 2, SIZE)
-    fill(y[1], 1, a, x, 2, SIZE)
+    muladd(y[0], 1, a, x, 2, SIZE)
+    copy(y[1], 1, a, SIZE)
     gate(y[2], 1, a, x, 2, SIZE)
-    largest(y[4], 1, a, x, 2, SIZE)
-    scaled(y[5], 1, a, x, 2, SIZE)
-    times(y[6], 1, a, x, 2, SIZE)
+    largest(y[4], 1, x, 2, SIZE)
+    mul(y[5], 1, a, x, 2, SIZE)
+    mul(y[6], 1, x, 2, y[3], 1, SIZE)
     muladd(y[7], 1, x, 2, y[3], 1, SIZE)
+    copy(y[8], 1, x, 2, SIZE)
     products[0] = dot(y[3], 1, x, 2, SIZE)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_operations_on_vectors(dtype):
     rng = np.random.default_rng(0)
-    y, x = rng.normal(size=(8, SIZE + 3)).astype(real(dtype)), rng.normal(size=SIZE + 3).astype(real(dtype))
+    y, x = rng.normal(size=(9, SIZE + 3)).astype(real(dtype)), rng.normal(size=SIZE + 3).astype(real(dtype))
     x[5] = np.nan  # not smaller than anything: `gate` leaves its place alone
     expected, at, other, a = y.copy(), slice(1, SIZE + 1), slice(2, SIZE + 2), real(dtype)(0.25)
     expected[0, at] += a * x[other]
@@ -33,8 +34,9 @@ def test_operations_on_vectors(dtype):
     expected[2, at] = np.where(x[other] <= a, a, y[2, at])
     expected[4, at] = np.where(x[other] < y[4, at], y[4, at], x[other])  # NaN is passed on
     expected[5, at] = a * x[other]
-    expected[6, at] *= x[other]
+    expected[6, at] = x[other] * y[3, at]
     expected[7, at] += x[other] * y[3, at]
+    expected[8, at] = x[other]
     x_dot = np.where(np.isnan(x), 0, x)
     products = np.empty(1, real(dtype))
     _operations(y, x, a, products)
@@ -42,6 +44,47 @@ def test_operations_on_vectors(dtype):
     assert np.isnan(products[0])
     _operations(y, x_dot, a, products)
     np.testing.assert_allclose(products[0], expected[3, at] @ x_dot[other], rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_softmax_of_each_lane(dtype):
+    lanes, normalise = 3, softmax(dtype, 3)
+
+    @compiled
+    def kernel(scores, peak, inverse):
+        normalise(scores, 5, peak, inverse)
+
+    scores = np.random.default_rng(0).normal(size=(7, lanes)).astype(real(dtype))
+    found, peak, inverse = scores.copy(), np.empty(lanes, real(dtype)), np.empty(lanes, real(dtype))
+    kernel(found.reshape(-1), peak, inverse)
+    assert np.array_equal(peak, scores[:5].max(0))
+    np.testing.assert_allclose(found[:5], np.exp2(scores[:5] - peak), rtol=1e-6)
+    np.testing.assert_allclose(inverse, 1 / np.exp2(scores[:5] - peak).sum(0), rtol=1e-6)
+    assert np.array_equal(found[5:], scores[5:])
+
+
+def test_rows_are_moved_to_another_layout():
+    @compiled
+    def kernel(x, out):
+        move(x, 1, 4, 1, 3, 2, 2.0, out, 5, 1, 3)
+
+    out, x = np.zeros(12), np.arange(13.0)
+    kernel(x, out)
+    assert np.array_equal(out[5:11].reshape(2, 3), 2 * x[1:].reshape(3, 4)[:, :2].T)
+    assert not out[:5].any()
+    assert not out[11:].any()
+
+
+@pytest.mark.parametrize("costs", [[], [5], [1, 1, 100, 1, 1, 1], [0, 0, 0], [3] * 50])
+def test_shares_hold_every_unit_once(costs):
+    threads = torch.get_num_threads()
+    torch.set_num_threads(3)
+    bounds = shares(np.array(costs, np.int64))
+    torch.set_num_threads(threads)
+    assert (bounds[0], bounds[-1], len(bounds)) == (0, len(costs), min(3, max(len(costs), 1)) + 1)
+    assert sorted(bounds) == bounds
+    if len(costs) == 50:
+        assert max(np.diff(bounds)) == 17
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -1,4 +1,4 @@
-"""Polynormer's global attention: the reference against loops, the Numba form against the reference."""
+"""Polynormer's global attention against loops."""
 
 import math
 
@@ -7,11 +7,9 @@ import torch
 from torch import Tensor
 
 from gt_models.batch import GraphBatch
-from gt_models.kernels import forms_taken, use
 from gt_models.kernels import global_attention as module
 from gt_models.kernels.global_attention import global_attention, linear_attention
 from tests.gt_models import checks
-from tests.gt_models.checks import assert_threads_change_no_bit
 from tests.gt_models.reference import polynormer as loops
 
 
@@ -27,13 +25,12 @@ def tensors(rows: int, width: int, dtype: torch.dtype = torch.float64, shared: b
     return [None if shared and i in (3, 7) else torch.randn(s, dtype=dtype, requires_grad=True) for i, s in enumerate(shapes)]
 
 
-def step(form: str, given: list[Tensor | None], heads: int) -> list[Tensor]:
-    with use(global_attention=form):
-        out = global_attention(*given, heads, 1e-5, graphs(len(given[0])))
+def step(given: list[Tensor | None], heads: int) -> list[Tensor]:
+    out = global_attention(*given, heads, 1e-5, graphs(len(given[0])))
     return [out, *torch.autograd.grad(out.sin().sum(), [t for t in given if t is not None])]
 
 
-def test_the_reference_against_loops():
+def test_it_against_loops():
     heads, width = 2, 3
     h, v, k, q, gate, v_bias, k_bias, q_bias, weight, bias = given = tensors(4, heads * width)
     keys, queries = ([[1 / (1 + math.exp(-x)) for x in row] for row in (t + b).tolist()] for t, b in ((k, k_bias), (q, q_bias)))
@@ -48,17 +45,7 @@ def test_the_reference_against_loops():
         deviation = math.sqrt(sum((x - mean) ** 2 for x in y) / len(y) + 1e-5)
         for c in range(heads * width):
             expected[i, c] = ((y[c] - mean) / deviation * weight[c] + bias[c]) * (h[i, c] + gate[c])
-    torch.testing.assert_close(step("reference", given, heads)[0], expected, rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.parametrize("shared", [False, True])
-# more rows than a block; heads and rows that no vector divides; no row
-@pytest.mark.parametrize(("rows", "heads", "width"), [(1, 1, 8), (600, 3, 7), (9, 2, 16), (5, 1, 21), (0, 2, 3)])
-def test_numba_agrees_with_the_reference(rows, heads, width, shared):
-    given = tensors(rows, heads * width, shared=shared)
-    for expected, found in zip(*(step(form, given, heads) for form in ("reference", "numba")), strict=True):
-        # with one row the attention is that row: gradients of query and key are zero, up to the last bits of larger terms
-        torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(step(given, heads)[0], expected, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("shared", [False, True])
@@ -70,45 +57,13 @@ def test_gradients_are_those_of_differences(shared):
         leaves = iter(leaves)
         return global_attention(*(None if t is None else next(leaves) for t in given), 2, 1e-5, graphs(5))
 
-    with use(global_attention="numba"):
-        assert torch.autograd.gradcheck(form, leaves)
+    assert torch.autograd.gradcheck(form, leaves)
 
 
 def test_extreme_keys_are_neither_infinite_nor_nan():
     given = tensors(6, 8, shared=True)
     given[2] = (1e4 * given[2]).detach().requires_grad_()
-    expected, found = (step(form, given, 2) for form in ("reference", "numba"))
-    torch.testing.assert_close(found[0], expected[0], rtol=1e-10, atol=1e-10)
-    assert all(g.isfinite().all() for g in found)
-
-
-@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
-@pytest.mark.parametrize("which", range(4))
-def test_what_is_not_finite_comes_out_where_the_reference_lets_it_out(which, bad):
-    given = tensors(6, 4)
-    given[which].data[2, 1] = bad
-    expected, found = (step(form, given, 2)[0] for form in ("reference", "numba"))
-    assert torch.equal(expected.isnan(), found.isnan())
-    assert torch.equal(expected.isinf(), found.isinf())
-
-
-def test_threads_do_not_change_a_bit():
-    given = tensors(1500, 24, torch.float32)
-    assert_threads_change_no_bit(lambda: step("numba", given, 4))
-
-
-def test_what_the_numba_form_cannot_take():
-    given = tensors(6, 4)
-    for others, reason in (((2, 1e-5, graphs(4, 2)), "several graphs"), ((2, 1e-5, graphs(6)), "node to node")):
-        changed = list(given)
-        if reason == "node to node":
-            changed[4] = torch.randn(6, 4, dtype=torch.float64)
-        with use(global_attention="numba"), pytest.raises(ValueError, match=reason):
-            global_attention(*changed, *others)
-    with forms_taken() as taken:
-        global_attention(*given, 2, 1e-5, graphs(6))
-        global_attention(*given, 2, 1e-5, graphs(4, 2))
-    assert taken == {"global_attention": {"numba": 1, "reference": 1}}
+    assert all(g.isfinite().all() for g in step(given, 2))
 
 
 def test_linear_attention_is_the_same_padded_looped_and_alone():
