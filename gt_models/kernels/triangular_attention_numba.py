@@ -22,23 +22,9 @@ from numba.extending import intrinsic
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from gt_models.kernels.compiled import (
-    compiled,
-    copy,
-    exp2,
-    hash32,
-    inner,
-    largest,
-    local,
-    mul,
-    muladd,
-    powers,
-    real,
-    run,
-    run_parts,
-    vector_at,
-)
+from gt_models.kernels.compiled import compiled, copy, exp2, hash32, inner, local, mul, muladd, real, run_parts, shares, softmax, vector_at
 from gt_models.kernels.dropout import GOLDEN
+from gt_models.kernels.dropout_numba import draws
 
 LANES = 8  # one vector of AVX2 in float32; a power of two
 COLUMNS = 32  # columns j of a task, forward: a row is read once for all of them
@@ -104,8 +90,7 @@ class _TriangularAttention(torch.autograd.Function):
     def forward(ctx, x, batch, seed, dropout, fusion_norm=None) -> Tensor:
         x = x.contiguous()
         out, stats = x.new_empty(x.size(0), x.size(2), x.size(3)), x.new_empty(x.size(0), x.size(2), 2)
-        numbers = np.uint32(int(seed)), np.uint32(int(dropout * 2**32)), real(x.dtype)(1 / (1 - dropout))
-        sizes = tuple(batch.sizes.tolist())
+        numbers, sizes = draws(seed, dropout, x.dtype), tuple(batch.sizes.tolist())
         tasks, bounds = _plan(sizes, x.size(2), COLUMNS, torch.get_num_threads())
         run_parts(_kernels(x.dtype, x.size(3)).forward, bounds, x, tasks, *numbers, out, stats)
         ctx.save_for_backward(x, out, stats)
@@ -117,10 +102,9 @@ class _TriangularAttention(torch.autograd.Function):
     def backward(ctx, grad: Tensor):
         (x, out, stats), (sizes, numbers) = ctx.saved_tensors, ctx.rest
         kernels, grad = _kernels(x.dtype, x.size(3)), grad.contiguous()
-        means, dx = x.new_empty(stats.shape[:2]), torch.empty_like(x)
-        run(kernels.means, len(x), grad, out, means, grain=256)
+        dx = torch.empty_like(x)
         tasks, bounds = _plan(sizes, x.size(2), LANES, torch.get_num_threads())
-        run_parts(kernels.backward, bounds, x, grad, stats, means, tasks, *numbers, dx)
+        run_parts(kernels.backward, bounds, x, out, grad, stats, tasks, *numbers, dx)
         return dx, None, None, None, None
 
 
@@ -135,17 +119,14 @@ def _plan(sizes: tuple[int, ...], num_heads: int, width: int, num_threads: int) 
         tasks += [(pair, n, head, first) for head in range(num_heads) for first in range(0, n, width)]
         cost += [n * n * min(width, n - first) for first in range(0, n, width)] * num_heads
         pair += n * n
-    num_threads = max(1, min(num_threads, len(tasks)))
-    total = np.cumsum([0, *cost])
-    shares = np.searchsorted(total, total[-1] * np.arange(1, num_threads) / num_threads).tolist()
-    return np.array(tasks, dtype=np.int64).reshape(-1, 4), [0, *shares, len(tasks)]
+    return np.array(tasks, dtype=np.int64).reshape(-1, 4), shares(np.array(cost))
 
 
 @cache
 def _kernels(dtype: torch.dtype, d: int) -> SimpleNamespace:
     """For heads of d channels: the innermost loops have a known length. Sums go through local arrays, which LLVM keeps in registers."""
-    number, power, raise_two = real(dtype), exp2(dtype), powers(dtype)
-    zero, one, lowest = number(0), number(1), number(-float("inf"))
+    number, power = real(dtype), exp2(dtype)
+    zero = number(0)
     root, scale = number(1 / math.sqrt(d)), number(LOG2E / math.sqrt(d))
     size, step = d * LANES, np.uint32(GOLDEN)
 
@@ -160,30 +141,27 @@ def _kernels(dtype: torch.dtype, d: int) -> SimpleNamespace:
         return np.uint32(row + np.uint32(j) * step)
 
     @inner
-    def pack(x, pair, stride, lanes, kind, h, out, at):
-        """States of the pairs `pair`, `pair` + `stride`, ... as [channel, lane]."""
+    def pack(x, pair, stride, lanes, kind, h, a, b, at):
+        """Of the pairs `pair`, `pair` + `stride`, ... q and v1 (kind 0) or k and v2 (kind 1), as [channel, lane]."""
         row = x.shape[2] * d
-        _gather(out, at, x, (pair * 4 + kind) * row + h * d, stride * 4 * row, lanes, d)
+        _gather(a, at, x, (pair * 4 + kind) * row + h * d, stride * 4 * row, lanes, d)
+        _gather(b, at, x, (pair * 4 + kind + 2) * row + h * d, stride * 4 * row, lanes, d)
 
     @inner
-    def unpack(states, at, lanes, out, pair, stride, kind, h):
+    def unpack(a, b, at, lanes, out, pair, stride, kind, h):
         row = out.shape[2] * d
-        _scatter(states, at, out, (pair * 4 + kind) * row + h * d, stride * 4 * row, lanes, d)
-
-    @inner
-    def drop(weight, drawn, limit, keep):
-        """Weights are dropped in place."""
-        for m in range(len(weight)):
-            weight[m] *= keep if hash32(drawn[m]) >= limit else zero
+        _scatter(a, at, out, (pair * 4 + kind) * row + h * d, stride * 4 * row, lanes, d)
+        _scatter(b, at, out, (pair * 4 + kind + 2) * row + h * d, stride * 4 * row, lanes, d)
 
     def outputs_of(rows: int) -> Callable[..., None]:
         lanes = rows * LANES
+        normalise = softmax(dtype, lanes)
 
         @inner
         def attend(i, n, j0, columns, p0, h, x, seed, limit, keep, k, v2, q, v1, weight, hashes, drawn, out, stats):
             """Outputs of the rows from i on and of the columns from j0 on, LANES at a time. Laid out as k, v2 [tile of columns, l, channel, lane];
             q, v1 [row, l, channel]; weight, drawn [l, row, lane]."""
-            s, peak, total = local(number, lanes), local(number, lanes), local(number, lanes)
+            s, peak, inverse = local(number, lanes), local(number, lanes), local(number, lanes)
             value, t = local(number, size), local(number, LANES)
             for r in range(rows):
                 for l in range(n):
@@ -193,41 +171,32 @@ def _kernels(dtype: torch.dtype, d: int) -> SimpleNamespace:
                     copy(v1, (r * n + l) * d, x, ((pair * 4 + 2) * x.shape[2] + h) * d, d)
             for first in range(0, columns, LANES):
                 of_tile = first * n * d
-                copy(peak, 0, lowest, lanes)
                 for l in range(n):
                     copy(s, 0, zero, lanes)
                     for r in range(rows):
                         for c in range(d):
                             muladd(s, r * LANES, q[(r * n + l) * d + c], k, of_tile + l * size + c * LANES, LANES)
-                    mul(s, 0, scale, s, 0, lanes)
-                    largest(peak, 0, s, 0, lanes)
-                    copy(weight, l * lanes, s, 0, lanes)
-                for l in range(n):
-                    muladd(weight, l * lanes, -one, peak, 0, lanes)
-                raise_two(weight[: n * lanes])
-                copy(total, 0, zero, lanes)
-                for l in range(n):
-                    muladd(total, 0, one, weight, l * lanes, lanes)
+                    mul(weight, l * lanes, scale, s, 0, lanes)
+                normalise(weight, n, peak, inverse)
                 if limit > 0:
                     for l in range(n):
                         for r in range(rows):
                             for j in range(LANES):
                                 drawn[l * lanes + r * LANES + j] = column_of(hashes[r * n + l], j0 + first + j)
-                    drop(weight[: n * lanes], drawn, limit, keep)
+                    for m in range(n * lanes):
+                        weight[m] *= keep if hash32(drawn[m]) >= limit else zero
                 for r in range(rows):
+                    pair, count = p0 + (i + r) * n + j0 + first, min(LANES, columns - first)
                     copy(value, 0, zero, size)
                     for l in range(n):
                         for c in range(d):
                             mul(t, 0, v1[(r * n + l) * d + c], weight, l * lanes + r * LANES, LANES)
                             muladd(value, c * LANES, t, 0, v2, of_tile + l * size + c * LANES, LANES)
-                    pair, count = p0 + (i + r) * n + j0 + first, min(LANES, columns - first)
-                    for j in range(LANES):
-                        t[j] = one / total[r * LANES + j]
-                    for j in range(count):
-                        stats[pair + j, h, 0], stats[pair + j, h, 1] = peak[r * LANES + j], t[j]
                     for c in range(d):
-                        mul(value, c * LANES, value, c * LANES, t, 0, LANES)
+                        mul(value, c * LANES, value, c * LANES, inverse, r * LANES, LANES)
                     _scatter(value, 0, out, (pair * x.shape[2] + h) * d, x.shape[2] * d, count, d)
+                    for j in range(count):
+                        stats[pair + j, h, 0], stats[pair + j, h, 1] = peak[r * LANES + j], inverse[r * LANES + j]
 
         return attend
 
@@ -244,23 +213,11 @@ def _kernels(dtype: torch.dtype, d: int) -> SimpleNamespace:
             weight, drawn, hashes = np.empty(n * ROWS * LANES, number), np.empty(n * ROWS * LANES, np.uint32), np.empty(ROWS * n, np.uint32)
             for first in range(0, columns, LANES):
                 for l in range(n):
-                    pair, lanes = p0 + l * n + j0 + first, min(LANES, columns - first)
-                    pack(x, pair, 1, lanes, 1, h, k, (first * n + l * LANES) * d)
-                    pack(x, pair, 1, lanes, 3, h, v2, (first * n + l * LANES) * d)
+                    pack(x, p0 + l * n + j0 + first, 1, min(LANES, columns - first), 1, h, k, v2, (first * n + l * LANES) * d)
             for i in range(0, rest, ROWS):
                 rows_attend(i, n, j0, columns, p0, h, x, seed, limit, keep, k, v2, q, v1, weight, hashes, drawn, out, stats)
             for i in range(rest, n):
                 row_attends(i, n, j0, columns, p0, h, x, seed, limit, keep, k, v2, q, v1, weight, hashes, drawn, out, stats)
-
-    @compiled
-    def means(begin, end, grad, out, mean):
-        """mean [P, H] = <O, dO>, the sum over l of A dA."""
-        for p in range(begin, end):
-            for h in range(grad.shape[1]):
-                product = zero
-                for c in range(d):
-                    product += grad[p, h, c] * out[p, h, c]
-                mean[p, h] = product
 
     def gradients_of(rows: int) -> Callable[..., None]:
         lanes, states = rows * LANES, rows * size
@@ -272,12 +229,11 @@ def _kernels(dtype: torch.dtype, d: int) -> SimpleNamespace:
             q, v1, dq, dv1 = local(number, states), local(number, states), local(number, states), local(number, states)
             s, da, weight, ds = local(number, lanes), local(number, lanes), local(number, lanes), local(number, lanes)
             dk_c, dv2_c, t, hashes = local(number, LANES), local(number, LANES), local(number, LANES), local(np.uint32, lanes)
-            for m in range(states):
-                dq[m], dv1[m] = zero, zero
+            copy(dq, 0, zero, states)
+            copy(dv1, 0, zero, states)
             for r in range(rows):
                 first = p0 + (i + r) * n + l0
-                pack(x, first, 1, count, 0, h, q, r * size)
-                pack(x, first, 1, count, 2, h, v1, r * size)
+                pack(x, first, 1, count, 0, h, q, v1, r * size)
                 for l in range(LANES):
                     hashes[r * LANES + l] = row_hash(first + l, h, x.shape[2], seed)
             for j in range(n):
@@ -294,7 +250,7 @@ def _kernels(dtype: torch.dtype, d: int) -> SimpleNamespace:
                         p, m = p0 + (i + r) * n + j, r * LANES + l
                         a = power(s[m] * scale - stats[p, h, 0]) * stats[p, h, 1]
                         weight[m] = a * keep if hash32(column_of(hashes[m], j)) >= limit else zero
-                        ds[m] = (weight[m] * da[m] - a * mean[p, h]) * root
+                        ds[m] = (weight[m] * da[m] - a * mean[p - p0]) * root
                 for c in range(d):
                     column = j * size + c * LANES
                     copy(dk_c, 0, dk, column, LANES)
@@ -309,30 +265,32 @@ def _kernels(dtype: torch.dtype, d: int) -> SimpleNamespace:
                     copy(dk, column, dk_c, 0, LANES)
                     copy(dv2, column, dv2_c, 0, LANES)
             for r in range(rows):
-                first = p0 + (i + r) * n + l0
-                unpack(dq, r * size, count, dx, first, 1, 0, h)
-                unpack(dv1, r * size, count, dx, first, 1, 2, h)
+                unpack(dq, dv1, r * size, count, dx, p0 + (i + r) * n + l0, 1, 0, h)
 
         return differentiate
 
     of_rows, of_row = gradients_of(ROWS), gradients_of(1)
 
     @compiled
-    def backward(begin, end, x, grad, stats, mean, tasks, seed, limit, keep, dx):
+    def backward(begin, end, x, out, grad, stats, tasks, seed, limit, keep, dx):
         """dx [P, 4, H, d]."""
         for t in range(begin, end):
             p0, n, h, l0 = tasks[t]
             count, rest, first = min(LANES, n - l0), n - n % ROWS, p0 + l0 * n
             k, v2, dk, dv2 = np.empty(n * size, number), np.empty(n * size, number), np.zeros(n * size, number), np.zeros(n * size, number)
+            mean = np.empty(n * n, number)  # <O, dO> of each pair (i, j), the sum over l of A dA
+            for p in range(n * n):
+                product = zero
+                for c in range(d):
+                    product += grad[p0 + p, h, c] * out[p0 + p, h, c]
+                mean[p] = product
             for j in range(n):
-                pack(x, first + j, n, count, 1, h, k, j * size)
-                pack(x, first + j, n, count, 3, h, v2, j * size)
+                pack(x, first + j, n, count, 1, h, k, v2, j * size)
             for i in range(0, rest, ROWS):
                 of_rows(i, n, l0, count, p0, h, x, grad, stats, mean, seed, limit, keep, k, v2, dk, dv2, dx)
             for i in range(rest, n):
                 of_row(i, n, l0, count, p0, h, x, grad, stats, mean, seed, limit, keep, k, v2, dk, dv2, dx)
             for j in range(n):
-                unpack(dk, j * size, count, dx, first + j, n, 1, h)
-                unpack(dv2, j * size, count, dx, first + j, n, 3, h)
+                unpack(dk, dv2, j * size, count, dx, first + j, n, 1, h)
 
-    return SimpleNamespace(forward=forward, means=means, backward=backward)
+    return SimpleNamespace(forward=forward, backward=backward)
