@@ -20,7 +20,7 @@ from numba.extending import intrinsic
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from gt_models.kernels.compiled import compiled, copy, dot, gate, inner, local, mul, muladd, real, run_parts
+from gt_models.kernels.compiled import compiled, copy, dot, gate, inner, local, move, mul, muladd, real, run_parts, shares
 from gt_models.kernels.grouped import Sorted
 from gt_models.kernels.kernel_attention import Attention, Groups
 
@@ -34,7 +34,8 @@ class _KernelAttention(torch.autograd.Function):
     def forward(ctx, attentions, heads, channels, projection, eps, *matrices) -> tuple[Tensor, ...]:
         layout, kernels, *ends = _prepared(attentions, channels, projection, eps)
         inputs = [_rows(m) for m in matrices]
-        outs = [projection.new_empty(rows, count * heads * channels) for rows, count in _outputs(attentions)]
+        rows = {a.out: len(a.groups.queries.of) for a in attentions}
+        outs = [projection.new_empty(rows[out], n * heads * channels) for out, n in sorted(Counter(a.out for a in attentions).items())]
         table = _table(attentions, heads * channels, inputs, outs)
         phi = projection.new_empty(layout.num_keys * heads * len(projection))
         run_parts(kernels.features, layout.keys_of_threads(), heads, table, *layout.keys, *ends, phi)
@@ -76,13 +77,6 @@ def _prepared(attentions: Sequence[Attention], channels: int, projection: Tensor
     return first.layout, kernels, by_channel, by_feature, real(projection.dtype)(eps), uintp(0)
 
 
-def _outputs(attentions: Sequence[Attention]) -> list[tuple[int, int]]:
-    """Rows of each output, and how many attentions are side by side in it."""
-    counts = Counter(a.out for a in attentions)
-    rows = {a.out: len(a.groups.queries.of) for a in attentions}
-    return [(rows[out], counts[out]) for out in range(len(counts))]
-
-
 def _rows(t: Tensor) -> Tensor:
     """With the numbers of a row side by side: columns of a wide matrix are not copied."""
     return t if t.stride(1) == 1 else t.contiguous()
@@ -122,24 +116,19 @@ class _Layout:
         group_of_entry = np.concatenate([e.of[k.rows] + at for e, k, at in zip(entries, keys, first_group, strict=True)])
         self.groups = of_group, *_joined(entries), key_of_entry, *_joined(queries)
         self.keys = of_key, np.arange(self.num_keys) - first_key[of_key], *_joined(keys), group_of_entry
-        self._bounds: dict[tuple[str, int, int], list[int]] = {}
 
     def heads_of_threads(self, heads: int) -> list[int]:
         """Bounds of each thread's heads of groups, in shares of about as many rows."""
-        return self._shares("groups", self.groups[1] + self.groups[4], heads)
+        return _shares(np.diff(self.groups[1] + self.groups[4]), heads)
 
     def keys_of_threads(self) -> list[int]:
         """Bounds of each thread's keys, likewise by their entries."""
-        return self._shares("keys", self.keys[2], 1)
+        return _shares(np.diff(self.keys[2]), 1)
 
-    def _shares(self, what: str, ptr: np.ndarray, repeats: int) -> list[int]:
-        place = what, repeats, torch.get_num_threads()
-        if place not in self._bounds:
-            parts = max(1, min(place[2], int(ptr[-1]) // BLOCK))
-            before = np.cumsum(np.repeat(np.diff(ptr), repeats)) if parts > 1 else ptr
-            ends = np.searchsorted(before, before[-1] * np.arange(1, parts) // parts)
-            self._bounds[place] = [0, *ends.tolist(), repeats * (len(ptr) - 1)]
-        return self._bounds[place]
+
+def _shares(costs: np.ndarray, repeats: int) -> list[int]:
+    alone = torch.get_num_threads() == 1 or costs.sum() < 2 * BLOCK
+    return [0, repeats * len(costs)] if alone else shares(np.repeat(costs, repeats))
 
 
 def _in_order(count: int) -> Sorted:
@@ -156,9 +145,8 @@ def _numbered(parts: list[Sorted]) -> tuple[np.ndarray, np.ndarray]:
 def _joined(parts: list[Sorted]) -> tuple[np.ndarray, np.ndarray]:
     """Offsets of the groups of all parts, and their rows."""
     first = np.cumsum([0, *(len(p.rows) for p in parts)])
-    return np.concatenate([*(p.ptr[:-1] + at for p, at in zip(parts, first, strict=False)), first[-1:]]), np.concatenate(
-        [p.rows for p in parts]
-    )
+    ptr = [p.ptr[:-1] + at for p, at in zip(parts, first)]
+    return np.concatenate([*ptr, first[-1:]]), np.concatenate([p.rows for p in parts])
 
 
 @intrinsic
@@ -221,13 +209,6 @@ def _kernels(dtype: torch.dtype, width: int, channels: int, features: int) -> Si
                 muladd(block, z, one, phi, p, features)
             muladd(S, 0, one, block, 0, size)
 
-    @inner
-    def turn(S, turned):
-        """S^T to S."""
-        for f in range(features):
-            for c in range(channels):
-                turned[f * channels + c] = S[c * features + f]
-
     @compiled
     def form(begin, end, heads, table, attention_of, row_of, ptr, entry_row, group_of, by_channel, by_feature, eps, nil, phi):
         above, own = local(number, features), local(number, features)
@@ -248,7 +229,7 @@ def _kernels(dtype: torch.dtype, width: int, channels: int, features: int) -> Si
             value, value_stride = matrix(table, attention_of[g], VALUE)
             out, out_stride = matrix(table, attention_of[g], OUT)
             sum_entries(entry_ptr[g], entry_ptr[g + 1], entry_row, entry_key, value, value_stride, h, heads, phi, S)
-            turn(S, turned)
+            move(S, 0, 1, features, features, channels, one, turned, 0, channels, 1)
             for r in range(query_ptr[g], query_ptr[g + 1]):
                 row = query_row[uintp(r)]
                 form_features(query, uintp(row * query_stride + h * width), by_channel, eps, above, own)
@@ -295,7 +276,7 @@ def _kernels(dtype: torch.dtype, width: int, channels: int, features: int) -> Si
                     write_gradient(dphi, above, by_feature, spread, nil, du, dquery, row * dquery_stride + h * width)
                 muladd(dS, 0, one, block, 0, size)
             copy(dsums, unit * size, dS, 0, size)
-            turn(dS, turned)
+            move(dS, 0, 1, features, features, channels, one, turned, 0, channels, 1)
             for e in range(entry_ptr[g], entry_ptr[g + 1]):
                 p = uintp((entry_key[uintp(e)] * heads + h) * features)
                 copy(dv, 0, zero, channels)

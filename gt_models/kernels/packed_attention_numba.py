@@ -103,14 +103,6 @@ def _kernels(dtype: torch.dtype) -> SimpleNamespace:
             x[t] *= factor if hash32(drawn[t]) >= limit else zero
 
     @inner
-    def longest(begin, end, heads, ptr):
-        """Keys of the longest graph."""
-        keys = 1
-        for graph in range(begin // heads, -(-end // heads)):
-            keys = max(keys, ptr[graph + 1] - ptr[graph])
-        return keys
-
-    @inner
     def of_unit(unit, heads, d, ptr, parts):
         """Keys, first query, queries, and where the head's keys begin in kv."""
         graph, dim = unit // heads, heads * d
@@ -121,8 +113,9 @@ def _kernels(dtype: torch.dtype) -> SimpleNamespace:
     @compiled
     def forward(begin, end, q, kv, ptr, heads, d, parts, seed, limit, factor, out, stats):
         """out [M, H d], flat, and of each row the largest score (in base 2) and the inverse sum [M, H, 2]."""
-        room, dim = longest(begin, end, heads, ptr), heads * d
-        token, row, scale = parts * dim, parts * dim if parts == 3 else dim, number(LOG2E / math.sqrt(d))
+        room = ptr[min(begin // heads + 1, len(ptr) - 1)] - ptr[begin // heads]  # keys of the first graph, the longest
+        dim, scale = heads * d, number(LOG2E / math.sqrt(d))
+        token, row = parts * dim, parts * dim if parts == 3 else dim
         keys, values = np.empty(room * d, number), np.empty(room * d, number)
         query, read_out, scores = np.zeros(d * LANES, number), np.empty(d * LANES, number), np.empty(room * LANES, number)
         drawn, peak, inverse = np.empty(room * LANES, np.uint32), local(number, LANES), local(number, LANES)
@@ -149,7 +142,8 @@ def _kernels(dtype: torch.dtype) -> SimpleNamespace:
     def backward(begin, end, q, kv, ptr, heads, d, parts, seed, limit, factor, stats, grad, dq, dkv):
         """Gradients of queries, keys and values from that of the result, [M, H d], flat. Sums over queries lie as [block of LANES channels, token,
         channel], and what they are of as [block, lane, channel]. Lanes without a query hold anything: nothing reads them."""
-        room, dim, root, blocks = longest(begin, end, heads, ptr), heads * d, number(1 / math.sqrt(d)), -(-d // LANES)
+        room, dim = ptr[min(begin // heads + 1, len(ptr) - 1)] - ptr[begin // heads], heads * d
+        root, blocks = number(1 / math.sqrt(d)), -(-d // LANES)
         token, row = parts * dim, parts * dim if parts == 3 else dim
         keys, values, dquery = np.empty(room * d, number), np.empty(room * d, number), np.empty(d * LANES, number)
         query, of_grad = np.zeros(d * LANES, number), np.zeros(d * LANES, number)
