@@ -1,12 +1,15 @@
 """Records of which nothing that their runs took has changed: a record names the forms of operations that it took, and the files of another form
-decide none of its numbers. So code for CPUs can change without a GPU to compute a GPU's records again.
+decide none of its numbers; on a GPU, neither does the list of an operation's forms for CPUs. So code for CPUs can change without a GPU to compute
+a GPU's records again.
 """
 
+import ast
 from pathlib import Path
 
 from stages.contents import Asked, Digests, Record
 from stages.errors import UserError
 from stages.fingerprint import ROOT, code_digest, module_digests, run_modules
+from stages.own.sources import meaning
 from stages.records.shipped import Shipped
 from stages.store import run_digest
 
@@ -34,8 +37,10 @@ def unreached(shipped: Shipped, task: str, older: Path) -> list[str]:
         raise Reached(f"{older} has not the code that its records are of: check out the commit at which they were not stale")
     before, now = module_digests(modules, older), module_digests(modules, ROOT)
     changed = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
-    if taken_by_all := [name for name in changed if form_of(name) is None]:
-        raise Reached(f"{taken_by_all[0]} changed, which every run takes")
+    on_gpu = all(r["measured"]["device"] != "cpu" for r in records)
+    for name in changed:
+        if form_of(name) is None and not (on_gpu and _same_on_a_gpu(name, older)):
+            raise Reached(f"{name} changed, which every run takes")
     for record in records:
         forms = record["measured"].get("forms")
         if forms is None:
@@ -52,6 +57,38 @@ def form_of(module: str) -> str | None:
     if package != "gt_models.kernels":
         return None
     return "numba" if name == "compiled" else next((form for form in FORMS if name.endswith(f"_{form}")), None)
+
+
+def _same_on_a_gpu(module: str, older: Path) -> bool:
+    """Whether both trees have a module of `gt_models.kernels` under this name that differs in forms for CPUs alone."""
+    if not module.startswith("gt_models.kernels."):
+        return False
+    paths = [Path(root, *module.split(".")).with_suffix(".py") for root in (older, ROOT)]
+    return all(path.is_file() for path in paths) and len({_on_a_gpu(path.read_text()) for path in paths}) == 1
+
+
+def _on_a_gpu(source: str) -> str:
+    """sha256 of what a module holds for a run on a GPU: without forms that name no devices, which are for CPUs, and without private functions and imports
+    that nothing else in it names."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Operation":
+            name, reference, *rest = node.args
+            listed = rest[0].elts if rest and isinstance(rest[0], ast.List) else []
+            forms: list[ast.expr] = [form for form in listed if isinstance(form, ast.Call) and (len(form.args) > 3 or form.keywords)]
+            node.args = [name, reference, ast.List(forms, ast.Load()), *rest[1:]] if forms else [name, reference]
+    text = ""
+    while text != (text := ast.unparse(tree)):
+        named = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+        for node in tree.body:
+            if isinstance(node, ast.ImportFrom | ast.Import):
+                node.names = [alias for alias in node.names if (alias.asname or alias.name.partition(".")[0]) in named]
+        tree.body = [node for node in tree.body if getattr(node, "names", True) and not _is_unnamed(node, named)]
+    return meaning(text)
+
+
+def _is_unnamed(node: ast.stmt, named: set[str]) -> bool:
+    return isinstance(node, ast.FunctionDef) and node.name.startswith("_") and node.name not in named
 
 
 def asked_with(record: Record, code: str, test: bool = True) -> Asked:

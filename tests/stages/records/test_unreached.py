@@ -14,7 +14,7 @@ from stages.records.carried import content_digest, text_of, with_checksum
 from stages.records.shipped import Shipped, problems_of, read, write
 from stages.records.staleness import standing
 from stages.records.transfer import export_cell, import_records
-from stages.records.unreached import Reached, asked_with, form_of, unreached
+from stages.records.unreached import Reached, _on_a_gpu, asked_with, form_of, unreached
 from stages.store import Store, sealed
 from tests.stages.records.shipping import CELL
 
@@ -41,13 +41,13 @@ def shipped(trained, older) -> Shipped:
     return of_older(read(export_cell(load_grid().find(CELL))), older, {"training": {"sparse_linear": ["reference"]}, "evaluation": {}})
 
 
-def of_older(shipped: Shipped, older: Path, forms: object) -> Shipped:
+def of_older(shipped: Shipped, older: Path, forms: object, device: str = "NVIDIA H100") -> Shipped:
     code = code_digest(run_modules("mlp", TASK), older)
     records = []
     for record in shipped.records:
         asked = asked_with(record, code)
         ran = {**record["deterministic"], "digests": asked["digests"]}
-        measured = {**record["measured"], "device": "NVIDIA H100", "forms": forms}
+        measured = {**record["measured"], "device": device, "forms": forms}
         records.append(sealed({**record, "digest": asked["digest"], "deterministic": ran, "measured": measured}))
     changed = Shipped(shipped.path, {**shipped.result, "runs": [r["digest"] for r in records]}, records, shipped.origins)
     write(changed)
@@ -127,6 +127,64 @@ def test_code_that_every_run_takes_is_named(trained, older):
     shipped = of_older(read(export_cell(load_grid().find(CELL))), older, forms)
     with pytest.raises(Reached, match="stages.engine.loop changed, which every run takes"):
         unreached(shipped, TASK, older)
+
+
+OPERATION = """
+from torch import Tensor
+from gt_models.batch import GraphBatch
+from gt_models.kernels.dispatch import Form, Operation
+
+def reference(x: Tensor) -> Tensor:
+    return 2 * x
+
+def _example(x):
+    return (GraphBatch(x),), {}
+
+def _numba():
+    from gt_models.kernels.double_numba import double
+    return double
+
+def _triton():
+    from gt_models.kernels.double_triton import double
+    return double
+
+double = Operation("double", reference, FORMS)
+"""
+NUMBA, TRITON = 'Form("numba", _numba)', 'Form("triton", _triton, _why_not, ("cuda",))'
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "same"),
+    [
+        (f"[{NUMBA}], _example", "", True),
+        (f"[{NUMBA}, {TRITON}], _example", f"[{TRITON}], _example", True),
+        (f"[{TRITON}], _example", f'[Form("other", _numba), {TRITON}], _example', True),
+        (f"[{NUMBA}, {TRITON}], _example", f"[{NUMBA}], _example", False),
+        (f"[{NUMBA}], _example", f'[{NUMBA}, Form("numba", _numba, devices=("cpu", "cuda"))], _example', False),
+    ],
+)
+def test_on_a_gpu_forms_for_cpus_alone_decide_nothing(before, after, same):
+    without = OPERATION.replace(", FORMS", "") if not after else OPERATION.replace("FORMS", after)
+    if not after:  # with the forms go what only they needed
+        begin, end = without.index("def _example"), without.index("double = ")
+        without = (without[:begin] + without[end:]).replace("Form, ", "").replace("from gt_models.batch import GraphBatch\n", "")
+    assert (_on_a_gpu(OPERATION.replace("FORMS", before)) == _on_a_gpu(without)) == same
+    assert _on_a_gpu(without) != _on_a_gpu(without.replace("2 * x", "3 * x"))
+    assert _on_a_gpu(without) != _on_a_gpu(without.replace("from torch import Tensor", "from elsewhere import Tensor"))
+
+
+@pytest.mark.parametrize(("device", "carried"), [("NVIDIA H100", True), ("cpu", False)])
+def test_an_operation_without_its_form_for_cpus_is_another_one_there_alone(trained, older, device, carried):
+    name = "gt_models/kernels/sparse_linear.py"
+    text = (older / name).read_text()
+    assert text.count('Form("numba"') == 1
+    (older / name).write_text(text.replace('[Form("numba"', '[Form("older", _numba), Form("numba"'))
+    shipped = of_older(read(export_cell(load_grid().find(CELL))), older, {"training": {}, "evaluation": {}}, device)
+    if carried:
+        assert unreached(shipped, TASK, older) == ["gt_models.kernels.sparse_linear", "gt_models.kernels.sparse_linear_numba"]
+    else:
+        with pytest.raises(Reached, match="kernels.sparse_linear changed, which every run takes"):
+            unreached(shipped, TASK, older)
 
 
 def test_a_folder_that_is_no_checkout_or_another_one_is_said(shipped, tmp_path):
