@@ -18,6 +18,8 @@ from gt_models.nn.mlp import MLP
 from gt_models.nn.mlp_head import MLPHead
 from gt_models.nn.node_wise import check_level, encode_edges, laplacian_eigenvectors, normalised_edges
 from gt_models.nn.pooling import pool
+from gt_models.nn.self_loops import attend, with_self_loops
+from gt_models.nn.unfused import unfused
 from gt_models.registry import register_model
 
 LOCAL_LAYERS = ("gat", "gcn", "gatedgcn", "none")
@@ -191,7 +193,8 @@ class ExphormerLayer(nn.Module):
         self.local_layer, self.with_edges = local_layer, with_edges and local_layer == "gat"  # GCN ignores edge features
         self.local: nn.Module | None = None
         if local_layer == "gat":
-            self.local = GATConv(hidden_dim, hidden_dim // num_heads, num_heads, edge_dim=hidden_dim if self.with_edges else None)
+            edge_dim = hidden_dim if self.with_edges else None
+            self.local = GATConv(hidden_dim, hidden_dim // num_heads, num_heads, add_self_loops=False, edge_dim=edge_dim)
         elif local_layer == "gcn":
             self.local = GCNConv(hidden_dim, hidden_dim, normalize=False)
         elif local_layer == "gatedgcn":
@@ -218,11 +221,11 @@ class ExphormerLayer(nn.Module):
         h = self.ffn_norm(h + self.dropout(self.ffn_out(self.dropout(self.ffn_in(h).relu()))))
         return h, heard[len(x) :], edges
 
-    @torch.compiler.disable  # as in GPSLayer
     def _pass_messages(self, x: Tensor, edges: Tensor, batch: GraphBatch) -> Tensor:
+        x = unfused(x)
         if self.local_layer == "gcn":
             return self.local(x, *normalised_edges(batch, x.dtype))
-        return self.local(x, batch.edge_index, edges) if self.with_edges else self.local(x, batch.edge_index)
+        return attend(self.local, x, with_self_loops(x, batch.edge_index, edges if self.with_edges else None))
 
 
 class SparseAttention(nn.Module):

@@ -3,15 +3,12 @@
 from collections.abc import Sequence
 from typing import Literal
 
-import torch
-import torch.nn.functional as F
 from torch import Tensor
 from torch_geometric.nn import GATConv, GATv2Conv
-from torch_geometric.utils import add_self_loops, remove_self_loops
 
 from gt_models.batch import GraphBatch
-from gt_models.nn.fixed_sizes import fixed_sizes
 from gt_models.nn.node_wise import NodeWise
+from gt_models.nn.self_loops import attend, with_self_loops
 from gt_models.registry import register_model
 
 
@@ -76,31 +73,7 @@ class GAT(NodeWise):
 
     def edges(self, batch: GraphBatch) -> tuple[Tensor, ...]:
         edges = super().edges(batch)
-        if not self.self_loops:
-            return edges
-        return (_move_self_loops if fixed_sizes(batch.x) else _replace_self_loops)(batch.num_nodes, *edges)
+        return with_self_loops(batch.x, *edges) if self.self_loops else edges
 
     def convolve(self, index: int, x: Tensor, first: Tensor, edges: tuple[Tensor, ...]) -> Tensor:
-        if not (self.self_loops and fixed_sizes(x)):
-            return super().convolve(index, x, first, edges)
-        return super().convolve(index, F.pad(x, (0, 0, 0, 1)), first, edges)[:-1]
-
-
-def _replace_self_loops(num_nodes: int, edge_index: Tensor, features: Tensor | None = None) -> tuple[Tensor, ...]:
-    """As torch_geometric's layer does it in every call: self-loops that are there go, each node gets one."""
-    edge_index, features = remove_self_loops(edge_index, features)
-    edge_index, features = add_self_loops(edge_index, features, "mean", num_nodes)
-    return (edge_index,) if features is None else (edge_index, features)
-
-
-def _move_self_loops(num_nodes: int, edge_index: Tensor, features: Tensor | None = None) -> tuple[Tensor, ...]:
-    """The same, but self-loops that are there go to one more node, which is left out afterwards."""
-    is_loop = edge_index[0] == edge_index[1]
-    moved = edge_index.masked_fill(is_loop, num_nodes)
-    nodes = torch.arange(num_nodes, device=edge_index.device)
-    edge_index = torch.cat([moved, torch.stack([nodes, nodes])], 1)
-    if features is None:
-        return (edge_index,)
-    total = features.new_zeros(num_nodes + 1, features.size(1)).index_add(0, moved[1], features)
-    count = features.new_zeros(num_nodes + 1).index_add(0, moved[1], torch.ones_like(features[:, 0])).clamp(min=1)
-    return edge_index, torch.cat([features, (total / count[:, None])[:-1]])
+        return attend(self.convs[index], x, edges) if self.self_loops else super().convolve(index, x, first, edges)

@@ -18,7 +18,9 @@ from gt_models.nn.mlp_head import MLPHead
 from gt_models.nn.node_wise import check_level, encode_edges, laplacian_eigenvectors
 from gt_models.nn.performer import RandomFeatures
 from gt_models.nn.pooling import pool
+from gt_models.nn.self_loops import attend, with_self_loops
 from gt_models.nn.transformer import Packing, SelfAttention
+from gt_models.nn.unfused import unfused
 from gt_models.registry import register_model
 
 LOCAL_LAYERS = ("gin", "gat", "gcn", "none")
@@ -210,11 +212,11 @@ class GPSLayer(nn.Module):
         h = sum(branches[1:], start=branches[0])
         return self.ffn_norm(h + self.dropout(self.ffn_out(self.dropout(self.activation(self.ffn_in(h))))))  # [N, d]
 
-    # torch 2.13's inductor gives wrong gradients where both branches are in one graph (GCN in training: off by 0.7 of 2.4, where eager agrees
-    # with float64), and does not compile GATConv; each branch alone is right
-    @torch.compiler.disable
     def _pass_messages(self, x: Tensor, edges: Tensor | None, batch: GraphBatch) -> Tensor:
-        return self.local(x, batch.edge_index, edges) if self.with_edges else self.local(x, batch.edge_index)
+        x, features = unfused(x), edges if self.with_edges else None
+        if isinstance(self.local, GATConv):
+            return attend(self.local, x, with_self_loops(x, batch.edge_index, features))
+        return self.local(x, batch.edge_index) if features is None else self.local(x, batch.edge_index, features)
 
 
 class PackedNodes(NamedTuple):
@@ -240,6 +242,7 @@ def _local_layer(kind: str, hidden_dim: int, num_heads: int, with_edges: bool) -
     if kind == "gat":
         if hidden_dim % num_heads:
             raise ValueError(f"hidden_dim {hidden_dim} does not split into {num_heads} heads: choose a multiple of num_heads")
-        return GATConv(hidden_dim, hidden_dim // num_heads, num_heads, edge_dim=hidden_dim if with_edges else None)
+        edge_dim = hidden_dim if with_edges else None
+        return GATConv(hidden_dim, hidden_dim // num_heads, num_heads, add_self_loops=False, edge_dim=edge_dim)
     mlp = nn.Sequential(nn.Linear(hidden_dim, hidden_dim), nn.ReLU(), nn.Linear(hidden_dim, hidden_dim))
     return GINEConv(mlp) if with_edges else GINConv(mlp)
