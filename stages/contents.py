@@ -122,11 +122,13 @@ class Measured(TypedDict):
 
 
 class Recomputed(TypedDict):
-    """A run that an attestation computed again: the digest of what it found, and on which processor where the shipped bits are another's."""
+    """A run that an attestation computed again: the digest of what it found, and on which processor where the shipped bits are another's. `parts`: of a run
+    of many parts only these, by their places in its curves."""
 
     seed: int
     sha256: str
     cpu: NotRequired[str]
+    parts: NotRequired[list[int]]
 
 
 class Asked(TypedDict):

@@ -59,6 +59,9 @@ def store_attest(
         Path | None,
         typer.Option(help="checkout of the code that the records are of: where only forms changed that no run took, none is computed"),
     ] = None,
+    parts: Annotated[
+        int | None, typer.Option(min=1, help="how many parts of a run that has many (pairs of graphs) are computed again; nothing: all")
+    ] = None,
 ) -> None:
     """Computes a few runs of each stale cell again; where every bit agrees, its records are marked as carried over to the present code.
 
@@ -67,7 +70,7 @@ def store_attest(
     from stages.params import load_grid
     from stages.records.attest import attest_cells
 
-    if not attest_cells(names or [], load_grid(), runs, records, dirty, beside, older):
+    if not attest_cells(names or [], load_grid(), runs, records, dirty, beside, older, parts):
         raise typer.Exit(1)
 
 

@@ -2,7 +2,8 @@
 
 The digest of code is strict: a rename changes it. What a refactoring did not change is found out here, not assumed; carried.py says what is
 written down. Runs are recomputed in `store/attest`, where a killed one goes on, and are not kept: on a machine with other last bits they would
-contradict the shipped records. Where only forms of operations changed that no run of a cell took, `older` shows it, and nothing is computed.
+contradict the shipped records. Of a run of many parts that train for themselves, a few may do (`parts`). Where only forms of operations changed
+that no run of a cell took, `older` shows it, and nothing is computed.
 
 Processors differ in the last bit (MKL takes other paths on Intel's and AMD's). On a machine of another kind the older code is run too, in a
 checkout of its own, and `beside` is that checkout's store: what it holds under a record's digest is the same run, computed here.
@@ -13,17 +14,22 @@ import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from stages.contents import Asked, Digests, Measured, Recomputed, Record, Section
 from stages.errors import DatasetError
 from stages.params import Cell, Grid
+from stages.protocols import Protocol
 from stages.recipe import digest_of, load_recipe
-from stages.records.carried import MARK, asked_of, content_digest, text_of, with_checksum
+from stages.records.carried import BEFORE_PARTS, MARK, content_digest, part_of, text_of, with_checksum
 from stages.records.shipped import ROOT, Shipped, problems_of, read, record_problems, shipped_paths, write
 from stages.records.staleness import code_now, origins_of, recipe_now, standing
 from stages.records.unreached import Reached, asked_with, unreached
 from stages.schema import RecipeError
 from stages.store import Store, StoreError
+
+if TYPE_CHECKING:
+    from stages.runs import Experiment
 
 # of a record's environment: what may be behind other bits, said beside a difference
 BEHIND = ("cpu_capability", "blas", "torch", "numpy", "llvmlite", "numba", "triton", "cpu")
@@ -41,11 +47,12 @@ def attest(
     beside: Store | None = None,
     say: Callable[[str], None] = lambda line: None,
     older: Path | None = None,
+    parts: int | None = None,
 ) -> Shipped:
     """The file with its attestation: `runs` of its runs, the cheapest first, were computed again by the present code, recipe, data and encodings
     and found what the records hold, or what `beside` holds of the same runs. `commit`: of that code. `older`: a checkout of the code that the
-    records are of; where its runs took nothing that changed since, none is computed. Raises StaysStale where a bit differs or the runs cannot be
-    computed here."""
+    records are of; where its runs took nothing that changed since, none is computed. `parts`: how many parts of each run are computed, where its task
+    has a protocol of several; None: all. Raises StaysStale where a bit differs or the runs cannot be computed here."""
     if older is not None:
         try:
             return _untouched(shipped, grid, commit, older)
@@ -56,24 +63,23 @@ def attest(
         present = _Present(cell, grid, shipped, shipped.now().records[0], data, store)
         held = _beside(shipped, beside) if beside else shipped.records
         chosen = sorted(held, key=lambda r: (r["deterministic"]["status"] != "ok", r["measured"]["seconds"], r["deterministic"]["seed"]))
-        again = [present.recompute(record, say) for record in chosen[:runs]]
+        recomputed = [present.recompute(record, parts, say) for record in chosen[:runs]]
     except (RecipeError, DatasetError, KeyError, ValueError) as error:
         raise StaysStale(str(error.args[0]) if error.args else type(error).__name__) from None
-    asked = asked_of(again[0])
+    asked = present.asked(chosen[0]["deterministic"]["seed"])
     found: dict[str, Asked] = {
         r["digest"]: {**asked, "digest": present.experiment.digest(r["deterministic"]["seed"])} for r in shipped.records
     }
     behind = 0
     for before, trial in zip(shipped.trials, shipped.now().trials, strict=True):
         try:
-            found[before["digest"]] = _Present(cell, grid, shipped, trial, data, store).of_trial(trial)
+            found[before["digest"]] = _Present(cell, grid, shipped, trial, data, store).asked(trial["deterministic"]["seed"], test=False)
         except (RecipeError, DatasetError, KeyError, ValueError):
             behind += 1
     if behind:
         say(
             f"{shipped.cell}: {behind} of {len(shipped.trials)} trials of its search stay behind: the present recipe would not ask for them"
         )
-    recomputed = [_found(r, shipped.records) for r in again]
     moved = {digest: now for digest, now in found.items() if now["digest"] != digest}
     if not moved:
         raise StaysStale("its runs are up to date; the recipe asks for others besides, which are not run yet")
@@ -93,6 +99,7 @@ def attest_cells(
     dirty: bool = False,
     beside: Path | None = None,
     older: Path | None = None,
+    parts: int | None = None,
 ) -> bool:
     """`attest` of the stale ones among the named cells and suites, all for no name, each written as soon as it is carried over; a cell that was
     before is computed again where it is named. Says what became of each; whether none is left behind. Raises StoreError where the code is in no
@@ -119,7 +126,7 @@ def attest_cells(
             counts["as the present tree computes it"] += 1
             continue
         try:
-            new = attest(one, grid, head, runs, Store(beside) if beside else None, lambda line: print(line, flush=True), older)
+            new = attest(one, grid, head, runs, Store(beside) if beside else None, lambda line: print(line, flush=True), older, parts)
         except StaysStale as error:
             print(f"{one.cell}: {'stays stale' if state.stale else 'its mark does not hold here'}: {error}", flush=True)
             counts["not carried over"] += 1
@@ -167,16 +174,6 @@ def _beside(shipped: Shipped, beside: Store) -> list[Record]:
     return list(held.values())
 
 
-def _found(again: Record, records: Sequence[Record]) -> Recomputed:
-    """What the section says of a recomputed run; with the processor, where that alone made it differ from the shipped record."""
-    seed, digest = again["deterministic"]["seed"], content_digest(again)
-    shipped = next(content_digest(r) for r in records if r["deterministic"]["seed"] == seed)
-    found: Recomputed = {"seed": seed, "sha256": digest}
-    if digest != shipped:
-        found["cpu"] = again["measured"]["environment"]["cpu"]
-    return found
-
-
 class _Present:
     """What the present tree would run in place of a record. Raises RecipeError, DatasetError or KeyError where it would run nothing."""
 
@@ -186,31 +183,72 @@ class _Present:
         recipe = recipe_now(shipped, ran["deterministic"]["recipe"], load_recipe(cell.recipe_path), grid, cell)
         if recipe.start:
             raise RecipeError(f"it starts from the weights of {recipe.start.cell}, which records do not hold: train it again")
-        self.cell, self.work, self.recipe = cell, Store(store.root / "attest"), recipe
+        self.cell, self.shipped, self.recipe, self.work = cell, shipped, recipe, Store(store.root / "attest")
         path, allocator = str(cell.recipe_path), prepare_process(grid.run)
         self.experiment = Experiment(recipe, path, cell.dataset, grid.run, self.work, data, allocator)
 
-    def recompute(self, before: Record, say: Callable[[str], None]) -> Record:
-        """The record of the same seed, computed anew. Raises StaysStale, which says where the two first differ."""
+    def recompute(self, before: Record, parts: int | None, say: Callable[[str], None]) -> Recomputed:
+        """What the same seed found anew, in so many of its parts. Raises StaysStale, which says where the two first differ."""
         from stages.measurements import device_name
 
-        seed, measured = before["deterministic"]["seed"], before["measured"]
+        seed, measured, protocol = before["deterministic"]["seed"], before["measured"], self.protocol
         here = device_name(self.experiment.device)
         if measured["device"] != here:
             raise StaysStale(f"it was computed on {measured['device']}, and here is {here}: no bits to compare")
-        say(f"{self.cell.cell}: seed {seed} is computed again ({measured['seconds']:.1f} s when it was first computed)")
-        now, _ = self.experiment.run(seed)
+        some = parts if protocol and parts and parts < protocol.parts else None
+        what = f"{some} of its {protocol.parts} {protocol.UNIT}; all took " if protocol and some else ""
+        say(f"{self.cell.cell}: seed {seed} is computed again ({what}{measured['seconds']:.1f} s when it was first computed)")
+        now, _ = (self._of_parts(some) if some else self.experiment).run(seed)
         shutil.rmtree(self.work.folder(now["digest"]))
-        if content_digest(now) != content_digest(before):
+        places = _places(before, now) if some else None
+        if places is None and content_digest(now) != content_digest(before):
             raise StaysStale(f"seed {seed}: {first_difference(before, now)}{_behind(measured, now['measured'])}")
-        return now
+        found: Recomputed = {"seed": seed, "sha256": content_digest(before, places)}
+        if places is not None:
+            found["parts"] = places
+        if found["sha256"] != next(content_digest(r, places) for r in self.shipped.records if r["deterministic"]["seed"] == seed):
+            found["cpu"] = now["measured"]["environment"]["cpu"]
+        return found
 
-    def of_trial(self, trial: Record) -> Asked:
-        """Digest, recipe and digests under which a search would look for this trial now."""
-        one, seed = self.experiment, trial["deterministic"]["seed"]
+    @property
+    def protocol(self) -> Protocol | None:
+        """Of its task, if that has one of several parts."""
+        return self.recipe.protocol
+
+    def _of_parts(self, count: int) -> "Experiment":
+        """The same of so many of its parts."""
+        assert self.protocol is not None
+        return replace(self.experiment, recipe=self.recipe.with_protocol(self.protocol.only(count)))
+
+    def asked(self, seed: int, test: bool = True) -> Asked:
+        """Digest, recipe and digests of a run as the present tree would ask for it; of a search's trial, which is not tested, without `test`."""
+        one = self.experiment
         recipe = one.decisive(seed)
         digests: Digests = {"recipe": digest_of(recipe), "data": one.packed.digest, "encodings": one.encoded.digest, "code": one.code}
-        return {"digest": one.digest(seed, test=False), "recipe": recipe, "digests": digests}
+        return {"digest": one.digest(seed, test=test), "recipe": recipe, "digests": digests}
+
+
+def _places(before: Record, now: Record) -> list[int]:
+    """Where in a run's curves each part of `now`, a run of some of its parts, stands. Raises StaysStale for a part that it found otherwise."""
+    if differ := _differs_before_parts(before, now):
+        raise StaysStale(f"seed {before['deterministic']['seed']}: {differ}")
+    held = {json.dumps(part_of(before, place)): place for place in range(len(before["deterministic"]["epochs"]["epoch"]))}
+    places = []
+    for n in range(len(now["deterministic"]["epochs"]["epoch"])):
+        part = part_of(now, n)
+        place = held.get(json.dumps(part))  # bit for bit, and NaN equals NaN
+        if place is None:
+            nearest = max(held, key=lambda text: sum(json.loads(text)[name] == value for name, value in part.items()))
+            differ = next(d for name, value in part.items() if (d := _differ(name, json.loads(nearest)[name], value)))
+            at = held[nearest] + 1
+            raise StaysStale(f"seed {before['deterministic']['seed']}: part {at}: {differ}{_behind(before['measured'], now['measured'])}")
+        places.append(place)
+    return places
+
+
+def _differs_before_parts(before: Record, now: Record) -> str | None:
+    a, b = dict(before["deterministic"]), dict(now["deterministic"])
+    return next((differ for key in BEFORE_PARTS if (differ := _differ(key, a[key], b[key]))), None)
 
 
 def first_difference(before: Record, now: Record) -> str:

@@ -2,10 +2,11 @@
 
 An attestation (`attest.py`) gives a shipped file the section
 
-    carried: {commit, recomputed: [{seed, sha256[, cpu]}][, unreached: [module]], runs: {digest: {digest, recipe, digests}}, checksum}
+    carried: {commit, recomputed: [{seed, sha256[, cpu][, parts]}][, unreached: [module]], runs: {digest: {digest, recipe, digests}}, checksum}
 
 `runs` says under which digest each record would be found now, `sha256` is the digest of what the recomputed runs found: what the record holds,
-or, with `cpu`, what the older code and the present one both found on another processor. Where only modules `unreached` changed, which none
+or, with `cpu`, what the older code and the present one both found on another processor; with `parts`, of the entries of its curves at these places, which
+are parts of a run that train for themselves. Where only modules `unreached` changed, which none
 of the runs took (`unreached.py`), nothing had to be recomputed. The records themselves stay as they were. In a store they lie under their present digests too, each with its part of the section:
 
     carried_over: {commit, recomputed[, unreached], from: {digest, recipe, digests[, checksum]}, checksum}
@@ -24,12 +25,22 @@ MARK: Final = "carried_over"
 SECTION_KEYS, MARK_KEYS = {"commit", "recomputed", "runs", "checksum"}, {"commit", "recomputed", "from", "checksum"}
 # of the deterministic part: what a run was asked to do, which a refactoring may say in another way; all else is what it found
 ASKED = ("recipe", "digests")
+BEFORE_PARTS: Final = ("dataset", "metric", "direction", "seed", "split", "parameters")
 Content = TypeVar("Content", bound=Mapping[str, object])
 
 
-def content_digest(record: Record) -> str:
-    """sha256 of what a run found: status, curves, best epoch, metrics, parameters, error; digests and recipe aside."""
-    return digest_of({k: v for k, v in record["deterministic"].items() if k not in ASKED})
+def content_digest(record: Record, parts: Sequence[int] | None = None) -> str:
+    """sha256 of what a run found: status, curves, best epoch, metrics, parameters, error; digests and recipe aside. `parts`: of what these entries of its
+    curves say, and of what is said before the first of them."""
+    ran = record["deterministic"]
+    if parts is None:
+        return digest_of({k: v for k, v in ran.items() if k not in ASKED})
+    return digest_of({**{k: ran[k] for k in BEFORE_PARTS}, "parts": [part_of(record, place) for place in parts]})
+
+
+def part_of(record: Record, place: int) -> dict[str, object]:
+    """What the curves of a run of several parts say of one; its number aside, which depends on which parts the run was asked for."""
+    return {name: curve[place] for name, curve in sorted(record["deterministic"]["epochs"].items()) if name != "epoch"}
 
 
 def with_checksum(content: Content) -> Content:
@@ -121,6 +132,10 @@ def text_of(records: Sequence[Record]) -> str | None:
     computed = sum(MARK not in r or r["deterministic"]["seed"] in seeds for r in records)
     if not computed:
         return "carried over (what changed took no part)"
+    counts = {len(run["parts"]) for mark in marks for run in mark["recomputed"] if "parts" in run}
+    if counts:
+        of_all = len(records[0]["deterministic"]["epochs"]["epoch"])
+        return f"carried over ({computed} of {len(records)} recomputed, {min(counts)} of {of_all} parts)"
     return f"carried over ({computed} of {len(records)} recomputed)"
 
 
@@ -134,6 +149,8 @@ def note_of(records: Sequence[Record]) -> str | None:
     seeds = [str(run["seed"]) for run in mark["recomputed"]]
     cpus = sorted({run["cpu"] for run in mark["recomputed"] if "cpu" in run})
     how = f"computed by the older code and by this one on {', '.join(cpus)}, bit for bit the same" if cpus else "recomputed, bit for bit"
+    if parts := [len(run["parts"]) for run in mark["recomputed"] if "parts" in run]:
+        how += f" ({parts[0]} of its parts)"
     return f"carried over by commit {mark['commit'][:12]}: seed{'s' if len(seeds) > 1 else ''} {', '.join(seeds)} {how}"
 
 
@@ -159,10 +176,22 @@ def _grounds_problem(content: Section | Mark, records: Sequence[Record], complet
         or not all(isinstance(run, dict) and {"seed", "sha256"} <= run.keys() for run in recomputed)
     ):
         return "it names no recomputed run"
-    found = {r["deterministic"]["seed"]: content_digest(r) for r in records}
+    found = {r["deterministic"]["seed"]: r for r in records}
     for run in recomputed:
-        if complete and run["seed"] not in found:
-            return f"no record has the seed {run['seed']}, which it says was recomputed"
-        if "cpu" not in run and found.get(run["seed"], run["sha256"]) != run["sha256"]:
+        record, parts = found.get(run["seed"]), run.get("parts")
+        if record is None:
+            if complete:
+                return f"no record has the seed {run['seed']}, which it says was recomputed"
+            continue
+        if parts is not None and not _are_places(parts, len(record["deterministic"]["epochs"].get("epoch", []))):
+            return f"seed {run['seed']} has no such parts as it says were recomputed"
+        if "cpu" not in run and content_digest(record, parts) != run["sha256"]:
             return f"seed {run['seed']} found something else when it was recomputed"
     return None
+
+
+def _are_places(parts: object, count: int) -> bool:
+    """Whether they are different places in curves of `count` entries, at least one."""
+    return (
+        isinstance(parts, list) and bool(parts) and all(type(p) is int and 0 <= p < count for p in parts) and len(set(parts)) == len(parts)
+    )

@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
@@ -322,3 +323,77 @@ def test_a_mark_needs_a_commit(shipped, other_code, monkeypatch):
     assert run("store", "attest", "--dirty").exit_code == 0
     monkeypatch.setattr("stages.measurements.commit", lambda: None)
     assert "there is no commit to name" in str(run("store", "attest", "--dirty").exception)
+
+
+class Parts:
+    """Of a run of three parts, which its epochs stand for: what the present code finds of parts 3 and 1."""
+
+    def __init__(self, record):
+        self.record = record
+        self.curves = {name: [curve[2], curve[0]] for name, curve in record["deterministic"]["epochs"].items()}
+        self.curves["epoch"] = [1, 2]
+
+    def run(self, seed):
+        found = {**self.record["deterministic"], "epochs": self.curves, "test": 0.0}
+        now = sealed({**self.record, "digest": "e" * 64, "deterministic": found})
+        Store("store/attest").put(now)
+        return now, None
+
+
+@pytest.fixture
+def of_parts(shipped, other_code, monkeypatch) -> Parts:
+    first = min(shipped.records, key=lambda r: r["measured"]["seconds"])
+    assert len(first["deterministic"]["epochs"]["epoch"]) >= 3
+    parts = Parts(first)
+    monkeypatch.setattr("stages.records.attest._Present.protocol", SimpleNamespace(parts=3, UNIT="rounds"))
+    monkeypatch.setattr("stages.records.attest._Present._of_parts", lambda self, count: parts if count == 2 else None)
+    return parts
+
+
+def test_of_a_run_of_many_parts_a_few_may_do(of_parts, shipped):
+    shown = run("store", "attest", CELL, "--parts", "2")
+    assert shown.exit_code == 0, shown.output
+    count = len(of_parts.record["deterministic"]["epochs"]["epoch"])
+    assert "2 of its 3 rounds; all took" in shown.output
+    assert f"{CELL}: carried over (1 of 2 recomputed, 2 of {count} parts)" in shown.output
+    new = read(shipped.path)
+    seed = of_parts.record["deterministic"]["seed"]
+    assert new.recomputed == [{"seed": seed, "sha256": content_digest(of_parts.record, [2, 0]), "parts": [2, 0]}]
+    assert problems_of(new) == []
+    assert standing(new, load_grid()).text == "as the present tree computes it"
+    assert f"seed {seed} recomputed, bit for bit (2 of its parts)" in run("store", "verify").output
+    # the mark is in the store after an import, and in the file again after an export
+    shutil.rmtree("store")
+    import_records([new])
+    content = shipped.path.read_bytes()
+    shipped.path.unlink()
+    assert export().read_bytes() == content
+
+
+def test_a_part_that_is_found_otherwise_is_named(of_parts, shipped):
+    before = shipped.path.read_bytes()
+    value = of_parts.curves["train_loss"][0]
+    of_parts.curves["train_loss"][0] = value + 1
+    shown = run("store", "attest", CELL, "--parts", "2")
+    assert shown.exit_code == 1
+    assert f"part 3: train_loss differs first: {value} before, {value + 1} now (by 1)" in shown.output
+    assert shipped.path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"parts": [2, 1]}, "found something else when it was recomputed"),
+        ({"parts": [2, 1000]}, "has no such parts"),
+        ({"parts": []}, "has no such parts"),
+        ({"parts": [0, 0]}, "has no such parts"),
+        ({"sha256": "0" * 64}, "found something else when it was recomputed"),
+    ],
+)
+def test_an_attestation_of_parts_that_do_not_hold_is_refused(of_parts, shipped, change, says):
+    run("store", "attest", CELL, "--parts", "2")
+    new = read(shipped.path)
+    section = {**new.carried, "recomputed": [{**new.recomputed[0], **change}]}
+    write(Shipped(new.path, new.result, new.records, new.origins, carried=with_checksum(section)))
+    (line,) = problems_of(read(new.path))
+    assert says in line
