@@ -102,9 +102,10 @@ class _TriangularAttention(torch.autograd.Function):
     def backward(ctx, grad: Tensor):
         (x, out, stats), (sizes, numbers) = ctx.saved_tensors, ctx.rest
         kernels, grad = _kernels(x.dtype, x.size(3)), grad.contiguous()
-        dx = torch.empty_like(x)
+        mean, dx = x.new_empty(stats.shape[:2]), torch.empty_like(x)
+        run_parts(kernels.means, [0, len(x)], grad, out, mean)
         tasks, bounds = _plan(sizes, x.size(2), LANES, torch.get_num_threads())
-        run_parts(kernels.backward, bounds, x, out, grad, stats, tasks, *numbers, dx)
+        run_parts(kernels.backward, bounds, x, grad, stats, mean, tasks, *numbers, dx)
         return dx, None, None, None, None
 
 
@@ -219,6 +220,16 @@ def _kernels(dtype: torch.dtype, d: int) -> SimpleNamespace:
             for i in range(rest, n):
                 row_attends(i, n, j0, columns, p0, h, x, seed, limit, keep, k, v2, q, v1, weight, hashes, drawn, out, stats)
 
+    @compiled
+    def means(begin, end, grad, out, mean):
+        """mean [P, H] = <O, dO>, the sum over l of A dA."""
+        for p in range(begin, end):
+            for h in range(grad.shape[1]):
+                product = zero
+                for c in range(d):
+                    product += grad[p, h, c] * out[p, h, c]
+                mean[p, h] = product
+
     def gradients_of(rows: int) -> Callable[..., None]:
         lanes, states = rows * LANES, rows * size
 
@@ -250,7 +261,7 @@ def _kernels(dtype: torch.dtype, d: int) -> SimpleNamespace:
                         p, m = p0 + (i + r) * n + j, r * LANES + l
                         a = power(s[m] * scale - stats[p, h, 0]) * stats[p, h, 1]
                         weight[m] = a * keep if hash32(column_of(hashes[m], j)) >= limit else zero
-                        ds[m] = (weight[m] * da[m] - a * mean[p - p0]) * root
+                        ds[m] = (weight[m] * da[m] - a * mean[p, h]) * root
                 for c in range(d):
                     column = j * size + c * LANES
                     copy(dk_c, 0, dk, column, LANES)
@@ -272,18 +283,12 @@ def _kernels(dtype: torch.dtype, d: int) -> SimpleNamespace:
     of_rows, of_row = gradients_of(ROWS), gradients_of(1)
 
     @compiled
-    def backward(begin, end, x, out, grad, stats, tasks, seed, limit, keep, dx):
+    def backward(begin, end, x, grad, stats, mean, tasks, seed, limit, keep, dx):
         """dx [P, 4, H, d]."""
         for t in range(begin, end):
             p0, n, h, l0 = tasks[t]
             count, rest, first = min(LANES, n - l0), n - n % ROWS, p0 + l0 * n
             k, v2, dk, dv2 = np.empty(n * size, number), np.empty(n * size, number), np.zeros(n * size, number), np.zeros(n * size, number)
-            mean = np.empty(n * n, number)  # <O, dO> of each pair (i, j), the sum over l of A dA
-            for p in range(n * n):
-                product = zero
-                for c in range(d):
-                    product += grad[p0 + p, h, c] * out[p0 + p, h, c]
-                mean[p] = product
             for j in range(n):
                 pack(x, first + j, n, count, 1, h, k, v2, j * size)
             for i in range(0, rest, ROWS):
@@ -293,4 +298,4 @@ def _kernels(dtype: torch.dtype, d: int) -> SimpleNamespace:
             for j in range(n):
                 unpack(dk, dv2, j * size, count, dx, first + j, n, 1, h)
 
-    return SimpleNamespace(forward=forward, backward=backward)
+    return SimpleNamespace(forward=forward, means=means, backward=backward)
