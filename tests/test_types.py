@@ -6,7 +6,7 @@ import tomllib
 from tests.conftest import ROOT
 
 HEAD = re.compile(r'^# mypy: disable-error-code="([a-z, -]+)"$', re.M)
-LEFT = 132  # kinds of finding that are off, over all modules; lower it when there are fewer
+LEFT = 131  # kinds of finding that are off, over all modules; lower it when there are fewer
 UNTYPED = 24  # modules of the pipeline in which a function may have no types; lower it when there are fewer
 
 
