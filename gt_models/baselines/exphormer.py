@@ -19,7 +19,6 @@ from gt_models.nn.mlp_head import MLPHead
 from gt_models.nn.node_wise import check_level, encode_edges, laplacian_eigenvectors, normalised_edges
 from gt_models.nn.pooling import pool
 from gt_models.nn.self_loops import attend, with_self_loops
-from gt_models.nn.unfused import unfused
 from gt_models.registry import register_model
 
 LOCAL_LAYERS = ("gat", "gcn", "gatedgcn", "none")
@@ -222,7 +221,6 @@ class ExphormerLayer(nn.Module):
         return h, heard[len(x) :], edges
 
     def _pass_messages(self, x: Tensor, edges: Tensor, batch: GraphBatch) -> Tensor:
-        x = unfused(x)
         if self.local_layer == "gcn":
             return self.local(x, *normalised_edges(batch, x.dtype))
         return attend(self.local, x, with_self_loops(x, batch.edge_index, edges if self.with_edges else None))

@@ -231,8 +231,11 @@ def _operands(context, builder, arguments, dtype):
 
 
 def _on_vectors(value: Callable[..., ir.Value]) -> Callable[..., Any]:
-    """operation(y, i, ..., size): y[i : i + size] = value(builder, y[i : i + size], ...), where `x, j` stands for x[j : j + size] and a number
-    for itself. `size` is a constant: LLVM unrolls loops of a few rounds before it could put them into vectors."""
+    """An operation on vectors: operation(y, i, *operands, size) stores value(builder, y[i : i + size], *operands) to y[i : i + size].
+
+    An operand is an array with an offset, `x, j` for x[j : j + size], or a scalar, broadcast to all lanes. `size` is a compile-time constant:
+    written as a loop, LLVM would unroll it before it could vectorise it.
+    """
 
     @intrinsic(prefer_literal=True)
     def operation(typing, y, i, *others):

@@ -1,6 +1,6 @@
-"""The closing step of a Polynormer layer on the CPU: one pass over memory forward and one backward.
+"""The closing step of a Polynormer layer on the CPU: one pass over memory forward and one backward, besides adding `skip` and `total`.
 
-A dozen torch operations on [N, d], each reading and writing all of it, took as long as the layer's matrix products. Kept for the backward
+A dozen torch operations on [N, d], each reading and writing all of it, took as long as the layer's matrix products. Saved for the backward
 pass: h, a' and two numbers a row.
 """
 

@@ -127,6 +127,7 @@ class _Layout:
 
 
 def _shares(costs: np.ndarray, repeats: int) -> list[int]:
+    """`shares` of units that come `repeats` times each; one thread for all where there are few rows."""
     alone = torch.get_num_threads() == 1 or costs.sum() < 2 * BLOCK
     return [0, repeats * len(costs)] if alone else shares(np.repeat(costs, repeats))
 

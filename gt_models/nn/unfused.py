@@ -14,9 +14,10 @@ _unfused.register_autograd(lambda ctx, grad: _unfused(grad))
 
 
 def unfused(x: Tensor) -> Tensor:
-    """x, of any shape. In a compiled graph what comes back through it is a tensor of its own before it is added to other gradients.
+    """x, of any shape, unchanged. In a compiled graph its gradient is one tensor before it is added to others.
 
-    torch 2.13's inductor joins the sum of the gradients of two branches with the product that ends one of them (its pattern `addmm`), and gives
-    wrong numbers where the other branch gathers rows: on a GPS layer with GCN beside attention a gradient is off by 0.3 of 1.0.
+    Works around torch 2.13: inductor's pattern `addmm` fuses the sum of two branches' gradients with the matrix product that ends one of them. On
+    a GPS layer with GCN beside attention the gradients are then wrong, by up to 0.3 of 1.0 (tests/gt_models/test_compile.py). GIN and GAT beside
+    attention, and Exphormer, are right without it today.
     """
     return _unfused(x) if torch.compiler.is_compiling() and not torch.compiler.is_exporting() else x

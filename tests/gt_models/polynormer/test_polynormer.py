@@ -312,7 +312,7 @@ def test_tensors_made_in_inference_mode():
     model = build().eval()
     expected = model(graphs()[2])
     with torch.inference_mode():
-        graph = graphs()[2]  # its tensors count no versions, by which kept edges are told from changed ones
+        graph = graphs()[2]  # tensors of inference mode have no version counter, by which cached edges are checked
         torch.testing.assert_close(model(graph), expected, rtol=0, atol=0)
         graph.edge_index[:, 0] = graph.edge_index[:, 1]
         fresh = GraphBatch(graph.x, graph.edge_index.clone(), graph.ptr)

@@ -326,7 +326,7 @@ def test_a_mark_needs_a_commit(shipped, other_code, monkeypatch):
 
 
 class Parts:
-    """Of a run of three parts, which its epochs stand for: what the present code finds of parts 3 and 1."""
+    """A stub of the experiment that attestation runs: it covers parts 3 and 1 of a run of three. Epochs play the role of parts."""
 
     def __init__(self, record):
         self.record = record
