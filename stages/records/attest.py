@@ -131,7 +131,7 @@ def attest_cells(
             print(f"{one.cell}: {'stays stale' if state.stale else 'its mark does not hold here'}: {error}", flush=True)
             counts["not carried over"] += 1
             continue
-        if state.stale or len(new.recomputed) > len(one.recomputed):
+        if state.stale or _evidence(new) > _evidence(one):
             write(replace(new, path=root / f"{one.cell}.json.gz"))
         left = standing(new, grid).stale
         still = f"; still stale: {', '.join(left)}" if left else ""
@@ -139,6 +139,11 @@ def attest_cells(
         counts["carried over"] += 1
     print("; ".join(f"{count} {what}" for what, count in counts.items()))
     return not counts["not carried over"]
+
+
+def _evidence(shipped: Shipped) -> tuple[int, int]:
+    """Of an attestation: runs that were recomputed whole, and all recomputed ones."""
+    return sum("parts" not in run for run in shipped.recomputed), len(shipped.recomputed)
 
 
 def _untouched(shipped: Shipped, grid: Grid, commit: str, older: Path) -> Shipped:
@@ -200,7 +205,7 @@ class _Present:
         say(f"{self.cell.cell}: seed {seed} is computed again ({what}{measured['seconds']:.1f} s when it was first computed)")
         now, _ = (self._of_parts(some) if some else self.experiment).run(seed)
         shutil.rmtree(self.work.folder(now["digest"]))
-        places = _places(before, now) if some else None
+        places = _places(before, now, some) if some else None
         if places is None and content_digest(now) != content_digest(before):
             raise StaysStale(f"seed {seed}: {first_difference(before, now)}{_behind(measured, now['measured'])}")
         found: Recomputed = {"seed": seed, "sha256": content_digest(before, places)}
@@ -228,20 +233,23 @@ class _Present:
         return {"digest": one.digest(seed, test=test), "recipe": recipe, "digests": digests}
 
 
-def _places(before: Record, now: Record) -> list[int]:
-    """Where in a run's curves each part of `now`, a run of some of its parts, stands. Raises StaysStale for a part that it found otherwise."""
+def _places(before: Record, now: Record, count: int) -> list[int]:
+    """The place in a run's curves of each part of `now`, a run of `count` of its parts. Raises StaysStale where it found a part otherwise, or not all."""
+    seed, found = before["deterministic"]["seed"], now["deterministic"]
     if differ := _differs_before_parts(before, now):
-        raise StaysStale(f"seed {before['deterministic']['seed']}: {differ}")
+        raise StaysStale(f"seed {seed}: {differ}")
+    if found["status"] != "ok" or len(found["epochs"]["epoch"]) != count:
+        raise StaysStale(f"seed {seed}: {found['status']} after {len(found['epochs']['epoch'])} of {count} parts: {found['error']}")
     held = {json.dumps(part_of(before, place)): place for place in range(len(before["deterministic"]["epochs"]["epoch"]))}
     places = []
-    for n in range(len(now["deterministic"]["epochs"]["epoch"])):
+    for n in range(count):
         part = part_of(now, n)
         place = held.get(json.dumps(part))  # bit for bit, and NaN equals NaN
         if place is None:
             nearest = max(held, key=lambda text: sum(json.loads(text)[name] == value for name, value in part.items()))
             differ = next(d for name, value in part.items() if (d := _differ(name, json.loads(nearest)[name], value)))
             at = held[nearest] + 1
-            raise StaysStale(f"seed {before['deterministic']['seed']}: part {at}: {differ}{_behind(before['measured'], now['measured'])}")
+            raise StaysStale(f"seed {seed}: part {at}: {differ}{_behind(before['measured'], now['measured'])}")
         places.append(place)
     return places
 

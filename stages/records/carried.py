@@ -5,9 +5,9 @@ An attestation (`attest.py`) gives a shipped file the section
     carried: {commit, recomputed: [{seed, sha256[, cpu][, parts]}][, unreached: [module]], runs: {digest: {digest, recipe, digests}}, checksum}
 
 `runs` says under which digest each record would be found now, `sha256` is the digest of what the recomputed runs found: what the record holds,
-or, with `cpu`, what the older code and the present one both found on another processor; with `parts`, of the entries of its curves at these places, which
-are parts of a run that train for themselves. Where only modules `unreached` changed, which none
-of the runs took (`unreached.py`), nothing had to be recomputed. The records themselves stay as they were. In a store they lie under their present digests too, each with its part of the section:
+or, with `cpu`, what the older code and the present one both found on another processor. With `parts` it is of some parts of a run that train
+independently, by their places in its curves. Where only modules `unreached` changed, which none of the runs took (`unreached.py`), nothing had to be
+recomputed. The records themselves stay as they were. In a store they lie under their present digests too, each with its part of the section:
 
     carried_over: {commit, recomputed[, unreached], from: {digest, recipe, digests[, checksum]}, checksum}
 

@@ -331,10 +331,10 @@ class Parts:
     def __init__(self, record):
         self.record = record
         self.curves = {name: [curve[2], curve[0]] for name, curve in record["deterministic"]["epochs"].items()}
-        self.curves["epoch"] = [1, 2]
+        self.curves["epoch"], self.status = [1, 2], "ok"
 
     def run(self, seed):
-        found = {**self.record["deterministic"], "epochs": self.curves, "test": 0.0}
+        found = {**self.record["deterministic"], "epochs": self.curves, "test": 0.0, "status": self.status}
         now = sealed({**self.record, "digest": "e" * 64, "deterministic": found})
         Store("store/attest").put(now)
         return now, None
@@ -379,6 +379,25 @@ def test_a_part_that_is_found_otherwise_is_named(of_parts, shipped):
     assert shown.exit_code == 1
     assert f"part 3: train_loss differs first: {value} before, {value + 1} now (by 1)" in shown.output
     assert shipped.path.read_bytes() == before
+
+
+@pytest.mark.parametrize(("count", "status"), [(0, "oom"), (1, "ok"), (2, "timed-out")])
+def test_a_run_that_ends_without_its_parts_carries_nothing_over(of_parts, shipped, count, status):
+    before = shipped.path.read_bytes()
+    of_parts.curves, of_parts.status = {name: curve[:count] for name, curve in of_parts.curves.items()}, status
+    shown = run("store", "attest", CELL, "--parts", "2")
+    assert shown.exit_code == 1
+    assert f"{status} after {count} of 2 parts" in shown.output
+    assert shipped.path.read_bytes() == before
+
+
+def test_a_whole_run_takes_the_place_of_its_parts_and_not_the_reverse(of_parts, shipped):
+    run("store", "attest", CELL, "--parts", "2")
+    assert "carried over (1 of 2 recomputed)" in run("store", "attest", CELL).output
+    whole = read(shipped.path)
+    assert [sorted(r) for r in whole.recomputed] == [["seed", "sha256"]]
+    run("store", "attest", CELL, "--parts", "2")
+    assert read(shipped.path) == whole
 
 
 @pytest.mark.parametrize(
