@@ -32,54 +32,51 @@ uintp = np.uintp  # of an index without a sign Numba does not ask whether it cou
 class _KernelAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx, attentions, heads, channels, projection, eps, *matrices) -> tuple[Tensor, ...]:
-        layout, kernels, *ends = _prepared(attentions, channels, projection, eps)
+        first, *others = [a.groups for a in attentions]
+        if first.layout is None or list(map(id, first.layout.others)) != list(map(id, others)):
+            first.layout = _Layout(first, others)
+        layout, kernels = first.layout, _kernels(projection.dtype, projection.size(1), channels, len(projection))
+        ends = projection.T.flatten(), projection.flatten(), real(projection.dtype)(eps), uintp(0)  # the last: see `_kernels`
         inputs = [_rows(m) for m in matrices]
         rows = {a.out: len(a.groups.queries.of) for a in attentions}
         outs = [projection.new_empty(rows[out], n * heads * channels) for out, n in sorted(Counter(a.out for a in attentions).items())]
         table = _table(attentions, heads * channels, inputs, outs)
-        phi = projection.new_empty(layout.num_keys * heads * len(projection))
-        run_parts(kernels.features, layout.keys_of_threads(), heads, table, *layout.keys, *ends, phi)
-        run_parts(kernels.forward, layout.heads_of_threads(heads), heads, table, *layout.groups, *ends, phi)
+        phi = projection.new_empty(len(layout.key_costs) * heads * len(projection))
+        run_parts(kernels.features, _shares(layout.key_costs), heads, table, *layout.keys, *ends, phi)
+        run_parts(kernels.forward, _shares(layout.group_costs, heads), heads, table, *layout.groups, *ends, phi)
         ctx.save_for_backward(projection, *inputs, *outs)
-        ctx.attentions, ctx.sizes, ctx.eps = attentions, (heads, channels, len(inputs)), eps
+        ctx.rest = attentions, heads, channels, layout, kernels, ends
         return tuple(outs)
 
     @staticmethod
     @once_differentiable
     def backward(ctx, *grads: Tensor):
-        heads, channels, num_matrices = ctx.sizes
-        projection, *saved = ctx.saved_tensors
-        layout, kernels, *ends = _prepared(ctx.attentions, channels, projection, ctx.eps)
-        matrices, outs, of_outs = saved[:num_matrices], saved[num_matrices:], [_rows(g) for g in grads]
+        (projection, *saved), (attentions, heads, channels, layout, kernels, ends) = ctx.saved_tensors, ctx.rest
+        matrices, outs, of_outs = saved[: -len(grads)], saved[-len(grads) :], [_rows(g) for g in grads]
         features, width = projection.shape
-        written = len(ctx.attentions) * heads * (2 * width + channels) == sum(m.size(1) for m in matrices)  # all columns
+        written = len(attentions) * heads * (2 * width + channels) == sum(m.size(1) for m in matrices)  # all columns
         gradients = [m.new_empty(m.shape) if written else m.new_zeros(m.shape) for m in matrices]
-        table = _table(ctx.attentions, heads * channels, matrices, outs, gradients, of_outs)
-        phi = projection.new_empty(layout.num_keys * heads * features)
-        dsums = projection.new_empty(layout.num_groups * heads * features * (channels + 1))
-        run_parts(kernels.features, layout.keys_of_threads(), heads, table, *layout.keys, *ends, phi)
-        run_parts(kernels.backward_by_group, layout.heads_of_threads(heads), heads, table, *layout.groups, *ends, phi, dsums)
-        run_parts(kernels.backward_by_key, layout.keys_of_threads(), heads, table, *layout.keys, *ends, dsums)
+        table = _table(attentions, heads * channels, matrices, outs, gradients, of_outs)
+        phi = projection.new_empty(len(layout.key_costs) * heads * features)
+        dsums = projection.new_empty(len(layout.group_costs) * heads * features * (channels + 1))
+        run_parts(kernels.features, _shares(layout.key_costs), heads, table, *layout.keys, *ends, phi)
+        run_parts(kernels.backward_by_group, _shares(layout.group_costs, heads), heads, table, *layout.groups, *ends, phi, dsums)
+        run_parts(kernels.backward_by_key, _shares(layout.key_costs), heads, table, *layout.keys, *ends, dsums)
         return None, None, None, None, None, *gradients
 
 
 kernel_attention = _KernelAttention.apply
 
 
-def _prepared(attentions: Sequence[Attention], channels: int, projection: Tensor, eps: float) -> tuple:
-    """The layout of the groups, the kernels, and what these take of the projection; the last is 0 (see `_kernels`)."""
-    first, *others = [a.groups for a in attentions]
-    if first.layout is None or list(map(id, first.layout.others)) != list(map(id, others)):
-        first.layout = _Layout(first, others)
-    features, width = projection.shape
-    by_channel, by_feature = projection.T.flatten().numpy(), projection.flatten().numpy()
-    kernels = _kernels(projection.dtype, width, channels, features)
-    return first.layout, kernels, by_channel, by_feature, real(projection.dtype)(eps), uintp(0)
-
-
 def _rows(t: Tensor) -> Tensor:
     """With the numbers of a row side by side: columns of a wide matrix are not copied."""
     return t if t.stride(1) == 1 else t.contiguous()
+
+
+def _shares(costs: np.ndarray, repeats: int = 1) -> list[int]:
+    """`shares` of units that come `repeats` times each; one thread for all where there are few rows."""
+    alone = torch.get_num_threads() == 1 or costs.sum() < 2 * BLOCK
+    return [0, repeats * len(costs)] if alone else shares(np.repeat(costs, repeats))
 
 
 def _table(attentions: Sequence[Attention], width: int, *tensors: Sequence[Tensor]) -> np.ndarray:
@@ -103,38 +100,21 @@ class _Layout:
     Attributes:
         groups: of each group its attention; offsets of its entries, their rows and keys; offsets of its queries, their rows.
         keys: of each key its attention and its row; offsets of its entries, their rows and groups.
+        group_costs, key_costs: rows that a group, or a key, reads.
     """
 
     def __init__(self, first: Groups, others: list[Groups]):
         self.others, every = others, [first, *others]  # not `first`, which keeps this
         entries, queries = [g.entries.sorted for g in every], [g.queries.sorted for g in every]
-        keys = [_in_order(len(g.entries.of)) if g.key is None else g.key.sorted for g in every]
+        alone = [np.arange(len(g.entries.of) + 1) for g in every]  # each entry has a key of its own
+        keys = [Sorted(n[:-1], n, n[:-1]) if g.key is None else g.key.sorted for g, n in zip(every, alone, strict=True)]
         of_group, first_group = _numbered(entries)
         of_key, first_key = _numbered(keys)
-        self.num_groups, self.num_keys = len(of_group), len(of_key)
         key_of_entry = np.concatenate([k.of[e.rows] + at for e, k, at in zip(entries, keys, first_key, strict=True)])
         group_of_entry = np.concatenate([e.of[k.rows] + at for e, k, at in zip(entries, keys, first_group, strict=True)])
         self.groups = of_group, *_joined(entries), key_of_entry, *_joined(queries)
-        self.keys = of_key, np.arange(self.num_keys) - first_key[of_key], *_joined(keys), group_of_entry
-
-    def heads_of_threads(self, heads: int) -> list[int]:
-        """Bounds of each thread's heads of groups, in shares of about as many rows."""
-        return _shares(np.diff(self.groups[1] + self.groups[4]), heads)
-
-    def keys_of_threads(self) -> list[int]:
-        """Bounds of each thread's keys, likewise by their entries."""
-        return _shares(np.diff(self.keys[2]), 1)
-
-
-def _shares(costs: np.ndarray, repeats: int) -> list[int]:
-    """`shares` of units that come `repeats` times each; one thread for all where there are few rows."""
-    alone = torch.get_num_threads() == 1 or costs.sum() < 2 * BLOCK
-    return [0, repeats * len(costs)] if alone else shares(np.repeat(costs, repeats))
-
-
-def _in_order(count: int) -> Sorted:
-    """Each row a group of its own."""
-    return Sorted(np.arange(count), np.arange(count + 1), np.arange(count))
+        self.keys = of_key, np.arange(len(of_key)) - first_key[of_key], *_joined(keys), group_of_entry
+        self.group_costs, self.key_costs = np.diff(self.groups[1] + self.groups[4]), np.diff(self.keys[2])
 
 
 def _numbered(parts: list[Sorted]) -> tuple[np.ndarray, np.ndarray]:
@@ -167,9 +147,8 @@ def _kernels(dtype: torch.dtype, width: int, channels: int, features: int) -> Si
 
     phi [keys, heads, features]. Sums [groups, heads, size]: S^T [channels, features], then z.
     """
-    number = real(dtype)
+    number, z, size = real(dtype), features * channels, features * channels + features
     zero, one = number(0), number(1)
-    z, size = features * channels, features * channels + features
 
     @inner
     def matrix(table, attention, column):

@@ -20,8 +20,6 @@ from gt_models.kernels.dropout import GOLDEN
 from gt_models.kernels.dropout_numba import draws
 
 LANES, ROWS = 16, 8  # a block of a product
-LOG2E = 1 / math.log(2)
-uintp = np.uintp  # indices without a sign: Numba lets negative ones count from the end
 
 
 class _PackedAttention(torch.autograd.Function):
@@ -62,7 +60,7 @@ def _states(query: Tensor | None, tokens: Tensor, ptr: Tensor, num_heads: int) -
 def _kernels(dtype: torch.dtype) -> SimpleNamespace:
     """A unit of both kernels is a head of a graph: `of_unit` finds its tokens and queries."""
     number, raise_two, normalise = real(dtype), powers(dtype), softmax(dtype, LANES)
-    zero, one = number(0), number(1)
+    zero, one, log2e = number(0), number(1), number(np.log2(np.e))
 
     def block_of(count: int) -> Callable[..., None]:
         area = count * LANES
@@ -76,7 +74,7 @@ def _kernels(dtype: torch.dtype) -> SimpleNamespace:
                 copy(sums, 0, zero, area)
             for t in range(terms):
                 for r in range(count):
-                    muladd(sums, r * LANES, x[uintp(at + r * by_row + t * by_term)], b, t * LANES, LANES)
+                    muladd(sums, r * LANES, x[np.uintp(at + r * by_row + t * by_term)], b, t * LANES, LANES)
             copy(out, to, sums, 0, area)
 
         return block
@@ -94,7 +92,9 @@ def _kernels(dtype: torch.dtype) -> SimpleNamespace:
 
     @inner
     def drop(x, n, first, heads, head, seed, limit, factor, drawn):
-        """Entries [key, lane] of dropped weights become 0, the others are scaled."""
+        """Entries [key, lane] of dropped weights become 0, the others are scaled; none where the limit is 0."""
+        if limit == 0:
+            return
         for r in range(LANES):
             drawn[r] = hash32(np.uint32((first + r) * heads + head) ^ seed)
         for t in range(LANES, n * LANES):
@@ -104,24 +104,23 @@ def _kernels(dtype: torch.dtype) -> SimpleNamespace:
 
     @inner
     def of_unit(unit, heads, d, ptr, parts):
-        """Keys, first query, queries, and where the head's keys begin in kv."""
-        graph, dim = unit // heads, heads * d
+        """Head, keys, first query, queries, and where the head's keys begin in kv."""
+        graph, h, dim = unit // heads, unit % heads, heads * d
         first, n = ptr[graph], ptr[graph + 1] - ptr[graph]
         first_query, num_queries = (first, n) if parts == 3 else (graph, 1)
-        return n, first_query, num_queries, (first * parts + parts - 2) * dim + unit % heads * d
+        return h, n, first_query, num_queries, (first * parts + parts - 2) * dim + h * d
 
     @compiled
     def forward(begin, end, q, kv, ptr, heads, d, parts, seed, limit, factor, out, stats):
         """out [M, H d], flat, and of each row the largest score (in base 2) and the inverse sum [M, H, 2]."""
         room = ptr[min(begin // heads + 1, len(ptr) - 1)] - ptr[begin // heads]  # keys of the first graph, the longest
-        dim, scale = heads * d, number(LOG2E / math.sqrt(d))
+        dim, scale = heads * d, number(1 / math.sqrt(d)) * log2e
         token, row = parts * dim, parts * dim if parts == 3 else dim
         keys, values = np.empty(room * d, number), np.empty(room * d, number)
         query, read_out, scores = np.zeros(d * LANES, number), np.empty(d * LANES, number), np.empty(room * LANES, number)
         drawn, peak, inverse = np.empty(room * LANES, np.uint32), local(number, LANES), local(number, LANES)
         for unit in range(begin, end):
-            h = unit % heads
-            n, q0, m, key = of_unit(unit, heads, d, ptr, parts)
+            h, n, q0, m, key = of_unit(unit, heads, d, ptr, parts)
             move(kv, key, token, 1, n, d, one, keys, 0, d, 1)
             move(kv, key + dim, token, 1, n, d, one, values, 0, d, 1)
             for first in range(q0, q0 + m, LANES):
@@ -129,8 +128,7 @@ def _kernels(dtype: torch.dtype) -> SimpleNamespace:
                 move(q, first * row + h * d, row, 1, count, d, scale, query, 0, 1, LANES)
                 product(keys, d, 1, n, d, query, scores, False)
                 normalise(scores, n, peak, inverse)
-                if limit > 0:
-                    drop(scores, n, first, heads, h, seed, limit, factor, drawn)
+                drop(scores, n, first, heads, h, seed, limit, factor, drawn)
                 product(values, 1, d, d, n, scores, read_out, False)
                 for c in range(d):
                     mul(read_out, c * LANES, read_out, c * LANES, inverse, 0, LANES)
@@ -143,29 +141,26 @@ def _kernels(dtype: torch.dtype) -> SimpleNamespace:
         """Gradients of queries, keys and values from that of the result, [M, H d], flat. Sums over queries lie as [block of LANES channels, token,
         channel], and what they are of as [block, lane, channel]. Lanes without a query hold anything: nothing reads them."""
         room, dim = ptr[min(begin // heads + 1, len(ptr) - 1)] - ptr[begin // heads], heads * d
-        root, blocks = number(1 / math.sqrt(d)), -(-d // LANES)
+        root, padded = number(1 / math.sqrt(d)), -(-d // LANES) * LANES
         token, row = parts * dim, parts * dim if parts == 3 else dim
         keys, values, dquery = np.empty(room * d, number), np.empty(room * d, number), np.empty(d * LANES, number)
         query, of_grad = np.zeros(d * LANES, number), np.zeros(d * LANES, number)
-        query_rows, grad_rows = np.zeros(blocks * LANES * LANES, number), np.zeros(blocks * LANES * LANES, number)
-        dkeys, dvalues = np.empty(blocks * room * LANES, number), np.empty(blocks * room * LANES, number)
+        query_rows, grad_rows = np.zeros(padded * LANES, number), np.zeros(padded * LANES, number)
+        dkeys, dvalues = np.empty(room * padded, number), np.empty(room * padded, number)
         scores, slopes, drawn = np.empty(room * LANES, number), np.empty(room * LANES, number), np.empty(room * LANES, np.uint32)
         peak, inverse, mean = local(number, LANES), local(number, LANES), local(number, LANES)
         for unit in range(begin, end):
-            h = unit % heads
-            n, q0, m, key = of_unit(unit, heads, d, ptr, parts)
-            weights = scores[: n * LANES]
+            h, n, q0, m, key = of_unit(unit, heads, d, ptr, parts)
             move(kv, key, token, 1, n, d, one, keys, 0, d, 1)
             move(kv, key + dim, token, 1, n, d, one, values, 0, d, 1)
-            dkeys[: blocks * n * LANES], dvalues[: blocks * n * LANES] = zero, zero
+            dkeys[: n * padded], dvalues[: n * padded] = zero, zero
             for first in range(q0, q0 + m, LANES):
                 count = min(LANES, q0 + m - first)
-                move(q, first * row + h * d, row, 1, count, d, root * number(LOG2E), query, 0, 1, LANES)
+                move(q, first * row + h * d, row, 1, count, d, root * log2e, query, 0, 1, LANES)
                 move(grad, first * dim + h * d, dim, 1, count, d, one, of_grad, 0, 1, LANES)
                 for c in range(0, d, LANES):
-                    channels, block = min(LANES, d - c), c * LANES
-                    move(q, first * row + h * d + c, row, 1, count, channels, root, query_rows, block, LANES, 1)
-                    move(grad, first * dim + h * d + c, dim, 1, count, channels, one, grad_rows, block, LANES, 1)
+                    move(q, first * row + h * d + c, row, 1, count, min(LANES, d - c), root, query_rows, c * LANES, LANES, 1)
+                    move(grad, first * dim + h * d + c, dim, 1, count, min(LANES, d - c), one, grad_rows, c * LANES, LANES, 1)
                 product(keys, d, 1, n, d, query, scores, False)
                 product(values, d, 1, n, d, of_grad, slopes, False)
                 copy(mean, 0, zero, LANES)
@@ -173,26 +168,22 @@ def _kernels(dtype: torch.dtype) -> SimpleNamespace:
                     peak[r], inverse[r] = stats[first + r, h, 0], stats[first + r, h, 1]
                 for j in range(n):
                     muladd(scores, j * LANES, -one, peak, 0, LANES)
-                raise_two(weights)
-                if limit > 0:
-                    drop(slopes, n, first, heads, h, seed, limit, factor, drawn)
+                raise_two(scores[: n * LANES])
+                drop(slopes, n, first, heads, h, seed, limit, factor, drawn)
                 for j in range(n):
                     mul(scores, j * LANES, scores, j * LANES, inverse, 0, LANES)
                     muladd(mean, 0, scores, j * LANES, slopes, j * LANES, LANES)
                 for j in range(n):  # a (da - sum of a da)
                     muladd(slopes, j * LANES, -one, mean, 0, LANES)
                     mul(slopes, j * LANES, slopes, j * LANES, scores, j * LANES, LANES)
-                if limit > 0:
-                    drop(scores, n, first, heads, h, seed, limit, factor, drawn)
+                drop(scores, n, first, heads, h, seed, limit, factor, drawn)
                 product(keys, 1, d, d, n, slopes, dquery, False)
                 move(dquery, 0, 1, LANES, count, d, root, dq, first * row + h * d, row, 1)
-                for block in range(blocks):
-                    rows, sums = block * LANES * LANES, block * n * LANES
-                    product(slopes, LANES, 1, n, count, query_rows[rows:], dkeys[sums:], True)
-                    product(scores, LANES, 1, n, count, grad_rows[rows:], dvalues[sums:], True)
+                for c in range(0, d, LANES):
+                    product(slopes, LANES, 1, n, count, query_rows[c * LANES :], dkeys[c * n :], True)
+                    product(scores, LANES, 1, n, count, grad_rows[c * LANES :], dvalues[c * n :], True)
             for c in range(0, d, LANES):
-                channels, sums = min(LANES, d - c), c * n
-                move(dkeys, sums, LANES, 1, n, channels, one, dkv, key + c, token, 1)
-                move(dvalues, sums, LANES, 1, n, channels, one, dkv, key + dim + c, token, 1)
+                move(dkeys, c * n, LANES, 1, n, min(LANES, d - c), one, dkv, key + c, token, 1)
+                move(dvalues, c * n, LANES, 1, n, min(LANES, d - c), one, dkv, key + dim + c, token, 1)
 
     return SimpleNamespace(forward=forward, backward=backward)

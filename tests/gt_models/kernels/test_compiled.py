@@ -136,7 +136,7 @@ def test_another_process_finds_what_one_compiled(tmp_path):
         "from gt_models.kernels import graph_attention_numba\n"
         "edges, n = small_edges(torch.device('cpu'))\n"
         "graph_attention(torch.ones(n, 6), torch.ones(2, 3), torch.ones(2, 3), *edges, 0.2)\n"
-        "kernel = graph_attention_numba._kernels(torch.float32, 3).forward\n"
+        "kernel = graph_attention_numba._kernels(torch.float32, 2, 3).forward\n"
         "print(sum(kernel.stats.cache_hits.values()), sum(kernel.stats.cache_misses.values()))\n"
     )
     assert said_by_two_processes(code, tmp_path) == ["0 1\n", "1 0\n"]
