@@ -38,14 +38,14 @@ def reference(
     return x, x if total is None else total + x
 
 
-def _why_not_numba(h, a, skip, total, h_bias, skip_bias, b, weight, *_) -> str | None:
+def _why_not(h, a, skip, total, h_bias, skip_bias, b, weight, *_) -> str | None:
     if b.dim() != 1:
         return "b differs from node to node"
     return "there is no norm" if weight is None else None
 
 
 def _why_not_triton(h, *others) -> str | None:
-    return _why_not_numba(h, *others) if h.is_cuda else f"runs on cuda, not on {h.device.type}"
+    return _why_not(h, *others) if h.is_cuda else f"runs on cuda, not on {h.device.type}"
 
 
 def _example(h, a, skip, total, h_bias, skip_bias, b, weight, bias, eps, relu, seed, rate) -> tuple[tuple, dict]:
@@ -58,12 +58,6 @@ def _example(h, a, skip, total, h_bias, skip_bias, b, weight, bias, eps, relu, s
     return (*(draw(t, n, d) for t in rows), *(draw(t, d) for t in vectors), eps, relu, seed, rate), {}
 
 
-def _numba():
-    from gt_models.kernels.gated_norm_numba import gated_norm
-
-    return gated_norm
-
-
 def _triton():
     from gt_models.kernels.gated_norm_triton import gated_norm
 
@@ -73,6 +67,6 @@ def _triton():
 gated_norm = Operation(
     "gated_norm",
     reference,
-    [Form("numba", _numba, _why_not_numba), Form("triton", _triton, _why_not_triton, ("cuda", "cpu"))],  # the seed is on the CPU
+    [Form("triton", _triton, _why_not_triton, ("cuda", "cpu"))],  # the seed is on the CPU
     _example,
 )

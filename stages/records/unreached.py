@@ -5,6 +5,7 @@ a GPU's records again.
 
 import ast
 from pathlib import Path
+from typing import TypeGuard
 
 from stages.contents import Asked, Digests, Record
 from stages.errors import UserError
@@ -68,8 +69,8 @@ def _same_on_a_gpu(module: str, older: Path) -> bool:
 
 
 def _on_a_gpu(source: str) -> str:
-    """sha256 of what a module holds for a run on a GPU: without forms that name no devices, which are for CPUs, and without private functions and imports
-    that nothing else in it names."""
+    """sha256 of what a module holds for a run on a GPU: without forms that name no devices, which are for CPUs, without private functions and imports
+    that nothing else in it names, and whatever its private functions are called."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Operation":
@@ -83,12 +84,18 @@ def _on_a_gpu(source: str) -> str:
         for node in tree.body:
             if isinstance(node, ast.ImportFrom | ast.Import):
                 node.names = [alias for alias in node.names if (alias.asname or alias.name.partition(".")[0]) in named]
-        tree.body = [node for node in tree.body if getattr(node, "names", True) and not _is_unnamed(node, named)]
-    return meaning(text)
+        tree.body = [node for node in tree.body if getattr(node, "names", True) and not (_is_private(node) and node.name not in named)]
+    private = {node.name: f"_{number}" for number, node in enumerate(tree.body) if _is_private(node)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            node.id = private.get(node.id, node.id)
+        elif isinstance(node, ast.FunctionDef):
+            node.name = private.get(node.name, node.name)
+    return meaning(ast.unparse(tree))
 
 
-def _is_unnamed(node: ast.stmt, named: set[str]) -> bool:
-    return isinstance(node, ast.FunctionDef) and node.name.startswith("_") and node.name not in named
+def _is_private(node: ast.stmt) -> TypeGuard[ast.FunctionDef]:
+    return isinstance(node, ast.FunctionDef) and node.name.startswith("_")
 
 
 def asked_with(record: Record, code: str, test: bool = True) -> Asked:

@@ -275,7 +275,8 @@ def test_fast_forms_are_the_plain_equations(settings):
         out.sin().sum().backward()
         results.append([out] + [p.grad for p in model.parameters() if p.grad is not None])
         fast = {name for name, forms in taken.items() if set(forms) != {"reference"}}
-        assert fast == (set() if form else {name for name in taken if kernels.all_operations()[name].forms}), taken
+        operations = kernels.all_operations()
+        assert fast == (set() if form else {name for name in taken if any(f.name != "triton" for f in operations[name].forms)}), taken
     for expected, found in zip(*results, strict=True):
         torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
 

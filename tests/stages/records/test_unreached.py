@@ -169,6 +169,8 @@ def test_on_a_gpu_forms_for_cpus_alone_decide_nothing(before, after, same):
         begin, end = without.index("def _example"), without.index("double = ")
         without = (without[:begin] + without[end:]).replace("Form, ", "").replace("from gt_models.batch import GraphBatch\n", "")
     assert (_on_a_gpu(OPERATION.replace("FORMS", before)) == _on_a_gpu(without)) == same
+    renamed = without.replace("def _triton(", "def _load(").replace('"triton", _triton', '"triton", _load')
+    assert _on_a_gpu(without) == _on_a_gpu(renamed)
     assert _on_a_gpu(without) != _on_a_gpu(without.replace("2 * x", "3 * x"))
     assert _on_a_gpu(without) != _on_a_gpu(without.replace("from torch import Tensor", "from elsewhere import Tensor"))
 
