@@ -22,10 +22,11 @@ class _GraphAttention(torch.autograd.Function):
     def forward(ctx, value, att_source, att_target, ptr, col, ptr_t, col_t, perm_t, negative_slope) -> Tensor:
         (heads, width), n, slope = att_source.shape, len(value), real(value.dtype)(negative_slope)
         v, out, weight = value.contiguous(), value.new_empty(value.shape), value.new_empty(len(col), heads)
-        score = torch.stack([(v.view(n, heads, width) * a).sum(-1) for a in (att_source, att_target)], 1)  # [N, 2, H]
+        att = torch.stack([att_source, att_target])
+        score = torch.einsum("nhc,khc->nkh", v.view(n, heads, width), att).contiguous()  # [N, 2, H]
         forward = _kernels(value.dtype, heads, width).forward
         run(forward, n, v.view(-1), score, ptr, col, slope, weight.view(-1), out.view(-1), grain=256)
-        ctx.save_for_backward(weight, score, v, torch.stack([att_source, att_target]), ptr, col, ptr_t, col_t, perm_t)
+        ctx.save_for_backward(weight, score, v, att, ptr, col, ptr_t, col_t, perm_t)
         ctx.slope = slope
         return out
 

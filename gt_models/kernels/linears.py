@@ -56,45 +56,11 @@ class _Linears(torch.autograd.Function):
         return grad_x, *[g.t() @ x for g in grads], *grad_biases
 
 
-class _OneDNN(torch.autograd.Function):
-    """As `_Linears`, by oneDNN, whose products take the widest vectors of any processor. MKL, torch's own library for them, takes those of AMD's
-    for half as wide as they are: 112 GFLOP/s on a thread where these reach 185 to 240 (EPYC of family 26, rows of 64 to 768 numbers)."""
-
-    @staticmethod
-    def forward(ctx, x: Tensor, *parameters: Tensor | None) -> tuple[Tensor, ...]:
-        weights, biases = _halves(parameters)
-        ctx.save_for_backward(x, *weights)
-        ctx.biases = [b is not None for b in biases]
-        return tuple(_product(x, w, b) for w, b in zip(weights, biases, strict=True))
-
-    @staticmethod
-    @once_differentiable
-    @without_autocast
-    def backward(ctx, *grads: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        x, *weights = ctx.saved_tensors
-        grad_x = None
-        if ctx.needs_input_grad[0]:
-            grad_x = _product(grads[0], weights[0].t())
-            for grad, weight in zip(grads[1:], weights[1:], strict=True):
-                grad_x = torch.ops.mkldnn._linear_pointwise.binary(grad, grad_x, weight.t(), None, "add")
-        grad_biases = [g.sum(0) if b else None for g, b in zip(grads, ctx.biases, strict=True)]
-        return grad_x, *[_product(g.t(), x.t()) for g in grads], *grad_biases
-
-
-def _product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """x W^T + b."""
-    return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
-
-
-def _one_dnn() -> Callable[..., tuple[Tensor, ...]]:
-    if not torch.backends.mkldnn.is_available() or not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
-        raise ImportError("no oneDNN in this torch", name="oneDNN")
-    return _OneDNN.apply
-
-
 def _too_small(x: Tensor, *parameters: Tensor | None) -> str | None:
     if x.numel() * min(len(w) for w in _halves(parameters)[0]) < 2**21:
         return "fewer than 2^21 multiplications: its calls cost more than MKL's"
+    if not torch.backends.mkldnn.is_available() or not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
+        return "no oneDNN in this torch"
     return _why_not(x)
 
 
@@ -108,8 +74,18 @@ def _example(x: Tensor, *parameters: Tensor | None) -> tuple[tuple, dict]:
     return tuple(None if t is None else torch.randn_like(t).requires_grad_() for t in (rows, *parameters)), {}
 
 
-FORMS = [
-    Form("onednn", _one_dnn, _too_small, dtypes=(torch.float32,)),
-    Form("summed", lambda: _Linears.apply, _why_not, devices=("cpu", "cuda")),
-]
-linears = Operation("linears", reference, FORMS, _example)
+def _numba():
+    from gt_models.kernels.linears_numba import linears
+
+    return linears
+
+
+linears = Operation(
+    "linears",
+    reference,
+    [
+        Form("numba", _numba, _too_small, dtypes=(torch.float32,)),
+        Form("summed", lambda: _Linears.apply, _why_not, devices=("cpu", "cuda")),
+    ],
+    _example,
+)

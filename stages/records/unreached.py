@@ -69,33 +69,42 @@ def _same_on_a_gpu(module: str, older: Path) -> bool:
 
 
 def _on_a_gpu(source: str) -> str:
-    """sha256 of what a module holds for a run on a GPU: without forms that name no devices, which are for CPUs, without private functions and imports
-    that nothing else in it names, and whatever its private functions are called."""
+    """sha256 of what a module holds for a run on a GPU: without forms that name no devices, which are for CPUs, without private functions, classes and
+    imports that nothing else in it names, and whatever is private is called."""
     tree = ast.parse(source)
-    for node in ast.walk(tree):
+    lists = {ast.unparse(node.targets[0]): node for node in tree.body if isinstance(node, ast.Assign) and isinstance(node.value, ast.List)}
+    for node in list(ast.walk(tree)):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Operation":
             name, reference, *rest = node.args
+            if rest and (named := lists.get(ast.unparse(rest[0]))):
+                tree.body.remove(named)
+                rest[0] = named.value
             listed = rest[0].elts if rest and isinstance(rest[0], ast.List) else []
-            forms: list[ast.expr] = [form for form in listed if isinstance(form, ast.Call) and (len(form.args) > 3 or form.keywords)]
+            forms: list[ast.expr] = [form for form in listed if isinstance(form, ast.Call) and _names_devices(form)]
             node.args = [name, reference, ast.List(forms, ast.Load()), *rest[1:]] if forms else [name, reference]
     text = ""
     while text != (text := ast.unparse(tree)):
-        named = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+        used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
         for node in tree.body:
             if isinstance(node, ast.ImportFrom | ast.Import):
-                node.names = [alias for alias in node.names if (alias.asname or alias.name.partition(".")[0]) in named]
-        tree.body = [node for node in tree.body if getattr(node, "names", True) and not (_is_private(node) and node.name not in named)]
+                node.names = [alias for alias in node.names if (alias.asname or alias.name.partition(".")[0]) in used]
+        tree.body = [node for node in tree.body if getattr(node, "names", True) and not (_is_private(node) and node.name not in used)]
     private = {node.name: f"_{number}" for number, node in enumerate(tree.body) if _is_private(node)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Name):
             node.id = private.get(node.id, node.id)
-        elif isinstance(node, ast.FunctionDef):
+        elif _is_private(node):
             node.name = private.get(node.name, node.name)
     return meaning(ast.unparse(tree))
 
 
-def _is_private(node: ast.stmt) -> TypeGuard[ast.FunctionDef]:
-    return isinstance(node, ast.FunctionDef) and node.name.startswith("_")
+def _names_devices(form: ast.Call) -> bool:
+    """Of a `Form`: its fourth argument."""
+    return len(form.args) > 3 or any(keyword.arg == "devices" for keyword in form.keywords)
+
+
+def _is_private(node: ast.AST) -> TypeGuard[ast.FunctionDef | ast.ClassDef]:
+    return isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name.startswith("_")
 
 
 def asked_with(record: Record, code: str, test: bool = True) -> Asked:

@@ -1,10 +1,11 @@
-"""Several linear maps of the same rows: the form that sums the rows' gradient in the products equals plain linear maps."""
+"""Several linear maps of the same rows: the form that sums the rows' gradient in the products, and oneDNN's, equal plain linear maps."""
 
 import pytest
 import torch
 
 from gt_models.kernels import use
 from gt_models.kernels.linears import linears
+from tests.gt_models.checks import assert_threads_change_no_bit
 
 
 @pytest.mark.parametrize("rows", [0, 1, 7])
@@ -25,14 +26,15 @@ def test_summed_agrees_with_the_reference(with_bias, rows):
     torch.testing.assert_close(results[0][0][:, :3], by_hand, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("width", [70, 300])  # gradients of weights by the kernel, but of 33 outputs; by oneDNN
 @pytest.mark.parametrize("with_bias", [(True, False), (False, False)])
-def test_onednn_agrees_with_products_in_double_precision(with_bias):
+def test_onednn_agrees_with_products_in_double_precision(with_bias, width):
     torch.manual_seed(0)
-    x = torch.randn(1000, 70, requires_grad=True)
-    weights = [torch.randn(width, 70, requires_grad=True) for width in (64, 33)]
+    x = torch.randn(1000, width, requires_grad=True)
+    weights = [torch.randn(out, width, requires_grad=True) for out in (64, 33)]
     biases = [torch.randn(len(w), requires_grad=True) if b else None for w, b in zip(weights, with_bias, strict=True)]
     results = []
-    for form, dtype in (("reference", torch.float64), ("onednn", torch.float32)):
+    for form, dtype in (("reference", torch.float64), ("numba", torch.float32)):
         arguments = [None if t is None else t.detach().to(dtype).requires_grad_() for t in (x, *weights, *biases)]
         with use(linears=form):
             out = torch.cat(linears(*arguments), 1)
@@ -45,12 +47,24 @@ def test_onednn_forms_the_same_bits_again_and_reads_rows_that_lie_apart():
     x, weight = torch.randn(700, 140)[:, ::2].requires_grad_(), torch.randn(70, 64).t().requires_grad_()
     results = []
     for rows, columns in ((x, weight), (x.detach().contiguous().requires_grad_(), weight.detach().contiguous().requires_grad_())) * 2:
-        with use(linears="onednn"):
+        with use(linears="numba"):
             (out,) = linears(rows, columns, None)
         results.append([out, *torch.autograd.grad(out.square().sum(), (rows, columns))])
     for later in results[1:]:
         assert all(torch.allclose(a, b, rtol=1e-4, atol=1e-2) for a, b in zip(results[0], later, strict=True))
     assert all(torch.equal(a, b) for a, b in zip(results[0], results[2], strict=True))
+
+
+def test_threads_do_not_change_a_bit_of_narrow_maps():
+    torch.manual_seed(0)
+    arguments = [torch.randn(*shape, requires_grad=True) for shape in ((3000, 64), (64, 64), (32, 64), (64,), (32,))]
+
+    def step() -> list[torch.Tensor]:
+        with use(linears="numba"):
+            out = torch.cat(linears(*arguments), 1)
+        return [out, *torch.autograd.grad(out.square().sum(), arguments)]
+
+    assert_threads_change_no_bit(step)
 
 
 def test_a_backward_pass_inside_autocast_computes_as_the_forward_pass_did():

@@ -159,6 +159,7 @@ NUMBA, TRITON = 'Form("numba", _numba)', 'Form("triton", _triton, _why_not, ("cu
         (f"[{NUMBA}], _example", "", True),
         (f"[{NUMBA}, {TRITON}], _example", f"[{TRITON}], _example", True),
         (f"[{TRITON}], _example", f'[Form("other", _numba), {TRITON}], _example', True),
+        (f"[{TRITON}], _example", f'[Form("numba", _numba, dtypes=(float,)), {TRITON}], _example', True),
         (f"[{NUMBA}, {TRITON}], _example", f"[{NUMBA}], _example", False),
         (f"[{NUMBA}], _example", f'[{NUMBA}, Form("numba", _numba, devices=("cpu", "cuda"))], _example', False),
     ],
@@ -169,10 +170,16 @@ def test_on_a_gpu_forms_for_cpus_alone_decide_nothing(before, after, same):
         begin, end = without.index("def _example"), without.index("double = ")
         without = (without[:begin] + without[end:]).replace("Form, ", "").replace("from gt_models.batch import GraphBatch\n", "")
     assert (_on_a_gpu(OPERATION.replace("FORMS", before)) == _on_a_gpu(without)) == same
-    renamed = without.replace("def _triton(", "def _load(").replace('"triton", _triton', '"triton", _load')
-    assert _on_a_gpu(without) == _on_a_gpu(renamed)
     assert _on_a_gpu(without) != _on_a_gpu(without.replace("2 * x", "3 * x"))
     assert _on_a_gpu(without) != _on_a_gpu(without.replace("from torch import Tensor", "from elsewhere import Tensor"))
+
+
+def test_on_a_gpu_names_of_what_is_private_decide_nothing():
+    source = OPERATION.replace("FORMS", f"[{TRITON}], _example")
+    listed = source.replace("double = ", f"LISTED = [{TRITON}]\ndouble = ").replace(f"reference, [{TRITON}]", "reference, LISTED")
+    renamed = source.replace("def _triton(", "def _load(").replace('"triton", _triton', '"triton", _load')
+    assert _on_a_gpu(source) == _on_a_gpu(listed) == _on_a_gpu(renamed)
+    assert _on_a_gpu(source) != _on_a_gpu(renamed.replace("double_triton", "other_triton"))
 
 
 @pytest.mark.parametrize(("device", "carried"), [("NVIDIA H100", True), ("cpu", False)])
