@@ -70,7 +70,7 @@ def _same_on_a_gpu(module: str, older: Path) -> bool:
 
 def _on_a_gpu(source: str) -> str:
     """sha256 of what a module holds for a run on a GPU: without forms that name no devices, which are for CPUs, without private functions, classes and
-    imports that nothing else in it names, and whatever is private is called."""
+    imports that nothing else in it names; what private ones are called does not matter."""
     tree = ast.parse(source)
     lists = {ast.unparse(node.targets[0]): node for node in tree.body if isinstance(node, ast.Assign) and isinstance(node.value, ast.List)}
     for node in list(ast.walk(tree)):
