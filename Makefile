@@ -25,7 +25,7 @@ lint: $(READY)
 bench: $(READY) ## speed and memory of everything in benchmarks/
 	@for script in $$(grep -l '"__main__"' benchmarks/*.py | grep -v /measured_process.py); do echo "== $$script"; $(RUN) python $$script || exit 1; done
 
-check-grid: $(READY) ## two steps of every cell on a miniature of its dataset: make check-grid CELLS="polynormer hot/chains/hot"
+check-grid: $(READY) ## a short run of every cell on a miniature, compared with golden/: make check-grid CELLS="polynormer hot/chains/hot"
 	@$(RUN) python -m stages.check_grid $(CELLS)
 
 ui: $(READY) ## the tracking store in a browser, with the address of each suite: http://127.0.0.1:5000

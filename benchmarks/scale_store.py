@@ -82,8 +82,9 @@ class Form:
         run = record["deterministic"] | {"seed": SEED}
         if trial:
             run |= {"test": None, "test_metrics": {}}
-        digests = {key: run["digests"][key] for key in ("data", "encodings", "code")}
-        key = {"recipe": run["recipe"], "seed": SEED, "split": run["split"], **digests} | ({"test": False} if trial else {})
+        digests = {key: value for key, value in run["digests"].items() if key != "recipe"}
+        key = {"recipe": run["recipe"], "seed": SEED, "split": run["split"], "versions": run["versions"], **digests}
+        key |= {"test": False} if trial else {}
         self.key, self.content = (_canonical(what) for what in (key, run))
         self.text = json.dumps({**record, "digest": "the digest", "deterministic": run, "checksum": "the checksum"}, indent=1) + "\n"
 

@@ -4,7 +4,7 @@ These are the keys for whoever reads the code, and for the type checker. What a 
 `stages.records.shipped` for records and results, `stages.report.leaderboard.rows_in` for rows, `stages.datasets.encoded` for headers of encodings.
 """
 
-from typing import Any, Final, Literal, NotRequired, Required, TypeAlias, TypedDict
+from typing import Any, NotRequired, Required, TypeAlias, TypedDict
 
 # any value that JSON can say
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
@@ -14,22 +14,24 @@ Settings = dict[str, Any]
 Curves = dict[str, list[Any]]
 
 
-Deciding = Literal["recipe", "data", "encodings", "code"]
-DECIDING: Final[tuple[Deciding, ...]] = ("recipe", "data", "encodings", "code")
-
-
 class Digests(TypedDict):
-    """sha256 of what decides a run, besides its seed and split."""
+    """sha256 of what decides a run, besides its seed, split and versions.
+
+    `files`: of a user's own model, the file and what it imports, and files that its arguments name. `modified`: of the code, where it
+    computes other golden values than those of its versions: a change whose version was not raised.
+    """
 
     recipe: str
     data: str
     encodings: str
-    code: str
+    files: NotRequired[str]
+    modified: NotRequired[str]
 
 
 class Ran(TypedDict):
     """The deterministic part of a record: what a run was asked to do, and what it found.
 
+    `versions`: by component (model, task, trainer, ...) the declared version of what computed it (stages/versions.py).
     `epochs`: the curves by name, an entry per epoch (None where it was not measured); `val`, `test`: the metric at the best epoch, raw units.
     """
 
@@ -39,6 +41,7 @@ class Ran(TypedDict):
     split: int
     recipe: Settings
     digests: Digests
+    versions: dict[str, int]
     dataset: str
     metric: str
     direction: str
@@ -112,6 +115,8 @@ class Measured(TypedDict):
     time_limit_seconds: float | None
     device: str
     environment: Environment
+    # hash of the code that computed it (stages/versions.py): information
+    code: str
     # records of before these were measured lack them
     threads: NotRequired[int]
     processes: NotRequired[int]
@@ -121,51 +126,15 @@ class Measured(TypedDict):
     encodings: NotRequired[dict[str, ComputedBy]]
 
 
-class Recomputed(TypedDict):
-    """A run that an attestation computed again: the digest of what it found, and on which processor where the shipped bits are another's. `parts`: of a run
-    of many parts only these, by their places in its curves."""
-
-    seed: int
-    sha256: str
-    cpu: NotRequired[str]
-    parts: NotRequired[list[int]]
-
-
-class Asked(TypedDict):
-    """Under which digest a run is found, and what of it decides that."""
-
-    digest: str
-    recipe: Settings
-    digests: Digests
-    checksum: NotRequired[str]
-
-
-class Section(TypedDict):
-    """What an attestation says of a shipped file (see `stages.records.carried`); `runs` by the digest of their records."""
-
-    commit: str
-    recomputed: list[Recomputed]
-    unreached: NotRequired[list[str]]  # the modules that changed, where the runs took none of them
-    runs: dict[str, Asked]
-    checksum: NotRequired[str]
-
-
-# "from" is no name in Python
-Mark = TypedDict(
-    "Mark",
-    {"commit": str, "recomputed": list[Recomputed], "unreached": NotRequired[list[str]], "from": Asked, "checksum": NotRequired[str]},
-)
-
-
 class Record(TypedDict):
-    """What a run leaves behind: `store/<digest>/record.json`."""
+    """What a run leaves behind: `store/<digest>/record.json`. `legacy_key`: its digest while keys contained the text of the code."""
 
     schema: int
     digest: str
     deterministic: Ran
     measured: Measured
     checksum: NotRequired[str]
-    carried_over: NotRequired[Mark]
+    legacy_key: NotRequired[str]
 
 
 class Origins(TypedDict, total=False):
@@ -262,7 +231,6 @@ class Columns(TypedDict):
     claim_high: float | None
     claim_more_seeds: int | None
     reduced: list[str]
-    carried_over: str | None
     notes: list[str]
     parameters: int | None
     seconds_per_epoch: float | None

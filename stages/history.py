@@ -11,12 +11,13 @@ from stages.attempts import attempt_id, attempts, records_of, when
 from stages.contents import Record, Result
 from stages.errors import UserError
 from stages.fingerprint import ROOT, closure
-from stages.own.models import code_modules
+from stages.own.models import is_own
 from stages.params import Cell
 from stages.records.shipped import read_result
 from stages.report.rows import summarise
 from stages.report.table import SHOWN, cells
 from stages.store import Store
+from stages.versions import modules_of_run
 
 ABSENT = "(default)"  # of a value that the recipe does not give
 
@@ -98,10 +99,13 @@ def changes(before: Attempt, after: Attempt) -> list[str]:
     lines = [f"recipe  {key}: {old} -> {new}" for key, old, new in recipe_changes(before.result["recipe"], after.result["recipe"])]
     if before.result["reduced"] != after.result["reduced"]:
         lines.append(f"cut     {', '.join(before.result['reduced']) or 'nothing'} -> {', '.join(after.result['reduced']) or 'nothing'}")
-    for what in ("data", "encodings", "code"):
-        old, new = ({r["deterministic"]["digests"][what] for r in one.records} for one in (before, after))
+    for what in ("data", "encodings", "files", "modified"):
+        old, new = ({str(r["deterministic"]["digests"].get(what, "none")) for r in one.records} for one in (before, after))
         if old != new:
-            lines += code_changes(before, after) if what == "code" else [f"{what:<7} {_digests(old)} -> {_digests(new)}"]
+            lines.append(f"{what:<7} {_digests(old)} -> {_digests(new)}")
+    lines += [f"version {component}: {then} -> {now}" for component, then, now in _version_changes(before, after)]
+    if len({r["measured"]["code"] for one in (before, after) for r in one.records}) > 1:
+        lines += code_changes(before, after)
     was, now = (_environment(one.records) for one in (before, after))
     return lines + [
         f"machine {key}: {was.get(key)} -> {now.get(key)}" for key in sorted(was.keys() | now.keys()) if was.get(key) != now.get(key)
@@ -116,14 +120,15 @@ def recipe_changes(before: Mapping[str, object], after: Mapping[str, object]) ->
 
 
 def code_changes(before: Attempt, after: Attempt) -> list[str]:
-    """The files that decide the cell's numbers and differ between the commits of two attempts, as far as git knows them."""
-    lines, run = [f"code    decides otherwise: commit {before.commit} -> {after.commit}"], after.records[0]["deterministic"]
+    """The files that the cell's runs import and that differ between the commits of two attempts, as far as git knows them."""
+    lines, run = [f"code    commit {before.commit} -> {after.commit}"], after.records[0]["deterministic"]
     commits = [one.records[0]["measured"]["environment"].get("commit") or "" for one in (before, after)]
     if any(not commit or commit.endswith("-dirty") for commit in commits):
         return [*lines, "        the code of one of them was in no commit (-dirty): git cannot show it"]
     from stages.datasets.catalog import get_spec
 
-    modules = closure(code_modules(run["recipe"]["model"]["name"], get_spec(run["dataset"]).task, run["recipe"].keys()))
+    model, task = run["recipe"]["model"]["name"], get_spec(run["dataset"]).task
+    modules = closure(modules_of_run(None if is_own(model) else model, task, run["recipe"]).values())
     paths = [name.replace(".", "/") for name in modules]
     files = [path for stem in paths for path in (f"{stem}.py", f"{stem}/__init__.py")]
     stat = subprocess.run(["git", "diff", "--stat", *commits, "--", *files], cwd=ROOT, capture_output=True, text=True, check=False)
@@ -141,6 +146,17 @@ def number_lines(before: Attempt, after: Attempt) -> list[str]:
         spread = f" ± {scale * statistics.stdev(differences):.4g} (standard deviation)" if len(both) > 1 else ""
         lines.append(f"difference over {len(both)} common seeds: {scale * statistics.fmean(differences):+.4g}{spread}")
     return lines
+
+
+def _version_changes(before: Attempt, after: Attempt) -> list[tuple[str, str, str]]:
+    """(component, versions before, versions now) of those that differ."""
+    old, new = ([r["deterministic"]["versions"] for r in one.records] for one in (before, after))
+    components = dict.fromkeys(component for versions in (*old, *new) for component in versions)
+    shown = [
+        (component, *(", ".join(sorted({str(versions.get(component, "none")) for versions in side})) for side in (old, new)))
+        for component in components
+    ]
+    return [(component, then, now) for component, then, now in shown if then != now]
 
 
 def _tested(records: Sequence[Record]) -> dict[int, float]:

@@ -16,8 +16,9 @@ from torch import nn
 from gt_models.batch import MissingEncoding
 from gt_models.kernels import forms_taken
 from gt_models.registry import create_model, model_info
+from stages import golden
 from stages.allocations import keep_allocations
-from stages.contents import Record, Settings
+from stages.contents import Digests, Record, Settings
 from stages.engine import weights
 from stages.engine.batching import Loader
 from stages.engine.checkpoint import Checkpoint
@@ -28,7 +29,7 @@ from stages.engine.subgraphs import SubgraphLoader
 from stages.engine.targets import StandardisedTargets
 from stages.garbage import spare_what_is_loaded
 from stages.measurements import Clock, PeakMemory, Usage, bound_memory, choose_device, environment, memory_limit_mib, now
-from stages.own.models import run_code
+from stages.own.models import files_digest, is_own
 from stages.params import RunSettings
 from stages.processes import check_machine, check_processes
 from stages.recipe import Recipe, digest_of
@@ -38,6 +39,7 @@ from stages.store import SCHEMA, Store, run_digest, sealed
 from stages.tasks import create_task
 from stages.threads import computing_with
 from stages.trained import all_arguments, save_trained
+from stages.versions import code_of, run_versions
 
 if TYPE_CHECKING:
     from stages.engine.data_parallel import Share
@@ -103,9 +105,38 @@ class Experiment:
         return Experiment, tuple(getattr(self, field.name) for field in fields(self))
 
     @cached_property
+    def versions(self) -> dict[str, int]:
+        """By component the declared version of what computes its runs."""
+        model = self.recipe.model.name
+        return run_versions(None if is_own(model) else model, self.header.task, self.recipe.decisive())
+
+    @cached_property
+    def digests(self) -> Digests:
+        """What decides its runs besides recipe, seed, split and versions; see `Digests`."""
+        digests: Digests = {"recipe": digest_of(self.recipe.decisive()), "data": self.packed.digest, "encodings": self.encoded.digest}
+        if files := files_digest(self.recipe.model.name, self.recipe.model.arguments):
+            digests["files"] = files
+        if self.modified:
+            digests["modified"] = self.modified
+        return digests
+
+    @cached_property
     def code(self) -> str:
-        """Digest of the code that decides its runs."""
-        return run_code(self.recipe.model.name, self.header.task, self.recipe.decisive(), self.recipe.model.arguments)
+        """Hash of the code that computes its runs, for the record; no key contains it."""
+        model = self.recipe.model.name
+        return code_of(None if is_own(model) else model, self.header.task)
+
+    @cached_property
+    def modified(self) -> str | None:
+        """Hash of the code where it computes other golden values than those of its versions; None where it is the code that they name."""
+        cell = "/".join(Path(self.path).with_suffix("").parts[-3:])
+        model = self.recipe.model.name
+        guardian = golden.guardian(cell, model, self.header.task)
+        if guardian is None:
+            return None
+        its_model, its_task = golden.model_and_task(guardian)
+        difference = golden.verdicts({guardian: code_of(its_model, its_task)})[guardian]
+        return self.code if difference else None
 
     def constructor(self) -> Settings:
         """What the model's constructor is called with."""
@@ -170,7 +201,7 @@ class Experiment:
 
     def digest(self, seed: int, test: bool = True) -> str:
         """What names the run in the store. `test`: False for a trial of a search, which is not tested."""
-        return run_digest(self.decisive(seed), seed, self.split_of(seed), self.packed.digest, self.encoded.digest, self.code, test)
+        return run_digest(self.decisive(seed), seed, self.split_of(seed), self.digests, self.versions, test)
 
     def run(
         self,
@@ -346,7 +377,8 @@ class Experiment:
                 "seed": seed,
                 "split": self.split_of(seed),
                 "recipe": recipe,
-                "digests": {"recipe": digest_of(recipe), "data": self.packed.digest, "encodings": self.encoded.digest, "code": self.code},
+                "digests": {**self.digests, "recipe": digest_of(recipe)},
+                "versions": self.versions,
                 "dataset": self.dataset,
                 "metric": self.task.metric,
                 "direction": self.task.direction,
@@ -373,6 +405,7 @@ class Experiment:
                 "arguments": all_arguments(self.recipe.model.name, self.constructor()),
                 "usage": usage.read(),
                 "encodings": self.encoded.computed_by,
+                "code": self.code,
                 "environment": environment(self.device, self.allocator),
             },
         }

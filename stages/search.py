@@ -138,7 +138,7 @@ def trials_left(cell: Cell, grid: Grid, data: Path = Path("data"), store_root: P
 
 
 def _study_of(recipe: Recipe, cell: Cell, grid: Grid, first: "Experiment", folder: Path, make: bool = True) -> "Study | None":
-    """A study belongs to what decides its values; a changed recipe, dataset or code starts a new one in the same journal. `first`: the experiment
+    """A study belongs to what decides its values; a changed recipe, dataset or version starts a new one in the same journal. `first`: the experiment
     of the recipe as it is."""
     search = recipe.searched
     space = {k: v.model_dump(mode="json", exclude=None if getattr(v, "also", None) else {"also"}) for k, v in search.space.items()}
@@ -149,7 +149,8 @@ def _study_of(recipe: Recipe, cell: Cell, grid: Grid, first: "Experiment", folde
         "sampler": [search.sampler, search.sampler_seed, search.pruner],
         "data": first.packed.digest,
         "encodings": first.encoded.digest,
-        "code": first.code,
+        "versions": first.versions,
+        **{key: digest for key, digest in first.digests.items() if key in ("files", "modified")},
     }
     pruning_after = search.warmup_epochs if search.pruner == "median" else None
     return open_study(grid.run, folder, cell.cell, digest_of(identity), first.task.direction, pruning_after, make)

@@ -1,8 +1,11 @@
 """Stage state: always runs, cheap. Writes what the other stages depend on as small files that change only when something that matters does.
 
 state/datasets/<dataset>.json             what decides its packed bytes, and whether it can be had now
-state/encodings/<dataset>.json            which encodings some recipe asks for, and the code that computes them
-state/cells/<suite>/<dataset>/<model>.json   code that decides the cell's numbers, what is cut of it, and what its recipe starts from
+state/encodings/<dataset>.json            which encodings some recipe asks for, and the versions of what computes them
+state/cells/<suite>/<dataset>/<model>.json   versions of what computes the cell, what is cut of it, and what its recipe starts from
+
+Code itself is in none of them. Where that of a finished cell has changed, its golden values are compared (stages/golden.py); where they
+differ and no version was raised, its file says so, and the cell runs again.
 """
 
 import json
@@ -10,10 +13,11 @@ import os
 import shutil
 import sys
 import uuid
-from functools import cache
+from collections.abc import Mapping
 from pathlib import Path
 
 from gt_models.registry import list_models, model_module
+from stages import golden
 from stages.addresses import without_credentials
 from stages.bases import bases_of
 from stages.command import status_of
@@ -21,11 +25,12 @@ from stages.contents import Settings
 from stages.dvc_locks import keep_in_memory
 from stages.errors import UserError
 from stages.files import write_bytes
-from stages.fingerprint import PROTOCOLS, code_digest, run_modules
+from stages.fingerprint import code_digest
 from stages.leftovers import sweep
 from stages.params import Grid, load_grid
-from stages.recipe import digest_of, load_recipe
+from stages.recipe import Recipe, digest_of, load_recipe
 from stages.schema import RecipeError
+from stages.versions import code_of, run_versions, version_of
 
 ROOT, DATA = Path("state"), Path("data")
 
@@ -39,8 +44,7 @@ def write_state(grid: Grid) -> None:
 
     wanted: dict[Path, object] = {}
     specs = {name: get_spec(name) for name in grid.datasets}
-    code_of = cache(_code_of)
-    encoding_code = code_digest(["gt_models.encodings", "stages.datasets.encoding"])
+    states: dict[str, Settings] = {}
     requests: dict[str, dict[str, list[tuple[str, Settings]]]] = {name: {} for name in grid.datasets}
     for cell in grid.cells.values():
         state_of = ROOT / "cells" / f"{cell.cell}.json"
@@ -48,29 +52,30 @@ def write_state(grid: Grid) -> None:
             recipe = load_recipe(cell.recipe_path)
         except RecipeError as error:  # its stages stop and say it again, and no other cell waits for that
             print(f"{error}\n{cell.cell} cannot be run until that is mended; the other cells go on", file=sys.stderr)
-            wanted[state_of], requests[cell.dataset][cell.key] = {"code": f"none: {error}"}, []
+            wanted[state_of], requests[cell.dataset][cell.key] = {"error": str(error)}, []
             continue
         try:
-            words = tuple((key, value) for key, value in recipe.model.arguments.items() if isinstance(value, str))
-            code = code_of(recipe.model.name, specs[cell.dataset].task, frozenset(PROTOCOLS.keys() & recipe.decisive().keys()), words)
+            state = _identity(recipe, specs[cell.dataset].task)
         except KeyError as error:
             raise RecipeError(f"{cell.recipe_path}, dataset {cell.dataset!r}: {error.args[0]}") from error
         except UserError as error:  # of a model of one's own: its stage stops and says it, and no other cell waits for that
-            code = f"none: {error}"
+            state = {"error": str(error)}
         limits = grid.limits_of(cell).model_dump(exclude_none=True)
         if cell.settings == "tuned" and cell.suite in grid.fair_search:
             limits["fair_search"] = grid.fair_search[cell.suite]
         # the recipe itself is a dependency of its stages; what it starts from shows here
         base = {"base": digest_of(recipe.model_dump(mode="json", exclude_unset=True))} if bases_of(cell.recipe_path) else {}
-        wanted[state_of] = {"code": code, "limits": limits, **base}
+        wanted[state_of] = states[cell.cell] = state | {"limits": limits, **base}
         requests[cell.dataset][cell.key] = encoding_requests(recipe)
+    for name, modified in _modified(grid, states, {name: spec.task for name, spec in specs.items()}).items():
+        states[name]["modified"] = modified
     for name, spec in specs.items():
         can_be_had, _ = available(name, DATA, grid.run.mirrors)
         other = contradicted(name, DATA)  # named only then, so that the pins of a first use run nothing again
         state = {"spec": spec.digest, "available": can_be_had} | ({"packed_from_other": other} if other else {})
         wanted[ROOT / "datasets" / f"{name}.json"] = state
-        wanted[ROOT / "encodings" / f"{name}.json"] = {"code": encoding_code, "requests": requests[name]}
-    report_code, store = code_digest(["stages.leaderboard"]), _tracking_store()
+        wanted[ROOT / "encodings" / f"{name}.json"] = {"versions": _encoding_versions(requests[name]), "requests": requests[name]}
+    report_code, store = code_digest(["stages.leaderboard"]), _tracking_store()  # a report is cheap: it follows its code
     for suite in grid.suites:
         cells = [cell.cell for cell in grid.suite(suite)]
         wanted[ROOT / "suites" / f"{suite}.json"] = {
@@ -82,13 +87,43 @@ def write_state(grid: Grid) -> None:
     _replace(ROOT, wanted)
 
 
-def _code_of(model: str, task: str, protocol: frozenset[str], words: tuple[tuple[str, str], ...]) -> str:
-    """Digest of the code that decides a run; `words`: the arguments of a model of one's own that may name files. torch takes longer to import than all else here, and a model of the library needs only its file."""
-    if model in list_models() and model_module(model).startswith("gt_models."):
-        return code_digest(run_modules(model, task, protocol))
-    from stages.own.models import run_code
+def _identity(recipe: Recipe, task: str) -> Settings:
+    """What of the code decides a cell's runs: versions, and the files of a user's own model. torch takes longer to import than all else
+    here, and a model of the library needs only its file. Raises KeyError, UserError."""
+    model, own = recipe.model.name, None
+    if not (model in list_models() and model_module(model).startswith("gt_models.")):
+        from stages.own.models import files_digest
 
-    return run_code(model, task, protocol, dict(words))
+        own = files_digest(model, recipe.model.arguments)
+    versions = run_versions(None if own else model, task, recipe.decisive())
+    return {"versions": versions} | ({"files": own} if own else {})
+
+
+def _encoding_versions(requests: dict[str, list[tuple[str, Settings]]]) -> dict[str, int]:
+    """By name those of the encodings that recipes of a dataset ask for."""
+    names = sorted({name for of_cell in requests.values() for name, _ in of_cell})
+    if not names:
+        return {}
+    from gt_models.encodings import find_encoding
+
+    return {name: version_of(find_encoding(name).module) for name in names}
+
+
+def _modified(grid: Grid, states: Mapping[str, Settings], tasks: Mapping[str, str]) -> dict[str, str]:
+    """Of the cells that have a result: those whose code computes other golden values under the same versions, with the hash of the code."""
+    guardians, codes = {}, {}
+    for cell in grid.cells.values():
+        if "versions" not in states.get(cell.cell, {}) or not Path("results", f"{cell.cell}.json").exists():
+            continue
+        guardian = golden.guardian(cell.cell, load_recipe(cell.recipe_path).model.name, tasks[cell.dataset])
+        if guardian is not None:
+            guardians[cell.cell] = guardian
+            codes[guardian] = code_of(*golden.model_and_task(guardian))
+    found = golden.verdicts(codes, say=lambda line: print(line, file=sys.stderr, flush=True))
+    for name, guardian in guardians.items():
+        if found[guardian]:
+            print(f"{name}: {found[guardian]}, and no version was raised: it runs under a key of its own", file=sys.stderr)
+    return {cell: codes[guardian] for cell, guardian in guardians.items() if found[guardian]}
 
 
 def _tracking_store() -> str:

@@ -1,4 +1,4 @@
-"""The run store: digest of (recipe, seed, split, data, encodings, code) -> record. A finished run is never repeated, whoever asks and when.
+"""The run store: digest of (recipe, seed, split, data, encodings, versions) -> record. A finished run is never repeated, whoever asks and when.
 
 store/<first two digits>/<digest>/record.json       what the run left behind (see `new_record`)
 store/<first two digits>/<digest>/checkpoint.*      only while it is unfinished
@@ -7,17 +7,17 @@ store/<first two digits>/<digest>/checkpoint.*      only while it is unfinished
 import contextlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from filelock import FileLock
 
-from stages.contents import Record, Settings
+from stages.contents import Digests, Record, Settings
 from stages.errors import UserError
 from stages.files import hold, make_folder, write_json
 from stages.recipe import digest_of
 
-SCHEMA = 1
+SCHEMA = 2
 FINAL = ("ok", "diverged")
 
 
@@ -25,9 +25,16 @@ class StoreError(UserError, RuntimeError):
     """A file of the store is no record; the message names it and the remedy."""
 
 
-def run_digest(recipe: Settings, seed: int, split: int, data: str, encodings: str, code: str, test: bool = True) -> str:
-    """What decides a run, as one sha256. `recipe` is `Recipe.decisive()`; `test=False` marks a search trial, which never reads the test split."""
-    key = {"recipe": recipe, "seed": seed, "split": split, "data": data, "encodings": encodings, "code": code}
+def run_digest(recipe: Settings, seed: int, split: int, digests: Digests, versions: Mapping[str, int], test: bool = True) -> str:
+    """What decides a run, as one sha256: its key.
+
+    Args:
+        recipe: `Recipe.decisive()`.
+        digests: those of a record; that of the recipe does not count, since `recipe` does.
+        versions: by component the declared version of what computes the run (stages/versions.py).
+        test: False for a trial of a search, which never reads the test split.
+    """
+    key = {"recipe": recipe, "seed": seed, "split": split, "versions": versions} | {k: v for k, v in digests.items() if k != "recipe"}
     return digest_of(key if test else key | {"test": False})
 
 

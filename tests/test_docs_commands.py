@@ -51,9 +51,6 @@ NOT_RUN = {
     "gt-bench tune edge-transformer/cornell/gcn": "needs data of another host; tests/stages/test_tune.py",
     "optuna-dashboard studies/embedded/torus-colours/gcn/journal.log": "a server that is not among the dependencies",
     "python -m torch.utils.collect_env": "torch's own",
-    "git worktree add ../older COMMIT": "needs a commit of older code; tests/stages/records/test_attest.py",
-    "gt-bench train CELL": "in that older code; tests/stages/records/test_attest.py",
-    "gt-bench store attest CELL --beside ../older/store": "needs what older code computed; tests/stages/records/test_attest.py",
     "gt-bench score embedded/chains/gcn": "trains first; tests/stages/test_trained.py",
 }
 

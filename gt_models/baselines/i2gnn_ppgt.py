@@ -135,7 +135,7 @@ def edge_subgraphs(batch: GraphBatch, hops: int, source_only: bool) -> tuple[Ten
     near = torch.eye(n, dtype=torch.bool, device=device).expand(batch.num_graphs, n, n) & batch.node_mask[:, :, None]
     adjacency = torch.zeros(batch.num_graphs, n, n, device=device).index_put_((graph, first, second), torch.ones((), device=device))
     for _ in range(hops):
-        near = near | (torch.bmm(near.float(), adjacency) > 0)  # [B, n, n]: near[b, i, v]
+        near = near | (torch.bmm(near.to(adjacency.dtype), adjacency) > 0)  # [B, n, n]: near[b, i, v]
     inside = near[graph, first] if source_only else near[graph, first] | near[graph, second]  # [E, n]
     inside = inside & (first != second)[:, None]
     owner, local = inside.nonzero(as_tuple=True)  # [S]

@@ -29,7 +29,6 @@ GROUPS: dict[str, Commands] = {
 STORE: Commands = {
     "export": check.store_export,
     "import": check.store_import,
-    "attest": check.store_attest,
     "prune": check.store_prune,
     "verify": check.store_verify,
 }

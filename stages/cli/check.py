@@ -47,33 +47,6 @@ def store_import(names: Names = None, records: Records = RECORDS) -> None:
     import_cells(names or [], load_grid(), records)
 
 
-def store_attest(
-    names: Names = None,
-    runs: Annotated[int, typer.Option(min=1, help="how many runs of each cell are computed again, the cheapest first")] = 1,
-    records: Records = RECORDS,
-    dirty: Annotated[bool, typer.Option("--dirty", help="also by code that is in no commit")] = False,
-    beside: Annotated[
-        Path | None, typer.Option(help="store of a checkout of the older code that computed the same runs on this machine: compare with it")
-    ] = None,
-    older: Annotated[
-        Path | None,
-        typer.Option(help="checkout of the code that the records are of: where only forms changed that no run took, none is computed"),
-    ] = None,
-    parts: Annotated[
-        int | None, typer.Option(min=1, help="how many parts of a run that has many (pairs of graphs) are computed again; nothing: all")
-    ] = None,
-) -> None:
-    """Computes a few runs of each stale cell again; where every bit agrees, its records are marked as carried over to the present code.
-
-    A cell that was carried over already is computed again where it is named. Exits 1 where a cell stays stale, a mark does not hold, or a file
-    is unsound."""
-    from stages.params import load_grid
-    from stages.records.attest import attest_cells
-
-    if not attest_cells(names or [], load_grid(), runs, records, dirty, beside, older, parts):
-        raise typer.Exit(1)
-
-
 def store_prune() -> None:
     """Removes the temporary files that killed processes left in what the pipeline writes; those of the last hour stay."""
     from stages.leftovers import FOLDERS, sweep

@@ -4,7 +4,7 @@ data/encodings/DATASET/KEY.safetensors holds the arrays of one encoding with one
 metadata what they were computed from. Where storing costs too much, KEY.json stands in its place and says that the encoding is
 computed for each batch.
 
-Runs depend on what was computed: the dataset, the encoding, its arguments and its code. stages/datasets/encoding.py computes and writes.
+Runs depend on what was computed: the dataset, the encoding, its arguments and its version. stages/datasets/encoding.py computes and writes.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ from stages.contents import ComputedBy, EncodingHeader, Settings
 from stages.datasets.packed import PackedDataset
 from stages.errors import DatasetError
 from stages.files import WriteError, write_json
-from stages.fingerprint import code_digest
+from stages.versions import version_of
 
 _KEYS = {"dataset", "encoding", "arguments", "data", "algorithm", "digest", "arrays", "computed_by", "flags", "sha256"}  # of a header
 # An encoding that is cheap to compute is stored up to here.
@@ -71,7 +71,7 @@ class EncodedDataset:
 
     @cached_property
     def digest(self) -> str:
-        """Of what was computed: data, encodings, arguments and code."""
+        """Of what was computed: data, encodings, arguments and versions."""
         return sha256_of(self.digests)
 
     @cached_property
@@ -110,9 +110,9 @@ def batches_of(packed: PackedDataset) -> list[tuple[int, int]]:
 
 
 def algorithm_digest(name: str, arguments: Settings) -> str:
-    """sha256 of what decides an encoding besides the data: its complete arguments, its code, and which graphs are computed together."""
+    """sha256 of what decides an encoding besides the data: its complete arguments, its version, and which graphs are computed together."""
     encoding = find_encoding(name)
-    return sha256_of([encoding.key(arguments), code_digest([encoding.module]), _PAIRS_PER_BATCH])
+    return sha256_of([encoding.key(arguments), version_of(encoding.module), _PAIRS_PER_BATCH])
 
 
 def encodings_digest(packed: PackedDataset, requests: dict[str, Settings], limit: int = STORE_LIMIT) -> str:

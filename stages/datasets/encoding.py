@@ -10,7 +10,6 @@ import json
 import multiprocessing
 import os
 import re
-import shutil
 import sys
 import tempfile
 import threading
@@ -39,7 +38,6 @@ from stages.datasets.encoded import (
     row_pointers,
     rows_of,
     sealed,
-    sha256_of,
     shift,
     stale_parts,
     storage,
@@ -48,7 +46,6 @@ from stages.datasets.encoded import (
 from stages.datasets.packed import PackedDataset
 from stages.errors import DatasetError
 from stages.files import WriteError, make_folder, write_json
-from stages.fingerprint import code_digest
 
 if TYPE_CHECKING:
     from threadpoolctl import threadpool_limits
@@ -74,8 +71,6 @@ _START = "spawn"
 _ABANDONED = 3600.0
 # Counts, copies and powers of two: the same bits from every machine.
 _EXACT = frozenset({"degree", "order", "position", "shortest-path", "near-orthogonal"})
-# Computed without a library that shares out sums among threads: the same bits for any number of them.
-_BLIND_TO_THREADS = _EXACT | {"random", "rrwp"}
 _FORMATS = {"F32": "<f4", "I32": "<i4"}
 
 
@@ -119,8 +114,6 @@ def encode(
                 write_json(path, note)
             _say(folder, key, f"on the fly, for each batch on its device: {reason}")
             return path
-        if _adopt(packed, path, encoding, full):
-            _say(folder, key, "kept from an older version: the arrays are the same, the header is written anew")
         problem = _problem(packed, path, encoding, full)
         if problem is None:
             _say(folder, key, f"there already, {_mib(path.stat().st_size)}")
@@ -164,44 +157,10 @@ def _problem(packed: PackedDataset, path: Path, encoding: Encoding, arguments: S
     except DatasetError as error:
         return str(error)
     expected = header_of(packed, encoding, arguments)
-    if _is_older(header, expected):
-        return "an older version wrote it, on any number of threads, which can decide its last digits"
     if stale := stale_parts(header, expected):
         return f"its {' and '.join(stale)} changed"
     wrong = damaged(header, arrays)
     return f"{', '.join(wrong)} is not what was written" if wrong else None
-
-
-def _is_older(header: EncodingHeader, expected: EncodingHeader) -> bool:
-    """Whether the header has the version whose digest covers the arrays, and its data and code are the present ones."""
-    encoding = find_encoding(expected["encoding"])
-    older = sha256_of([encoding.key(expected["arguments"]), code_digest([encoding.module])])
-    return header.get("digest") == sha256_of(header["arrays"]) and {k: header.get(k) for k in expected} == expected | {"algorithm": older}
-
-
-def _adopt(packed: PackedDataset, path: Path, encoding: Encoding, arguments: Settings) -> bool:
-    """Gives a sound file of the older version its present header, where no number of threads can have decided a bit of it."""
-    squared = arguments.get("squaring", False)  # by products of matrices in a library
-    if not path.exists() or encoding.name not in _BLIND_TO_THREADS or squared:
-        return False
-    try:
-        header, arrays = read_arrays(path)
-    except DatasetError:
-        return False
-    expected = header_of(packed, encoding, arguments)
-    if not _is_older(header, expected) or damaged(header, arrays):
-        return False
-    header = expected | {"arrays": header["arrays"]}
-    header |= {} if encoding.name in _EXACT else {"computed_by": {"unknown": "an older version named no library"}}
-    with _writing(path) as temporary:
-        shutil.copyfile(path, temporary)
-        with open(temporary, "r+b") as file:
-            size = 8 + int.from_bytes(file.read(8), "little")
-            layout = json.loads(file.read(size - 8))
-            layout.pop("__metadata__")
-            file.seek(0)
-            file.write(_preamble(layout, sealed(with_digest(header)), size))
-    return True
 
 
 @contextlib.contextmanager

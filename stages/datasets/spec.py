@@ -11,7 +11,7 @@ from typing import Any
 from stages.datasets.packed import PackedHeader
 from stages.errors import DatasetError
 from stages.files import is_plain_name
-from stages.fingerprint import code_digest
+from stages.versions import version_of
 
 AT_MOST = 16 << 30  # bytes of a raw file whose size nobody states
 Prepare = Callable[["DatasetSpec", Mapping[str, Path], Path], None]
@@ -90,7 +90,7 @@ class DatasetSpec:
 
     @cached_property
     def digest(self) -> str:
-        """sha256 of what decides the packed bytes: files' digests, arguments, the code of the family's file and its imports."""
+        """sha256 of what decides the packed bytes: files' digests, arguments, the version of the family's module."""
         decisive = {
             "name": self.name,
             "task": self.task,
@@ -98,7 +98,7 @@ class DatasetSpec:
             "files": [[f.path, f.sha256 or f.md5] for f in self.files],
             "arguments": dict(self.arguments),
             **({"also": self.also} if self.also else {}),
-            "code": code_digest([self.prepare.__module__]) if self.prepare.__module__.startswith("stages.") else "custom",
+            "version": version_of(self.prepare.__module__) if self.prepare.__module__.startswith("stages.") else "custom",
         }
         return hashlib.sha256(json.dumps(decisive, sort_keys=True, default=str).encode()).hexdigest()
 

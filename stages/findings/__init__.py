@@ -6,10 +6,11 @@ A finding is a module of this room with
   ROUNDING             (may be left out) keys of a value that are rounding itself, or that code may change without changing what is found: not compared
   TOLERANCE            (may be left out) how far the numbers of two computations may lie apart, relative
   NEEDS                (may be left out) datasets that it takes
+  VERSION              (1 where left out) raised by a change of code that alters a value
   OPEN                 (may be left out) true where a case takes an hour, or a trained run, so that some may lack
   compute(case, data)  a JSON value that the case, the code and the packed data in `data` decide; nothing is drawn without a fixed seed
 Judging the values is for the tests of claims (stages/report/*_claims.py), so that a changed judgement leaves the findings as they are. The file keeps, for each case, the
-command, commit, date and code digest that made it, and is sealed by a checksum: nobody types a number there.
+command, commit, date and version that made it, and is sealed by a checksum: nobody types a number there.
 """
 
 import hashlib
@@ -27,6 +28,7 @@ from stages.errors import UserError
 from stages.files import write_json
 from stages.home import INSTALLED
 from stages.schema import nearest
+from stages.versions import version_of
 
 NAMES = (
     "polynomials", "second_eigenvector", "one_wl", "nearest_key", "auto_encoders", "growth", "separation", "relu_kernel", "equivariant_layers", "message_passing",
@@ -42,13 +44,13 @@ class FindingError(UserError, RuntimeError):
 
 
 class Kept(TypedDict):
-    """A case of a finding as its file keeps it: the value, and what made it, when (ISO 8601) and with which code (`stages.findings.decided`)."""
+    """A case of a finding as its file keeps it: the value, and what made it, when (ISO 8601), and by which version of the finding's module."""
 
     value: Json
     command: str
     commit: str
     date: str
-    code: str
+    version: int
 
 
 def module_of(name: str) -> ModuleType:
@@ -98,7 +100,6 @@ def recompute(
 ) -> bool:
     """Computes `cases` (all) anew and keeps each as soon as it is there. True where every value is the one that was kept before; says which is not.
     Raises FindingError for a case that does not exist, and what `compute` raises."""
-    from stages.findings.decided import code_of
     from stages.measurements import commit
 
     module = module_of(name)
@@ -106,9 +107,9 @@ def recompute(
     if unknown := [case for case in wanted if case not in module.CASES]:
         raise FindingError(f"finding {name!r} has no case {unknown[0]!r}{nearest(unknown[0], module.CASES)}")
     path, made = folder / f"{name}.json", commit(besides=["published/findings"]) or "none"
-    alike = True
+    alike, version = True, version_of(module.__name__)
     for case in wanted:
-        code, value = code_of(name, case), json.loads(json.dumps(module.compute(case, data)))
+        value = json.loads(json.dumps(module.compute(case, data)))
         try:  # now: another process may have kept other cases meanwhile
             kept = load(name, folder)
         except FindingError:
@@ -117,20 +118,19 @@ def recompute(
         known = case in kept and agree(name, value, before)
         alike &= known
         say(f"{name}, {case}: {json.dumps(value)}: {'as kept' if known else f'was {json.dumps(before)}' if case in kept else 'new'}")
-        if not known or kept[case]["code"] != code:
-            now: Kept = {"value": value, "command": command(name), "commit": made, "date": f"{datetime.now(UTC):%Y-%m-%d}", "code": code}
+        if not known or kept[case]["version"] != version:
+            date = f"{datetime.now(UTC):%Y-%m-%d}"
+            now: Kept = {"value": value, "command": command(name), "commit": made, "date": date, "version": version}
             kept = {c: now if c == case else kept[c] for c in module.CASES if c in {*kept, case}}
             write_json(path, {"finding": name, "cases": kept, "sha256": sealed(kept)})
     return alike
 
 
 def stale(name: str, folder: Path = FOLDER) -> list[str]:
-    """The cases that other code than the present computed; none where nothing is kept. Raises FindingError."""
-    from stages.findings.decided import code_of
-
+    """The cases that another version of the finding computed; none where nothing is kept. Raises FindingError."""
     if not (folder / f"{name}.json").exists():
         return []
-    return [case for case, found in load(name, folder).items() if found["code"] != code_of(name, case)]
+    return [case for case, found in load(name, folder).items() if found["version"] != version_of(module_of(name).__name__)]
 
 
 def sealed(cases: Mapping[str, object]) -> str:

@@ -16,9 +16,10 @@ from pathlib import Path
 
 from stages.addresses import without_credentials
 from stages.attempts import attempt_id, when
-from stages.contents import DECIDING, Named, Record, Result, Row
+from stages.contents import Named, Record, Result, Row
 from stages.report.rows import summarise
 from stages.report.table import SHOWN, cells
+from stages.versions import version_text
 
 # limits of MLflow: 500 characters of a parameter are kept by every version and backend, 36 of a dataset digest
 PARAM_LENGTH, TAG_LENGTH, DIGEST_LENGTH = 500, 5000, 36
@@ -72,7 +73,8 @@ def tracked_run(cell: Named, record: Record, current: bool = True, best: bool = 
         "gt.best_seed": _word(best),
         "gt.error": run["error"], "gt.metric": run["metric"], "gt.direction": run["direction"], "gt.device": measured["device"],
         "gt.threads": measured.get("threads"), "gt.commit": environment.get("commit"), "gt.torch": environment.get("torch"),
-        **{f"gt.digest.{k}": v for k, v in run["digests"].items()}, **_source(cell, environment.get("commit")),
+        **{f"gt.digest.{k}": v for k, v in run["digests"].items()},
+        "gt.versions": version_text(run["versions"], "modified" in run["digests"]), **_source(cell, environment.get("commit")),
         NOTE: describe_run(cell, record, current, weights),
     }  # fmt: skip
     artifacts: dict[str, Callable[[], bytes] | Path] = {"record.json": lambda: _json(record)}
@@ -133,8 +135,9 @@ def tracked_cell(result: Result, records: Sequence[Record], judged: Row | None =
             ("gt.claim.interval", judged["claim_low"], judged["claim_high"]),
         ):
             tags[tag] = None if low is None else f"[{low:.6g}, {high:.6g}]"
-    for name in DECIDING:
-        tags[f"gt.digest.{name}"] = ", ".join(sorted({r["digests"][name] for r in runs})) or None
+    for name in ("recipe", "data", "encodings"):
+        tags[f"gt.digest.{name}"] = ", ".join(sorted({r["digests"][name] for r in runs})) or None  # type: ignore[literal-required]
+    tags["gt.versions"] = ", ".join(sorted({version_text(r["versions"], "modified" in r["digests"]) for r in runs})) or None
     artifacts: dict[str, Callable[[], bytes] | Path] = {"result.json": lambda: _json(result)}
     if any(r["epochs"]["epoch"] for r in runs):
         artifacts["learning_curves.png"] = lambda: _figure(result["cell"], records)

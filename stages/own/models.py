@@ -8,7 +8,7 @@ import ast
 import hashlib
 import inspect
 import linecache
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint, entry_points
@@ -19,12 +19,13 @@ from torch import nn
 
 from gt_models import registry
 from gt_models.registry import ModelInfo
-from stages.fingerprint import code_digest, run_modules
+from stages.fingerprint import closure, meaning
 from stages.own.entry_points import described, loaded, package_of
 from stages.own.imported import imported
 from stages.own.plain import LEVELS, OwnModelError, adapted, where
-from stages.own.sources import files_of, meaning, project_modules, text_digest
+from stages.own.sources import files_of, project_modules, text_digest
 from stages.schema import nearest
+from stages.versions import version_of
 
 GROUP = "gt_bench.models"
 
@@ -106,13 +107,22 @@ def from_class(cls: type[nn.Module]) -> ModelInfo:
     return _registered(cls.__qualname__, cls, Source(None, None, text))
 
 
-def run_code(model: str, task: str, protocol: Iterable[str] = (), arguments: Mapping[str, object] | None = None) -> str:
-    """`code_digest(run_modules(...))`; of a model of one's own also the text of its file, and the files that its `arguments` name. Raises KeyError, ModuleNotFoundError, OwnModelError."""
-    ours, source = code_digest(code_modules(model, task, protocol)), _SOURCES.get(model)
-    if source is None:
-        return ours
-    files = _files_named(find(model).cls, arguments or {})
-    return hashlib.sha256(" ".join([ours, source.digest, *files]).encode()).hexdigest()
+def is_own(model: str) -> bool:
+    """Whether `model` is a user's own and not one of the library. Raises KeyError, OwnModelError."""
+    if model in _SOURCES or model not in registry.list_models():  # of the library only the file is read: an import takes seconds
+        find(model)
+    return model in _SOURCES
+
+
+def files_digest(model: str, arguments: Mapping[str, object] | None = None) -> str | None:
+    """Of a user's own model: sha256 of its file, of what that imports beside it, of files that its `arguments` name, and of the versions
+    of what it imports of this project; None for a model of the library. Raises KeyError, OwnModelError."""
+    if not is_own(model):
+        return None
+    source = _SOURCES[model]
+    versions = {module: version_of(module) for module in sorted(closure(source.modules))}
+    declared = [f"{module}={version}" for module, version in versions.items() if version > 1]
+    return hashlib.sha256(" ".join([source.digest, *_files_named(find(model).cls, arguments or {}), *declared]).encode()).hexdigest()
 
 
 def _files_named(cls: type[nn.Module], arguments: Mapping[str, object]) -> list[str]:
@@ -125,14 +135,6 @@ def _files_named(cls: type[nn.Module], arguments: Mapping[str, object]) -> list[
                 with Path(value).open("rb") as file:
                     found.append(f"{name}={hashlib.file_digest(file, 'sha256').hexdigest()}")
     return found
-
-
-def code_modules(model: str, task: str, protocol: Iterable[str] = ()) -> list[str]:
-    """`run_modules`; of a model of one's own, those of this project that its file imports in place of its own. Raises as `run_code`."""
-    if model in _SOURCES or model not in registry.list_models():  # of the library only the file is read: an import takes seconds
-        find(model)
-    modules, source = run_modules(model, task, protocol), _SOURCES.get(model)
-    return modules if source is None else ["stages.own.plain", *source.modules, *modules[1:]]
 
 
 def taken_names() -> list[str]:

@@ -5,7 +5,7 @@ import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 
-from stages.fingerprint import PACKAGES
+from stages.fingerprint import PACKAGES, meaning
 
 
 def text_digest(path: Path, root: Path) -> str:
@@ -14,13 +14,6 @@ def text_digest(path: Path, root: Path) -> str:
     for file in files_of(path, root):
         digest.update(f"{file.relative_to(root).as_posix()} {meaning(file.read_bytes())}\n".encode())
     return digest.hexdigest()
-
-
-def meaning(text: str | bytes) -> str:
-    """sha256 of a module's text without comments, docstrings and layout. Raises SyntaxError."""
-    from stages.fingerprint import _dump
-
-    return hashlib.sha256(_dump(ast.parse(text)).encode()).hexdigest()
 
 
 def files_of(path: Path, root: Path) -> list[Path]:

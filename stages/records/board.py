@@ -14,7 +14,7 @@ from stages.own.table import tried_cells
 from stages.params import Grid, load_grid
 from stages.records.gathered import OWN, collect, gather, shipped_of, shipped_rows
 from stages.records.shipped import ROOT
-from stages.records.staleness import standing
+from stages.records.staleness import compare_golden_values, standing
 from stages.report.claims import FAILS, Claim, judged, load_claims, takes_data
 from stages.report.claims_table import table_of
 from stages.report.coverage import coverage, seconds_by_device
@@ -37,6 +37,7 @@ def board(suite: str, grid: Grid, root: Path = ROOT, data: Path = Path("data")) 
     """The leaderboard's rows of a suite from shipped records alone; a stale row says what changed since. Raises StoreError, RecipeError."""
     shipped = shipped_of(grid, suite, root)
     rows = shipped_rows(grid.suite(suite), shipped, grid)
+    compare_golden_values(shipped.values(), grid)
     for row in rows:
         if row["cell"] not in shipped:
             row["status"] = ABSENT

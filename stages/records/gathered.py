@@ -39,11 +39,14 @@ class Gathered:
 def gather(grid: Grid, results: Path = Path("results"), store: Path = Path("store"), root: Path = ROOT) -> Gathered:
     """Everything that results/, store/ and records/ hold of the cells of the grid. What is broken becomes a row or a problem. Raises StoreError
     for another folder of records that is not there."""
-    from stages.records.staleness import standing
+    from stages.records.staleness import compare_golden_values, standing
 
     if root != ROOT:
         check_folder(root)
     found, own_store = Gathered(), Store(store)
+    read = {cell.cell: _sound(file_of(cell.cell, root), root, found.problems) for suite in grid.suites for cell in grid.suite(suite)}
+    shipped = {cell: one for cell, one in read.items() if one is not None}
+    compare_golden_values(shipped.values(), grid)
     for suite in grid.suites:
         taken: list[Row] = []
         for cell in grid.suite(suite):
@@ -52,10 +55,10 @@ def gather(grid: Grid, results: Path = Path("results"), store: Path = Path("stor
                 rows[OWN], kept, records = collect([cell], results, own_store, grid.run.verdict)
                 for result in kept:
                     found.versions[OWN, cell.cell] = Version(OWN, result, [records[d] for d in result["runs"] if d in records], [])
-            if (one := _sound(file_of(cell.cell, root), root, found.problems)) is not None:
-                now, stale = one.now(), standing(one, grid).stale
-                found.versions[SHIPPED, cell.cell] = Version(SHIPPED, now.result, now.records, stale)
-                rows[SHIPPED] = rows_of(now.result, now.records, (), grid.run.verdict)
+            if one := shipped.get(cell.cell):
+                stale = standing(one, grid).stale
+                found.versions[SHIPPED, cell.cell] = Version(SHIPPED, one.result, one.records, stale)
+                rows[SHIPPED] = rows_of(one.result, one.records, (), grid.run.verdict)
                 for row in rows[SHIPPED]:
                     row["status"] += f", stale: {', '.join(stale)}" if stale else ""
             for source, its in rows.items():
@@ -136,8 +139,8 @@ def shipped_rows(cells: Sequence[Cell], shipped: dict[str, Shipped], grid: Grid)
     rows: list[Row] = []
     for cell in cells:
         if cell.cell in shipped:
-            now = shipped[cell.cell].now()
-            rows += rows_of(now.result, now.records, (), grid.run.verdict)
+            one = shipped[cell.cell]
+            rows += rows_of(one.result, one.records, (), grid.run.verdict)
         else:
             rows.append(absent(cell.cell, "not run", None))
     rows = with_claims(rows, grid.run.verdict)

@@ -3,7 +3,6 @@
     records/<suite>/<dataset>/<row>.json.gz    {"schema", "result", "records", "trials", "origins"}; equal records give equal bytes
 
 `trials` are the runs of a cell's search: where they were imported, the search finds its way again without training.
-`carried`, where it is there: what an attestation found (see carried.py).
 `origins` are digests that can be compared where the data are not at hand: of the dataset's spec and of each encoding's algorithm.
 """
 
@@ -13,16 +12,15 @@ import json
 import math
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
-from stages.contents import Origins, Ran, Recomputed, Record, Result, Section
+from stages.contents import Origins, Ran, Record, Result
 from stages.files import write_bytes
 from stages.home import INSTALLED, is_project, place
 from stages.params import Grid
 from stages.recipe import digest_of
-from stages.records.carried import MARK, carry, mark_problem, original, section_problem
 from stages.store import FINAL, SCHEMA, StoreError, fault_of, run_digest
 
 ROOT = Path("records")
@@ -34,12 +32,12 @@ RESULT_FORM = {
     "cell": TEXT, "suite": TEXT, "dataset": TEXT, "model": TEXT, "status": TEXT, "runs": LIST, "seeds": LIST, "recipe": MAPPING, "reduced": LIST,
 }  # fmt: skip
 RUN_FORM = {
-    "status": TEXT, "error": TEXT, "seed": WHOLE, "split": WHOLE, "recipe": MAPPING, "digests": MAPPING, "dataset": TEXT, "metric": TEXT,
+    "status": TEXT, "error": TEXT, "seed": WHOLE, "split": WHOLE, "recipe": MAPPING, "digests": MAPPING, "versions": MAPPING, "dataset": TEXT, "metric": TEXT,
     "direction": TEXT, "parameters": WHOLE, "epochs": MAPPING, "best_epoch": WHOLE, "val": NUMBER, "test": NUMBER, "test_metrics": MAPPING,
 }  # fmt: skip
 MEASURED_FORM = {
     "started": TEXT, "finished": TEXT, "seconds": NUMBER, "train_seconds_per_epoch": NUMBER, "eval_seconds_per_epoch": NUMBER,
-    "peak_memory_mib": NUMBER, "device": TEXT, "environment": MAPPING,
+    "peak_memory_mib": NUMBER, "device": TEXT, "code": TEXT, "environment": MAPPING,
 }  # fmt: skip
 # what a result may have besides, and the keys of its search
 RESULT_OPTIONS = {"published": MAPPING, "search": MAPPING, "metric": TEXT, "direction": TEXT, "reason": TEXT, "imported": MAPPING}
@@ -64,33 +62,17 @@ class Shipped:
     records: list[Record]
     origins: Origins = field(default_factory=Origins)
     trials: list[Record] = field(default_factory=list)
-    carried: Section | None = None
 
     @property
     def cell(self) -> str:
         """Its name, suite/dataset/row."""
         return self.result["cell"]
 
-    @property
-    def recomputed(self) -> list[Recomputed]:
-        """The runs that its attestation computed again; none where it has no attestation."""
-        return [] if self.carried is None else self.carried["recomputed"]
-
-    def now(self) -> "Shipped":
-        """The file with its records under the digests that they were carried over to, each with its mark; itself where there is no section."""
-        if self.carried is None:
-            return self
-        records, trials = ([carry(r, self.carried) for r in held] for held in (self.records, self.trials))
-        return replace(self, result=self.result | {"runs": [r["digest"] for r in records]}, records=records, trials=trials, carried=None)
-
 
 def is_trial(record: Record) -> bool:
     """Whether a record is a search's run, which never read the test split."""
     run = record["deterministic"]
-    digests = run["digests"]
-    return record["digest"] == run_digest(
-        run["recipe"], run["seed"], run["split"], digests["data"], digests["encodings"], digests["code"], test=False
-    )
+    return record["digest"] == run_digest(run["recipe"], run["seed"], run["split"], run["digests"], run["versions"], test=False)
 
 
 def read(path: Path) -> Shipped:
@@ -100,7 +82,7 @@ def read(path: Path) -> Shipped:
         if content["schema"] != SCHEMA:
             raise ValueError(f"schema {content['schema']}, this code reads {SCHEMA}")
         result, origins = cast(Result, dict(content["result"])), cast(Origins, dict(content["origins"]))
-        return Shipped(path, result, list(content["records"]), origins, list(content["trials"]), content.get("carried"))
+        return Shipped(path, result, list(content["records"]), origins, list(content["trials"]))
     except (OSError, EOFError, zlib.error, RecursionError, ValueError, KeyError, TypeError) as error:
         raise StoreError(f"{path}: not an export of records ({error}); get the file again (`git checkout {path}`)") from None
 
@@ -108,7 +90,6 @@ def read(path: Path) -> Shipped:
 def write(shipped: Shipped) -> Path:
     """Raises WriteError, which names the file."""
     content = {k: getattr(shipped, k) for k in ("result", "origins", "records", "trials")} | {"schema": SCHEMA}
-    content |= {} if shipped.carried is None else {"carried": shipped.carried}
     # GzipFile without name and time: the same bytes from every Python, whatever the clock says
     file = io.BytesIO()
     with gzip.GzipFile(filename="", mode="wb", fileobj=file, compresslevel=9, mtime=0) as packed:
@@ -187,10 +168,10 @@ def record_problems(record: object) -> list[str]:
         return misshapen
     record = cast(Record, record)
     wrong, digests = [fault] if (fault := fault_of(record)) else [], run["digests"]
-    absent = [k for k in ("recipe", "data", "encodings", "code") if k not in digests]
+    absent = [k for k in ("recipe", "data", "encodings") if k not in digests]
     if absent:
         return [f"lacks the digest of {', '.join(absent)}"]
-    key = (run["recipe"], run["seed"], run["split"], digests["data"], digests["encodings"], digests["code"])
+    key = (run["recipe"], run["seed"], run["split"], digests, run["versions"])
     trial = is_trial(record)
     if not trial and run_digest(*key) != record["digest"]:
         wrong.append(f"its contents give the digest {run_digest(*key)}, not {record['digest']}")
@@ -208,14 +189,7 @@ def record_problems(record: object) -> list[str]:
         wrong.append(f"its test value is {run['test']}, its {run['metric']} on the test split {run['test_metrics'].get(run['metric'])}")
     if not tested and (run["test"] is not None or run["test_metrics"]):
         wrong.append("a search trial with a test value" if trial else f"status {run['status']} with a test value")
-    return wrong + _validation_problems(run) + _metric_problems(run) + _mark_problems(record)
-
-
-def _mark_problems(record: Record) -> list[str]:
-    if MARK not in record:
-        return []
-    problem = mark_problem(record, is_trial(record)) or next(iter(record_problems(original(record))), None)
-    return [f"its mark of being carried over was edited or damaged: {problem}"] if problem else []
+    return wrong + _validation_problems(run) + _metric_problems(run)
 
 
 def _form_problems(content: Mapping[str, object], form: Mapping[str, str]) -> list[str]:
@@ -309,17 +283,4 @@ def problems_of(shipped: Shipped, root: Path = ROOT) -> list[str]:
     measure = (result.get("metric"), result.get("direction"))
     if any((r["deterministic"]["metric"], r["deterministic"]["direction"]) != measure for r in (*shipped.records, *shipped.trials)):
         wrong.append(f"{where}: a record measures another metric than its result names")
-    if any(MARK in r for r in (*shipped.records, *shipped.trials)):
-        wrong.append(f"{where}: a record is kept as it was carried over, not as it was computed")
-    return wrong or _carried_problems(shipped)
-
-
-def _carried_problems(shipped: Shipped) -> list[str]:
-    if shipped.carried is None:
-        return []
-    problem = section_problem(shipped.carried, shipped.records, shipped.trials)
-    if problem is None:
-        now = shipped.now()
-        problem = next((line for record in (*now.records, *now.trials) for line in record_problems(record)), None)
-    remedy = f"get the file again (`git checkout {shipped.path}`)"
-    return [f"{shipped.path}: its attestation was edited or damaged: {problem}; {remedy}"] if problem else []
+    return wrong

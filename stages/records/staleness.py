@@ -1,20 +1,27 @@
 """Which shipped records are stale: what of them the present tree would compute differently."""
 
+import contextlib
 import hashlib
+import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from stages import golden
 from stages.cells import limited
-from stages.contents import Deciding, Origins, Record, Settings
+from stages.contents import Origins, Record, Settings
 from stages.cuts import limits_in
 from stages.datasets.spec import DatasetSpec
 from stages.errors import DatasetError, UserError
+from stages.own.models import files_digest, is_own
 from stages.params import Cell, Grid
 from stages.recipe import Recipe, load_recipe
 from stages.records.shipped import Shipped
 from stages.schema import RecipeError
 from stages.search_section import Choice
+from stages.versions import code_of, run_versions
 
 
 @dataclass(frozen=True)
@@ -34,11 +41,13 @@ class Standing:
 
 
 def standing(shipped: Shipped, grid: Grid, data: Path = Path("data")) -> Standing:
-    """Compares recipe, code, data and encodings of the shipped records with the present tree. Code needs no data; data and encodings are
-    compared with what is on disk, else with the spec and the algorithms they were made by. What was carried over is compared as it is now."""
+    """Compares recipe, versions, code, data and encodings of the shipped records with the present tree.
+
+    Where the code differs, golden values of the cell decide (stages/golden.py). Data and encodings are compared with what is on disk,
+    else with the spec and the algorithms they were made by.
+    """
     from stages.datasets.catalog import get_spec
 
-    shipped = shipped.now()
     try:
         cell = grid.find(shipped.cell)
         spec = get_spec(cell.dataset)
@@ -48,12 +57,14 @@ def standing(shipped: Shipped, grid: Grid, data: Path = Path("data")) -> Standin
     runs = [r["deterministic"] for r in shipped.records]
     if _recipe_changed(shipped, grid, cell):
         stale.append("recipe")
-    if {r["digests"]["code"] for r in runs} != {code_now(shipped.records[0], spec.task)}:
-        stale.append("code")
+    stale += _code_changed(shipped, spec.task)
     if "start" in runs[0]["recipe"]:
         unknown.append("the run that it starts from")
     on_disk = (data / "packed" / cell.dataset / "header.json").exists()
-    present: dict[Deciding, str | None] = {"data": _data_now(shipped, spec, data), "encodings": _encodings_now(shipped, spec, data)}
+    present: dict[Literal["data", "encodings"], str | None] = {
+        "data": _data_now(shipped, spec, data),
+        "encodings": _encodings_now(shipped, spec, data),
+    }
     for what, now in present.items():
         if now is None:
             unknown.append(f"{what} ({'made by other code' if on_disk else 'not at hand'})")
@@ -62,15 +73,56 @@ def standing(shipped: Shipped, grid: Grid, data: Path = Path("data")) -> Standin
     return Standing(stale, unknown)
 
 
-def code_now(record: Record, task: str) -> str | None:
-    """Digest of the present tree's code for a record's run; None where there is no such model, or none that runs."""
-    from stages.own.models import run_code
+def compare_golden_values(shipped: Iterable[Shipped], grid: Grid) -> None:
+    """Compares golden values of all cells whose code has changed, side by side, so that `standing` of each finds the outcome."""
+    from stages.datasets.catalog import get_spec
 
-    ran = record["deterministic"]["recipe"]
+    wanted: dict[str, str] = {}
+    for one in shipped:
+        with contextlib.suppress(UserError, KeyError):
+            wanted |= _guardian(one, get_spec(grid.find(one.cell).dataset).task)
+    golden.verdicts(wanted, say=partial(print, file=sys.stderr, flush=True))
+
+
+def code_now(record: Record, task: str) -> str | None:
+    """Hash of the present tree's code for a record's run; None where there is no such model, or none that runs."""
+    model = record["deterministic"]["recipe"]["model"]["name"]
     try:
-        return run_code(ran["model"]["name"], task, ran, {k: v for k, v in ran["model"].items() if k != "name"})
+        return code_of(None if is_own(model) else model, task)
     except (KeyError, ModuleNotFoundError, SyntaxError, UserError):
         return None
+
+
+def _code_changed(shipped: Shipped, task: str) -> list[str]:
+    """What of the code that made the records is another now: versions, files of a user's own model, or golden values."""
+    ran = shipped.records[0]["deterministic"]
+    model = ran["recipe"]["model"]["name"]
+    try:
+        now = run_versions(None if is_own(model) else model, task, ran["recipe"])
+        files = files_digest(model, {key: value for key, value in ran["recipe"]["model"].items() if key != "name"})
+    except (KeyError, ModuleNotFoundError, SyntaxError, UserError):
+        return ["code"]
+    if code_now(shipped.records[0], task) is None:
+        return ["code"]
+    changed = [
+        f"{component} (version {then}, {f'now {now[component]}' if component in now else 'gone'}"
+        f"{': these records are of newer code' if then > now.get(component, then) else ''})"
+        for component, then in ran["versions"].items()
+        if now.get(component) != then
+    ]
+    changed += ["files"] if files != ran["digests"].get("files") else []
+    changed += ["modified code"] if any("modified" in r["deterministic"]["digests"] for r in shipped.records) else []
+    differing = [text for text in golden.verdicts(_guardian(shipped, task)).values() if text]
+    return changed + [f"code ({text})" for text in differing if not changed]
+
+
+def _guardian(shipped: Shipped, task: str) -> dict[str, str]:
+    """The cell whose golden values speak for the records, and its code; nothing where the records are of the present code."""
+    model = shipped.records[0]["deterministic"]["recipe"]["model"]["name"]
+    if {record["measured"]["code"] for record in shipped.records} == {code_now(shipped.records[0], task)}:
+        return {}
+    cell = golden.guardian(shipped.cell, model, task)
+    return {} if cell is None else {cell: code_of(*golden.model_and_task(cell))}
 
 
 def _recipe_changed(shipped: Shipped, grid: Grid, cell: Cell) -> bool:

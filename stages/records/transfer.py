@@ -9,7 +9,6 @@ from stages.contents import Record, Result
 from stages.files import write_json
 from stages.params import Cell, Grid
 from stages.recipe import load_recipe
-from stages.records.carried import MARK, note_of, original, section_of
 from stages.records.shipped import (
     ROOT,
     Shipped,
@@ -22,7 +21,7 @@ from stages.records.shipped import (
     shipped_paths,
     write,
 )
-from stages.records.staleness import code_now, origins_of, searched_values, standing
+from stages.records.staleness import code_now, compare_golden_values, origins_of, searched_values, standing
 from stages.schema import RecipeError
 from stages.store import Store, StoreError
 
@@ -53,14 +52,13 @@ def export_cell(
             raise StoreError(f"{store.folder(digest)}/record.json is missing; `python -m stages.train {cell.cell}` makes it again")
         records.append(record)
     path, trials = root / f"{cell.cell}.json.gz", _trials(cell, records, store)
-    try:
-        carried = section_of([*records, *trials])
-    except StoreError as error:
-        raise StoreError(f"{cell.cell} is not exported: {error}") from None
-    origins = origins_of(cell, records, data)
-    records, trials = [original(r) for r in records], sorted((original(r) for r in trials), key=lambda r: r["digest"])
-    kept = cast(Result, {k: v for k, v in result.items() if k != "imported"} | {"runs": [r["digest"] for r in records]})
-    shipped = Shipped(path, kept, records, origins, trials, carried)
+    if any("modified" in record["deterministic"]["digests"] for record in (*records, *trials)):
+        raise StoreError(
+            f"{cell.cell} is not exported: its runs are of modified code, which computes other golden values under the same versions: raise "
+            f"the version (`python -m stages.check_grid {cell.cell}` names it) and train again, or undo the change"
+        )
+    kept = cast(Result, {k: v for k, v in result.items() if k != "imported"})
+    shipped = Shipped(path, kept, records, origins_of(cell, records, data), sorted(trials, key=lambda r: r["digest"]))
     wrong = problems_of(shipped, root)
     if wrong:
         raise StoreError("\n".join([f"{cell.cell} is not exported:", *wrong]))
@@ -100,20 +98,21 @@ def _in_no_commit(cell: Cell, records: list[Record]) -> str | None:
     if not changed:
         return None
     head, task = measurements.commit(), get_spec(cell.dataset).task
-    if head and not head.endswith("-dirty") and all(r["deterministic"]["digests"]["code"] == code_now(r, task) for r in changed):
+    if head and not head.endswith("-dirty") and all(r["measured"]["code"] == code_now(r, task) for r in changed):
         return None
     return min(r["measured"]["environment"]["commit"] or "" for r in changed)
 
 
 def _trials(cell: Cell, records: list[Record], store: Store) -> list[Record]:
-    """The store's runs of the search that this cell's recipe asks for, on the data and with the code of its records, by digest."""
+    """The store's runs of the search that this cell's recipe asks for, on the data and with the versions of its records, by digest."""
     recipe, ran = load_recipe(cell.recipe_path), records[0]["deterministic"]
     if recipe.search is None:
         return []
     found = []
-    for trial in store.records(*(ran["digests"][k] for k in ("data", "code"))):
+    made_by = ran["digests"]["data"], ran["digests"].get("modified"), ran["versions"]
+    for trial in store.records(ran["digests"]["data"]):
         run = trial["deterministic"]
-        if not is_trial(trial) or any(run["digests"][k] != ran["digests"][k] for k in ("data", "code")):
+        if not is_trial(trial) or (run["digests"]["data"], run["digests"].get("modified"), run["versions"]) != made_by:
             continue
         try:
             asked = recipe.with_values(searched_values(recipe, run["recipe"])).decisive()
@@ -125,9 +124,8 @@ def _trials(cell: Cell, records: list[Record], store: Store) -> list[Record]:
 
 
 def import_records(shipped: Sequence[Shipped], root: Path = ROOT) -> tuple[int, int]:
-    """Puts records into the store, what was carried over under its present digest too; returns (new, there already). All are checked first:
-    where one is unsound or contradicts the store, nothing is written. A record that differs only in what was measured is there already, and
-    the store's own stays; of two marks the file's counts.
+    """Puts records into the store; returns (new, there already). All are checked first: where one is unsound or contradicts the store,
+    nothing is written. A record that differs only in what was measured is there already, and the store's own stays.
 
     Raises StoreError, Conflict.
     """
@@ -136,11 +134,9 @@ def import_records(shipped: Sequence[Shipped], root: Path = ROOT) -> tuple[int, 
     if wrong:
         raise StoreError("\n".join(["nothing is imported:", *wrong]))
     new: dict[str, Record] = {}
-    marked: dict[str, Record] = {}
     conflicts, there = [], set()
     for one in shipped:
-        now = one.now()
-        for record in (*one.records, *one.trials, *now.records, *now.trials):
+        for record in (*one.records, *one.trials):
             digest, held = record["digest"], store.get(record["digest"])
             if held is None:
                 new[digest] = record
@@ -151,12 +147,10 @@ def import_records(shipped: Sequence[Shipped], root: Path = ROOT) -> tuple[int, 
                 conflicts.append(
                     f"{store.folder(digest)}/record.json and {one.path} (seed {record['deterministic']['seed']}) are of the same run and differ in {differing}{_processors(held, record)}"
                 )
-            elif MARK in record and MARK in held and held[MARK] != record[MARK]:
-                marked[digest] = {**held, "carried_over": record["carried_over"]}
     if conflicts:
         remedy = "Nothing is imported. Keep one: delete the store's record (then import again) or leave that cell out."
         raise Conflict("\n".join([*conflicts, remedy]))
-    for digest, record in (new | marked).items():
+    for digest, record in new.items():
         with store.lock(digest):
             store.put(record)
     return len(new), len(there)
@@ -166,6 +160,7 @@ def import_results(shipped: Sequence[Shipped], grid: Grid) -> list[str]:
     """Writes results/<cell>.json for imported records, so that a leaderboard shows them at once; returns the cells. A result with runs of its
     own stays as it is, and so does a file that is no result (`gt-bench list` names it)."""
     written = []
+    compare_golden_values(shipped, grid)
     for one in shipped:
         path = Path("results", f"{one.cell}.json")
         try:
@@ -175,7 +170,7 @@ def import_results(shipped: Sequence[Shipped], grid: Grid) -> list[str]:
         if held is not None and held["runs"] and "imported" not in held:
             continue
         commit = one.records[0]["measured"]["environment"].get("commit")
-        write_json(path, one.now().result | {"imported": {"commit": commit, "stale": standing(one, grid).stale}})
+        write_json(path, one.result | {"imported": {"commit": commit, "stale": standing(one, grid).stale}})
         written.append(one.cell)
     return written
 
@@ -230,16 +225,15 @@ def verify_cells(names: Sequence[str], grid: Grid, root: Path = ROOT) -> bool:
     problems += verify(shipped, root=root)
     for problem in problems:
         print(problem)
-    for one in shipped:
-        if any(problem.startswith((f"{one.path}:", f"{one.path} ")) for problem in problems):
-            continue
+    sound = [one for one in shipped if not any(problem.startswith((f"{one.path}:", f"{one.path} ")) for problem in problems)]
+    compare_golden_values(sound, grid)
+    for one in sound:
         state = standing(one, grid)
         stale += bool(state.stale)
         reduced = f"; reduced: {', '.join(one.result['reduced'])}" if one.result["reduced"] else ""
         trials = f" and {len(one.trials)} of its search" if one.trials else ""
-        carried = f"; {note_of(one.now().records)}" if one.carried else ""
         devices = " and ".join(sorted({record["measured"]["device"] for record in one.records}))
-        print(f"{one.cell}: {len(one.records)} runs{trials} on {devices}; {state.text}{carried}{reduced}")
+        print(f"{one.cell}: {len(one.records)} runs{trials} on {devices}; {state.text}{reduced}")
     print(f"{len(shipped)} shipped cells, {stale} stale, {len(problems)} problems")
     return not problems
 

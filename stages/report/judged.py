@@ -23,6 +23,8 @@ def with_verdict(row: Row, result: Result, rules: Rules | None = None, printed: 
     failed = _failed(row["status"].partition(", stale")[0])
     if not row["status"].startswith("ok") or row["mean"] is None or row["std"] is None:
         return row | {"verdict": "none: no result"}
+    if row["status"].endswith(", modified"):
+        return row | {"verdict": "none: modified code"}
     if failed:
         return row | {"verdict": f"none: {failed} of {full} runs failed"}
     if not all(cuts):

@@ -12,13 +12,13 @@ from typing import cast
 
 from stages.contents import COLUMNS, Record, Result, Row, SearchSummary
 from stages.cuts import PARTS, cut_in
-from stages.records.carried import note_of, text_of
 from stages.report.expected import with_expectation
 from stages.report.judged import printed_number, with_verdict
 from stages.report.published import Published, PublishedError, further
 from stages.report.rules import Rules
 from stages.report.units import PERCENT
 from stages.report.verdict import STD_DDOF
+from stages.versions import version_text
 
 NO_NUMBER = "no number"  # status of a row whose metric is undefined (NaN or infinite) in a run that ended well
 
@@ -75,7 +75,6 @@ def summarise(
         "digests": [r["digest"] for r in records],
     }
     row["reason"] = "; ".join([*reasons, *problems]) or None
-    row["carried_over"] = text_of(records)
     if published:
         row["flags"] = list(published.flags)
         row |= {"published_mean": published.mean, "published_std": published.std, "published_runs": published.runs}
@@ -85,8 +84,10 @@ def summarise(
         row["notes"].append(f"the published number: {published.note}")
     if search := result.get("search"):
         row["notes"].append(_search_note(search))
-    if note := note_of(records):
-        row["notes"].append(note)
+    if modified := [r for r in records if "modified" in r["deterministic"]["digests"]]:
+        versions = version_text(modified[0]["deterministic"]["versions"], modified=True)
+        row["notes"].append(f"computed by code that was changed without raising a version ({versions})")
+        row["status"] += ", modified"
     if imported := result.get("imported"):
         stale = f"; stale when it was imported: {', '.join(imported['stale'])}" if imported.get("stale") else ""
         row["notes"].append(f"imported: shipped record of commit {(imported.get('commit') or 'unknown')[:12]}{stale}")

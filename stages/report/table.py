@@ -69,7 +69,7 @@ def cells(row: Row) -> list[str]:
     theirs += " !" if row["flags"] else ""
     sign = "+" if row["difference"] is not None and row["difference"] > 0 else ""
     interval = "" if row["interval_low"] is None else f" [{_number(row['interval_low'], row)}, {_number(row['interval_high'], row)}]"
-    status = ", ".join(part for part in (row["status"], row["reduced"] and "reduced", row["carried_over"]) if part)
+    status = ", ".join(part for part in (row["status"], row["reduced"] and "reduced") if part)
     return [
         row["dataset"], row["model"], metric, ours, f"{row['runs']}/{row['seeds']}" if row["seeds"] else "–", theirs,
         sign + _number(row["difference"], row) + interval, row["verdict"],

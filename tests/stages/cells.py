@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from stages.recipe import digest_of
-from stages.store import run_digest, sealed
+from stages.store import SCHEMA, run_digest, sealed
 
 ENVIRONMENT = {"python": "3.11.7", "torch": "2.13.0", "platform": "Linux", "commit": "0123abc"}
 
@@ -23,18 +23,20 @@ def make_record(cell: str, seed: int, status: str = "ok", test: float = 0.65, ep
         loss[-1] = math.nan
     good = status == "ok"
     recipe = {"model": {"name": model, "hidden_dim": 16}, "optimizer": {"lr": 5e-4, "betas": [0.9, 0.999]}, "epochs": epochs}
-    # code that finds another number is other code
-    data, code = (hashlib.sha256(text.encode()).hexdigest() for text in (dataset, f"{status} {test}"))
+    # what finds another number is another run
+    data, encodings = (hashlib.sha256(text.encode()).hexdigest() for text in (dataset, f"{status} {test}"))
+    digests, versions = {"recipe": digest_of(recipe), "data": data, "encodings": encodings}, {"model": 1, "task": 1, "trainer": 1}
     record = {
-        "schema": 1,
-        "digest": run_digest(recipe, seed, seed, data, "b" * 64, code),
+        "schema": SCHEMA,
+        "digest": run_digest(recipe, seed, seed, digests, versions),
         "deterministic": {
             "status": status,
             "error": None if good else f"{status}: as the test asked",
             "seed": seed,
             "split": seed,
             "recipe": recipe,
-            "digests": {"recipe": digest_of(recipe), "data": data, "encodings": "b" * 64, "code": code},
+            "digests": digests,
+            "versions": versions,
             "dataset": dataset,
             "metric": "accuracy",
             "direction": "max",
@@ -62,6 +64,7 @@ def make_record(cell: str, seed: int, status: str = "ok", test: float = 0.65, ep
             "threads": 2,
             "arguments": {"in_dim": 5, "hidden_dim": 16, "dropout": 0.1},
             "usage": {"epoch": [6, 12], "memory_mib": [300.5, 310.0], "cpu_percent": [99.0, 101.5]},
+            "code": "c" * 64,
             "environment": ENVIRONMENT,
         },
     }

@@ -1,24 +1,27 @@
-"""The check of the grid: what is sound passes, what is broken is named, and nothing that breaks hides the rest."""
+"""The check of the grid: what is sound passes, what is broken or differs is named, and nothing that breaks hides the rest."""
 
+import json
 import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
-import torch
 
-from gt_models.kernels import Operation, all_operations
-from gt_models.kernels.dispatch import OPERATIONS
-from stages import check_grid
-from stages.check_grid import cells_of, check, check_cell, main, shortened
+from gt_models import create_model
+from stages import check_grid, golden, golden_run
+from stages.check_grid import cells_of, check, covering, main, traits
 from stages.datasets.catalog import catalog, get_spec
 from stages.datasets.miniature import miniature
 from stages.datasets.spec import DatasetSpec
+from stages.golden import shortened
+from stages.golden_run import Computed, compute
 from stages.params import load_grid
 from stages.recipe import load_recipe
 from stages.schema import RecipeError
-from stages.tasks.task import Task
 from tests.conftest import ROOT
+
+CELL = "small/web/mlp"
 
 
 @pytest.fixture
@@ -33,46 +36,54 @@ def grid(project, monkeypatch):
     return project
 
 
-def one(cell: str = "small/web/mlp"):
-    """The outcome of one cell, in this process."""
-    found = load_grid().find(cell)
-    miniature(get_spec(found.dataset), Path("mini/packed", found.dataset))
-    return check_cell(found, Path("mini"))
+def one(cell: str = CELL) -> Computed:
+    """The golden run of one cell, in this process."""
+    miniature(get_spec(cell.split("/")[1]), Path("mini/packed", cell.split("/")[1]))
+    return compute(cell, Path("mini"))
 
 
-def test_a_sound_cell_takes_two_steps_and_leaves_nothing_behind(grid, monkeypatch):
-    grid.recipe(epochs=50, eval_every=3, patience=4, eval_after=20)
-    recipe = shortened(load_recipe("recipes/small/web/mlp.yaml"))
-    assert (recipe.total_epochs, recipe.eval_every, recipe.patience, recipe.eval_after, recipe.seeds) == (2, 2, None, None, [0])
+def checked(monkeypatch, update: bool = False) -> str | None:
+    """What `check` says of CELL, run in this process."""
+    monkeypatch.setattr(check_grid, "compute_all", lambda cells, root, workers, say, update, kept: [say(one(cell)) for cell in cells])
+    return check(cells_of([CELL], load_grid()), say=lambda line: None, update=update)[CELL][1]
+
+
+def test_a_golden_run_is_short_and_complete(grid):
+    schedule = {"name": "cosine", "warmup": 50}
+    grid.recipe(epochs=50, eval_every=3, patience=4, eval_after=20, precision="bf16", threads=2, schedule=schedule)
+    recipe = shortened(load_recipe(f"recipes/{CELL}.yaml"))
+    assert (recipe.total_epochs, recipe.eval_every, recipe.patience, recipe.eval_after, recipe.seeds) == (4, 2, 2, 1, [0])
+    assert (recipe.precision, recipe.threads, recipe.schedule.warmup) == ("float64", 1, 2)
     before = {p for p in Path().rglob("*") if "mini" not in p.parts and p.name[0] != "."}
     outcome = one()
     assert outcome.error is None
-    # the model is the real one: its width and the dataset's decide the count
-    assert outcome.parameters == sum(p.numel() for p in _model(5, 3).parameters())
+    values = outcome.entry["values"]
+    model = create_model("mlp", in_dim=5, out_dim=3, level="node", hidden_dim=8, num_layers=2, dropout=0.2)
+    assert values["parameters"] == sum(p.numel() for p in model.parameters())
+    assert len(values["losses"]) == len(values["lr"]) == 4
+    assert values["lr"][:2] == [0.0, 0.005], "the warm-up"
+    assert values["val"][0] is None
+    assert set(values["test"]) == {"loss", "accuracy"}
     assert {p for p in Path().rglob("*") if "mini" not in p.parts and p.name[0] != "."} == before
 
 
-def _model(in_dim: int, out_dim: int):
-    from gt_models import create_model
-
-    return create_model("mlp", in_dim=in_dim, out_dim=out_dim, level="node", hidden_dim=8, num_layers=2, dropout=0.2)
-
-
 def test_what_a_miniature_is_too_small_for(grid):
-    grid.recipe(batch={"parts": 25})
-    assert shortened(load_recipe("recipes/small/web/mlp.yaml")).batch.parts == 2
-    grid.recipe(batch={"parts": 1})
-    assert shortened(load_recipe("recipes/small/web/mlp.yaml")).batch.parts == 1
+    for given, taken in (({"parts": 25}, 2), ({"parts": 1}, 1)):
+        grid.recipe(batch=given)
+        assert shortened(load_recipe(f"recipes/{CELL}.yaml")).batch.parts == taken
 
 
-def test_every_phase_takes_a_step(grid):
+def test_every_phase_is_trained_and_the_best_weights_are_loaded(grid):
     phases = [{"name": "local", "epochs": 90}, {"name": "global", "epochs": 200, "reload_best": True}, {"name": "local", "epochs": 3}]
-    model = {"name": "polynormer", "hidden_dim": 8, "num_local_layers": 1, "num_global_layers": 1, "num_heads": 2}
+    model = {"name": "polynormer", "hidden_dim": 8, "num_local_layers": 7, "num_global_layers": 1, "num_heads": 2}
     grid.recipe(model=model, epochs=None, phases=phases)
-    recipe = shortened(load_recipe("recipes/small/web/mlp.yaml"))
-    assert [phase.epochs for phase in recipe.phases] == [1, 1, 1]
-    assert recipe.eval_every == 1
-    assert one().error is None
+    recipe = shortened(load_recipe(f"recipes/{CELL}.yaml"))
+    assert [phase.epochs for phase in recipe.phases] == [2, 2, 2]
+    assert recipe.model.arguments["num_local_layers"] == 2
+    outcome = one()
+    assert outcome.error is None
+    assert len(outcome.entry["values"]["val"]) == 6
+    assert "global_attention" in outcome.entry["operations"]
 
 
 def test_what_a_cell_starts_from_is_run_before_it(grid):
@@ -93,12 +104,13 @@ def test_what_a_cell_starts_from_is_run_before_it(grid):
         ({"loss": "bce"}, "loss 'bce' is not one of this task's"),
         ({"model": {"name": "tokengt", "hidden_dim": 8, "num_layers": 1, "num_heads": 2}}, "laplacian_eigenvectors"),
         ({"search": {"trials": 2, "space": {"model.droput": {"choices": [0.1]}}}}, "search.space.model.droput"),
-        ({"optimizer": {"name": "sgd", "lr": 1e30}}, "diverged"),
+        ({"optimizer": {"name": "sgd", "lr": 1e300}}, "diverged"),
     ],
 )
-def test_a_broken_cell_is_named(grid, changes, says):
+def test_a_broken_cell_is_named(grid, monkeypatch, changes, says):
     grid.recipe(**changes)
-    assert says in one().error
+    assert says in checked(monkeypatch, update=True)
+    assert not golden.load("small"), "nothing is kept of it"
 
 
 def test_a_bug_says_where_it_is(grid, monkeypatch):
@@ -108,21 +120,67 @@ def test_a_bug_says_where_it_is(grid, monkeypatch):
 
 
 def test_a_cell_that_does_not_end_is_a_failure(grid, monkeypatch):
-    import time
-
     grid.recipe()
-    monkeypatch.setattr(check_grid, "SECONDS", 1)
+    monkeypatch.setattr(golden_run, "SECONDS", 1)
     monkeypatch.setattr("stages.engine.loop.create_optimizer", lambda section, parameters: time.sleep(30))
     assert one().error == "not done after 1 s on a miniature"
 
 
-def test_a_count_that_is_not_the_printed_one_is_noted(grid):
-    grid.recipe(parameters=99)
-    assert one().note.endswith("parameters, 99 printed")
+def test_a_changed_number_names_the_quantity_and_the_version_to_raise(grid, monkeypatch):
+    grid.recipe()
+    assert checked(monkeypatch, update=True) is None
+    assert checked(monkeypatch) is None
+    from stages.engine import loop
+
+    create = loop.create_optimizer
+    monkeypatch.setattr(loop, "create_optimizer", lambda s, p: create(s.model_copy(update={"weight_decay": 0.1}), p))
+    said = checked(monkeypatch)
+    assert said.startswith("losses[1] was ")
+    assert "raise VERSION in stages/engine/loop.py (trainer)" in said
+    assert "gt_models/baselines/mlp.py (model)" in said
+    assert checked(monkeypatch, update=True) == said, "an update does not take the place of a version"
+    monkeypatch.setattr("stages.golden_run.version_of", lambda module: 2 if module == "stages.engine.loop" else 1)
+    assert "version of trainer raised since its golden values were computed" in checked(monkeypatch)
+    assert checked(monkeypatch, update=True) is None
+    assert golden.load("small")[CELL]["versions"]["trainer"] == 2
+    monkeypatch.setattr("stages.golden_run.version_of", lambda module: 1)
+    for update in (False, True):
+        assert "a version never goes down" in checked(monkeypatch, update=update)
+
+
+def test_a_changed_recipe_and_a_cell_without_values_are_told_from_changed_code(grid, monkeypatch):
+    grid.recipe()
+    assert checked(monkeypatch, update=True) is None
+    grid.recipe(optimizer={"name": "adam", "lr": 0.02})
+    assert checked(monkeypatch).startswith("its recipe has changed since")
+    assert checked(monkeypatch, update=True) is None
+    Path("golden/small.json").write_text("{}")
+    assert "has no golden values" in checked(monkeypatch)
+
+
+def test_a_golden_file_that_is_missing_edited_or_has_a_cell_twice_is_one_line(grid, monkeypatch):
+    grid.recipe()
+    with pytest.raises(golden.GoldenError, match=r"golden/small.json: no golden values of small; .* --update"):
+        checked(monkeypatch)
+    checked(monkeypatch, update=True)
+    path = Path("golden/small.json")
+    text = path.read_text()
+    content = json.loads(text)
+    content[CELL]["values"]["losses"][0] += 1e-3
+    for changed, says in (
+        (json.dumps(content), "the golden values of small/web/mlp were edited by hand"),
+        (text.replace("{\n", "{\n" + text.splitlines()[1] + ",\n", 1), "small/web/mlp stands there twice"),
+        (text[:-9], "not a file of golden values"),
+        ("[]", "not a file of golden values"),
+    ):
+        path.write_text(changed)
+        with pytest.raises(golden.GoldenError, match=says):
+            golden.load("small")
+        golden._read_file.cache_clear()
 
 
 def test_all_in_two_processes_with_a_table_and_a_status(capfd, monkeypatch):
-    """Two sound cells of the real grid; then a dataset without a known shape, and a process that is killed."""
+    """Two sound cells of the real grid; then a dataset without a known shape."""
     monkeypatch.chdir(ROOT)
     names = ["embedded/chains/mlp", "embedded/chains/gcn"]
     assert main(names) == 0
@@ -131,26 +189,25 @@ def test_all_in_two_processes_with_a_table_and_a_status(capfd, monkeypatch):
     strange = cells[0].model_copy(update={"dataset": "unheard", "cell": "embedded/unheard/mlp"})
     said = []
     outcomes = check([cells[1], strange], 1, said.append)
-    assert [outcome.error is None for outcome in outcomes] == [True, False]
-    assert "no dataset named 'unheard'" in outcomes[1].error
+    assert [wrong is None for _, wrong in outcomes.values()] == [True, False]
+    assert "no dataset named 'unheard'" in outcomes["embedded/unheard/mlp"][1]
     assert len(said) == 2
     assert main(["embeded"]) == 1
     assert "did you mean 'embedded'" in capfd.readouterr().err
 
 
-def _die(cell, data):
-    if cell.model == "mlp":
+def _die(cell, data, root, update, kept):
+    if cell.endswith("mlp"):
         os.kill(os.getpid(), signal.SIGKILL)
-    return check_grid.Checked(cell.cell, 0.0)
+    return Computed(cell, 0.0)
 
 
 def test_a_killed_process_fails_its_cell_alone(monkeypatch):
-    monkeypatch.chdir(ROOT)
-    monkeypatch.setattr(check_grid, "check_cell", _die)
-    monkeypatch.setattr(check_grid, "_begin", int)
-    outcomes = check(cells_of(["embedded/chains/mlp", "embedded/chains/gcn"], load_grid()), 2, lambda line: None)
-    assert "killed" in outcomes[0].error
-    assert outcomes[1].error is None
+    monkeypatch.setattr(golden_run, "compute", _die)
+    monkeypatch.setattr(golden_run, "_begin", int)
+    outcomes = golden_run.compute_all(["embedded/chains/mlp", "embedded/chains/gcn"], ROOT, 2)
+    assert "killed" in outcomes["embedded/chains/mlp"].error
+    assert outcomes["embedded/chains/gcn"].error is None
 
 
 def test_recipes_without_an_entry_are_checked_too(grid):
@@ -163,27 +220,15 @@ def test_recipes_without_an_entry_are_checked_too(grid):
         cells_of(["othr"], load_grid())
 
 
-def test_a_fast_form_that_no_cell_trains_through_is_a_failure(capsys):
-    forms = {name: [form.name for form in operation.forms if "cpu" in form.devices] for name, operation in all_operations().items()}
-    reached = check_grid.Checked("a/b/c", 0.0, forms=forms)
-    assert check_grid.report_forms([reached]) == []
-    assert "dropout: numba 1 cells, reference 0 cells" in capsys.readouterr().out
-    only_reference = check_grid.Checked("a/b/c", 0.0, forms={name: ["reference"] for name in forms})
-    assert "graph_attention, numba" in check_grid.report_forms([only_reference])
-    assert "no cell of the grid trains through graph_attention, numba" in capsys.readouterr().out
+def test_the_covering_cells_have_every_trait_of_the_grid(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    cells = cells_of([], load_grid())
 
+    def has(some):
+        return set().union(*(traits(load_recipe(c.recipe_path), (s := get_spec(c.dataset)).task, s.prepare.__module__) for c in some))
 
-def test_the_forms_that_a_cell_trained_through_are_told(grid, monkeypatch):
-    grid.recipe()
-    double = Operation("double", lambda x: 2 * x)
-    predict = Task.predict
-
-    def with_operation(self, *arguments):
-        double(torch.ones(1))
-        return predict(self, *arguments)
-
-    monkeypatch.setattr(Task, "predict", with_operation)
-    try:
-        assert one().forms == {"double": ["reference"]}
-    finally:
-        del OPERATIONS["double"]
+    some = covering(cells)
+    assert has(some) == has(cells)
+    assert len(some) < len(cells) / 3
+    models = {trait for trait in has(some) if trait.startswith("model ")}
+    assert "model ppgt-released" in models, "a released form is a model of its own"

@@ -14,7 +14,6 @@ from typer.testing import CliRunner
 
 from stages.leaderboard import app
 from stages.mlflow.experiment import Mirror
-from stages.records.carried import carry, content_digest
 from stages.report import published
 from stages.store import run_digest, sealed
 from tests.stages.cells import make_record, make_result, without_data, write
@@ -226,33 +225,20 @@ def test_broken_published_numbers_cost_no_row(project, monkeypatch, name, conten
     assert f"get it again: git checkout published/{name}" in found[CELLS[0]]["notes"][0]
 
 
-def test_what_was_carried_over_says_so_in_every_report(project):
+def test_runs_of_modified_code_say_so_in_every_report(project):
     result = json.loads(Path("results", f"{CELLS[0]}.json").read_text())
-    records = [json.loads(record_file(CELLS[0], n).read_text()) for n in range(3)]
-    recomputed = [{"seed": 1, "sha256": content_digest(records[1])}]
-    for record in records:
+    for number, digest in enumerate(result["runs"]):
+        record = json.loads(record_file(CELLS[0], number).read_text())
         ran = record["deterministic"]
-        digests = ran["digests"] | {"code": "d" * 64}
-        now = run_digest(ran["recipe"], ran["seed"], ran["split"], digests["data"], digests["encodings"], digests["code"])
-        section = {
-            "commit": "5" * 40,
-            "recomputed": recomputed,
-            "runs": {record["digest"]: {"digest": now, "recipe": ran["recipe"], "digests": digests}},
-        }
-        carried = carry(record, section)
-        result["runs"][ran["seed"]] = now
-        write(project, [result], [carried])
-    shown = run(SUITE, "--no-mlflow")
-    row = rows()[CELLS[0]]
-    assert (row["status"], row["carried_over"], row["verdict"]) == ("ok", "carried over (1 of 3 recomputed)", "reproduced")
-    for text in (Path("reports", f"{SUITE}.csv").read_text(), Path("reports", f"{SUITE}.md").read_text()):
-        assert "carried over (1 of 3 recomputed)" in text
-    assert "carried over by commit 555555555555" in shown.output
-    assert "carried over by commit 555555555555: seed 1 recomputed, bit for bit" in Path("reports", f"{SUITE}.md").read_text()
-    path = record_file(CELLS[0], 1)
-    path.write_text(path.read_text().replace("5" * 40, "6" * 40))
+        ran["digests"]["modified"] = "d" * 64
+        changed = run_digest(ran["recipe"], ran["seed"], ran["split"], ran["digests"], ran["versions"])
+        assert changed != digest, "under a key of its own"
+        result["runs"][number] = changed
+        write(project, [result], [sealed(record | {"digest": changed})])
     run(SUITE, "--no-mlflow")
-    assert "its mark of being carried over was edited or damaged: it does not have the checksum" in rows()[CELLS[0]]["reason"]
+    assert (rows()[CELLS[0]]["status"], rows()[CELLS[0]]["verdict"]) == ("ok, modified", "none: modified code")
+    for text in (Path("reports", f"{SUITE}.csv").read_text(), Path("reports", f"{SUITE}.md").read_text()):
+        assert "changed without raising a version (model version 1, task version 1, trainer version 1, modified)" in text
 
 
 def test_an_unknown_suite_shows_the_nearest_and_writes_nothing(project, capsys):

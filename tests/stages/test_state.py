@@ -27,7 +27,7 @@ def test_a_model_of_ones_own_that_is_gone_stops_no_other_cell(repository, capsys
     assert write_grid([]) == 0
     assert state.main() == 0, capsys.readouterr().err
     assert (cells / "mlp.json").read_bytes() == before
-    assert "none: lab/net.py: there is no such file" in (cells / "own.json").read_text()
+    assert '"error": "lab/net.py: there is no such file' in (cells / "own.json").read_text()
 
 
 def test_a_recipe_that_cannot_be_read_is_named_and_stops_no_other_cell(repository, capsys):
@@ -42,7 +42,7 @@ def test_a_recipe_that_cannot_be_read_is_named_and_stops_no_other_cell(repositor
     said = capsys.readouterr().err
     assert said.startswith("recipes/embedded/chains/other.yaml: not readable as YAML")
     assert said.endswith("embedded/chains/other cannot be run until that is mended; the other cells go on\n")
-    assert "none: recipes/embedded/chains/other.yaml" in Path("state/cells/embedded/chains/other.json").read_text()
+    assert '"error": "recipes/embedded/chains/other.yaml' in Path("state/cells/embedded/chains/other.json").read_text()
 
 
 def test_a_full_disk_stops_the_first_stage_in_one_line(repository, monkeypatch, capsys):

@@ -14,7 +14,7 @@ from stages.store import Store, StoreError, run_digest
 
 def record(digest="ab12", status="ok", **measured):
     return {
-        "schema": 1,
+        "schema": 2,
         "digest": digest,
         "deterministic": {"status": status},
         "measured": {"time_limit_seconds": 10.0, "memory_limit_mib": 100.0, **measured},
@@ -33,11 +33,14 @@ def test_a_record_comes_back_and_its_checkpoint_goes(tmp_path):
 
 
 def test_every_part_of_the_key_decides_the_digest():
-    base = {"recipe": {"a": 1}, "seed": 0, "split": 0, "data": "d", "encodings": "e", "code": "c"}
+    parts = {"data": "d", "encodings": "e"}
+    base = {"recipe": {"a": 1}, "seed": 0, "split": 0, "digests": parts, "versions": {"model": 1, "trainer": 1}}
     digests = {run_digest(**base), run_digest(**base, test=False)}
-    for key, value in {"recipe": {"a": 2}, "seed": 1, "split": 1, "data": "x", "encodings": "x", "code": "x"}.items():
-        digests.add(run_digest(**{**base, key: value}))
-    assert len(digests) == 8
+    others = [parts | {"data": "x"}, parts | {"encodings": "x"}, parts | {"files": "x"}, parts | {"modified": "x"}]
+    changes = [("recipe", {"a": 2}), ("seed", 1), ("split", 1), ("versions", {"model": 2, "trainer": 1}), *(("digests", d) for d in others)]
+    digests |= {run_digest(**base | {key: value}) for key, value in changes}
+    assert len(digests) == 10
+    assert run_digest(**base | {"digests": parts | {"recipe": "x"}}) == run_digest(**base), "the recipe itself is in the key"
 
 
 @pytest.mark.parametrize(

@@ -35,11 +35,11 @@ from stages.threads import settle_environment
 
 settle_environment()
 warnings.simplefilter("ignore")
-from stages.check_grid import _run
+from stages.golden_run import short_experiment
 from stages.datasets.catalog import get_spec
 from stages.datasets.miniature import miniature
 from stages.params import load_grid
-from stages.recipe import digest_of
+from stages.recipe import digest_of, load_recipe
 
 found, grid, data = {}, load_grid(), Path(sys.argv[1])
 for name in sys.argv[2:]:
@@ -47,7 +47,8 @@ for name in sys.argv[2:]:
     if not (data / "packed" / cell.dataset).exists():
         miniature(get_spec(cell.dataset), data / "packed" / cell.dataset)
     with tempfile.TemporaryDirectory() as store:
-        record, _ = _run(cell, data, Path(store))
+        experiment = short_experiment(name, data, Path(store), precision=load_recipe(cell.recipe_path).precision)
+        record, _ = experiment.run(experiment.recipe.seeds[0])
     found[name] = [record["deterministic"]["status"], digest_of(record["deterministic"]), record["measured"]["threads"]]
 print("found", json.dumps(found))
 """

@@ -11,7 +11,6 @@ from stages.datasets.encoding import encode
 from stages.datasets.miniature import miniature
 from stages.datasets.packed import PackedDataset
 from stages.findings import stress_test
-from stages.findings.decided import code_of
 from stages.report import computed
 from stages.report.claims import load_claims
 from stages.report.found import TESTS
@@ -99,26 +98,3 @@ def test_the_claims_ask_for_the_whole_of_the_printed_table():
     rates = {rate: name for name, rate in stress_test.RATES.items()}
     assert asked == {f"{entry['method']}, {rates[entry['learning_rate']]}": not entry["value"] for entry in printed}
     assert asked.keys() == set(stress_test.CASES)
-
-
-def test_the_code_of_a_case_is_that_of_its_own_network():
-    from stages.findings import separation
-
-    codes = {case: code_of("separation", case) for case in separation.CASES}
-    assert len(set(codes.values())) == 7  # colour refinement and six modules of networks
-    assert codes["PPGT, S = 0, basic"] == codes["PPGT, S = 15, cfi"] != codes["1-WL, basic"]
-
-
-def test_code_that_decides_a_run_decides_its_case_and_what_keeps_it_does_not(monkeypatch):
-    from stages import fingerprint
-
-    before = code_of("stress_test", "RMSN, 7e-3")
-    read = fingerprint._read
-
-    def changed(module):
-        path = fingerprint._path(module, fingerprint.ROOT)
-        monkeypatch.setattr(fingerprint, "_read", lambda p: read(p)._replace(digest="other") if p == path else read(p))
-        return code_of("stress_test", "RMSN, 7e-3") != before
-
-    assert [changed(m) for m in ("gt_models.ppgt.norms", "stages.engine.loop", "stages.findings.stress_test")] == [True] * 3
-    assert [changed(m) for m in ("stages.runs", "stages.store")] == [False] * 2

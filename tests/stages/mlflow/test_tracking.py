@@ -35,7 +35,8 @@ def test_what_a_store_holds(rebuilt, world):
     for said in ("65.00", "65.70", "edge_transformer, Table 3, ET", f"python -m stages.train {ET}", f"recipes/{ET}.yaml"):
         assert said in parent["tags"]["mlflow.note.content"]
     assert parent["tags"]["gt.current"] == run["tags"]["gt.current"] == "true"
-    assert run["tags"]["gt.digest.code"] == record["deterministic"]["digests"]["code"]
+    assert run["tags"]["gt.digest.encodings"] == record["deterministic"]["digests"]["encodings"]
+    assert run["tags"]["gt.versions"] == parent["tags"]["gt.versions"] == "model version 1, task version 1, trainer version 1"
     ((dataset, tags),) = run["inputs"]
     assert (dataset["name"], dataset["digest"]) == ("cornell", record["deterministic"]["digests"]["data"][:36])
     assert tags == [("mlflow.data.context", "train")]

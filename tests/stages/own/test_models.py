@@ -12,7 +12,7 @@ from gt_models import registry
 from gt_models.batch import GraphBatch
 from stages.errors import UserError
 from stages.own import models
-from stages.own.models import find, run_code
+from stages.own.models import files_digest, find
 from stages.own.plain import OwnModelError
 from stages.own.tried import try_pair
 from stages.params import load_grid
@@ -145,7 +145,7 @@ def test_the_text_decides_and_comments_do_not(ours):
     write("lab/plain.py", "import helper\n" + textwrap.dedent(PLAIN))
 
     def digest() -> str:
-        return run_code("lab/plain.py:Plain", "node-classification")
+        return files_digest("lab/plain.py:Plain")
 
     before = digest()
     write("lab/plain.py", "import helper  # of sizes\n" + textwrap.dedent(PLAIN))
@@ -155,7 +155,7 @@ def test_the_text_decides_and_comments_do_not(ours):
     assert changed != before
     write("lab/plain.py", "import helper\n" + textwrap.dedent(PLAIN).replace("relu", "tanh"))
     assert digest() not in (before, changed)
-    assert run_code("gcn", "node-classification") == run_code("gcn", "node-classification")
+    assert files_digest("gcn") is None
 
 
 def test_a_file_that_an_argument_names_decides_too(ours):
@@ -163,7 +163,7 @@ def test_a_file_that_an_argument_names_decides_too(ours):
     write("plain.py", PLAIN.replace('act: str = "relu"', 'act: str = "relu", weights: str | None = None'))
 
     def digest(**arguments: object) -> str:
-        return run_code("plain.py:Plain", "node-classification", (), arguments)
+        return files_digest("plain.py:Plain", arguments)
 
     without = digest()
     assert digest(weights="weights.pt") == digest(act="tanh", weights="x" * 5000) == without
@@ -317,9 +317,9 @@ def test_a_model_of_an_installed_package(ours, monkeypatch):
     write("site/acme/nets.py", "from acme.sizes import SIZE\n" + textwrap.dedent(PLAIN))
     write("site/acme/sizes.py", "SIZE = 1\n")
     assert try_pair("acme-net", "web", FAST, [0], bar=False).row["status"] == "ok"
-    before = run_code("acme-net", "node-classification")
+    before = files_digest("acme-net")
     write("site/acme/sizes.py", "SIZE = 2\n")
-    assert run_code("acme-net", "node-classification") != before
+    assert files_digest("acme-net") != before
     for name in [name for name in sys.modules if name.split(".")[0] == "acme"]:
         del sys.modules[name]
 

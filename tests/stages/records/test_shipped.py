@@ -21,13 +21,13 @@ from tests.stages.records.shipping import export, in_first, rewrite, run, train
     [
         (in_first(lambda r: r["deterministic"].update(seed=7)), "its contents give the digest"),
         (in_first(lambda r: r["deterministic"]["recipe"]["optimizer"].update(lr=1.0)), "its recipe does not have the digest"),
-        (in_first(lambda r: r["deterministic"]["digests"].pop("code")), "lacks the digest of code"),
+        (in_first(lambda r: r["deterministic"]["digests"].pop("data")), "lacks the digest of data"),
         (in_first(lambda r: r["deterministic"].pop("test_metrics")), "lacks test_metrics"),
         (in_first(lambda r: r["deterministic"].update(test=None)), "ok without a test value"),
         (in_first(lambda r: r["deterministic"].update(status="fine")), "unknown status 'fine'"),
         (in_first(lambda r: r["deterministic"]["epochs"]["val"].pop()), "its curves have 5, 6 epochs"),
         (in_first(lambda r: r["measured"].pop("device")), "lacks device"),
-        (in_first(lambda r: r.update(schema=9)), "schema 9, this code reads 1"),
+        (in_first(lambda r: r.update(schema=9)), "schema 9, this code reads 2"),
         # an edited number that contradicts no other
         (in_first(lambda r: r["deterministic"]["epochs"]["train_loss"].__setitem__(0, 9.0)), "does not have the checksum that it names"),
         (in_first(lambda r: r["deterministic"].update(parameters=7)), "does not have the checksum that it names"),

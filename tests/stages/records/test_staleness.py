@@ -1,4 +1,4 @@
-"""Shipped cells held against the present tree: recipe, code, data and encodings."""
+"""Shipped cells held against the present tree: recipe, versions, golden values, data and encodings."""
 
 import shutil
 from pathlib import Path
@@ -29,8 +29,12 @@ def test_what_changed_since_makes_a_cell_stale(trained, monkeypatch):
     assert standing(nowhere, grid).text == "cannot be told: data (not at hand)"
     shutil.move("elsewhere", "data")
     with monkeypatch.context() as patched:
-        patched.setattr("stages.own.models.code_digest", lambda modules: "0" * 64)
-        assert standing(shipped, grid).stale == ["code"]
+        patched.setattr("stages.versions.version_of", lambda module: 2 if module == "gt_models.baselines.mlp" else 1)
+        assert standing(shipped, grid).stale == ["model (version 1, now 2)"]
+    newer = shipped.records[0]["deterministic"]["versions"]
+    newer["trainer"] = 3
+    assert standing(shipped, grid).stale == ["trainer (version 3, now 1: these records are of newer code)"]
+    newer["trainer"] = 1
     with monkeypatch.context() as patched:  # a model that does not even parse
         patched.setattr("stages.fingerprint.ast.parse", lambda text: compile("1 +", "model.py", "exec"))
         patched.setattr("stages.fingerprint._read_version", _read_version.__wrapped__)
@@ -83,7 +87,7 @@ def test_encodings_are_compared_by_what_is_computed_and_never_by_bits(trained, m
     assert train()["runs"] == shipped.result["runs"]
     shutil.rmtree("data")
     assert standing(shipped, grid).text == "as the present tree computes it"
-    monkeypatch.setattr("stages.datasets.encoded.code_digest", lambda modules: "0" * 64)
+    monkeypatch.setattr("stages.datasets.encoded.version_of", lambda module: 2)
     assert standing(shipped, grid).text == "cannot be told: encodings (not at hand)"
 
 
@@ -111,7 +115,7 @@ def test_a_recipe_and_a_model_that_cannot_be_read_are_stale_and_stop_nothing(tra
     def fails(*_):
         raise OwnModelError("lab/net.py: there is no such file")
 
-    monkeypatch.setattr("stages.own.models.run_code", fails)
+    monkeypatch.setattr("stages.records.staleness.is_own", fails)
     shown = run("store", "verify")
     assert (shown.exit_code, f"{CELL}: 2 runs on cpu; stale: code" in shown.output) == (0, True), shown.output
     Path(f"recipes/{CELL}.yaml").write_text("model: [")

@@ -16,7 +16,7 @@ def test_scaling_is_of_datasets_that_differ_in_a_number():
 
 
 def test_growth_is_what_was_counted_and_sealed(tmp_path):
-    cases = {"PPGT": {"value": {"sizes": [1, 2], "operations": [3, 12]}, "command": "c", "commit": "c", "date": "d", "code": "e"}}
+    cases = {"PPGT": {"value": {"sizes": [1, 2], "operations": [3, 12]}, "command": "c", "commit": "c", "date": "d", "version": 1}}
     path = tmp_path / "growth.json"
     path.write_text(json.dumps({"cases": cases, "sha256": sealed(cases)}))
     assert plots.growth(tmp_path) == {"PPGT": {"sizes": [1, 2], "operations": [3, 12]}}
