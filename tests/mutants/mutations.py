@@ -78,8 +78,12 @@ MUTATIONS = [
     ),
     # attention divided by the head's width, not by its root
     Mutation(MODELS, f"{BASELINES}/sat.py", "q.size(3) ** 0.5", "q.size(3)", "ppgt/zinc/sat"),
+    Mutation(
+        MODELS, f"{BASELINES}/graphormer.py", "(hidden_dim // num_heads) ** -0.5", "hidden_dim**-0.5",
+        "tokengt/pcqm4mv2/graphormer",
+    ),
     # normalised over the wrong axis
-    Mutation(MODELS, f"{BASELINES}/siam.py", "F.normalize(u, dim=1)", "F.normalize(u, dim=0)", "hot/delaunay-50/siam"),
+    Mutation(MODELS, f"{BASELINES}/siam.py", "F.normalize(u, dim=1)", "F.normalize(u, dim=0)", "hot/jets/siam"),
     Mutation(
         MODELS, f"{BASELINES}/gin.py", "nn.Linear(hidden_dim, hidden_dim), norm, nn.ReLU()",
         "nn.Linear(hidden_dim, hidden_dim), norm, nn.GELU()", "embedded/ring-molecules/gin",
@@ -126,6 +130,11 @@ MUTATIONS = [
     Mutation(
         LAYERS, f"{KERNELS}/gated_attention.py", "weights = weights * padded(pairs[:, num_heads:])",
         "weights = weights + padded(pairs[:, num_heads:])", "embedded/ring-molecules/ppgt",
+    ),
+    # attention without its scale
+    Mutation(
+        LAYERS, f"{KERNELS}/packed_attention.py", "attn_mask=group.mask, dropout_p=dropout)",
+        "attn_mask=group.mask, dropout_p=dropout, scale=1.0)", "embedded/chains/tokengt",
     ),
     # softmax over queries
     Mutation(
@@ -397,10 +406,10 @@ MUTATIONS = [
     ),
     # the second node of a pair first
     Mutation(BATCHING, BATCH, "row[first] + self.local[second]", "row[second] + self.local[first]", "ppgt/zinc/ppgt"),
-    # edges that arrive in place of those that leave, on directed graphs
+    # a degree that counts the node
     Mutation(
-        BATCHING, BATCH, "index_add(0, self.edge_index[0], ones)", "index_add(0, self.edge_index[1], ones)",
-        "ppgt/mnist/ppgt",
+        BATCHING, BATCH, "index_add(0, self.edge_index[0], ones)", "index_add(0, self.edge_index[0], ones) + 1",
+        "ppgt/zinc/ppgt-as-printed",
     ),
     Mutation(
         BATCHING, BATCH, "self.batch[source], self.local[source], self.local[target]",
