@@ -7,7 +7,7 @@ import pytest
 from tests.mutants.__main__ import job, problem, title
 from tests.mutants.mutations import MUTATIONS
 from tests.mutants.refactorings import REFACTORINGS
-from tests.mutants.runner import ROOT, applied, check
+from tests.mutants.runner import ROOT, Checked, applied, check
 
 GROUPS = list(dict.fromkeys(mutation.group for mutation in MUTATIONS))
 # the first of each group, and the last of three
@@ -39,3 +39,12 @@ def test_each_group_has_three_mutations_at_least():
 def test_golden_values_notice_a_mutation_and_no_refactoring(item):
     checked = check(*job(item))
     assert problem(item, checked) is None, checked.output
+
+
+def test_a_crash_is_not_taken_for_a_difference():
+    crashed = Checked(1, (), "[1/1] a/b/c: IndexError (loop.py:3): out of range (0.1 s)\n1 cells in 3 s, 1 failures")
+    assert "IndexError (loop.py:3)" in problem(MUTATIONS[0], crashed)
+    unchanged = Checked(0, (), "[1/1] a/b/c: ok (0.1 s)\n1 cells in 3 s, 0 failures")
+    assert problem(MUTATIONS[0], unchanged) == f"not noticed by {MUTATIONS[0].cell}"
+    assert problem(REFACTORINGS[0], unchanged) is None
+    assert problem(REFACTORINGS[0], crashed).startswith("noticed: ")
