@@ -1,0 +1,418 @@
+"""Small mistakes in code that decides numbers, each with a cell whose golden values must notice it (stages/golden.py).
+
+`old` occurs exactly once in `file`. After a change of that line, write the same mistake for the new line.
+Cells are the cheapest that run the line, and their run differs in more than rounding.
+"""
+
+from dataclasses import dataclass
+
+MODELS = "models"
+RELEASED = "released forms"
+LAYERS = "layers"
+ENCODINGS = "encodings"
+TASKS = "tasks"
+TRAINER = "trainer"
+BATCHING = "batching"
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """`new` in place of `old` in `file`; the golden values of `cell` must differ."""
+
+    group: str
+    file: str
+    old: str
+    new: str
+    cell: str
+
+
+PPGT = "gt_models/ppgt/__init__.py"
+TOKENGT = "gt_models/tokengt.py"
+EDGE_TRANSFORMER = "gt_models/edge_transformer/__init__.py"
+POLYNORMER = "gt_models/polynormer/__init__.py"
+BASELINES = "gt_models/baselines"
+PPGT_RELEASED = "gt_models/released/ppgt.py"
+POLYNORMER_RELEASED = "gt_models/released/polynormer.py"
+KERNELS = "gt_models/kernels"
+NN = "gt_models/nn"
+LAPLACIAN = "gt_models/encodings/laplacian.py"
+LOOP = "stages/engine/loop.py"
+OPTIMISATION = "stages/engine/optimisation.py"
+LOADER = "stages/engine/batching.py"
+TARGETS = "stages/engine/targets.py"
+BATCH = "gt_models/batch.py"
+
+MUTATIONS = [
+    # attention scaled by the width of all heads
+    Mutation(MODELS, PPGT, "(dim // num_heads) ** 0.5", "dim**0.5", "ppgt/zinc/ppgt-as-printed"),
+    Mutation(MODELS, PPGT, "self.key_scale = -0.5 / root", "self.key_scale = -1.0 / root", "ppgt/zinc/ppgt-as-printed"),
+    # initial scale
+    Mutation(
+        MODELS, TOKENGT, "nn.init.normal_(module.weight, std=0.02)", "nn.init.normal_(module.weight, std=0.03)",
+        "embedded/chains/tokengt",
+    ),
+    # the last norm left out
+    Mutation(MODELS, TOKENGT, "return self.final_norm(z)", "return z", "embedded/chains/tokengt"),
+    # a residual left out
+    Mutation(
+        MODELS, EDGE_TRANSFORMER, "x = x + self.dropout(self.attention(self.norm(x), batch))  # [P, d]\n        update",
+        "x = self.dropout(self.attention(self.norm(x), batch))  # [P, d]\n        update",
+        "edge-transformer/cornell/edge-transformer-as-printed",
+    ),
+    # a bias left out
+    Mutation(
+        MODELS, EDGE_TRANSFORMER, "(self.first.bias + self.second.bias)", "self.first.bias",
+        "edge-transformer/csl/edge-transformer",
+    ),
+    # the last local layer in place of the sum over layers
+    Mutation(MODELS, POLYNORMER, "x = x if total is None else total", "x = x", "embedded/torus-colours/polynormer"),
+    # a mean in place of a sum
+    Mutation(
+        MODELS, "gt_models/hot/equivariant_linear.py", "if self.normalize else total",
+        "if not self.normalize else total", "hot/pcqm4m-lsc/hot-sparse-kernel-small",
+    ),
+    Mutation(MODELS, f"{BASELINES}/gprgnn.py", "self.alpha * powers[:-1]", "powers[:-1]", "polynormer/computer/appnp"),
+    Mutation(
+        MODELS, f"{BASELINES}/difformer.py", "self.alpha * update + (1 - self.alpha) * x", "update",
+        "polynormer/computer/difformer",
+    ),
+    # attention divided by the head's width, not by its root
+    Mutation(MODELS, f"{BASELINES}/sat.py", "q.size(3) ** 0.5", "q.size(3)", "ppgt/zinc/sat"),
+    Mutation(
+        MODELS, f"{BASELINES}/graphormer.py", "(hidden_dim // num_heads) ** -0.5", "hidden_dim**-0.5",
+        "tokengt/pcqm4mv2/graphormer",
+    ),
+    # normalised over the wrong axis
+    Mutation(MODELS, f"{BASELINES}/siam.py", "F.normalize(u, dim=1)", "F.normalize(u, dim=0)", "hot/jets/siam"),
+    Mutation(
+        MODELS, f"{BASELINES}/gin.py", "nn.Linear(hidden_dim, hidden_dim), norm, nn.ReLU()",
+        "nn.Linear(hidden_dim, hidden_dim), norm, nn.GELU()", "embedded/ring-molecules/gin",
+    ),
+    # a norm left out
+    Mutation(
+        RELEASED, POLYNORMER_RELEASED, "x = x if self.between_norm is None else self.between_norm(x)", "x = x",
+        "embedded/torus-colours/polynormer",
+    ),
+    # the head of the global phase in the local phase
+    Mutation(
+        RELEASED, POLYNORMER_RELEASED, 'if self.phase == "local" else None)', 'if self.phase == "none" else None)',
+        "embedded/torus-colours/polynormer",
+    ),
+    Mutation(
+        RELEASED, "gt_models/released/edge_transformer.py",
+        "x = self.attention_norm(x + self.dropout(self.attention(self.norm(x), batch)))",
+        "x = x + self.dropout(self.attention(self.norm(x), batch))", "edge-transformer/csl/edge-transformer",
+    ),
+    # what the diagonal is marked by
+    Mutation(
+        RELEASED, "gt_models/released/edge_transformer_brec.py", "masked_fill(diagonal[:, None], 2.0)",
+        "masked_fill(diagonal[:, None], 1.0)", "edge-transformer/sr25/edge-transformer-brec",
+    ),
+    # the gate of the paper in place of the released one
+    Mutation(RELEASED, PPGT_RELEASED, "torch.tensor([0.0, 1.0])", "torch.tensor([0.0, 0.0])", "ppgt/csl/ppgt"),
+    Mutation(RELEASED, PPGT_RELEASED, "    scale_queries = False", "    scale_queries = True", "ppgt/zinc/ppgt"),
+    # the node that is predicted carries no mark
+    Mutation(
+        RELEASED, "gt_models/released/ppgt_node2subgraph.py",
+        'return x + batch.encoding("target", 1).to(x.dtype) * self.target_vector', "return x",
+        "ppgt/ogbn-arxiv/ppgt-k1",
+    ),
+    Mutation(
+        RELEASED, "gt_models/released/tokengt.py", "self.norm(F.gelu(self.transform(x)))",
+        "self.norm(F.relu(self.transform(x)))", "ppgt/pcqm4mv2/tokengt-lap",
+    ),
+    # a sum in place of a mean
+    Mutation(
+        RELEASED, "gt_models/released/hot.py", "normalize = True", "normalize = False",
+        "hot/pcqm4m-lsc/hot-sparse-kernel-small",
+    ),
+    # the gate added, not multiplied
+    Mutation(
+        LAYERS, f"{KERNELS}/gated_attention.py", "weights = weights * padded(pairs[:, num_heads:])",
+        "weights = weights + padded(pairs[:, num_heads:])", "embedded/ring-molecules/ppgt",
+    ),
+    # attention without its scale
+    Mutation(
+        LAYERS, f"{KERNELS}/packed_attention.py", "attn_mask=group.mask, dropout_p=dropout)",
+        "attn_mask=group.mask, dropout_p=dropout, scale=1.0)", "embedded/chains/tokengt",
+    ),
+    # softmax over queries
+    Mutation(
+        LAYERS, f"{KERNELS}/triangular_attention.py", "weights = scores.softmax(2)", "weights = scores.softmax(1)",
+        "edge-transformer/csl/edge-transformer",
+    ),
+    # weights of attention that do not sum to one
+    Mutation(
+        LAYERS, f"{KERNELS}/graph_attention.py",
+        "weight = weight / torch.zeros_like(peak).index_add(0, row, weight)[row]", "weight = weight / 2",
+        "embedded/torus-colours/polynormer",
+    ),
+    Mutation(LAYERS, f"{KERNELS}/gated_norm.py", "eps) + b * a", "eps) + a", "embedded/torus-colours/polynormer"),
+    Mutation(
+        LAYERS, f"{KERNELS}/ada_rms.py", "return x / rms(x) * rms(alpha * x + beta)", "return x / rms(x)",
+        "embedded/ring-molecules/ppgt",
+    ),
+    # edges without their weights
+    Mutation(
+        LAYERS, f"{KERNELS}/neighbour_sum.py", "weight[:, None] * value[col.long()]", "value[col.long()]",
+        "polynormer/computer/appnp",
+    ),
+    # a normalisation constant
+    Mutation(
+        LAYERS, f"{NN}/gcn_sum.py", "scale[edges.target] * scale[edges.compressed[1]]", "scale[edges.target] ** 2",
+        "polynormer/computer/appnp",
+    ),
+    Mutation(LAYERS, f"{NN}/performer.py", "(0.5 * c * c)", "(0.5 * c)", "tokengt/chameleon/tokengt-lap-performer"),
+    # a mean in place of a sum
+    Mutation(LAYERS, f"{NN}/pooling.py", 'if how == "mean":', 'if how == "sum":', "embedded/ring-molecules/gin"),
+    # a residual left out
+    Mutation(
+        LAYERS, f"{NN}/transformer.py", "return x + self.drop_path(self._feed_forward(x), graph, packing.num_graphs)",
+        "return self._feed_forward(x)", "embedded/chains/tokengt",
+    ),
+    # dropout not applied
+    Mutation(
+        LAYERS, f"{NN}/dropout.py", "if not self.training or self.rate == 0.0:", "if True:",
+        "embedded/torus-colours/polynormer",
+    ),
+    # what remains after stochastic depth is not scaled
+    Mutation(
+        LAYERS, f"{NN}/drop_path.py", ".to(branch.dtype) / (1.0 - self.rate)", ".to(branch.dtype)", "ppgt/zinc/ppgt",
+    ),
+    # a sum in place of a mean for the features of self-loops
+    Mutation(
+        LAYERS, f"{NN}/self_loops.py", 'features, "mean", len(x))', 'features, "add", len(x))', "tokengt/pcqm4mv2/gat",
+    ),
+    Mutation(
+        LAYERS, f"{NN}/equivariant_basis.py", "basis / total.clamp(min=1)", "basis",
+        "embedded/basis-small/tokengt-attention",
+    ),
+    # a hop too many
+    Mutation(
+        LAYERS, f"{NN}/subgraphs.py", "for _ in range(num_hops):", "for _ in range(num_hops + 1):",
+        "ppgt/ogbn-arxiv/ppgt-k1",
+    ),
+    # sign of an encoding
+    Mutation(
+        ENCODINGS, LAPLACIAN, "unsqueeze(1)).sign()", "unsqueeze(1)).sign().neg()", "edge-transformer/cornell/gcn",
+    ),
+    Mutation(ENCODINGS, LAPLACIAN, "degree.clamp(min=1).rsqrt()", "(degree + 1).rsqrt()", "embedded/chains/tokengt"),
+    # the trivial eigenvector left out
+    Mutation(
+        ENCODINGS, LAPLACIAN, 'arrays["laplacian_eigenvectors"][:, 1:]', 'arrays["laplacian_eigenvectors"][:, :1]',
+        "polynormer/computer/polynormer-v2",
+    ),
+    # a random walk whose rows do not sum to one
+    Mutation(
+        ENCODINGS, "gt_models/encodings/random_walk.py", "torch.from_numpy(1 / scale)", "torch.from_numpy(scale**-0.5)",
+        "embedded/ring-molecules/ppgt",
+    ),
+    # powers in descending order
+    Mutation(
+        ENCODINGS, "gt_models/encodings/random_walk.py", "values.diagonal(dim1=1, dim2=3).mT",
+        "values.diagonal(dim1=1, dim2=3).mT.flip(2)", "ppgt/zinc/sat",
+    ),
+    # a step less than was requested
+    Mutation(
+        ENCODINGS, f"{KERNELS}/walk_powers.py", "out[:, channel + int(identity) + k] = power",
+        "out[:, channel + int(identity) + k] = power * (k > 0)", "embedded/ring-molecules/ppgt",
+    ),
+    Mutation(
+        ENCODINGS, "gt_models/encodings/shortest_path.py", "distance.clamp(max=max_distance)",
+        "(distance + 1).clamp(max=max_distance)", "tokengt/pcqm4mv2/graphormer",
+    ),
+    Mutation(
+        ENCODINGS, "gt_models/encodings/hops.py", "scale[target] * scale[source]", "scale[target] ** 2",
+        "polynormer/computer/nagphormer",
+    ),
+    # another random graph
+    Mutation(
+        ENCODINGS, "gt_models/encodings/expander.py", "rng, enough = np.random.default_rng(seed)",
+        "rng, enough = np.random.default_rng(seed[0] + 1)", "polynormer/computer/exphormer",
+    ),
+    # the first columns in place of the last
+    Mutation(ENCODINGS, "gt_models/encodings/columns.py", "[:, width - count :]", "[:, :count]", "ppgt/mnist/ppgt"),
+    # another metric under the name
+    Mutation(
+        TASKS, "stages/tasks/metrics.py", "(output.argmax(-1) == target.view(-1))",
+        "(output.argmin(-1) == target.view(-1))", "embedded/chains/mlp",
+    ),
+    Mutation(
+        TASKS, "stages/tasks/metrics.py", "target.view_as(output).double()).abs().mean()",
+        "target.view_as(output).double()).abs().median()", "embedded/ring-molecules/gcn",
+    ),
+    # the metric of the first label for all labels
+    Mutation(
+        TASKS, "stages/tasks/metrics.py", "outputs[known, column]))", "outputs[known, 0]))", "ppgt/peptides-func/ppgt",
+    ),
+    # the probability of the other class
+    Mutation(
+        TASKS, "stages/tasks/metrics.py", "softmax(-1)[:, 1]", "softmax(-1)[:, 0]", "polynormer/minesweeper/polynormer",
+    ),
+    # classes weighted by how often they occur
+    Mutation(
+        TASKS, "stages/tasks/task.py", "weight = (target.numel() - count)", "weight = count", "ppgt/pattern/gatedgcn",
+    ),
+    Mutation(
+        TASKS, "stages/tasks/task.py", "F.l1_loss(output", "F.smooth_l1_loss(output", "embedded/ring-molecules/gcn",
+    ),
+    Mutation(
+        TASKS, "stages/tasks/set_to_graph.py", "(2 * both / either).sum()", "(2 * both / either).mean()",
+        "hot/jets/siam",
+    ),
+    Mutation(
+        TASKS, "stages/tasks/set_to_graph.py", "(output + output[target.transposed]) / 2", "output",
+        "hot/delaunay-50/siam",
+    ),
+    # weight of a loss
+    Mutation(
+        TASKS, "stages/tasks/hyperedge_prediction.py", "RECONSTRUCTION = 0.01", "RECONSTRUCTION = 0.1",
+        "hot/gps/hyper-sagnn-e",
+    ),
+    Mutation(TASKS, "stages/tasks/hyperedge_prediction.py", "ONE_NODE = 0.9", "ONE_NODE = 0.5", "hot/gps/s2g-plus"),
+    Mutation(TASKS, "stages/tasks/brec.py", "margin=margin)", "margin=margin + 0.1)", "ppgt/brec/gin"),
+    Mutation(
+        TASKS, "stages/tasks/isomorphism.py", "parameter.size(-1) ** -0.5", "parameter.size(0) ** -0.5",
+        "ppgt/sr25/gin",
+    ),
+    # runtimes in rising order
+    Mutation(
+        TASKS, "stages/tasks/configuration_ranking.py", "argsort(descending=True, stable=True)", "argsort(stable=True)",
+        "polynormer/tpugraphs-layout-tile/polynormer",
+    ),
+    # weight decay left out
+    Mutation(TRAINER, OPTIMISATION, "weight_decay=section.weight_decay, fused=True", "fused=True", "ppgt/csl/ppgt"),
+    Mutation(
+        TRAINER, OPTIMISATION, 'if section.name == "adamw" else torch.optim.Adam',
+        'if section.name == "adam" else torch.optim.Adam', "ppgt/csl/ppgt",
+    ),
+    # a warm-up that begins one step later
+    Mutation(
+        TRAINER, OPTIMISATION, "position / section.warmup)", "(position + 1) / section.warmup)",
+        "embedded/ring-molecules/ppgt",
+    ),
+    Mutation(
+        TRAINER, OPTIMISATION, "(section.total or total) - section.warmup)", "(section.total or total))",
+        "embedded/ring-molecules/ppgt",
+    ),
+    Mutation(
+        TRAINER, OPTIMISATION, "return section.final_factor + (1 - section.final_factor) * shape", "return shape",
+        "hot/pcqm4m-lsc/mlp-pi-100k",
+    ),
+    # the schedule a step ahead
+    Mutation(
+        TRAINER, LOOP, 'if schedule.unit == "step" else self.epoch\n',
+        'if schedule.unit == "step" else self.epoch + 1\n', "embedded/ring-molecules/gin",
+    ),
+    Mutation(
+        TRAINER, LOOP, "position = self.epoch * steps + step if", "position = self.epoch * steps + step + 1 if",
+        "hot/pcqm4m-lsc/mlp-pi-100k",
+    ),
+    # gradients not clipped
+    Mutation(TRAINER, LOOP, "if section.clip_norm is not None:", "if False:", "embedded/ring-molecules/ppgt"),
+    # gradients accumulated
+    Mutation(TRAINER, LOOP, "self.optimizer.zero_grad(set_to_none=True)", "pass", "embedded/chains/mlp"),
+    # a part of the parameters frozen
+    Mutation(
+        TRAINER, LOOP, "self.recipe.optimizer, self.model.parameters())",
+        "self.recipe.optimizer, list(self.model.parameters())[1:])", "embedded/chains/mlp",
+    ),
+    # the last epoch in place of the best
+    Mutation(TRAINER, LOOP, 'self.recipe.select == "last" or', "True or", "polynormer/questions/polynormer"),
+    # the last of equally good epochs
+    Mutation(TRAINER, LOOP, "(value > best if", "(value >= best if", "embedded/torus-colours/polynormer"),
+    # dropout in evaluation
+    Mutation(TRAINER, LOOP, "self.model.eval()", "self.model.train()", "embedded/torus-colours/polynormer"),
+    # the wrong part of the split
+    Mutation(
+        TRAINER, LOOP, 'scores = self._evaluate("val")', 'scores = self._evaluate("train")', "embedded/chains/mlp",
+    ),
+    Mutation(TRAINER, LOOP, 'self._evaluate("test")', 'self._evaluate("val")', "embedded/chains/mlp"),
+    # the last weights are tested
+    Mutation(
+        TRAINER, LOOP, 'def _test(self) -> None:\n        self.model.load_state_dict(self.best["model"])',
+        "def _test(self) -> None:", "polynormer/questions/polynormer",
+    ),
+    # a phase skipped
+    Mutation(TRAINER, LOOP, "if self.epoch < end)", "if self.epoch <= end)", "embedded/torus-colours/polynormer"),
+    # the best weights of the first phase are not loaded
+    Mutation(TRAINER, LOOP, "if phase.reload_best and self.best and", "if False and", "polynormer/tolokers/polynormer"),
+    # the optimiser's state of the best epoch is not loaded
+    Mutation(
+        TRAINER, LOOP, 'restore_optimizer(self.optimizer, self.best["optimizer"])', "pass",
+        "polynormer/tolokers/polynormer",
+    ),
+    Mutation(
+        TRAINER, LOOP, "self.epoch - best >= self.recipe.patience", "self.epoch - best > self.recipe.patience",
+        "hot/jets/siam",
+    ),
+    Mutation(
+        TRAINER, LOOP, "self.epoch >= (self.recipe.eval_after or 0)", "self.epoch > (self.recipe.eval_after or 0)",
+        "polynormer/pokec/polynormer",
+    ),
+    # batches weighted alike
+    Mutation(TRAINER, LOOP, "rows_seen.append(len(target))", "rows_seen.append(1)", "polynormer/computer/nagphormer"),
+    Mutation(
+        TRAINER, "stages/engine/weights.py",
+        "model.load_state_dict({name: source[name] for name in common}, strict=False)", "pass",
+        "tokengt/pcqm4mv2/tokengt-lap-performer",
+    ),
+    # batches in stored order
+    Mutation(
+        BATCHING, LOADER, 'for graphs in self._plan(self.ids["train"], rng):',
+        'for graphs in self._plan(self.ids["train"]):', "embedded/chains/mlp",
+    ),
+    # the same order in every epoch
+    Mutation(
+        BATCHING, LOADER, 'seed_of("batches", self.seed, epoch)', 'seed_of("batches", self.seed)',
+        "embedded/chains/mlp",
+    ),
+    # an epoch of one step less
+    Mutation(
+        BATCHING, LOADER, 'return -(-len(self.ids["train"]) // self.section.graphs)', "return 1",
+        "hot/pcqm4m-lsc/mlp-pi-100k",
+    ),
+    # the nodes of a part train with the targets of others
+    Mutation(
+        BATCHING, LOADER, "None if batch.y is None else batch.y[nodes]",
+        "None if batch.y is None else batch.y[: len(nodes)]", "polynormer/pokec/nodeformer",
+    ),
+    Mutation(
+        BATCHING, LOADER, "kept = (edges >= 0).all(0)", "kept = (edges >= 0).all(0) & (edges[0] < edges[1])",
+        "polynormer/pokec/nodeformer",
+    ),
+    Mutation(BATCHING, "stages/engine/subgraphs.py", "ids[order].split", "ids.split", "ppgt/ogbn-arxiv/ppgt-k1"),
+    Mutation(
+        BATCHING, "stages/engine/subgraphs.py", "subgraphs.hops, subgraphs.max_nodes",
+        "subgraphs.hops - 1, subgraphs.max_nodes", "ppgt/ogbn-arxiv/ppgt-k1",
+    ),
+    # statistics of the targets
+    Mutation(
+        BATCHING, TARGETS, "y.nansum(0) / count", "y.nansum(0) / (count - 1)",
+        "edge-transformer/qm9/edge-transformer-as-released",
+    ),
+    Mutation(
+        BATCHING, TARGETS, "nansum(0) / (count - 1)", "nansum(0) / count",
+        "edge-transformer/qm9/edge-transformer-as-released",
+    ),
+    Mutation(
+        BATCHING, TARGETS, 'if statistics == "train"', 'if statistics == "all"',
+        "edge-transformer/qm9/edge-transformer-as-released",
+    ),
+    # edges named by their number in the dataset
+    Mutation(
+        BATCHING, "stages/datasets/encoded.py", "self._pointers, graphs, to_batch=True)",
+        "self._pointers, graphs, to_batch=False)", "tokengt/pcqm4mv2/graphormer",
+    ),
+    # the second node of a pair first
+    Mutation(BATCHING, BATCH, "row[first] + self.local[second]", "row[second] + self.local[first]", "ppgt/zinc/ppgt"),
+    # a degree that counts the node
+    Mutation(
+        BATCHING, BATCH, "index_add(0, self.edge_index[0], ones)", "index_add(0, self.edge_index[0], ones) + 1",
+        "ppgt/zinc/ppgt-as-printed",
+    ),
+    Mutation(
+        BATCHING, BATCH, "self.batch[source], self.local[source], self.local[target]",
+        "self.batch[source], self.local[target], self.local[source]", "ppgt/zinc/sat",
+    ),
+]  # fmt: skip

@@ -1,0 +1,50 @@
+"""A sample of the mutations and refactorings; all of them: make mutants."""
+
+from collections import Counter
+
+import pytest
+
+from tests.mutants.__main__ import job, problem, title
+from tests.mutants.mutations import MUTATIONS
+from tests.mutants.refactorings import REFACTORINGS
+from tests.mutants.runner import ROOT, Checked, applied, check
+
+GROUPS = list(dict.fromkeys(mutation.group for mutation in MUTATIONS))
+# the first of each group, and the last of three
+SAMPLE = [next(m for m in MUTATIONS if m.group == group) for group in GROUPS]
+SAMPLE += [next(m for m in reversed(MUTATIONS) if m.group == group) for group in ("layers", "trainer", "tasks")]
+
+
+@pytest.mark.parametrize("item", [*MUTATIONS, *REFACTORINGS], ids=title)
+def test_a_change_fits_the_current_code(item):
+    """Where this fails, write the same change for the code as it is now."""
+    edits, cells = job(item)
+    texts = {edit.file: (ROOT / edit.file).read_text() for edit in edits}
+    before = dict(texts)
+    for edit in edits:
+        texts[edit.file] = applied(texts[edit.file], edit)
+    for file, text in texts.items():
+        compile(text, file, "exec")
+        assert text != before[file]
+    assert all((ROOT / "recipes" / f"{cell}.yaml").is_file() for cell in cells)
+
+
+def test_each_group_has_three_mutations_at_least():
+    assert min(Counter(mutation.group for mutation in MUTATIONS).values()) >= 3
+    assert len(MUTATIONS) >= 45
+    assert len({(m.file, m.old, m.new) for m in MUTATIONS}) == len(MUTATIONS)
+
+
+@pytest.mark.parametrize("item", [*SAMPLE, *REFACTORINGS[1:3]], ids=title)
+def test_golden_values_notice_a_mutation_and_no_refactoring(item):
+    checked = check(*job(item))
+    assert problem(item, checked) is None, checked.output
+
+
+def test_a_crash_is_not_taken_for_a_difference():
+    crashed = Checked(1, (), "[1/1] a/b/c: IndexError (loop.py:3): out of range (0.1 s)\n1 cells in 3 s, 1 failures")
+    assert "IndexError (loop.py:3)" in problem(MUTATIONS[0], crashed)
+    unchanged = Checked(0, (), "[1/1] a/b/c: ok (0.1 s)\n1 cells in 3 s, 0 failures")
+    assert problem(MUTATIONS[0], unchanged) == f"not noticed by {MUTATIONS[0].cell}"
+    assert problem(REFACTORINGS[0], unchanged) is None
+    assert problem(REFACTORINGS[0], crashed).startswith("noticed: ")
