@@ -5,7 +5,7 @@ VENV ?= .venv
 READY := $(VENV)/.ready
 RUN := PATH="$(abspath $(VENV))/bin:$$PATH"
 
-.PHONY: reproduce test test-cluster test-faults lint bench check-grid ui docs audit
+.PHONY: reproduce test test-cluster test-faults lint bench check-grid mutants ui docs audit
 
 reproduce: $(READY) ## the whole chain of one suite: make reproduce SUITE=edge-transformer
 	@$(RUN) python -m stages.reproduce $(SUITE)
@@ -27,6 +27,9 @@ bench: $(READY) ## speed and memory of everything in benchmarks/
 
 check-grid: $(READY) ## a short run of every cell on a miniature, compared with golden/: make check-grid CELLS="polynormer hot/chains/hot"
 	@$(RUN) python -m stages.check_grid $(CELLS)
+
+mutants: $(READY) ## mistakes in code that golden values must notice: make mutants GROUPS="trainer tasks"
+	@$(RUN) python -m tests.mutants $(GROUPS)
 
 ui: $(READY) ## the tracking store in a browser, with the address of each suite: http://127.0.0.1:5000
 	@$(RUN) python -m stages.mlflow.ui
