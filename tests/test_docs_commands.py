@@ -51,6 +51,9 @@ NOT_RUN = {
     "gt-bench tune edge-transformer/cornell/gcn": "needs data of another host; tests/stages/test_tune.py",
     "optuna-dashboard studies/embedded/torus-colours/gcn/journal.log": "a server that is not among the dependencies",
     "python -m torch.utils.collect_env": "torch's own",
+    "make check-grid": "takes minutes; tests/stages/test_check_grid.py",
+    'make check-grid CELLS="polynormer hot/chains/hot"': "takes minutes; tests/stages/test_check_grid.py",
+    "python -m stages.check_grid CELL --update": "writes golden values; tests/stages/test_check_grid.py",
     "gt-bench score embedded/chains/gcn": "trains first; tests/stages/test_trained.py",
 }
 
