@@ -17,6 +17,7 @@ SOURCES = (
     "gt_models",
     "stages",
     "recipes",
+    "golden",
     "published",
     "records",
     "params.yaml",
