@@ -27,7 +27,7 @@ from stages.fingerprint import ROOT, source_file
 from stages.home import INSTALLED
 from stages.recipe import Recipe, digest_of, load_recipe
 from stages.schema import RecipeError
-from stages.versions import modules_of_run
+from stages.versions import modules_of_encodings, modules_of_run
 
 FOLDER, CHECKED = "golden", "checked.json"
 TOLERANCE = 1e-6  # relative; processors round differently
@@ -45,9 +45,13 @@ class GoldenError(UserError, ValueError):
 class Entry(TypedDict):
     """Golden values of a cell.
 
-    `model`, `task`: names. `versions`: by component, an encoding as "encoding NAME". `recipe`, `data`: digests of the shortened recipe
-    and of the miniature. `values`: by quantity, in the order in which a run computes them; UNSTABLE where rounding decides. `operations`: those of gt_models.kernels that
-    it called. `sha256`: of all this, so that an edited entry is found.
+    Attributes:
+        model, task: names.
+        versions: by component; an encoding is "encoding NAME".
+        recipe, data: digests of the shortened recipe and of the miniature.
+        values: by quantity, in the order in which a run computes them; UNSTABLE where rounding decides.
+        operations: operations of gt_models.kernels that it called.
+        sha256: checksum of the rest, so that an edited entry is found.
     """
 
     model: str
@@ -90,10 +94,7 @@ def recipe_digest(recipe: Recipe) -> str:
 
 def components(recipe: Recipe, task: str) -> dict[str, str]:
     """By component of a recipe's runs the module that declares its version; an encoding is "encoding NAME"."""
-    from gt_models.encodings import find_encoding
-
-    modules = {f"encoding {name}": find_encoding(name).module for name in sorted(recipe.encodings)}
-    return modules | modules_of_run(recipe.model.name, task, recipe.decisive())
+    return modules_of_encodings(recipe.encodings) | modules_of_run(recipe.model.name, task, recipe.decisive())
 
 
 def sealed(entry: Entry) -> Entry:
@@ -260,9 +261,10 @@ def model_and_task(cell: str) -> tuple[str, str]:
 def checked(root: Path = INSTALLED) -> dict[str, str]:
     """By cell the code whose golden run was last compared with the kept values (golden/checked.json)."""
     try:
-        return json.loads((root / FOLDER / CHECKED).read_text())
+        content = json.loads((root / FOLDER / CHECKED).read_text())
     except (OSError, ValueError):
         return {}
+    return content if isinstance(content, dict) else {}
 
 
 def guardian(cell: str, model: str, task: str) -> str | None:
@@ -312,7 +314,9 @@ def verdicts(wanted: Mapping[str, str], workers: int = 2, say: Callable[[str], N
     for cell, (now, error) in _computed(todo, workers).items():
         entry = find(cell, INSTALLED)
         found[cell] = error or _modified(entry, now)
-        with contextlib.suppress(WriteError):  # an installed package may lie where nothing can be written: compared again next time
+        if error:  # a crash or a full memory may not happen again: computed again next time
+            continue
+        with contextlib.suppress(WriteError):  # an installed package may be read-only: computed again next time
             write_json(_remembered(cell, wanted[cell], entry), {"cell": cell, "differs": found[cell]})
     return found
 
@@ -328,7 +332,7 @@ def _computed(cells: Sequence[str], workers: int) -> dict[str, tuple[Entry | Non
 
 
 def _modified(kept: Entry | None, now: Entry | None) -> str | None:
-    """How values differ that both sides say are of the same computation; a raised version is no modification, for keys contain it."""
+    """How values of the same computation differ. A raised version is not a modification, because keys contain it."""
     if kept is None or now is None or not same_computation(kept, now):
         return None
     difference = first_difference(kept["values"], now["values"])

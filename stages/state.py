@@ -30,7 +30,7 @@ from stages.leftovers import sweep
 from stages.params import Grid, load_grid
 from stages.recipe import Recipe, digest_of, load_recipe
 from stages.schema import RecipeError
-from stages.versions import code_of, run_versions, version_of
+from stages.versions import code_of, modules_of_encodings, run_versions, version_of
 
 ROOT, DATA = Path("state"), Path("data")
 
@@ -100,13 +100,9 @@ def _identity(recipe: Recipe, task: str) -> Settings:
 
 
 def _encoding_versions(requests: dict[str, list[tuple[str, Settings]]]) -> dict[str, int]:
-    """By name those of the encodings that recipes of a dataset ask for."""
-    names = sorted({name for of_cell in requests.values() for name, _ in of_cell})
-    if not names:
-        return {}
-    from gt_models.encodings import find_encoding
-
-    return {name: version_of(find_encoding(name).module) for name in names}
+    """Versions of the encodings that recipes of a dataset request, by component."""
+    modules = modules_of_encodings({name for of_cell in requests.values() for name, _ in of_cell})
+    return {component: version_of(module) for component, module in modules.items()}
 
 
 def _modified(grid: Grid, states: Mapping[str, Settings], tasks: Mapping[str, str]) -> dict[str, str]:

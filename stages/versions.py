@@ -25,6 +25,9 @@ PROTOCOLS = {
 }
 
 
+ENCODINGS = "gt_models.encodings"
+
+
 class VersionError(UserError, ValueError):
     """A version that is no whole number above 0; the message names file and line."""
 
@@ -55,24 +58,51 @@ def _declared(path: Path, _mtime: int) -> int:
     return 1
 
 
-def modules_of_run(model: str | None, task: str, protocol: Iterable[str] = ()) -> dict[str, str]:
-    """By component (model, task, trainer, and each key of `PROTOCOLS` that the recipe has) the module that declares its version.
+@cache
+def encoding_modules() -> dict[str, str]:
+    """By name of an encoding the module that declares it; read from the source, so that torch is not imported."""
+    package = source_file(ENCODINGS)
+    assert package is not None
+    return {
+        node.args[0].value: f"{ENCODINGS}.{path.stem}"
+        for path in sorted(package.parent.glob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Encoding" and node.args
+        if isinstance(node.args[0], ast.Constant) and isinstance(node.args[0].value, str)
+    }
+
+
+def modules_of_encodings(names: Iterable[str]) -> dict[str, str]:
+    """By component ("encoding NAME") the module that declares its version; names that no module declares are left out."""
+    modules = encoding_modules()
+    return {f"encoding {name}": modules[name] for name in sorted(names) if name in modules}
+
+
+def modules_of_run(model: str | None, task: str, recipe: Mapping[str, object] | None = None) -> dict[str, str]:
+    """By component the module that declares its version: model, task, trainer, and each key of `PROTOCOLS` in the recipe.
+
+    Stored encodings have versions in their own digests. A recipe with `subgraphs` computes its encodings during
+    training, so they are components of its runs.
 
     Args:
-        model: name in the registry; None for a user's own model, which has the digest of its files instead.
+        model: name in the registry; None for a custom model, which is identified by the digest of its files.
         task: name of the dataset's task.
-        protocol: keys of the recipe.
+        recipe: decisive content of the recipe.
 
-    Raises KeyError for a model or task that does not exist.
+    Raises:
+        KeyError: the model or task does not exist.
     """
+    recipe = recipe or {}
     modules = {"model": model_module(model)} if model is not None else {}
     modules |= {"task": task_module(task), "trainer": TRAINER}
-    return modules | {key: PROTOCOLS[key] for key in sorted(PROTOCOLS.keys() & set(protocol))}
+    modules |= {key: PROTOCOLS[key] for key in sorted(PROTOCOLS.keys() & recipe.keys())}
+    encodings = recipe.get("encodings")
+    return modules | (modules_of_encodings(encodings) if "subgraphs" in recipe and isinstance(encodings, Mapping) else {})
 
 
-def run_versions(model: str | None, task: str, protocol: Iterable[str] = ()) -> dict[str, int]:
-    """By component the version that takes part in the key of a run; arguments and errors as `modules_of_run`."""
-    return {component: version_of(module) for component, module in modules_of_run(model, task, protocol).items()}
+def run_versions(model: str | None, task: str, recipe: Mapping[str, object] | None = None) -> dict[str, int]:
+    """By component the version that is part of the key of a run; arguments and errors as `modules_of_run`."""
+    return {component: version_of(module) for component, module in modules_of_run(model, task, recipe).items()}
 
 
 def code_of(model: str | None, task: str) -> str:

@@ -23,7 +23,7 @@ class Project:
 
     def __init__(self, folder: Path):
         self.folder = folder
-        for name in ("gt_models", "stages", "published", ".dvc"):
+        for name in ("gt_models", "stages", "published", "golden", ".dvc"):
             shutil.copytree(
                 ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "tmp", "cache", "config.local", "dvc.lock")
             )
@@ -79,7 +79,7 @@ def test_what_runs_and_what_does_not_run_again(tmp_path):
     """One project, changed step by step: each step needs what the ones before it left."""
     project = Project(tmp_path)
     one_suite_runs_exactly_its_cells_and_only_once(project)
-    a_comment_runs_nothing_and_a_model_only_its_cells(project)
+    an_edit_runs_a_cell_only_where_it_changes_numbers(project)
     an_encoding_for_one_cell_runs_no_other(project)
     a_seed_runs_that_seed_and_a_cell_only_itself(project)
     a_deleted_tracking_store_is_filled_again_from_the_records(project)
@@ -106,12 +106,18 @@ def one_suite_runs_exactly_its_cells_and_only_once(project: Project) -> None:
     assert project.repro("leaderboard@embedded") == []
 
 
-def a_comment_runs_nothing_and_a_model_only_its_cells(project: Project) -> None:
-    project.edit("gt_models/baselines/mlp.py", "def reset_parameters", "# a comment\n    def reset_parameters")
+def an_edit_runs_a_cell_only_where_it_changes_numbers(project: Project) -> None:
+    mlp = "gt_models/baselines/mlp.py"
+    project.edit(mlp, "def reset_parameters", "# a comment\n    unused = 1\n\n    def reset_parameters")
     project.edit("stages/engine/loop.py", "def _train_epoch", "# another\n    def _train_epoch")
     assert project.repro("leaderboard@embedded") == []
-    project.edit("gt_models/baselines/mlp.py", "def reset_parameters", "unused = 1\n\n    def reset_parameters")
+    project.edit(mlp, "return self.head(features)", "return 1.5 * self.head(features)")
     assert project.repro("leaderboard@embedded") == ["train@embedded-chains-mlp", "leaderboard@embedded"]
+    assert project.rows("embedded")["embedded/chains/mlp"]["status"].endswith(", modified")
+    assert project.repro("leaderboard@embedded") == []
+    project.edit(mlp, '@register_model("mlp"', 'VERSION = 2\n\n\n@register_model("mlp"')
+    assert project.repro("leaderboard@embedded") == ["train@embedded-chains-mlp", "leaderboard@embedded"]
+    assert project.rows("embedded")["embedded/chains/mlp"]["status"] == "ok"
 
 
 def an_encoding_for_one_cell_runs_no_other(project: Project) -> None:

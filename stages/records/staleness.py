@@ -110,6 +110,7 @@ def _code_changed(shipped: Shipped, task: str) -> list[str]:
         for component, then in ran["versions"].items()
         if now.get(component) != then
     ]
+    changed += [f"{component} (no version in the records)" for component in now if component not in ran["versions"]]
     changed += ["files"] if files != ran["digests"].get("files") else []
     changed += ["modified code"] if any("modified" in r["deterministic"]["digests"] for r in shipped.records) else []
     differing = [text for text in golden.verdicts(_guardian(shipped, task)).values() if text]

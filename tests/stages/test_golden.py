@@ -62,6 +62,8 @@ def test_the_code_of_the_last_comparison_is_not_compared_again(computing, monkey
 def test_a_golden_run_that_fails_is_a_difference(computing):
     computing.error = "diverged"
     assert verdicts({MLP: CODE}) == {MLP: "diverged"}
+    computing.error = None
+    assert verdicts({MLP: CODE}) == {MLP: None}, "an error is not remembered: it may have been a lack of memory"
 
 
 def test_a_raised_version_is_no_modification(computing, monkeypatch):

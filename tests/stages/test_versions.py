@@ -52,9 +52,18 @@ def test_a_run_has_the_versions_of_what_computes_it():
         "trainer": "stages.engine.loop",
         "targets": "stages.engine.targets",
     }
+    on_the_fly = {"subgraphs": {"nodes": 8}, "encodings": {"rrwp": {"steps": 3}}}
+    assert modules_of_run("ppgt", "node-classification", on_the_fly)["encoding rrwp"] == "gt_models.encodings.random_walk"
+    assert "encoding rrwp" not in modules_of_run("ppgt", "node-classification", {"encodings": {"rrwp": {"steps": 3}}})
     assert "model" not in run_versions(None, "node-classification"), "a user's own model has the digest of its files"
     with pytest.raises(KeyError, match=re.escape("did you mean 'gcn'")):
         run_versions("gcnn", "node-classification")
     with pytest.raises(ModuleNotFoundError):
         version_of("stages.no_such_module")
     assert version_text({"model": 2}, modified=True) == "model version 2, modified"
+
+
+def test_the_modules_of_encodings_are_those_that_define_them():
+    from gt_models.encodings import ENCODINGS
+
+    assert versions.encoding_modules() == {name: encoding.module for name, encoding in ENCODINGS.items()}
