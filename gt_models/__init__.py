@@ -12,8 +12,6 @@ Every model takes any torch_geometric `Data` or `Batch`, or a `GraphBatch`. The 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from gt_models import registry
-
 if TYPE_CHECKING:  # for editors
     from gt_models import encodings, transforms
     from gt_models.batch import GraphBatch, MissingEncoding
@@ -30,8 +28,6 @@ _HOMES = {
     "register_model": "gt_models.registry",
 }
 _ROOMS = ("encodings", "transforms")
-# added here and not in registry.py, which is part of the code digest of every record
-registry._NOT_MODELS |= {"face", "facts", "transforms"}
 __all__ = ["GraphBatch", "MissingEncoding", "create_model", "encodings", "list_models", "model_info", "register_model", "transforms"]
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 LEVELS = ("graph", "node", "edge", "pair", "hyperedge", "attention")
 # package -> what the names of its models end in
 _PACKAGES = {"gt_models": "", "gt_models.baselines": "", "gt_models.released": "-released"}
-_NOT_MODELS = {"batch", "registry", "baselines", "encodings", "kernels", "nn", "released"}
+_NOT_MODELS = {"baselines", "batch", "encodings", "face", "facts", "kernels", "nn", "registry", "released", "transforms"}
 _INFOS: dict[str, ModelInfo] = {}
 
 

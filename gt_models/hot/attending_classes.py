@@ -13,7 +13,8 @@ from gt_models.hot.equivalence_classes import EquivalenceClass, distinct, equiva
 from gt_models.hot.equivariant_linear import EquivariantLinear, linear
 from gt_models.hot.support import Support
 from gt_models.kernels.grouped import Grouped
-from gt_models.kernels.kernel_attention import Columns, Groups
+from gt_models.kernels.kernel_attention import Columns
+from gt_models.kernels.kernel_attention_groups import Groups
 
 
 class AttendingClasses(nn.Module):

@@ -7,15 +7,7 @@ import torch
 from torch import Tensor
 
 from gt_models.kernels.dispatch import Form, Operation
-
-GOLDEN = 0x9E3779B9  # 2^32 / golden ratio: spreads neighbouring positions
-
-
-def hash32(x: Tensor) -> Tensor:
-    """A 32-bit mixing function on long tensors of 0 .. 2^32 - 1; https://github.com/skeeto/hash-prospector, the two-round form."""
-    for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):
-        x = ((x ^ (x >> shift)) * factor) & 0xFFFFFFFF
-    return x ^ (x >> 16)
+from gt_models.kernels.dropout_hash import GOLDEN, hash32, threshold
 
 
 def kept(seed: Tensor, count: int, rate: float) -> Tensor:
@@ -35,11 +27,6 @@ def drop_sparse(x: Tensor, seed: Tensor, rate: float) -> Tensor:
     keep = kept_at(seed.to(x.device), row * x.size(1) + col, rate)
     values = torch.where(keep, values * (1 / (1 - rate)), torch.zeros_like(values))
     return torch.sparse_csr_tensor(ptr, col, values, size=x.shape, check_invariants=False)
-
-
-def threshold(rate: float) -> int:
-    """Hashes below it are dropped."""
-    return int(rate * 2**32)
 
 
 def draw_seed() -> Tensor:

@@ -10,7 +10,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from gt_models.kernels.dropout import threshold
+from gt_models.kernels.dropout_hash import threshold
 from gt_models.kernels.dropout_triton import hash32, is_kept
 
 PROGRAMS = 1024  # each adds up the vectors' gradients of its rows

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from gt_models.kernels.autocast import without_autocast
 from gt_models.kernels.compiled import compiled, exp2, run
-from gt_models.kernels.linears import without_autocast
 from gt_models.kernels.row_linear_numba import parameter_gradients, product
 
 # erf(z) = 1 - (a1 t + ... + a5 t^5) e^(-z^2), t = 1 / (1 + p z), z >= 0, to 1.5e-7 (Abramowitz and Stegun 1964, 7.1.26)

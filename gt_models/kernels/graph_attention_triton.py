@@ -11,7 +11,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from gt_models.kernels.linears import without_autocast
+from gt_models.kernels.autocast import without_autocast
 
 LOG2E = tl.constexpr(1.4426950408889634)
 

@@ -15,25 +15,9 @@ from torch.utils.checkpoint import checkpoint
 
 from gt_models.kernels.dispatch import Form, Operation
 from gt_models.kernels.grouped import Grouped
+from gt_models.kernels.kernel_attention_groups import Attention, Groups
 
 LARGE = 1 << 22  # numbers that are computed twice rather than kept
-
-
-class Groups:
-    """Which keys a query attends to: those of its group.
-
-    Args:
-        entries: the group of each of E entries. An entry is a key with a value.
-        queries: the group of each of R queries.
-        key: the key of each entry; None: entry e has key e.
-
-    Attributes:
-        layout: what a fast form derives from these, for its next calls.
-    """
-
-    def __init__(self, entries: Grouped, queries: Grouped, key: Grouped | None = None):
-        self.entries, self.queries, self.key = entries, queries, key
-        self.layout: Any = None
 
 
 class Columns(NamedTuple):
@@ -47,16 +31,6 @@ class Columns(NamedTuple):
     def unflatten(self) -> Tensor:
         """[r, H, d]."""
         return self.rows[:, self.first : self.first + self.heads * self.width].unflatten(1, (self.heads, self.width))
-
-
-class Attention(NamedTuple):
-    """One attention of several: the number of the matrix, and the first column, of queries, keys and values; the number of its output."""
-
-    query: tuple[int, int]
-    key: tuple[int, int]
-    value: tuple[int, int]
-    groups: Groups
-    out: int
 
 
 def kernel_attentions(

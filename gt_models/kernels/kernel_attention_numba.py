@@ -22,7 +22,7 @@ from torch.autograd.function import once_differentiable
 
 from gt_models.kernels.compiled import compiled, copy, dot, gate, inner, local, move, mul, muladd, real, run_parts, shares
 from gt_models.kernels.grouped import Sorted
-from gt_models.kernels.kernel_attention import Attention, Groups
+from gt_models.kernels.kernel_attention_groups import Attention, Groups
 
 BLOCK = 512  # rows that are added up before they are added to a sum; the fewest rows of a thread
 QUERY, KEY, VALUE, OUT, DQUERY, DKEY, DVALUE, GRAD = range(0, 16, 2)  # columns of a table of matrices: addresses, each before its stride

@@ -1,13 +1,11 @@
 """Several linear maps of the same rows, y_k = x W_k^T + b_k."""
 
-from collections.abc import Callable
-from functools import wraps
-
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from gt_models.kernels.autocast import without_autocast
 from gt_models.kernels.dispatch import Form, Operation
 
 
@@ -19,17 +17,6 @@ def reference(x: Tensor, *parameters: Tensor | None) -> tuple[Tensor, ...]:
 
 def _halves(parameters: tuple) -> tuple[tuple, tuple]:
     return parameters[: len(parameters) // 2], parameters[len(parameters) // 2 :]
-
-
-def without_autocast(backward: Callable) -> Callable:
-    """For the backward of a Function: it may be called inside autocast, and computes as its forward pass did."""
-
-    @wraps(backward)
-    def run(ctx, *grads: Tensor):
-        with torch.autocast(grads[0].device.type, enabled=False):
-            return backward(ctx, *grads)
-
-    return run
 
 
 class _Linears(torch.autograd.Function):

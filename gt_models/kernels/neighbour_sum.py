@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from gt_models.kernels.autocast import without_autocast
 from gt_models.kernels.dispatch import Form, Operation
 from gt_models.kernels.graph_attention import rows_of, small_edges
-from gt_models.kernels.linears import without_autocast
 
 
 def reference(value: Tensor, weight: Tensor, ptr: Tensor, col: Tensor, ptr_t: Tensor, col_t: Tensor, perm_t: Tensor) -> Tensor:

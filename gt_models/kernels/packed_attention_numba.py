@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from gt_models.kernels.compiled import compiled, copy, hash32, inner, local, move, mul, muladd, powers, real, run, softmax
-from gt_models.kernels.dropout import GOLDEN
+from gt_models.kernels.dropout_hash import GOLDEN
 from gt_models.kernels.dropout_numba import draws
 
 LANES, ROWS = 16, 8  # a block of a product

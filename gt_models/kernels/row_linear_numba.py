@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from gt_models.kernels.autocast import without_autocast
 from gt_models.kernels.compiled import compiled, inner, local, muladd, run
-from gt_models.kernels.linears import without_autocast
 
 # TILE: columns of a gradient, of which four rows fill half of the registers; ROWS: of both sides, which stay in the cache until they are done with
 ROWS, TILE = (256, 64) if torch.backends.cpu.get_cpu_capability() == "AVX512" else (64, 16)

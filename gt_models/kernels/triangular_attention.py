@@ -15,7 +15,7 @@ from torch.utils.checkpoint import checkpoint
 
 from gt_models.batch import GraphBatch
 from gt_models.kernels.dispatch import Form, Operation
-from gt_models.kernels.dropout import GOLDEN, hash32, threshold
+from gt_models.kernels.dropout_hash import GOLDEN, hash32, threshold
 
 # values of the largest intermediate, by kind of device: above it, a few rows at a time
 _MANY_VALUES = {"cpu": 2**22, "cuda": 2**27}

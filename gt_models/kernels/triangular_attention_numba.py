@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from gt_models.kernels.compiled import compiled, copy, exp2, hash32, inner, local, mul, muladd, real, run_parts, shares, softmax, vector_at
-from gt_models.kernels.dropout import GOLDEN
+from gt_models.kernels.dropout_hash import GOLDEN
 from gt_models.kernels.dropout_numba import draws
 
 LANES = 8  # one vector of AVX2 in float32; a power of two

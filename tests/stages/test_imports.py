@@ -32,17 +32,8 @@ def circles(root: Path) -> list[list[str]]:
     return sorted(sorted(found) for found in nx.strongly_connected_components(graph) if len(found) > 1)
 
 
-# What is left, each with its reason. Records were computed by this code, and moving it would make them stale.
-LEFT = [
-    ["gt_models.kernels.dropout", "gt_models.kernels.dropout_numba"],  # the fast form draws by the constants of its definition
-    ["gt_models.kernels.kernel_attention", "gt_models.kernels.kernel_attention_numba"],  # as above, with the groups of its definition
-    # `without_autocast` is in the first and belongs into a module of its own: when all records that take `row_linear` are computed anew
-    ["gt_models.kernels.linears", "gt_models.kernels.linears_numba", "gt_models.kernels.row_linear_numba"],
-]
-
-
 def test_no_modules_import_each_other_in_a_circle():
-    assert circles(ROOT) == LEFT, "move what both need into a module of its own: an import within a function only hides a circle"
+    assert circles(ROOT) == [], "move what both need into a module of its own: an import within a function only hides a circle"
 
 
 def test_an_import_within_a_function_closes_a_circle_too(tmp_path):

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from gt_models.kernels import use
-from gt_models.kernels.dropout import drop, hash32, kept, threshold
+from gt_models.kernels.dropout import drop, kept
+from gt_models.kernels.dropout_hash import hash32, threshold
 from gt_models.nn.dropout import Dropout
 
 SEED = torch.tensor([5])

@@ -6,7 +6,8 @@ import torch
 from gt_models.kernels import kernel_attention as operation
 from gt_models.kernels import use
 from gt_models.kernels.grouped import Grouped
-from gt_models.kernels.kernel_attention import Columns, Groups, kernel_attention, kernel_attentions
+from gt_models.kernels.kernel_attention import Columns, kernel_attention, kernel_attentions
+from gt_models.kernels.kernel_attention_groups import Groups
 from tests.gt_models.checks import assert_threads_change_no_bit
 
 
