@@ -124,7 +124,7 @@ def _run(cell: str, data: Path, root: Path, jitter: float = 0.0) -> Entry:
             super().__post_init__()
             evaluate = self.task.evaluate
             # equal outputs of equal nodes differ by rounding, which would decide their order
-            self.task.evaluate = lambda outputs, targets: evaluate([o.round(decimals=9) for o in outputs], targets)
+            self.task.evaluate = lambda outputs, targets: evaluate([o.round(decimals=9) for o in outputs], targets)  # type: ignore[method-assign]
 
         def build(self) -> "nn.Module":
             models.append(_moved(super().build(), jitter))

@@ -81,7 +81,7 @@ class Experiment:
     allocator: str = "system default"
     source: "Experiment | None" = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         from stages.datasets.encoded import EncodedDataset
         from stages.datasets.packed import PackedDataset
 

@@ -68,7 +68,7 @@ def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
     )
 
 
-def _numbers(content: bytes, dtype: type, where) -> np.ndarray:
+def _numbers(content: bytes, dtype: type, where: object) -> np.ndarray:
     """Comma-separated numbers -> [rows, columns]."""
     try:
         rows = [line for line in content.decode("ascii").splitlines() if line.strip()]

@@ -1,6 +1,6 @@
 """csl, exp, cexp, sr25, brec: how much a model can tell apart. Nodes carry one constant category, except in exp and cexp."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -79,7 +79,7 @@ def prepare_brec(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> 
         writer.finish(spec.header(in_dim=[1], out_dim=16, num_splits=0, extras=extras))
 
 
-def _append_graph6(writer: PackedWriter, lines, where) -> None:
+def _append_graph6(writer: PackedWriter, lines: Iterable[bytes], where: object) -> None:
     graphs = [parse_graph6(line, where) for line in lines]
     sizes = np.array([n for n, _ in graphs])
     edges = [np.concatenate([e, e[::-1]], axis=1) for _, e in graphs]

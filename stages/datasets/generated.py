@@ -3,6 +3,7 @@ sbm-pattern (the published PATTERN parameters). Seeded, so that two machines get
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -145,7 +146,7 @@ def prepare_sbm_pattern(spec: DatasetSpec, paths: Mapping[str, Path], folder: Pa
     a = spec.arguments
     rng = np.random.default_rng(a["seed"])
     counts = np.array([a["train"], a["val"], a["test"]])
-    graphs: list[tuple[int, tuple]] = []
+    graphs: list[tuple[int, tuple[Any, ...]]] = []
     for _ in range(a["patterns"]):
         size = rng.integers(5, 35)
         pattern = np.triu(rng.random((size, size)) < 0.5, 1)
@@ -205,7 +206,7 @@ def _delaunay(name: str, low: int, high: int) -> DatasetSpec:
     )
 
 
-def _basis(name: str, high: int, **expected) -> DatasetSpec:
+def _basis(name: str, high: int, **expected: object) -> DatasetSpec:
     return DatasetSpec(
         name=name,
         family="generated",

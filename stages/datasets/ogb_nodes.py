@@ -4,6 +4,7 @@ import gzip
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -45,7 +46,17 @@ def _csv(path: Path, dtype: type) -> Iterator[np.ndarray]:
         raise DatasetError(f"{path.name}: not a readable table of {dtype.__name__} ({error})") from error
 
 
-def _spec(name: str, folder: str, split: str, both: bool, nodes: int, edges: dict, classes: int, features: int, notes=()) -> DatasetSpec:
+def _spec(
+    name: str,
+    folder: str,
+    split: str,
+    both: bool,
+    nodes: int,
+    edges: dict[str, Any],
+    classes: int,
+    features: int,
+    notes: tuple[str, ...] = (),
+) -> DatasetSpec:
     return DatasetSpec(
         name=name,
         family="ogb_nodes",

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 from pydantic import BaseModel, ConfigDict, ValidationError
 from safetensors import SafetensorError, safe_open
 
@@ -162,7 +163,7 @@ class PackedDataset:
             raise DatasetError(f"dataset {self.header.name!r} has no array {name!r}; it has: {', '.join(sorted(self._arrays))}")
         return self._arrays[name]
 
-    def split(self, part: Literal["train", "val", "test"], index: int = 0) -> LongTensor:
+    def split(self, part: str, index: int = 0) -> LongTensor:
         """Ids of split `index`: of nodes, graphs or hyperedges, as `header.split_kind` says; long, ascending."""
         if part not in PARTS:
             raise DatasetError(f"no part named {part!r}; known: {', '.join(PARTS)}")
@@ -255,10 +256,19 @@ class PackedWriter:
         self._temporary = Path(tempfile.mkdtemp(dir=self.folder.parent, prefix=f".{self.folder.name}."))
         return self
 
-    def __exit__(self, *exception) -> None:
+    def __exit__(self, *exception: object) -> None:
         shutil.rmtree(self._temporary, ignore_errors=True)
 
-    def graphs(self, *, num_nodes, num_edges, edge_index, num_pairs=None, pair_index=None, **arrays) -> None:
+    def graphs(
+        self,
+        *,
+        num_nodes: ArrayLike,
+        num_edges: ArrayLike,
+        edge_index: ArrayLike,
+        num_pairs: ArrayLike | None = None,
+        pair_index: ArrayLike | None = None,
+        **arrays: ArrayLike,
+    ) -> None:
         """Appends graphs: nodes and edges of each [b], edge_index [2, e] with local ids, and any arrays by node, edge or graph."""
         self._counts["node"].append(np.asarray(num_nodes, np.int64))
         self._counts["edge"].append(np.asarray(num_edges, np.int64))
@@ -270,7 +280,7 @@ class PackedWriter:
         for name, array in arrays.items():
             self.append(name, array)
 
-    def append(self, name: str, array) -> None:
+    def append(self, name: str, array: ArrayLike) -> None:
         """Appends rows to array `name`; type and width must stay the same."""
         array = np.ascontiguousarray(array)
         if array.dtype == bool:

@@ -139,7 +139,7 @@ def _write(
     parts: Iterable[Iterable[Graph]],
     counts: Sequence[int],
     tables: Mapping[str, np.ndarray] | None = None,
-):
+) -> None:
     """Graph by graph into blocks; `parts` are train, val, test unless `tables` brings a split."""
     with PackedWriter(folder) as writer:
         for part in parts:

@@ -7,6 +7,7 @@ import csv
 import gzip
 import io
 import multiprocessing
+import multiprocessing.pool
 import os
 import tarfile
 import zipfile
@@ -84,7 +85,7 @@ def _convert(writer: PackedWriter, molecules: Iterable[tuple[str, list[float]]],
     return count, np.concatenate(first)
 
 
-def _bounded_map(pool, blocks: Iterator[Molecules]) -> Iterator[dict[str, np.ndarray] | str]:
+def _bounded_map(pool: multiprocessing.pool.Pool, blocks: Iterator[Molecules]) -> Iterator[dict[str, np.ndarray] | str]:
     """Like pool.imap, with no more than two blocks per process under way (imap would read its whole input at once)."""
     waiting = [pool.apply_async(convert_block, (block,)) for block in islice(blocks, 2 * (os.cpu_count() or 1))]
     while waiting:
@@ -152,7 +153,7 @@ def _counted(rows: Iterable[dict[str, str]], where: Path, limit: int) -> Iterato
         yield row
 
 
-def _pcqm(name: str, archive: str, folder: str, **expected) -> DatasetSpec:
+def _pcqm(name: str, archive: str, folder: str, **expected: object) -> DatasetSpec:
     return DatasetSpec(
         name=name,
         family="smiles",

@@ -44,7 +44,7 @@ class RemoteFile:
     pinned: str | None = None
     at_most: int = AT_MOST
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         parts = PurePosixPath(self.path).parts
         if not parts or self.path.startswith("/") or ".." in parts:
             raise ValueError(f"a raw file's path must stay below data/raw; got {self.path!r}")
@@ -82,7 +82,7 @@ class DatasetSpec:
     needs: tuple[str, ...] = ()
     also: tuple[str, ...] = ()
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not is_plain_name(self.name):
             raise DatasetError(
                 f"a dataset cannot be named {self.name!r}: letters, digits, '.', '_' and '-', beginning with a letter or digit"
@@ -102,7 +102,16 @@ class DatasetSpec:
         }
         return hashlib.sha256(json.dumps(decisive, sort_keys=True, default=str).encode()).hexdigest()
 
-    def header(self, *, in_dim, out_dim: int, edge_dim=None, num_splits: int = 1, notes: tuple[str, ...] = (), **others) -> PackedHeader:
+    def header(
+        self,
+        *,
+        in_dim: Any,
+        out_dim: int,
+        edge_dim: Any = None,
+        num_splits: int = 1,
+        notes: tuple[str, ...] = (),
+        **others: Any,
+    ) -> PackedHeader:
         """The packed header with everything that the spec already knows."""
         return PackedHeader(
             name=self.name,
@@ -150,5 +159,5 @@ def known_digests() -> dict[str, str]:
 
 
 @cache
-def _files() -> dict[str, dict]:
+def _files() -> dict[str, dict[str, Any]]:
     return json.loads((Path(__file__).parent / "files.json").read_text())

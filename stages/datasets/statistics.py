@@ -74,7 +74,7 @@ def compare(expected: Mapping[str, Any], statistics: Mapping[str, Any]) -> list[
     return lines
 
 
-def _check_rows(header, arrays, graphs: int, nodes: int, edges: int) -> None:
+def _check_rows(header: Any, arrays: Mapping[str, Tensor], graphs: int, nodes: int, edges: int) -> None:
     rows = {"x": nodes, "source": edges, "target": edges, "edge_attr": edges, "node_ptr": graphs + 1, "pair_ptr": graphs + 1}
     rows |= {"y": nodes if header.level == "node" else graphs}
     rows |= {name: {"node": nodes, "edge": edges, "graph": graphs}[kind] for name, kind in header.extras.items() if kind != "table"}
@@ -142,7 +142,7 @@ def _distinct(keys: np.ndarray) -> np.ndarray:
     return keys[np.concatenate([[True], keys[1:] != keys[:-1]])] if len(keys) else keys
 
 
-def _target_statistics(header, y: Tensor) -> dict[str, Any]:
+def _target_statistics(header: Any, y: Tensor) -> dict[str, Any]:
     if str(y.dtype) not in ("torch.int64", "torch.float32"):
         raise DatasetError(f"{header.name}: targets must be int64 (classes) or float32, not {y.dtype}")
     classes = header.task.endswith("-classification")

@@ -5,6 +5,7 @@ The same bytes on every machine. What is expected of whom, and why, is in publis
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -115,7 +116,7 @@ def prepare_ring_molecules(spec: DatasetSpec, paths: Mapping[str, Path], folder:
     )
 
 
-def _half(rng: np.random.Generator, a: Mapping) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
+def _half(rng: np.random.Generator, a: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
     """Half a molecule: kinds of its atoms [n], its bonds [m, 2] with their kinds [m], and which bond of the ring is crossed over.
 
     A ring, whose atom 0 is bound to the other half, and single atoms bound to whatever has a valence free (four each).

@@ -1,6 +1,6 @@
 """What the engine and the tasks ask of what they are given: datasets, loaders and tasks have these faces, and the engine imports none of them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 import torch
@@ -12,21 +12,40 @@ from gt_models.batch import GraphBatch
 class Header(Protocol):
     """What a packed dataset says of itself (`stages.datasets.packed.PackedHeader`)."""
 
-    name: str
-    task: str
-    in_dim: int | list[int]
-    out_dim: int
-    edge_dim: int | list[int] | None
-    split_kind: str
-    num_splits: int
-    extras: dict[str, str]
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def task(self) -> str: ...
+
+    @property
+    def in_dim(self) -> int | list[int]: ...
+
+    @property
+    def out_dim(self) -> int: ...
+
+    @property
+    def edge_dim(self) -> int | list[int] | None: ...
+
+    @property
+    def split_kind(self) -> str: ...
+
+    @property
+    def num_splits(self) -> int: ...
+
+    @property
+    def extras(self) -> Mapping[str, str]: ...
 
 
 class Packed(Protocol):
     """A dataset: `PackedDataset`, or one with other targets."""
 
-    header: Header
     num_graphs: int
+
+    @property
+    def header(self) -> Header:
+        """Name, task and widths."""
+        ...
 
     @property
     def sizes(self) -> LongTensor:

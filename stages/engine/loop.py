@@ -33,7 +33,7 @@ class Meter(Protocol):
 
     totals: dict[str, float]
 
-    def timing(self, what: str) -> contextlib.AbstractContextManager:
+    def timing(self, what: str) -> contextlib.AbstractContextManager[object]:
         """Counts the block's seconds as `what`: train, eval or test."""
         ...
 
@@ -45,7 +45,7 @@ class Outcome:
     status: str = "ok"
     error: str | None = None
     parameters: int = 0
-    curves: dict[str, list] = field(default_factory=lambda: {name: [] for name in CURVES})
+    curves: dict[str, list[Any]] = field(default_factory=lambda: {name: [] for name in CURVES})
     best_epoch: int | None = None
     val: float | None = None
     test: float | None = None

@@ -70,7 +70,7 @@ class Sums:
         even = entries.sum(-1) / (1 + tokens)[:, None, None]
         self.shares += torch.stack([(maps * entries).sum((0, 2, 3)), (even * rows).sum((0, 2)), rows.sum((0, 2))])
 
-    def judged(self) -> dict[str, list]:
+    def judged(self) -> dict[str, list[Any]]:
         """See the top."""
         cosines = self.products / (self.squares[0][:, None] * self.squares[1]).sqrt().clamp(min=1e-300)
         share, uniform, rows = self.shares

@@ -77,11 +77,11 @@ def compute(case: str, data: Path) -> dict[str, Any]:
 class Counter(TorchDispatchMode):
     """Counts operations and the numbers of the largest tensor that one writes."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
         self.operations = self.largest = 0
 
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
         view = any(r.alias_info is not None and not r.alias_info.is_write for r in func._schema.returns)
         if func._schema.returns and not view and func._overloadpacket is not torch.ops.aten._unsafe_view:

@@ -91,7 +91,9 @@ def two_layers(batch: GraphBatch, weights: dict[str, Tensor]) -> Tensor:
     source, target, arriving = ((0, 1, 2), (3,)), ((0, 1, 3), (2,)), ((0,), (1, 2, 3))
     same = torch.eye(dim, dtype=torch.float64)
 
-    def linear(in_dim: int, out_dim: int, light: bool, blocks: dict, bias: tuple[tuple, Tensor] | None = None) -> EquivariantLinear:
+    def linear(
+        in_dim: int, out_dim: int, light: bool, blocks: dict[Any, Tensor], bias: tuple[tuple[Any, ...], Tensor] | None = None
+    ) -> EquivariantLinear:
         layer = EquivariantLinear(2, 2, in_dim, out_dim, light=light).double().requires_grad_(False)
         layer.weight.zero_()
         for partition, weight in blocks.items():

@@ -6,6 +6,7 @@ with random weights in float64, by the multisets of its node outputs? Each graph
 
 # mypy: disable-error-code="arg-type"
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -62,8 +63,8 @@ def connected(n: int) -> list[Tensor]:
 
 def refined(graphs: list[Tensor]) -> list[int]:
     """A number for each graph, equal where colour refinement from one colour does not tell them apart."""
-    palette: dict[tuple, int] = {}
-    kinds: dict[tuple, int] = {}
+    palette: dict[tuple[Any, ...], int] = {}
+    kinds: dict[tuple[Any, ...], int] = {}
     found = []
     for graph in graphs:
         colours = [0] * len(graph)
@@ -74,7 +75,7 @@ def refined(graphs: list[Tensor]) -> list[int]:
     return found
 
 
-def polynormer(local: str):
+def polynormer(local: str) -> Callable[[Tensor], Tensor]:
     """Polynormer with that local attention, as the library builds it (equations 7 and 17); all local layers, their sum as node outputs."""
     torch.manual_seed(0)
     model = Polynormer(1, 1, hidden_dim=DIM, num_heads=2, num_local_layers=LAYERS, attention="local", local_layer=local).double()

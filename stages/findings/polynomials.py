@@ -2,6 +2,7 @@
 equations 9 to 11, by which Appendix A proves it, give what the model computes?"""
 
 import itertools
+from collections.abc import Callable
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,7 @@ def one_hot_weights(n: int, layers: int) -> dict[tuple[int, ...], tuple[tuple[in
     and row. Node 0 stands for any node."""
     states = {tuple(tuple(int(i == j) for j in range(n)) for i in range(n)): ()}
     for layer in range(1, layers + 1):
-        after: dict[tuple[tuple[int, ...], ...], tuple] = {}
+        after: dict[tuple[tuple[int, ...], ...], tuple[Any, ...]] = {}
         # of the last layer only node 0 is read
         choices = [range(n) if i == 0 or layer < layers else range(1) for i in range(n)]
         for state, weights in states.items():
@@ -71,7 +72,7 @@ def _equation_9(layers: int) -> dict[str, bool]:
         first, second = indices[:half], indices[half:]
         return weights[layer - 1][first[0], second[0]].item() * derived(first, layer - 1) * derived(second, layer - 1)
 
-    def sums(coefficient) -> list[float]:
+    def sums(coefficient: Callable[[tuple[int, ...]], float]) -> list[float]:
         tails = list(itertools.product(range(n), repeat=2**layers - 1))
         return [sum(coefficient((i, *tail)) * prod(x[j].item() for j in (i, *tail)) for tail in tails) for i in range(n)]
 

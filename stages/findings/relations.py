@@ -34,7 +34,7 @@ TOLERANCE = 0.05
 class OnNodes(nn.Module):
     """GraphGPS and a perceptron on the two vectors of a pair: [sum n_b^2, 1]."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
         self.nodes = GPS(1, DIM, "node", edge_dim=[2], hidden_dim=DIM, num_layers=NODE_LAYERS, num_heads=HEADS, norm="layer")
         self.head = MLP([2 * DIM, DIM, DIM, 1])

@@ -4,6 +4,7 @@ As printed: the two graphs by their numbers of nodes, ReLU in equation 6. Unprin
 torch begins them; queries and keys shared and width and heads as in the authors' scripts. Nothing is trained: this is what the sum over nodes alone does.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ def compute(case: str, data: Path) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _features(nodes: int, width: int):
+def _features(nodes: int, width: int) -> Iterator[torch.Tensor]:
     rng = torch.Generator().manual_seed(0)
     for start in range(0, nodes, CHUNK):
         yield torch.randn(min(CHUNK, nodes - start), width, generator=rng)

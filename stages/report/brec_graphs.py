@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stages.datasets.packed import DatasetUnavailable, PackedDataset
 
@@ -16,7 +17,7 @@ def brec_pairs(data: Path) -> list[tuple[Any, Any]] | None:
     pair, control = (data_set.array(name).numpy() for name in ("pair", "control"))
     nodes, edges, source, target = (data_set.array(name).numpy() for name in ("node_ptr", "edge_ptr", "source", "target"))
 
-    def adjacency(graph: int):
+    def adjacency(graph: int) -> NDArray[np.float64]:
         matrix = np.zeros((int(nodes[graph + 1] - nodes[graph]),) * 2)
         span = slice(int(edges[graph]), int(edges[graph + 1]))
         matrix[source[span].astype(np.int64), target[span].astype(np.int64)] = 1

@@ -14,15 +14,16 @@ from numpy.typing import NDArray
 
 PRIME = 4_194_301  # below 2^22: products of two sum over 500 nodes exactly in float64
 CHANNELS = 2
+Adjacency = NDArray[np.float64]  # [n, n]
 Colours = NDArray[np.int64]  # [n] of nodes, [n, n] of ordered pairs
 
 
-def one_wl(first: NDArray, second: NDArray) -> bool:
+def one_wl(first: Adjacency, second: Adjacency) -> bool:
     """Does 1-WL distinguish the graphs with adjacency matrices [n, n]?"""
     return gd_wl(first, second, lambda adjacency: adjacency.astype(np.int64))
 
 
-def gd_wl(first: NDArray, second: NDArray, distance: Callable[[NDArray], Colours]) -> bool:
+def gd_wl(first: Adjacency, second: Adjacency, distance: Callable[[Adjacency], Colours]) -> bool:
     """By GD-WL (Zhang et al. 2023): a node's colour becomes the multiset of (distance, colour) over all nodes. `distance`: adjacency [n, n] to
     integers [n, n] or [n, n, k], equal where the distances are."""
     if first.shape != second.shape:
@@ -30,7 +31,7 @@ def gd_wl(first: NDArray, second: NDArray, distance: Callable[[NDArray], Colours
     labels = _joint([_flat(distance(graph)) for graph in (first, second)])
     colours = [np.diagonal(label).astype(np.int64) for label in labels]
 
-    def refined(rng: np.random.Generator) -> list[NDArray]:
+    def refined(rng: np.random.Generator) -> list[Adjacency]:
         f, g = _field(labels, rng), _field(colours, rng)
         return [
             np.stack([(f[c][label] @ g[c][colour]) % PRIME for c in range(CHANNELS)], -1)
@@ -40,20 +41,20 @@ def gd_wl(first: NDArray, second: NDArray, distance: Callable[[NDArray], Colours
     return _told_apart(colours, refined)
 
 
-def three_wl(first: NDArray, second: NDArray) -> bool:
+def three_wl(first: Adjacency, second: Adjacency) -> bool:
     """By 3-WL, as 2-FWL (equally powerful): the colour of (u, v) becomes the multiset of (colour of (u, w), colour of (w, v)) over w."""
     if first.shape != second.shape:
         return True
     colours = [(graph + 2 * np.eye(len(graph))).astype(np.int64) for graph in (first, second)]
 
-    def refined(rng: np.random.Generator) -> list[NDArray]:
+    def refined(rng: np.random.Generator) -> list[Adjacency]:
         f, g = _field(colours, rng), _field(colours, rng)
         return [np.stack([(f[c][colour] @ g[c][colour]) % PRIME for c in range(CHANNELS)], -1) for colour in colours]
 
     return _told_apart(colours, refined)
 
 
-def shortest_paths(adjacency: NDArray) -> Colours:
+def shortest_paths(adjacency: Adjacency) -> Colours:
     """Hops [n, n]; -1 where there is no path."""
     from scipy.sparse.csgraph import shortest_path
 
@@ -61,10 +62,10 @@ def shortest_paths(adjacency: NDArray) -> Colours:
     return np.where(np.isinf(hops), -1, hops).astype(np.int64)
 
 
-def random_walks(steps: int) -> Callable[[NDArray], Colours]:
+def random_walks(steps: int) -> Callable[[Adjacency], Colours]:
     """RRWP: I, P, P^2, ... up to `steps` powers of P = D^-1 A, exact in a prime field, so that no rounding tells graphs apart."""
 
-    def distance(adjacency: NDArray) -> Colours:
+    def distance(adjacency: Adjacency) -> Colours:
         degrees = adjacency.sum(1).astype(np.int64)
         inverse = np.array([pow(int(d), -1, PRIME) if d else 0 for d in degrees], float)
         step = inverse[:, None] * adjacency
@@ -76,7 +77,7 @@ def random_walks(steps: int) -> Callable[[NDArray], Colours]:
     return distance
 
 
-def _told_apart(colours: list[Colours], refined: Callable[[np.random.Generator], list[NDArray]]) -> bool:
+def _told_apart(colours: list[Colours], refined: Callable[[np.random.Generator], list[Adjacency]]) -> bool:
     """Refines `colours` in place until they are stable, or their counts differ."""
     rng, kinds = np.random.default_rng(0), 0
     while True:
@@ -90,7 +91,7 @@ def _told_apart(colours: list[Colours], refined: Callable[[np.random.Generator],
         colours[:] = _joint([np.concatenate([c[..., None], r.astype(np.int64)], -1) for c, r in zip(colours, refined(rng), strict=True)])
 
 
-def _field(colours: list[Colours], rng: np.random.Generator) -> NDArray:
+def _field(colours: list[Colours], rng: np.random.Generator) -> Adjacency:
     return rng.integers(1, PRIME, (CHANNELS, max(int(c.max()) for c in colours) + 1)).astype(float)
 
 

@@ -20,7 +20,7 @@ from torch.nn import functional as F
 
 from gt_models.batch import GraphBatch
 from stages.engine.batching import seed_of
-from stages.engine.faces import Batches
+from stages.engine.faces import Batches, Packed
 from stages.engine.failures import TimedOut, WrongOutput
 from stages.engine.loop import Run
 from stages.engine.optimisation import create_optimizer, lr_factor
@@ -237,7 +237,7 @@ def hotelling(first: Tensor, second: Tensor) -> float:
     return float(mean @ inverse @ mean)
 
 
-def scores(curves: dict[str, list]) -> dict[str, float]:
+def scores(curves: dict[str, list[Any]]) -> dict[str, float]:
     """Counts of distinguished pairs, in all and by category and family (those of which a pair was run), from a run's curves."""
     starts = [*FAMILIES.values(), PAIRS]
     families = {name: range(a, b) for name, a, b in zip(FAMILIES, starts[:-1], starts[1:], strict=True)}
@@ -256,7 +256,7 @@ def scores(curves: dict[str, list]) -> dict[str, float]:
     }
 
 
-def _graphs_of_pairs(packed) -> dict[int, tuple[Tensor, Tensor]]:
+def _graphs_of_pairs(packed: Packed) -> dict[int, tuple[Tensor, Tensor]]:
     """Pair -> (its graphs, its control's graphs): ids in stored order, two successive ones belong together."""
     pair, control, side = (packed.array(name).long() for name in ("pair", "control", "side"))
     graphs = {}

@@ -61,7 +61,7 @@ def _f1(output: Tensor, target: Tensor, average: str) -> float:
     return float(f1_score(target.view(-1).cpu().numpy(), output.argmax(-1).cpu().numpy(), average=average, zero_division=0))
 
 
-def _mean_over_labels(score: Callable, output: Tensor, target: Tensor) -> float:
+def _mean_over_labels(score: Callable[..., float], output: Tensor, target: Tensor) -> float:
     outputs, targets = output.double().cpu().numpy(), target.view(output.shape).double().cpu().numpy()
     values = []
     for column in range(targets.shape[1]):
