@@ -14,6 +14,7 @@ from pathlib import Path
 
 from stages import golden
 from stages.command import status_of
+from stages.components import code_of
 from stages.files import write_json
 from stages.golden import CHECKED, FOLDER, Entry, differs, same_computation
 from stages.golden_run import Computed, compute_all
@@ -22,7 +23,6 @@ from stages.recipe import Recipe, load_recipe
 from stages.schema import RecipeError
 from stages.space import check_space
 from stages.threads import settle_environment
-from stages.versions import code_of
 
 
 def cells_of(names: Sequence[str], grid: Grid) -> list[Cell]:

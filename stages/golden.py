@@ -20,6 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import NotRequired, TypedDict, cast
 
+from stages.components import modules_of_run
 from stages.contents import Json
 from stages.errors import UserError
 from stages.files import WriteError, write_bytes, write_json
@@ -27,7 +28,7 @@ from stages.fingerprint import ROOT, source_file
 from stages.home import INSTALLED
 from stages.recipe import Recipe, digest_of, load_recipe
 from stages.schema import RecipeError
-from stages.versions import modules_of_encodings, modules_of_run
+from stages.versions import modules_of_encodings
 
 FOLDER, CHECKED = "golden", "checked.json"
 TOLERANCE = 1e-6  # relative; processors round differently

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from stages.attempts import attempt_id, attempts, records_of, when
+from stages.components import modules_of_run
 from stages.contents import Record, Result
 from stages.errors import UserError
 from stages.fingerprint import ROOT, closure
@@ -17,7 +18,6 @@ from stages.records.shipped import read_result
 from stages.report.rows import summarise
 from stages.report.table import SHOWN, cells
 from stages.store import Store
-from stages.versions import modules_of_run
 
 ABSENT = "(default)"  # of a value that the recipe does not give
 

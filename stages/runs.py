@@ -18,6 +18,7 @@ from gt_models.kernels import forms_taken
 from gt_models.registry import create_model, model_info
 from stages import golden
 from stages.allocations import keep_allocations
+from stages.components import code_of, run_versions
 from stages.contents import Digests, Record, Settings
 from stages.engine import weights
 from stages.engine.batching import Loader
@@ -39,7 +40,6 @@ from stages.store import SCHEMA, Store, run_digest, sealed
 from stages.tasks import create_task
 from stages.threads import computing_with
 from stages.trained import all_arguments, save_trained
-from stages.versions import code_of, run_versions
 
 if TYPE_CHECKING:
     from stages.engine.data_parallel import Share

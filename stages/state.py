@@ -21,6 +21,7 @@ from stages import golden
 from stages.addresses import without_credentials
 from stages.bases import bases_of
 from stages.command import status_of
+from stages.components import code_of, run_versions
 from stages.contents import Settings
 from stages.dvc_locks import keep_in_memory
 from stages.errors import UserError
@@ -30,7 +31,7 @@ from stages.leftovers import sweep
 from stages.params import Grid, load_grid
 from stages.recipe import Recipe, digest_of, load_recipe
 from stages.schema import RecipeError
-from stages.versions import code_of, modules_of_encodings, run_versions, version_of
+from stages.versions import modules_of_encodings, version_of
 
 ROOT, DATA = Path("state"), Path("data")
 

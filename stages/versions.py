@@ -10,20 +10,8 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
-from gt_models.registry import model_module
 from stages.errors import UserError
-from stages.fingerprint import code_digest, source_file
-from stages.tasks import task_module
-
-TRAINER = "stages.engine.loop"
-# keys of a recipe that bring code of their own, and the module that has its version
-PROTOCOLS = {
-    "subgraphs": "stages.engine.subgraphs",
-    "targets": "stages.engine.targets",
-    "start": "stages.engine.weights",
-    "processes": "stages.engine.data_parallel",
-}
-
+from stages.fingerprint import source_file
 
 ENCODINGS = "gt_models.encodings"
 
@@ -76,41 +64,6 @@ def modules_of_encodings(names: Iterable[str]) -> dict[str, str]:
     """By component ("encoding NAME") the module that declares its version; names that no module declares are left out."""
     modules = encoding_modules()
     return {f"encoding {name}": modules[name] for name in sorted(names) if name in modules}
-
-
-def modules_of_run(model: str | None, task: str, recipe: Mapping[str, object] | None = None) -> dict[str, str]:
-    """By component the module that declares its version: model, task, trainer, and each key of `PROTOCOLS` in the recipe.
-
-    Stored encodings have versions in their own digests. A recipe with `subgraphs` computes its encodings during
-    training, so they are components of its runs.
-
-    Args:
-        model: name in the registry; None for a custom model, which is identified by the digest of its files.
-        task: name of the dataset's task.
-        recipe: decisive content of the recipe.
-
-    Raises:
-        KeyError: the model or task does not exist.
-    """
-    recipe = recipe or {}
-    modules = {"model": model_module(model)} if model is not None else {}
-    modules |= {"task": task_module(task), "trainer": TRAINER}
-    modules |= {key: PROTOCOLS[key] for key in sorted(PROTOCOLS.keys() & recipe.keys())}
-    encodings = recipe.get("encodings")
-    return modules | (modules_of_encodings(encodings) if "subgraphs" in recipe and isinstance(encodings, Mapping) else {})
-
-
-def run_versions(model: str | None, task: str, recipe: Mapping[str, object] | None = None) -> dict[str, int]:
-    """By component the version that is part of the key of a run; arguments and errors as `modules_of_run`."""
-    return {component: version_of(module) for component, module in modules_of_run(model, task, recipe).items()}
-
-
-def code_of(model: str | None, task: str) -> str:
-    """Hash of the code that computes runs of `model` on a dataset with `task`: information, and where golden values are compared again.
-
-    Arguments and errors as `modules_of_run`.
-    """
-    return code_digest(["stages.runs", "stages.datasets.encoding", *modules_of_run(model, task).values()])
 
 
 def version_text(versions: Mapping[str, int], modified: bool = False) -> str:

@@ -12,7 +12,7 @@ from stages.contents import Row
 from stages.home import place
 from stages.own.table import tried_cells
 from stages.params import Grid, load_grid
-from stages.records.gathered import OWN, collect, gather, shipped_of, shipped_rows
+from stages.records.gathered import OWN, collect, every_row, gather, shipped_of, shipped_rows
 from stages.records.shipped import ROOT
 from stages.records.staleness import compare_golden_values, standing
 from stages.report.claims import FAILS, Claim, judged, load_claims, takes_data
@@ -207,15 +207,6 @@ def claim_lines(rows: Sequence[Row], paper: str | None = None, rules: Rules | No
         return []
     lines = table_of(claims, {claim.id: judged(claim, rows, rules=rules) for claim in claims})
     return [*lines, "", "docs/claims.md has all of them: those that take data too, and those that nothing tests yet (`gt-bench claims`)."]
-
-
-def every_row(grid: Grid, root: Path = ROOT) -> list[Row]:
-    """The leaderboard's rows of every shipped cell, suite by suite. Raises StoreError, RecipeError."""
-    found: list[Row] = []
-    for suite in grid.suites:
-        if shipped := shipped_of(grid, suite, root):
-            found += shipped_rows([cell for cell in grid.suite(suite) if cell.cell in shipped], shipped, grid)
-    return found
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from pathlib import Path
 from stages import findings
 from stages.files import write_bytes
 from stages.params import Grid
-from stages.records.board import every_row
+from stages.records.gathered import every_row
 from stages.records.shipped import ROOT
 from stages.report.claims import load_claims, verdicts_of
 from stages.report.claims_table import page, show

@@ -153,3 +153,12 @@ def shipped_rows(cells: Sequence[Cell], shipped: dict[str, Shipped], grid: Grid)
 def commit_of(records: Sequence[Record]) -> str:
     """The commit of the first of these records."""
     return (records[0]["measured"]["environment"].get("commit") if records else None) or "unknown"
+
+
+def every_row(grid: Grid, root: Path = ROOT) -> list[Row]:
+    """The leaderboard's rows of every shipped cell, suite by suite. Raises StoreError, RecipeError."""
+    found: list[Row] = []
+    for suite in grid.suites:
+        if shipped := shipped_of(grid, suite, root):
+            found += shipped_rows([cell for cell in grid.suite(suite) if cell.cell in shipped], shipped, grid)
+    return found

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from stages import golden
 from stages.cells import limited
+from stages.components import code_of, run_versions
 from stages.contents import Origins, Record, Settings
 from stages.cuts import limits_in
 from stages.datasets.spec import DatasetSpec
@@ -21,7 +22,6 @@ from stages.recipe import Recipe, load_recipe
 from stages.records.shipped import Shipped
 from stages.schema import RecipeError
 from stages.search_section import Choice
-from stages.versions import code_of, run_versions
 
 
 @dataclass(frozen=True)

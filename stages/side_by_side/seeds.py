@@ -1,9 +1,9 @@
 """The seeds of one cell, in turn or side by side, each shown and tracked as it goes. One that fails loses no other."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from stages.contents import Record
 from stages.progress import Progress
@@ -12,14 +12,29 @@ from stages.schema import RecipeError
 from stages.side_by_side.crew import Crew, Ending, Lost
 
 if TYPE_CHECKING:
-    from stages.mlflow.live import Live
     from stages.runs import Experiment
+
+
+class RunCallback(Protocol):
+    """What is notified of a cell's runs while they train (`stages.mlflow.live.Live`)."""
+
+    def start_seed(self, seed: int, digest: str) -> None:
+        """A run starts."""
+        ...
+
+    def log_epoch(self, digest: str, epoch: int, values: Mapping[str, float]) -> None:
+        """An epoch of a run ended, with these values by curve."""
+        ...
+
+    def finish_seed(self, record: Record) -> None:
+        """A run ended with this record."""
+        ...
 
 
 class Watch:
     """Shows a cell's runs as they go, and tracks them where `live` is given."""
 
-    def __init__(self, progress: Progress, live: "Live | None", recipe: Recipe, notice: Callable[[], None]):
+    def __init__(self, progress: Progress, live: RunCallback | None, recipe: Recipe, notice: Callable[[], None]):
         self.progress, self.live, self.recipe, self.notice = progress, live, recipe, notice
         self.digests: dict[int, str] = {}
 

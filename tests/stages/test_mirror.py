@@ -12,6 +12,7 @@ from tests.conftest import ROOT
 TESTED_IN = {
     "attempts.py": "mlflow/test_tracking.py",
     "cells.py": "test_command.py",
+    "components.py": "test_versions.py",
     "contents.py": "report/test_rows.py",
     "doctor.py": "cli/test_check.py",
     "errors.py": "test_command.py",

@@ -5,7 +5,8 @@ import re
 import pytest
 
 from stages import versions
-from stages.versions import VersionError, modules_of_run, run_versions, version_of, version_text
+from stages.components import modules_of_run, run_versions
+from stages.versions import VersionError, version_of, version_text
 
 
 @pytest.fixture

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from stages.params import load_grid
-from stages.records.board import board, every_row, page
+from stages.records.board import board, page
+from stages.records.gathered import every_row
 from stages.records.shipped import problems_of, read
 from stages.report.paper_table import our_number
 from stages.report.published import lookup

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from stages.cli import app
 from stages.params import load_grid
-from stages.records.board import every_row
+from stages.records.gathered import every_row
 from stages.report import claims as module
 from stages.report.claims import CLAIMS, Claim, judged, load_claims, takes_data
 from stages.report.claims_table import table_of

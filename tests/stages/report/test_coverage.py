@@ -7,7 +7,7 @@ import yaml
 
 from stages.params import load_grid
 from stages.recipe import load_recipe
-from stages.records.board import every_row
+from stages.records.gathered import every_row
 from stages.report.coverage import Coverage, coverage, printed_numbers, spent
 from stages.report.in_short import FILE, every_in_short
 from stages.report.published import RESULTS
