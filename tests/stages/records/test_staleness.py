@@ -29,7 +29,7 @@ def test_what_changed_since_makes_a_cell_stale(trained, monkeypatch):
     assert standing(nowhere, grid).text == "cannot be told: data (not at hand)"
     shutil.move("elsewhere", "data")
     with monkeypatch.context() as patched:
-        patched.setattr("stages.versions.version_of", lambda module: 2 if module == "gt_models.baselines.mlp" else 1)
+        patched.setattr("stages.components.version_of", lambda module: 2 if module == "gt_models.baselines.mlp" else 1)
         assert standing(shipped, grid).stale == ["model (version 1, now 2)"]
     newer = shipped.records[0]["deterministic"]["versions"]
     newer["trainer"] = 3
