@@ -296,7 +296,7 @@ def test_a_cell_that_is_missing_or_no_number(ours, line, text, says):
         ("edges.csv", None, "edges.csv: cannot be read: there is no such file"),
         ("nodes.csv", "", "nodes.csv: is empty; its first line names the columns"),
         ("nodes.csv", "y,a\n" + 60 * "0,0.5\n" + "1,nan\n", "nodes.csv: line 62: column a is nan; a feature is a finite number"),
-        ("edges.csv", "source,target\n0,1\n1,60\n", "edges.csv: line 3 names a node that its graph does not have: 60, where they are numbered from 0 to 59"),
+        ("edges.csv", "source,target\n0,1\n1,60\n", "edges.csv: line 3: column target names a node that its graph does not have: 60, where they are numbered from 0 to 59"),
     ],
 )  # fmt: skip
 def test_a_folder_that_is_not_whole(ours, file, text, says):
