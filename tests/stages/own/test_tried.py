@@ -18,6 +18,7 @@ from stages.recipe import load_recipe
 from stages.recipe_fit import check_fit, check_model
 from stages.schema import RecipeError
 from stages.store import Store
+from tests.stages.own.conftest import write_web
 
 FAST = {"epochs": 3, "model.hidden_dim": 8}
 
@@ -42,6 +43,32 @@ def test_a_pair_without_a_recipe(ours):
     result = train_cell(grid.find("mine/web/gcn-epochs-3-hidden-dim-8"), grid, bar=False)
     assert set(result["runs"]) == {r["digest"] for r in records}
     assert len(list(Store().records())) == 2
+
+
+def test_every_command_prints_the_notes_of_its_dataset(ours, capsys, monkeypatch):
+    from gt_bench import evaluate
+    from stages.cells import cell_stage
+    from stages.encode import main as encode
+    from stages.train import train_cell
+
+    folder = write_web(ours / "lab/papers")
+    rows = (folder / "nodes.csv").read_text().splitlines()
+    (folder / "nodes.csv").write_text("\n".join(["id," + rows[0], *(f"{i},{row}" for i, row in enumerate(rows[1:]))]) + "\n")
+    note = "papers: note: nodes.csv: column id identifies the nodes: edges are joined by it, and it is no feature"
+    shown = CliRunner().invoke(
+        app, ["try", "mlp", "lab/papers", "--seeds", "0", "--set", "epochs=2", "--set", "model.hidden_dim=8", "--save", "mine"]
+    )
+    assert shown.output.count(note) == 1
+    capsys.readouterr()
+    evaluate("mlp", "papers", 1, set={"epochs": 2, "model.hidden_dim": 8})
+    assert capsys.readouterr().out.count(note) == 1
+    cell = "mine/papers/mlp-epochs-2-hidden-dim-8"
+    assert CliRunner().invoke(app, ["train", cell]).output.count(note) == 1
+    monkeypatch.setattr("sys.argv", ["train", cell])
+    assert cell_stage("", train_cell) == 0
+    assert capsys.readouterr().out.count(note) == 1
+    assert encode(["papers"]) == 0
+    assert capsys.readouterr().out.count(note) == 1
 
 
 def test_what_was_tried_becomes_a_cell_by_save(ours):
