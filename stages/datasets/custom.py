@@ -12,6 +12,7 @@ import numpy as np
 
 from stages.datasets.custom_facts import Facts
 from stages.datasets.custom_files import Reader, Source
+from stages.datasets.custom_remarks import PARTS
 from stages.datasets.packed import PackedWriter
 from stages.datasets.spec import DatasetSpec
 from stages.errors import DatasetError
@@ -109,7 +110,14 @@ def check(spec: DatasetSpec) -> None:
     for block in reader.blocks():
         facts.see(block)
     facts.check()
-    facts.split()
+    split = facts.split()
+    for number, row in enumerate(split):
+        for code, part in enumerate(PARTS, 1):
+            if not (row == code).any():
+                raise DatasetError(
+                    f"dataset {spec.name!r}: the {part} part of split {number} is empty; put some {spec.level}s into it, or take the split out: then "
+                    "splits are drawn"
+                )
 
 
 def _near(name: str, known: Iterable[str]) -> str:

@@ -162,4 +162,4 @@ def _array(data: "BaseData", key: str, where: str) -> np.ndarray:
     try:
         return value.detach().cpu().numpy() if hasattr(value, "detach") else np.asarray(value)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise DatasetError(f"{where}: {key} cannot be read ({error})") from error
+        raise DatasetError(f"{where}: {key} cannot be read ({error}); give a dense tensor of float32 or int64") from error

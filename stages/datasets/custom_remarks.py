@@ -128,9 +128,8 @@ def of_targets(y: np.ndarray, spec: DatasetSpec, as_floats: bool, split: np.ndar
     for code, part in enumerate(PARTS, 1):
         lacking = [np.setdiff1d(known, y[row == code]).tolist() if (row == code).any() else [] for row in split]
         if which := [s for s, classes in enumerate(lacking) if classes]:
-            first = which[0]
-            more = f" (and other classes in {len(which) - 1} further splits)" if len(which) > 1 else ""
-            found.append(f"the {part} part of split {first} has no {spec.level} of class {_some(lacking[first])}{more}")
+            more = f"; a class is missing there in {len(which)} of {len(split)} splits" if len(which) > 1 else ""
+            found.append(f"the {part} part of split {which[0]} has no {spec.level} of class {_some(lacking[which[0]])}{more}")
     return found
 
 
@@ -144,9 +143,9 @@ def _one_valued(y: np.ndarray, split: np.ndarray) -> list[str]:
             rows = y[row == code]
             lacking.append([c for c in range(y.shape[1]) if len(rows) and len(np.unique(rows[~np.isnan(rows[:, c]), c])) < 2])
         if which := [s for s, labels in enumerate(lacking) if labels]:
-            found.append(
-                f"in the {part} part of split {which[0]} label {_some([c + 1 for c in lacking[which[0]]])} has one value, and no metric"
-            )
+            labels = _some([c + 1 for c in lacking[which[0]]])
+            more = f"; the same in {len(which)} of {len(split)} splits" if len(which) > 1 else ""
+            found.append(f"the {part} part of split {which[0]} has one value of label {labels}, which the metric leaves out there{more}")
     return found
 
 

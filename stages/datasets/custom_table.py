@@ -81,6 +81,10 @@ class Table:
                     f"{where}: {_short(cell)} can be a decimal comma or a thousands separator; write a point for decimals and nothing for thousands"
                 )
             cell = cell.replace(",", ".")
+        elif self.decimal_comma and _POINT.fullmatch(cell):
+            raise DatasetError(
+                f"{where}: {_short(cell)} has a decimal point, and other numbers of the file have a decimal comma; use one of them"
+            )
         try:
             value = float(cell) if "_" not in cell and cell.isascii() else float("no number")
         except ValueError:
@@ -109,7 +113,7 @@ def read_columns(path: Path, remarks: list[str]) -> Table:
     _check_names(path, names, rows)
     _check_widths(path, names, rows, lines, separator)
     columns = {name: [row[index] for row in rows] for index, name in enumerate(names)}
-    decimal_comma = _decimal_comma(path, rows, lines)
+    decimal_comma = _decimal_comma(rows)
     if decimal_comma:
         remarks.append(f"{path.name}: numbers have decimal commas: 0,5 is a half")
     return Table(path, columns, lines, decimal_comma)
@@ -156,19 +160,20 @@ def _separator(path: Path, text: str) -> str:
     found = [separator for separator in SEPARATORS if separator != " " and separator in first]
     if len(found) == 1:
         return found[0]
-    fitting = []
+    fitting: dict[str, bool] = {}  # whether it gives names of columns that are known here
     for separator in found or [" "]:
         try:
-            widths = {len(row) for row in _parsed(text, separator)[0]}
+            rows = _parsed(text, separator)[0]
         except csv.Error:
             continue
-        if len(widths) == 1 and widths != {1}:
-            fitting.append(separator)
+        if len({len(row) for row in rows}) == 1 and len(rows[0]) > 1:
+            fitting[separator] = any(_folded(name) in RESERVED or name.startswith("y_") for name in rows[0])
+    fitting = {separator: True for separator, known in fitting.items() if known} or fitting
     if len(fitting) > 1:
         raise DatasetError(
-            f"{path}: columns can be separated by {' or by '.join(SEPARATORS[separator] for separator in fitting)}; use one of them"
+            f"{path}: line 1: columns can be separated by {' or by '.join(SEPARATORS[separator] for separator in fitting)}; use one of them"
         )
-    return fitting[0] if fitting else ","
+    return next(iter(fitting), ",")
 
 
 def _rows(path: Path, text: str, separator: str) -> tuple[list[str], list[list[str]], list[int]]:
@@ -222,25 +227,17 @@ def _check_widths(path: Path, names: list[str], rows: list[list[str]], lines: li
             continue
         hint = f"; columns are separated by {SEPARATORS[separator]} here"
         if all(len(other) == len(names) + 1 for other in rows):
-            hint = "; where the first is an index without a name, write row.names=FALSE (R) or index=False (pandas)"
+            hint = "; where the first is an index without a name, write row.names=FALSE (R) or index=False (pandas); a decimal comma needs quotes"
         elif separator == "," and len(row) > len(names):
             hint += ": a decimal comma needs quotes or another separator"
         raise DatasetError(f"{path}: line {line} has {len(row)} columns where {len(names)} are named{hint}")
 
 
-def _decimal_comma(path: Path, rows: list[list[str]], lines: list[int]) -> bool | None:
-    commas = [(cell, line) for row, line in zip(rows, lines, strict=True) for cell in row if "," in cell and _COMMA.fullmatch(cell)]
+def _decimal_comma(rows: list[list[str]]) -> bool | None:
+    commas = [cell for row in rows for cell in row if "," in cell and _COMMA.fullmatch(cell)]
     if not commas:
         return False
-    if all(_THOUSANDS.fullmatch(cell) for cell, _ in commas):
-        return None
-    for row, line in zip(rows, lines, strict=True):
-        for cell in row:
-            if _POINT.fullmatch(cell):
-                raise DatasetError(
-                    f"{path}: line {line} has the number {_short(cell)} with a decimal point, line {commas[0][1]} has {_short(commas[0][0])} with a comma; use one of them"
-                )
-    return True
+    return None if all(_THOUSANDS.fullmatch(cell) for cell in commas) else True
 
 
 def _short(cell: str) -> str:

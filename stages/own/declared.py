@@ -213,7 +213,7 @@ def task_in(source: Path | Given, level: str, text: str) -> str:
     if several and np.isin(y[~np.isnan(y.astype(float))], (0, 1)).all():
         if level == "node":
             raise DatasetError(
-                f"{text}: a node has {y.shape[1]} labels of 0 and 1; of one's own data the benchmark knows one class per node (0, 1, ...; -1 for none), or "
+                f"{text}: a node has {y.shape[1]} labels of 0 and 1; of one's own data the benchmark knows one class per node (0, 1, ...; -1 for none; of one-hot rows y.argmax(1)), or "
                 "numbers (--task node-regression)"
             )
         return "graph-multilabel"

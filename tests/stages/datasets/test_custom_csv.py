@@ -130,8 +130,8 @@ def test_graphs_that_do_not_fit(files, says, tmp_path):
         ("f,y,y_1\n5,0,1\n3,1,1\n", "nodes.csv: has the columns y, y_1; name one target y, several y_1, y_2"),
         ("zip,y\n10115,0\n80331,1\n", "nodes.csv: column zip holds whole numbers up to 80331: 80,332 categories for 2 rows; take an identifier out"),
         ("f;y\n1,234;0\n5,678;1\n", "nodes.csv: line 2: column f: 1,234 can be a decimal comma or a thousands separator"),
-        ("f;g;y\n0,5;1;0\n1;1.5;1\n", "nodes.csv: line 3 has the number 1.5 with a decimal point, line 2 has 0,5 with a comma; use one of them"),
-        ("a,b;c\n1,2;3\n", "nodes.csv: columns can be separated by commas or by semicolons; use one of them"),
+        ("f;g;y\n0,5;1;0\n1;1.5;1\n", "nodes.csv: line 3: column g: 1.5 has a decimal point, and other numbers of the file have a decimal comma; use one of them"),
+        ("a,b;c\n1,2;3\n", "nodes.csv: line 1: columns can be separated by commas or by semicolons; use one of them"),
     ],
 )  # fmt: skip
 def test_tables_that_mean_nothing_certain(text, says, tmp_path):

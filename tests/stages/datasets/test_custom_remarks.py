@@ -44,7 +44,7 @@ def packed(tmp_path, task="node-classification", metric="accuracy", **arrays) ->
         ({"task": "graph-regression", "metric": "mae", "y": np.arange(10) % 2 * 1.0},
          r"all targets are whole numbers (0, 1) and are predicted as quantities (graph-regression); for classes give --task graph-classification"),
         ({"task": "graph-multilabel", "metric": "ap", "y": np.stack([np.arange(10) % 2, [0, 1, 1, 1, 0, 0, 0, 1, 0, 1]], axis=1)},
-         "in the val part of split 0 label 2 has one value, and no metric"),
+         "the val part of split 0 has one value of label 2, which the metric leaves out there"),
         ({"y": np.array([0, 1.0, np.nan, 1, 0, 1, 0, 1, 1, 0]), "split": None}, "1 of 10 nodes have the label nan and are taken as not labelled"),
     ],
 )  # fmt: skip
