@@ -40,6 +40,9 @@ class Facts:
                 self.columns.setdefault(key, custom_remarks.Columns()).see(values)
         self.edges.see(block)
         y = self._classes(block["y"]) if self.classes else block["y"]
+        if self.spec.task.endswith("-regression"):
+            y = y.astype(np.float32)  # whole numbers too: they are standardised
+        self._check_rows(block)
         self._check_targets(y)
         self.targets.append(y)
         self.out_dim = max(self.out_dim, int(y.max(initial=0)) + 1 if self.classes else y.shape[1] if y.ndim > 1 else 1)
@@ -66,6 +69,34 @@ class Facts:
                 f"classes, or give --task {spec.level}-regression"
             )
         return np.where(known, y, -1).astype(np.int64)
+
+    def _check_rows(self, block: Mapping[str, np.ndarray]) -> None:
+        """Raises DatasetError where arrays do not have a row for each node, edge or graph, or an edge names a node that its graph does not have."""
+        sizes, counts = np.asarray(block["num_nodes"], np.int64), np.asarray(block["num_edges"], np.int64)
+        nodes, edges, graphs = int(sizes.sum()), int(counts.sum()), len(sizes)
+        targets = nodes if self.spec.level == "node" else graphs
+        what = {"x": (nodes, "nodes"), "edge_attr": (edges, "edges"), "y": (targets, "nodes" if self.spec.level == "node" else "graphs")}
+        rows = {key: len(block[key]) for key in what if key in block} | {
+            "edge_index": block["edge_index"].shape[1],
+            "num_edges": len(counts),
+        }
+        for key, (count, of) in (what | {"num_edges": (graphs, "graphs"), "edge_index": (edges, "edges")}).items():
+            if key in rows and rows[key] != count:
+                hint = "; several graphs need num_nodes and num_edges" if key == "y" and graphs == 1 else ""
+                raise DatasetError(
+                    f"{self._name}: {key} has {rows[key]} entries for {count} {of}; {self.spec.task} needs one for each{hint}"
+                )
+        if "split" in block and np.atleast_2d(block["split"]).shape[1] != targets:
+            raise DatasetError(
+                f"{self._name}: split has {np.atleast_2d(block['split']).shape[1]} entries for {targets} {what['y'][1]}; give a column for each"
+            )
+        graph = np.repeat(np.arange(graphs), counts)
+        if (wrong := np.flatnonzero((block["edge_index"] >= sizes[graph]).any(0))).size:
+            edge, of_graph = wrong[0], graph[wrong[0]]
+            raise DatasetError(
+                f"{self._name}: column {edge} of edge_index names node {block['edge_index'][:, edge].max()} of graph {of_graph}, whose nodes are numbered from "
+                f"0 to {sizes[of_graph] - 1}; node numbers start at 0 in each graph"
+            )
 
     def _check_targets(self, y: np.ndarray) -> None:
         name, task = self._name, self.spec.task
@@ -124,6 +155,7 @@ class Facts:
                 part = custom_remarks.PARTS[split[number, row] - 1]
                 raise DatasetError(
                     f"{self._name}: {what} {row} has no target, but is in the {part} part of split {number}: take it out of all parts (in CSV: the split none)"
+                    + ("; where its label -1 is a class, number the classes from 0" if self.classes and not self.as_floats else "")
                 )
             return split
         train, val, test = self.reader.shares

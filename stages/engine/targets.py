@@ -43,7 +43,8 @@ class StandardisedTargets:
         """As PackedDataset.batch."""
         batch = self._packed.batch(graphs)
         y = (_rows(batch) - self.mean) / self.deviation
-        batch.y = y.view_as(batch.y).to(batch.y.dtype)  # type: ignore[arg-type, union-attr]
+        dtype = batch.y.dtype if batch.y.is_floating_point() else torch.float32  # type: ignore[union-attr]
+        batch.y = y.view_as(batch.y).to(dtype)  # type: ignore[arg-type]
         return batch
 
 

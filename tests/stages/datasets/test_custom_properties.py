@@ -243,7 +243,8 @@ def test_a_duplicate_or_unknown_identifier_is_named(tmp_path_factory, data):
         ):
             from_csv(folder, "node", [])
         rows[second] = before
-    used = {cell for row in style.written["edges"][1:] for cell in row}
+    header, *edges = style.written["edges"]
+    used = {row[header.index(style.names[end])] for row in edges for end in ("source", "target")}
     row = next((row for row in rows[1:] if row[column].removesuffix(".0") in used), None)
     if row is not None:
         row[column] = "nobody"

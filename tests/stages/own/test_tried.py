@@ -5,12 +5,14 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
 from typer.testing import CliRunner
 
 from gt_models.registry import list_models, model_info
 from stages.cli import app
-from stages.datasets.packed import PackedHeader
+from stages.datasets.packed import PackedDataset, PackedHeader
+from stages.engine.targets import StandardisedTargets
 from stages.own.defaults import SettingError, recipe_of, seeds_in, settings
 from stages.own.tried import Incompatible, try_pair
 from stages.params import load_grid
@@ -18,7 +20,7 @@ from stages.recipe import load_recipe
 from stages.recipe_fit import check_fit, check_model
 from stages.schema import RecipeError
 from stages.store import Store
-from tests.stages.own.conftest import write_web
+from tests.stages.own.conftest import write_many, write_web
 
 FAST = {"epochs": 3, "model.hidden_dim": 8}
 
@@ -116,6 +118,16 @@ def test_numbers_of_the_nodes_of_ones_own_graph(ours):
     assert "mse / σ²: in variances of the training targets" in shown.output
     (record,) = Store().records()
     assert 0 < record["deterministic"]["test"] < 10
+
+
+def test_whole_numbers_are_quantities_where_that_is_said(ours):
+    """Standardised as any others: as whole numbers they would be cut to 0 and 1 deviations."""
+    (write_many(ours / "lab/counts") / "graphs.csv").write_text("y\n" + "".join(f"{20 + i}\n" for i in range(30)))
+    found = try_pair("mlp", "lab/counts", FAST, [0], task="graph-regression", metric="mae", bar=False)
+    assert found.row["status"] == "ok"
+    packed = PackedDataset.open(Path("data/packed/counts"))
+    y = StandardisedTargets(packed, "all", 0).batch(torch.arange(30)).y
+    torch.testing.assert_close(y, ((torch.arange(30) - 14.5) / torch.arange(30).double().std()).float())
 
 
 def test_what_was_tried_is_compared(ours):
