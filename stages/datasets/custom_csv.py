@@ -252,7 +252,8 @@ def _ends(edges: Table, name: str, graph: np.ndarray, ids: Identifiers | None, n
         if (wrong := np.flatnonzero(rows < 0)).size:
             raise ids.unknown(edges, int(wrong[0]), name, cells[wrong[0]], " in its graph" if several else "")
         return within[rows]
-    for row, cell in enumerate(edges.columns[name]):
+    cells = edges.columns[name]
+    for row, cell in enumerate(() if all(map(str.isdigit, cells)) else cells):
         if not re.fullmatch(r"[\d.,eE+-]+", cell):
             raise DatasetError(
                 f"{edges.at(row, name)}: {_shown(cell) if cell else 'an empty cell'} is no number of a node; number nodes from 0 in the order of nodes.csv, or give "

@@ -1,6 +1,7 @@
 """A user's CSV file as text columns with the line of each row. Separator, encoding and decimal mark are recognised, and whatever is unusual is remarked."""
 
 import codecs
+import contextlib
 import csv
 import io
 import re
@@ -48,8 +49,13 @@ class Table:
     def numbers(self, name: str) -> np.ndarray:
         """A column taken out: int64 where all cells are whole numbers, else float64. Raises DatasetError for a cell that is no number."""
         cells = self.columns.pop(name)
-        text = "".join(cells)
-        if text.isascii() and not set("_.,") & set(text):
+        marks = set("".join(cells))
+        if "." in marks and not self.decimal_comma and not marks & set("_,") and max(marks) < "\x80":
+            with contextlib.suppress(ValueError):
+                values = np.array([float(cell) for cell in cells])
+                if not (np.abs(values) > _LARGEST).any():
+                    return values
+        elif not marks & set("_.,") and max(marks, default="") < "\x80":
             try:
                 return np.array([int(cell) for cell in cells], np.int64)
             except OverflowError:
@@ -75,7 +81,7 @@ class Table:
 
     def _number(self, row: int, name: str, cell: str) -> float:
         where = self.at(row, name)
-        if _COMMA.fullmatch(cell):
+        if "," in cell and _COMMA.fullmatch(cell):
             if self.decimal_comma is None:
                 raise DatasetError(
                     f"{where}: {_short(cell)} can be a decimal comma or a thousands separator; write a point for decimals and nothing for thousands"
@@ -112,7 +118,7 @@ def read_columns(path: Path, remarks: list[str]) -> Table:
         remarks.append(f"{path.name}: columns are separated by {SEPARATORS[separator]}")
     _check_names(path, names, rows)
     _check_widths(path, names, rows, lines, separator)
-    columns = {name: [row[index] for row in rows] for index, name in enumerate(names)}
+    columns = {name: [row[index].strip() for row in rows] for index, name in enumerate(names)}
     decimal_comma = _decimal_comma(rows)
     if decimal_comma:
         remarks.append(f"{path.name}: numbers have decimal commas: 0,5 is a half")
@@ -148,7 +154,7 @@ def _parsed(text: str, separator: str) -> tuple[list[list[str]], list[int]]:
     rows, lines, begins = [], [], 1
     for row in reader:
         if row:
-            rows.append([cell.strip() for cell in row])
+            rows.append(row)
             lines.append(begins)
         begins = reader.line_num + 1
     return rows, lines
@@ -167,7 +173,7 @@ def _separator(path: Path, text: str) -> str:
         except csv.Error:
             continue
         if len({len(row) for row in rows}) == 1 and len(rows[0]) > 1:
-            fitting[separator] = any(_folded(name) in RESERVED or name.startswith("y_") for name in rows[0])
+            fitting[separator] = any(_folded(name.strip()) in RESERVED or name.strip().startswith("y_") for name in rows[0])
     fitting = {separator: True for separator, known in fitting.items() if known} or fitting
     if len(fitting) > 1:
         raise DatasetError(
@@ -184,7 +190,7 @@ def _rows(path: Path, text: str, separator: str) -> tuple[list[str], list[list[s
         raise DatasetError(f"{path}: line {line}: cannot be read ({error}); close each quoted cell, and double the quotes in it") from error
     if not rows:
         raise DatasetError(f"{path}: is empty; its first line names the columns")
-    names = [_folded(name) for name in rows[0]]
+    names = [_folded(name.strip()) for name in rows[0]]
     return names, rows[1:], lines[1:]
 
 
@@ -208,7 +214,7 @@ def _check_names(path: Path, names: list[str], rows: list[list[str]]) -> None:
     for index, name in enumerate(names):
         if name and not re.fullmatch(r"Unnamed: \d+(\.\d+)?", name):
             continue
-        cells = {row[index] for row in rows if index < len(row)}
+        cells = {row[index].strip() for row in rows if index < len(row)}
         if name == "" and cells <= {""} and rows:
             raise DatasetError(f"{path}: column {index + 1} has no name and no values: lines end with a separator; take it out")
         raise DatasetError(
@@ -234,7 +240,7 @@ def _check_widths(path: Path, names: list[str], rows: list[list[str]], lines: li
 
 
 def _decimal_comma(rows: list[list[str]]) -> bool | None:
-    commas = [cell for row in rows for cell in row if "," in cell and _COMMA.fullmatch(cell)]
+    commas = [cell.strip() for row in rows for cell in row if "," in cell and _COMMA.fullmatch(cell.strip())]
     if not commas:
         return False
     return None if all(_THOUSANDS.fullmatch(cell) for cell in commas) else True
