@@ -105,7 +105,8 @@ def from_csv(folder: Path, level: str, remarks: list[str]) -> dict[str, np.ndarr
     elif graphs.columns:
         raise DatasetError(f"{graphs.path}: column {next(iter(graphs.columns))} is neither y, y_1, y_2, ... nor split; take it out")
     elif len(arrays["y"]) != count:
-        raise DatasetError(f"{graphs.path}: has {len(arrays['y'])} rows; nodes.csv names {count} graphs, and each needs one row")
+        said = f"names {count} graphs" if count > 1 else "is one graph without a column graph"
+        raise DatasetError(f"{graphs.path}: has {len(arrays['y'])} rows; nodes.csv {said}, and each needs one row")
     arrays["x"] = _features(nodes, remarks)[order] if nodes.columns else np.zeros((len(nodes), 1), np.int64)
     if edges.columns:
         arrays["edge_attr"] = _features(edges, remarks)[edge_order]
@@ -136,6 +137,11 @@ def _graphs(nodes: Table, edges: Table, graphs: Table | None, remarks: list[str]
     if names[0] is None and names[1] is not None:
         raise DatasetError(f"{nodes.path}: needs a column graph, as {edges.path.name} has one; leave it out of both for a single graph")
     if names[0] is None:
+        if both := next((name for name in nodes.columns if _is_id(name) and name in edges.columns), None):
+            raise DatasetError(
+                f"{nodes.path}: column {both}: {edges.path.name} has it too; name it graph in both where it says to which graph a row belongs, or rename it "
+                "where it is a feature"
+            )
         if graphs and key:
             del graphs.columns[key]
         return np.zeros(len(nodes), np.int64), None, 1
@@ -297,6 +303,10 @@ def _features(table: Table, remarks: list[str]) -> np.ndarray:
     for name, column in columns.items():
         if (wrong := np.flatnonzero(~np.isfinite(column))).size:
             raise DatasetError(f"{table.at(int(wrong[0]), name)} is {column[wrong[0]]}; a feature is a finite number")
+        if _is_id(name) and not differs_everywhere(column):
+            remarks.append(
+                f"{table.path.name}: column {name} is named as an identifier and is taken as a feature; where it is none, take it out"
+            )
         if differs_everywhere(column):
             remarks.append(
                 f"{table.path.name}: column {name} has a different whole number in each of {len(table)} rows and is taken as a feature; where it identifies the "

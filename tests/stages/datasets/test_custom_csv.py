@@ -70,7 +70,21 @@ def test_identifiers_that_do_not_fit(nodes, edges, says, tmp_path):
 
 def test_a_column_that_ends_in_id_is_a_feature_where_rows_share_it(tmp_path):
     arrays, remarks = read(folder(tmp_path, nodes="type_id,y\n1,0\n1,1\n0,1\n", edges=EDGES))
-    assert (arrays["x"].tolist(), remarks) == ([[1], [1], [0]], [])
+    assert arrays["x"].tolist() == [[1], [1], [0]]
+    assert remarks == ["nodes.csv: column type_id is named as an identifier and is taken as a feature; where it is none, take it out"]
+    folder(tmp_path, edges="source,target,type_id\n0,1,0\n")
+    assert "nodes.csv: column type_id: edges.csv has it too; name it graph in both where it says" in refused(tmp_path)
+
+
+def test_targets_and_parts_go_with_their_nodes(tmp_path):
+    nodes = "graph,id,y,split,f\n1,c,2,test,0.5\n0,b,0,val,1.5\n1,d,1,train,2.5\n0,a,1,none,3.5\n"
+    arrays, _ = read(folder(tmp_path, nodes=nodes, edges="graph,source,target\n1,d,c\n0,b,a\n"))
+    assert (arrays["x"].ravel().tolist(), arrays["y"].tolist(), arrays["split"].tolist()) == (
+        [1.5, 3.5, 0.5, 2.5],
+        [0, 1, 2, 1],
+        [2, 0, 3, 1],
+    )
+    assert arrays["edge_index"].tolist() == [[0, 1], [1, 0]]
 
 
 @pytest.mark.parametrize("key", ["graph", "graph_id", "Graph", "mol_id"])
