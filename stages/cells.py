@@ -4,7 +4,7 @@ stage's command line."""
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -74,6 +74,14 @@ def experiment_of(
     return Experiment(recipe, str(cell.settings_path), cell.dataset, grid.run, store, data, allocator, source)
 
 
+def say_notes(cells: Iterable[Cell], data: Path = Path("data")) -> None:
+    """Prints the notes of the datasets of these cells, each once."""
+    from stages.datasets import packed
+
+    for dataset in dict.fromkeys(cell.dataset for cell in cells):
+        packed.say_notes(data / "packed" / dataset)
+
+
 def cell_stage(description: str, stage: Callable[[Cell, Grid], object]) -> int:
     """The command line of a stage that takes one cell."""
     settle_environment()
@@ -83,6 +91,8 @@ def cell_stage(description: str, stage: Callable[[Cell, Grid], object]) -> int:
     def work() -> None:
         with handled():
             grid = load_grid()
-            stage(grid.find(sys.argv[1]), grid)
+            cell = grid.find(sys.argv[1])
+            say_notes([cell])
+            stage(cell, grid)
 
     return status_of(work)

@@ -39,7 +39,7 @@ def encode_dataset(
     from gt_models.encodings import EncodingError, find_encoding
     from stages.datasets.encoded import EncodedDataset
     from stages.datasets.encoding import encode, sweep
-    from stages.datasets.packed import DatasetUnavailable, PackedDataset
+    from stages.datasets.packed import DatasetUnavailable, PackedDataset, say_notes
     from stages.schema import nearest
 
     if dataset not in grid.datasets:
@@ -67,6 +67,7 @@ def encode_dataset(
         print(f"{dataset}: not encoded: {error}", flush=True)
         _write_cells(folder, {name: {"unavailable": str(error)} for name in cells}, cells)
         return []
+    say_notes(packed.folder)
     union = {key: request for wanted in asked.values() for key, request in wanted.items()}
     try:
         paths = [encode(packed, folder, name, arguments, jobs=jobs) for name, arguments in union.values()]

@@ -3,7 +3,7 @@
 import contextlib
 import inspect
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -30,6 +30,7 @@ from stages.engine.subgraphs import SubgraphLoader
 from stages.engine.targets import StandardisedTargets
 from stages.garbage import spare_what_is_loaded
 from stages.measurements import Clock, PeakMemory, Usage, bound_memory, choose_device, environment, memory_limit_mib, now
+from stages.metric_fit import check_metric
 from stages.own.models import files_digest, is_own
 from stages.params import RunSettings
 from stages.processes import check_machine, check_processes
@@ -188,6 +189,10 @@ class Experiment:
         """The split that this seed trains on."""
         return self.recipe.split_of(seed, self.header.num_splits)
 
+    def check_metric(self, seeds: Iterable[int]) -> None:
+        """Raises RecipeError where the metric is undefined on a part that these seeds evaluate."""
+        check_metric(self.packed, self.task, map(self.split_of, seeds), self.path)
+
     def decisive(self, seed: int) -> Settings:
         """`Recipe.decisive`, with the run that it starts from in place of that run's cell."""
         content = self.recipe.decisive()
@@ -214,6 +219,7 @@ class Experiment:
     ) -> tuple[Record, bool]:
         """(record, whether it was computed now): the stored record where there is a settled one, else the run is computed and stored.
         `shared`: others run in the same memory; running out of it is then no result, and is not stored."""
+        self.check_metric([seed])
         digest = self.digest(seed, test)
         if stored := self.take(digest):
             return stored, False

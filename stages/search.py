@@ -59,6 +59,7 @@ def run_search(
         return Experiment(recipe.with_values(values), str(cell.recipe_path), cell.dataset, grid.run, store, data, allocator)
 
     first = experiment({})
+    first.check_metric(search.seeds)
     with workers.alone():
         study = _study_of(recipe, cell, grid, first, folder)
     assert study is not None  # it is made where there is none

@@ -69,6 +69,7 @@ def train_cell(
     allocator = prepare_process(grid.run)  # with one thread: `Experiment.run` takes as many as the recipe says
 
     experiment = experiment_of(cell, recipe, grid, Store(store_root), data, allocator)
+    experiment.check_metric(recipe.seeds)
     result |= {"metric": experiment.task.metric, "direction": experiment.task.direction}
     sweep(*(experiment.store.folder(experiment.digest(seed)) for seed in recipe.seeds))
     header = experiment.header

@@ -38,6 +38,7 @@ NOT_RUN = {
     "make ui": "a server, which runs until it is stopped; tests/stages/mlflow/test_ui.py",
     "gt-bench try lab/my_model.py:MyModel texas --seeds 0-9 --set model.hidden=128": "needs data of another host; tests/stages/own/test_tried.py",
     "gt-bench compare tried/mine/gcn tried/mine/gin": "needs what was tried; tests/stages/own/test_tried.py",
+    "gt-bench try gcn shop --seeds 0 --set epochs=2": "needs a dataset of the reader's own; tests/stages/own/test_tried.py",
     "python -m stages.download my-molecules": "needs a dataset of the reader's own; tests/stages/datasets/test_custom.py",
     "python -m stages.datasets.miniature data/packed": "measures the packed data of all datasets; tests/stages/datasets/test_miniature.py",
     "python -m stages.datasets.docs_tables data LOG": "needs the packed data of all datasets; tests/stages/datasets/test_docs_tables.py",

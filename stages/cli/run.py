@@ -14,12 +14,14 @@ def train(
     jobs: Annotated[int, typer.Option(help="cells that train at once, each in a process of its own")] = 1,
 ) -> None:
     """Trains cells. Data and encodings must be there (`dvc repro train@CELL` sees to it)."""
+    from stages.cells import say_notes
     from stages.params import load_grid
     from stages.side_by_side.cells import train_cells
     from stages.train import train_cell
 
     grid = load_grid()
     cells = grid.chosen(names)
+    say_notes(cells)
     lost = []
     if len(cells) == 1 and jobs == 1:
         train_cell(cells[0], grid)
@@ -120,11 +122,14 @@ def sweep(
 
 def tune(cell: CellName) -> None:
     """The search of one cell, continued where it was."""
+    from stages.cells import say_notes
     from stages.params import load_grid
     from stages.tune import tune_cell
 
     grid = load_grid()
-    tune_cell(grid.find(cell), grid)
+    found = grid.find(cell)
+    say_notes([found])
+    tune_cell(found, grid)
 
 
 def forecast(

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
+from stages.datasets.custom_facts import Facts
 from stages.datasets.custom_files import Reader, Source
+from stages.datasets.custom_remarks import PARTS
 from stages.datasets.packed import PackedWriter
 from stages.datasets.spec import DatasetSpec
 from stages.errors import DatasetError
@@ -23,7 +25,7 @@ METRICS = {  # task -> the metrics that fit it
     "node-classification": _CLASSES,
     "node-regression": ("mae", "mse"),
 }
-MOST_CLASSES = 100_000
+VERSION = 2
 
 
 def custom_dataset(
@@ -87,14 +89,13 @@ def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
     not fit the task."""
     reader: Reader = spec.arguments["reader"]
     with PackedWriter(folder) as writer:
-        facts = _Facts(spec, reader)
+        facts = Facts(spec, reader)
         for block in reader.blocks():
-            facts.see(block)
-            writer.graphs(**{key: value for key, value in block.items() if key != "split"})
-        facts.check_targets()
+            writer.graphs(**{key: value for key, value in facts.see(block).items() if key != "split"})
+        facts.check()
         split = facts.split()
         writer.append("split", split.astype(np.uint8))
-        remarks = tuple(dict.fromkeys(reader.remarks))
+        remarks = tuple(dict.fromkeys([*reader.remarks, *facts.remarks(split)]))
         header = spec.header(
             in_dim=facts.dim("x"), edge_dim=facts.dim("edge_attr"), out_dim=facts.out_dim, num_splits=len(split), notes=remarks
         )
@@ -102,98 +103,21 @@ def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
         writer.finish(header.model_copy(update={"provenance": provenance}))
 
 
-def check_first(spec: DatasetSpec) -> None:
-    """Raises DatasetError where the first block of the data is not what its task and metric ask for."""
+def check(spec: DatasetSpec) -> None:
+    """Raises DatasetError where the data are not what their task and metric need."""
     reader: Reader = spec.arguments["reader"]
-    _Facts(spec, reader).see(next(iter(reader.blocks())))
-
-
-class _Facts:
-    """Widths, vocabularies, classes and splits, gathered while blocks go by."""
-
-    def __init__(self, spec: DatasetSpec, reader: Reader):
-        self.spec, self.reader = spec, reader
-        self.widths: dict[str, int | np.ndarray] = {}
-        self.splits: list[np.ndarray] = []
-        self.out_dim = 0
-        self.known: set[int] = set()  # classes that occur
-        self.labelled: list[np.ndarray] = []  # of each block, which rows have a target, bool [rows]
-
-    def see(self, block: Mapping[str, np.ndarray]) -> None:
-        for key in ("x", "edge_attr"):
-            if key in block:
-                values = block[key]
-                if values.dtype.kind == "f":
-                    self.widths[key] = values.shape[1]
-                else:
-                    most = values.max(axis=0, initial=0).astype(np.int64) + 1
-                    self.widths[key] = np.maximum(self.widths.get(key, 0), most)
-        y = block["y"]
-        classes = self.spec.task.endswith("-classification")
-        if classes and y.dtype.kind == "f":
-            raise DatasetError(f"dataset {self.spec.name!r}: {self.spec.task} needs whole numbers 0, 1, ... as targets")
-        self._see_targets(y)
-        self.out_dim = max(self.out_dim, int(y.max(initial=0)) + 1 if classes else y.shape[1] if y.ndim > 1 else 1)
-        if classes and self.spec.metric == "roc-auc" and self.out_dim > 2:
-            raise DatasetError(f"dataset {self.spec.name!r}: the metric roc-auc needs two classes; the targets have {self.out_dim}")
-        if "split" in block:
-            self.splits.append(np.atleast_2d(block["split"]))
-
-    def _see_targets(self, y: np.ndarray) -> None:
-        name, task, columns = self.spec.name, self.spec.task, tuple(range(1, y.ndim))
-        if task.endswith("-classification"):
-            if y.size and y.max() >= MOST_CLASSES:
+    facts = Facts(spec, reader)
+    for block in reader.blocks():
+        facts.see(block)
+    facts.check()
+    split = facts.split()
+    for number, row in enumerate(split):
+        for code, part in enumerate(PARTS, 1):
+            if not (row == code).any():
                 raise DatasetError(
-                    f"dataset {name!r}: a label is {y.max()}; classes are numbered 0, 1, ... and fewer than {MOST_CLASSES:,}"
+                    f"dataset {spec.name!r}: the {part} part of split {number} is empty; put some {spec.level}s into it, or take the split out: then "
+                    "splits are drawn"
                 )
-            if y.size and y.min() < -1:
-                raise DatasetError(f"dataset {name!r}: a label is {y.min()}; classes are numbered from 0, and -1 is none")
-            self.known.update(np.unique(y[y >= 0]).tolist())
-            self.labelled.append(np.asarray((y >= 0).all(axis=columns)))
-            return
-        self.labelled.append(~np.isnan(y).all(axis=columns))
-        if task == "graph-multilabel":
-            values = np.unique(y if y.dtype.kind != "f" else y[~np.isnan(y)])
-            wrong = values[(values != 0) & (values != 1)]
-            if wrong.size:
-                raise DatasetError(f"dataset {name!r}: a target is {wrong[0]:g}; labels of {task} are 0 and 1 (empty or NaN: not known)")
-
-    def check_targets(self) -> None:
-        """Raises DatasetError for targets that teach nothing."""
-        if self.spec.task.endswith("-classification"):
-            if len(self.known) < 2:
-                only = f"all labels are {next(iter(self.known))}" if self.known else "there is no label"
-                raise DatasetError(f"dataset {self.spec.name!r}: {only}; {self.spec.task} needs two classes or more")
-        elif not any(rows.any() for rows in self.labelled):
-            raise DatasetError(f"dataset {self.spec.name!r}: every target is empty or NaN")
-
-    def dim(self, key: str) -> int | list[int] | None:
-        width = self.widths.get(key)
-        return width.tolist() if isinstance(width, np.ndarray) else width
-
-    def split(self) -> np.ndarray:
-        """Codes [S, rows]: the data's own, or random ones, which leave out what has no target."""
-        labelled = np.concatenate(self.labelled)
-        if self.splits:
-            split = np.concatenate(self.splits, axis=1)
-            if (wrong := np.argwhere((split > 0) & ~labelled)).size:
-                number, row = wrong[0]
-                part, what = ("train", "val", "test")[split[number, row] - 1], self.spec.level
-                raise DatasetError(
-                    f"dataset {self.spec.name!r}: {what} {row} has no target, but is in the {part} part of split {number}: take it out of all parts "
-                    "(in CSV: the split none)"
-                )
-            return split
-        train, val, test = self.reader.shares
-        if min(train, val, test) < 0 or abs(train + val + test - 1) > 1e-6:
-            raise DatasetError(f"dataset {self.spec.name!r}: the shares of a split must add up to 1; got {self.reader.shares}")
-        count = int(labelled.sum())
-        held = [round(count * val), round(count * test)]
-        codes = np.repeat([1, 2, 3], [count - sum(held), *held])
-        split = np.zeros((self.reader.num_splits, len(labelled)), dtype=codes.dtype)
-        for s, row in enumerate(split):
-            row[labelled] = np.random.default_rng(self.reader.seed + s).permutation(codes)
-        return split
 
 
 def _near(name: str, known: Iterable[str]) -> str:

@@ -29,8 +29,27 @@ def edges_of(array: np.ndarray, where: str | Path) -> np.ndarray:
 def whole_numbers(array: np.ndarray, what: str, where: str | Path, limit: int = MOST) -> np.ndarray:
     """The array. Raises DatasetError where it does not hold whole numbers from 0 to below `limit`."""
     if array.size and (array.dtype.kind not in "iu" or array.min() < 0 or array.max() >= limit):
-        raise DatasetError(f"{where}: {what} must be whole numbers from 0 to {limit - 1}")
+        said = f"; it is {array.dtype}" if array.dtype.kind not in "iu" else _entry(array, (array < 0) | (array >= limit))
+        raise DatasetError(f"{where}: {what} must be whole numbers from 0 to {limit - 1}{said}")
     return array
+
+
+def finite(array: np.ndarray, key: str, where: str | Path, missing: bool = False) -> np.ndarray:
+    """The array as float32. Raises DatasetError for a number that is not finite there; `missing`: NaN stands for what is not known."""
+    with np.errstate(over="ignore"):
+        found = array.astype(np.float32)
+    wrong = np.isinf(found) if missing else ~np.isfinite(found)
+    if wrong.any():
+        raise DatasetError(
+            f"{where}: {key} holds a number that is not finite as float32{_entry(array, wrong)}; put another in its place, or take it out"
+        )
+    return found
+
+
+def _entry(array: np.ndarray, wrong: np.ndarray) -> str:
+    """The first wrong entry, for messages."""
+    index = np.argwhere(wrong)[0]
+    return f"; row {index[0]}{f', column {index[1]}' if len(index) > 1 else ''} is {array[tuple(index)]:g}"
 
 
 def typed(arrays: dict[str, np.ndarray], where: str | Path) -> dict[str, np.ndarray]:
@@ -42,7 +61,7 @@ def typed(arrays: dict[str, np.ndarray], where: str | Path) -> dict[str, np.ndar
             table = table_of(out[key], key, where)
             table = table.astype(np.uint8) if table.dtype == bool else table
             out[key] = (
-                table.astype(np.float32)
+                finite(table, key, where)
                 if table.dtype.kind == "f"
                 else whole_numbers(table, f"categories in {key} (quantities are floating-point numbers)", where).astype(np.int32)
             )
@@ -52,7 +71,7 @@ def typed(arrays: dict[str, np.ndarray], where: str | Path) -> dict[str, np.ndar
     if (out["num_nodes"] == 0).any():
         raise DatasetError(f"{where}: a graph has no nodes; take it out")
     table_of(out["y"], "y", where)
-    out["y"] = out["y"].astype(np.float32 if out["y"].dtype.kind == "f" else np.int64)
+    out["y"] = finite(out["y"], "y", where, missing=True) if out["y"].dtype.kind == "f" else out["y"].astype(np.int64)
     if "split" in out:
         out["split"] = compact(whole_numbers(out["split"], "split codes", where, 4))
     return out

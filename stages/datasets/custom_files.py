@@ -62,13 +62,16 @@ class Reader:
         """Arrays of one or more graphs at a time, named as `PackedWriter.graphs` takes them. Raises DatasetError, which names the file and
         what is wrong."""
         if isinstance(self.source, Given):
-            yield from from_graphs(self.source.load(), self.level, self.source.where)
+            yield from from_graphs(self.source.load(), self.level, self.source.where, self.remarks)
         elif callable(self.source):
-            yield from from_graphs(self.source(), self.level, f"{self.source.__module__}.{self.source.__qualname__}()")
+            yield from from_graphs(self.source(), self.level, f"{self.source.__module__}.{self.source.__qualname__}()", self.remarks)
         elif Path(self.source).is_dir():
             yield from_csv(Path(self.source), self.level, self.remarks)
         elif Path(self.source).suffix == ".npz":
             arrays = read_npz(Path(self.source))
+            self.remarks.extend(
+                np.atleast_1d(arrays.pop("remarks", np.array([], str))).astype(str).tolist()
+            )  # of what was not put into the file
             unknown = set(arrays) - set(ARRAYS)
             if unknown or not {"x", "edge_index", "y"} <= set(arrays):
                 raise DatasetError(

@@ -28,6 +28,7 @@ from numpy.typing import ArrayLike
 from pydantic import BaseModel, ConfigDict, ValidationError
 from safetensors import SafetensorError, safe_open
 
+from stages.addresses import printable
 from stages.datasets.statistics import inspect
 from stages.errors import DatasetError
 from stages.files import WriteError, is_plain_name, write_json
@@ -377,6 +378,14 @@ def compact(array: np.ndarray) -> np.ndarray:
 
 def _targets(array: np.ndarray) -> np.ndarray:
     return array.astype(np.float32 if array.dtype.kind == "f" else np.int64, copy=False)
+
+
+def say_notes(folder: str | Path) -> None:
+    """Prints the notes of a packed dataset. Nothing for a folder without one, or a damaged one: whoever opens it reports that."""
+    with contextlib.suppress(OSError, ValidationError):
+        header = PackedHeader.model_validate_json((Path(folder) / "header.json").read_bytes())
+        for note in header.notes:
+            print(f"{header.name}: note: {printable(note)}", flush=True)
 
 
 def write_header(folder: Path, header: PackedHeader) -> None:

@@ -255,6 +255,8 @@ class Run:
         scores = self.task.evaluate(list(outputs), list(targets))
         if not math.isfinite(scores["loss"]):
             raise Diverged(f"the loss on {part} is {scores['loss']} in epoch {epoch}")
+        if not math.isfinite(value := scores[self.task.metric]):  # nothing would be better than it, and the first epoch would be the best
+            raise RunFailure(f"{self.task.metric} on {part} is {value} in epoch {epoch}: it is not defined there")
         return scores
 
     def _keep_best(self, value: float | None) -> None:
@@ -320,6 +322,8 @@ class Run:
             raise ValueError("its curves do not fit the recipe")
         totals = {what: float(header["totals"][what]) for what in self.meter.totals}
         best_epoch, val = header["best_epoch"], header["val"]
+        if val is not None and not math.isfinite(val):
+            raise ValueError(f"its best validation is {val}")
         if best_epoch is not None and "best_model" not in groups:
             raise ValueError("it lacks the weights of the best epoch")
         self.model.load_state_dict(groups["model"])

@@ -33,8 +33,12 @@ class StandardisedTargets:
         count = known.sum(0)
         self.mean = y.nansum(0) / count
         self.deviation = (((y - self.mean) ** 2).nansum(0) / (count - 1)).sqrt()
-        if not bool((self.deviation > 0).all()):
-            raise ValueError(f"a target of {packed.header.name!r} never varies: it cannot be standardised")
+        if constant := (~(self.deviation > 0)).nonzero().flatten().tolist():
+            of = f"the train part of split {split}" if statistics == "train" else "all parts"
+            raise ValueError(
+                f"target {constant[0] + 1} of {packed.header.name!r} never varies in {of}: it cannot be standardised; take it out, or train on the data's own "
+                "unit: targets: null (--set targets=null)"
+            )
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._packed, name)
@@ -43,7 +47,8 @@ class StandardisedTargets:
         """As PackedDataset.batch."""
         batch = self._packed.batch(graphs)
         y = (_rows(batch) - self.mean) / self.deviation
-        batch.y = y.view_as(batch.y).to(batch.y.dtype)  # type: ignore[arg-type, union-attr]
+        dtype = batch.y.dtype if batch.y.is_floating_point() else torch.float32  # type: ignore[union-attr]
+        batch.y = y.view_as(batch.y).to(dtype)  # type: ignore[arg-type]
         return batch
 
 

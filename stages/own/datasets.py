@@ -14,7 +14,7 @@ import numpy as np
 import yaml
 
 from stages.datasets.catalog import catalog
-from stages.datasets.custom import check_first
+from stages.datasets.custom import check
 from stages.datasets.custom_files import Given, Reader
 from stages.datasets.custom_graphs import Graphs, graphs_of
 from stages.errors import DatasetError
@@ -60,9 +60,12 @@ def held(data: Graphs, name: str = "own-data", task: str | None = None, metric: 
     if isinstance(graphs, Iterator):  # it can be read once, and is read twice below
         graphs = list(graphs)
     level = level_of(graphs, name)
-    blocks = list(Reader(Given(lambda: graphs, "", name), level, (1.0, 0.0, 0.0), 1, 0).blocks())
+    reader = Reader(Given(lambda: graphs, "", name), level, (1.0, 0.0, 0.0), 1, 0)
+    blocks = list(reader.blocks())
     axes = {"edge_index": -1, "split": -1}
     arrays: dict[str, Any] = {key: np.concatenate([block[key] for block in blocks], axis=axes.get(key, 0)) for key in blocks[0]}
+    if reader.remarks:
+        arrays["remarks"] = np.array(reader.remarks)
     path = HELD / f"{name}.npz"
     path.parent.mkdir(parents=True, exist_ok=True)
     np.savez(path, **arrays)
@@ -92,8 +95,7 @@ def _declare(name: str, text: str, source: Path | Given, task: str | None, metri
     chosen = task or task_in(source, level or level_in(source), text)
     entry = {"source": text, "task": chosen, "metric": metric or USUAL_METRIC.get(chosen, "accuracy")}
     spec = spec_of(name, validated(Entry, entry, text))
-    if task is not None or metric is not None:
-        check_first(spec)  # what the data do not fit is not kept
+    check(spec)  # what the data do not fit is not written
     with held_lock(make_folder(Path("data/.locks")) / f"{FILE}.lock"):  # another process may have added one meanwhile
         content = entries()
         write_bytes(FILE, yaml.safe_dump(content | {name: entry}, sort_keys=False, width=140).encode())

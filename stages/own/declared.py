@@ -18,7 +18,7 @@ from pydantic import Field
 from stages.contents import Settings
 from stages.datasets.custom import custom_dataset
 from stages.datasets.custom_files import Given, Reader
-from stages.datasets.custom_graphs import Graphs, graphs_of
+from stages.datasets.custom_graphs import BY_EDGES, Graphs, graphs_of, nodes_of
 from stages.datasets.spec import DatasetSpec
 from stages.errors import DatasetError
 from stages.files import is_plain_name
@@ -171,8 +171,14 @@ def level_of(graphs: "Iterable[BaseData]", where: str) -> str:
     shown = list(islice(graphs, LOOKED_AT))
     if not shown:
         raise DatasetError(f"{where}: returned no graphs; return a Data, a list of Data or a torch_geometric dataset")
-    nodes: list[int] = [getattr(data, "num_nodes", None) or 0 for data in shown]
-    per_node = all(_rows(getattr(data, "y", None)) == count for data, count in zip(shown, nodes, strict=True))
+    counted = [nodes_of(data) for data in shown]
+    nodes = [count or 0 for count, _ in counted]
+    rows = [_rows(getattr(data, "y", None)) for data in shown]
+    per_node = rows == nodes
+    if not per_node and (len(shown) == 1 or len(set(rows)) > 1):  # not as many targets of each graph
+        for number, (count, by_edges) in enumerate(counted):
+            if by_edges and rows[number] > 1 and rows[number] != count:
+                raise DatasetError(f"{where}: graph {number} has {count} nodes and {rows[number]} targets{BY_EDGES}")
     return "node" if per_node and max(nodes) > 1 else "graph"
 
 
@@ -207,7 +213,7 @@ def task_in(source: Path | Given, level: str, text: str) -> str:
     if several and np.isin(y[~np.isnan(y.astype(float))], (0, 1)).all():
         if level == "node":
             raise DatasetError(
-                f"{text}: a node has {y.shape[1]} labels of 0 and 1; of one's own data the benchmark knows one class per node (0, 1, ...; -1 for none), or "
+                f"{text}: a node has {y.shape[1]} labels of 0 and 1; of one's own data the benchmark knows one class per node (0, 1, ...; -1 for none; of one-hot rows y.argmax(1)), or "
                 "numbers (--task node-regression)"
             )
         return "graph-multilabel"

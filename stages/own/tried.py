@@ -15,7 +15,7 @@ from gt_models.registry import ModelInfo, create_model, list_models, model_info
 from gt_models.transforms import needs
 from stages.contents import Result, Settings
 from stages.datasets.catalog import catalog, get_spec
-from stages.datasets.packed import DatasetUnavailable, PackedDataset
+from stages.datasets.packed import DatasetUnavailable, PackedDataset, say_notes
 from stages.datasets.spec import DatasetSpec
 from stages.engine.faces import Header
 from stages.engine.failures import is_out_of_memory
@@ -96,6 +96,7 @@ def try_pair(
             )
     check_pair(info, spec)
     packed = _packed(spec, grid)
+    say_notes(packed.folder)
     recipe = with_encodings(recipe_of(info, packed.header, given or {}, seeds, trials), info, packed)
     where = f"gt-bench try {model} {dataset}"
     check_model(recipe, where)

@@ -86,6 +86,19 @@ METRICS: dict[str, tuple[Callable[[Tensor, Tensor], float], str]] = {
 }
 
 
+def why_undefined(metric: str, target: Tensor) -> str | None:
+    """What targets of a part lack for `metric` ("has one class (0)"); None where it is defined on them."""
+    if metric not in ("roc-auc", "ap"):
+        return None
+    columns = target.view(len(target), -1).T
+    values = [column[~column.isnan()].unique() for column in columns]
+    if any(len(known) > 1 for known in values):
+        return None
+    if len(values) > 1:
+        return f"has one value of each of its {len(values)} labels"
+    return f"has one class ({values[0][0]:g})" if len(values[0]) else "has no label"
+
+
 def detached(tensors: list[Tensor]) -> Tensor:
     """Outputs of several batches as one tensor on the CPU."""
     return torch.cat(

@@ -87,6 +87,47 @@ def test_a_metric_that_the_data_do_not_fit_is_not_kept(ours):
     assert get_spec(named("lab/papers")).metric == "accuracy"
 
 
+@pytest.mark.parametrize(
+    ("made", "says"),
+    [
+        ("Data(edge_index=edges, y=torch.tensor([0, 1, 0, 1, 0]))", "graph 0 has 4 nodes and 5 targets: the nodes are counted by the edges, .*; give the Data num_nodes or x"),
+        ("[Data(edge_index=edges, y=torch.arange(n) % 2) for n in (4, 5)]", "graph 1 has 4 nodes and 5 targets"),
+        ("Data(edge_index=edges, y=torch.tensor([0, 1, 0]), num_nodes=4)", "1 graph with a target cannot be split .*: the val part is empty"),
+        ("Data(edge_index=edges, y=torch.tensor([1, 1, 1, -1]), x=torch.ones(4, 1))", "all labels are 1; node-classification needs two classes"),
+    ],
+)  # fmt: skip
+def test_data_whose_task_cannot_be_trained_are_not_kept(ours, made, says):
+    write("a.py", f"""
+        import torch
+        from torch_geometric.data import Data
+
+        edges = torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2]])
+
+        def load():
+            return {made}
+    """)  # fmt: skip
+    with pytest.raises(DatasetError, match=says):
+        named("a.py")
+    assert not Path("datasets.yaml").exists()
+
+
+def test_labels_as_floats_are_classes_where_that_is_said(ours):
+    folder = write_many(ours / "lab/mine")
+    (folder / "graphs.csv").write_text("y\n" + "".join(f"{i % 2}.0\n" for i in range(29)) + "nan\n")
+    header = prepare(named("lab/mine")).header
+    assert header.task == "graph-regression"
+    assert any("all targets are whole numbers (0, 1)" in note and "--task graph-classification" in note for note in header.notes)
+    header = prepare(named("lab/mine", "graph-classification")).header
+    assert (header.out_dim, header.statistics["label_counts"], header.statistics["unlabelled"]) == (2, [15, 14], 1)
+
+
+def test_remarks_on_data_in_hand_are_kept(ours):
+    data = graph()
+    data.edge_weight = torch.rand(60)
+    for _ in range(2):
+        assert any("edge_weight of the Data is not read" in note for note in prepare(held(data, "mine")).header.notes)
+
+
 def test_a_source_is_one_however_its_path_is_written(ours):
     write_web(ours / "lab/papers")
     assert {named(text) for text in ("lab/papers", "lab/papers/", "./lab/papers", str(ours / "lab/papers"))} == {"papers"}
@@ -296,7 +337,7 @@ def test_a_cell_that_is_missing_or_no_number(ours, line, text, says):
         ("edges.csv", None, "edges.csv: cannot be read: there is no such file"),
         ("nodes.csv", "", "nodes.csv: is empty; its first line names the columns"),
         ("nodes.csv", "y,a\n" + 60 * "0,0.5\n" + "1,nan\n", "nodes.csv: line 62: column a is nan; a feature is a finite number"),
-        ("edges.csv", "source,target\n0,1\n1,60\n", "edges.csv: line 3 names a node that its graph does not have: 60, where they are numbered from 0 to 59"),
+        ("edges.csv", "source,target\n0,1\n1,60\n", "edges.csv: line 3: column target names a node that its graph does not have: 60, where they are numbered from 0 to 59"),
     ],
 )  # fmt: skip
 def test_a_folder_that_is_not_whole(ours, file, text, says):

@@ -5,12 +5,14 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
 from typer.testing import CliRunner
 
 from gt_models.registry import list_models, model_info
 from stages.cli import app
-from stages.datasets.packed import PackedHeader
+from stages.datasets.packed import PackedDataset, PackedHeader
+from stages.engine.targets import StandardisedTargets
 from stages.own.defaults import SettingError, recipe_of, seeds_in, settings
 from stages.own.tried import Incompatible, try_pair
 from stages.params import load_grid
@@ -18,6 +20,7 @@ from stages.recipe import load_recipe
 from stages.recipe_fit import check_fit, check_model
 from stages.schema import RecipeError
 from stages.store import Store
+from tests.stages.own.conftest import write_many, write_web
 
 FAST = {"epochs": 3, "model.hidden_dim": 8}
 
@@ -42,6 +45,32 @@ def test_a_pair_without_a_recipe(ours):
     result = train_cell(grid.find("mine/web/gcn-epochs-3-hidden-dim-8"), grid, bar=False)
     assert set(result["runs"]) == {r["digest"] for r in records}
     assert len(list(Store().records())) == 2
+
+
+def test_every_command_prints_the_notes_of_its_dataset(ours, capsys, monkeypatch):
+    from gt_bench import evaluate
+    from stages.cells import cell_stage
+    from stages.encode import main as encode
+    from stages.train import train_cell
+
+    folder = write_web(ours / "lab/papers")
+    rows = (folder / "nodes.csv").read_text().splitlines()
+    (folder / "nodes.csv").write_text("\n".join(["id," + rows[0], *(f"{i},{row}" for i, row in enumerate(rows[1:]))]) + "\n")
+    note = "papers: note: nodes.csv: column id identifies the nodes: edges are joined by it, and it is no feature"
+    shown = CliRunner().invoke(
+        app, ["try", "mlp", "lab/papers", "--seeds", "0", "--set", "epochs=2", "--set", "model.hidden_dim=8", "--save", "mine"]
+    )
+    assert shown.output.count(note) == 1
+    capsys.readouterr()
+    evaluate("mlp", "papers", 1, set={"epochs": 2, "model.hidden_dim": 8})
+    assert capsys.readouterr().out.count(note) == 1
+    cell = "mine/papers/mlp-epochs-2-hidden-dim-8"
+    assert CliRunner().invoke(app, ["train", cell]).output.count(note) == 1
+    monkeypatch.setattr("sys.argv", ["train", cell])
+    assert cell_stage("", train_cell) == 0
+    assert capsys.readouterr().out.count(note) == 1
+    assert encode(["papers"]) == 0
+    assert capsys.readouterr().out.count(note) == 1
 
 
 def test_what_was_tried_becomes_a_cell_by_save(ours):
@@ -89,6 +118,16 @@ def test_numbers_of_the_nodes_of_ones_own_graph(ours):
     assert "mse / σ²: in variances of the training targets" in shown.output
     (record,) = Store().records()
     assert 0 < record["deterministic"]["test"] < 10
+
+
+def test_whole_numbers_are_quantities_where_that_is_said(ours):
+    """Standardised as any others: as whole numbers they would be cut to 0 and 1 deviations."""
+    (write_many(ours / "lab/counts") / "graphs.csv").write_text("y\n" + "".join(f"{20 + i}\n" for i in range(30)))
+    found = try_pair("mlp", "lab/counts", FAST, [0], task="graph-regression", metric="mae", bar=False)
+    assert found.row["status"] == "ok"
+    packed = PackedDataset.open(Path("data/packed/counts"))
+    y = StandardisedTargets(packed, "all", 0).batch(torch.arange(30)).y
+    torch.testing.assert_close(y, ((torch.arange(30) - 14.5) / torch.arange(30).double().std()).float())
 
 
 def test_what_was_tried_is_compared(ours):
