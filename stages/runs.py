@@ -157,6 +157,11 @@ class Experiment:
             name for name, weight in model.named_parameters() if nn.parameter.is_lazy(weight)
         ]:  # a width of 0 is one for torch_geometric
             raise RecipeError(f"{self.path}: model: {unsized[0]} has no size; give each layer a width above 0")
+        if empty := [name for name, weight in model.named_parameters() if not weight.numel()]:
+            given = ", ".join(f"{key}: {value}" for key, value in self.recipe.model.arguments.items() if value == 0)
+            raise RecipeError(
+                f"{self.path}: model: {empty[0]} has no entries{given and f' (given: {given})'}; give each layer a width above 0"
+            )
         for phase in self.recipe.phases:
             enter: Callable[[str], None] | None = getattr(model, "set_phase", None)
             if enter is None:

@@ -161,7 +161,7 @@ def record_problems(record: object) -> list[str]:
     for part, keys in ((run, RUN_KEYS), (measured, MEASURED_KEYS)):
         lacking += [k for k in keys if not isinstance(part, dict) or k not in part]
     if record.get("schema") != SCHEMA:
-        return [f"schema {record.get('schema')!r}, this code reads {SCHEMA}"]
+        return [f"schema {record.get('schema')!r:.200}, this code reads {SCHEMA}"]
     if lacking:
         return [f"lacks {', '.join(dict.fromkeys(lacking))}"]
     if misshapen := [*_form_problems(run, RUN_FORM), *_form_problems(measured, MEASURED_FORM), *_number_problems(run)]:
@@ -178,7 +178,7 @@ def record_problems(record: object) -> list[str]:
     if digest_of(run["recipe"]) != digests["recipe"]:
         wrong.append("its recipe does not have the digest that it names")
     if run["status"] not in STATUSES:
-        wrong.append(f"unknown status {run['status']!r}")
+        wrong.append(f"unknown status {run['status']!r:.200}")
     lengths = {len(curve) for curve in run["epochs"].values()}
     if len(lengths) > 1:
         wrong.append(f"its curves have {', '.join(map(str, sorted(lengths)))} epochs")
