@@ -5,8 +5,8 @@ import errno
 import json
 import os
 import re
+import secrets
 import stat
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -35,12 +35,11 @@ def write_bytes(path: Path, content: bytes) -> Path:
     temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        with os.fdopen(handle, "wb") as file:
+        temporary = new_file(path)
+        with open(temporary, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
         os.replace(temporary, path)
     except OSError as error:
         if temporary is not None:
@@ -52,6 +51,15 @@ def write_bytes(path: Path, content: bytes) -> Path:
             ) from error
         raise WriteError(f"{path}: cannot be written ({error.strerror}); mend that and run the same command again") from error
     return path
+
+
+def new_file(path: Path) -> str:
+    """An empty temporary file beside `path`, with the permissions that the user's umask gives: `tempfile` would give 0600. Raises OSError."""
+    while True:
+        temporary = str(path.with_name(f".{path.name}.{secrets.token_hex(4)}"))
+        with contextlib.suppress(FileExistsError):
+            os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
+            return temporary
 
 
 class UnfitFile(ValueError):

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import cast
 
 from stages.contents import Origins, Ran, Record, Result
-from stages.files import write_bytes
+from stages.files import read_bytes, read_text, write_bytes
 from stages.home import INSTALLED, is_project, place
 from stages.params import Grid
 from stages.recipe import digest_of
@@ -44,6 +44,7 @@ RESULT_OPTIONS = {"published": MAPPING, "search": MAPPING, "metric": TEXT, "dire
 SEARCH_FORM = {"trials": WHOLE, "states": MAPPING}
 RUN_KEYS, MEASURED_KEYS = tuple(RUN_FORM), tuple(MEASURED_FORM)
 NULLABLE = ("error", "best_epoch", "val", "test")
+MOST_BYTES = 1 << 29  # of a file, unpacked
 # curves that every run has
 CURVES = ("epoch", "train_loss", "val")
 # metrics between 0 and 1; "f1@jets-b" is one as "f1" is
@@ -78,7 +79,11 @@ def is_trial(record: Record) -> bool:
 def read(path: Path) -> Shipped:
     """Raises StoreError for a file that cannot be read."""
     try:
-        content = json.loads(gzip.decompress(path.read_bytes()))
+        with gzip.GzipFile(fileobj=io.BytesIO(read_bytes(path))) as file:
+            text = file.read(MOST_BYTES + 1)
+        if len(text) > MOST_BYTES:
+            raise ValueError(f"more than {MOST_BYTES:,} bytes unpacked")
+        content = json.loads(text)
         if content["schema"] != SCHEMA:
             raise ValueError(f"schema {content['schema']}, this code reads {SCHEMA}")
         result, origins = cast(Result, dict(content["result"])), cast(Origins, dict(content["origins"]))
@@ -126,7 +131,7 @@ def shipped_cells(grid: Grid, names: Sequence[str] = (), root: Path = ROOT) -> I
 def read_result(path: Path, cell: str) -> Result | None:
     """What training left of `cell`; None where it has not run. Raises StoreError for a file that is no result of it."""
     try:
-        result = json.loads(path.read_text())
+        result = json.loads(read_text(path))
         wrong = result_problems(result)
         if wrong or result["cell"] != cell:
             raise ValueError("; ".join(wrong) or f"of {result['cell']}")
