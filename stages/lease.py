@@ -53,7 +53,7 @@ class Holder(TypedDict, total=False):
 
     machine: str
     pid: int
-    ticks: int
+    ticks: int | None
     token: str
     beat: int
 
