@@ -40,7 +40,7 @@ def load_torch(content: bytes | Path, where: Any) -> Any:
     source = io.BytesIO(content) if isinstance(content, bytes) else str(content)
     try:
         with torch.serialization.safe_globals(
-            [bytes, _RECONSTRUCT, (_RECONSTRUCT, "numpy.core.multiarray._reconstruct"), np.ndarray, np.dtype, *_dtypes()]  # type: ignore[list-item]
+            [bytes, _RECONSTRUCT, (_RECONSTRUCT, "numpy.core.multiarray._reconstruct"), np.ndarray, np.dtype, *_dtypes()]
         ):
             return torch.load(source, weights_only=True, map_location="cpu")
     except _DAMAGED as error:
