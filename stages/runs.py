@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 DATA, STORE, RESULTS = Path("data"), Path("store"), Path("results")
 
 
-def prepare_process(settings: RunSettings, threads: int = 1) -> str:
-    """Sets threads, allocator and the bound on memory for the whole process; returns what the allocator is set to, for the records. Raises
+def prepare_process(settings: RunSettings, threads: int = 1, processes: int = 1) -> str:
+    """Sets threads, allocator and the bound on memory for the whole process, one of `processes` that share it; returns what the allocator is set to, for the records. Raises
     RecipeError for a device that this machine lacks."""
     allocator = keep_allocations()
     torch.set_num_threads(threads)
@@ -57,7 +57,7 @@ def prepare_process(settings: RunSettings, threads: int = 1) -> str:
         device = choose_device(settings.device)
     except ValueError as error:
         raise RecipeError(f"params.yaml: {error}") from None
-    bound_memory(device)
+    bound_memory(device, 1 / processes)
     return allocator
 
 
@@ -300,7 +300,7 @@ class Experiment:
         """In a process of its own."""
         on_gpu = share.device.type == "cuda"
         one = replace(self, settings=self.settings.model_copy(update={"device": str(share.device)})) if on_gpu else self
-        prepare_process(one.settings)
+        prepare_process(one.settings, processes=share.world)
         with computing_with(one.recipe.threads):
             return one._compute(seed, digest, test, on_epoch, share, recomputed)
 
