@@ -14,6 +14,13 @@ def printable(text: str) -> str:
     return "".join(character for character in " ".join(text.split()) if character.isprintable())
 
 
+def commit_id(text: object) -> str | None:
+    """The commit that a record names, without "-dirty"; None for anything but the 7 to 64 hexadecimal digits of one. A record may come from
+    anywhere, and a commit becomes an argument of git, or part of a command that a person copies."""
+    clean = text.removesuffix("-dirty") if isinstance(text, str) else ""
+    return clean if re.fullmatch(r"[0-9a-f]{7,64}", clean) else None
+
+
 def without_credentials(text: str) -> str:
     """`text` with user, password and secret parts of queries cut from every URL in it."""
     return _SECRET.sub(r"\1***", _USER.sub(r"\1", text))

@@ -6,12 +6,15 @@ An attempt is known by its runs. One whose runs are all among those of a later o
 """
 
 import json
+import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from stages.contents import Record, Result
-from stages.files import write_bytes
+from stages.files import read_bytes, read_text, write_bytes
 from stages.recipe import digest_of
+from stages.records.shipped import result_problems
 from stages.store import Store, StoreError
 
 
@@ -21,9 +24,17 @@ def attempt_id(result: Result) -> str:
 
 
 def remember(result: Result, store: Store) -> None:
-    """Adds a result with runs to its cell's attempts, unless the last one is the same. Raises WriteError."""
+    """Adds a result with runs to its cell's attempts, unless the last one is the same; a file that is no list of attempts is set aside first.
+    Raises WriteError."""
     path = _path(result["cell"], store)
-    held = path.read_bytes() if path.exists() else b""
+    try:
+        _read(path)
+        held = read_bytes(path) if path.exists() else b""
+    except _DAMAGED as error:
+        aside = path.with_name(f"{path.name}.damaged-{time.time_ns()}")
+        path.rename(aside)
+        print(f"{path}: not a list of attempts ({error}); set aside as {aside.name}, and begun again", file=sys.stderr, flush=True)
+        held = b""
     line = (json.dumps(result) + "\n").encode()
     if result["runs"] and not held.endswith(b"\n" + line) and held != line:
         write_bytes(path, held + line)
@@ -33,16 +44,30 @@ def attempts(cell: str, store: Store) -> list[Result]:
     """The cell's attempts, oldest first, each as it was last written. Raises StoreError for a file that cannot be read."""
     path = _path(cell, store)
     try:
-        results = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
         found: list[Result] = []
-        for result in reversed(results):
+        for result in reversed(_read(path)):
             if not any(set(result["runs"]) <= set(later["runs"]) for later in found):
                 found.append(result)
-    except (ValueError, KeyError, TypeError) as error:
+    except _DAMAGED as error:
         raise StoreError(
             f"{path}: not a list of attempts ({error}); delete it: the records stay, and the next training begins it anew"
         ) from None
     return found[::-1]
+
+
+_DAMAGED = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+
+
+def _read(path: Path) -> list[Result]:
+    """Raises one of `_DAMAGED` for a file that is no list of attempts."""
+    text = read_text(path) if path.exists() else ""
+    if text and not text.endswith("\n"):
+        raise ValueError("its last line is cut off")
+    results = [json.loads(line) for line in text.splitlines()]
+    for result in results:
+        if wrong := result_problems(result):
+            raise ValueError("; ".join(wrong))
+    return results
 
 
 def superseded(result: Result, store: Store) -> list[tuple[Result, list[Record]]]:

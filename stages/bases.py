@@ -66,7 +66,7 @@ def _resolved(path: Path, above: tuple[Path, ...]) -> tuple[Settings, list[str]]
 
 def _place(path: Path, base: object) -> Path:
     if not isinstance(base, str) or not base.endswith(".yaml"):
-        raise RecipeError(f"{path}: base: expected the path of a .yaml file, relative to this one (given: {base!r})")
+        raise RecipeError(f"{path}: base: expected the path of a .yaml file, relative to this one (given: {base!r:.200})")
     parts: list[str] = []
     for part in (path.parent / base).parts:
         if part == ".." and parts and parts[-1] != "..":
@@ -78,7 +78,7 @@ def _place(path: Path, base: object) -> Path:
 
 def _words(value: object, path: Path) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
-        raise RecipeError(f"{path}: drop: expected a list of dotted keys (given: {value!r})")
+        raise RecipeError(f"{path}: drop: expected a list of dotted keys (given: {value!r:.200})")
     return value
 
 
@@ -92,7 +92,7 @@ def _drop(content: Settings, key: str, where: str) -> None:
         for name in sections:
             section = section.get(name) if isinstance(section, dict) else None
     if not isinstance(section, dict) or last not in section:
-        raise RecipeError(f"{where} has no {key!r}")
+        raise RecipeError(f"{where} has no {key!r:.200}")
     del section[last]
 
 

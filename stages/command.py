@@ -26,14 +26,32 @@ def status_of(work: Callable[[], int | None]) -> int:
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             print("error: the disk is full; free some space and run the same command again: it continues where it was", file=sys.stderr)
+        elif error.errno == errno.ENOMEM:
+            return status_of(_out_of_memory)
         elif error.errno in OF_A_FILE and error.filename is not None:
             print(f"error: {error.filename}: {error.strerror}; mend that and run the same command again", file=sys.stderr)
         else:
             raise
         return 1
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and "can't allocate memory" not in str(error):
+            raise
+        from stages.limits import memory_limit
+
+        limit = memory_limit() // 2**20
+        print(
+            f"error: out of memory: {limit:,} MiB is the least of what the machine, its control group and ulimit grant this process; free some, or "
+            "raise that limit, and run the same command again",
+            file=sys.stderr,
+        )
+        return 1
     except KeyboardInterrupt:
         print("stopped; the same command continues where it was", file=sys.stderr)
         return 130
+
+
+def _out_of_memory() -> None:
+    raise MemoryError
 
 
 def usage(text: str, arguments: Sequence[str]) -> int:

@@ -5,7 +5,8 @@ import errno
 import json
 import os
 import re
-import tempfile
+import secrets
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -34,12 +35,11 @@ def write_bytes(path: Path, content: bytes) -> Path:
     temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        with os.fdopen(handle, "wb") as file:
+        temporary = new_file(path)
+        with open(temporary, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
         os.replace(temporary, path)
     except OSError as error:
         if temporary is not None:
@@ -51,6 +51,41 @@ def write_bytes(path: Path, content: bytes) -> Path:
             ) from error
         raise WriteError(f"{path}: cannot be written ({error.strerror}); mend that and run the same command again") from error
     return path
+
+
+def new_file(path: Path) -> str:
+    """An empty temporary file beside `path`, with the permissions that the user's umask gives: `tempfile` would give 0600. Raises OSError."""
+    while True:
+        temporary = str(path.with_name(f".{path.name}.{secrets.token_hex(4)}"))
+        with contextlib.suppress(FileExistsError):
+            os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
+            return temporary
+
+
+class UnfitFile(ValueError):
+    """What is at a path is no regular file, or larger than anything that is written there; the message says which."""
+
+
+def read_bytes(path: str | Path, at_most: int = 1 << 28) -> bytes:
+    """The content of a regular file. A link to a device or a FIFO, which would never end, is not read.
+
+    Raises UnfitFile, and OSError as `open` does.
+    """
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        found = os.fstat(file.fileno())
+        if stat.S_ISDIR(found.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if not stat.S_ISREG(found.st_mode):
+            raise UnfitFile("not a regular file, but a device, a FIFO or a link to one")
+        content = file.read(at_most + 1)
+    if len(content) > at_most:
+        raise UnfitFile(f"more than {at_most:,} bytes")
+    return content
+
+
+def read_text(path: str | Path, at_most: int = 1 << 28) -> str:
+    """`read_bytes` as UTF-8. Raises UnicodeDecodeError too."""
+    return read_bytes(path, at_most).decode("utf-8")
 
 
 def make_folder(path: Path) -> Path:

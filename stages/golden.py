@@ -325,7 +325,7 @@ def verdicts(wanted: Mapping[str, str], workers: int = 2, say: Callable[[str], N
 def _computed(cells: Sequence[str], workers: int) -> dict[str, tuple[Entry | None, str | None]]:
     """By cell the entry of its golden run, or the error that ended it; in a process of its own, whose settings are those of golden runs."""
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    command = [sys.executable, "-m", "stages.golden_run", "--workers", str(workers), *cells]
+    command = [sys.executable, "-m", "stages.golden_run", "--workers", str(workers), "--", *cells]
     done = subprocess.run(command, cwd=INSTALLED, env=os.environ | {"PYTHONPATH": path}, stdout=subprocess.PIPE, text=True, check=False)
     outcomes = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"cell"')]
     found = {outcome["cell"]: (outcome["entry"], outcome["error"]) for outcome in outcomes}

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from stages.addresses import commit_id
 from stages.attempts import attempt_id, attempts, records_of, when
 from stages.components import modules_of_run
 from stages.contents import Record, Result
@@ -122,8 +123,11 @@ def recipe_changes(before: Mapping[str, object], after: Mapping[str, object]) ->
 def code_changes(before: Attempt, after: Attempt) -> list[str]:
     """The files that the cell's runs import and that differ between the commits of two attempts, as far as git knows them."""
     lines, run = [f"code    commit {before.commit} -> {after.commit}"], after.records[0]["deterministic"]
-    commits = [one.records[0]["measured"]["environment"].get("commit") or "" for one in (before, after)]
-    if any(not commit or commit.endswith("-dirty") for commit in commits):
+    named = [one.records[0]["measured"]["environment"].get("commit") for one in (before, after)]
+    commits = [commit for text in named if (commit := commit_id(text))]
+    if len(commits) < len(named):
+        return [*lines, "        one of them names no commit, 7 to 64 hexadecimal digits: git cannot show what changed"]
+    if any(str(text).endswith("-dirty") for text in named):
         return [*lines, "        the code of one of them was in no commit (-dirty): git cannot show it"]
     from stages.datasets.catalog import get_spec
 
@@ -131,7 +135,9 @@ def code_changes(before: Attempt, after: Attempt) -> list[str]:
     modules = closure(modules_of_run(None if is_own(model) else model, task, run["recipe"]).values())
     paths = [name.replace(".", "/") for name in modules]
     files = [path for stem in paths for path in (f"{stem}.py", f"{stem}/__init__.py")]
-    stat = subprocess.run(["git", "diff", "--stat", *commits, "--", *files], cwd=ROOT, capture_output=True, text=True, check=False)
+    stat = subprocess.run(
+        ["git", "diff", "--stat", "--end-of-options", *commits, "--", *files], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     return lines + ([f"       {line}" for line in stat.stdout.splitlines()] if stat.returncode == 0 else [f"        {stat.stderr.strip()}"])
 
 
@@ -186,5 +192,6 @@ def _digests(digests: set[str]) -> str:
     return ", ".join(sorted(digest[:12] for digest in digests))
 
 
-def _short(commit: str | None) -> str:
-    return "unknown" if not commit else commit[:12] + ("-dirty" if commit.endswith("-dirty") else "")
+def _short(commit: object) -> str:
+    known = commit_id(commit)
+    return "unknown" if known is None else known[:12] + ("-dirty" if str(commit).endswith("-dirty") else "")

@@ -48,11 +48,12 @@ def network_file_system(path: Path) -> str | None:
 
 
 class Holder(TypedDict, total=False):
-    """Who has a claim, as its file says: process `pid` of `machine`, since when it runs (seconds since 1970), and how often it has written the claim."""
+    """Who has a claim, as its file says: process `pid` of `machine`, when it began (ticks since the machine did), and how often it has written
+    the claim."""
 
     machine: str
     pid: int
-    started: float
+    ticks: int | None
     token: str
     beat: int
 
@@ -116,8 +117,7 @@ class Lease:
         return self.path.with_name(f"{self.path.name}.{number}")
 
     def _content(self) -> bytes:
-        started = psutil.Process().create_time()
-        said: Holder = {"machine": self.machine, "pid": os.getpid(), "started": started, "token": self.token, "beat": self.count}
+        said: Holder = {"machine": self.machine, "pid": os.getpid(), "ticks": _ticks(os.getpid()), "token": self.token, "beat": self.count}
         return json.dumps(said).encode()
 
     def _create(self) -> bool:
@@ -181,7 +181,17 @@ def _parsed(content: bytes) -> Holder:
 def _runs(holder: Holder) -> bool:
     """Whether the holder's process is still there, and not another one with its number."""
     try:
-        process = psutil.Process(holder["pid"])
-        return abs(process.create_time() - holder["started"]) < 1 and process.status() != psutil.STATUS_ZOMBIE
+        if psutil.Process(holder["pid"]).status() == psutil.STATUS_ZOMBIE:
+            return False
+        return holder.get("ticks") in (None, _ticks(holder["pid"]))  # None: written by older code, which may still run
     except (psutil.NoSuchProcess, KeyError, TypeError, ValueError):
         return False
+
+
+def _ticks(pid: int) -> int | None:
+    """When a process began, in ticks of the kernel since the machine did: that and its number name it, whatever is done to the clock, from
+    which `psutil.Process.create_time` is counted. None where the system does not say."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+    except (OSError, ValueError, IndexError):
+        return None

@@ -17,6 +17,7 @@ import psutil
 import threadpoolctl
 import torch
 
+from stages import limits
 from stages.contents import Environment
 from stages.fingerprint import PACKAGES, ROOT, imported_packages
 from stages.home import SHIPPED
@@ -130,53 +131,13 @@ def memory_limit_mib(device: torch.device) -> float:
     """Memory of the device in MiB; on the CPU the smallest of the machine's, the container's and the process's limits."""
     if device.type == "cuda":
         return torch.cuda.get_device_properties(device).total_memory / 2**20
-    return _memory_bytes() / 2**20
+    return limits.memory_limit() / 2**20
 
 
-def bound_memory(device: torch.device) -> None:
-    """On the CPU, makes an allocation beyond the memory of machine and container an error that becomes a record, not a kill of the process."""
-    if device.type == "cpu" and sys.platform == "linux":
-        soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-        bound = _bound()
-        resource.setrlimit(resource.RLIMIT_DATA, (bound if soft == resource.RLIM_INFINITY else min(bound, soft), hard))
-
-
-def _memory_bytes() -> int:
-    least = _killing_limit()
-    for which in (resource.RLIMIT_AS, resource.RLIMIT_DATA):
-        soft = resource.getrlimit(which)[0]
-        # the bound that this process, or the one that started it, has set itself is no further limit
-        if soft not in (resource.RLIM_INFINITY, _bound()):
-            least = min(least, soft)
-    return least
-
-
-def _bound() -> int:
-    return _killing_limit() * 95 // 100
-
-
-def _killing_limit() -> int:
-    """Bytes beyond which the kernel kills."""
-    return min([psutil.virtual_memory().total, *_cgroup_limits()])
-
-
-def _cgroup_limits(process: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")) -> list[int]:
-    """Memory limits in bytes of the control groups that this process is in, version 1 and 2, each group's and those around it."""
-    limits = []
-    with contextlib.suppress(OSError):
-        for line in process.read_text().splitlines():
-            _, controllers, group = line.split(":", 2)
-            if controllers and "memory" not in controllers.split(","):
-                continue
-            base, name = (root / "memory", "memory.limit_in_bytes") if controllers else (root, "memory.max")
-            # inside a container the group's path may be the host's: then the container's own group is at the root
-            path = base / group.strip("/")
-            for folder in (path, *path.parents):
-                with contextlib.suppress(OSError, ValueError):  # "max": no limit
-                    limits.append(int((folder / name).read_text()))
-                if folder == base:
-                    break
-    return limits
+def bound_memory(device: torch.device, share: float = 1.0) -> None:
+    """On the CPU, makes an allocation beyond `share` of the memory that is free an error that becomes a record, not a kill of the process."""
+    if device.type == "cpu":
+        limits.bound(share)
 
 
 def environment(device: torch.device, allocator: str) -> Environment:

@@ -1,6 +1,7 @@
 """What may be in params.yaml (run-wide settings that change no number, and cuts of the grid) and in grid.yaml (datasets, suites, cells)."""
 
 import re
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, Self
@@ -152,7 +153,9 @@ class Grid(Strict):
             *(("model", cell.model) for cell in self.cells.values()),
         ]:
             if not is_plain_name(name):  # each becomes a folder or a file
-                raise ValueError(f"a {kind} cannot be named {name!r}: letters, digits, '.', '_' and '-', beginning with a letter or digit")
+                raise ValueError(
+                    f"a {kind} cannot be named {name!r:.200}: letters, digits, '.', '_' and '-', beginning with a letter or digit"
+                )
         for cell in self.cells.values():
             suite, *rest = cell.cell.split("/")
             if rest != [cell.dataset, cell.model] or cell.key != cell.cell.replace("/", "-"):
@@ -161,13 +164,13 @@ class Grid(Strict):
                 )
             for kind, name, known in (("dataset", cell.dataset, self.datasets), ("suite", suite, self.suites)):
                 if name not in known:
-                    raise ValueError(f"cell {cell.key}: {kind} {name!r} is not listed under {kind}s{nearest(name, known)}")
+                    raise ValueError(f"cell {cell.key}: {kind} {name!r:.200} is not listed under {kind}s{nearest(name, known)}")
         names = [c.cell for c in self.cells.values()]
         for cell in self.cells.values():
             if (cell.after is not None) != (cell.key in self.finetunes):
                 raise ValueError(f"cell {cell.key}: finetunes are exactly the cells with `after`, the cell that they start from")
             if cell.after is not None and (cell.after not in names or cell.after == cell.cell):
-                raise ValueError(f"cell {cell.key}: after {cell.after!r} is no other cell{nearest(cell.after, names)}")
+                raise ValueError(f"cell {cell.key}: after {cell.after!r:.200} is no other cell{nearest(cell.after, names)}")
         tuned = {k for k, c in self.cells.items() if c.settings == "tuned"}
         if tuned != set(self.searches):
             raise ValueError(
@@ -176,10 +179,10 @@ class Grid(Strict):
         for section, known in (("limits", [*self.suites, *names]), ("resources", ["all", *self.suites, *names])):
             for name in getattr(self, section):
                 if name not in known:
-                    raise ValueError(f"{section}: no suite or cell {name!r}{nearest(name, known)}")
+                    raise ValueError(f"{section}: no suite or cell {name!r:.200}{nearest(name, known)}")
         for name in self.fair_search:
             if name not in self.suites:
-                raise ValueError(f"fair_search: no suite {name!r}{nearest(name, self.suites)}")
+                raise ValueError(f"fair_search: no suite {name!r:.200}{nearest(name, self.suites)}")
         return self
 
     def limits_of(self, cell: Cell) -> Limits:
@@ -197,7 +200,7 @@ class Grid(Strict):
     def suite(self, name: str) -> list[Cell]:
         """The cells of one suite in order of declaration. Raises RecipeError with the nearest suite name."""
         if name not in self.suites:
-            raise RecipeError(f"no suite named {name!r}{nearest(name, self.suites)}; known: {', '.join(self.suites)}")
+            raise RecipeError(f"no suite named {name!r:.200}{nearest(name, self.suites)}; known: {', '.join(self.suites)}")
         return [c for c in self.cells.values() if c.suite == name]
 
     def find(self, cell: str) -> Cell:
@@ -209,7 +212,7 @@ class Grid(Strict):
             raise RecipeError(
                 f"{cell}: a pair that was tried is no cell yet: `gt-bench try ... --save SUITE` writes its recipe into the grid"
             )
-        raise RecipeError(f"no cell {cell!r} in grid.yaml{nearest(cell, [c.cell for c in self.cells.values()])}")
+        raise RecipeError(f"no cell {cell!r:.200} in grid.yaml{nearest(cell, [c.cell for c in self.cells.values()])}")
 
     def means_suite(self, name: str) -> bool:
         """Whether `name` is that of a suite, known or not, and not of a cell."""
@@ -246,13 +249,21 @@ def load_grid(path: str | Path = "params.yaml") -> Grid:
     return validated(Grid, content, str(path))
 
 
+_SAID: set[str] = set()  # faulty recipes that were reported
+
+
 def _installed() -> Grid:
     grid = load_grid(INSTALLED / "params.yaml")
     if not Path("recipes").is_dir():
         return grid
     from stages.grid_text import render
 
-    own = parse_yaml(render(Path("recipes")))
+    left_out: list[str] = []
+    own = parse_yaml(render(Path("recipes"), left_out))
+    for problem in left_out:
+        if problem not in _SAID:  # a command may read the grid several times
+            _SAID.add(problem)
+            print(problem, file=sys.stderr, flush=True)
     cells = {section: {key: {"key": key, **cell} for key, cell in own[section].items()} for section in ("cells", "searches", "finetunes")}
     content = grid.model_dump()
     # loading a grid adds its finetunes to `cells`

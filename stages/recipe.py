@@ -37,8 +37,7 @@ class ModelSection(BaseModel):
     @model_validator(mode="after")
     def _finite(self) -> Self:
         for key, value in self.arguments.items():
-            if isinstance(value, float) and not math.isfinite(value):  # JSON has none, so that no digest could tell it from null
-                raise ValueError(f"{key} is {value}; expected a finite number")
+            _check_plain(value, key)
         return self
 
     @property
@@ -215,6 +214,13 @@ class Recipe(Strict):
     def _no_arguments(cls, value: object) -> object:
         return {k: v or {} for k, v in value.items()} if isinstance(value, dict) else value
 
+    @field_validator("encodings")
+    @classmethod
+    def _plain(cls, value: dict[str, Settings]) -> dict[str, Settings]:
+        for name, arguments in value.items():
+            _check_plain(arguments, name)
+        return value
+
     @model_validator(mode="after")
     def _length(self) -> Self:
         if (self.epochs is None) == (not self.phases):
@@ -342,12 +348,12 @@ def check_origins(recipe: Recipe, path: str | Path = "recipe", complete: bool = 
     values = recipe.given_values()
     covers = {key: {v for v in values if key == "all" or v == key or v.startswith(f"{key}.")} for key in recipe.origin}
     for key, text in recipe.origin.items():
-        where = f"{path}: origin.{key}"
+        where = f"{path}: origin.{key:.200}"
         if not covers[key]:
             known = sorted({v for value in values for v in ancestors(value)})
-            raise RecipeError(f"{where}: the recipe gives no value {key!r}{nearest(key, known)}")
+            raise RecipeError(f"{where}: the recipe gives no value {key!r:.200}{nearest(key, known)}")
         if not text.startswith(ORIGINS):
-            raise RecipeError(f"{where}: an origin begins with one of {', '.join(ORIGINS)}; given: {text!r}")
+            raise RecipeError(f"{where}: an origin begins with one of {', '.join(ORIGINS)}; given: {text!r:.200}")
         # a "tuned" origin may coexist with the origin of the starting value
         narrower = [other for other in covers if covers[other] < covers[key] and not recipe.origin[other].startswith("tuned")]
         if narrower and covers[key] == set().union(*(covers[other] for other in narrower)):
@@ -356,6 +362,22 @@ def check_origins(recipe: Recipe, path: str | Path = "recipe", complete: bool = 
         without = sorted(set(values) - set().union(*covers.values()))
         if without:
             raise RecipeError(f"{path}: no origin for {', '.join(without)}")
+
+
+def _check_plain(value: object, where: str) -> None:
+    """Raises ValueError for a value that JSON does not hold as it is: no digest could tell it from another one."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{where} is {value}; expected a finite number")
+    if isinstance(value, list | tuple):
+        for number, one in enumerate(value):
+            _check_plain(one, f"{where}[{number}]")
+    elif isinstance(value, dict):
+        for key, one in value.items():
+            if not isinstance(key, str):
+                raise ValueError(f"{where}: the key {key!r:.200} is no word; write it in quotes")
+            _check_plain(one, f"{where}.{key:.200}")
+    elif not isinstance(value, bool | int | float | str | None):
+        raise ValueError(f"{where} is {value!r:.200}; expected a number, text, true, false, null, a list or a mapping")
 
 
 def _flat(content: Settings, prefix: str = "") -> list[tuple[str, object]]:

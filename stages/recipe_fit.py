@@ -5,11 +5,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
-from pydantic import BaseModel, ConfigDict, create_model
+from pydantic import ConfigDict, create_model
 
 from stages.contents import Settings
 from stages.recipe import Recipe
-from stages.schema import RecipeError, validated
+from stages.schema import NoBooleans, RecipeError, validated
 
 # in_dim and the like come from the dataset, never from a recipe
 DATA_ARGUMENTS = ("in_dim", "edge_dim", "out_dim", "level")
@@ -58,11 +58,15 @@ def check_fit(recipe: Recipe, level: str, dataset: str, path: str | Path = "reci
             raise RecipeError(f"{path}: encodings.{name}: model {info.name!r} does not use it; it can use: {', '.join(usable) or 'none'}")
 
 
+class _Arguments(NoBooleans):
+    model_config = ConfigDict(extra="forbid", strict=False, protected_namespaces=())
+
+
 @cache
-def _signature_schema(cls: type) -> type[BaseModel]:
+def _signature_schema(cls: type) -> type[NoBooleans]:
     fields: dict[str, Any] = {}
     for name, parameter in inspect.signature(cls, eval_str=True).parameters.items():
         if name not in DATA_ARGUMENTS:
             default = ... if parameter.default is inspect.Parameter.empty else parameter.default
             fields[name] = (parameter.annotation, default)
-    return create_model(cls.__name__, __config__=ConfigDict(extra="forbid", strict=False, protected_namespaces=()), **fields)
+    return create_model(cls.__name__, __base__=_Arguments, **fields)

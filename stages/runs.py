@@ -48,8 +48,8 @@ if TYPE_CHECKING:
 DATA, STORE, RESULTS = Path("data"), Path("store"), Path("results")
 
 
-def prepare_process(settings: RunSettings, threads: int = 1) -> str:
-    """Sets threads, allocator and the bound on memory for the whole process; returns what the allocator is set to, for the records. Raises
+def prepare_process(settings: RunSettings, threads: int = 1, processes: int = 1) -> str:
+    """Sets threads, allocator and the bound on memory for the whole process, one of `processes` that share it; returns what the allocator is set to, for the records. Raises
     RecipeError for a device that this machine lacks."""
     allocator = keep_allocations()
     torch.set_num_threads(threads)
@@ -58,7 +58,7 @@ def prepare_process(settings: RunSettings, threads: int = 1) -> str:
         device = choose_device(settings.device)
     except ValueError as error:
         raise RecipeError(f"params.yaml: {error}") from None
-    bound_memory(device)
+    bound_memory(device, 1 / processes)
     return allocator
 
 
@@ -158,6 +158,11 @@ class Experiment:
             name for name, weight in model.named_parameters() if nn.parameter.is_lazy(weight)
         ]:  # a width of 0 is one for torch_geometric
             raise RecipeError(f"{self.path}: model: {unsized[0]} has no size; give each layer a width above 0")
+        if empty := [name for name, weight in model.named_parameters() if not weight.numel()]:
+            given = ", ".join(f"{key}: {value}" for key, value in self.recipe.model.arguments.items() if value == 0)
+            raise RecipeError(
+                f"{self.path}: model: {empty[0]} has no entries{given and f' (given: {given})'}; give each layer a width above 0"
+            )
         for phase in self.recipe.phases:
             enter: Callable[[str], None] | None = getattr(model, "set_phase", None)
             if enter is None:
@@ -301,7 +306,7 @@ class Experiment:
         """In a process of its own."""
         on_gpu = share.device.type == "cuda"
         one = replace(self, settings=self.settings.model_copy(update={"device": str(share.device)})) if on_gpu else self
-        prepare_process(one.settings)
+        prepare_process(one.settings, processes=share.world)
         with computing_with(one.recipe.threads):
             return one._compute(seed, digest, test, on_epoch, share, recomputed)
 

@@ -19,7 +19,7 @@ class Choice(Strict):
     def _plain(cls, choices: list[Any]) -> list[Any]:
         for value in choices:
             if not isinstance(value, bool | int | float | str | None) or (isinstance(value, float) and not math.isfinite(value)):
-                raise ValueError(f"a choice is a finite number, a word, true, false or null, which studies can hold; not {value!r}")
+                raise ValueError(f"a choice is a finite number, a word, true, false or null, which studies can hold; not {value!r:.200}")
         if len({(type(value), value) for value in choices}) < len(choices):
             raise ValueError("choices repeat")
         return choices

@@ -30,7 +30,7 @@ def check_space(recipe: Recipe, cell: Cell) -> None:
             try:
                 check_model(recipe.with_values({key: value}), cell.recipe_path)
             except RecipeError as error:
-                raise RecipeError(f"{cell.recipe_path}: search.space.{key}: {value!r} cannot stand there: {error}") from None
+                raise RecipeError(f"{cell.recipe_path}: search.space.{key}: {value!r:.200} cannot stand there: {error}") from None
     ranges = [key for key, space in search.space.items() if not isinstance(space, Choice)]
     if search.sampler == "grid" and ranges:
         raise RecipeError(f"{cell.recipe_path}: search.sampler grid needs choices, not a range, for {', '.join(ranges)}")

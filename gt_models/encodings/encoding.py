@@ -59,15 +59,15 @@ class Encoding:
         for key in given:
             if key not in self.parameters:
                 known = ", ".join(self.parameters) or "none"
-                raise EncodingError(f"encoding {self.name!r} has no argument {key!r}{nearest(key, self.parameters)}; known: {known}")
+                raise EncodingError(f"encoding {self.name!r} has no argument {key!r:.200}{nearest(key, self.parameters)}; known: {known}")
         complete = {}
         for key in sorted(self.parameters):
             parameter = self.parameters[key]
             value = given.get(key, parameter.default)
             if value is parameter.empty:
-                raise EncodingError(f"encoding {self.name!r} needs the argument {key!r}")
+                raise EncodingError(f"encoding {self.name!r} needs the argument {key!r:.200}")
             if not _fits(value, parameter.annotation):
-                raise EncodingError(f"encoding {self.name!r}: {key} must be {_describe(parameter.annotation)}, not {value!r}")
+                raise EncodingError(f"encoding {self.name!r}: {key} must be {_describe(parameter.annotation)}, not {value!r:.200}")
             if type(value) is int and value < (0 if key == "seed" else 1):
                 raise EncodingError(f"encoding {self.name!r}: {key} must be at least {0 if key == 'seed' else 1}, not {value}")
             complete[key] = value

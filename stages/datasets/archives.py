@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import IO
+from typing import IO, cast
 
 from stages.errors import DatasetError
 
@@ -130,19 +130,59 @@ def _members(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
                     with file.open(info) as source:
                         yield info.filename, source
         return
-    with tarfile.open(archive) as file:
-        for info in file:
-            if info.isdir():
-                continue
-            if not info.isreg():
-                raise ArchiveError(f"{archive}: {info.name!r} is a link or a device")
-            yield info.name, file.extractfile(info)
+    for info, source in tar_members(archive):
+        yield info.name, source
+
+
+def tar_members(archive: Path) -> Iterator[tuple[tarfile.TarInfo, IO[bytes]]]:
+    """(member, open file) of every regular file of a tar, .gz, .xz and .bz2 too; a link or device is an error, folders are passed over. Raises
+    ArchiveError for headers that would fill the memory, and what tarfile raises."""
+    with open(archive, "rb") as raw:
+        magic = raw.read(6)
+    opener = next((opener for start, opener in _MAGIC.items() if magic.startswith(start)), open)
+    with opener(archive, "rb") as unpacked:
+        source = _Headers(archive, unpacked)
+        with tarfile.open(fileobj=cast(IO[bytes], source), mode="r:") as file:
+            for info in file:
+                file.members.clear()  # else it remembers each of them
+                if info.isdir():
+                    continue
+                if not info.isreg():
+                    raise ArchiveError(f"{archive}: {info.name[:200]!r} is a link or a device")
+                source.left = None
+                yield info, file.extractfile(info)
+                source.left = _HEADER
+
+
+_MAGIC = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open, b"\x5d\x00\x00": lzma.open}
+_HEADER = 1 << 20  # bytes of headers, long names and pax records before a member
+
+
+class _Headers:
+    """A tar's bytes, of which at most `_HEADER` are read between two members: tarfile reads names and pax records of any size into memory, and
+    chains of headers without end. `left`: how many it still may read; None while a member's content is read."""
+
+    def __init__(self, archive: Path, file: IO[bytes]):
+        self.archive, self.file, self.left = archive, file, _HEADER
+
+    def read(self, size: int) -> bytes:
+        if self.left is not None:
+            self.left -= size
+            if self.left < 0:
+                raise ArchiveError(f"{self.archive}: the headers of one member (names, pax records) are larger than {_HEADER:,} bytes")
+        return self.file.read(size)
+
+    def seek(self, place: int) -> int:
+        return self.file.seek(place)
+
+    def tell(self) -> int:
+        return self.file.tell()
 
 
 def _safe(archive: Path, name: str) -> PurePosixPath:
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or "\\" in name or ":" in name or "\0" in name or not path.parts:
-        raise ArchiveError(f"{archive}: member {name!r} would be written outside its folder")
+        raise ArchiveError(f"{archive}: member {name[:200]!r} would be written outside its folder")
     return path
 
 

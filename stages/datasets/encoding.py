@@ -11,7 +11,6 @@ import multiprocessing
 import os
 import re
 import sys
-import tempfile
 import threading
 import time
 from collections import Counter
@@ -45,7 +44,7 @@ from stages.datasets.encoded import (
 )  # fmt: skip
 from stages.datasets.packed import PackedDataset
 from stages.errors import DatasetError
-from stages.files import WriteError, make_folder, write_json
+from stages.files import WriteError, make_folder, new_file, write_json
 
 if TYPE_CHECKING:
     from threadpoolctl import threadpool_limits
@@ -143,7 +142,7 @@ def sweep(folder: str | Path) -> None:
 
 
 def _temporaries(folder: Path, name: str | None = None) -> list[Path]:
-    """Temporary files of `tempfile.mkstemp` beside the file `name`, or beside any file of the folder."""
+    """Temporary files of `new_file` beside the file `name`, or beside any file of the folder."""
     pattern = re.compile(rf"\.{re.escape(name) if name else r'.+[.](safetensors|json)'}\.[a-z0-9_]{{8}}")
     return [path for path in folder.glob(".*") if pattern.fullmatch(path.name)]
 
@@ -169,12 +168,10 @@ def _writing(path: Path) -> Iterator[str]:
     temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        os.close(handle)
+        temporary = new_file(path)
         yield temporary
         with open(temporary, "r+b") as file:
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
         os.replace(temporary, path)
     except OSError as error:
         raise WriteError(f"{path}: cannot be written ({error.strerror}); free some space and run the same command again") from error

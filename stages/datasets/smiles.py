@@ -135,9 +135,16 @@ def _gzip_rows(source: gzip.GzipFile, where: Path, limit: int = 32 << 30) -> Ite
     """Rows of a gzipped CSV with a header, read line by line."""
     try:
         with source, io.TextIOWrapper(source, "utf-8", newline="") as text:
-            yield _counted(csv.DictReader(text), where, limit)
+            yield _counted(csv.DictReader(_lines(text, where)), where, limit)
     except (OSError, EOFError, csv.Error, UnicodeDecodeError, tarfile.TarError) as error:
         raise DatasetError(f"{where}: not a readable gzipped CSV ({type(error).__name__}: {error})") from error
+
+
+def _lines(text: io.TextIOWrapper, where: Path, longest: int = 1 << 20) -> Iterator[str]:
+    for line in iter(lambda: text.readline(longest), ""):
+        if len(line) == longest:
+            raise DatasetError(f"{where}: a line of more than {longest:,} characters")
+        yield line
 
 
 def _counted(rows: Iterable[dict[str, str]], where: Path, limit: int) -> Iterator[dict[str, str]]:

@@ -11,6 +11,7 @@ import os
 import shutil
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 TIMEOUT = (5.0, 20.0)  # seconds to connect, and between two blocks of data
 PROBE_TIMEOUT = 2.0
+ANSWER_SECONDS = 60.0  # until a host has answered, redirects included
+SLOW_SECONDS, SLOW_BYTES = 60.0, 64 << 10  # a host that sends fewer bytes in such a time is given up
 _CHUNK = 1 << 18
 
 
@@ -167,6 +170,7 @@ def _download(url: str, part: Path, size: int | None, at_most: int) -> None:
     """Continues `part` where an earlier attempt stopped; what had been fetched stays for the next attempt when this one breaks off, unless it
     is more than `at_most` bytes."""
     import requests
+    import urllib3
 
     parts = urlsplit(url)
     if not _host_answers(parts.scheme, parts.netloc):
@@ -177,14 +181,15 @@ def _download(url: str, part: Path, size: int | None, at_most: int) -> None:
         have = 0
     try:
         headers = {"Range": f"bytes={have}-"} if have else {}
-        with (
-            _session() as session,
-            session.get(url, headers=headers | {"Accept-Encoding": "identity"}, stream=True, timeout=TIMEOUT) as answer,
-        ):
+        with _session() as session, _answer(session, url, headers | {"Accept-Encoding": "identity"}) as answer:
             if answer.status_code == 416:
-                os.unlink(part)
+                part.unlink(missing_ok=True)
                 raise _Failed("the host does not continue this file; run the same command again to start over")
             answer.raise_for_status()
+            if answer.status_code not in ((200, 206) if have else (200,)):
+                raise _Failed(f"answers {answer.status_code}, and a file comes with 200")
+            if not answer.headers.get("Content-Range", f"bytes {have}-").startswith(f"bytes {have}-"):
+                raise _Failed(f"continues at another byte than {have:,}" + _kept(part))
             if answer.status_code != 206:
                 have = 0
             length = int(answer.headers.get("Content-Length", -1))
@@ -192,20 +197,46 @@ def _download(url: str, part: Path, size: int | None, at_most: int) -> None:
             if length >= 0 and have + length > at_most:
                 raise _TooLarge(at_most)
             with open(part, "ab" if have else "wb") as out, _bar(part.name.removesuffix(".part"), total, have) as bar:
-                for block in answer.iter_content(_CHUNK):
+                start, then = time.monotonic(), have
+                while block := answer.raw.read1(_CHUNK, decode_content=True):
                     have += len(block)
                     if have > at_most:
                         raise _TooLarge(at_most)
                     out.write(block)
                     bar.update(len(block))
+                    if (now := time.monotonic()) - start >= SLOW_SECONDS:
+                        if have - then < SLOW_BYTES:
+                            out.flush()
+                            raise _Failed(f"sent {have - then:,} bytes in {now - start:.0f} s, which is too slow" + _kept(part))
+                        start, then = now, have
     except _TooLarge:
         part.unlink(missing_ok=True)
         raise
-    except (requests.RequestException, OSError, ValueError) as error:
+    except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
         _raise_if_here(error, part)
         raise _Failed(f"{type(error).__name__}: {_short(error)}" + _kept(part)) from error
     if total is not None and have < total:
         raise _Failed(f"broke off after {have:,} of {total:,} bytes" + _kept(part))
+
+
+def _answer(session: "requests.Session", url: str, headers: dict[str, str]) -> "requests.Response":
+    """The answer of a host, up to its content. In a thread of its own, because a host may send headers byte by byte. Raises what requests does."""
+    found: list[requests.Response | Exception] = []
+
+    def ask() -> None:
+        try:
+            found.append(session.get(url, headers=headers, stream=True, timeout=TIMEOUT))
+        except Exception as error:
+            found.append(error)
+
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    asking.join(ANSWER_SECONDS)
+    if not found:
+        raise _Failed(f"has not answered within {ANSWER_SECONDS:g} s")
+    if isinstance(found[0], Exception):
+        raise found[0]
+    return found[0]
 
 
 def _raise_if_here(error: Exception, part: Path) -> None:

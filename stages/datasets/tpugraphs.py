@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from stages.datasets.archives import ArchiveError, Limits
+from stages.datasets.archives import ArchiveError, Limits, tar_members
 from stages.datasets.packed import PackedDataset, PackedWriter
 from stages.datasets.readers import read_npz
 from stages.datasets.spec import DatasetSpec, files
@@ -118,15 +118,12 @@ def _graphs(path: Path, keys: tuple[str, ...]) -> Iterator[tuple[str, dict[str, 
     """(name, arrays) of every npz file of a tar, one at a time in memory."""
     spent = 0
     try:
-        with tarfile.open(path) as archive:
-            for member in archive:
-                if member.isdir():
-                    continue
-                spent += member.size
-                if not member.isreg() or spent > LIMITS.total:
-                    raise ArchiveError(f"{path}: {member.name!r} is a link or a device, or the archive is too large")
-                if PurePosixPath(member.name).suffix == ".npz" and (file := archive.extractfile(member)):
-                    yield member.name, read_npz(io.BytesIO(file.read()), keys)
+        for member, file in tar_members(path):
+            spent += member.size
+            if spent > LIMITS.total:
+                raise ArchiveError(f"{path}: unpacks to more than {LIMITS.total:,} bytes")
+            if PurePosixPath(member.name).suffix == ".npz":
+                yield member.name, read_npz(io.BytesIO(file.read()), keys)
     except (tarfile.TarError, EOFError, OSError) as error:
         raise ArchiveError(f"{path}: cannot be read ({type(error).__name__}: {error})") from error
 

@@ -14,6 +14,7 @@ import copy
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -31,6 +32,8 @@ from stages.engine.batching import seed_of
 from stages.engine.checkpoint import Checkpoint
 from stages.engine.faces import Batches, Objective
 from stages.engine.loop import Meter, Run
+
+PATIENCE = 600.0  # seconds in which one of several processes answers the others; none is ahead of them by more than a step, or a checkpoint
 
 
 class KeepLess(Exception):
@@ -50,8 +53,8 @@ class Share:
     counted: bool = True
 
     @classmethod
-    def join(cls, rank: int, world: int, meeting: Path, device: torch.device) -> "Share":
-        """Waits for the others. `meeting`: a file that does not exist yet, the same for all."""
+    def join(cls, rank: int, world: int, meeting: Path, device: torch.device, patience: float = PATIENCE) -> "Share":
+        """Waits for the others. `meeting`: a file that does not exist yet, the same for all; `patience`: see `PATIENCE`."""
         # on loopback: nobody else has business with these sockets
         loopback = next((name for name, found in psutil.net_if_addrs().items() if any(a.address == "127.0.0.1" for a in found)), None)
         if loopback is not None:
@@ -60,8 +63,9 @@ class Share:
         if device.type == "cuda":
             torch.cuda.set_device(device)
             backend = "cpu:gloo,cuda:nccl"
-        dist.init_process_group(backend, init_method=f"file://{meeting.resolve()}", rank=rank, world_size=world)
-        return cls(rank, world, device, dist.new_group())
+        limit = timedelta(seconds=patience)
+        dist.init_process_group(backend, init_method=f"file://{meeting.resolve()}", rank=rank, world_size=world, timeout=limit)
+        return cls(rank, world, device, dist.new_group(timeout=limit))
 
     def all_of(self, value: Tensor) -> Tensor:
         """The values of all processes, [...] -> [world, ...]."""

@@ -14,7 +14,7 @@ from datetime import datetime
 from functools import cache, cached_property
 from pathlib import Path
 
-from stages.addresses import without_credentials
+from stages.addresses import commit_id, without_credentials
 from stages.attempts import attempt_id, when
 from stages.contents import Named, Record, Result, Row
 from stages.report.rows import summarise
@@ -196,8 +196,8 @@ def describe_run(cell: Named, record: Record, current: bool, weights: Path | Non
 
 def recipe_at(cell: str, commit: str | None) -> str:
     """Where the recipe can be read as it was: a link where the repository has an address of its own, otherwise the command."""
-    path, commit = f"recipes/{cell}.yaml", (commit or "").removesuffix("-dirty")
-    if not commit:
+    path, commit = f"recipes/{cell}.yaml", commit_id(commit)
+    if commit is None:
         return f"Recipe: `{path}`"
     address = repository()
     if address.startswith("http"):
@@ -220,10 +220,10 @@ def repository() -> str:
 
 def _source(cell: Named, commit: str | None) -> dict[str, str | None]:
     """MLflow's own tags of where a run came from."""
-    clean = (commit or "").removesuffix("-dirty")
+    clean = commit_id(commit)
     return {
-        "mlflow.source.name": f"recipes/{cell['cell']}.yaml", "mlflow.source.type": "LOCAL", "mlflow.source.git.commit": clean or None,
-        "mlflow.source.git.dirty": _word(commit != clean) if commit else None, "mlflow.source.git.repoURL": repository() or None,
+        "mlflow.source.name": f"recipes/{cell['cell']}.yaml", "mlflow.source.type": "LOCAL", "mlflow.source.git.commit": clean,
+        "mlflow.source.git.dirty": _word(commit != clean) if clean else None, "mlflow.source.git.repoURL": repository() or None,
     }  # fmt: skip
 
 

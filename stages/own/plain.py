@@ -60,7 +60,7 @@ class PlainModel(nn.Module):
         except Stopped:
             raise
         except (Exception, SystemExit) as error:  # whatever a user's constructor may raise
-            said = ", ".join(f"{key}={value!r}" for key, value in (given | arguments).items())
+            said = ", ".join(f"{key}={value!r:.200}" for key, value in (given | arguments).items())
             raise OwnModelError(f"{where(self.plain, '__init__', error)}: {self.plain.__name__}({said}) raises {_text(error)}") from error
         if lazy := [name for name, parameter in self.model.named_parameters() if isinstance(parameter, UninitializedParameter)]:
             raise OwnModelError(
@@ -171,7 +171,7 @@ def unfilled(cls: type[nn.Module], given: Sequence[str]) -> None:
         if inspect.signature(cls).parameters[name].default is inspect.Parameter.empty and name not in given:
             known = "; ".join(f"{what} (or {', '.join(names[1:])})" if names[1:] else what for what, names in GIVEN.items())
             raise OwnModelError(
-                f"{where(cls.plain, '__init__')}: {cls.plain.__name__} needs the argument {name!r}, and nothing gives it: a dataset gives {known}. "
+                f"{where(cls.plain, '__init__')}: {cls.plain.__name__} needs the argument {name!r:.200}, and nothing gives it: a dataset gives {known}. "
                 f"Write a default, {name}=..., or say --set model.{name}=... (in a recipe: model: {{{name}: ...}})"
             )
 

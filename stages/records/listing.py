@@ -7,8 +7,9 @@ from typing import TypedDict
 from stages.params import Cell, Grid
 from stages.records.kept import seeds_kept
 from stages.records.shipped import read_result
+from stages.records.transfer import stored_problem
 from stages.schema import RecipeError
-from stages.store import StoreError
+from stages.store import Store, StoreError
 
 
 class Listed(TypedDict):
@@ -24,12 +25,16 @@ def listing(cells: Iterable[Cell], grid: Grid, results: Path = Path("results")) 
     """(a line for each cell; what could not be read)."""
     found: list[Listed] = []
     problems: list[str] = []
+    store = Store()
     for cell in cells:
         seeds, state = "?", "unreadable"
         try:
             result = read_result(results / f"{cell.cell}.json", cell.cell)
             runs, asked = seeds_kept(cell, grid)
-            seeds, state = f"{len(runs)}/{asked}", result["status"] if result else "begun" if runs else "not run"
+            state = result["status"] if result else "begun" if runs else "not run"
+            damaged = [problem for digest in runs for problem in stored_problem(store, digest)[:1]]
+            seeds, state = f"{len(runs) - len(damaged)}/{asked}", "damaged" if damaged else state
+            problems += [f"{cell.cell}: {problem}" for problem in damaged]
         except (StoreError, RecipeError) as error:
             problems.append(str(error))
         found.append({"cell": cell.cell, "settings": str(cell.settings_path), "seeds": seeds, "state": state})

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import cast
 
 from stages.contents import Origins, Ran, Record, Result
-from stages.files import write_bytes
+from stages.files import read_bytes, read_text, write_bytes
 from stages.home import INSTALLED, is_project, place
 from stages.params import Grid
 from stages.recipe import digest_of
@@ -44,6 +44,7 @@ RESULT_OPTIONS = {"published": MAPPING, "search": MAPPING, "metric": TEXT, "dire
 SEARCH_FORM = {"trials": WHOLE, "states": MAPPING}
 RUN_KEYS, MEASURED_KEYS = tuple(RUN_FORM), tuple(MEASURED_FORM)
 NULLABLE = ("error", "best_epoch", "val", "test")
+MOST_BYTES = 1 << 29  # of a file, unpacked
 # curves that every run has
 CURVES = ("epoch", "train_loss", "val")
 # metrics between 0 and 1; "f1@jets-b" is one as "f1" is
@@ -78,7 +79,11 @@ def is_trial(record: Record) -> bool:
 def read(path: Path) -> Shipped:
     """Raises StoreError for a file that cannot be read."""
     try:
-        content = json.loads(gzip.decompress(path.read_bytes()))
+        with gzip.GzipFile(fileobj=io.BytesIO(read_bytes(path))) as file:
+            text = file.read(MOST_BYTES + 1)
+        if len(text) > MOST_BYTES:
+            raise ValueError(f"more than {MOST_BYTES:,} bytes unpacked")
+        content = json.loads(text)
         if content["schema"] != SCHEMA:
             raise ValueError(f"schema {content['schema']}, this code reads {SCHEMA}")
         result, origins = cast(Result, dict(content["result"])), cast(Origins, dict(content["origins"]))
@@ -126,7 +131,7 @@ def shipped_cells(grid: Grid, names: Sequence[str] = (), root: Path = ROOT) -> I
 def read_result(path: Path, cell: str) -> Result | None:
     """What training left of `cell`; None where it has not run. Raises StoreError for a file that is no result of it."""
     try:
-        result = json.loads(path.read_text())
+        result = json.loads(read_text(path))
         wrong = result_problems(result)
         if wrong or result["cell"] != cell:
             raise ValueError("; ".join(wrong) or f"of {result['cell']}")
@@ -161,7 +166,7 @@ def record_problems(record: object) -> list[str]:
     for part, keys in ((run, RUN_KEYS), (measured, MEASURED_KEYS)):
         lacking += [k for k in keys if not isinstance(part, dict) or k not in part]
     if record.get("schema") != SCHEMA:
-        return [f"schema {record.get('schema')!r}, this code reads {SCHEMA}"]
+        return [f"schema {record.get('schema')!r:.200}, this code reads {SCHEMA}"]
     if lacking:
         return [f"lacks {', '.join(dict.fromkeys(lacking))}"]
     if misshapen := [*_form_problems(run, RUN_FORM), *_form_problems(measured, MEASURED_FORM), *_number_problems(run)]:
@@ -178,7 +183,7 @@ def record_problems(record: object) -> list[str]:
     if digest_of(run["recipe"]) != digests["recipe"]:
         wrong.append("its recipe does not have the digest that it names")
     if run["status"] not in STATUSES:
-        wrong.append(f"unknown status {run['status']!r}")
+        wrong.append(f"unknown status {run['status']!r:.200}")
     lengths = {len(curve) for curve in run["epochs"].values()}
     if len(lengths) > 1:
         wrong.append(f"its curves have {', '.join(map(str, sorted(lengths)))} epochs")

@@ -242,12 +242,15 @@ def stored_problems(store: Store) -> tuple[list[str], int]:
     """(what is wrong with records of the store, one line each; how many records can be read)."""
     wrong, count = [], 0
     for digest in store.digests():
-        try:
-            record = store.get(digest)
-        except StoreError as error:
-            wrong.append(str(error))
-            continue
-        if record is not None:
-            wrong += [f"{store.folder(digest)}/record.json: {line}" for line in record_problems(record)]
-            count += 1
+        wrong += stored_problem(store, digest)
+        count += (store.folder(digest) / "record.json").exists()
     return wrong, count
+
+
+def stored_problem(store: Store, digest: str) -> list[str]:
+    """What is wrong with the record of a run, one line each; nothing where there is none."""
+    try:
+        record = store.get(digest)
+    except StoreError as error:
+        return [str(error)]
+    return [f"{store.folder(digest)}/record.json: {line}" for line in record_problems(record)] if record else []

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from stages.contents import COLUMNS, Row
-from stages.files import write_bytes
+from stages.files import read_text, write_bytes
 from stages.report.rules import Rules
 from stages.report.table import table_lines
 from stages.store import StoreError
@@ -35,7 +35,7 @@ def write_reports(suite: str, rows: Sequence[Row], reports: Path, rules: Rules) 
 def rows_in(path: Path) -> list[Row]:
     """The rows that `to_json` wrote. Raises StoreError for another content."""
     try:
-        rows = json.loads(path.read_text())["rows"]
+        rows = json.loads(read_text(path))["rows"]
         if not all(set(COLUMNS) <= set(row) for row in rows):
             raise ValueError("a row lacks columns")
         return rows

@@ -19,6 +19,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Generic, TypeVar, cast
 
+from stages import limits
 from stages.errors import UserError
 from stages.files import WriteError
 from stages.side_by_side.machine import available_mib, peak_mib, resident_mib
@@ -57,6 +58,11 @@ class Ending:
         with contextlib.suppress(ValueError):
             return f"killed by signal {-self.status} ({signal.Signals(-self.status).name})"
         return f"killed by signal {-self.status}"
+
+    @property
+    def killed(self) -> bool:
+        """Whether its process was killed as the kernel kills for want of memory."""
+        return self.status == -signal.SIGKILL
 
 
 @dataclass
@@ -98,6 +104,11 @@ class Crew(Generic[Task]):
         stop([worker.process for worker in (*self._idle, *self._busy)])
         self._idle, self._busy = [], []
 
+    def refill(self) -> None:
+        """Starts a process where none is left: all were killed."""
+        if not (self.fresh or self._idle or self._busy):
+            self._idle.append(self._fork())
+
     @property
     def tasks(self) -> list[Task]:
         """Under way."""
@@ -130,7 +141,11 @@ class Crew(Generic[Task]):
             if not self._busy:  # all who could do them were killed
                 break
             left = None if until is None else max(0.0, until - time.monotonic())
-            for pipe in wait([worker.pipe for worker in self._busy], POLL_SECONDS if waiting else left):
+            ready_pipes = wait(
+                [worker.pipe for worker in self._busy], POLL_SECONDS if waiting or (self.memory and self._busy[1:]) else left
+            )
+            self._share()
+            for pipe in ready_pipes:
                 worker = next(w for w in self._busy if w.pipe is pipe)
                 task, message = cast(Task, worker.task), self._receive(worker)
                 if isinstance(message, Ending):
@@ -156,6 +171,7 @@ class Crew(Generic[Task]):
         worker = self._fork() if self.fresh else self._idle.pop(0)
         worker.task = task
         self._busy.append(worker)
+        self._share()
         with contextlib.suppress(BrokenPipeError):  # it died while it was idle: `_receive` finds out
             worker.pipe.send(task)
 
@@ -179,6 +195,12 @@ class Crew(Generic[Task]):
             worker.task = None
             self._idle.append(worker)
         return content
+
+    def _share(self) -> None:
+        """Bounds the memory of the running ones by what is free, so that they get an error before the kernel kills one of them."""
+        if self.memory and sys.platform == "linux":
+            for worker in self._busy:
+                limits.bound(1 / len(self._busy), worker.process.pid)
 
     def _has_room(self) -> bool:
         """Whether memory holds one more, beside what the running ones may still grow to."""

@@ -16,10 +16,11 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Final, Generic, TypeVar
 
+import psutil
 import torch
 
 from stages.contents import Record
-from stages.engine.data_parallel import KeepLess, Share
+from stages.engine.data_parallel import PATIENCE, KeepLess, Share
 from stages.side_by_side.crew import Ending, Lost, die_with_parent, portable, stop
 from stages.stop import Stopped, handled
 
@@ -52,11 +53,13 @@ class Ranks(Generic[T]):
     Args:
         work: called in each as work(share, tell); must pickle, as what it returns. `tell(*what)` passes on to `heard` of `values`.
         gpu: whether each takes the GPU of its number.
+        patience: seconds after which one that does not answer the others counts as lost.
     """
 
     work: Work[T]
     world: int
     gpu: bool = False
+    patience: float = PATIENCE
 
     def __enter__(self) -> "Ranks[T]":
         self.folder = tempfile.TemporaryDirectory(prefix="gt-ranks-")
@@ -66,7 +69,7 @@ class Ranks(Generic[T]):
         os.environ.update(QUIET | os.environ)  # theirs: this process has torch already
         for rank in range(self.world):
             near, far = context.Pipe()
-            arguments = (self.work, rank, self.world, meeting, self.gpu, far, os.getpid())
+            arguments = (self.work, rank, self.world, meeting, self.gpu, self.patience, far, os.getpid())
             process = context.Process(target=_serve, args=arguments, daemon=True)
             process.start()
             far.close()
@@ -103,15 +106,29 @@ class Ranks(Generic[T]):
                     seconds = DYING_SECONDS if isinstance(content.error, RuntimeError) else 0
                     dying = wait([process.sentinel for process in self.processes], seconds)
                     dead = [other for other, process in enumerate(self.processes) if process.sentinel in dying]
+                    if not dead and isinstance(content.error, RuntimeError) and (silent := self._stopped()):
+                        raise Lost(
+                            f"process {silent[0]} of {self.world} (number {self.processes[silent[0]].pid}) is stopped, and has not answered the others "
+                            f"for {self.patience:g} s: nothing may stop it (SIGSTOP, a debugger, a frozen control group)"
+                        ) from content.error
                     raise self._lost(dead[0]) if dead else content.error
         return [found[rank] for rank in range(self.world)]
+
+    def _stopped(self) -> list[int]:
+        """The processes that somebody has stopped."""
+        found = []
+        for rank, process in enumerate(self.processes):
+            with contextlib.suppress(psutil.Error):
+                if psutil.Process(process.pid).status() in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP):
+                    found.append(rank)
+        return found
 
     def _lost(self, rank: int) -> Lost:
         self.processes[rank].join()
         return Lost(f"process {rank} of {self.world}: {Ending(status=self.processes[rank].exitcode).died}")
 
 
-def _serve(work: Work[object], rank: int, world: int, meeting: Path, gpu: bool, pipe: Connection, parent: int) -> None:
+def _serve(work: Work[object], rank: int, world: int, meeting: Path, gpu: bool, patience: float, pipe: Connection, parent: int) -> None:
     """The life of a process. What it says it says before it leaves: the others notice that only then."""
     with handled(say=False) if rank == 0 else contextlib.nullcontext():
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches everyone at a terminal; the parent decides
@@ -119,7 +136,7 @@ def _serve(work: Work[object], rank: int, world: int, meeting: Path, gpu: bool, 
             signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a scheduler's, to all; process 0 ends the epoch, and needs the others for it
         die_with_parent(parent, signal.SIGKILL)
         try:
-            share = Share.join(rank, world, meeting, torch.device("cuda", rank) if gpu else torch.device("cpu"))
+            share = Share.join(rank, world, meeting, torch.device("cuda", rank) if gpu else torch.device("cpu"), patience)
             ending = Ending(work(share, lambda *what: pipe.send(("told", what))))
         except Exception as error:
             ending = Ending(error=portable(error))

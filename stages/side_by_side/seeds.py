@@ -126,16 +126,19 @@ def seeds_side_by_side(experiment: "Experiment", watch: Watch, crew: Crew[tuple[
             finish(seed)
         elif ending.ok:
             watch.progress.say(f"{watch.name(seed)}: out of memory beside other seeds; it runs alone once they are finished")
+        elif ending.killed and not alone:
+            watch.progress.say(f"{watch.name(seed)}: {ending.died}; it runs alone once the others are finished")
 
     stored = [seed for seed in seeds if experiment.settled(seed) is not None]
     for seed in stored:
         finish(seed)
     tasks = [(seed, False) for seed in seeds if seed not in stored]
     endings = crew.run(tasks, heard, lambda waiting: pace.pays(len(waiting)), ended=ended)
-    again = [(seed, True) for (seed, _), ending in endings.items() if ending.ok and ending.value == "oom"]
+    again = [(seed, True) for (seed, _), ending in endings.items() if ending.killed or (ending.ok and ending.value == "oom")]
     crew.most = 1
+    crew.refill()  # those that were killed
     endings |= crew.run(again, heard, ended=ended)
-    errors = {seed: ending for (seed, _), ending in endings.items() if not ending.ok}
+    errors = {seed: ending for (seed, alone), ending in endings.items() if not ending.ok and (alone or (seed, True) not in endings)}
     _raise_lost(watch.progress.title, seeds, errors, len(found))
     return [found[seed] for seed in seeds]
 

@@ -9,6 +9,8 @@ from stages.schema import RecipeError
 from stages.sweep.planner import Job
 
 SPARE_MIB, SPARE = 512.0, 1.25  # beyond the forecast: the interpreter; epochs to come
+SIGNAL_SECONDS = 90  # before the time limit: a checkpoint, and the place in the queue
+LEAST_MINUTES = 5
 STEPS_HOURS = (0.25, 1.0, 4.0, 12.0, 24.0)  # a job that is longer is queued again after the last
 
 
@@ -48,6 +50,13 @@ def need_of(job: Job, cell: Cell, grid: Grid) -> Need:
             f"{cell.cell}: a run of it has {job.processes} processes, each with a GPU, and resources.gpus of params.yaml grants {gpus}"
         )
     return Need(memory, hours, job.threads, gpus, tuple(sorted(said.slurm.items())))
+
+
+def minutes_of(need: Need) -> tuple[int, int]:
+    """(a job's time limit in minutes, seconds before it at which Slurm warns the job). The warning comes in the last quarter, and Slurm sends
+    it up to a minute early: in a shorter job it would come before anything is there to hear it, and end the job."""
+    minutes = max(LEAST_MINUTES, math.ceil(need.hours * 60))
+    return minutes, min(SIGNAL_SECONDS, minutes * 60 // 4)
 
 
 def shares(groups: dict[Need, list[Job]], most: int) -> list[tuple[Need, list[Job], int]]:

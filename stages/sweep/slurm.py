@@ -15,14 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stages.errors import UserError
-from stages.sweep.needs import Need
+from stages.sweep.needs import Need, minutes_of
 from stages.sweep.process import Line, end, run_job
 
 if TYPE_CHECKING:
     from submitit.helpers import DelayedSubmission
 
 NAME = "gt-bench"  # of every job, for squeue and scancel
-SIGNAL_SECONDS = 90  # before the time limit: a checkpoint, and the place in the queue
 PATIENCE = 60.0  # seconds in which Slurm answers
 OFTEN = 10**6  # times that a job may meet its time limit
 # states that a job does not come back from; one whose node failed or that had to make way is queued again in a moment
@@ -99,7 +98,7 @@ class Slurm:
         from submitit.core.utils import FailedJobError
 
         tasks = [Task(content, (self.folder / "lines" / f"{uuid.uuid4().hex}.jsonl").resolve()) for content in contents]
-        minutes = max(1, math.ceil(need.hours * 60))
+        minutes, warned = minutes_of(need)
         executor = SlurmExecutor(self.folder.resolve() / "jobs", max_num_timeout=OFTEN)
         executor.update_parameters(
             job_name=NAME,
@@ -108,7 +107,7 @@ class Slurm:
             nodes=1,
             ntasks_per_node=1,
             cpus_per_task=need.threads,
-            signal_delay_s=min(SIGNAL_SECONDS, minutes * 60 - 5),
+            signal_delay_s=warned,
             array_parallelism=most,
             additional_parameters={"requeue": True, **({"gres": f"gpu:{need.gpus}"} if need.gpus else {}), **dict(need.slurm)},
             stderr_to_stdout=True,

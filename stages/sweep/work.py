@@ -212,6 +212,11 @@ class _Queue:
                 self.progress = True
                 self.say(f"{job}: {why}; its trial is queued again")
                 return
+            if ending.killed and self.most > 1 and job.kind == "runs" and not self._is_alone(job):
+                self.alone.update((job.name, job.limits, seed) for seed in missed)
+                self.progress = True
+                self.say(f"{job}: {why}; it runs alone later")
+                return
             self.tried.update((job.name, job.limits, seed) if job.kind == "runs" else (job.kind, job.name) for seed in missed)
             self._say_once(f"left out: {job}: {why}")
 

@@ -18,7 +18,7 @@ def task_module(name: str) -> str:
     file = name.replace("-", "_")
     if not (_FOLDER / f"{file}.py").is_file():
         known = sorted(p.stem.replace("_", "-") for p in _FOLDER.glob("*.py") if p.stem not in ("__init__", "task", "metrics"))
-        raise KeyError(f"no task named {name!r}; known: {', '.join(known)}")
+        raise KeyError(f"no task named {name!r:.200}; known: {', '.join(known)}")
     return f"stages.tasks.{file}"
 
 

@@ -64,12 +64,12 @@ class Task:
     def __init__(self, metric: str, loss: str | None = None, also: Sequence[str] = ()):
         for name in (metric, *also):
             if name not in self.directions:
-                raise KeyError(f"no metric named {name!r}; known: {', '.join(self.directions)}")
+                raise KeyError(f"no metric named {name!r:.200}; known: {', '.join(self.directions)}")
         self.metric, self.also = metric, tuple(also)
         self.direction = self.directions[metric]
         self.loss_name = loss or self.default_loss
         if self.loss_name not in self.losses:
-            raise KeyError(f"loss {self.loss_name!r} is not one of this task's: {', '.join(self.losses)}")
+            raise KeyError(f"loss {self.loss_name!r:.200} is not one of this task's: {', '.join(self.losses)}")
         self.loss = self.losses[self.loss_name]
 
     def in_dim(self, header: Header) -> Any:

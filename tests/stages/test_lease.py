@@ -7,6 +7,7 @@ import subprocess
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from stages import lease as room
@@ -100,11 +101,22 @@ def test_a_holder_that_died_on_this_machine_is_known_by_its_process(tmp_path):
 
 
 def test_another_process_with_the_number_of_a_dead_one_holds_nothing(tmp_path):
-    said = {"machine": this_machine(), "pid": os.getpid(), "started": 12.0, "token": "t", "beat": 0}
+    said = {"machine": this_machine(), "pid": os.getpid(), "ticks": 12, "token": "t", "beat": 0}
     (tmp_path / "claim.7").write_text(json.dumps(said))
     late = Lease(tmp_path / "claim")
     assert late.acquire()
     assert late.number == 8
+
+
+@pytest.mark.parametrize("seconds", [1, -1, 3600])
+def test_a_step_of_the_clock_takes_no_lock_from_a_living_process(tmp_path, monkeypatch, seconds):
+    held = Lease(tmp_path / "claim")
+    assert held.acquire()
+    began = psutil.Process.create_time
+    monkeypatch.setattr(psutil.Process, "create_time", lambda process: began(process) + seconds)
+    monkeypatch.setattr(time, "time", lambda real=time.time: real() + seconds)
+    assert not Lease(tmp_path / "claim").acquire()
+    held.release()
 
 
 def test_a_holder_that_died_on_another_machine_is_known_by_time(mounts, monkeypatch):

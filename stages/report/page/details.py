@@ -5,7 +5,7 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 
-from stages.addresses import shareable
+from stages.addresses import commit_id, shareable
 from stages.bases import origin_of
 from stages.contents import Ran, Row, Settings
 from stages.params import Cell, Grid
@@ -90,7 +90,8 @@ def _version(version: Version, cell: Cell) -> dict[str, object]:
     runs = [record["deterministic"] for record in version.records]
     measured = [record["measured"] for record in version.records]
     commits = _distinct(m["environment"].get("commit") for m in measured)
-    first = f"git checkout {commits[0].removesuffix('-dirty')} && " if len(commits) == 1 else ""
+    known = commit_id(commits[0]) if len(commits) == 1 else None
+    first = f"git checkout {known} && " if known else ""
     environment = {k: ", ".join(_distinct(m["environment"].get(k) for m in measured)) for m in measured[:1] for k in m["environment"]}
     recipe = _recipe(version.result["recipe"]) if runs else _recipe_of(readable(cell))
     return {

@@ -5,6 +5,7 @@ import io
 import lzma
 import stat
 import tarfile
+import tracemalloc
 import zipfile
 
 import pytest
@@ -90,6 +91,37 @@ def test_bombs_are_stopped_early(tmp_path):
         unpack(make_zip(tmp_path / "w.zip", {f"{i}": b"" for i in range(3)}), tmp_path / "out", Limits(members=2))
     assert not (tmp_path / "out").exists()
     assert [p for p in tmp_path.iterdir() if p.name.startswith(".")] == []
+
+
+def _header(kind: bytes, size: int) -> bytes:
+    info = tarfile.TarInfo("x")
+    info.type, info.size = kind, size
+    return info.tobuf(tarfile.USTAR_FORMAT)
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK])
+@pytest.mark.parametrize("mode", ["one", "many"])
+def test_headers_that_would_fill_the_memory_are_refused(tmp_path, kind, mode):
+    size = 64 << 20 if mode == "one" else 100 << 10
+    with gzip.open(tmp_path / "x.tar.gz", "wb", 1) as file:
+        for number in range(1 if mode == "one" else 20):
+            record = b"%d %d=" % (size, number)
+            file.write(_header(kind, size) + (record + b"a" * (size - len(record) - 1) + b"\n").ljust(-(-size // 512) * 512, b"\0"))
+        file.write(_header(tarfile.REGTYPE, 0) + b"\0" * 1024)
+    tracemalloc.start()
+    with pytest.raises(ArchiveError, match="headers of one member"):
+        unpack(tmp_path / "x.tar.gz", tmp_path / "out")
+    assert tracemalloc.get_traced_memory()[1] < 32 << 20
+    tracemalloc.stop()
+
+
+@pytest.mark.parametrize("mode", ["w", "w:gz", "w:xz", "w:bz2"])
+def test_long_names_are_read(tmp_path, mode):
+    name = "/".join(["folder" * 20] * 4)
+    make_tar(tmp_path / "x.tar", {name: b"1" * 5000, "b": b"2"}, mode)
+    unpack(tmp_path / "x.tar", tmp_path / "out")
+    assert (tmp_path / "out" / name).read_bytes() == b"1" * 5000
+    assert (tmp_path / "out" / "b").read_bytes() == b"2"
 
 
 def test_an_old_folder_stays_when_the_new_archive_is_bad(tmp_path):

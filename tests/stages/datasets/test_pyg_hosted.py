@@ -4,6 +4,7 @@ import contextlib
 import io
 import os
 import pickle
+import tracemalloc
 import zipfile
 
 import numpy as np
@@ -147,6 +148,45 @@ def test_nothing_is_executed(tmp_path, monkeypatch):
     with pytest.raises(DatasetError):
         load_pickle(smuggled, "x")
     assert not (tmp_path / "evil").exists()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\x80\x04Nr\xff\xff\xff\x0f.",  # LONG_BINPUT
+        b"N}p268435455\n.",  # PUT
+        b"Np" + b"9" * 30 + b"\n.",
+        b"\x80\x05\x96\xff\xff\xff\xff\x00\x00\x00\x00.",  # BYTEARRAY8
+        b"\x80\x04\x8e\xff\xff\xff\xff\xff\xff\xff\x0f.",  # BINBYTES8
+        b"\x80\x04\x8b\xff\xff\xff\x7f.",  # LONG4
+        b"\x80\x04cnumpy\nndarray\n(I4294967296\ntR.",  # an array of four billion numbers
+        b"\x80\x04cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(I4294967296\nt\x8c\x01btR\x88b.",
+    ],
+)
+def test_a_pickle_that_asks_for_more_memory_than_it_fills(content):
+    tracemalloc.start()
+    with pytest.raises(DatasetError):
+        load_pickle(content, "x")
+    assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    tracemalloc.stop()
+
+
+def test_a_tensor_of_more_entries_than_it_holds():
+    content = pickle.dumps(torch.zeros(1).expand(1 << 40))
+    with pytest.raises(DatasetError, match="entries, more than it holds"):
+        load_pickle(content, "x")
+
+
+@pytest.mark.parametrize("protocol", range(5))
+def test_pickles_of_every_protocol_are_read(protocol):
+    value = {"a": np.arange(4), "b": [b"x" * 300, "text", "\u00e9\n", 1.5, 2**70, -1, None, True, (), np.float32(2)]}
+    if protocol < 3:
+        value["b"] = value["b"][1:]
+    found = load_pickle(pickle.dumps(value, protocol), "x")
+    assert found["b"] == value["b"]
+    np.testing.assert_array_equal(found["a"], value["a"])
+    long = load_pickle(pickle.dumps([[str(i), i] for i in range(3000)], protocol), "x")
+    assert long[-1] == ["2999", 2999]
 
 
 def test_the_official_split_file_is_read(mirror):

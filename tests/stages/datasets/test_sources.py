@@ -1,10 +1,12 @@
 """Sources: order, checksums, resuming, several processes, and the message when nothing helps."""
 
+import contextlib
 import errno
 import hashlib
 import http.server
 import multiprocessing
 import os
+import socket
 import threading
 from pathlib import Path
 
@@ -97,6 +99,78 @@ def server():
     yield server
     server.http.shutdown()
     server.http.server_close()
+
+
+@pytest.fixture
+def raw_server():
+    """`raw_server(parts, pause)`: the address of a host that sends these bytes whatever is asked, with a pause between them."""
+    stopped, sockets = threading.Event(), []
+
+    def serve(parts, pause: float = 0.0) -> str:
+        listening = socket.create_server(("127.0.0.1", 0))
+        sockets.append(listening)
+
+        def answer() -> None:
+            while True:
+                try:
+                    connection = listening.accept()[0]
+                except OSError:
+                    return
+                with connection, contextlib.suppress(OSError):
+                    head = connection.recv(4096).startswith(b"HEAD")
+                    for part in [b"HTTP/1.1 200 OK\r\n\r\n"] if head else parts:
+                        connection.sendall(part)
+                        if not head and stopped.wait(pause):
+                            return
+
+        threading.Thread(target=answer, daemon=True).start()
+        return f"http://127.0.0.1:{listening.getsockname()[1]}/b.bin"
+
+    yield serve
+    stopped.set()
+    for listening in sockets:
+        listening.close()
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (b"HTTP/1.1 416 Range Not Satisfiable\r\nContent-Length: 0\r\n\r\n", "does not continue this file"),
+        (b"HTTP/1.1 204 No Content\r\n\r\n", "answers 204"),
+        (b"HTTP/1.1 304 Not Modified\r\n\r\n", "answers 304"),
+        (b"HTTP/1.1 203 x\r\nContent-Length: 1\r\n\r\nx", "answers 203"),
+        (b"HTTP/1.1 206 Partial Content\r\nContent-Length: 1\r\n\r\nx", "answers 206"),
+    ],
+)
+@pytest.mark.parametrize("begun", [False, True])
+def test_only_an_answer_with_the_file_counts_and_the_next_source_is_tried(tmp_path, server, raw_server, answer, words, begun):
+    if begun and b"206" in answer:
+        answer = answer.replace(b"\r\n\r\n", b"\r\nContent-Range: bytes 0-0/1\r\n\r\n")
+        words = "continues at another byte"
+    unpinned = RemoteFile("a/b.bin", (url := raw_server([answer]), f"{server.url}/b.bin"), None, None, at_most=1 << 20)
+    if begun:
+        (tmp_path / "raw/a").mkdir(parents=True)
+        (tmp_path / "raw/a/b.bin.part").write_bytes(CONTENT[:1000])
+    assert fetch(unpinned, tmp_path / "raw").read_bytes() == CONTENT
+    with pytest.raises(SourceError, match=words):
+        fetch(RemoteFile("a/c.bin", (url,), None, None, at_most=1 << 20), tmp_path / "begun" if not begun else begin(tmp_path))
+
+
+def begin(folder: Path) -> Path:
+    (folder / "begun/a").mkdir(parents=True)
+    (folder / "begun/a/c.bin.part").write_bytes(CONTENT[:1000])
+    return folder / "begun"
+
+
+def test_a_host_that_sends_a_byte_now_and_then_is_given_up(tmp_path, server, raw_server, monkeypatch):
+    monkeypatch.setattr(sources, "SLOW_SECONDS", 0.3)
+    monkeypatch.setattr(sources, "ANSWER_SECONDS", 0.5)
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(CONTENT)
+    slow = raw_server([head, *(bytes([byte]) for byte in CONTENT)], 0.05)
+    slow_head = raw_server([bytes([byte]) for byte in head * 100], 0.05)
+    with pytest.raises(SourceError, match=r"bytes in 0 s, which is too slow; \d+ bytes kept[^:]*\n.*has not answered within 0.5 s"):
+        fetch(remote(slow, slow_head), tmp_path / "raw")
+    assert fetch(remote(slow, slow_head, f"{server.url}/b.bin"), tmp_path / "raw").read_bytes() == CONTENT
 
 
 def test_mirrors_come_first_and_a_good_file_is_kept(tmp_path, mirror_folder, server):

@@ -28,6 +28,18 @@ def test_a_seed_counts_while_its_record_is_there(trained):
     assert (result["status"], result["reason"], result["runs"], result["metric"]) == ("unfinished", "killed", runs[1:], "accuracy")
 
 
+def test_a_damaged_record_is_listed_as_such(trained):
+    grid = load_grid()
+    cell, store = grid.find(CELL), Store()
+    paths = [store.folder(digest) / "record.json" for digest in seeds_kept(cell, grid)[0]]
+    paths[0].write_text(paths[0].read_text().replace('"test": 0.', '"test": 0.9', 1))
+    paths[1].write_text("{")
+    ((line,), problems) = listing([cell], grid)
+    assert (line["seeds"], line["state"]) == ("0/2", "damaged")
+    assert len(problems) == 2
+    assert all(any(str(path) in problem for problem in problems) for path in paths)
+
+
 def test_a_result_that_cannot_be_read_is_said_and_hides_no_other_cell(trained):
     grid = load_grid()
     Path("results", f"{CELL}.json").write_text("{")

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -98,35 +99,35 @@ def test_a_task_waits_for_the_one_it_needs():
     assert len(run(lambda task, tell: None, 2, ["a", "b"], ready=lambda *_: False)) == 2
 
 
-def test_fewer_where_memory_holds_fewer_and_it_is_said(monkeypatch, tmp_path):
-    """Each takes 60 MiB of 190, later of 100."""
+@pytest.mark.parametrize(("available", "most"), [(190.0, 2), (100.0, 1)])
+def test_fewer_where_memory_holds_fewer_and_it_is_said(monkeypatch, available, most):
+    """Each takes 60 MiB."""
+    refused = get_context("fork").Event()
 
     def work(task, tell):
-        mine = bytearray(60 * 2**20)
         tell("grown")
-        (tmp_path / f"{task}").touch()
-        time.sleep(0.3)  # for as long as another takes to start
-        (tmp_path / f"{task}").unlink()
-        return len(mine) and task
+        assert refused.wait(60)  # so that nobody ends before another one has found no memory
+        return task
+
+    def say(text):
+        said.append(text)
+        refused.set()
 
     monkeypatch.setattr(room, "peak_mib", lambda pid: 60.0)
     monkeypatch.setattr(room, "resident_mib", lambda pid: 60.0)
     at_work, said, grown = [], [], set()
-    with Crew(work, 3, say=said.append) as crew:
-        monkeypatch.setattr(room, "available_mib", lambda: 190.0 - 60 * len(crew.tasks))
+    with Crew(work, 3, say=say) as crew:
+        monkeypatch.setattr(room, "available_mib", lambda: available - 60 * len(crew.tasks))
 
         def heard(task, *_):
             grown.add(task)
             at_work.append(len(crew.tasks))
 
         endings = crew.run(range(4), heard, more=lambda _: grown >= set(crew.tasks))
-        assert max(at_work) == 2
-        monkeypatch.setattr(room, "available_mib", lambda: 100.0 - 60 * len(crew.tasks))
-        del at_work[:]
-        endings |= crew.run(range(4, 8), heard, more=lambda _: grown >= set(crew.tasks))
-    assert max(at_work) == 1
-    assert {ending.value for ending in endings.values()} == set(range(8))
-    assert said == ["memory holds 2 of 3 at once: one takes up to 66 MiB, and 58 are left"]
+    assert max(at_work) == most
+    assert {ending.value for ending in endings.values()} == set(range(4))
+    left = available - 60 * most - 6 * most
+    assert said == [f"memory holds {most} of 3 at once: one takes up to 66 MiB, and {left:.0f} are left"]
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

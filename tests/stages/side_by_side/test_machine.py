@@ -4,8 +4,6 @@ import os
 import subprocess
 import sys
 
-import pytest
-
 from stages.side_by_side import machine
 from stages.side_by_side.machine import at_once, available_mib, cores, peak_mib
 
@@ -29,17 +27,3 @@ def test_how_many_at_once(monkeypatch):
     assert [at_once("auto", 20, gpu=True), at_once(2, 20, gpu=True), at_once(30, 20), at_once(4, 0)] == [1, 2, 20, 1]
     monkeypatch.setattr(sys, "platform", "darwin")
     assert at_once("auto", 20) == 1
-
-
-def test_cores_granted_by_a_control_group(monkeypatch, tmp_path):
-    (tmp_path / "cpu.max").write_text("250000 100000\n")
-    (tmp_path / "memory.max").write_text(f"{300 * 2**20}\n")
-    (tmp_path / "memory.current").write_text(f"{100 * 2**20}\n")
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(12)))
-    monkeypatch.setattr(machine, "_control_groups", lambda: [tmp_path, tmp_path / "none"])
-    assert cores() == 2
-    assert available_mib() == pytest.approx(200, abs=1)
-    (tmp_path / "cpu.max").write_text("50000 100000\n")
-    assert cores() == 1
-    (tmp_path / "cpu.max").write_text("max 100000\n")
-    assert cores() == 12

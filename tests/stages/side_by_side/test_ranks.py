@@ -97,6 +97,20 @@ def test_a_signal_leaves_a_checkpoint_and_no_process(project, forked, capsys):
     assert set(psutil.Process().children(recursive=True)) <= before
 
 
+class _Stops:
+    """Work in which the last process is stopped while the others wait for it."""
+
+    def __call__(self, share, tell):
+        if share.rank == share.world - 1:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        share.all_of(torch.ones(1))
+
+
+def test_a_process_that_is_stopped_is_named_and_does_not_hang_the_others(forked):
+    with Ranks(_Stops(), 2, patience=2) as both, pytest.raises(Lost, match=r"process 1 of 2 \(number \d+\) is stopped, .* for 2 s"):
+        both.values()
+
+
 def test_nobody_outlives_the_process_that_started_them(project, forked):
     project.recipe("many", batch={"graphs": 4}, epochs=100_000, seeds=[0], processes=2)
     parent = get_context("fork").Process(target=train)

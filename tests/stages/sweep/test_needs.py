@@ -7,10 +7,18 @@ import pytest
 
 from stages.params import Resources, load_grid
 from stages.schema import RecipeError
-from stages.sweep.needs import Need, need_of, shares
+from stages.sweep.needs import Need, minutes_of, need_of, shares
 from stages.sweep.planner import Job
 
 CELL = "small/web/mlp"
+
+
+@pytest.mark.parametrize(("hours", "expected"), [(0.001, (5, 75)), (2 / 60, (5, 75)), (0.1, (6, 90)), (1.001, (61, 90)), (24, (1440, 90))])
+def test_slurm_warns_a_job_in_the_last_quarter_of_its_time(hours, expected):
+    minutes, warned = minutes_of(Need(1, hours))
+    assert (minutes, warned) == expected
+    assert warned <= minutes * 60 / 4
+    assert minutes * 60 - warned - 60 >= 120  # Slurm sends it up to a minute early; a job has begun by then
 
 
 def test_at_most_so_many_jobs_at_once():
