@@ -8,7 +8,7 @@ import numpy as np
 
 from stages.datasets.custom_arrays import MOST, typed
 from stages.datasets.custom_remarks import differs_everywhere, too_many_values
-from stages.datasets.custom_table import Table, read_columns
+from stages.datasets.custom_table import Table, read_columns, shown
 from stages.errors import DatasetError
 
 CODES = {"": 0, "none": 0, "train": 1, "val": 2, "test": 3}
@@ -33,7 +33,7 @@ class Identifiers:
             if key in self.exact:
                 first = self.exact[key]
                 raise DatasetError(
-                    f"{table.at(row, column)}: duplicate identifier {_shown(key[1])}, first in line {table.lines[first]}; an identifier belongs to "
+                    f"{table.at(row, column)}: duplicate identifier {shown(key[1])}, first in line {table.lines[first]}; an identifier belongs to "
                     f"one row{' of a graph' if len(set(graph)) > 1 else ''}: correct it, or rename the column where it is a feature"
                 )
             self.exact[key] = row
@@ -50,8 +50,8 @@ class Identifiers:
     def unknown(self, table: Table, row: int, column: str, cell: str, where: str = "") -> DatasetError:
         """The error for an identifier that nothing has."""
         return DatasetError(
-            f"{table.at(row, column)}: {_shown(cell)} is not in column {self.column} of {self.table.path.name}{where} (which has "
-            f"{', '.join(map(_shown, self.cells[:3]))}{', ...' if len(self.cells) > 3 else ''}); add it there, or take the column {self.column} "
+            f"{table.at(row, column)}: {shown(cell)} is not in column {self.column} of {self.table.path.name}{where} (which has "
+            f"{', '.join(map(shown, self.cells[:3]))}{', ...' if len(self.cells) > 3 else ''}); add it there, or take the column {self.column} "
             "out where rows are numbered from 0 instead"
         )
 
@@ -75,12 +75,10 @@ def from_csv(folder: Path, level: str, remarks: list[str]) -> dict[str, np.ndarr
         if not len(table):
             raise DatasetError(f"{table.path}: has no rows")
     if not {"source", "target"} <= set(edges.columns):
-        raise DatasetError(
-            f"{edges.path}: needs the columns source and target; it has {', '.join(map(_shown, edges.columns))}: rename them"
-        )
+        raise DatasetError(f"{edges.path}: needs the columns source and target; it has {', '.join(map(shown, edges.columns))}: rename them")
     _check_places(nodes, edges, graphs)
     if not (names := [name for name in targets.columns if name == "y" or name.startswith("y_")]):
-        there = ", ".join(map(_shown, targets.columns))
+        there = ", ".join(map(shown, targets.columns))
         raise DatasetError(f"{folder}: no column y (or y_1, y_2, ...) with the targets in {targets.path.name}; it has {there}")
 
     graph, edge_graph, count = _graphs(nodes, edges, graphs, remarks)
@@ -156,7 +154,7 @@ def _graphs(nodes: Table, edges: Table, graphs: Table | None, remarks: list[str]
     empty = np.flatnonzero(np.bincount(graph, minlength=len(known.cells)) == 0)
     if graphs and empty.size:
         raise DatasetError(
-            f"{graphs.at(int(empty[0]), key)}: graph {_shown(known.cells[empty[0]])} has no nodes in {nodes.path.name}; take it out"
+            f"{graphs.at(int(empty[0]), key)}: graph {shown(known.cells[empty[0]])} has no nodes in {nodes.path.name}; take it out"
         )
     return graph, edge_graph, len(known.cells)
 
@@ -170,7 +168,7 @@ def _of_graphs(table: Table, name: str, cells: list[str], known: Identifiers) ->
     if known.table.path.name == "graphs.csv":
         raise known.unknown(table, row, name, cells[row])
     raise DatasetError(
-        f"{table.at(row, name)}: no graph {_shown(cells[row])} in nodes.csv: column graph must number the {len(known.cells)} graphs from 0"
+        f"{table.at(row, name)}: no graph {shown(cells[row])} in nodes.csv: column graph must number the {len(known.cells)} graphs from 0"
     )
 
 
@@ -182,7 +180,7 @@ def _numbered(nodes: Table, name: str, cells: list[str], graphs: Table | None) -
         row = next(row for row, cell in enumerate(cells) if not (_number(cell).isascii() and _number(cell).isdigit()))
         if graphs is not None or re.fullmatch(r"[+-]?[\d.,]+", cells[row]) or not cells[row]:
             raise DatasetError(
-                f"{nodes.at(row, name)}: {_shown(cells[row])}: column graph must number the graphs from 0; or give graphs.csv a column {name} too, with the "
+                f"{nodes.at(row, name)}: {shown(cells[row])}: column graph must number the graphs from 0; or give graphs.csv a column {name} too, with the "
                 "same names"
             )
         return Identifiers(nodes, name, list(dict.fromkeys(cells)), [0] * len(set(cells)))
@@ -262,7 +260,7 @@ def _ends(edges: Table, name: str, graph: np.ndarray, ids: Identifiers | None, n
     for row, cell in enumerate(() if all(map(str.isdigit, cells)) else cells):
         if not re.fullmatch(r"[\d.,eE+-]+", cell):
             raise DatasetError(
-                f"{edges.at(row, name)}: {_shown(cell) if cell else 'an empty cell'} is no number of a node; number nodes from 0 in the order of nodes.csv, or give "
+                f"{edges.at(row, name)}: {shown(cell) if cell else 'an empty cell'} is no number of a node; number nodes from 0 in the order of nodes.csv, or give "
                 "nodes.csv a column id with such names"
             )
     found = edges.whole(name, "edge ids", MOST)
@@ -352,7 +350,3 @@ def _number(cell: str) -> str:
     if match := re.fullmatch(r"([+-]?)0*([0-9]+)(\.0*)?", cell):
         return ("-" if match[1] == "-" and match[2] != "0" else "") + match[2]
     return cell
-
-
-def _shown(cell: str) -> str:
-    return cell if len(cell) <= 40 else f"{cell[:40]}..."

@@ -94,14 +94,13 @@ def _arrays(data: "BaseData", level: str, where: str) -> dict[str, np.ndarray]:
     """The arrays of one Data object."""
     lacking = [key for key in ("edge_index", "y") if getattr(data, key, None) is None]
     if lacking:
-        others = [
-            key for key in ("hyperedge_index", "edge_label", "edge_label_index", "adj", "adj_t") if getattr(data, key, None) is not None
-        ]
-        hint = (
-            f"; it has {', '.join(others)}, and of one's own data the benchmark knows targets per node and per graph alone"
-            if others
-            else ""
-        )
+        hint, has = "", lambda key: getattr(data, key, None) is not None
+        if others := [key for key in ("hyperedge_index", "edge_label", "edge_label_index") if has(key)]:
+            hint = f"; it has {', '.join(others)}, and of one's own data the benchmark knows targets per node and per graph alone"
+        elif others := [key for key in ("adj", "adj_t") if has(key)]:
+            hint = f"; it has {others[0]}: leave out the transform that makes it (ToSparseTensor, ToDense)"
+        elif type(data).__name__ == "HeteroData":
+            hint = "; of several kinds of nodes, to_homogeneous() makes one graph"
         raise DatasetError(
             f"{where}: a {type(data).__name__} without {' and '.join(lacking)}; a torch_geometric graph needs edge_index and y{hint}"
         )

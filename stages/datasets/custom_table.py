@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from stages.addresses import printable
 from stages.errors import DatasetError
 
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars", " ": "spaces"}
@@ -44,7 +45,7 @@ class Table:
 
     def at(self, row: int, column: str | None = None) -> str:
         """Where a row or a cell is, for messages."""
-        return f"{self.path}: line {self.lines[row]}" + (f": column {column}" if column else "")
+        return f"{self.path}: line {self.lines[row]}" + (f": column {printable(column)}" if column else "")
 
     def numbers(self, name: str) -> np.ndarray:
         """A column taken out: int64 where all cells are whole numbers, else float64. Raises DatasetError for a cell that is no number."""
@@ -61,7 +62,7 @@ class Table:
             except OverflowError:
                 row = next(row for row, cell in enumerate(cells) if abs(int(cell)) >= 2**63)
                 raise DatasetError(
-                    f"{self.at(row, name)}: {_short(cells[row])} is too large for a whole number; an identifier does not belong "
+                    f"{self.at(row, name)}: {shown(cells[row])} is too large for a whole number; an identifier does not belong "
                     "here, and a quantity needs a point or an exponent: 1e20"
                 ) from None
             except ValueError:
@@ -76,7 +77,7 @@ class Table:
             wrong = np.flatnonzero(~((values >= 0) & (values < most) & (values == np.floor(values))))
         if wrong.size:
             row = int(wrong[0])
-            raise DatasetError(f"{self.at(row, name)} is {_short(cells[row])}: {what} must be whole numbers from 0 to {most - 1}")
+            raise DatasetError(f"{self.at(row, name)} is {shown(cells[row])}: {what} must be whole numbers from 0 to {most - 1}")
         return values.astype(np.int64)
 
     def _number(self, row: int, name: str, cell: str) -> float:
@@ -84,12 +85,12 @@ class Table:
         if "," in cell and _COMMA.fullmatch(cell):
             if self.decimal_comma is None:
                 raise DatasetError(
-                    f"{where}: {_short(cell)} can be a decimal comma or a thousands separator; write a point for decimals and nothing for thousands"
+                    f"{where}: {shown(cell)} can be a decimal comma or a thousands separator; write a point for decimals and nothing for thousands"
                 )
             cell = cell.replace(",", ".")
         elif self.decimal_comma and _POINT.fullmatch(cell):
             raise DatasetError(
-                f"{where}: {_short(cell)} has a decimal point, and other numbers of the file have a decimal comma; use one of them"
+                f"{where}: {shown(cell)} has a decimal point, and other numbers of the file have a decimal comma; use one of them"
             )
         try:
             value = float(cell) if "_" not in cell and cell.isascii() else float("no number")
@@ -101,7 +102,7 @@ class Table:
             raise DatasetError(f"{where}: expected a number, found {cell[:100]!r}; number categories 0, 1, ...") from None
         if abs(value) > _LARGEST and "inf" not in cell.lower():
             raise DatasetError(
-                f"{where}: {_short(cell)} is too large; numbers are stored as float32, up to {_LARGEST:.2g}: give another unit"
+                f"{where}: {shown(cell)} is too large; numbers are stored as float32, up to {_LARGEST:.2g}: give another unit"
             )
         return value
 
@@ -246,5 +247,7 @@ def _decimal_comma(rows: list[list[str]]) -> bool | None:
     return None if all(_THOUSANDS.fullmatch(cell) for cell in commas) else True
 
 
-def _short(cell: str) -> str:
-    return cell if len(cell) <= 40 else f"{cell[:40]}..."
+def shown(cell: str) -> str:
+    """A cell in a message: on one line, and not longer than helps to find it."""
+    text = printable(cell)
+    return text if len(text) <= 40 else f"{text[:40]}..."

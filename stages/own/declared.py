@@ -177,8 +177,11 @@ def level_of(graphs: "Iterable[BaseData]", where: str) -> str:
     per_node = rows == nodes
     if not per_node and (len(shown) == 1 or len(set(rows)) > 1):  # not as many targets of each graph
         for number, (count, by_edges) in enumerate(counted):
-            if by_edges and rows[number] > 1 and rows[number] != count:
-                raise DatasetError(f"{where}: graph {number} has {count} nodes and {rows[number]} targets{BY_EDGES}")
+            if rows[number] > 1 and rows[number] != count and (by_edges or len(shown) == 1):
+                raise DatasetError(
+                    f"{where}: graph {number} has {count} nodes and {rows[number]} targets"
+                    + (BY_EDGES if by_edges else "; give a target for each node (-1 for no class, nan for no number), or several graphs")
+                )
     return "node" if per_node and max(nodes) > 1 else "graph"
 
 

@@ -203,6 +203,8 @@ def graph(**change) -> Data:
             [graph(y=None, edge_label=torch.ones(2))],
             "it has edge_label, and of one's own data the benchmark knows targets per node and per graph",
         ),
+        ([graph(edge_index=None, adj_t=torch.eye(2))], r"without edge_index; .*; it has adj_t: leave out the transform that makes it"),
+        ([graph(x=torch.ones(2, 3).bfloat16())], "x cannot be read .*; give a dense tensor of float32 or int64"),
         ([graph(y="mutagenic")], r"y must be rows of numbers; it is <U9 of shape \[1\]; number classes and categories 0, 1, ..."),
         ([graph(), graph(x=torch.full((2, 3), torch.nan))], "graph 1: x holds a number that is not finite"),
         ([], "returned no graphs"),

@@ -207,3 +207,9 @@ def test_edges_may_stand_in_any_order_and_name_nodes_by_whole_floats(tmp_path):
         [[1, 0], [0, 0]],
         [[1.5], [0.5]],
     )
+
+
+def test_messages_hold_no_control_characters(tmp_path):
+    message = refused(folder(tmp_path, nodes="id,y\na\x1b[31m\x07,0\nb,1\n", edges="source,target\nb,\x1b]0;x\x07c\n"))
+    assert "column target: ]0;xc is not in column id of nodes.csv (which has a[31m, b)" in message
+    assert message.isprintable()

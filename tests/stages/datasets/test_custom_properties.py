@@ -220,7 +220,7 @@ def test_a_wrong_cell_is_named(tmp_path_factory, data):
     save(table, style, folder)
     with pytest.raises(DatasetError) as error:
         from_csv(folder, "node", [])
-    shown = name.lower() if ends else name
+    shown = name.lower() if ends else " ".join(name.split())
     assert re.search(rf"{table}\.csv: line {line + 1}: column {re.escape(shown)}\b", str(error.value)), error.value
 
 

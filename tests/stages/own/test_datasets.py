@@ -92,14 +92,16 @@ def test_a_metric_that_the_data_do_not_fit_is_not_kept(ours):
     [
         ("Data(edge_index=edges, y=torch.tensor([0, 1, 0, 1, 0]))", "graph 0 has 4 nodes and 5 targets: the nodes are counted by the edges, .*; give the Data num_nodes or x"),
         ("[Data(edge_index=edges, y=torch.arange(n) % 2) for n in (4, 5)]", "graph 1 has 4 nodes and 5 targets"),
-        ("Data(edge_index=edges, y=torch.tensor([0, 1, 0]), num_nodes=4)", "1 graph with a target cannot be split .*: the val part is empty"),
+        ("Data(edge_index=edges, y=torch.tensor([0, 1, 0]), num_nodes=4)", "graph 0 has 4 nodes and 3 targets; give a target for each node .*, or several graphs"),
+        ("Data(edge_index=edges, y=torch.tensor(0.5), x=torch.ones(4, 1))", "1 graph with a target cannot be split .*: the val part is empty"),
+        ("HeteroData()", "a HeteroData without edge_index and y; .*to_homogeneous"),
         ("Data(edge_index=edges, y=torch.tensor([1, 1, 1, -1]), x=torch.ones(4, 1))", "all labels are 1; node-classification needs two classes"),
     ],
 )  # fmt: skip
 def test_data_whose_task_cannot_be_trained_are_not_kept(ours, made, says):
     write("a.py", f"""
         import torch
-        from torch_geometric.data import Data
+        from torch_geometric.data import Data, HeteroData
 
         edges = torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2]])
 
