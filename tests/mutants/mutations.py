@@ -50,6 +50,13 @@ MUTATIONS = [
     # attention scaled by the width of all heads
     Mutation(MODELS, PPGT, "(dim // num_heads) ** 0.5", "dim**0.5", "ppgt/zinc/ppgt-as-printed"),
     Mutation(MODELS, PPGT, "self.key_scale = -0.5 / root", "self.key_scale = -1.0 / root", "ppgt/zinc/ppgt-as-printed"),
+    # attention scaled a little differently, at the start of a warm-up
+    Mutation(
+        MODELS, PPGT, "self.scale = 1.0 / root if", "self.scale = 1.05 / root if", "ppgt/zinc/ppgt-as-printed",
+    ),
+    Mutation(
+        MODELS, PPGT, "self.key_scale = -0.5 / root", "self.key_scale = -0.55 / root", "embedded/ring-molecules/ppgt",
+    ),
     # initial scale
     Mutation(
         MODELS, TOKENGT, "nn.init.normal_(module.weight, std=0.02)", "nn.init.normal_(module.weight, std=0.03)",
@@ -85,6 +92,11 @@ MUTATIONS = [
     Mutation(
         MODELS, f"{BASELINES}/graphormer.py", "(hidden_dim // num_heads) ** -0.5", "hidden_dim**-0.5",
         "tokengt/pcqm4mv2/graphormer",
+    ),
+    # edges that arrive in place of those that leave
+    Mutation(
+        MODELS, f"{BASELINES}/grit.py", "index_add(0, batch.edge_index[0], ones)",
+        "index_add(0, batch.edge_index[1], ones)", "ppgt/mnist/grit",
     ),
     # normalised over the wrong axis
     Mutation(MODELS, f"{BASELINES}/siam.py", "F.normalize(u, dim=1)", "F.normalize(u, dim=0)", "hot/jets/siam"),
@@ -191,6 +203,16 @@ MUTATIONS = [
         LAYERS, f"{NN}/equivariant_basis.py", "basis / total.clamp(min=1)", "basis",
         "embedded/basis-small/tokengt-attention",
     ),
+    # self-loops count twice
+    Mutation(
+        LAYERS, f"{NN}/node_wise.py", "torch.cat([(~is_loop).to(dtype),", "torch.cat([torch.ones_like(is_loop, dtype=dtype),",
+        "edge-transformer/cornell/gcn",
+    ),
+    # degrees of a directed graph against its edges
+    Mutation(
+        LAYERS, f"{NN}/node_wise.py", "index_add(0, target, weight)", "index_add(0, source, weight)",
+        "edge-transformer/cornell/gcn",
+    ),
     # a hop too many
     Mutation(
         LAYERS, f"{NN}/subgraphs.py", "for _ in range(num_hops):", "for _ in range(num_hops + 1):",
@@ -201,6 +223,19 @@ MUTATIONS = [
         ENCODINGS, LAPLACIAN, "unsqueeze(1)).sign()", "unsqueeze(1)).sign().neg()", "edge-transformer/cornell/gcn",
     ),
     Mutation(ENCODINGS, LAPLACIAN, "degree.clamp(min=1).rsqrt()", "(degree + 1).rsqrt()", "embedded/chains/tokengt"),
+    # a directed graph is not made undirected
+    Mutation(
+        ENCODINGS, LAPLACIAN, "adjacency = torch.maximum(adjacency, adjacency.mT)\n    degree", "degree",
+        "edge-transformer/cornell/gcn",
+    ),
+    Mutation(
+        ENCODINGS, "gt_models/encodings/random_walk.py", 'elif edges == "both-ways":', "elif False:", "ppgt/mnist/ppgt",
+    ),
+    # isolated nodes belong to the eigenvalue 0
+    Mutation(
+        ENCODINGS, LAPLACIAN, "return torch.eye(adjacency.size(1), dtype=adjacency.dtype) -",
+        "return torch.diag_embed((degree > 0).to(adjacency.dtype)) -", "polynormer/photo/polynormer-v2",
+    ),
     # the trivial eigenvector left out
     Mutation(
         ENCODINGS, LAPLACIAN, 'arrays["laplacian_eigenvectors"][:, 1:]', 'arrays["laplacian_eigenvectors"][:, :1]',
