@@ -239,7 +239,7 @@ def _likely(quantity: str, modules: Mapping[str, str]) -> str:
     if name == "encodings":
         encoding = quantity.partition(".")[2].partition("-")[0].partition("/")[0]
         return next((component for component in modules if component == f"encoding {encoding}"), "model")
-    if name in ("parameters", "initial_norm") or quantity == "losses[0]":
+    if name in ("parameters", "initial_norm", "gradient") or quantity == "losses[0]":
         return "model" if "model" in modules else "trainer"
     return "task" if name in ("val", "val_loss", "test", "best_epoch") else "trainer"
 

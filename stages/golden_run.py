@@ -114,6 +114,11 @@ def _run(cell: str, data: Path, root: Path, jitter: float = 0.0) -> Entry:
 
     models: list[nn.Module] = []
     norms: list[float] = []
+    gradients: list[float] = []
+
+    def differentiated(losses: list[float]) -> None:
+        if len(losses) == 1:
+            gradients.append(_gradient(models[-1]))
 
     class Watched(Experiment):
         """Remembers the models that it builds and their norms at the start; a golden run is not itself compared with golden values."""
@@ -134,9 +139,9 @@ def _run(cell: str, data: Path, root: Path, jitter: float = 0.0) -> Entry:
     default = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:
-        with use("reference"), _in_float64(), _losses() as losses, tempfile.TemporaryDirectory(prefix="gt-golden-") as store:
+        with use("reference"), _in_float64(), _losses(differentiated) as losses, tempfile.TemporaryDirectory(prefix="gt-golden-") as store:
             experiment = short_experiment(cell, data, Path(store), root, Watched)
-            for seen in (models, norms, losses):  # those of the run that it starts from
+            for seen in (models, norms, gradients, losses):  # those of the run that it starts from
                 seen.clear()
             recipe = load_recipe(root / "recipes" / f"{cell}.yaml")
             record, _ = experiment.run(recipe.seeds[0])
@@ -146,7 +151,7 @@ def _run(cell: str, data: Path, root: Path, jitter: float = 0.0) -> Entry:
     if run["status"] != "ok":
         raise RecipeError(f"{run['status']}: {run['error']}")
     values: dict[str, Json] = {"encodings": cast(Json, _encoding_norms(experiment)), "parameters": run["parameters"]}
-    values |= {"initial_norm": cast(Json, norms), "losses": cast(Json, losses)}
+    values |= {"initial_norm": cast(Json, norms), "gradient": cast(Json, gradients), "losses": cast(Json, losses)}
     values |= {name: cast(Json, curve) for name, curve in run["epochs"].items() if name != "epoch"}
     values |= {"best_epoch": run["best_epoch"], "test": cast(Json, run["test_metrics"]), "norm": _norm(models[-1])}
     entry: Entry = {
@@ -172,8 +177,8 @@ def _encoding_norms(experiment: "Experiment") -> dict[str, float]:
 
 
 @contextlib.contextmanager
-def _losses() -> Iterator[list[float]]:
-    """The value of every loss that is differentiated meanwhile, in order."""
+def _losses(then: Callable[[list[float]], None] = lambda losses: None) -> Iterator[list[float]]:
+    """The value of every loss that is differentiated meanwhile, in order; `then` is called with them after each."""
     import torch
 
     losses: list[float] = []
@@ -182,6 +187,7 @@ def _losses() -> Iterator[list[float]]:
     def recorded(loss: torch.Tensor, *arguments: object, **named: object) -> None:
         losses.append(float(loss.detach().sum()))
         backward(loss, *arguments, **named)
+        then(losses)
 
     torch.Tensor.backward = recorded  # type: ignore[assignment, method-assign]
     try:
@@ -220,6 +226,19 @@ def _moved(model: "nn.Module", share: float) -> "nn.Module":
 def _norm(model: "nn.Module") -> float:
     """Norm of all weights and buffers."""
     return math.sqrt(sum(float(value.double().square().sum()) for value in model.state_dict().values() if value.is_floating_point()))
+
+
+def _gradient(model: "nn.Module") -> float:
+    """Mean logarithm of the gradients' norms, one per row of each parameter, relative to the norm of the whole gradient.
+
+    Each row counts alike, so that a factor of small gradients, such as the scale of attention, changes it as much as one of large gradients. Losses of a
+    few steps hardly change with it. What rounding makes of a gradient of 0 is far below the constant that is added.
+    """
+    import torch
+
+    rows = [(g.flatten(1).norm(dim=1) if g.dim() > 1 else g.abs().view(-1)) for p in model.parameters() if (g := p.grad) is not None]
+    norms = torch.cat([row.double() for row in rows])
+    return float((norms / norms.norm().clamp(min=1e-300) + 1e-7).log().mean())
 
 
 def explained(error: BaseException) -> str:

@@ -31,7 +31,8 @@ class Shape:
     """What a dataset's header and arrays look like.
 
     `targets`: columns of floating-point targets, 0 for a single number without columns, None for classes or no targets stored. `graphs`, `nodes`, `edges` (as stored, one per
-    direction), `max_nodes`, `bytes`: of the whole dataset, None where neither measured nor published. `source`: where all that comes from.
+    direction), `max_nodes`, `bytes`: of the whole dataset, None where neither measured nor published. `directed`: whether an edge has no reverse edge. `self_loops`,
+    `isolated`: edges from a node to itself, and nodes without edges to others. `source`: where all that comes from.
     """
 
     in_dim: int | list[int]
@@ -48,6 +49,9 @@ class Shape:
     train: int | None = None
     val: int | None = None
     test: int | None = None
+    directed: bool = False
+    self_loops: int = 0
+    isolated: int = 0
     bytes: int | None = None
     source: str = "measured"
 
@@ -56,6 +60,8 @@ def measure(packed: PackedDataset) -> Shape:
     """The shape of a packed dataset."""
     header, counted = packed.header, packed.header.statistics
     y = packed.array("y") if "targets" in counted else None
+    first = np.repeat(packed.array("node_ptr")[:-1].numpy(), packed.array("edge_ptr").diff().numpy())
+    ends = np.stack([packed.array(name).numpy() + first for name in ("source", "target")])
     return Shape(
         **{k: getattr(header, k) for k in ("in_dim", "out_dim", "edge_dim", "num_splits", "row_normalise")},
         extras=dict(header.extras),
@@ -67,6 +73,9 @@ def measure(packed: PackedDataset) -> Shape:
         train=counted.get("train"),
         val=counted.get("val"),
         test=counted.get("test"),
+        directed=not counted["symmetric"],
+        self_loops=counted["self_loops"],
+        isolated=packed.num_nodes - np.unique(ends[:, ends[0] != ends[1]]).size,
         bytes=header.data_bytes,
     )
 
@@ -110,6 +119,8 @@ def miniature(spec: DatasetSpec, folder: Path, data: Path = Path("data"), seed: 
         count = min(life_size, shape.graphs)
         sizes = np.clip(np.rint(rng.uniform(1 - spread, 1 + spread, count) * mean), 2, LARGEST_GRAPH).astype(np.int64)
     edges = [_edges(n, rng, degree) if shape.edges != 0 else np.zeros((2, 0), np.int64) for n in sizes]
+    if life_size is None:
+        edges = [_irregular(e, n, shape, number) for number, (e, n) in enumerate(zip(edges, sizes, strict=True))]
     arrays: dict[str, np.ndarray] = {
         "num_nodes": sizes,
         "num_edges": np.array([e.shape[1] for e in edges]),
@@ -156,6 +167,18 @@ def _edges(n: int, rng: np.random.Generator, degree: float | None = None) -> np.
     both = np.concatenate([ring, ring[::-1], chords, chords[::-1]], axis=1)
     both = both[:, both[0] != both[1]]
     return np.stack(np.divmod(np.unique(both[0] * n + both[1]), n))
+
+
+def _irregular(edges: np.ndarray, n: int, shape: Shape, number: int) -> np.ndarray:
+    """The edges with what the dataset's own graphs have: single directions, self-loops and, in every fourth graph, isolated nodes."""
+    nodes = np.arange(n)
+    if shape.isolated and number % 4 == 0:
+        edges = edges[:, ~np.isin(edges, nodes[4::20]).any(0)]
+    if shape.directed:
+        edges = edges[:, (edges[0] < edges[1]) | (edges.sum(0) % 3 > 0)]
+    if shape.self_loops:
+        edges = np.concatenate([edges, np.stack([nodes[::10]] * 2)], axis=1)
+    return np.stack(np.divmod(np.unique(edges[0] * n + edges[1]), n))
 
 
 def _features(dim: int | list[int], rows: int, rng: np.random.Generator, counts: bool = False) -> np.ndarray:

@@ -4,7 +4,8 @@ python -m tests.mutants [GROUP ...] [--workers 2]
 
 GROUP is a group of tests/mutants/mutations.py, or "refactorings"; default: all. Each mutation is applied to a temporary
 copy of the code. There the golden run of its cell must differ from the saved golden values; after a refactoring it must
-not. Exits 1 where one does otherwise.
+not. A mutation of a dataset family has a dataset instead of a cell (tests/stages/datasets/families.py). Exits 1 where
+one does otherwise.
 """
 
 import argparse
@@ -28,7 +29,7 @@ def group_of(change: Change) -> str:
 
 
 def job(change: Change) -> tuple[Sequence[Edit], Sequence[str]]:
-    """What to change, and the cells to check."""
+    """What to change, and the cells or datasets to check."""
     if isinstance(change, Refactoring):
         return change.edits, change.cells
     return [Edit(change.file, change.old, change.new)], [change.cell]

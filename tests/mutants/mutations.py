@@ -1,5 +1,6 @@
 """Small mistakes in code that decides numbers, each with a cell whose golden values must notice it (stages/golden.py).
 
+Mistakes in dataset families have a dataset instead, whose values in tests/stages/datasets/families.json must differ.
 `old` occurs exactly once in `file`. After a change of that line, write the same mistake for the new line.
 Cells are the cheapest that run the line, and their run differs in more than rounding.
 """
@@ -13,11 +14,12 @@ ENCODINGS = "encodings"
 TASKS = "tasks"
 TRAINER = "trainer"
 BATCHING = "batching"
+DATASETS = "datasets"
 
 
 @dataclass(frozen=True)
 class Mutation:
-    """`new` in place of `old` in `file`; the golden values of `cell` must differ."""
+    """`new` in place of `old` in `file`; the golden values of `cell`, or of a dataset, must differ."""
 
     group: str
     file: str
@@ -41,11 +43,20 @@ OPTIMISATION = "stages/engine/optimisation.py"
 LOADER = "stages/engine/batching.py"
 TARGETS = "stages/engine/targets.py"
 BATCH = "gt_models/batch.py"
+FAMILY = "stages/datasets"
+READERS = f"{FAMILY}/readers.py"
 
 MUTATIONS = [
     # attention scaled by the width of all heads
     Mutation(MODELS, PPGT, "(dim // num_heads) ** 0.5", "dim**0.5", "ppgt/zinc/ppgt-as-printed"),
     Mutation(MODELS, PPGT, "self.key_scale = -0.5 / root", "self.key_scale = -1.0 / root", "ppgt/zinc/ppgt-as-printed"),
+    # attention scaled a little differently, at the start of a warm-up
+    Mutation(
+        MODELS, PPGT, "self.scale = 1.0 / root if", "self.scale = 1.05 / root if", "ppgt/zinc/ppgt-as-printed",
+    ),
+    Mutation(
+        MODELS, PPGT, "self.key_scale = -0.5 / root", "self.key_scale = -0.55 / root", "embedded/ring-molecules/ppgt",
+    ),
     # initial scale
     Mutation(
         MODELS, TOKENGT, "nn.init.normal_(module.weight, std=0.02)", "nn.init.normal_(module.weight, std=0.03)",
@@ -81,6 +92,11 @@ MUTATIONS = [
     Mutation(
         MODELS, f"{BASELINES}/graphormer.py", "(hidden_dim // num_heads) ** -0.5", "hidden_dim**-0.5",
         "tokengt/pcqm4mv2/graphormer",
+    ),
+    # edges that arrive in place of those that leave
+    Mutation(
+        MODELS, f"{BASELINES}/grit.py", "index_add(0, batch.edge_index[0], ones)",
+        "index_add(0, batch.edge_index[1], ones)", "ppgt/mnist/grit",
     ),
     # normalised over the wrong axis
     Mutation(MODELS, f"{BASELINES}/siam.py", "F.normalize(u, dim=1)", "F.normalize(u, dim=0)", "hot/jets/siam"),
@@ -187,6 +203,16 @@ MUTATIONS = [
         LAYERS, f"{NN}/equivariant_basis.py", "basis / total.clamp(min=1)", "basis",
         "embedded/basis-small/tokengt-attention",
     ),
+    # self-loops count twice
+    Mutation(
+        LAYERS, f"{NN}/node_wise.py", "torch.cat([(~is_loop).to(dtype),", "torch.cat([torch.ones_like(is_loop, dtype=dtype),",
+        "edge-transformer/cornell/gcn",
+    ),
+    # degrees of a directed graph against its edges
+    Mutation(
+        LAYERS, f"{NN}/node_wise.py", "index_add(0, target, weight)", "index_add(0, source, weight)",
+        "edge-transformer/cornell/gcn",
+    ),
     # a hop too many
     Mutation(
         LAYERS, f"{NN}/subgraphs.py", "for _ in range(num_hops):", "for _ in range(num_hops + 1):",
@@ -197,6 +223,19 @@ MUTATIONS = [
         ENCODINGS, LAPLACIAN, "unsqueeze(1)).sign()", "unsqueeze(1)).sign().neg()", "edge-transformer/cornell/gcn",
     ),
     Mutation(ENCODINGS, LAPLACIAN, "degree.clamp(min=1).rsqrt()", "(degree + 1).rsqrt()", "embedded/chains/tokengt"),
+    # a directed graph is not made undirected
+    Mutation(
+        ENCODINGS, LAPLACIAN, "adjacency = torch.maximum(adjacency, adjacency.mT)\n    degree", "degree",
+        "edge-transformer/cornell/gcn",
+    ),
+    Mutation(
+        ENCODINGS, "gt_models/encodings/random_walk.py", 'elif edges == "both-ways":', "elif False:", "ppgt/mnist/ppgt",
+    ),
+    # isolated nodes belong to the eigenvalue 0
+    Mutation(
+        ENCODINGS, LAPLACIAN, "return torch.eye(adjacency.size(1), dtype=adjacency.dtype) -",
+        "return torch.diag_embed((degree > 0).to(adjacency.dtype)) -", "polynormer/photo/polynormer-v2",
+    ),
     # the trivial eigenvector left out
     Mutation(
         ENCODINGS, LAPLACIAN, 'arrays["laplacian_eigenvectors"][:, 1:]', 'arrays["laplacian_eigenvectors"][:, :1]',
@@ -415,4 +454,70 @@ MUTATIONS = [
         BATCHING, BATCH, "self.batch[source], self.local[source], self.local[target]",
         "self.batch[source], self.local[target], self.local[source]", "ppgt/zinc/sat",
     ),
+    # edges reversed
+    Mutation(DATASETS, f"{FAMILY}/webkb.py", '"edge_index": edges.T,', '"edge_index": edges[:, ::-1].T,', "cornell"),
+    # rows in the order of the file
+    Mutation(
+        DATASETS, f"{FAMILY}/webkb.py", "order = np.argsort(np.array([int(row[0]) for row in rows]))",
+        "order = np.arange(len(rows))", "cornell",
+    ),
+    # edges stay in one direction
+    Mutation(
+        DATASETS, f"{FAMILY}/heterophilous.py", 'both_directions(data["edges"].T, nodes)', 'data["edges"].T',
+        "minesweeper",
+    ),
+    Mutation(DATASETS, f"{FAMILY}/ogb_nodes.py", 'if a["both_directions"]:', "if False:", "ogbn-arxiv-undirected"),
+    # self-loops stay
+    Mutation(DATASETS, READERS, "edges = edges[:, edges[0] != edges[1]]", "pass", "chameleon"),
+    # validation and test exchanged
+    Mutation(DATASETS, READERS, "enumerate((train, val, test), 1)", "enumerate((train, test, val), 1)", "computer"),
+    # other nodes of each class
+    Mutation(DATASETS, READERS, "rng = np.random.default_rng(seed)", "rng = np.random.default_rng(0)", "chameleon"),
+    # the stopping nodes do not validate
+    Mutation(DATASETS, f"{FAMILY}/wikics.py", "val | stopping", "val", "wikics"),
+    # both graphs of a pair in different folds
+    Mutation(DATASETS, f"{FAMILY}/expressivity.py", "fold = np.repeat(", "fold = np.tile(", "exp"),
+    # the leak of the released split
+    Mutation(DATASETS, f"{FAMILY}/hyperedges.py", "np.where(in_train[which], 0, 3)", "3", "gps"),
+    # a normalisation dropped
+    Mutation(
+        DATASETS, f"{FAMILY}/pyg_hosted.py", "((_array(data, name) - mean) / deviation)", "(_array(data, name) - mean)",
+        "pascalvoc-sp",
+    ),
+    Mutation(DATASETS, f"{FAMILY}/shchur.py", ", row_normalise=True)", ")", "computer-tokengt"),
+    Mutation(
+        DATASETS, f"{FAMILY}/tpugraphs.py", 'runtime = runtime / data["config_runtime_normalizers"]', "pass",
+        "tpugraphs-layout-tile",
+    ),
+    # counts in place of words that occur
+    Mutation(
+        DATASETS, f"{FAMILY}/shchur.py", "features.astype(bool).toarray().view(np.uint8)",
+        "features.toarray().astype(np.uint8)", "computer",
+    ),
+    # targets scaled by statistics that include the test part
+    Mutation(
+        DATASETS, f"{FAMILY}/alchemy.py", "y[part == 1].mean(0), y[part == 1].std(0, ddof=1)",
+        "y.mean(0), y.std(0, ddof=1)", "alchemy",
+    ),
+    # the wrong columns
+    Mutation(
+        DATASETS, f"{FAMILY}/pyg_hosted.py", '_array(data, "y").ravel()[:12]', '_array(data, "y").ravel()[-12:]', "qm9",
+    ),
+    Mutation(
+        DATASETS, f"{FAMILY}/smiles.py", "for name in STRUCT_TARGETS]", "for name in sorted(STRUCT_TARGETS)]",
+        "peptides-struct",
+    ),
+    # labels in the opposite order
+    Mutation(
+        DATASETS, f"{FAMILY}/wikipedia.py", 'labels = np.searchsorted(cuts, target, side="left")',
+        "labels = CLASSES - 1 - np.searchsorted(cuts, target)", "chameleon",
+    ),
+    # labels shifted
+    Mutation(
+        DATASETS, f"{FAMILY}/pokec.py", 'data["label"].ravel()', 'np.roll(data["label"].ravel(), 1)', "pokec",
+    ),
+    # other molecules validate
+    Mutation(DATASETS, f"{FAMILY}/smiles.py", "default_rng(42)", "default_rng(0)", "pcqm4mv2"),
+    # jets of one track stay
+    Mutation(DATASETS, f"{FAMILY}/jets.py", "if len(tracks) > 1]", "if len(tracks) > 0]", "jets"),
 ]  # fmt: skip

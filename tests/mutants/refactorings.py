@@ -1,4 +1,7 @@
-"""Changes of code that alter no number. No golden value may notice them: no version has to be raised for them."""
+"""Changes of code that alter no number. No golden value may notice them: no version has to be raised for them.
+
+`cells` are cells, or datasets of tests/stages/datasets/raw_files.py, but not both in one refactoring.
+"""
 
 from dataclasses import dataclass
 
@@ -8,6 +11,7 @@ LAPLACIAN = "gt_models/encodings/laplacian.py"
 POLYNORMER = "gt_models/polynormer/__init__.py"
 LOOP = "stages/engine/loop.py"
 LOADER = "stages/engine/batching.py"
+READERS = "stages/datasets/readers.py"
 OPTIMISATION = "stages/engine/optimisation.py"
 LARGEST = """def _first_largest(magnitudes: Tensor, dim: int) -> Tensor:
     largest = magnitudes.amax(dim, keepdim=True)
@@ -142,5 +146,22 @@ REFACTORINGS = [
             Edit(OPTIMISATION, "math.cos(math.pi * progress)", "cos(pi * progress)"),
         ),
         ("embedded/torus-colours/polynormer", "embedded/ring-molecules/gin"),
+    ),
+    Refactoring(
+        "another expression of the same numbers",
+        (
+            Edit(READERS, "np.stack([keys // nodes, keys % nodes])", "np.stack(np.divmod(keys, nodes))"),
+            Edit(READERS, "chosen = rng.permutation(members)[: val + test]", "chosen = rng.permutation(members)"),
+            Edit(READERS, "chosen[val:]] = 2, 3", "chosen[val : val + test]] = 2, 3"),
+        ),
+        ("chameleon", "wikics"),
+    ),
+    Refactoring(
+        "names in dataset families",
+        (
+            Edit("stages/datasets/hyperedges.py", "held_out", "validates", count=2),
+            Edit("stages/datasets/pyg_hosted.py", "_moments(", "_mean_and_deviation(", count=2),
+        ),
+        ("gps", "pascalvoc-sp"),
     ),
 ]

@@ -1,12 +1,14 @@
 """The check of the grid: what is sound passes, what is broken or differs is named, and nothing that breaks hides the rest."""
 
 import json
+import math
 import os
 import signal
 import time
 from pathlib import Path
 
 import pytest
+import torch
 
 from gt_models import create_model
 from stages import check_grid, golden, golden_run
@@ -61,10 +63,27 @@ def test_a_golden_run_is_short_and_complete(grid):
     model = create_model("mlp", in_dim=5, out_dim=3, level="node", hidden_dim=8, num_layers=2, dropout=0.2)
     assert values["parameters"] == sum(p.numel() for p in model.parameters())
     assert len(values["losses"]) == len(values["lr"]) == 4
+    assert len(values["gradient"]) == 1
     assert values["lr"][:2] == [0.0, 0.005], "the warm-up"
     assert values["val"][0] is None
     assert set(values["test"]) == {"loss", "accuracy"}
     assert {p for p in Path().rglob("*") if "mini" not in p.parts and p.name[0] != "."} == before
+
+
+def test_a_factor_of_a_small_gradient_counts_as_much_as_that_of_a_large_one():
+    model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Linear(4, 2)).double()
+    gradients = [torch.randn_like(parameter) for parameter in model.parameters()]
+
+    def summary(*factors: float) -> float:
+        for parameter, gradient, factor in zip(model.parameters(), gradients, factors, strict=True):
+            parameter.grad = gradient * factor
+        return golden_run._gradient(model)
+
+    rows = 4 + 4 + 2 + 2
+    before = summary(1e-5, 1, 1, 1)
+    assert summary(1.1e-5, 1, 1, 1) - before == pytest.approx(4 / rows * math.log(1.1), rel=0.1)
+    assert summary(1e-5, 1, 1, 1 + 1e-12) == pytest.approx(before, rel=1e-10)
+    assert summary(0, 1, 1, 1) == pytest.approx(summary(1e-17, 1, 1, 1), rel=1e-9), "rounding in place of 0"
 
 
 def test_what_a_miniature_is_too_small_for(grid):

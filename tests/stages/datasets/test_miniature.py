@@ -41,6 +41,19 @@ def test_every_dataset_has_a_miniature_in_which_every_part_is_filled(name, tmp_p
     assert expected.get("targets", shape.targets) == shape.targets
 
 
+@pytest.mark.parametrize("name", sorted(catalog()))
+def test_a_miniature_is_directed_and_has_self_loops_and_isolated_nodes_where_the_dataset_is_and_has(name, tmp_path):
+    spec = catalog()[name]
+    miniature(spec, tmp_path / "mini")
+    shape, found = shape_of(spec), measure(PackedDataset.open(tmp_path / "mini"))
+    assert found.directed == shape.directed
+    assert (found.self_loops > 0) == (shape.self_loops > 0)
+    assert (found.isolated > 0) == (shape.isolated > 0 or not found.edges)
+    expected = spec.expected
+    assert expected.get("symmetric", not shape.directed) == (not shape.directed)
+    assert expected.get("self_loops", shape.self_loops) == shape.self_loops
+
+
 @pytest.mark.parametrize(("name", "parts"), [("zinc", (83, 8, 8)), ("peptides-func", (70, 15, 15)), ("mnist", (80, 10, 10))])
 def test_at_life_size_parts_have_the_dataset_s_shares(name, parts, tmp_path):
     """What an epoch takes is the share of training; where it is not known, 8 : 1 : 1."""
