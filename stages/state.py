@@ -136,7 +136,7 @@ def _tracking_store() -> str:
     path = Path("mlruns") / "id"
     if not path.exists():
         write_bytes(path, f"{uuid.uuid4()}\n".encode())
-    return path.read_text().strip()
+    return path.read_text(encoding="utf-8").strip()
 
 
 def _replace(root: Path, wanted: dict[Path, object]) -> None:

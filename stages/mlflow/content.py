@@ -213,7 +213,7 @@ def repository() -> str:
     """The address of this repository as a browser opens it, without credentials; empty where it has none."""
     try:
         found = subprocess.run(
-            ["git", "config", "--get", "remote.origin.url"], cwd=ROOT, capture_output=True, text=True, check=False
+            ["git", "config", "--get", "remote.origin.url"], cwd=ROOT, capture_output=True, encoding="utf-8", check=False
         ).stdout
     except OSError:
         return ""

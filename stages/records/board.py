@@ -139,7 +139,7 @@ def page(grid: Grid, root: Path = ROOT) -> str:
                 parts += [*to_markdown(table, signs=False).splitlines(), ""]
             parts += [*bare, ""] if bare else []
     parts += ["## Every number judged", "", *_judged(rows), "", "## What the papers say", "", *_claims_in_short(claims), ""]
-    return "\n".join([*parts, "## Looked into", "", (root / "looked_into.md").read_text()])
+    return "\n".join([*parts, "## Looked into", "", (root / "looked_into.md").read_text(encoding="utf-8")])
 
 
 def _counts(tables: Sequence[PaperTable]) -> list[str]:

@@ -44,6 +44,6 @@ def _status_mib(pid: int, key: str) -> float:
 
 def _read(path: Path) -> str | None:
     try:
-        return path.read_text()
+        return path.read_text(encoding="utf-8")
     except OSError:
         return None
