@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import ParamSpec
 
 from stages.errors import UserError
+from stages.texts import print_text
 
 P = ParamSpec("P")
 # what keeps a file from being read or written that its owner can mend
@@ -21,15 +22,17 @@ def status_of(work: Callable[[], int | None]) -> int:
     try:
         return work() or 0
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print_text(f"error: {error}", file=sys.stderr)
         return 1
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            print("error: the disk is full; free some space and run the same command again: it continues where it was", file=sys.stderr)
+            print_text(
+                "error: the disk is full; free some space and run the same command again: it continues where it was", file=sys.stderr
+            )
         elif error.errno == errno.ENOMEM:
             return status_of(_out_of_memory)
         elif error.errno in OF_A_FILE and error.filename is not None:
-            print(f"error: {error.filename}: {error.strerror}; mend that and run the same command again", file=sys.stderr)
+            print_text(f"error: {error.filename}: {error.strerror}; mend that and run the same command again", file=sys.stderr)
         else:
             raise
         return 1
@@ -39,14 +42,14 @@ def status_of(work: Callable[[], int | None]) -> int:
         from stages.limits import memory_limit
 
         limit = memory_limit() // 2**20
-        print(
+        print_text(
             f"error: out of memory: {limit:,} MiB is the least of what the machine, its control group and ulimit grant this process; free some, or "
             "raise that limit, and run the same command again",
             file=sys.stderr,
         )
         return 1
     except KeyboardInterrupt:
-        print("stopped; the same command continues where it was", file=sys.stderr)
+        print_text("stopped; the same command continues where it was", file=sys.stderr)
         return 130
 
 
@@ -56,7 +59,7 @@ def _out_of_memory() -> None:
 
 def usage(text: str, arguments: Sequence[str]) -> int:
     """Prints how a command is called; its exit status: 0 where that was asked for, else 2, as for every command line that cannot be."""
-    print(text)
+    print_text(text)
     return 0 if {"-h", "--help"} & set(arguments) else 2
 
 

@@ -16,7 +16,7 @@ def find_marks(root: Path = ROOT) -> list[tuple[str, str, str]]:
     """(kind, file, text) of every mark in gt_models/ and stages/, in order of file and line; a comment's further lines belong to it."""
     found = []
     for path in sorted([*root.glob("gt_models/**/*.py"), *root.glob("stages/**/*.py")]):
-        lines = path.read_text().splitlines()
+        lines = path.read_text(encoding="utf-8").splitlines()
         for number, line in enumerate(lines):
             match = _MARK.search(line)
             if not match or path == Path(__file__):

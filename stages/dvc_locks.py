@@ -35,7 +35,7 @@ def mend_lock(folder: Path) -> bool:
         if not free:
             return False
         try:
-            json.loads(path.read_text())
+            json.loads(path.read_text(encoding="utf-8"))
             return False
         except ValueError:
             path.unlink()
@@ -63,7 +63,7 @@ def keep_in_memory(folder: Path = Path(".dvc") / "tmp", memory: Path = MEMORY) -
 @contextlib.contextmanager
 def _guarded(folder: Path) -> Iterator[bool]:
     """Holds the lock under which DVC reads and writes its list; False where another process holds it."""
-    with (folder / "rwlock.lock").open("a") as guard:
+    with (folder / "rwlock.lock").open("a", encoding="utf-8") as guard:
         try:
             fcntl.flock(guard, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

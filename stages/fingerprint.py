@@ -85,7 +85,7 @@ def _read(path: Path) -> _Source:
 
 @cache
 def _read_version(path: Path, _mtime: int, _size: int) -> _Source:
-    text = path.read_text()
+    text = path.read_text(encoding="utf-8")
     imports: list[tuple[int, str, tuple[str, ...]]] = []
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):

@@ -219,7 +219,7 @@ def actual(cell: Cell, grid: Grid, store_root: Path = Path("store")) -> Took | N
 
     try:
         recipe = recipe_asked(cell, grid)
-        result = json.loads(Path("results", f"{cell.cell}.json").read_text())
+        result = json.loads(Path("results", f"{cell.cell}.json").read_text(encoding="utf-8"))
         records = [Store(store_root).get(digest) for digest in result["runs"]]
     except (OSError, ValueError, KeyError, TypeError, StoreError):  # not there, or no result: the leaderboard says which
         return None

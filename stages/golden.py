@@ -127,7 +127,7 @@ def _read_file(path: Path, _mtime: int) -> dict[str, Entry]:
         return dict(pairs)
 
     try:
-        entries = json.loads(path.read_text(), object_pairs_hook=distinct)
+        entries = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=distinct)
         for cell, entry in entries.items():
             if entry != sealed(entry):
                 raise GoldenError(
@@ -262,7 +262,7 @@ def model_and_task(cell: str) -> tuple[str, str]:
 def checked(root: Path = INSTALLED) -> dict[str, str]:
     """By cell the code whose golden run was last compared with the kept values (golden/checked.json)."""
     try:
-        content = json.loads((root / FOLDER / CHECKED).read_text())
+        content = json.loads((root / FOLDER / CHECKED).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
     return content if isinstance(content, dict) else {}
@@ -306,7 +306,7 @@ def verdicts(wanted: Mapping[str, str], workers: int = 2, say: Callable[[str], N
             found[cell] = None
         else:
             try:
-                found[cell] = json.loads(place.read_text())["differs"]
+                found[cell] = json.loads(place.read_text(encoding="utf-8"))["differs"]
             except (OSError, ValueError, KeyError, TypeError):
                 todo.append(cell)
     if not todo:
@@ -326,7 +326,9 @@ def _computed(cells: Sequence[str], workers: int) -> dict[str, tuple[Entry | Non
     """By cell the entry of its golden run, or the error that ended it; in a process of its own, whose settings are those of golden runs."""
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     command = [sys.executable, "-m", "stages.golden_run", "--workers", str(workers), "--", *cells]
-    done = subprocess.run(command, cwd=INSTALLED, env=os.environ | {"PYTHONPATH": path}, stdout=subprocess.PIPE, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=INSTALLED, env=os.environ | {"PYTHONPATH": path}, stdout=subprocess.PIPE, encoding="utf-8", check=False
+    )
     outcomes = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"cell"')]
     found = {outcome["cell"]: (outcome["entry"], outcome["error"]) for outcome in outcomes}
     return {cell: found.get(cell, (None, f"its golden run ended with status {done.returncode}")) for cell in cells}

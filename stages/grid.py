@@ -39,7 +39,7 @@ def write_grid() -> int:
             f"{params}: there is no such file here; the grid is written in a folder that has one, beside recipes/, and needs no file elsewhere"
         )
     text = render(Path("recipes"))
-    own, mark, _ = params.read_text().partition(OLD_MARK)
+    own, mark, _ = params.read_text(encoding="utf-8").partition(OLD_MARK)
     if mark:
         write_bytes(params, own.rstrip().encode() + b"\n")
         print(f"{params}: the grid that stood at its end is in {GRID} now")
@@ -51,7 +51,7 @@ def write_grid() -> int:
 
 
 def _present() -> str:
-    return GRID.read_text() if GRID.exists() else ""
+    return GRID.read_text(encoding="utf-8") if GRID.exists() else ""
 
 
 if __name__ == "__main__":

@@ -136,7 +136,7 @@ def code_changes(before: Attempt, after: Attempt) -> list[str]:
     paths = [name.replace(".", "/") for name in modules]
     files = [path for stem in paths for path in (f"{stem}.py", f"{stem}/__init__.py")]
     stat = subprocess.run(
-        ["git", "diff", "--stat", "--end-of-options", *commits, "--", *files], cwd=ROOT, capture_output=True, text=True, check=False
+        ["git", "diff", "--stat", "--end-of-options", *commits, "--", *files], cwd=ROOT, capture_output=True, encoding="utf-8", check=False
     )
     return lines + ([f"       {line}" for line in stat.stdout.splitlines()] if stat.returncode == 0 else [f"        {stat.stderr.strip()}"])
 

@@ -25,6 +25,7 @@ from stages.report.leaderboard import rows_in, tally, write_reports
 from stages.report.rules import Rules
 from stages.schema import RecipeError
 from stages.store import Store, StoreError
+from stages.texts import print_text
 
 app = typer.Typer(add_completion=False)
 
@@ -59,8 +60,8 @@ def show(suite: str, rows: Sequence[Row], files: Sequence[Path], rules: Rules) -
     from stages.report.terminal import print_rows
 
     print_rows(suite, rows)
-    print(tally(rows, rules))
-    print(f"written: {', '.join(map(str, files))}")
+    print_text(tally(rows, rules))
+    print_text(f"written: {', '.join(map(str, files))}")
 
 
 def written(suite: str, grid: Grid) -> list[Row]:
@@ -81,7 +82,7 @@ def show_written(suite: str, grid: Grid) -> None:
 
     show(suite, written(suite, grid), [Path("reports", f"{suite}.{form}") for form in ("json", "csv", "md")], grid.run.verdict)
     uri = without_credentials(tracking_uri())
-    print(f"MLflow: open {uri}" if uri.startswith("http") else "MLflow: `make ui` serves it and prints the address of each suite")
+    print_text(f"MLflow: open {uri}" if uri.startswith("http") else "MLflow: `make ui` serves it and prints the address of each suite")
 
 
 def write_the_page(grid: Grid, out: Path, results: Path, store: Path, say: bool) -> None:
@@ -92,9 +93,9 @@ def write_the_page(grid: Grid, out: Path, results: Path, store: Path, say: bool)
     try:
         write_page(grid, out, results, store)
         if say:
-            print(f"all suites, for a browser: {out}")
+            print_text(f"all suites, for a browser: {out}")
     except (UserError, PublishedError) as error:
-        print(f"warning: {out} was not written: {error}. `gt-bench page` writes it when that is mended.", file=sys.stderr)
+        print_text(f"warning: {out} was not written: {error}. `gt-bench page` writes it when that is mended.", file=sys.stderr)
 
 
 def track(suite: str, results: Sequence[Result], records: dict[str, Record], rows: Sequence[Row], store: Store) -> None:
@@ -109,7 +110,7 @@ def track(suite: str, results: Sequence[Result], records: dict[str, Record], row
         complete(suite, results, records, rows=rows, store=store)
     except (TrackingError, StoreError) as error:
         remedy = f"when it is back, `python -m stages.leaderboard {suite}` completes it from the records"
-        print(
+        print_text(
             f"warning: MLflow at {uri} was not completed: {without_credentials(str(error))}. The reports are written; {remedy}.",
             file=sys.stderr,
         )
@@ -119,7 +120,7 @@ def track(suite: str, results: Sequence[Result], records: dict[str, Record], row
         if uri.startswith("http")
         else "`make ui` (or `python -m stages.mlflow.ui`) serves it and prints the address of each suite"
     )
-    print(f"MLflow: {look}", flush=True)
+    print_text(f"MLflow: {look}", flush=True)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,10 @@ NETWORK = ("nfs", "cifs", "smb", "lustre", "gpfs", "beegfs", "ceph", "glusterfs"
 def this_machine() -> str:
     """A name under which process ids mean the same: the host, since when it runs, and the namespace of process ids."""
     parts = [socket.gethostname()]
-    for read in (lambda: Path("/proc/sys/kernel/random/boot_id").read_text().strip(), lambda: os.readlink("/proc/self/ns/pid")):
+    for read in (
+        lambda: Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip(),
+        lambda: os.readlink("/proc/self/ns/pid"),
+    ):
         with contextlib.suppress(OSError):
             parts.append(read())
     return " ".join(parts)
@@ -39,7 +42,7 @@ def this_machine() -> str:
 def network_file_system(path: Path) -> str | None:
     """The type of the network file system that `path` is on; None if it is local or unknown."""
     with contextlib.suppress(OSError):
-        mounts = [line.split() for line in MOUNTS.read_text().splitlines()]
+        mounts = [line.split() for line in MOUNTS.read_text(encoding="utf-8").splitlines()]
         real = path.resolve()
         inside = [(point, kind) for _, point, kind, *_ in mounts if real.is_relative_to(point.replace("\\040", " "))]
         kind = max(inside, key=lambda one: len(one[0]))[1] if inside else ""
@@ -192,6 +195,6 @@ def _ticks(pid: int) -> int | None:
     """When a process began, in ticks of the kernel since the machine did: that and its number name it, whatever is done to the clock, from
     which `psutil.Process.create_time` is counted. None where the system does not say."""
     try:
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+        return int(Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19])
     except (OSError, ValueError, IndexError):
         return None

@@ -60,13 +60,13 @@ class PeakMemory:
             torch.cuda.reset_peak_memory_stats(self.device)
         else:
             with contextlib.suppress(OSError):  # kernels without this file report the peak of the whole process
-                Path("/proc/self/clear_refs").write_text("5")
+                Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")
 
     def read(self) -> float:
         """In MiB."""
         if self.device.type == "cuda":
             return torch.cuda.max_memory_allocated(self.device) / 2**20
-        for line in Path("/proc/self/status").read_text().splitlines():
+        for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) / 1024
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -202,9 +202,9 @@ def commit(root: Path = ROOT, besides: Collection[str] = ()) -> str | None:
     if SHIPPED.is_dir():
         return None
     try:
-        head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True, check=True).stdout.strip()
+        head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, encoding="utf-8", check=True).stdout.strip()
         status = ["git", "status", "--porcelain", "--untracked-files=normal", "--", *DECIDING, *(f":(exclude){path}" for path in besides)]
-        changed = subprocess.run(status, cwd=root, capture_output=True, text=True, check=True).stdout
+        changed = subprocess.run(status, cwd=root, capture_output=True, encoding="utf-8", check=True).stdout
     except (OSError, subprocess.CalledProcessError):
         return None
     return head + ("-dirty" if changed.strip() else "")
@@ -214,7 +214,7 @@ def cpu_name(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
     """The processor's model name with family and model, or its architecture where the system does not say. Virtual machines give one name to
     several generations ("AMD EPYC"), whose seconds differ by a factor and whose last bits may."""
     with contextlib.suppress(OSError):
-        first = cpuinfo.read_text().partition("\n\n")[0]
+        first = cpuinfo.read_text(encoding="utf-8").partition("\n\n")[0]
         said = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in first.splitlines())}
         if name := said.get("model name"):
             return f"{name} (family {said['cpu family']}, model {said['model']})" if {"cpu family", "model"} <= said.keys() else name

@@ -87,7 +87,7 @@ def draw(path: Path, measured: Measured) -> None:
 
 def read_measured() -> Measured:
     """The content of docs/models.json."""
-    return json.loads((DOCS / "models.json").read_text())
+    return json.loads((DOCS / "models.json").read_text(encoding="utf-8"))
 
 
 def _cells(card: ModelCard, measured: Measured, tables: dict[str, list[str]]) -> list[str]:

@@ -31,12 +31,14 @@ from stages.engine.targets import StandardisedTargets
 from stages.garbage import spare_what_is_loaded
 from stages.measurements import Clock, PeakMemory, Usage, bound_memory, choose_device, environment, memory_limit_mib, now
 from stages.metric_fit import check_metric
-from stages.own.models import files_digest, is_own
+from stages.own.global_state import DETERMINISTIC, global_state
+from stages.own.models import files_digest, is_importable, is_own
 from stages.params import RunSettings
 from stages.processes import check_machine, check_processes
 from stages.recipe import Recipe, digest_of
 from stages.recipe_fit import check_fit, check_model
 from stages.schema import RecipeError
+from stages.side_by_side import fresh
 from stages.store import SCHEMA, Store, run_digest, sealed
 from stages.tasks import create_task
 from stages.threads import computing_with
@@ -46,6 +48,21 @@ if TYPE_CHECKING:
     from stages.engine.data_parallel import Share
 
 DATA, STORE, RESULTS = Path("data"), Path("store"), Path("results")
+
+
+@dataclass
+class _ComputeAlone:
+    """A run as a new process computes it."""
+
+    experiment: "Experiment"
+    seed: int
+    digest: str
+    test: bool
+
+    def __call__(self, on_epoch: Callable[[int, dict[str, float]], None]) -> Record:
+        prepare_process(self.experiment.settings)
+        with computing_with(self.experiment.recipe.threads):
+            return self.experiment._compute(self.seed, self.digest, self.test, on_epoch)
 
 
 def prepare_process(settings: RunSettings, threads: int = 1, processes: int = 1) -> str:
@@ -235,12 +252,29 @@ class Experiment:
                 on_start(seed, digest)
             if self.recipe.processes > 1:
                 record = self._compute_in_processes(seed, digest, test, on_epoch)
+            elif self.device.type == "cpu" and is_importable(self.recipe.model.name):
+                compute = _ComputeAlone(self, seed, digest, test)
+                record = fresh.compute_in_new_process(compute, f"{self.path}: seed {seed}", on_epoch)
             else:
                 with computing_with(self.recipe.threads):
                     record = self._compute(seed, digest, test, on_epoch)
+            self._check_key(record, digest, test)
             if not (shared and record["deterministic"]["status"] == "oom"):
                 self.store.put(record)
         return record, True
+
+    def _check_key(self, record: Record, digest: str, test: bool) -> None:
+        """Raises RecipeError where the process that computed a run knew it by another key than the one that wanted it."""
+        run = record["deterministic"]
+        found = run_digest(run["recipe"], run["seed"], run["split"], run["digests"], run["versions"], test)
+        if found != digest:
+            mine: dict[str, object] = {**self.digests, **self.versions, "recipe": self.decisive(run["seed"])}
+            theirs: dict[str, object] = {**run["digests"], **run["versions"], "recipe": run["recipe"]}
+            differing = sorted(key for key in mine.keys() | theirs.keys() if mine.get(key) != theirs.get(key)) or ["split"]
+            raise RecipeError(
+                f"{self.path}: seed {run['seed']}: the run was computed under another key than it was wanted by ({', '.join(differing)} changed meanwhile: "
+                "code, data or the model's files were edited); nothing is stored; run the same command again"
+            )
 
     def settled(self, seed: int, test: bool = True) -> Record | None:
         """The stored record of a seed where running again could not change it."""
@@ -321,14 +355,19 @@ class Experiment:
     ) -> Record:
         """`share`: this process's part of the run, where several do it together; `recomputed`: see `Run.recomputed`, of those."""
         spare_what_is_loaded()
+        process = global_state() | {DETERMINISTIC: self.device.type == "cpu"} if is_own(self.recipe.model.name) else {}
         clock, memory, usage = Clock(), PeakMemory(self.device), Usage(self.device)
 
         def after_epoch(epoch: int, values: dict[str, float]) -> None:
             usage.epoch(epoch)
+            if process and (changed := [what for what, value in global_state().items() if value != process[what]]):
+                raise RecipeError(
+                    f"{self.path}: model: it changes {changed[0]} of the whole process; a run may change nothing outside its model"
+                )
             if on_epoch:
                 on_epoch(epoch, values)
 
-        checkpoint = Checkpoint(self.store.folder(digest) / "checkpoint.safetensors", self.settings.checkpoint_seconds)
+        checkpoint = Checkpoint(self.store.folder(digest).absolute() / "checkpoint.safetensors", self.settings.checkpoint_seconds)
         try:
             loader = self.loader(seed)
             run = self._runner(share, recomputed)(

@@ -44,4 +44,4 @@ def _takes(shape: Settings) -> str:
 if __name__ == "__main__":
     if sys.argv[1:]:
         sys.exit(__doc__)
-    write_bytes(PAGE, page(PAGE.read_text()).encode())
+    write_bytes(PAGE, page(PAGE.read_text(encoding="utf-8")).encode())

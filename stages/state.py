@@ -31,6 +31,7 @@ from stages.leftovers import sweep
 from stages.params import Grid, load_grid
 from stages.recipe import Recipe, digest_of, load_recipe
 from stages.schema import RecipeError
+from stages.texts import print_text
 from stages.versions import modules_of_encodings, version_of
 
 ROOT, DATA = Path("state"), Path("data")
@@ -52,7 +53,7 @@ def write_state(grid: Grid) -> None:
         try:
             recipe = load_recipe(cell.recipe_path)
         except RecipeError as error:  # its stages stop and say it again, and no other cell waits for that
-            print(f"{error}\n{cell.cell} cannot be run until that is mended; the other cells go on", file=sys.stderr)
+            print_text(f"{error}\n{cell.cell} cannot be run until that is mended; the other cells go on", file=sys.stderr)
             wanted[state_of], requests[cell.dataset][cell.key] = {"error": str(error)}, []
             continue
         try:
@@ -116,10 +117,10 @@ def _modified(grid: Grid, states: Mapping[str, Settings], tasks: Mapping[str, st
         if guardian is not None:
             guardians[cell.cell] = guardian
             codes[guardian] = code_of(*golden.model_and_task(guardian))
-    found = golden.verdicts(codes, say=lambda line: print(line, file=sys.stderr, flush=True))
+    found = golden.verdicts(codes, say=lambda line: print_text(line, file=sys.stderr, flush=True))
     for name, guardian in guardians.items():
         if found[guardian]:
-            print(f"{name}: {found[guardian]}, and no version was raised: it runs under a key of its own", file=sys.stderr)
+            print_text(f"{name}: {found[guardian]}, and no version was raised: it runs under a key of its own", file=sys.stderr)
     return {cell: codes[guardian] for cell, guardian in guardians.items() if found[guardian]}
 
 
@@ -132,7 +133,7 @@ def _tracking_store() -> str:
     path = Path("mlruns") / "id"
     if not path.exists():
         write_bytes(path, f"{uuid.uuid4()}\n".encode())
-    return path.read_text().strip()
+    return path.read_text(encoding="utf-8").strip()
 
 
 def _replace(root: Path, wanted: dict[Path, object]) -> None:

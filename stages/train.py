@@ -17,6 +17,7 @@ from stages.params import Cell, Grid
 from stages.side_by_side.crew import Crew
 from stages.side_by_side.machine import at_once
 from stages.side_by_side.seeds import Watch, seeds_in_turn, seeds_side_by_side, work_of
+from stages.texts import print_text
 from stages.tuned import search_summary
 
 
@@ -60,7 +61,7 @@ def train_cell(
         if metrics:
             write_training(result, [], metrics)
         write_json(path, result)
-        print(f"{cell.cell}: not run: data. {error}", flush=True)
+        print_text(f"{cell.cell}: not run: data. {error}", flush=True)
         return result
 
     from stages.runs import prepare_process

@@ -19,6 +19,7 @@ from stages.schema import RecipeError
 from stages.search import STUDIES, best_of, run_search, trial_recipe, trials_asked
 from stages.space import check_space
 from stages.study import ended, workers_of
+from stages.texts import print_text
 from stages.tuned import TUNED, ending, write_outs
 
 
@@ -57,7 +58,7 @@ def take_part(
     try:
         PackedDataset.open(data / "packed" / cell.dataset)
     except DatasetUnavailable as error:
-        print(f"{cell.cell}: no search: data. {error}", flush=True)
+        print_text(f"{cell.cell}: no search: data. {error}", flush=True)
         write_outs(recipe.model_copy(update={"origin": _origins(recipe)}), cell, [], tuned)
         return Part(0, recipe)
     folder = make_folder(studies / cell.cell)
@@ -78,7 +79,7 @@ def take_part(
         finished = [t for t in study.trials if t.state.is_finished()]
         with workers.alone():
             write_outs(chosen, cell, finished, tuned, study)
-    print("\n".join(ending(cell, finished, best, study, folder, tuned)), flush=True)
+    print_text("\n".join(ending(cell, finished, best, study, folder, tuned)), flush=True)
     if grid.run.tracking:
         from stages.mlflow.tracking import track_search
 

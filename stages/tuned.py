@@ -31,7 +31,7 @@ def search_summary(cell: Cell) -> SearchSummary | None:
     path = TUNED / f"{cell.cell}.csv"
     if not path.exists():
         return None
-    with path.open() as file:
+    with path.open(encoding="utf-8") as file:
         rows = [row for row in csv.DictReader(file) if row["status"] != KILLED]
     if not rows:
         return None

@@ -33,7 +33,7 @@ def version_of(module: str) -> int:
 
 @cache
 def _declared(path: Path, _mtime: int) -> int:
-    for node in ast.parse(path.read_text()).body:
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
         if not isinstance(node, ast.Assign | ast.AnnAssign):
             continue
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from stages.cli.options import RECORDS, Names, Records
+from stages.texts import print_text
 
 
 def doctor() -> None:
@@ -19,8 +20,8 @@ def doctor() -> None:
     damaged, count = stored_problems(Store())
     problems = [*grid_problems(grid), *damaged]
     for problem in problems:
-        print(problem)
-    print(f"{len(grid.cells)} cells, {count} records, {len(problems)} problems")
+        print_text(problem)
+    print_text(f"{len(grid.cells)} cells, {count} records, {len(problems)} problems")
     if problems:
         raise typer.Exit(1)
 
@@ -53,8 +54,8 @@ def store_prune() -> None:
 
     removed = sweep(*map(Path, FOLDERS), everywhere=True)
     for path in removed:
-        print(path)
-    print(f"{len(removed)} removed")
+        print_text(path)
+    print_text(f"{len(removed)} removed")
 
 
 def store_verify(names: Names = None, records: Records = RECORDS) -> None:

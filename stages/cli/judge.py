@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from stages.cli.options import RECORDS, CellName, Paper, Records
+from stages.texts import print_text
 
 
 def compare(
@@ -36,7 +37,7 @@ def compare(
     grid = with_tried(load_grid())
     held = gather(grid, root=records)
     for problem in held.problems:
-        print(problem, file=sys.stderr)
+        print_text(problem, file=sys.stderr)
     show(names, grid, held, dataset or [], rope if bayes else None)
 
 
@@ -75,7 +76,7 @@ def diff(
     from stages.history import attempts_at, difference_lines
     from stages.params import load_grid
 
-    print("\n".join(difference_lines(attempts_at(load_grid().find(cell)), before, after)))
+    print_text("\n".join(difference_lines(attempts_at(load_grid().find(cell)), before, after)))
 
 
 def score(cell: CellName) -> None:

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from stages.cli.options import RECORDS, AsJson, CellName, Paper, Records
+from stages.texts import print_text
 
 
 def list_cells(suite: Annotated[str | None, typer.Argument(help="only this suite")] = None, as_json: AsJson = False) -> None:
@@ -106,7 +107,7 @@ def table(
     else:
         show(paper, name, found.rows, form.value)
     for problem in found.problems:
-        print(problem, file=sys.stderr)
+        print_text(problem, file=sys.stderr)
 
 
 def page(
@@ -117,7 +118,7 @@ def page(
     from stages.params import load_grid
     from stages.report.page import write_page
 
-    print(f"written: {write_page(load_grid(), out, records=records)}")
+    print_text(f"written: {write_page(load_grid(), out, records=records)}")
 
 
 def history(cell: CellName) -> None:
@@ -125,4 +126,4 @@ def history(cell: CellName) -> None:
     from stages.history import attempts_at, history_lines
     from stages.params import load_grid
 
-    print("\n".join(history_lines(attempts_at(load_grid().find(cell)))))
+    print_text("\n".join(history_lines(attempts_at(load_grid().find(cell)))))

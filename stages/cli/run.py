@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from stages.cli.options import CellName, Names, Plan
+from stages.texts import print_text
 
 
 def train(
@@ -32,7 +33,7 @@ def train(
 
         track_cells(cells)
     if lost:
-        print(f"{len(cells) - len(lost)} of {len(cells)} cells are trained; the same command goes on")
+        print_text(f"{len(cells) - len(lost)} of {len(cells)} cells are trained; the same command goes on")
         raise typer.Exit(1)
 
 
@@ -59,7 +60,7 @@ def try_(
     found = try_pair(model, dataset, settings(set_ or []), None if seeds is None else seeds_in(seeds), search, task=task, metric=metric)
     shown(found, [f"recipe: {found.recipe}"])
     if save is not None:
-        print(f"saved: {save_recipe(found.recipe, save)}")
+        print_text(f"saved: {save_recipe(found.recipe, save)}")
 
 
 def work(
@@ -144,9 +145,9 @@ def forecast(
     from stages.report.forecast import markdown, show
 
     grid = load_grid()
-    found = forecast_cells(grid.chosen(names or []), grid, budget=seconds, say=lambda line: print(line, file=sys.stderr, flush=True))
+    found = forecast_cells(grid.chosen(names or []), grid, budget=seconds, say=lambda line: print_text(line, file=sys.stderr, flush=True))
     if report:
-        print(markdown(found), end="")
+        print_text(markdown(found), end="")
     else:
         show(found)
     if all(one.problem for one in found):

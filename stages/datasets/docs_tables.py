@@ -130,9 +130,9 @@ def main(arguments: Sequence[str]) -> int:
     if len(arguments) != 2:
         print(__doc__)
         return 2
-    data, log = Path(arguments[0]), Path(arguments[1]).read_text()
+    data, log = Path(arguments[0]), Path(arguments[1]).read_text(encoding="utf-8")
     tables = {"prepared": prepared(data, log), "encoded": encoded(data, log), "absent": absent(data), "flaws": flaws()}
-    write_bytes(PAGE, fill(PAGE.read_text(), tables).encode())
+    write_bytes(PAGE, fill(PAGE.read_text(encoding="utf-8"), tables).encode())
     return 0
 
 

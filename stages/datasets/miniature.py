@@ -83,7 +83,7 @@ def measure(packed: PackedDataset) -> Shape:
 @cache
 def shapes() -> dict[str, Shape]:
     """Dataset -> the shape of its miniature, from the file beside this module."""
-    return {name: Shape(**entry) for name, entry in json.loads(SHAPES.read_text()).items()}
+    return {name: Shape(**entry) for name, entry in json.loads(SHAPES.read_text(encoding="utf-8")).items()}
 
 
 def shape_of(spec: DatasetSpec, data: Path = Path("data")) -> Shape:

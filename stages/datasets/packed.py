@@ -460,7 +460,7 @@ def _remedy(folder: Path) -> str:
 
 def _why_unavailable(folder: Path) -> str:
     try:
-        note = json.loads((folder / "unavailable.json").read_text())
+        note = json.loads((folder / "unavailable.json").read_text(encoding="utf-8"))
         tried = "".join(f"\n  {entry['source']}: {entry['error']}" for entry in note["tried"])
         return f"dataset {note['dataset']!r} is not at hand: {note['reason']}{tried}\n{note['remedy']}"
     except (FileNotFoundError, NotADirectoryError):

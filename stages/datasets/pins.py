@@ -37,7 +37,7 @@ def read_pins() -> dict[str, Pin]:
     Raises DatasetError for a damaged lock file, and for an entry that contradicts stages/datasets/files.json.
     """
     try:
-        pins = {path: Pin(**entry) for path, entry in loads(PATH.read_text()).items()}
+        pins = {path: Pin(**entry) for path, entry in loads(PATH.read_text(encoding="utf-8")).items()}
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, TypeError, AttributeError) as error:

@@ -160,4 +160,4 @@ def known_digests() -> dict[str, str]:
 
 @cache
 def _files() -> dict[str, dict[str, Any]]:
-    return json.loads((Path(__file__).parent / "files.json").read_text())
+    return json.loads((Path(__file__).parent / "files.json").read_text(encoding="utf-8"))

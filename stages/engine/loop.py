@@ -8,11 +8,13 @@ Randomness is drawn from streams named by (seed, epoch), so a run that continues
 
 import contextlib
 import math
+import random
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -177,9 +179,12 @@ class Run:
             recompute(self.model)
 
     def _draw_from(self, *stream: Any) -> None:
-        """Seeds torch's generators by the name of a stream."""
+        """Seeds the generators of torch, NumPy and Python by the name of a stream; a user-supplied model may draw from any of them."""
+        seed = seed_of(*stream)
+        random.seed(seed)
+        np.random.seed(seed % 2**32)
         # where no GPU takes part torch.manual_seed would still format a stack trace for each kind of device there is, half a millisecond
-        (torch.manual_seed if self.device.type != "cpu" else torch.default_generator.manual_seed)(seed_of(*stream))
+        (torch.manual_seed if self.device.type != "cpu" else torch.default_generator.manual_seed)(seed)
 
     def _check_output(self, model: nn.Module, arguments: tuple[Any, ...], output: Any) -> None:
         """Raises WrongOutput where the loss would broadcast or take classes that are not there."""

@@ -69,7 +69,7 @@ def load(name: str, folder: Path = FOLDER) -> dict[str, Kept]:
     """By case. Raises FindingError."""
     path, module = folder / f"{name}.json", module_of(name)
     try:
-        content = json.loads(path.read_text())
+        content = json.loads(path.read_text(encoding="utf-8"))
         cases, seal = content["cases"], content["sha256"]
     except FileNotFoundError:
         raise FindingError(f"{path} is not there; `{command(name)}` makes it") from None

@@ -19,6 +19,7 @@ from stages.attempts import attempt_id, when
 from stages.contents import Named, Record, Result, Row
 from stages.report.rows import summarise
 from stages.report.table import SHOWN, cells
+from stages.texts import markdown_text
 from stages.versions import version_text
 
 # limits of MLflow: 500 characters of a parameter are kept by every version and backend, 36 of a dataset digest
@@ -170,7 +171,9 @@ def describe_cell(result: Result, row: Row, records: Sequence[Record] = (), curr
     said += [f"Reason: {row['reason']}"] if row["reason"] else []
     said += [f"Reduced, not the published setting: {', '.join(row['reduced'])}"] if row["reduced"] else []
     commit = next((r["measured"]["environment"].get("commit") for r in records), None)
-    return "  \n".join([*said, f"Make it again: `python -m stages.train {result['cell']}`", recipe_at(result["cell"], commit)])
+    return "  \n".join(
+        [*map(markdown_text, said), f"Make it again: `python -m stages.train {result['cell']}`", recipe_at(result["cell"], commit)]
+    )
 
 
 def describe_run(cell: Named, record: Record, current: bool, weights: Path | None) -> str:
@@ -187,7 +190,7 @@ def describe_run(cell: Named, record: Record, current: bool, weights: Path | Non
         )
     return "  \n".join(
         [
-            *said,
+            *map(markdown_text, said),
             f"Make it again: `python -m stages.train {cell['cell']}`",
             recipe_at(cell["cell"], record["measured"]["environment"].get("commit")),
         ]
@@ -210,7 +213,7 @@ def repository() -> str:
     """The address of this repository as a browser opens it, without credentials; empty where it has none."""
     try:
         found = subprocess.run(
-            ["git", "config", "--get", "remote.origin.url"], cwd=ROOT, capture_output=True, text=True, check=False
+            ["git", "config", "--get", "remote.origin.url"], cwd=ROOT, capture_output=True, encoding="utf-8", check=False
         ).stdout
     except OSError:
         return ""

@@ -99,7 +99,7 @@ class Live:
                 self._process = subprocess.Popen(
                     [sys.executable, "-m", "stages.mlflow.follower"],
                     stdin=subprocess.PIPE,
-                    text=True,
+                    encoding="utf-8",
                     env=os.environ | {"PYTHONPATH": path},
                 )
             except OSError as error:

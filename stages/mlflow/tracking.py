@@ -108,5 +108,5 @@ def _trials(cell: str, tuned: Path) -> list[dict[str, str]]:
     path = tuned / f"{cell}.csv"
     if not path.exists():
         return []
-    with path.open(newline="") as file:
+    with path.open(newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))

@@ -88,7 +88,7 @@ def search_space(info: ModelInfo, header: PackedHeader, given: Settings) -> Sett
 
 
 def _rules() -> dict[str, list[Settings]]:
-    return parse_yaml(RULES.read_text())
+    return parse_yaml(RULES.read_text(encoding="utf-8"))
 
 
 def _holds(when: Settings, info: ModelInfo, header: PackedHeader) -> bool:

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 
 from stages.errors import UserError
+from stages.own.global_state import unchanged_process
 from stages.own.sources import files_of
 from stages.stop import Stopped
 
@@ -27,6 +28,7 @@ def imported(path: Path, shown: str) -> ModuleType:
     return _version(path, shown, tuple((file, file.read_bytes()) for file in files))
 
 
+PREFIX = "_own_"  # of the names of such modules
 # every file that was imported beside one of one's own
 _BESIDE: set[str] = set()
 
@@ -40,7 +42,7 @@ def _version(path: Path, shown: str, texts: tuple[tuple[Path, bytes], ...]) -> M
         if file in beside or (key in names and file in _BESIDE):  # of an older text, or of this name in another folder
             del sys.modules[key]
     _BESIDE.update(beside)
-    name = f"_own_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}_{path.stem}"
+    name = f"{PREFIX}{hashlib.sha256(str(path).encode()).hexdigest()[:12]}_{path.stem}"
     loader = _FromText(name, str(path))
     spec = importlib.util.spec_from_file_location(name, path, loader=loader)
     assert spec is not None  # as it is where no loader is known
@@ -49,7 +51,10 @@ def _version(path: Path, shown: str, texts: tuple[tuple[Path, bytes], ...]) -> M
     sys.path.insert(0, str(path.parent))
     written, sys.dont_write_bytecode = sys.dont_write_bytecode, True  # of the files beside it
     try:
-        loader.exec_module(module)
+        with unchanged_process() as changed:
+            loader.exec_module(module)
+        if "the working directory" in changed:
+            raise ImportError("it changes the working directory, and with it every relative path")
     except (Exception, SystemExit) as error:  # whatever a user's file may raise
         del sys.modules[name]
         if isinstance(error, Stopped):

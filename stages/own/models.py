@@ -21,7 +21,7 @@ from gt_models import registry
 from gt_models.registry import ModelInfo
 from stages.fingerprint import closure, meaning
 from stages.own.entry_points import described, loaded, package_of
-from stages.own.imported import imported
+from stages.own.imported import PREFIX, imported
 from stages.own.plain import LEVELS, OwnModelError, adapted, where
 from stages.own.sources import files_of, project_modules, text_digest
 from stages.schema import nearest
@@ -112,6 +112,16 @@ def is_own(model: str) -> bool:
     if model in _SOURCES or model not in registry.list_models():  # of the library only the file is read: an import takes seconds
         find(model)
     return model in _SOURCES
+
+
+def is_importable(model: str) -> bool:
+    """Whether a new process finds a user's own model by its name: of a file or of an installed package, and not of a notebook or of the script
+    that runs. Raises KeyError, OwnModelError."""
+    if not is_own(model):
+        return False
+    cls = find(model).cls
+    module = getattr(cls, "plain", cls).__module__
+    return _SOURCES[model].path is not None and (module.startswith(PREFIX) or _entry(model) is not None)
 
 
 def files_digest(model: str, arguments: Mapping[str, object] | None = None) -> str | None:

@@ -7,6 +7,7 @@ encodings that the recipe asks for by their names; never the targets. `forward(s
 
 import inspect
 import traceback
+import zlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -19,6 +20,7 @@ from gt_models.batch import GraphBatch
 from gt_models.encodings import ENCODINGS
 from stages.engine.failures import is_out_of_memory
 from stages.errors import UserError
+from stages.own.global_state import REMEDIES, unchanged_process
 from stages.stop import Stopped
 
 if TYPE_CHECKING:
@@ -56,12 +58,14 @@ class PlainModel(nn.Module):
         widths = {"in_dim": _width(in_dim), "out_dim": out_dim, "level": level, "edge_dim": None if edge_dim is None else _width(edge_dim)}
         given = {name: widths[what] for what, name in self.places.items()}
         try:
-            self.model = self.plain(**given, **arguments)
+            with unchanged_process() as changed:
+                self.model = self.plain(**given, **arguments)
         except Stopped:
             raise
         except (Exception, SystemExit) as error:  # whatever a user's constructor may raise
             said = ", ".join(f"{key}={value!r:.200}" for key, value in (given | arguments).items())
             raise OwnModelError(f"{where(self.plain, '__init__', error)}: {self.plain.__name__}({said}) raises {_text(error)}") from error
+        self._refuse(changed, "__init__")
         if lazy := [name for name, parameter in self.model.named_parameters() if isinstance(parameter, UninitializedParameter)]:
             raise OwnModelError(
                 f"{where(self.plain, '__init__')}: {self.plain.__name__} has lazy layers ({', '.join(lazy)}), whose size is not known before data come; "
@@ -72,16 +76,30 @@ class PlainModel(nn.Module):
                 f"{where(self.plain, '__init__')}: {self.plain.__name__} has no parameter to train; expected layers as attributes: self.head = "
                 f"torch.nn.Linear(..., {self._name('out_dim')}); a list of layers is a torch.nn.ModuleList"
             )
-        self._seen = False
+        self._seen, self._due = False, True
+
+    def train(self, mode: bool = True) -> "PlainModel":
+        """As of every module; what the next forward does to its data is checked."""
+        self._due = True
+        return super().train(mode)
+
+    def _refuse(self, changed: Sequence[str], method: str) -> None:
+        if changed:
+            raise OwnModelError(
+                f"{where(self.plain, method)}: {self.plain.__name__} changes {changed[0]} of the whole process, and so every later step and run; expected a "
+                f"model that changes nothing outside itself; {REMEDIES.get(changed[0], 'take that out')}"
+            )
 
     def forward(self, batch: GraphBatch) -> Tensor:
         """What the plain module returns, one row per graph, node or pair. Raises OwnModelError, which names its line, for an exception or a
         wrong shape."""
         batch = GraphBatch.of(batch)
         data = self._data(batch)
-        given = {name: (value, value._version) for name, value in data.to_dict().items() if isinstance(value, Tensor)}
+        due, self._due = self._due, False
+        given = {n: (v, v._version, _content(v) if due else None) for n, v in data.to_dict().items() if isinstance(v, Tensor)}
         try:
-            output = self.model(data) if self.parts is None else self.model(**{name: getattr(data, name) for name in self.parts})
+            with unchanged_process() as altered:
+                output = self.model(data) if self.parts is None else self.model(**{name: getattr(data, name) for name in self.parts})
         except (Exception, SystemExit) as error:
             if isinstance(error, UserError | Stopped) or is_out_of_memory(error):
                 raise
@@ -90,10 +108,11 @@ class PlainModel(nn.Module):
             raise OwnModelError(
                 f"{where(self.plain, 'forward', error)}: {_text(error)}{remedy}; it was given {_described(data)}"
             ) from error
-        if changed := [name for name, (value, version) in given.items() if value._version != version]:
+        self._refuse(altered, "forward")
+        if changed := [n for n, (v, version, content) in given.items() if v._version != version or (due and _content(v) != content)]:
             raise OwnModelError(
                 f"{where(self.plain, 'forward')}: {self.plain.__name__} changes data.{changed[0]} in place, and so the data of every later step; write a "
-                f"new tensor: x = x + y for x += y, and no inplace=True on what the data give"
+                f"new tensor: x = x + y for x += y, no inplace=True on what the data give, and a copy for .data or .numpy()"
             )
         return self._checked(output, batch)
 
@@ -233,6 +252,11 @@ def _parts(plain: type[nn.Module]) -> tuple[str, ...] | None:
         f"{where(plain, 'forward')}: {plain.__name__}.forward takes {', '.join(p.name for p in parameters) or 'nothing'}; expected one argument, a "
         f"torch_geometric Batch, or names among {', '.join(PARTS)}; write def forward(self, data):"
     )
+
+
+def _content(value: Tensor) -> int:
+    """A checksum: what is written through `.data` or NumPy raises no version."""
+    return zlib.crc32(value.detach().cpu().contiguous().view(-1).numpy().data) if value.numel() and not value.is_sparse else 0
 
 
 def _width(dim: int | Sequence[int]) -> int:

@@ -28,6 +28,7 @@ from stages.report.table import SHOWN, cells
 from stages.report.terminal import print_rows, print_table
 from stages.schema import RecipeError, nearest
 from stages.store import Store
+from stages.texts import print_text
 
 ABSENT = "no shipped record"  # status of a row of the board
 JUDGED = ("dataset", "model", "metric", "runs", "difference [95 %]", "verdict", "q", "margin (power)", "seeds needed", "claim")
@@ -54,15 +55,15 @@ def show_suite(suite: str, grid: Grid, root: Path = ROOT, write: Path | None = N
     rows = board(suite, grid, root)
     shown = [row for row in rows if row["status"] != ABSENT]
     print_rows(suite, shown)
-    print(tally(shown, grid.run.verdict))
+    print_text(tally(shown, grid.run.verdict))
     without = [row["cell"] for row in rows if row["status"] == ABSENT]
     if said := claim_lines(rows, suite.replace("-", "_"), grid.run.verdict):
-        print(f"What the paper says: {said[-3]} `gt-bench claims {suite}` shows them")
-    print(f"from {place(root / suite)} alone; nothing was computed")
+        print_text(f"What the paper says: {said[-3]} `gt-bench claims {suite}` shows them")
+    print_text(f"from {place(root / suite)} alone; nothing was computed")
     if without:
-        print(f"{len(without)} cells have no shipped record: {', '.join(cell.split('/', 1)[1] for cell in without)}")
+        print_text(f"{len(without)} cells have no shipped record: {', '.join(cell.split('/', 1)[1] for cell in without)}")
     if write:
-        print(f"written: {', '.join(map(str, write_reports(suite, rows, write, grid.run.verdict)))}")
+        print_text(f"written: {', '.join(map(str, write_reports(suite, rows, write, grid.run.verdict)))}")
 
 
 def dataset_rows(dataset: str, grid: Grid, root: Path = ROOT) -> tuple[list[Row], list[str]]:
@@ -101,10 +102,10 @@ def show_dataset(dataset: str, grid: Grid, root: Path = ROOT) -> None:
     print_table(names, lines, *first, wrapped=wrapped, right=("mean ± std", "printed"), title=dataset, files=" (--json)")
     absent = [cell.cell for cell in grid.cells.values() if cell.dataset == dataset and cell.cell not in {row["cell"] for row in rows}]
     if absent:
-        print(f"{len(absent)} cells of the grid have not been run: {', '.join(absent)}")
+        print_text(f"{len(absent)} cells of the grid have not been run: {', '.join(absent)}")
     for problem in problems:
-        print(problem)
-    print("from results/, store/ and shipped records; nothing was computed")
+        print_text(problem)
+    print_text("from results/, store/ and shipped records; nothing was computed")
 
 
 def page(grid: Grid, root: Path = ROOT) -> str:
@@ -138,7 +139,7 @@ def page(grid: Grid, root: Path = ROOT) -> str:
                 parts += [*to_markdown(table, signs=False).splitlines(), ""]
             parts += [*bare, ""] if bare else []
     parts += ["## Every number judged", "", *_judged(rows), "", "## What the papers say", "", *_claims_in_short(claims), ""]
-    return "\n".join([*parts, "## Looked into", "", (root / "looked_into.md").read_text()])
+    return "\n".join([*parts, "## Looked into", "", (root / "looked_into.md").read_text(encoding="utf-8")])
 
 
 def _counts(tables: Sequence[PaperTable]) -> list[str]:

@@ -10,6 +10,7 @@ from stages.records.shipped import ROOT
 from stages.report.claims import load_claims, verdicts_of
 from stages.report.claims_table import page, show
 from stages.schema import RecipeError, nearest
+from stages.texts import print_text
 
 
 def show_claims(paper: str | None, grid: Grid, records: Path = ROOT, data: Path = Path("data"), write: Path | None = None) -> None:
@@ -25,8 +26,8 @@ def show_claims(paper: str | None, grid: Grid, records: Path = ROOT, data: Path 
     show(chosen, verdicts)
     stale = {name: len(findings.stale(name)) for name in findings.NAMES}
     if other := [f"{name} ({count} of {len(findings.load(name))} cases)" for name, count in stale.items() if count]:
-        print(
+        print_text(
             f"computed by other code than the present: {', '.join(other)}; `gt-bench claims --recompute NAME` computes one anew and compares"
         )
     if write:
-        print(f"written: {write_bytes(write, page(chosen, verdicts).encode())}")
+        print_text(f"written: {write_bytes(write, page(chosen, verdicts).encode())}")

@@ -27,6 +27,7 @@ from stages.report.rules import Rules
 from stages.report.units import PERCENT
 from stages.schema import RecipeError, nearest
 from stages.store import Store
+from stages.texts import print_text
 
 Run = tuple[int, int]  # seed, split
 
@@ -173,14 +174,16 @@ def show(names: Sequence[str], grid: Grid, held: Gathered, datasets: Sequence[st
             title=f"{names[0]} (first) and {other} (second)",
         )
     for reason in dict.fromkeys(reasons):
-        print(f"  left out: {reason}")
+        print_text(f"  left out: {reason}")
     compared = [one for _, found in everything for one in found]
     if lonely := [f"{one.dataset} {one.left_out} ({one.second.name})" for one in compared if one.left_out]:
-        print(f"  runs without a partner of the same seed and split: {', '.join(lonely)}")
+        print_text(f"  runs without a partner of the same seed and split: {', '.join(lonely)}")
     stale = {side.name: side.version.stale for one in compared for side in (one.first, one.second) if side.version.stale}
     if stale:
-        print(f"  the present tree would compute otherwise: {'; '.join(name + ': ' + ' and '.join(why) for name, why in stale.items())}")
-    print(
+        print_text(
+            f"  the present tree would compute otherwise: {'; '.join(name + ': ' + ' and '.join(why) for name, why in stale.items())}"
+        )
+    print_text(
         "A positive difference is in favour of the first. d: Cohen's, of the pairs. inconclusive (+n): n more pairs would decide at this spread."
     )
     _show_ranks(named, rules, rope)
@@ -190,17 +193,17 @@ def _show_ranks(named: Mapping[str, Mapping[str, Sequence[Side]]], rules: Rules,
     found, common = mean_ranks(named, rules)
     if found is None or len(common) < 2:
         return
-    print(f"mean ranks over {len(common)} datasets: {', '.join(f'{name} {rank:.2f}' for name, rank in found.mean_ranks.items())}")
+    print_text(f"mean ranks over {len(common)} datasets: {', '.join(f'{name} {rank:.2f}' for name, rank in found.mean_ranks.items())}")
     if found.test is None:
-        print(f"  too few datasets for a test over them: {FEWEST_DATASETS} are needed")
+        print_text(f"  too few datasets for a test over them: {FEWEST_DATASETS} are needed")
         return
     critical = f"; ranks that differ by less than {found.critical:.2f} are not told apart (Nemenyi)" if found.critical else ""
-    print(f"  {found.test}: p = {found.p_value:.3g}{critical}")
+    print_text(f"  {found.test}: p = {found.p_value:.3g}{critical}")
     if rope is not None and len(named) == 2:
         sign = {d: 1 if next(iter(named.values()))[d][0].version.result["direction"] == "max" else -1 for d in common}
         means = [[sign[d] * _mean(sides_of[d][0]) for d in common] for sides_of in named.values()]
         better, same, worse = bayesian_over_datasets(means[0], means[1], rope)
-        print(f"  over all of them: P(first) {better:.3f}, P(equal within {rope:g}) {same:.3f}, P(second) {worse:.3f}")
+        print_text(f"  over all of them: P(first) {better:.3f}, P(equal within {rope:g}) {same:.3f}, P(second) {worse:.3f}")
 
 
 def _texts(one: Comparison, bayes: bool) -> list[str]:

@@ -10,6 +10,7 @@ from stages.records.shipped import read_result
 from stages.records.transfer import stored_problem
 from stages.schema import RecipeError
 from stages.store import Store, StoreError
+from stages.texts import print_text
 
 
 class Listed(TypedDict):
@@ -48,4 +49,4 @@ def show_listing(found: Sequence[Listed], problems: Sequence[str]) -> None:
     texts = [[one["cell"], one["settings"], one["seeds"], one["state"]] for one in found]
     print_table(("cell", "settings", "seeds", "state"), texts, "cell", "state", "seeds", wrapped=("state",))
     for problem in problems:
-        print(problem)
+        print_text(problem)

@@ -24,6 +24,7 @@ from stages.records.shipped import (
 from stages.records.staleness import code_now, compare_golden_values, origins_of, searched_values, standing
 from stages.schema import RecipeError
 from stages.store import Store, StoreError
+from stages.texts import print_text
 
 
 class Conflict(StoreError):
@@ -83,9 +84,9 @@ def export_cells(cells: Sequence[Cell], root: Path = ROOT, replace: bool = False
             without.append(cell.cell)
         else:
             written += 1
-            print(f"{path}: {path.stat().st_size:,} bytes")
+            print_text(f"{path}: {path.stat().st_size:,} bytes")
     some = f"{': ' + ', '.join(without[:5]) if without else ''}{' ...' if without[5:] else ''}"
-    print(f"{written} cells exported; {len(without)} without a run{some}")
+    print_text(f"{written} cells exported; {len(without)} without a run{some}")
 
 
 def _in_no_commit(cell: Cell, records: list[Record]) -> str | None:
@@ -181,10 +182,10 @@ def import_cells(names: Sequence[str], grid: Grid, root: Path = ROOT) -> None:
     shipped = list(shipped_cells(grid, names, root))
     new, there = import_records(shipped, root=root)
     written = import_results(shipped, grid)
-    print(f"{len(shipped)} cells: {new} records imported, {there} there already; {len(written)} results written")
+    print_text(f"{len(shipped)} cells: {new} records imported, {there} there already; {len(written)} results written")
     suites = " ".join(dict.fromkeys(cell.partition("/")[0] for cell in written))
     if suites:
-        print(f"leaderboards of them, without computing: for s in {suites}; do python -m stages.leaderboard $s; done")
+        print_text(f"leaderboards of them, without computing: for s in {suites}; do python -m stages.leaderboard $s; done")
 
 
 def _processors(*records: Record) -> str:
@@ -224,7 +225,7 @@ def verify_cells(names: Sequence[str], grid: Grid, root: Path = ROOT) -> bool:
             problems.append(str(error))
     problems += verify(shipped, root=root)
     for problem in problems:
-        print(problem)
+        print_text(problem)
     sound = [one for one in shipped if not any(problem.startswith((f"{one.path}:", f"{one.path} ")) for problem in problems)]
     compare_golden_values(sound, grid)
     for one in sound:
@@ -233,8 +234,8 @@ def verify_cells(names: Sequence[str], grid: Grid, root: Path = ROOT) -> bool:
         reduced = f"; reduced: {', '.join(one.result['reduced'])}" if one.result["reduced"] else ""
         trials = f" and {len(one.trials)} of its search" if one.trials else ""
         devices = " and ".join(sorted({record["measured"]["device"] for record in one.records}))
-        print(f"{one.cell}: {len(one.records)} runs{trials} on {devices}; {state.text}{reduced}")
-    print(f"{len(shipped)} shipped cells, {stale} stale, {len(problems)} problems")
+        print_text(f"{one.cell}: {len(one.records)} runs{trials} on {devices}; {state.text}{reduced}")
+    print_text(f"{len(shipped)} shipped cells, {stale} stale, {len(problems)} problems")
     return not problems
 
 

@@ -6,6 +6,8 @@ from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
+from stages.texts import terminal_text
+
 EDGE = 3  # what a column takes besides its text: two blanks and a rule
 
 
@@ -23,6 +25,7 @@ def fitting_table(
         files: where a reader finds what is left out; the caption says so.
         bold: indices of rows that stand out.
     """
+    names, rows = [terminal_text(name) for name in names], [[terminal_text(text) for text in row] for row in rows]
     order = [*(name for name in priority if name in names), *(name for name in names if name not in priority)]
     columns = {name: [name, *(row[i] for row in rows)] for i, name in enumerate(names)}
     whole = {name: max(map(cell_len, texts)) for name, texts in columns.items()}
@@ -34,7 +37,8 @@ def fitting_table(
             shown.add(name)
             room -= least[name] + EDGE
     left_out = [name for name in names if name not in shown]
-    table = Table(title=title, caption=f"left out for want of room: {', '.join(left_out)}{files}" if left_out else None)
+    caption = Text(terminal_text(f"left out for want of room: {', '.join(left_out)}{files}")) if left_out else None
+    table = Table(title=title and Text(terminal_text(title)), caption=caption)
     lacking = {name: whole[name] - least[name] for name in shown}
     share = min(1.0, max(room, 0) / max(sum(lacking.values()), 1))  # rich shares the room out otherwise, and then exceeds it
     for name in (name for name in names if name in shown):

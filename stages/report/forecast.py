@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from stages.texts import bytes_text, hours, markdown_line
+from stages.texts import bytes_text, hours, markdown_line, print_text
 
 if TYPE_CHECKING:
     from stages.forecast import Forecast
@@ -64,7 +64,7 @@ def show(forecasts: Sequence["Forecast"]) -> None:
 
     priority = ("cell", "in all", "memory", "measured on")
     print_table(COLUMNS, [row(one) for one in forecasts], *priority, wrapped=("measured on",), title="Forecast on this device")
-    print(summary(forecasts))
+    print_text(summary(forecasts))
 
 
 def markdown(forecasts: Sequence["Forecast"]) -> str:

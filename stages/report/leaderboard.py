@@ -12,6 +12,7 @@ from stages.files import read_text, write_bytes
 from stages.report.rules import Rules
 from stages.report.table import table_lines
 from stages.store import StoreError
+from stages.texts import csv_cell
 
 
 def to_json(suite: str, rows: Sequence[Row], rules: Rules) -> str:
@@ -49,7 +50,7 @@ def to_csv(rows: Sequence[Row]) -> str:
     writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
     writer.writeheader()
     for row in rows:
-        writer.writerow({k: "; ".join(map(str, v)) if isinstance(v, list) else v for k, v in row.items()})
+        writer.writerow({k: csv_cell("; ".join(map(str, v)) if isinstance(v, list) else v) for k, v in row.items()})
     return file.getvalue()
 
 

@@ -16,6 +16,7 @@ from stages.addresses import printable
 from stages.contents import Row
 from stages.report.layout import Column, Layout
 from stages.report.published import Published
+from stages.texts import csv_cell, terminal_text
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -223,7 +224,9 @@ def to_terminal(table: PaperTable, width: int) -> list["Table"]:
             one.add_column("\n".join(heads[number]), justify="right", no_wrap=True)
         for (line, texts), label in zip(lines, labels, strict=True):
             styles = [colours[kind_of(line.rows[c]).word] if (c := table.layout.columns[n]) in line.rows else "" for n in block]
-            one.add_row(Text(label), *(Text(texts[n], style=style) for n, style in zip(block, styles, strict=True)))
+            one.add_row(
+                Text(terminal_text(label)), *(Text(terminal_text(texts[n]), style=style) for n, style in zip(block, styles, strict=True))
+            )
         shown.append(one)
     return shown
 
@@ -241,11 +244,11 @@ def to_markdown(table: PaperTable, signs: bool = True) -> str:
 
 
 def _md(text: str) -> str:
-    return re.sub(r"([\\|<>*_\[\]])", r"\\\1", text)
+    return re.sub(r"([\\|<>*_\[\]])", r"\\\1", printable(text))
 
 
 def _md_line(texts: Sequence[str]) -> str:
-    escaped = (re.sub(r"([\\|<>_])", r"\\\1", text) for text in texts)
+    escaped = (re.sub(r"([\\|<>_]|(?<=\])\()", r"\\\1", printable(text)) for text in texts)
     return f"| {' | '.join(escaped)} |"
 
 
@@ -328,5 +331,6 @@ def to_csv(table: PaperTable) -> str:
             keys = set(CSV_COLUMNS) - theirs.keys()
             rows: Sequence[Row | None] = table.ours.get((method, column)) or [None]
             for row in rows:
-                writer.writerow(theirs | {key: row.get(key) if row else None for key in keys})
+                line = theirs | {key: row.get(key) if row else None for key in keys}
+                writer.writerow({key: csv_cell("; ".join(map(str, v)) if isinstance(v, list) else v) for key, v in line.items()})
     return file.getvalue()

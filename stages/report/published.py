@@ -250,7 +250,7 @@ def _read(path: Path, entries_of: Callable[[Settings], object], keys: set[str]) 
     """Raises PublishedError for a file that is not a list of mappings with these keys."""
     try:
         # 300 KB: 0.1 s with libyaml, 1.5 s without
-        entries = entries_of(yaml.load(path.read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+        entries = entries_of(yaml.load(path.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
         if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
             raise ValueError("not a list of mappings")
         if incomplete := [n for n, entry in enumerate(entries, 1) if not keys <= entry.keys()]:

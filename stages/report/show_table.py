@@ -7,6 +7,7 @@ from stages.report import terminal
 from stages.report.layout import find, layouts, of_paper
 from stages.report.page import table_html
 from stages.report.paper_table import legend, paper_table, to_csv, to_markdown, to_terminal, to_tex
+from stages.texts import print_text, terminal_text
 
 
 def show(paper: str, name: str, rows: Sequence[Row], form: str) -> None:
@@ -17,11 +18,11 @@ def show(paper: str, name: str, rows: Sequence[Row], form: str) -> None:
         for block in to_terminal(table, out.width):
             out.print(block)
         for line in legend(table):
-            out.print(line, markup=False, highlight=False)
+            out.print(terminal_text(line), markup=False, highlight=False)
     elif form == "html":
-        print(table_html(table), end="")
+        print_text(table_html(table), end="")
     else:
-        print({"md": to_markdown, "tex": to_tex, "csv": to_csv}[form](table), end="")
+        print_text({"md": to_markdown, "tex": to_tex, "csv": to_csv}[form](table), end="")
 
 
 def show_list(paper: str | None, rows: Sequence[Row]) -> None:

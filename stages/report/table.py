@@ -1,13 +1,11 @@
 """Rows as people read them: which columns, in the paper's unit; as Markdown and on the terminal."""
 
 from collections.abc import Sequence
-from html import escape
 from typing import TYPE_CHECKING
 
-from stages.addresses import printable
 from stages.contents import Row
 from stages.report.verdict import MOST_SEEDS
-from stages.texts import markdown_line
+from stages.texts import markdown_line, markdown_text
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -95,10 +93,10 @@ def shown_columns(rows: Sequence[Row]) -> list[int]:
 def table_lines(rows: Sequence[Row]) -> list[str]:
     """Rows as a Markdown table, with their remarks under a heading."""
     places = shown_columns(rows)
-    texts = [[text[i] for i in places] for text in (SHOWN, *map(cells, rows))]
+    texts = [[markdown_text(text[i]) for i in places] for text in (SHOWN, *map(cells, rows))]
     lines = [markdown_line(texts[0]), markdown_line(["---"] * len(places)), *map(markdown_line, texts[1:]), ""]
     remarks = list(dict.fromkeys(remark for row in rows for remark in remarks_of(row)))
-    shown = [f"- {escape(printable(remark), quote=False)}" for remark in remarks]  # a reason may hold what a foreign host said
+    shown = [f"- {markdown_text(remark)}" for remark in remarks]  # a reason may hold what a foreign host said
     return [*lines, "## Remarks", "", *shown, ""] if shown else lines
 
 

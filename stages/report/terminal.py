@@ -8,6 +8,7 @@ from rich.console import Console
 from stages.contents import Row
 from stages.report.fitting import fitting_table
 from stages.report.table import remarks_of, terminal_table
+from stages.texts import print_text
 
 
 def console() -> Console:
@@ -29,4 +30,4 @@ def print_rows(title: str, rows: Sequence[Row]) -> None:
     out = console()
     out.print(terminal_table(title, rows, out.width))
     for remark in dict.fromkeys(r for row in rows for r in remarks_of(row)):
-        print(f"  {remark}")
+        print_text(f"  {remark}")

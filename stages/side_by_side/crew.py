@@ -22,7 +22,7 @@ from typing import Generic, TypeVar, cast
 from stages import limits
 from stages.errors import UserError
 from stages.files import WriteError
-from stages.side_by_side.machine import available_mib, peak_mib, resident_mib
+from stages.side_by_side.machine import available_mib, family, peak_mib, resident_mib
 from stages.stop import GRACE, handled
 
 MARGIN = 1.1  # of memory: epochs to come may need a little more than those so far
@@ -33,6 +33,10 @@ Task = TypeVar("Task", bound=Hashable)  # what is done: it must pickle
 
 class Lost(UserError, RuntimeError):
     """Tasks that gave no result; the message says of each what happened, and what to do."""
+
+
+class Killed(Lost):
+    """The process of a run was killed as the kernel kills for want of memory."""
 
 
 @dataclass
@@ -62,7 +66,7 @@ class Ending:
     @property
     def killed(self) -> bool:
         """Whether its process was killed as the kernel kills for want of memory."""
-        return self.status == -signal.SIGKILL
+        return self.status == -signal.SIGKILL or isinstance(self.error, Killed)
 
 
 @dataclass
@@ -200,7 +204,8 @@ class Crew(Generic[Task]):
         """Bounds the memory of the running ones by what is free, so that they get an error before the kernel kills one of them."""
         if self.memory and sys.platform == "linux":
             for worker in self._busy:
-                limits.bound(1 / len(self._busy), worker.process.pid)
+                for pid in family(worker.process.pid):  # it may have a process of its own that computes
+                    limits.bound(1 / len(self._busy), pid)
 
     def _has_room(self) -> bool:
         """Whether memory holds one more, beside what the running ones may still grow to."""

@@ -21,15 +21,16 @@ def available_mib() -> float:
 
 def peak_mib(pid: int | None) -> float:
     """The largest memory of a process, with its own processes, as far as they are still there; of none: 0."""
-    return sum(_status_mib(p, "VmHWM:") for p in _family(pid))
+    return sum(_status_mib(p, "VmHWM:") for p in family(pid))
 
 
 def resident_mib(pid: int | None) -> float:
     """Memory of a process and its children; of none: 0."""
-    return sum(_status_mib(p, "VmRSS:") for p in _family(pid))
+    return sum(_status_mib(p, "VmRSS:") for p in family(pid))
 
 
-def _family(pid: int | None) -> list[int]:
+def family(pid: int | None) -> list[int]:
+    """A process and those that it started, directly or not."""
     found = [] if pid is None else [pid]
     for one in found:
         found += [int(child) for child in (_read(Path(f"/proc/{one}/task/{one}/children")) or "").split()]
@@ -43,6 +44,6 @@ def _status_mib(pid: int, key: str) -> float:
 
 def _read(path: Path) -> str | None:
     try:
-        return path.read_text()
+        return path.read_text(encoding="utf-8")
     except OSError:
         return None

@@ -84,7 +84,7 @@ def _key(cell: Cell, grid: Grid, data: Path) -> str:
 
 def _read(path: Path) -> dict[str, Cost]:
     try:
-        return {key: _sound(Cost(**cost)) for key, cost in json.loads(path.read_text()).items()}
+        return {key: _sound(Cost(**cost)) for key, cost in json.loads(path.read_text(encoding="utf-8")).items()}
     except (OSError, ValueError, TypeError, AttributeError):  # not there, or damaged: measured again
         return {}
 

@@ -198,7 +198,7 @@ def is_full(error: BaseException) -> bool:
 def _output() -> Iterator[Callable[..., None]]:
     """`tell` onto the present standard output; whatever else writes there becomes text on standard error."""
     sys.stdout.flush()
-    with os.fdopen(os.dup(1), "w", buffering=1) as lines:
+    with os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8") as lines:
         os.dup2(2, 1)
         yield lambda **line: print(json.dumps(line), file=lines, flush=True)
 

@@ -59,7 +59,7 @@ def _rows(cell: Cell, grid: Grid, store: Store) -> list[Row]:
 
 def _read(path: Path) -> dict[str, dict[str, str]]:
     try:
-        said = json.loads(path.read_text())
+        said = json.loads(path.read_text(encoding="utf-8"))
         return {place: one for place, one in said.items() if {"ours", "verdict"} <= one.keys()}
     except (OSError, ValueError, AttributeError):  # not there, or damaged: everything is news
         return {}

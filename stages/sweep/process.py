@@ -28,7 +28,7 @@ def run_job(content: str, tell: Callable[[Line], None], started: Callable[[subpr
     """The exit status of the job. `tell` is called for each line of its output. Whatever ends this ends the job too, which keeps a checkpoint.
     Raises WriteError where the disk is full."""
     full = None
-    with subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8") as process:
         try:
             started(process)
             assert process.stdin is not None  # pipes, as asked for

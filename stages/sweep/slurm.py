@@ -40,7 +40,7 @@ class Task:
 
     def __call__(self) -> int:
         self.lines.parent.mkdir(parents=True, exist_ok=True)
-        with self.lines.open("a") as file:
+        with self.lines.open("a", encoding="utf-8") as file:
 
             def tell(line: Line) -> None:
                 text = json.dumps(line)
@@ -137,7 +137,7 @@ class Slurm:
 
 def _slurm(*command: str) -> subprocess.CompletedProcess[str]:
     try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+        return subprocess.run(command, capture_output=True, encoding="utf-8", timeout=PATIENCE)
     except subprocess.TimeoutExpired:  # a controller that hangs
         return subprocess.CompletedProcess(command, 1, "", f"{command[0]} says nothing for {PATIENCE:g} s")
 

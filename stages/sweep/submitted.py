@@ -41,7 +41,7 @@ class Submitted:
 
 def register(store: Store, jobs: Sequence[Submitted]) -> None:
     """Notes jobs for every other sweep of this store."""
-    with _file(store).open("a") as file:
+    with _file(store).open("a", encoding="utf-8") as file:
         file.writelines(f"{json.dumps(asdict(job))}\n" for job in jobs)
 
 
@@ -63,7 +63,7 @@ def _file(store: Store) -> Path:
 def _objects(path: Path) -> list[Settings]:
     """One JSON object a line; none of a line that a full disk, a kill or a node that died cut short."""
     found = []
-    for text in path.read_text().splitlines() if path.exists() else []:
+    for text in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
         try:
             found.append(json.loads(text))
         except ValueError:

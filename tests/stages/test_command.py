@@ -1,6 +1,9 @@
 """How commands end."""
 
 import errno
+import os
+import re
+import subprocess
 import sys
 
 import pytest
@@ -15,6 +18,7 @@ from stages.files import WriteError
 from stages.schema import RecipeError
 from stages.side_by_side.crew import Lost
 from stages.store import StoreError
+from tests.conftest import ROOT
 
 
 def raising(error):
@@ -79,3 +83,33 @@ def test_a_grid_where_there_is_no_project(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert grid.main([]) == 1
     assert capsys.readouterr().err.startswith("error: params.yaml: there is no such file here")
+
+
+def test_a_locale_without_utf_8_changes_nothing(project):
+    """Python without its UTF-8 mode, in a locale of ASCII: files, pipes and the terminal are UTF-8 all the same."""
+    path = project.recipe(epochs=1, seeds=[0], origin={"all": "chosen: Schrödinger’s ± guess"})
+    path.write_text(path.read_text().replace("\\u2019", "’").replace("\\xB1", "±"), encoding="utf-8")
+    ascii_only = {"LC_ALL": "C", "LANG": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONPATH": str(ROOT)}
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("LC_", "PYTHONIOENCODING"))} | ascii_only
+    for command in (
+        ["stages.train", "small/web/mlp"],
+        ["stages.leaderboard", "small"],
+        ["stages.cli", "show", "small"],
+        ["stages.cli", "show", "small/web/mlp"],
+        ["stages.cli", "list"],
+    ):
+        done = subprocess.run([sys.executable, "-m", *command], env=environment, capture_output=True, check=False)
+        assert done.returncode == 0, done.stderr.decode()
+        assert b"Traceback" not in done.stderr
+        done.stdout.decode("utf-8")
+
+
+def test_every_file_is_opened_as_utf_8():
+    texts = {
+        path: path.read_text(encoding="utf-8") for package in ("gt_bench", "gt_models", "stages") for path in (ROOT / package).rglob("*.py")
+    }
+    for path, text in texts.items():
+        assert not re.search(r"\.read_text\(\)|text=True|universal_newlines", text), path
+    command = [sys.executable, "-m", "ruff", "check", "--preview", "--select", "PLW1514", "--isolated", "gt_bench", "gt_models", "stages"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, encoding="utf-8", check=False)
+    assert done.returncode == 0, done.stdout

@@ -1,6 +1,16 @@
+"""Texts for people: units, and foreign text that does nothing in any output."""
+
+import csv
+import io
+import re
+
 import pytest
 
-from stages.texts import bytes_text, hours, markdown_line
+from stages.command import status_of
+from stages.errors import UserError
+from stages.report.rows import rows_of
+from stages.texts import bytes_text, csv_cell, hours, markdown_line, print_text
+from tests.stages.cells import ET, make_record, make_result
 
 
 @pytest.mark.parametrize(
@@ -19,3 +29,88 @@ def test_bytes_have_binary_units(size, said):
 
 def test_a_cell_cannot_end_the_row():
     assert markdown_line(["a|b", "c\nd"]) == r"| a\|b | c d |"
+
+
+HOSTILE = "=cmd|' /C calc'!A0 \x1b]0;title\x07\x1b[8m \u202eeman\u2066 <img src=x onerror=alert(1)> ![i](http://evil/i.png) [a](javascript:b) \\$x"
+
+
+def hostile_rows():
+    """A cell whose records and result come from somebody else, in every text that a report shows."""
+    record = make_record(ET, 0)
+    record["measured"] |= {"device": HOSTILE}
+    result = make_result(ET, [record], method=None) | {"reason": HOSTILE, "reduced": [HOSTILE], "notes": [HOSTILE], "status": HOSTILE}
+    rows = rows_of(result, [record])
+    text = {key: HOSTILE for key, value in rows[0].items() if isinstance(value, str) and key not in ("unit", "direction")}
+    return [rows[0] | text | {"notes": [HOSTILE], "flags": [HOSTILE], "verdict": HOSTILE}], result, record
+
+
+def check_terminal(text: str) -> None:
+    assert not [character for character in text if not character.isprintable() and character != "\n"]
+
+
+def check_markdown(text: str) -> None:
+    check_terminal(text)
+    assert "<img" not in text
+    assert not re.search(r"(?<!\\)\]\((?:http://evil|javascript)", text)
+
+
+def check_csv(text: str) -> None:
+    for row in csv.reader(io.StringIO(text)):
+        assert not [cell for cell in row if cell[:1] in ("=", "+", "@") or (cell[:1] == "-" and not re.fullmatch(r"-[\d.e-]+", cell))]
+    check_terminal(text)
+
+
+def test_a_hostile_text_does_nothing_in_any_output(capsys):
+    from stages.history import Attempt, changes, history_lines
+    from stages.mlflow.content import describe_cell, describe_run
+    from stages.records.listing import show_listing
+    from stages.report.layout import layouts
+    from stages.report.leaderboard import to_csv, to_json, to_markdown
+    from stages.report.page import table_html
+    from stages.report.paper_table import paper_table
+    from stages.report.rules import Rules
+    from stages.report.show_table import show
+    from stages.report.terminal import print_rows, print_table
+
+    rows, result, record = hostile_rows()
+    print_rows(HOSTILE, rows)
+    print_table(["a", HOSTILE], [[HOSTILE, "b"]], title=HOSTILE)
+    show_listing([{"cell": HOSTILE, "settings": HOSTILE, "seeds": "1/1", "state": HOSTILE}], [HOSTILE])
+    one = Attempt(1, result, [record], False)
+    two = Attempt(2, result | {"reduced": [], "recipe": {"model": {"name": HOSTILE}}}, [record], True)
+    print_text("\n".join([*history_lines([one, two]), *changes(one, two)]))
+    status_of(lambda: (_ for _ in ()).throw(UserError(HOSTILE)))
+    said = capsys.readouterr()
+    check_terminal(said.out + said.err)
+    assert "onerror" in said.out
+
+    layout = next(layout for layout in layouts() if layout.printed)
+    table = paper_table(layout, [])
+    for form in ("terminal", "md", "tex", "csv", "html"):
+        show(layout.paper, layout.title, [row | {"published_table": layout.title} for row in rows], form)
+        check_terminal(capsys.readouterr().out)
+    assert "<img src=x" not in table_html(table)
+
+    check_markdown(to_markdown("suite", rows, Rules()))
+    check_markdown(describe_cell(result, rows[0], [record]))
+    check_markdown(describe_run(result, record | {"deterministic": record["deterministic"] | {"test": None, "error": HOSTILE}}, True, None))
+    check_csv(to_csv(rows))
+    assert to_json("suite", rows, Rules()).isascii()
+
+
+@pytest.mark.parametrize(
+    ("value", "cell"),
+    [
+        ("=1", "'=1"),
+        ("+1 [x]", "'+1 [x]"),
+        ("-1.5", "-1.5"),
+        ("-x", "'-x"),
+        ("@a", "'@a"),
+        ("\t=1", "'=1"),
+        ("a=1", "a=1"),
+        (-1.5, -1.5),
+        (None, None),
+    ],
+)
+def test_a_cell_of_a_csv_file_is_no_formula(value, cell):
+    assert csv_cell(value) == cell

@@ -75,7 +75,7 @@ def page_html(grid: Grid, held: Gathered, store: Path = Path("store"), data: Pat
         "growth": plots.growth(FOLDER),
         "hot": plots.hot_scaling(Path("benchmarks/results/hot_scaling.csv")),
     }
-    scripts = [(HERE / name).read_text() for name in SCRIPTS]
+    scripts = [(HERE / name).read_text(encoding="utf-8") for name in SCRIPTS]
     return (
         environment()
         .get_template("page.html.jinja")
@@ -95,7 +95,7 @@ def page_html(grid: Grid, held: Gathered, store: Path = Path("store"), data: Pat
             cells=safe_json(every_cell),
             scripts=scripts,
             policy=f"default-src 'none'; style-src 'unsafe-inline'; img-src data: blob:; script-src {' '.join(map(_source, scripts))}",
-            style=(HERE / "templates" / "page.css").read_text(),
+            style=(HERE / "templates" / "page.css").read_text(encoding="utf-8"),
         )
     )
 

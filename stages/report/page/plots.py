@@ -62,7 +62,7 @@ def growth(folder: Path) -> dict[str, object]:
     from stages.findings import sealed
 
     try:
-        content = json.loads((folder / "growth.json").read_text())
+        content = json.loads((folder / "growth.json").read_text(encoding="utf-8"))
         return {name: case["value"] for name, case in content["cases"].items()} if content["sha256"] == sealed(content["cases"]) else {}
     except (OSError, ValueError, KeyError, TypeError):
         return {}
@@ -71,7 +71,7 @@ def growth(folder: Path) -> dict[str, object]:
 def hot_scaling(path: Path) -> list[dict[str, object]]:
     """The rows of benchmarks/hot_scaling.py's file, as far as they succeeded; none where it was not measured here."""
     try:
-        with path.open(newline="") as file:
+        with path.open(encoding="utf-8", newline="") as file:
             return [
                 {
                     "model": row["model"],

@@ -50,7 +50,7 @@ def _on_paper(path: Path, done: Mapping[str, int]) -> dict[str, dict[str, float]
     """Seconds of a cell's runs and trials, less so many `done` runs, on an H100 ("h100") and a thread of a CPU ("cpu") by docs/scale.json, which counts
     them; empty where the file is not there. A cell with runs has its search behind it."""
     try:
-        cells = json.loads(path.read_text())["cells"]
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
         left = {
             name: max(0, one["seeds"] - done[name]) if done.get(name) else one["seeds"] + one["search_runs"]
             for name, one in cells.items()

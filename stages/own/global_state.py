@@ -1,0 +1,81 @@
+"""What of the whole process a user-supplied model could change, and a run must not: other runs and later epochs would depend on it."""
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch.nn.modules import module
+
+DETERMINISTIC = "torch's deterministic mode"
+HOOKS = tuple(name for name in vars(module) if name.startswith("_global_") and hasattr(getattr(module, name), "keys"))
+REMEDIES = {
+    "torch's default dtype": "write dtype=... where a tensor is made",
+    "torch's gradient mode": "write `with torch.no_grad():` around what needs no gradient",
+    "torch's global hooks": "register the hook of one module: self.layer.register_forward_hook(...)",
+    "the working directory": "use absolute paths",
+    "torch's number of threads": "say `threads:` in the recipe",
+}
+
+
+def global_state() -> dict[str, object]:
+    """By name what may not change."""
+    return {
+        "torch's default dtype": torch.get_default_dtype(),
+        "torch's default device": torch.get_default_device(),
+        "torch's gradient mode": (torch.is_grad_enabled(), torch.is_inference_mode_enabled()),
+        DETERMINISTIC: torch.are_deterministic_algorithms_enabled(),
+        "torch's precision of matrix products": torch.get_float32_matmul_precision(),
+        "torch's number of threads": torch.get_num_threads(),
+        "torch's global hooks": tuple(tuple(getattr(module, name)) for name in HOOKS),
+        "functions of torch": tuple(id(getattr(owner, name)) for owner, name in _WATCHED),
+        "the working directory": os.getcwd(),
+        "the handler of SIGTERM": signal.getsignal(signal.SIGTERM),
+    }
+
+
+@contextmanager
+def unchanged_process() -> Iterator[list[str]]:
+    """Names what the block changed of the process, in the list that it gives, and changes back what can be."""
+    before, changed = global_state(), list[str]()
+    hooks = {name: dict(getattr(module, name)) for name in HOOKS}
+    functions = [getattr(owner, name) for owner, name in _WATCHED]
+    try:
+        yield changed
+    finally:
+        after = global_state()
+        changed += [what for what, value in before.items() if value != after[what]]
+        if changed:
+            torch.set_default_dtype(before["torch's default dtype"])  # type: ignore[arg-type]
+            torch.set_grad_enabled(before["torch's gradient mode"][0])  # type: ignore[index]
+            torch.set_num_threads(before["torch's number of threads"])  # type: ignore[arg-type]
+            os.chdir(before["the working directory"])  # type: ignore[arg-type]
+            for name, content in hooks.items():
+                getattr(module, name).clear()
+                getattr(module, name).update(content)
+            for (owner, name), function in zip(_WATCHED, functions, strict=True):
+                setattr(owner, name, function)
+
+
+# what a model most likely replaces to change how all others compute
+_WATCHED = tuple(
+    (owner, name)
+    for owner in (torch.nn.functional, torch, torch.Tensor)
+    for name in (
+        "relu",
+        "dropout",
+        "softmax",
+        "linear",
+        "layer_norm",
+        "matmul",
+        "sigmoid",
+        "tanh",
+        "cross_entropy",
+        "gelu",
+        "mm",
+        "add",
+        "exp",
+    )
+    if hasattr(owner, name)
+)
