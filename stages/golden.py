@@ -331,7 +331,13 @@ def _computed(cells: Sequence[str], workers: int) -> dict[str, tuple[Entry | Non
     )
     outcomes = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"cell"')]
     found = {outcome["cell"]: (outcome["entry"], outcome["error"]) for outcome in outcomes}
-    return {cell: found.get(cell, (None, f"its golden run ended with status {done.returncode}")) for cell in cells}
+    if absent := [cell for cell in cells if cell not in found]:
+        # of no use as a verdict: a key that depends on it would be another one next time
+        raise GoldenError(
+            f"{absent[0]}: its golden run ended with status {done.returncode} and no value (killed, or out of memory?), so that it is not known whether the code "
+            "computes what its versions say; run the same command again"
+        )
+    return {cell: found[cell] for cell in cells}
 
 
 def _modified(kept: Entry | None, now: Entry | None) -> str | None:

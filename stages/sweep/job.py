@@ -134,7 +134,7 @@ def _runs(cell: "Cell", grid: "Grid", seeds: list[int], shared: bool, tell: Call
         return
     for seed in seeds:
         if experiment.settled(seed) is not None:
-            tell(seed=seed, outcome="stored")
+            tell(seed=seed, outcome="stored", key=experiment.digest(seed), root=str(ROOT))
             continue
         digest = experiment.digest(seed)
         if sources() != began:
@@ -152,7 +152,8 @@ def _runs(cell: "Cell", grid: "Grid", seeds: list[int], shared: bool, tell: Call
                 continue
         run = record["deterministic"]
         found = f"{run['metric']} {run['test']:.4f}" if run["test"] is not None else run["error"]
-        tell(seed=seed, outcome=run["status"] if computed else "stored", why=f"{found} ({record['measured']['seconds']:.0f} s)")
+        why = f"{found} ({record['measured']['seconds']:.0f} s)"
+        tell(seed=seed, outcome=run["status"] if computed else "stored", why=why, key=digest, root=str(ROOT))
     if all(experiment.settled(seed) is not None for seed in recipe.seeds):
         from stages.train import train_cell
 

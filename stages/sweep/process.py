@@ -1,19 +1,22 @@
 """A job in a process of its own (see job.py), started and listened to from here."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
 from typing import TypedDict
 
 from stages.files import WriteError
+from stages.fingerprint import ROOT
 from stages.stop import GRACE
 
 COMMAND = (sys.executable, "-m", "stages.sweep.job")
 
 
 class Line(TypedDict, total=False):
-    """A line of a job's output: the number of its process, what it says, that its cell is whole now, or what became of a `seed` (None: of the job)."""
+    """A line of a job's output: the number of its process, what it says, that its cell is whole now, or what became of a `seed` (None: of the job), under which
+    `key` in the store, by the code in `root`."""
 
     pid: int
     say: str
@@ -22,13 +25,17 @@ class Line(TypedDict, total=False):
     outcome: str
     why: str | None
     trials: int
+    key: str
+    root: str
 
 
 def run_job(content: str, tell: Callable[[Line], None], started: Callable[[subprocess.Popen[str]], None] = lambda process: None) -> int:
     """The exit status of the job. `tell` is called for each line of its output. Whatever ends this ends the job too, which keeps a checkpoint.
     Raises WriteError where the disk is full."""
     full = None
-    with subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8") as process:
+    # the code of this process, whatever else is installed under its name: another one would compute runs of other keys
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))}
+    with subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8", env=environment) as process:
         try:
             started(process)
             assert process.stdin is not None  # pipes, as asked for

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from stages.errors import UserError
 from stages.files import WriteError
+from stages.fingerprint import ROOT
 from stages.params import Cell, Grid, Limits
 from stages.schema import RecipeError
 from stages.side_by_side.crew import Crew, Ending
@@ -84,6 +85,8 @@ class _Queue:
     pids: dict[Job, int] = field(default_factory=dict)
     answered: dict[Job, set[int]] = field(default_factory=dict)
     elsewhere: int = 0
+    keys: dict[tuple[object, ...], str | None] = field(default_factory=dict)  # under which runs are missing
+    disagrees: bool = False
 
     @property
     def is_over(self) -> bool:
@@ -100,6 +103,7 @@ class _Queue:
                 self._say_once(f"left out: {name} search: {why}")
         self.trials.clear()
         self.lost.clear()
+        self.keys = {_name(run): run.digest for run in found.missing}
         searchable = [run for run in found.missing if run.searched or ("search", run.cell.cell) not in self.tried]
         runs = [run for run in searchable if _name(run) not in self.tried and not self._too_large(run)]
         jobs = [job for job in self._jobs(found, runs) if (job.kind, job.name) not in self.tried]
@@ -127,7 +131,7 @@ class _Queue:
             raise WriteError(f"{self.full}\n{self._needs(left)}")
         if left and self.until is not None and time.monotonic() >= self.until:
             self.say("the hours are over; the same command continues where it was")
-        return not left and not found.problems
+        return not left and not found.problems and not self.disagrees
 
     def _jobs(self, found: Plan, runs: Sequence[Missing]) -> list[Job]:
         apart = [run for run in runs if _name(run) in self.alone]
@@ -168,7 +172,21 @@ class _Queue:
         elif "whole" in line:
             self._export(self.grid.find(job.name))
         else:
+            self._check_key(job, line)
             self._outcome(job, line["seed"], line["outcome"], line.get("why"), line.get("trials", 0))
+
+    def _check_key(self, job: Job, line: Line) -> None:
+        """Reports a run that its process knows by another key than this one: it would be computed, and be missing all the same."""
+        wanted, key = self.keys.get((job.name, job.limits, line["seed"])), line.get("key")
+        if wanted is None or key is None or key == wanted:
+            return
+        self.disagrees = True
+        why = f"its process ran the code in {line['root']}, and the queue that in {ROOT}" if line["root"] != str(ROOT) else (
+            "code, data, encodings or files of the model were changed meanwhile, or golden values could not be compared the same way"
+        )  # fmt: skip
+        self._say_once(
+            f"error: {job.name} seed {line['seed']}: computed under the key {key[:16]}, and missing under {wanted[:16]}: {why}; run the same command again"
+        )
 
     def _outcome(self, job: Job, seed: int | None, outcome: str, why: str | None, trials: int = 0) -> None:
         self.answered.setdefault(job, set()).add(-1 if seed is None else seed)

@@ -1,6 +1,7 @@
 """Golden values stand between code and records: equal, and nothing runs again; other values, and a run has a key of its own."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -64,6 +65,15 @@ def test_a_golden_run_that_fails_is_a_difference(computing):
     assert verdicts({MLP: CODE}) == {MLP: "diverged"}
     computing.error = None
     assert verdicts({MLP: CODE}) == {MLP: None}, "an error is not remembered: it may have been a lack of memory"
+
+
+def test_a_golden_run_without_an_outcome_is_an_error_and_no_verdict(monkeypatch, tmp_path):
+    monkeypatch.setattr(golden, "_remembered", lambda *_: tmp_path / "verdict.json")
+    monkeypatch.setattr(golden, "checked", dict)
+    monkeypatch.setattr(golden.subprocess, "run", lambda *_, **__: SimpleNamespace(stdout="", returncode=-9))
+    with pytest.raises(golden.GoldenError, match=f"{MLP}: its golden run ended with status -9 .*; run the same command again"):
+        verdicts({MLP: CODE})
+    assert not (tmp_path / "verdict.json").exists()
 
 
 def test_a_raised_version_is_no_modification(computing, monkeypatch):

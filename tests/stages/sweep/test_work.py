@@ -4,6 +4,7 @@ import contextlib
 import csv
 import json
 import os
+import re
 import shutil
 import subprocess
 import threading
@@ -29,6 +30,7 @@ from stages.sweep.costs import Cost
 from stages.sweep.job import do, sources
 from stages.sweep.plan_file import Entry
 from stages.sweep.planner import plan
+from stages.sweep.process import run_job
 from stages.sweep.work import work
 from tests.conftest import ROOT
 
@@ -158,6 +160,43 @@ def test_what_an_entry_cuts_is_cut(project):
     project.recipe(seeds=[0, 1, 2])
     assert told([0], limits={"seeds": 1}) == ([(0, "ok")], [{"whole": True}])
     assert json.loads(Path(f"results/{CELL}.json").read_text())["reduced"] == ["1 of 3 seeds"]
+
+
+def test_a_run_whose_process_knows_it_by_another_key_is_an_error(project, monkeypatch):
+    """So it is not computed, said to be done, and missing all the same."""
+    project.recipe(seeds=[0])
+
+    def launch(shared, alone):
+        def one(job, tell):
+            tell({"seed": 0, "outcome": "ok", "why": "done", "key": "f" * 64, "root": "/another/clone"})
+            return 0
+
+        return one
+
+    monkeypatch.setattr(room, "_launch", launch)
+    monkeypatch.setattr(room._Queue, "_export", lambda *_: None)
+    grid, said = load_grid(), []
+    assert not work(entries(grid), grid, jobs=1, say=said.append)
+    (line,) = [line for line in said if line.startswith("error:")]
+    assert re.match(
+        rf"error: {CELL} seed 0: computed under the key f{{16}}, and missing under [0-9a-f]{{16}}: its process ran the code in /another/clone",
+        line,
+    )
+
+
+def test_a_job_runs_the_code_of_the_queue_whatever_else_is_installed(project, monkeypatch):
+    for name in ("stages/__init__.py", "stages/sweep/__init__.py"):
+        (project.root / "clone" / name).parent.mkdir(parents=True, exist_ok=True)
+        (project.root / "clone" / name).touch()
+    (project.root / "clone/stages/sweep/job.py").write_text('print(\'{"say": "of another clone"}\')')
+    monkeypatch.setenv("PYTHONPATH", str(project.root / "clone"))
+    project.recipe(seeds=[0], epochs=1)
+    lines = []
+    content = {"kind": "runs", "name": CELL, "seeds": [0], "trials": 0, "limits": {}, "shared": False}
+    assert run_job(json.dumps(content), lines.append) == 0
+    (line,) = [line for line in lines if "outcome" in line]
+    (record,) = project.records()
+    assert (line["outcome"], line["key"], line["root"]) == ("ok", record["digest"], str(ROOT))
 
 
 def test_a_job_that_dies_or_fails_costs_no_other(project, monkeypatch):
