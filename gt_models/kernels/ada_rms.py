@@ -5,6 +5,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from gt_models.kernels.dispatch import Form, Operation
+from gt_models.kernels.linears import without_autocast
 
 
 def reference(x: Tensor, alpha: Tensor, beta: Tensor, eps: float) -> Tensor:
@@ -34,6 +35,7 @@ class _TwoNumbers(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
+    @without_autocast
     def backward(ctx, dy: Tensor):
         x, alpha, beta, s, t = ctx.saved_tensors
         d = x.size(-1)

@@ -141,7 +141,10 @@ class Operation:
     def _check(self, form: Form, args: Sequence[Any], kwargs: dict[str, Any]) -> str | None:
         """Outputs and gradients of `form` and reference on a small call; what is wrong with the form, None if nothing."""
         devices = [t.device for t in args if isinstance(t, Tensor) and t.is_cuda][:1]
-        with torch.random.fork_rng(devices), torch.inference_mode(False), torch.enable_grad():
+        kinds = {"cpu", *(device.type for device in devices)}
+        with contextlib.ExitStack() as plain, torch.random.fork_rng(devices), torch.inference_mode(False), torch.enable_grad():
+            for kind in kinds:  # the result counts for later calls too, which may be outside the caller's autocast
+                plain.enter_context(torch.autocast(kind, enabled=False))
             torch.manual_seed(0)
             small, named = self.example(*args, **kwargs)
             state = torch.random.get_rng_state()
@@ -223,5 +226,5 @@ def _outputs_and_gradients(function: Callable[..., Any], args: Sequence[Any], kw
     wanted = [t for t in (*args, *kwargs.values()) if isinstance(t, Tensor) and t.requires_grad]
     generator = torch.Generator().manual_seed(1)
     weighted = [(o * torch.randn(o.shape, generator=generator, dtype=o.dtype).to(o.device)).sum() for o in outputs]
-    gradients = torch.autograd.grad(sum(weighted), wanted, allow_unused=True) if wanted else ()
-    return [o.detach() for o in outputs] + [g for g in gradients if g is not None]
+    gradients = torch.autograd.grad(sum(weighted), wanted, allow_unused=True, materialize_grads=True) if wanted else ()
+    return [o.detach() for o in outputs] + list(gradients)
