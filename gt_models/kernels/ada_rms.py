@@ -36,7 +36,7 @@ class _TwoNumbers(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     @without_autocast
-    def backward(ctx, dy: Tensor):
+    def backward(ctx, dy: Tensor):  # type: ignore[override]
         x, alpha, beta, s, t = ctx.saved_tensors
         d = x.size(-1)
         g = (dy * x).sum(-1, keepdim=True)  # [..., 1]

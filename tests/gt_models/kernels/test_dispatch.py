@@ -133,3 +133,13 @@ def test_a_form_without_a_gradient_is_put_aside(double):
     )
     with pytest.warns(RuntimeWarning, match="double: cut is not used on cpu"):
         operation(torch.ones(1))
+
+
+def test_fake_tensors_and_transforms_take_the_reference(double):
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with forms_taken() as taken:
+        with FakeTensorMode():
+            double(torch.ones(2))
+        assert torch.func.grad(lambda x: double(x).sum())(torch.ones(2)).tolist() == [2, 2]
+    assert taken == {"double": {"reference": 2}}
