@@ -21,6 +21,8 @@ from stages.search_section import SearchSection
 
 # how an origin begins: printed in the paper, set by its authors' scripts, stated nowhere, found by search, other than published, ours
 ORIGINS = ("printed", "authors", "unstated", "tuned", "deviates", "chosen")
+BY_SET = "chosen: by --set"  # of a value that `gt-bench try` was given
+TRIED = "tried"  # the suite of what it ran
 # what describes a recipe and decides no number of a run
 DESCRIBED = frozenset({"seeds", "search", "published", "parameters", "keep_weights", "reduced", "origin"})
 

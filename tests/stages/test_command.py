@@ -79,3 +79,12 @@ def test_a_grid_where_there_is_no_project(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert grid.main([]) == 1
     assert capsys.readouterr().err.startswith("error: params.yaml: there is no such file here")
+
+
+def test_a_package_that_is_missing_is_named_with_its_remedy(capsys):
+    assert status_of(raising(ModuleNotFoundError("No module named 'psycopg.sql'", name="psycopg.sql"))) == 1
+    assert capsys.readouterr().err == (
+        "error: this command needs psycopg, which is not installed; run: python -m pip install 'psycopg[binary]'\n"
+    )
+    with pytest.raises(ModuleNotFoundError):  # a bug
+        status_of(raising(ModuleNotFoundError("No module named 'stages.gone'", name="stages.gone")))
