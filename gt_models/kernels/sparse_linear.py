@@ -22,13 +22,9 @@ def reference(values: Tensor, ptr: Tensor, col: Tensor, weight: Tensor, bias: Te
 
     Holds x as it is, [N, F].
     """
-    return F.linear(dense(values, ptr, col, weight.size(1)), weight, bias)
-
-
-def dense(values: Tensor, ptr: Tensor, col: Tensor, columns: int) -> Tensor:
-    """x [N, columns] from compressed rows."""
     rows = torch.repeat_interleave(torch.arange(len(ptr) - 1, device=ptr.device), ptr.diff(), output_size=len(col))
-    return values.new_zeros(len(ptr) - 1, columns).index_put((rows, col), values)
+    x = values.new_zeros(len(ptr) - 1, weight.size(1)).index_put((rows, col), values)
+    return F.linear(x, weight, bias)
 
 
 def _why_not(values: Tensor, ptr: Tensor, col: Tensor, weight: Tensor, bias: Tensor | None) -> str | None:

@@ -8,7 +8,6 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from gt_models.kernels.compiled import compiled, local, real, row_capacity, run
-from gt_models.kernels.sparse_linear import dense
 
 
 class _SparseLinear(torch.autograd.Function):
@@ -28,7 +27,9 @@ class _SparseLinear(torch.autograd.Function):
         values, ptr, col = ctx.saved_tensors
         grad = grad.contiguous()
         if not bool(grad.sum().isfinite()):  # 0 times NaN, of entries that are not stored
-            return None, None, None, grad.t() @ dense(values, ptr, col, ctx.columns), grad.sum(0) if ctx.bias else None
+            rows = torch.repeat_interleave(torch.arange(len(grad)), ptr.diff())
+            x = values.new_zeros(len(grad), ctx.columns).index_put((rows, col), values)
+            return None, None, None, grad.t() @ x, grad.sum(0) if ctx.bias else None
         by_column = grad.new_zeros(ctx.columns, grad.size(1))
         kernels = _kernels(values.dtype, row_capacity(grad.size(1)))
         run(kernels.weight, ctx.columns, values, ptr, col, grad, by_column, grain=64)
