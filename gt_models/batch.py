@@ -14,7 +14,7 @@ from torch import Tensor
 
 from gt_models.nn.cached import cached_property
 
-_GRAPH_KEYS = {"x", "edge_index", "edge_attr", "y", "batch", "ptr", "num_nodes"}
+_GRAPH_KEYS = {"x", "edge_index", "adj_t", "edge_attr", "y", "batch", "ptr", "num_nodes"}
 
 
 class MissingEncoding(ValueError):
@@ -53,15 +53,25 @@ class GraphBatch:
     def of(cls, data: Any) -> GraphBatch:
         """`data` itself if it is a GraphBatch, else read from a torch_geometric Data or Batch.
 
-        A one-dimensional `x` or `edge_attr` becomes one column; without `edge_index` there are no edges. Every other tensor
-        attribute is taken as an encoding of that name.
-        Raises ValueError where node features are missing or an edge points outside the graph.
+        A one-dimensional `x` or `edge_attr` becomes one column. Edges are those of `edge_index`, else of `adj_t`
+        (`torch_geometric.transforms.ToSparseTensor`), whose values other than 1 are the encoding `edge_weight`; without both there are none.
+        Every other tensor attribute is taken as an encoding of that name.
+
+        Raises:
+            ValueError: where node features are missing, an edge points outside the graph, `batch` is not sorted, or edges are a dense `adj`.
         """
         if isinstance(data, cls):
             return data
         if getattr(data, "x", None) is None:
             raise ValueError("the graph has no node features: set data.x (for example torch.ones(data.num_nodes, 1))")
         x, edge_index = _columns(data.x), getattr(data, "edge_index", None)
+        others = {k: v for k, v in data.to_dict().items() if k not in _GRAPH_KEYS and isinstance(v, Tensor)}
+        if edge_index is None and getattr(data, "adj_t", None) is not None:
+            edge_index, weight = _edges_of(data.adj_t, x.size(0))
+            if bool((weight != 1).any()):
+                others["edge_weight"] = weight
+        if edge_index is None and getattr(data, "adj", None) is not None:
+            raise ValueError("the graph has data.adj and no edge_index: set data.edge_index (torch_geometric.utils.dense_to_sparse)")
         if edge_index is None:  # a set
             edge_index = torch.empty(2, 0, dtype=torch.long, device=x.device)
         if edge_index.numel() and (int(edge_index.min()) < 0 or int(edge_index.max()) >= x.size(0)):
@@ -70,12 +80,19 @@ class GraphBatch:
             )
         ptr = getattr(data, "ptr", None)
         batch = getattr(data, "batch", None)
+        if batch is not None:
+            _check_batch(batch, x.size(0))
         if ptr is None and batch is not None:
             ptr = torch.cat([batch.new_zeros(1), torch.bincount(batch).cumsum(0)])
         if ptr is None:
             ptr = torch.tensor([0, x.size(0)], device=x.device)
         edge_attr = getattr(data, "edge_attr", None)
-        others = {k: v for k, v in data.to_dict().items() if k not in _GRAPH_KEYS and isinstance(v, Tensor)}
+        if int(ptr[-1]) != x.size(0) or bool((ptr.diff() < 0).any()):
+            raise ValueError(f"ptr ends at {int(ptr[-1])} and must rise from 0 to the {x.size(0)} nodes of data.x")
+        slices = getattr(data, "_slice_dict", None) or {}
+        if "hyperedge_index" in slices and "hyperedge_index" in others:  # torch_geometric lays them side by side
+            cuts = slices["hyperedge_index"].diff().tolist()
+            others["hyperedge_index"] = torch.cat(others["hyperedge_index"].split(cuts, -1))
         return cls(x, edge_index, ptr, None if edge_attr is None else _columns(edge_attr), getattr(data, "y", None), others)
 
     @property
@@ -220,3 +237,28 @@ class GraphBatch:
 
 def _columns(values: Tensor) -> Tensor:
     return values[:, None] if values.dim() == 1 else values
+
+
+def _edges_of(adj_t: Any, num_nodes: int) -> tuple[Tensor, Tensor]:
+    """Edges, long [2, E], and their values [E] of a transposed adjacency matrix; targets are its rows."""
+    from torch_geometric.utils import to_edge_index
+
+    if tuple(adj_t.size(i) for i in (0, 1)) != (num_nodes, num_nodes):
+        raise ValueError(
+            f"data.adj_t is {adj_t.size(0)} x {adj_t.size(1)} and the graph has {num_nodes} nodes: give a square matrix of that size"
+        )
+    (target, source), value = to_edge_index(adj_t)
+    return torch.stack([source, target]), value
+
+
+def _check_batch(batch: Tensor, num_nodes: int) -> None:
+    """Raises ValueError for a vector of graphs that is not one graph after the other."""
+    if batch.numel() != num_nodes:
+        raise ValueError(f"data.batch has {batch.numel()} entries and the graph {num_nodes} nodes: give the graph of each node")
+    falls = (batch.diff() < 0).nonzero()
+    if falls.numel() or (num_nodes and int(batch[0]) < 0):
+        at = int(falls[0]) + 1 if falls.numel() else 0
+        raise ValueError(
+            f"data.batch is {int(batch[at])} at node {at}, after {int(batch[at - 1]) if at else 'nothing'}: graphs lie one after the other, so that "
+            "batch rises from 0; sort the nodes by their graph"
+        )

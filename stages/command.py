@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import ParamSpec
 
-from stages.errors import UserError
+from stages.errors import UserError, missing
 from stages.texts import print_text
 
 P = ParamSpec("P")
@@ -23,6 +23,11 @@ def status_of(work: Callable[[], int | None]) -> int:
         return work() or 0
     except UserError as error:
         print_text(f"error: {error}", file=sys.stderr)
+        return 1
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] in ("", "stages", "gt_models", "gt_bench"):  # a bug
+            raise
+        print_text(f"error: {missing(error)}", file=sys.stderr)
         return 1
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):

@@ -18,7 +18,8 @@ class Digests(TypedDict):
     """sha256 of what decides a run, besides its seed, split and versions.
 
     `files`: of a user's own model, the file and what it imports, and files that its arguments name. `modified`: of the code, where it
-    computes other golden values than those of its versions: a change whose version was not raised.
+    computes other golden values than those of its versions: a change whose version was not raised. `last_batch`: "joined" where one graph
+    is left over in training and joins the batch before it; runs from before it did have other keys.
     """
 
     recipe: str
@@ -26,6 +27,7 @@ class Digests(TypedDict):
     encodings: str
     files: NotRequired[str]
     modified: NotRequired[str]
+    last_batch: NotRequired[str]
 
 
 class Ran(TypedDict):

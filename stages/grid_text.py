@@ -10,38 +10,25 @@ MARK = "# Written by `python -m stages.grid` from the files under recipes/."
 FIRST = "embedded"  # the suite that needs nothing from outside leads the list
 
 
-def render(recipes: Path, left_out: list[str] | None = None) -> str:
-    """The text of grid.yaml for the folder `recipes`. Raises RecipeError for a file that is no recipe or lies in the wrong place; where
-    `left_out` is given, such a file is left out, and what is wrong with it is added there."""
+def render(recipes: Path, faulty: dict[str, str] | None = None) -> str:
+    """The text of grid.yaml for the folder `recipes`.
+
+    Args:
+        recipes: the folder.
+        faulty: receives by cell the message of each file that cannot be a cell, which is then left out.
+
+    Raises:
+        RecipeError: without `faulty`, for the first such file.
+    """
     cells: list[str] = []
     searches: list[str] = []
     finetunes: list[str] = []
     datasets: dict[str, None] = {}
     suites: dict[str, None] = {}
-    found: dict[Path, Recipe] = {}
-
-    def fault(path: Path, error: RecipeError) -> None:
-        if left_out is None:
-            raise error
-        left_out.append(f"{error}; {path.relative_to(recipes).with_suffix('')} is left out until this is fixed")
-        found.pop(path, None)
-
-    paths = (path for path in recipes.rglob("*.yaml") if not path.name.startswith("_"))  # those are bases of recipes alone
-    for path in sorted(paths, key=lambda p: (p.relative_to(recipes).parts[0] != FIRST, p)):
-        parts = path.relative_to(recipes).with_suffix("").parts
-        try:
-            if len(parts) != 3 or not all(re.fullmatch(r"[a-z0-9][a-z0-9.-]*", part) for part in parts):
-                raise RecipeError(f"{path}: a recipe is recipes/<suite>/<dataset>/<row>.yaml, each in lower case, digits and dashes")
-            found[path] = load_recipe(path)
-        except RecipeError as error:
-            fault(path, error)
-    for path in list(found):
-        try:
-            _check_start(path, found, recipes)
-        except RecipeError as error:
-            fault(path, error)
+    found = _recipes(recipes, faulty)
     for path, recipe in found.items():
-        suite, dataset, row = parts = path.relative_to(recipes).with_suffix("").parts
+        parts = path.relative_to(recipes).with_suffix("").parts
+        suite, dataset, row = parts
         suites[suite] = datasets[dataset] = None
         settings = "tuned" if recipe.search else "recipes"
         after = f", after: {recipe.start.cell}" if recipe.start else ""
@@ -57,15 +44,44 @@ def render(recipes: Path, left_out: list[str] | None = None) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _check_start(path: Path, found: dict[Path, Recipe], recipes: Path) -> None:
+def _recipes(recipes: Path, faulty: dict[str, str] | None) -> dict[Path, Recipe]:
+    """The recipes of a folder in the order of the grid; `faulty` and errors as in `render`."""
+    found: dict[Path, Recipe] = {}
+
+    def fault(path: Path, error: RecipeError) -> None:
+        if faulty is None:
+            raise error
+        faulty[path.relative_to(recipes).with_suffix("").as_posix()] = str(error)
+        found.pop(path, None)
+
+    paths = (path for path in recipes.rglob("*.yaml") if not path.name.startswith("_"))  # those are bases of recipes alone
+    for path in sorted(paths, key=lambda p: (p.relative_to(recipes).parts[0] != FIRST, p)):
+        parts = path.relative_to(recipes).with_suffix("").parts
+        try:
+            if len(parts) != 3 or not all(re.fullmatch(r"[a-z0-9][a-z0-9.-]*", part) for part in parts):
+                raise RecipeError(f"{path}: a recipe is recipes/<suite>/<dataset>/<row>.yaml, each in lower case, digits and dashes")
+            found[path] = load_recipe(path)
+        except RecipeError as error:
+            fault(path, error)
+    while True:  # a recipe that is left out may be what another one starts from
+        before = len(found)
+        for path, recipe in list(found.items()):
+            try:
+                _check_start(path, recipe, found, recipes)
+            except RecipeError as error:
+                fault(path, error)
+        if len(found) == before:
+            return found
+
+
+def _check_start(path: Path, recipe: Recipe, found: dict[Path, Recipe], recipes: Path) -> None:
     """Raises RecipeError for a recipe that starts from a cell which is not there, keeps no weights, or lacks a seed."""
-    recipe = found[path]
     if recipe.start is None:
         return
+    cells = ["/".join(path.relative_to(recipes).with_suffix("").parts) for path in found]
     source = recipes / f"{recipe.start.cell}.yaml"
     before = found.get(source)
     if before is None:
-        cells = ["/".join(path.relative_to(recipes).with_suffix("").parts) for path in found]
         raise RecipeError(f"{path}: start.cell: there is no {source}{nearest(recipe.start.cell, cells)}")
     if source == path:
         raise RecipeError(f"{path}: start.cell: a cell cannot start from itself")

@@ -198,10 +198,12 @@ def _threads(count: int) -> str:
 
 def commit(root: Path = ROOT, besides: Collection[str] = ()) -> str | None:
     """The commit of the working tree, "-dirty" where a file that can decide a number differs from it or is not in it (`DECIDING`, but for the folders
-    `besides`); None outside a repository, and of an installed package, wherever that lies."""
+    `besides`); None outside a repository that has this code, and of an installed package, wherever that lies."""
     if SHIPPED.is_dir():
         return None
     try:
+        if not subprocess.run(["git", "ls-files", "gt_models"], cwd=root, capture_output=True, encoding="utf-8", check=True).stdout:
+            return None  # unpacked within another repository
         head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, encoding="utf-8", check=True).stdout.strip()
         status = ["git", "status", "--porcelain", "--untracked-files=normal", "--", *DECIDING, *(f":(exclude){path}" for path in besides)]
         changed = subprocess.run(status, cwd=root, capture_output=True, encoding="utf-8", check=True).stdout

@@ -3,10 +3,11 @@
 import re
 import sys
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from stages.contents import Settings
 from stages.files import is_plain_name
@@ -118,6 +119,8 @@ class Grid(Strict):
     cells: dict[str, Cell]
     searches: dict[str, Cell] = {}
     finetunes: dict[str, Cell] = {}
+    # by cell the message of a recipe that was left out
+    _faulty: dict[str, str] = PrivateAttr(default_factory=dict)
 
     @model_validator(mode="before")
     @classmethod
@@ -200,6 +203,8 @@ class Grid(Strict):
     def suite(self, name: str) -> list[Cell]:
         """The cells of one suite in order of declaration. Raises RecipeError with the nearest suite name."""
         if name not in self.suites:
+            if own := [message for cell, message in self._faulty.items() if cell.split("/")[0] == name]:
+                raise RecipeError("\n".join(own))
             raise RecipeError(f"no suite named {name!r:.200}{nearest(name, self.suites)}; known: {', '.join(self.suites)}")
         return [c for c in self.cells.values() if c.suite == name]
 
@@ -208,6 +213,8 @@ class Grid(Strict):
         for candidate in self.cells.values():
             if cell in (candidate.cell, candidate.key):
                 return candidate
+        if message := next((m for name, m in self._faulty.items() if cell in (name, name.replace("/", "-"))), None):
+            raise RecipeError(message)
         if cell.startswith("tried/"):
             raise RecipeError(
                 f"{cell}: a pair that was tried is no cell yet: `gt-bench try ... --save SUITE` writes its recipe into the grid"
@@ -249,27 +256,31 @@ def load_grid(path: str | Path = "params.yaml") -> Grid:
     return validated(Grid, content, str(path))
 
 
-_SAID: set[str] = set()  # faulty recipes that were reported
-
-
 def _installed() -> Grid:
     grid = load_grid(INSTALLED / "params.yaml")
     if not Path("recipes").is_dir():
         return grid
     from stages.grid_text import render
 
-    left_out: list[str] = []
-    own = parse_yaml(render(Path("recipes"), left_out))
-    for problem in left_out:
-        if problem not in _SAID:  # a command may read the grid several times
-            _SAID.add(problem)
-            print(problem, file=sys.stderr, flush=True)
-    cells = {section: {key: {"key": key, **cell} for key, cell in own[section].items()} for section in ("cells", "searches", "finetunes")}
+    faulty: dict[str, str] = {}
+    own = parse_yaml(render(Path("recipes"), faulty))
+    for message in faulty.values():
+        _warn_once(f"warning: {message}\nthis recipe is left out until it is fixed; the other cells are not affected")
+    cells = {
+        section: {key: {"key": key, **cell} for key, cell in (own[section] or {}).items()} for section in ("cells", "searches", "finetunes")
+    }
     content = grid.model_dump()
     # loading a grid adds its finetunes to `cells`
     content["cells"] = {key: cell for key, cell in content["cells"].items() if key not in content["finetunes"]}
     for section, more in cells.items():
         content[section] = content[section] | more
     for section in ("datasets", "suites"):
-        content[section] = list(dict.fromkeys([*content[section], *own[section]]))
-    return validated(Grid, content, "recipes/")
+        content[section] = list(dict.fromkeys([*content[section], *(own[section] or ())]))
+    found = validated(Grid, content, "recipes/")
+    found._faulty = faulty
+    return found
+
+
+@cache
+def _warn_once(line: str) -> None:
+    print(line, file=sys.stderr)

@@ -21,6 +21,8 @@ from stages.search_section import SearchSection
 
 # how an origin begins: printed in the paper, set by its authors' scripts, stated nowhere, found by search, other than published, ours
 ORIGINS = ("printed", "authors", "unstated", "tuned", "deviates", "chosen")
+BY_SET = "chosen: by --set"  # of a value that `gt-bench try` was given
+TRIED = "tried"  # the suite of what it ran
 # what describes a recipe and decides no number of a run
 DESCRIBED = frozenset({"seeds", "search", "published", "parameters", "keep_weights", "reduced", "origin"})
 
@@ -50,7 +52,10 @@ class BatchSection(Strict):
     """`graphs` per step, at most `nodes` per step, or both (many graphs; `bucket` puts graphs of like size together, which saves padding), or
     random node `parts` per epoch (one large graph), or known `hyperedges` per step. Nothing: the whole graph of a transductive dataset, or
     every training graph, is one step. Where configurations of graphs are ranked: `configurations` drawn per graph and step, `segment` nodes of
-    a graph at most through which gradients flow in a step, `evaluated` configurations of a graph at most on validation and test."""
+    a graph at most through which gradients flow in a step, `evaluated` configurations of a graph at most on validation and test.
+
+    Where one training graph is left over, it joins the step before it, since BatchNorm cannot train on one row. `last: alone` makes it a step
+    of its own, for a protocol that does so. Batches of configurations and of hyperedges have several rows a graph, and join nothing."""
 
     graphs: Positive | None = None
     nodes: Positive | None = None
@@ -60,11 +65,14 @@ class BatchSection(Strict):
     segment: Positive | None = None
     evaluated: Positive | None = None
     bucket: bool = False
+    last: Literal["alone"] | None = None
 
     @model_validator(mode="after")
     def _one(self) -> Self:
         if (self.parts or self.hyperedges) and (self.graphs or self.nodes or self.bucket or (self.parts and self.hyperedges)):
             raise ValueError("parts and hyperedges are for one large graph: give one of them, and no graphs, nodes or bucket beside it")
+        if self.last and not (self.graphs or self.nodes):
+            raise ValueError("last is for batches of graphs: give batch.graphs or batch.nodes beside it")
         return self
 
 

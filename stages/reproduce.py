@@ -14,6 +14,7 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import typer
@@ -34,7 +35,7 @@ ENDS = {signal.SIGKILL: "probably out of memory", signal.SIGINT: "stopped by han
 def reproduce(suite: str, params: Path = Path("params.yaml")) -> int:
     """Runs what is missing of a suite and shows its leaderboard; returns the exit status. Raises RecipeError, StoreError."""
     grid = load_grid(params)
-    for line in mended():
+    for line in (*without_git(), *mended()):
         print(line, flush=True)
     train_side_by_side([cell for cell in grid.suite(suite) if not Path("results", f"{cell.cell}.json").exists()], grid)
     status, died = repro(f"leaderboard@{suite}")
@@ -48,6 +49,24 @@ def reproduce(suite: str, params: Path = Path("params.yaml")) -> int:
         print(line, file=sys.stderr)
     print("the leaderboard above is of what is there", file=sys.stderr)
     return 1
+
+
+def without_git() -> Iterator[str]:
+    """Sets `core.no_scm` for DVC in a copy that is no git repository, where it would refuse to run; yields what it did."""
+    from dvc.config import Config
+
+    here = Path.cwd()
+    if any((folder / ".git").exists() for folder in (here, *here.parents)) or not Path(".dvc").is_dir():
+        return
+    config = Config(Path(".dvc").resolve())
+    if config["core"].get("no_scm"):
+        return
+    with config.edit("local") as local:
+        local.setdefault("core", {})["no_scm"] = True
+    yield (
+        f"{here} is not a git repository: DVC runs without git (core.no_scm in .dvc/config.local); after `git init`, "
+        "run `dvc config --local core.no_scm false`"
+    )
 
 
 def train_side_by_side(cells: list[Cell], grid: Grid) -> None:

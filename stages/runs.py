@@ -24,10 +24,11 @@ from stages.engine import weights
 from stages.engine.batching import Loader
 from stages.engine.checkpoint import Checkpoint
 from stages.engine.faces import Batches, Packed
-from stages.engine.failures import WrongOutput, failure, is_out_of_memory
+from stages.engine.failures import WrongOutput, failure, is_out_of_memory, one_row
 from stages.engine.loop import Outcome, Run
 from stages.engine.subgraphs import SubgraphLoader
 from stages.engine.targets import StandardisedTargets
+from stages.errors import UserError
 from stages.garbage import spare_what_is_loaded
 from stages.measurements import Clock, PeakMemory, Usage, bound_memory, choose_device, environment, memory_limit_mib, now
 from stages.metric_fit import check_metric
@@ -136,7 +137,21 @@ class Experiment:
             digests["files"] = files
         if self.modified:
             digests["modified"] = self.modified
+        if self._joins_last:
+            digests["last_batch"] = "joined"
         return digests
+
+    @property
+    def _joins_last(self) -> bool:
+        """Whether a single graph may be left over in an epoch of some split and join the batch before it."""
+        batch = self.recipe.batch
+        if batch.last or self.task.loader or self.task.runner or not (batch.graphs or batch.nodes):
+            return False
+        if batch.nodes:  # depends on the order of the epoch
+            return True
+        graphs = batch.graphs or 1
+        sizes = {len(self.packed.split("train", split)) for split in range(self.header.num_splits)}
+        return graphs > 1 and any(size > graphs and size % graphs == 1 for size in sizes)
 
     @cached_property
     def code(self) -> str:
@@ -384,6 +399,10 @@ class Experiment:
                 outcome = run.train(test)
         except (MissingEncoding, WrongOutput) as error:
             raise RecipeError(f"{self.path}: {error}") from error
+        except ValueError as error:
+            if isinstance(error, UserError) or not (remedy := one_row(error)):
+                raise
+            raise RecipeError(f"{self.path}: model {self.recipe.model.name!r}: {error}; {remedy}") from error
         writes = share is None or share.rank == 0
         if writes and (test or self.recipe.keep_weights) and outcome.status == "ok" and run.best:
             # train_cell lets those of the best seed stay

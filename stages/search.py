@@ -151,7 +151,7 @@ def _study_of(recipe: Recipe, cell: Cell, grid: Grid, first: "Experiment", folde
         "data": first.packed.digest,
         "encodings": first.encoded.digest,
         "versions": first.versions,
-        **{key: digest for key, digest in first.digests.items() if key in ("files", "modified")},
+        **{key: digest for key, digest in first.digests.items() if key in ("files", "modified", "last_batch")},
     }
     pruning_after = search.warmup_epochs if search.pruner == "median" else None
     return open_study(grid.run, folder, cell.cell, digest_of(identity), first.task.direction, pruning_after, make)

@@ -10,12 +10,14 @@ import json
 import os
 import uuid
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from filelock import FileLock, Timeout
 
 from stages.addresses import without_credentials
+from stages.errors import missing
 from stages.files import hold
 from stages.lease import network_file_system
 from stages.params import RunSettings
@@ -28,6 +30,15 @@ if TYPE_CHECKING:
 STORAGE = "GT_STUDY_STORAGE"
 JOURNAL = "journal.log"
 REMEDY = "move it away and search again: trials that were run are records of the store and are not repeated"
+
+
+def check_packages() -> None:
+    """Raises MissingPackage where a search cannot run, or cannot draw its pictures at its end."""
+    for name in ("optuna", "matplotlib"):
+        try:
+            import_module(name)
+        except ModuleNotFoundError as error:
+            raise missing(error, "a search") from None
 
 
 class Workers(Protocol):

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from stages.cells import cell_stage, experiment_of, limited, settings_of
 from stages.contents import Result
+from stages.mlflow.address import is_installed
 from stages.params import Cell, Grid
 from stages.side_by_side.crew import Crew
 from stages.side_by_side.machine import at_once
@@ -93,7 +94,7 @@ def train_cell(
         crew = None
         if most > 1:
             crew = stack.enter_context(Crew(work_of(experiment), most, memory=not gpu))
-        live = Live(cell, result["recipe"], described) if grid.run.tracking else None
+        live = Live(cell, result["recipe"], described) if grid.run.tracking and is_installed() else None
         progress = stack.enter_context(Progress(cell.cell, len(recipe.seeds) * recipe.reports, bar))
         watch = Watch(progress, live, recipe, notice)
         records = seeds_side_by_side(experiment, watch, crew) if crew else seeds_in_turn(experiment, watch)

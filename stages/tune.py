@@ -13,12 +13,13 @@ from typing import NamedTuple
 
 from stages.cells import cell_stage
 from stages.files import make_folder
+from stages.mlflow.address import is_installed
 from stages.params import Cell, Grid
 from stages.recipe import Recipe
 from stages.schema import RecipeError
 from stages.search import STUDIES, best_of, run_search, trial_recipe, trials_asked
 from stages.space import check_space
-from stages.study import ended, workers_of
+from stages.study import check_packages, ended, workers_of
 from stages.texts import print_text
 from stages.tuned import TUNED, ending, write_outs
 
@@ -52,6 +53,7 @@ def take_part(
     whole then. Without `most` it runs and waits until that is so. Raises RecipeError."""
     from stages.datasets.packed import DatasetUnavailable, PackedDataset
 
+    check_packages()
     recipe, base = trial_recipe(cell, grid)
     check_space(base, cell)
     trials, asked = trials_asked(cell, grid, recipe)
@@ -80,7 +82,7 @@ def take_part(
         with workers.alone():
             write_outs(chosen, cell, finished, tuned, study)
     print_text("\n".join(ending(cell, finished, best, study, folder, tuned)), flush=True)
-    if grid.run.tracking:
+    if grid.run.tracking and is_installed():
         from stages.mlflow.tracking import track_search
 
         track_search(cell, tuned)

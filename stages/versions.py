@@ -54,7 +54,7 @@ def encoding_modules() -> dict[str, str]:
     return {
         node.args[0].value: f"{ENCODINGS}.{path.stem}"
         for path in sorted(package.parent.glob("*.py"))
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Encoding" and node.args
         if isinstance(node.args[0], ast.Constant) and isinstance(node.args[0].value, str)
     }

@@ -82,7 +82,7 @@ class HigherOrderAttention(AttendingClasses):
         with torch.autocast(values.device.type, enabled=False):
             v, groups = self.class_values(full(values), support), self.groups(support)
             # a copy: a projection drawn anew in place must not change a backward pass to come
-            projection = features.projection.to(full(values).dtype, copy=True)  # type: ignore[call-overload]
+            projection = features.projection.to(full(values).dtype, copy=True)
             queries = [self.at_outputs(q, support, c) for q, c in zip(queries, self.classes, strict=True)]
             if features.kernel == "relu":
                 scaled = projection * projection.size(1) ** -0.25

@@ -5,6 +5,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from gt_models.kernels.dispatch import Form, Operation
+from gt_models.kernels.linears import without_autocast
 
 
 def reference(x: Tensor, alpha: Tensor, beta: Tensor, eps: float) -> Tensor:
@@ -34,7 +35,8 @@ class _TwoNumbers(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, dy: Tensor):
+    @without_autocast
+    def backward(ctx, dy: Tensor):  # type: ignore[override]
         x, alpha, beta, s, t = ctx.saved_tensors
         d = x.size(-1)
         g = (dy * x).sum(-1, keepdim=True)  # [..., 1]

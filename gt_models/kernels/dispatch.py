@@ -15,6 +15,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from gt_models.nn.fixed_sizes import stands_for_numbers
+
 REFERENCE = "reference"
 
 
@@ -101,6 +103,8 @@ class Operation:
 
     def choose(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Form | None:
         """The form that takes this call; None is the reference."""
+        if stands_for_numbers(*(a for a in (*args, *kwargs.values()) if isinstance(a, Tensor))):
+            return None
         by_name = _State.asked.get(self.name)
         asked = by_name or _State.asked.get("")
         if asked == REFERENCE:
@@ -141,7 +145,10 @@ class Operation:
     def _check(self, form: Form, args: Sequence[Any], kwargs: dict[str, Any]) -> str | None:
         """Outputs and gradients of `form` and reference on a small call; what is wrong with the form, None if nothing."""
         devices = [t.device for t in args if isinstance(t, Tensor) and t.is_cuda][:1]
-        with torch.random.fork_rng(devices), torch.inference_mode(False), torch.enable_grad():
+        kinds = {"cpu", *(device.type for device in devices)}
+        with contextlib.ExitStack() as plain, torch.random.fork_rng(devices), torch.inference_mode(False), torch.enable_grad():
+            for kind in kinds:  # the result counts for later calls too, which may be outside the caller's autocast
+                plain.enter_context(torch.autocast(kind, enabled=False))
             torch.manual_seed(0)
             small, named = self.example(*args, **kwargs)
             state = torch.random.get_rng_state()
@@ -223,5 +230,5 @@ def _outputs_and_gradients(function: Callable[..., Any], args: Sequence[Any], kw
     wanted = [t for t in (*args, *kwargs.values()) if isinstance(t, Tensor) and t.requires_grad]
     generator = torch.Generator().manual_seed(1)
     weighted = [(o * torch.randn(o.shape, generator=generator, dtype=o.dtype).to(o.device)).sum() for o in outputs]
-    gradients = torch.autograd.grad(sum(weighted), wanted, allow_unused=True) if wanted else ()
-    return [o.detach() for o in outputs] + [g for g in gradients if g is not None]
+    gradients = torch.autograd.grad(sum(weighted), wanted, allow_unused=True, materialize_grads=True) if wanted else ()
+    return [o.detach() for o in outputs] + list(gradients)

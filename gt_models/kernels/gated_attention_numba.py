@@ -77,8 +77,9 @@ def _kernels(dtype: torch.dtype, heads: int, width: int) -> SimpleNamespace:
         for j in range(n):
             by_channel(x, (3 * (first + j) + 1) * dim, one, keys, j * dim)
             by_channel(x, (3 * (first + j) + 2) * dim, one, values, j * dim)
-            for c in range(width):
-                muladd(lengths, j * heads, keys, j * dim + c * heads, keys, j * dim + c * heads, heads)
+            if key_scale != zero:  # 0 times the square of a large number would be NaN
+                for c in range(width):
+                    muladd(lengths, j * heads, keys, j * dim + c * heads, keys, j * dim + c * heads, heads)
         for j in range(n * heads):
             lengths[j] *= key_scale * log2e
         return keys, values, lengths
@@ -174,7 +175,10 @@ def _kernels(dtype: torch.dtype, heads: int, width: int) -> SimpleNamespace:
                 for c in range(width):
                     for h in range(heads):
                         at = j * dim + c * heads + h
-                        dkeys[at] = dkeys[at] / log2e + two * key_scale * sums[j * heads + h] * keys[at]
+                        if key_scale == zero:
+                            dkeys[at] = dkeys[at] / log2e
+                        else:
+                            dkeys[at] = dkeys[at] / log2e + two * key_scale * sums[j * heads + h] * keys[at]
                 by_head(dkeys, j * dim, one, dx, (3 * (first + j) + 1) * dim)
                 by_head(dvalues, j * dim, one, dx, (3 * (first + j) + 2) * dim)
 

@@ -156,8 +156,14 @@ def reference(query: Tensor | None, tokens: Tensor, packing: Packing, num_heads:
     """
 
     def attend(q: Tensor, k: Tensor, v: Tensor, group: Group, row: int) -> Tensor:
+        if not dropout and group.length == 1:  # torch's attention hides a score that is NaN where there is one key
+            return ((q / math.sqrt(q.size(-1))) @ k.transpose(-1, -2)).softmax(-1) @ v
         if not dropout or q.device.type != "cpu":
-            return F.scaled_dot_product_attention(q, k, v, attn_mask=group.mask, dropout_p=dropout)
+            out = F.scaled_dot_product_attention(q, k, v, attn_mask=group.mask, dropout_p=dropout)
+            if q.device.type != "cpu":
+                return out
+            # on the CPU it returns zeros for a query that is not finite
+            return out.masked_fill(~q.isfinite().all(-1, keepdim=True), torch.nan)
         scores = (q / math.sqrt(q.size(-1))) @ k.transpose(-1, -2)  # [b, H, L or 1, L]
         scores = scores if group.mask is None else scores.masked_fill(~group.mask, -torch.inf)
         if query is not None or group.place is None:

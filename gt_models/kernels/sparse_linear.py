@@ -28,15 +28,21 @@ def reference(values: Tensor, ptr: Tensor, col: Tensor, weight: Tensor, bias: Te
 
 
 def _why_not(values: Tensor, ptr: Tensor, col: Tensor, weight: Tensor, bias: Tensor | None) -> str | None:
-    return "autocast is on" if torch.is_autocast_enabled(values.device.type) else None
+    if torch.is_autocast_enabled(values.device.type):
+        return "autocast is on"
+    if not bool(weight.detach().sum().isfinite()):  # 0 times NaN, of entries that are not stored
+        return "a weight is not finite"
+    return None
 
 
 def _example(values: Tensor, ptr: Tensor, col: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[tuple, dict]:
     """Four rows, the second without an entry."""
-    columns = weight.size(1)
-    col = torch.tensor([0, columns // 2, columns - 1, 0, columns - 1, columns // 2], device=values.device)
-    ptr = torch.tensor([0, 3, 3, 5, 6], device=values.device)
-    small = torch.randn(6, dtype=values.dtype).to(values.device)
+    last = weight.size(1) - 1
+    # a row has a column once, however few there are
+    rows = [sorted({c for c in row if 0 <= c <= last}) for row in ([0, last // 2, last], [], [0, last], [last // 2])]
+    col = torch.tensor([c for row in rows for c in row], dtype=torch.long, device=values.device)
+    ptr = torch.tensor([0, *(len(row) for row in rows)], device=values.device).cumsum(0)
+    small = torch.randn(len(col), dtype=values.dtype).to(values.device)
     return (small, ptr, col, *(None if t is None else torch.randn_like(t).requires_grad_() for t in (weight, bias))), {}
 
 

@@ -26,6 +26,10 @@ class _SparseLinear(torch.autograd.Function):
     def backward(ctx, grad: Tensor):
         values, ptr, col = ctx.saved_tensors
         grad = grad.contiguous()
+        if not bool(grad.sum().isfinite()):  # 0 times NaN, of entries that are not stored
+            rows = torch.repeat_interleave(torch.arange(len(grad)), ptr.diff())
+            x = values.new_zeros(len(grad), ctx.columns).index_put((rows, col), values)
+            return None, None, None, grad.t() @ x, grad.sum(0) if ctx.bias else None
         by_column = grad.new_zeros(ctx.columns, grad.size(1))
         kernels = _kernels(values.dtype, row_capacity(grad.size(1)))
         run(kernels.weight, ctx.columns, values, ptr, col, grad, by_column, grain=64)

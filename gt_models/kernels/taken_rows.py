@@ -22,7 +22,7 @@ def _numba():
 def _example(values: Tensor, _: Grouped) -> tuple[tuple, dict]:
     """Four rows, one of them twice, and no row."""
     return (
-        torch.randn_like(values[:1].expand(4, -1)).requires_grad_(),
+        torch.randn(4, values.size(1), dtype=values.dtype).to(values.device).requires_grad_(),
         Grouped(torch.tensor([3, 0, 4, 3, 1], device=values.device), 5),
     ), {}
 

@@ -260,7 +260,7 @@ def _kernels(dtype: torch.dtype, d: int) -> SimpleNamespace:
                     for r in range(rows):
                         p, m = p0 + (i + r) * n + j, r * LANES + l
                         a = power(s[m] * scale - stats[p, h, 0]) * stats[p, h, 1]
-                        weight[m] = a * keep if hash32(column_of(hashes[m], j)) >= limit else zero
+                        weight[m] = a * (keep if hash32(column_of(hashes[m], j)) >= limit else zero)  # NaN stays NaN
                         ds[m] = (weight[m] * da[m] - a * mean[p, h]) * root
                 for c in range(d):
                     column = j * size + c * LANES

@@ -57,7 +57,7 @@ def _kernel(dtype: torch.dtype):
                             for lane in range(LANES):
                                 total[lane] += w * before[m, lane]
                         for lane in range(LANES):  # denormals are flushed: they would be many times slower
-                            after[i, lane] = zero if total[lane] < smallest else total[lane]
+                            after[i, lane] = zero if abs(total[lane]) < smallest else total[lane]
                 for i in range(n):
                     for lane in range(width):
                         pair = pair_ptr[g] + i * n + column + lane

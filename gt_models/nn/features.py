@@ -2,12 +2,14 @@
 
 # mypy: disable-error-code="misc, operator, union-attr"
 
+import itertools
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
 from gt_models.kernels.sparse_linear import sparse_linear
+from gt_models.nn.fixed_sizes import fixed_sizes
 
 
 class FeatureEncoder(nn.Module):
@@ -23,17 +25,20 @@ class FeatureEncoder(nn.Module):
         super().__init__()
         self.in_dim = in_dim if isinstance(in_dim, int) else tuple(in_dim)
         self.linear = nn.Linear(in_dim, out_dim, bias=bias) if isinstance(in_dim, int) else None
-        # one table for all columns: column c's values start at offset[c]
+        # one table for all columns: column c's values start at offsets[c]
         self.embedding = None if isinstance(in_dim, int) else nn.Embedding(sum(in_dim), out_dim)
-        if not isinstance(in_dim, int):
-            offsets = torch.tensor([0, *in_dim[:-1]]).cumsum(0)
-            self.register_buffer("offsets", offsets, persistent=False)
+        # numbers, and no buffer, which `to_empty` would leave undefined
+        self.offsets = [] if isinstance(in_dim, int) else list(itertools.accumulate([0, *in_dim[:-1]]))
 
     def reset_parameters(self) -> None:
         (self.linear or self.embedding).reset_parameters()
 
     def forward(self, x: Tensor) -> Tensor:
-        """Features [rows, columns] -> [rows, out_dim]. Raises ValueError for another number of columns."""
+        """Features [rows, columns] -> [rows, out_dim].
+
+        Raises:
+            ValueError: for another number of columns, and (on the CPU, where no device has to be waited for) for a category outside its vocabulary.
+        """
         width = self.in_dim if isinstance(self.in_dim, int) else len(self.in_dim)
         if x.dim() != 2 or x.size(1) != width:
             raise ValueError(f"features of shape {tuple(x.shape)} given to an encoder built for {width} columns")
@@ -42,4 +47,17 @@ class FeatureEncoder(nn.Module):
             if x.layout == torch.sparse_csr:
                 return sparse_linear(x.values(), x.crow_indices(), x.col_indices(), self.linear.weight, self.linear.bias)
             return self.linear(x)
-        return self.embedding(x.long() + self.offsets).sum(1)
+        x = x.long()
+        if not fixed_sizes(x):
+            self._check(x)
+        return self.embedding(x + torch.tensor(self.offsets, device=x.device)).sum(1)
+
+    def _check(self, x: Tensor) -> None:
+        sizes = self.in_dim if isinstance(self.in_dim, tuple) else ()
+        wrong = (x < 0) | (x >= torch.tensor(sizes))
+        if bool(wrong.any()):
+            row, column = wrong.nonzero()[0].tolist()
+            raise ValueError(
+                f"categorical feature {column} of row {row} is {int(x[row, column])}; the model was built for {sizes[column]} categories, "
+                f"0 to {sizes[column] - 1}: build it with a larger vocabulary, or map unknown values to one of these"
+            )

@@ -26,6 +26,8 @@ class RandomFeatures(nn.Module):
         eps: the constant added to each feature; None is the kernel's own (1e-4 softmax, 1e-3 relu).
     """
 
+    projection: Tensor
+
     def __init__(
         self,
         head_dim: int,
@@ -60,7 +62,8 @@ class RandomFeatures(nn.Module):
         if self.projection.is_meta:
             return
         drawn = gaussian_orthogonal_matrix(self.num_features, self.head_dim, dtype=self.projection.dtype)
-        self.projection.copy_(drawn)
+        # a new tensor: the graph of an earlier forward keeps the features that it used
+        self.projection = drawn.to(self.projection.device)
 
     def step(self) -> None:
         """Counts a training forward and redraws when it is due; does nothing in evaluation. Compiled, it draws each time and keeps what is due."""
@@ -86,11 +89,20 @@ class RandomFeatures(nn.Module):
         self.forwards.copy_(torch.where(due, 0, self.forwards) + 1)
         self._forwards = None
 
-    def forward(self, u: Tensor, is_query: bool, mask: Tensor | None = None, stabilizer: Tensor | None = None) -> Tensor:
-        """u [..., L, d] -> [..., L, m]; `mask` [..., L], True at real tokens, and `stabilizer`: see `softmax_kernel`."""
+    def forward(
+        self,
+        u: Tensor,
+        is_query: bool,
+        mask: Tensor | None = None,
+        stabilizer: Tensor | None = None,
+        projection: Tensor | None = None,
+    ) -> Tensor:
+        """u [..., L, d] -> [..., L, m]; `mask` [..., L], True at real tokens, and `stabilizer`: see `softmax_kernel`. `projection`: that of the
+        forward pass, for what is computed again in the backward pass; None: the present one."""
+        projection = self.projection if projection is None else projection
         if self.kernel == "relu":
-            return relu_kernel(u, self.projection, self.eps, mask=mask)
-        return softmax_kernel(u, self.projection, is_query, self.eps, mask=mask, stabilizer=stabilizer)
+            return relu_kernel(u, projection, self.eps, mask=mask)
+        return softmax_kernel(u, projection, is_query, self.eps, mask=mask, stabilizer=stabilizer)
 
 
 def softmax_kernel(
@@ -190,18 +202,18 @@ def performer_attention(
 def _performer_in_chunks(q: Tensor, k: Tensor, v: Tensor, features: RandomFeatures, mask: Tensor | None, chunk: int) -> Tensor:
     places = [slice(i, min(i + chunk, k.size(-2))) for i in range(0, k.size(-2), chunk)]
     masks = [None if mask is None else mask[..., s] for s in places]
-    stabilizer = None
+    stabilizer, projection = None, features.projection
     if features.kernel == "softmax":  # the maximum over all keys, before any of their features
         with torch.no_grad():
-            seen = [key_maximum(k[..., s, :], features.projection, m) for s, m in zip(places, masks, strict=True)]
+            seen = [key_maximum(k[..., s, :], projection, m) for s, m in zip(places, masks, strict=True)]
             stabilizer = torch.stack(seen).amax(0)  # [..., 1, 1]
 
     def keys(k_part: Tensor, v_part: Tensor, m: Tensor | None) -> tuple[Tensor, Tensor]:
-        phi = features(k_part, False, m, stabilizer)  # [..., C, m]
+        phi = features(k_part, False, m, stabilizer, projection)  # [..., C, m]
         return phi.transpose(-1, -2) @ v_part, phi.sum(-2)  # [..., m, d_v], [..., m]
 
     def queries(q_part: Tensor, context: Tensor, total: Tensor) -> Tensor:
-        phi = features(q_part, True)  # [..., C, m]
+        phi = features(q_part, True, projection=projection)  # [..., C, m]
         below = phi @ total.unsqueeze(-1)  # [..., C, 1]
         return (phi @ context) / below.masked_fill(below == 0, 1.0)
 

@@ -76,13 +76,13 @@ class EncoderLayer(nn.Module):
 
     def _by_rows(self, x: Tensor) -> Tensor:
         """The layer for one graph, `ROWS` tokens at a time, whose intermediates are formed again in the backward pass."""
-        parts, attn = x.split(ROWS), self.attn
+        parts, attn, projection = x.split(ROWS), self.attn, self.attn.features.projection
 
         def keys(rows: Tensor, stabilizer: Tensor) -> tuple[Tensor, Tensor]:
-            return attn.sums(self.attn_norm(rows), stabilizer)
+            return attn.sums(self.attn_norm(rows), stabilizer, projection)
 
         def rest(rows: Tensor, context: Tensor, total: Tensor) -> Tensor:
-            rows = rows + self.dropout(attn.read(self.attn_norm(rows), context, total))
+            rows = rows + self.dropout(attn.read(self.attn_norm(rows), context, total, projection))
             return rows + self._feed_forward(rows)
 
         with torch.no_grad():
@@ -141,14 +141,14 @@ class SelfAttention(nn.Module):
         """The keys' stabiliser of these tokens [T, d], [H, 1, 1] (Performer)."""
         return key_maximum(self._part(x, 1), self.features.projection)
 
-    def sums(self, x: Tensor, stabilizer: Tensor) -> tuple[Tensor, Tensor]:
+    def sums(self, x: Tensor, stabilizer: Tensor, projection: Tensor) -> tuple[Tensor, Tensor]:
         """What tokens [T, d] add to phi(K)^T V, [H, m, d_h], and to the sum of phi(K), [H, m] (Performer)."""
-        phi = self.features(self._part(x, 1), False, None, stabilizer)  # [H, T, m]
+        phi = self.features(self._part(x, 1), False, None, stabilizer, projection)  # [H, T, m]
         return phi.transpose(-1, -2) @ self._part(x, 2), phi.sum(-2)
 
-    def read(self, x: Tensor, context: Tensor, total: Tensor) -> Tensor:
+    def read(self, x: Tensor, context: Tensor, total: Tensor, projection: Tensor) -> Tensor:
         """What tokens [T, d] receive from those sums over all tokens, [T, d] (Performer)."""
-        phi = self.features(self._part(x, 0), True)  # [H, T, m]
+        phi = self.features(self._part(x, 0), True, projection=projection)  # [H, T, m]
         out = (phi @ context) / (phi @ total.unsqueeze(-1))  # [H, T, d_h]
         return _linear(self.out, out.transpose(0, 1).flatten(1))
 

@@ -109,20 +109,20 @@ class _InChunks(torch.autograd.Function):
     def backward(ctx, dy: Tensor):
         raw, edge, keep, *parameters = ctx.saved_tensors
         trained = [p for p in parameters if p.requires_grad]
-        totals, dedge = [torch.zeros_like(p) for p in trained], None if edge is None else torch.empty_like(edge)
+        totals = [torch.zeros_like(p) for p in trained]
+        gradients = [torch.empty_like(t) if needed else None for t, needed in zip((raw, edge, keep), ctx.needs_input_grad[1:4])]
         enabled, dtype = ctx.autocast
-        for *part, dpart, place in _chunks((raw, edge, keep, dy, dedge), ctx.stem.chunk):
+        for *chunk, dpart, place, edge_place, keep_place in _chunks((raw, edge, keep, dy, *gradients), ctx.stem.chunk):
+            places = [place, edge_place, keep_place]
             with torch.enable_grad(), torch.autocast("cpu", dtype=dtype, enabled=enabled):
-                part = [None if t is None else t.detach() for t in part]
-                wanted = list(trained)
-                if edge is not None:
-                    wanted.append(part[1].requires_grad_())
+                part = [None if t is None else t.detach().requires_grad_(to is not None) for t, to in zip(chunk, places, strict=True)]
+                wanted = [*trained, *(t for t, to in zip(part, places, strict=True) if to is not None)]
                 grads = torch.autograd.grad(ctx.stem.rows(*part), wanted, dpart)
-            if edge is not None:
-                place.copy_(grads[-1])
+            for to, gradient in zip((to for to in places if to is not None), grads[len(totals) :], strict=True):
+                to.copy_(gradient)
             torch._foreach_add_(totals, list(grads[: len(totals)]))
         total = iter(totals)
-        return None, None, dedge, None, *[next(total) if p.requires_grad else None for p in parameters]
+        return None, *gradients, *[next(total) if p.requires_grad else None for p in parameters]
 
 
 def _chunks(tensors: tuple[Tensor | None, ...], size: int) -> Iterator[list[Tensor | None]]:

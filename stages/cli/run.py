@@ -16,6 +16,7 @@ def train(
 ) -> None:
     """Trains cells. Data and encodings must be there (`dvc repro train@CELL` sees to it)."""
     from stages.cells import say_notes
+    from stages.mlflow.address import is_installed
     from stages.params import load_grid
     from stages.side_by_side.cells import train_cells
     from stages.train import train_cell
@@ -28,7 +29,7 @@ def train(
         train_cell(cells[0], grid)
     else:
         lost = train_cells(cells, grid, jobs)
-    if grid.run.tracking:
+    if grid.run.tracking and is_installed():
         from stages.mlflow.tracking import track_cells
 
         track_cells(cells)

@@ -2,7 +2,7 @@
 
 import copy
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -24,6 +24,7 @@ def plan_batches(
     node_budget: int | None = None,
     bucket: bool = False,
     generator: torch.Generator | None = None,
+    join_last: bool = False,
 ) -> list[Tensor]:
     """Which graphs go together: lists of positions into `sizes`, each position once.
 
@@ -33,6 +34,7 @@ def plan_batches(
         node_budget: at most so many nodes per batch, padding counted when `bucket` (graphs x largest); a larger graph goes alone.
         bucket: graphs of like size together, which saves padding; with a generator ties and the order of batches are random.
         generator: shuffles; None keeps the order (sorted by size when `bucket`).
+        join_last: a remainder of one graph joins the batch before it, which then exceeds its bound by that graph (see `joined`).
     """
     if batch_size is None and node_budget is None:
         raise ValueError("plan_batches needs batch_size, node_budget or both")
@@ -53,9 +55,21 @@ def plan_batches(
                 cuts.append(i)
                 start, largest, total = i, size, size
         batches = list(order.tensor_split(cuts)) if count else []
+    if join_last:
+        batches = joined(batches)
     if bucket and generator is not None:
         batches = [batches[i] for i in torch.randperm(len(batches), generator=generator).tolist()]
     return batches
+
+
+def joined(batches: Sequence[Tensor]) -> list[Tensor]:
+    """Batches of which the last one, if it is a single graph, is joined to the one before it: BatchNorm needs two rows to train on.
+
+    Batches that hold single graphs by design (`batch.graphs: 1`) stay as they are.
+    """
+    if len(batches) > 1 and len(batches[-1]) == 1 < len(batches[-2]):
+        return [*batches[:-2], torch.cat([batches[-2], batches[-1]])]
+    return list(batches)
 
 
 class Loader:
@@ -67,6 +81,9 @@ class Loader:
         section: the recipe's `batch:`.
         seed: of the run; batches of an epoch depend on it and the epoch alone.
     """
+
+    # not where a graph has several rows in a batch
+    JOINS_LAST = True
 
     def __init__(self, packed: Packed, encoded: Encoded, split: int, section: Any, seed: int, device: torch.device, dtype: torch.dtype):
         self.packed, self.encoded, self.section, self.seed, self.device, self.dtype = packed, encoded, section, seed, device, dtype
@@ -104,7 +121,7 @@ class Loader:
             for batch in self._evaluation_batches("train"):
                 yield batch, None
         else:
-            for graphs in self._plan(self.ids["train"], rng):
+            for graphs in self._plan(self.ids["train"], rng, join_last=self._joins):
                 yield self.load(graphs), None
 
     def evaluation(self, part: str) -> Iterator[tuple[GraphBatch, Tensor | None]]:
@@ -120,9 +137,12 @@ class Loader:
         """Optimiser steps of an epoch (for batches by node budget: of the first epoch)."""
         if self.by_node:
             return self.section.parts or 1
-        if self.section.graphs:
-            return -(-len(self.ids["train"]) // self.section.graphs)
-        return len(self._plan(self.ids["train"]))
+        return len(self._plan(self.ids["train"], join_last=self._joins))
+
+    @property
+    def _joins(self) -> bool:
+        """Whether a training graph that is left over joins the batch before it."""
+        return self.JOINS_LAST and self.section.last is None
 
     def num_batches(self, part: str) -> int:
         """Batches of `part` in evaluation, of a dataset of many graphs."""
@@ -145,13 +165,20 @@ class Loader:
             for graphs in self._plan(ids):
                 yield self.load(graphs)
 
-    def _plan(self, ids: Tensor, generator: torch.Generator | None = None) -> list[Tensor]:
+    def _plan(self, ids: Tensor, generator: torch.Generator | None = None, join_last: bool = False) -> list[Tensor]:
         """`ids` cut into batches by count or by node budget; without a generator in their order."""
         section = self.section
         if not (section.graphs or section.nodes):
             return [ids]
         sizes = self.packed.sizes[ids]
-        plans = plan_batches(sizes, batch_size=section.graphs, node_budget=section.nodes, bucket=section.bucket, generator=generator)
+        plans = plan_batches(
+            sizes,
+            batch_size=section.graphs,
+            node_budget=section.nodes,
+            bucket=section.bucket,
+            generator=generator,
+            join_last=join_last,
+        )
         return [ids[plan] for plan in plans]
 
     def load(self, graphs: Tensor) -> GraphBatch:

@@ -42,3 +42,13 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError | torch.OutOfMemoryError) or (
         isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
     )
+
+
+def one_row(error: BaseException) -> str | None:
+    """What to do where BatchNorm was given a single row to train on; None for any other error."""
+    if "Expected more than 1 value per channel" not in str(error):
+        return None
+    return (
+        "BatchNorm needs at least two rows in a training batch: set batch.graphs to 2 or more (gt-bench try ... --set batch.graphs=2), or use "
+        "LayerNorm on what has one row per graph"
+    )

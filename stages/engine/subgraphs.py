@@ -9,7 +9,7 @@ from torch import Tensor
 from gt_models.batch import GraphBatch
 from gt_models.encodings import compute
 from gt_models.nn.subgraphs import Subgraphs
-from stages.engine.batching import seed_of
+from stages.engine.batching import joined, seed_of
 from stages.engine.faces import Encoded, Packed
 
 
@@ -49,8 +49,12 @@ class SubgraphLoader:
         """Batches of training epoch `epoch` in random order."""
         ids = self.ids["train"]
         order = torch.randperm(len(ids), generator=torch.Generator().manual_seed(seed_of("batches", self.seed, epoch)))
-        for targets in ids[order].split(self.section.graphs):
+        for targets in self._steps(ids[order]):
             yield self.load(targets), None
+
+    def _steps(self, ids: Tensor) -> list[Tensor]:
+        batches = ids.split(self.section.graphs)
+        return joined(batches) if self.section.last is None else list(batches)
 
     def evaluation(self, part: str) -> Iterator[tuple[GraphBatch, Tensor | None]]:
         """Batches of "train", "val" or "test" in fixed order."""
@@ -60,7 +64,7 @@ class SubgraphLoader:
     @property
     def steps_per_epoch(self) -> int:
         """Optimiser steps of an epoch."""
-        return self.num_batches("train")
+        return len(self._steps(self.ids["train"]))
 
     def num_batches(self, part: str) -> int:
         """Batches of `part`."""

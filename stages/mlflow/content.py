@@ -7,6 +7,7 @@ import hashlib
 import json
 import math
 import re
+import shlex
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,8 +18,10 @@ from pathlib import Path
 from stages.addresses import commit_id, without_credentials
 from stages.attempts import attempt_id, when
 from stages.contents import Named, Record, Result, Row
+from stages.recipe import BY_SET, TRIED, load_recipe
 from stages.report.rows import summarise
 from stages.report.table import SHOWN, cells
+from stages.schema import RecipeError
 from stages.texts import markdown_text
 from stages.versions import version_text
 
@@ -160,7 +163,8 @@ def tracked_cell(result: Result, records: Sequence[Record], judged: Row | None =
 def describe_cell(result: Result, row: Row, records: Sequence[Record] = (), current: bool = True) -> str:
     """What a person must know of a cell, as Markdown: what it is, the verdict, the published number, and how to have it again."""
     shown = dict(zip(SHOWN, cells(row), strict=True))
-    said = [] if current else ["**Superseded** by a later attempt: `gt-bench diff " + result["cell"] + "` says what changed."]
+    diff = "" if result["suite"] == TRIED else f": `gt-bench diff {result['cell']}` says what changed"
+    said = [] if current else [f"**Superseded** by a later attempt{diff}."]
     what = f"`{result['model']}` on `{result['dataset']}` (suite `{result['suite']}`)"
     mean = f": **{shown['mean ± std']}** {shown['metric']} over {shown['runs']} runs" if row["mean"] is not None else f": {row['status']}"
     said.append(what + mean)
@@ -171,9 +175,7 @@ def describe_cell(result: Result, row: Row, records: Sequence[Record] = (), curr
     said += [f"Reason: {row['reason']}"] if row["reason"] else []
     said += [f"Reduced, not the published setting: {', '.join(row['reduced'])}"] if row["reduced"] else []
     commit = next((r["measured"]["environment"].get("commit") for r in records), None)
-    return "  \n".join(
-        [*map(markdown_text, said), f"Make it again: `python -m stages.train {result['cell']}`", recipe_at(result["cell"], commit)]
-    )
+    return "  \n".join([*map(markdown_text, said), f"Make it again: `{command_of(result)}`", recipe_at(result["cell"], commit)])
 
 
 def describe_run(cell: Named, record: Record, current: bool, weights: Path | None) -> str:
@@ -185,22 +187,41 @@ def describe_run(cell: Named, record: Record, current: bool, weights: Path | Non
         f"Seed {run['seed']}, split {run['split']} of `{cell['cell']}`: {ended}, epoch {run['best_epoch']} of {len(run['epochs']['epoch'])}"
     )
     if weights is not None and weights.exists():
-        said.append(
-            f'The best seed on validation. Its model: `stages.trained.load_trained("{weights}")`; `gt-bench score {cell["cell"]}` scores it again'
-        )
+        score = "" if cell["suite"] == TRIED else f"; `gt-bench score {cell['cell']}` scores it again"
+        said.append(f'The best seed on validation. Its model: `stages.trained.load_trained("{weights}")`{score}')
     return "  \n".join(
         [
             *map(markdown_text, said),
-            f"Make it again: `python -m stages.train {cell['cell']}`",
+            f"Make it again: `{command_of(cell)}`",
             recipe_at(cell["cell"], record["measured"]["environment"].get("commit")),
         ]
     )
 
 
+def command_of(cell: Named) -> str:
+    """The command that runs a cell again; of what was tried, with the options that its recipe keeps."""
+    if cell["suite"] != TRIED:
+        return f"python -m stages.train {cell['cell']}"
+    try:
+        recipe = load_recipe(path_of(cell["cell"]))
+    except RecipeError:  # gone, or damaged since
+        return f"gt-bench try MODEL {cell['dataset']}"
+    options = [f"{key}={json.dumps(recipe.value(key))}" for key, origin in recipe.origin.items() if origin == BY_SET]
+    search = ["--search", str(recipe.search.trials)] if recipe.search else []
+    said = [word for option in options for word in ("--set", option)]
+    seeds = ["--seeds", ",".join(map(str, recipe.seeds))]
+    return shlex.join(["gt-bench", "try", recipe.model.name, cell["dataset"], *seeds, *said, *search])
+
+
+def path_of(cell: str) -> str:
+    """Where the recipe of a cell is."""
+    return f"{cell}.yaml" if cell.startswith(f"{TRIED}/") else f"recipes/{cell}.yaml"
+
+
 def recipe_at(cell: str, commit: str | None) -> str:
     """Where the recipe can be read as it was: a link where the repository has an address of its own, otherwise the command."""
-    path, commit = f"recipes/{cell}.yaml", commit_id(commit)
-    if commit is None:
+    path, commit = path_of(cell), commit_id(commit)
+    if commit is None or cell.startswith(f"{TRIED}/"):  # which no commit has
         return f"Recipe: `{path}`"
     address = repository()
     if address.startswith("http"):
@@ -225,7 +246,7 @@ def _source(cell: Named, commit: str | None) -> dict[str, str | None]:
     """MLflow's own tags of where a run came from."""
     clean = commit_id(commit)
     return {
-        "mlflow.source.name": f"recipes/{cell['cell']}.yaml", "mlflow.source.type": "LOCAL", "mlflow.source.git.commit": clean,
+        "mlflow.source.name": path_of(cell["cell"]), "mlflow.source.type": "LOCAL", "mlflow.source.git.commit": clean,
         "mlflow.source.git.dirty": _word(commit != clean) if clean else None, "mlflow.source.git.repoURL": repository() or None,
     }  # fmt: skip
 

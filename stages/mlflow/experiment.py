@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from stages.attempts import attempt_id
 from stages.best import best_run
 from stages.contents import Record, Result, Row
+from stages.errors import missing
 from stages.files import WriteError
 from stages.leftovers import sweep
 from stages.mlflow.content import DIGEST_LENGTH, NOTE, Tracked, tracked_cell, tracked_run
@@ -261,7 +262,7 @@ def reported(uri: str) -> Iterator[None]:
         from mlflow.exceptions import MlflowException
         from sqlalchemy.exc import SQLAlchemyError
     except ImportError as error:
-        raise TrackingError(f"mlflow is not installed ({error}); pip install -e '.[pipeline]'") from error
+        raise TrackingError(str(missing(error, "tracking"))) from error
     try:
         yield
     except (MlflowException, SQLAlchemyError, WriteError, OSError, ImportError) as error:

@@ -18,7 +18,7 @@ from torch.nn.parameter import UninitializedParameter
 
 from gt_models.batch import GraphBatch
 from gt_models.encodings import ENCODINGS
-from stages.engine.failures import is_out_of_memory
+from stages.engine.failures import is_out_of_memory, one_row
 from stages.errors import UserError
 from stages.own.global_state import REMEDIES, unchanged_process
 from stages.stop import Stopped
@@ -105,6 +105,7 @@ class PlainModel(nn.Module):
                 raise
             absent = [key for key in ENCODINGS if any(f"'{array}'" in str(error) for array in ENCODINGS[key].arrays)]
             remedy = f"; it asks for an encoding: add --set encodings.{absent[0]}.KEY=... (in a recipe under encodings)" if absent else ""
+            remedy = f"; {advice}" if (advice := one_row(error)) else remedy
             raise OwnModelError(
                 f"{where(self.plain, 'forward', error)}: {_text(error)}{remedy}; it was given {_described(data)}"
             ) from error

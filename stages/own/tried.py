@@ -22,21 +22,22 @@ from stages.engine.failures import is_out_of_memory
 from stages.errors import DatasetError, UserError
 from stages.files import write_bytes
 from stages.home import is_project
+from stages.mlflow.address import is_installed
 from stages.own.datasets import named
 from stages.own.defaults import recipe_of
 from stages.own.models import find, taken_names
 from stages.own.plain import OwnModelError, PlainModel
 from stages.own.table import SUITE, Comparison, comparison
 from stages.params import Cell, Grid, load_grid
-from stages.recipe import Recipe, digest_of, load_recipe
+from stages.recipe import BY_SET, Recipe, digest_of, load_recipe
 from stages.recipe_fit import check_fit, check_model
 from stages.schema import RecipeError
 from stages.store import Store
+from stages.study import check_packages
 from stages.tasks import create_task
 from stages.tasks.task import Task
 
 DATA = Path("data")
-BY_SET = "chosen: by --set"  # origin of a value
 PROBED = 40  # nodes of a large graph that a model is shown to learn which encodings it reads
 
 
@@ -86,6 +87,8 @@ def try_pair(
     """
     from stages.train import train_cell
 
+    if trials is not None:
+        check_packages()
     grid = grid or load_grid()
     info, dataset = _model(model), named(dataset, task, metric)
     spec = get_spec(dataset)
@@ -110,7 +113,7 @@ def try_pair(
 
         tune_cell(cell, grid)
     result = train_cell(cell, grid, metrics=None, bar=bar)
-    if grid.run.tracking:
+    if grid.run.tracking and is_installed():
         _track(result, Store())
     return comparison(cell, result, grid, str(cell.settings_path), Path("store"))
 

@@ -176,7 +176,7 @@ def show(names: Sequence[str], grid: Grid, held: Gathered, datasets: Sequence[st
     for reason in dict.fromkeys(reasons):
         print_text(f"  left out: {reason}")
     compared = [one for _, found in everything for one in found]
-    if lonely := [f"{one.dataset} {one.left_out} ({one.second.name})" for one in compared if one.left_out]:
+    if lonely := dict.fromkeys(text for one in compared for text in _without_partner(one)):
         print_text(f"  runs without a partner of the same seed and split: {', '.join(lonely)}")
     stale = {side.name: side.version.stale for one in compared for side in (one.first, one.second) if side.version.stale}
     if stale:
@@ -187,6 +187,12 @@ def show(names: Sequence[str], grid: Grid, held: Gathered, datasets: Sequence[st
         "A positive difference is in favour of the first. d: Cohen's, of the pairs. inconclusive (+n): n more pairs would decide at this spread."
     )
     _show_ranks(named, rules, rope)
+
+
+def _without_partner(one: Comparison) -> list[str]:
+    """How many runs of each side the other one does not have."""
+    sides = (one.first, one.second), (one.second, one.first)
+    return [f"{one.dataset} {count} of {side.name}" for side, other in sides if (count := len(side.values.keys() - other.values.keys()))]
 
 
 def _show_ranks(named: Mapping[str, Mapping[str, Sequence[Side]]], rules: Rules, rope: float | None) -> None:

@@ -74,6 +74,8 @@ class RankingLoader(Loader):
     """`batch.graphs` graphs a step, with `batch.configurations` of their configurations drawn anew; validation and test take all of a graph
     (or `batch.evaluated`, spread evenly). Above `batch.segment` nodes a graph carries `extras["segment"]`: the nodes that are trained on."""
 
+    JOINS_LAST = False
+
     def __init__(self, packed: Packed, encoded: Encoded, split: int, section: Any, seed: int, device: torch.device, dtype: torch.dtype):
         super().__init__(packed, encoded, split, section, seed, device, dtype)
         if not section.graphs or not section.configurations:

@@ -152,7 +152,7 @@ class HyperedgeLoader(Loader):
             # a batch of its own for each pass: models may leave something in `extras`
             yield replace(batch, extras=dict(batch.extras)), None
 
-    def _plan(self, ids: Tensor, generator: torch.Generator | None = None) -> list[Tensor]:
+    def _plan(self, ids: Tensor, generator: torch.Generator | None = None, join_last: bool = False) -> list[Tensor]:
         """Hyperedges that are evaluated together."""
         return list(ids.split(EVALUATED))
 

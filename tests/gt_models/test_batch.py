@@ -3,7 +3,9 @@
 import pytest
 import torch
 from torch_geometric.data import Batch, Data
+from torch_geometric.transforms import ToSparseTensor
 
+from gt_models import create_model
 from gt_models.batch import GraphBatch, MissingEncoding
 from gt_models.nn.cached import cached_property
 from tests.gt_models.checks import collate, random_graphs
@@ -113,3 +115,70 @@ def test_flat_pairs_of_nodes_and_out_degrees():
     pairs = batch.pair_of(*edges)
     assert torch.equal(torch.stack([first[pairs], second[pairs]]), edges)
     assert batch.out_degree(torch.float64).tolist() == [1, 2, 0, 0, 2]
+
+
+def ring(nodes: int = 4) -> Data:
+    return Data(x=torch.randn(nodes, 3), edge_index=torch.tensor([[*range(nodes)], [*range(1, nodes), 0]]))
+
+
+def edges_of(batch: GraphBatch) -> list[list[int]]:
+    return sorted(batch.edge_index.t().tolist())
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("layout", [torch.sparse_csr, torch.sparse_coo])
+def test_edges_of_a_transposed_adjacency_matrix(layout):
+    data = ring()
+    sparse = ToSparseTensor(layout=layout)(data.clone())
+    assert edges_of(GraphBatch.of(sparse)) == edges_of(GraphBatch.of(data))
+    assert not GraphBatch.of(sparse).encodings
+    weighted = data.clone()
+    weighted.edge_weight, weighted.edge_attr = torch.arange(4.0), torch.arange(4.0)
+    found = GraphBatch.of(ToSparseTensor(layout=layout)(weighted))
+    by_edge = dict(zip(map(tuple, data.edge_index.t().tolist()), range(4), strict=True))
+    expected = [float(by_edge[tuple(edge)]) for edge in found.edge_index.t().tolist()]
+    assert found.encodings["edge_weight"].tolist() == found.edge_attr.squeeze(1).tolist() == expected
+    two = Batch.from_data_list([ToSparseTensor(layout=layout)(ring(n)) for n in (3, 4)])
+    assert edges_of(GraphBatch.of(two)) == edges_of(GraphBatch.of(Batch.from_data_list([ring(3), ring(4)])))
+    sparse.x = sparse.x[:3]
+    with pytest.raises(ValueError, match=r"adj_t is 4 x 4 and the graph has 3 nodes"):
+        GraphBatch.of(sparse)
+
+
+def test_a_dense_adjacency_matrix_is_no_graph_without_edges():
+    with pytest.raises(ValueError, match="has data.adj and no edge_index: set data.edge_index"):
+        GraphBatch.of(Data(x=torch.ones(2, 1), adj=torch.ones(2, 2)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"batch": torch.tensor([0, 1, 0, 1])}, "data.batch is 0 at node 2, after 1: .*sort the nodes by their graph"),
+        ({"batch": torch.tensor([-1, 0, 0, 1])}, "data.batch is -1 at node 0"),
+        ({"batch": torch.tensor([0, 0, 1])}, "data.batch has 3 entries and the graph 4 nodes"),
+        ({"ptr": torch.tensor([0, 2, 3])}, "ptr ends at 3 and must rise from 0 to the 4 nodes"),
+        ({"ptr": torch.tensor([0, 5, 4])}, "ptr ends at 4 and must rise"),
+    ],
+)
+def test_graphs_that_do_not_lie_one_after_the_other(changes, says):
+    data = ring()
+    for name, value in changes.items():
+        data[name] = value
+    with pytest.raises(ValueError, match=says):
+        GraphBatch.of(data)
+
+
+def test_graphs_without_nodes_in_a_batch_vector():
+    data = Data(x=torch.ones(3, 1), edge_index=torch.zeros(2, 0).long(), batch=torch.tensor([0, 2, 2]))
+    assert GraphBatch.of(data).ptr.tolist() == [0, 1, 1, 3]
+
+
+@pytest.mark.parametrize("model", ["hot", "tokengt"])
+def test_hyperedges_of_a_torch_geometric_batch(model):
+    data = ring()
+    data.hyperedge_index = torch.tensor([[0, 1, 2], [1, 2, 3]])
+    found = GraphBatch.of(Batch.from_data_list([data, data]))
+    assert found.encodings["hyperedge_index"].tolist() == [[0, 1, 2], [1, 2, 3], [4, 5, 6], [5, 6, 7]]
+    order = {"hot": {"hyperedge_order": 3}, "tokengt": {"order": 3, "node_identifiers": "orf"}}[model]
+    net = create_model(model, in_dim=3, out_dim=2, level="hyperedge", hidden_dim=8, num_heads=2, **order).eval()
+    assert net(Batch.from_data_list([data, data])).shape == (4, 2)

@@ -113,3 +113,12 @@ def test_every_file_is_opened_as_utf_8():
     command = [sys.executable, "-m", "ruff", "check", "--preview", "--select", "PLW1514", "--isolated", "gt_bench", "gt_models", "stages"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, encoding="utf-8", check=False)
     assert done.returncode == 0, done.stdout
+
+
+def test_a_package_that_is_missing_is_named_with_its_remedy(capsys):
+    assert status_of(raising(ModuleNotFoundError("No module named 'psycopg.sql'", name="psycopg.sql"))) == 1
+    assert capsys.readouterr().err == (
+        "error: this command needs psycopg, which is not installed; run: python -m pip install 'psycopg[binary]'\n"
+    )
+    with pytest.raises(ModuleNotFoundError):  # a bug
+        status_of(raising(ModuleNotFoundError("No module named 'stages.gone'", name="stages.gone")))

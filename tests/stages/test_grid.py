@@ -8,6 +8,7 @@ import sys
 import pytest
 import yaml
 
+from stages import params
 from stages.grid import main
 from stages.grid_text import MARK, render
 from stages.params import load_grid
@@ -106,3 +107,53 @@ def test_the_stage_that_always_runs_imports_no_torch(tmp_path):
     )
     assert done.stdout == "0 False\n", done.stderr
     assert (tmp_path / "state" / "cells" / "embedded" / "chains" / "gcn.json").exists()
+
+
+RECIPE = {"model": {"name": "mlp"}, "optimizer": {"lr": 0.1}, "epochs": 1, "seeds": [0]}
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "says"),
+    [
+        ("bad/web/gcn.yaml", RECIPE | {"epochs": -1}, "bad/web/gcn.yaml: epochs"),
+        ("good/web/gcn.yaml", RECIPE | {"epoch": 1}, "good/web/gcn.yaml: .*epoch"),
+        ("bad/web/gcn.yaml", RECIPE | {"start": {"cell": "good/web/no"}}, "bad/web/gcn.yaml: start.cell: there is no"),
+        ("bad/web/gcn.yaml", "{", "bad/web/gcn.yaml: not readable as YAML"),
+        ("stray.yaml", RECIPE, "stray.yaml: a recipe is recipes/"),
+    ],
+)
+@pytest.mark.parametrize("alone", [False, True])
+def test_outside_a_project_a_faulty_recipe_is_left_out_and_named(tmp_path, monkeypatch, capsys, path, content, says, alone):
+    monkeypatch.chdir(tmp_path)
+    params._warn_once.cache_clear()
+    if not alone:
+        write(tmp_path / "recipes/good/web/mlp.yaml", RECIPE)
+    write(tmp_path / "recipes" / path, content)
+    if isinstance(content, str):
+        (tmp_path / "recipes" / path).write_text(content)
+    grid = load_grid()
+    load_grid()
+    warned = capsys.readouterr().err
+    assert re.search(f"warning: recipes/{says}", warned)
+    assert warned.count("this recipe is left out until it is fixed") == 1
+    assert ("good-web-mlp" in grid.cells) is not alone
+    cell = path.removesuffix(".yaml")
+    assert cell.replace("/", "-") not in grid.cells
+    for name in (cell, cell.replace("/", "-")):
+        with pytest.raises(RecipeError, match=says):
+            grid.find(name)
+    if cell.startswith("bad"):
+        with pytest.raises(RecipeError, match=says):
+            grid.chosen(["bad"])
+
+
+def test_what_starts_from_a_faulty_recipe_is_left_out_too(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for row, more in (
+        ("a", {"epochs": -1}),
+        ("b", {"start": {"cell": "s/web/a"}, "keep_weights": True}),
+        ("c", {"start": {"cell": "s/web/b"}}),
+    ):
+        write(tmp_path / f"recipes/s/web/{row}.yaml", RECIPE | more)
+    write(tmp_path / "recipes/s/web/d.yaml", RECIPE)
+    assert [key for key in load_grid().cells if key.startswith("s-")] == ["s-web-d"]

@@ -53,6 +53,13 @@ def test_outside_a_repository_there_is_no_commit(tmp_path):
     assert commit(tmp_path) is None
 
 
+def test_unpacked_within_another_repository_there_is_no_commit(tree):
+    (tree / ".gitignore").write_text("unpacked/\n")
+    (tree / "unpacked/gt_models").mkdir(parents=True)
+    (tree / "unpacked/gt_models/mlp.py").write_text("one\n")
+    assert commit(tree / "unpacked") is None
+
+
 def test_a_package_counts_where_code_of_ours_imports_it(tmp_path):
     (tmp_path / "gt_models").mkdir()
     (tmp_path / "gt_models" / "fast.py").write_text("import numpy as np\ndef compiled():\n    from llvmlite import binding\n")

@@ -2,7 +2,10 @@
 
 import json
 import logging
+import os
+import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,9 +14,10 @@ from typer.testing import CliRunner
 
 from stages import cli
 from stages.params import load_grid
-from stages.reproduce import after, in_words, main, reproduce, train_side_by_side
+from stages.reproduce import after, in_words, main, reproduce, train_side_by_side, without_git
 from stages.side_by_side.crew import Lost
 from stages.train import train_cell
+from tests.conftest import ROOT
 
 CELL = "small/web/mlp"
 
@@ -88,6 +92,43 @@ def test_list_counts_seeds_in_the_store(one_seed):
     Path("elsewhere").rename("data")
     one_seed.recipe(epochs=9)  # other runs
     assert listed() == ["0/2", "ok"]
+
+
+def test_a_copy_without_git_runs(one_seed, capsys, monkeypatch):
+    """A downloaded archive, or a copy whose .git was left behind."""
+    monkeypatch.setattr("stages.leaderboard.track", lambda *_: None)
+    chain([CELL], train="python -m stages.train ${item.cell}")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    shutil.rmtree(".git")
+    assert reproduce("small") == 0, capsys.readouterr()
+    said = capsys.readouterr().out
+    assert f"{Path.cwd()} is not a git repository: DVC runs without git" in said
+    assert "dvc config --local core.no_scm false" in said
+    assert "no_scm = True" in Path(".dvc/config.local").read_text()
+    assert list(without_git()) == []
+
+
+def test_a_repository_keeps_git(one_seed):
+    chain([CELL], train="true")
+    assert list(without_git()) == []
+    assert not Path(".dvc/config.local").exists()
+
+
+def test_an_archive_of_a_commit_runs_without_git(tmp_path, monkeypatch):
+    """GitHub and Zenodo make their archives by `git archive`."""
+    from dvc.config import Config
+
+    monkeypatch.chdir(tmp_path)
+    for name in (".gitattributes", ".dvc/config"):
+        Path("tree", name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, Path("tree", name))
+    assert not Config(Path("tree/.dvc").resolve())["core"].get("no_scm")
+    author = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    for command in (["init", "-q"], ["add", "-A"], [*author, "commit", "-qm", "first"], ["archive", "-o", "../release.tar", "HEAD"]):
+        subprocess.run(["git", *command], cwd="tree", check=True)
+    shutil.unpack_archive("release.tar", "release")
+    assert Config(Path("release/.dvc").resolve())["core"]["no_scm"] is True
 
 
 def test_a_killed_cell_leaves_its_row_and_a_board(one_seed, capsys, monkeypatch):

@@ -83,20 +83,6 @@ def test_one_bad_recipe_of_a_list_is_one_line_and_the_others_continue(project):
     assert not any("\n" in problem for problem in problems)
 
 
-def test_outside_a_project_a_bad_recipe_is_left_out_of_the_grid(tmp_path, monkeypatch, capsys):
-    from stages.params import load_grid
-
-    monkeypatch.chdir(tmp_path)
-    for name, change in (("bad", {"epochs": "x"}), ("good", {}), ("late", {"start": {"cell": "bad/web/mlp"}})):
-        path = tmp_path / "recipes" / name / "web" / "mlp.yaml"
-        path.parent.mkdir(parents=True)
-        path.write_text(yaml.safe_dump(RECIPE | change))
-    assert {"good", "bad", "late"} & set(load_grid().suites) == {"good"}
-    load_grid()
-    said = capsys.readouterr().err.splitlines()
-    assert [line.partition(":")[0] for line in said] == ["recipes/bad/web/mlp.yaml", "recipes/late/web/mlp.yaml"]
-
-
 @pytest.mark.parametrize(
     ("change", "words"),
     [

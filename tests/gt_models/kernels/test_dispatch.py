@@ -110,3 +110,36 @@ def test_explain_says_which_form_and_why_no_other(double):
 def test_a_compiler_sees_the_reference(double):
     out = torch.compile(lambda x: double(x), backend="eager", fullgraph=True)(torch.ones(1))
     assert out.item() == 2
+
+
+def test_the_check_runs_outside_the_caller_s_autocast(double):
+    """Its result counts for later calls too."""
+    product = Operation(
+        "product",
+        lambda x: (x.double() @ x.double().t()).to(x.dtype),
+        [Form("fast", lambda: lambda x: x @ x.t())],
+        lambda x: ((torch.randn(3, 50, dtype=x.dtype, requires_grad=True),), {}),
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with torch.autocast("cpu", torch.bfloat16):
+            product(torch.ones(1, 1))
+    assert set(product._failed.values()) == {None}
+
+
+def test_a_form_without_a_gradient_is_put_aside(double):
+    operation = Operation(
+        "double", double.reference, [Form("cut", lambda: lambda x: 2 * x.detach() + 0 * x.sum().detach())], double.example
+    )
+    with pytest.warns(RuntimeWarning, match="double: cut is not used on cpu"):
+        operation(torch.ones(1))
+
+
+def test_fake_tensors_and_transforms_take_the_reference(double):
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with forms_taken() as taken:
+        with FakeTensorMode():
+            double(torch.ones(2))
+        assert torch.func.grad(lambda x: double(x).sum())(torch.ones(2)).tolist() == [2, 2]
+    assert taken == {"double": {"reference": 2}}

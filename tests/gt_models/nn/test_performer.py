@@ -139,3 +139,25 @@ def test_bad_features():
         RandomFeatures(4, redraw_interval=0)
     with pytest.raises(ValueError, match="at least one"):
         gaussian_orthogonal_matrix(0, 4)
+
+
+@pytest.mark.parametrize("chunk", [16384, 4])
+@pytest.mark.parametrize("kernel", ["softmax", "relu"])
+def test_two_forwards_before_one_backward(chunk, kernel):
+    """The second one draws other features; the gradients of the first are those of its own."""
+
+    def gradients(together):
+        torch.manual_seed(0)
+        features, x = RandomFeatures(4, 8, redraw_interval=1, kernel=kernel), torch.randn(2, 1, 10, 4, dtype=D, requires_grad=True)
+        features.double()
+        total, losses = torch.zeros_like(x), []
+        for _ in range(3):
+            features.step()
+            loss = performer_attention(x, x, x, features, chunk=chunk).square().sum()
+            if together:
+                losses.append(loss)
+            else:
+                total += torch.autograd.grad(loss, x)[0]
+        return torch.autograd.grad(sum(losses), x)[0] if together else total
+
+    torch.testing.assert_close(gradients(True), gradients(False))

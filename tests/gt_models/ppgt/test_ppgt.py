@@ -282,3 +282,19 @@ def test_compiles():
     for a, b in zip(expected, [out.detach(), *[p.grad for p in model.parameters()]], strict=True):
         torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)
     torch._dynamo.reset()
+
+
+def test_gradients_of_all_inputs_of_the_stem_above_the_pairs_that_are_kept(monkeypatch):
+    from gt_models.ppgt import stem as module
+
+    monkeypatch.setattr(module, "CHUNK", 16)
+    found = []
+    for kept in (10_000, 32):
+        monkeypatch.setattr(module, "KEPT", kept)
+        torch.manual_seed(0)
+        stem = module.PairStem(7, 16, 16, 2, 2, 3, "adarms").double()
+        raw, edge, keep = (torch.rand(70, width, dtype=torch.float64, requires_grad=True) for width in (7, 16, 2))
+        stem(raw, edge, keep).square().sum().backward()
+        found.append([t.grad for t in (raw, edge, keep, *stem.parameters())])
+    for expected, gradient in zip(*found, strict=True):
+        torch.testing.assert_close(gradient, expected)

@@ -58,3 +58,30 @@ def test_parts_cover_the_training_nodes_once_with_induced_edges(tmp_path):
 def test_a_batch_section_that_does_not_fit_the_data(tmp_path, dataset, batch, word):
     with pytest.raises(ValueError, match=word):
         make(tmp_path, dataset=dataset, batch=batch)
+
+
+@pytest.mark.parametrize("bounds", [{"batch_size": 3}, {"node_budget": 12}, {"batch_size": 3, "node_budget": 50}])
+@pytest.mark.parametrize("bucket", [{}, {"bucket": True}])
+def test_a_graph_that_is_left_over_joins_the_batch_before_it(bounds, bucket):
+    sizes = torch.full((10,), 4)
+    for seed in range(4):
+        batches = plan_batches(sizes, **bounds, **bucket, generator=torch.Generator().manual_seed(seed), join_last=True)
+        assert sorted(len(b) for b in batches) == [3, 3, 4]
+        assert sorted(torch.cat(batches).tolist()) == list(range(10))
+        apart = plan_batches(sizes, **bounds, **bucket, generator=torch.Generator().manual_seed(seed))
+        assert sorted(len(b) for b in apart) == [1, 3, 3, 3]
+
+
+def test_single_graphs_by_design_stay_single():
+    assert [len(b) for b in plan_batches(torch.ones(5), batch_size=1, join_last=True)] == [1] * 5
+    assert [len(b) for b in plan_batches(torch.full((3,), 9), node_budget=5, join_last=True)] == [1] * 3
+    assert [len(b) for b in plan_batches(torch.ones(1), batch_size=4, join_last=True)] == [1]
+
+
+def test_training_joins_and_evaluation_does_not(tmp_path):
+    for batch, training in (({"graphs": 3}, [3, 3, 4]), ({"graphs": 3, "last": "alone"}, [1, 3, 3, 3])):
+        loader = make(tmp_path, dataset="many", task=("graph-regression", "mae"), batch=batch).loader
+        assert sorted(b.num_graphs for b, _ in loader.training(0)) == training
+        assert loader.steps_per_epoch == len(training)
+        assert [b.num_graphs for b, _ in loader.evaluation("val")] == [3, 3, 3, 1]
+        assert loader.num_batches("val") == 4

@@ -83,3 +83,12 @@ def test_what_cannot_be_cut_into_subgraphs(tmp_path):
         run(tmp_path, dataset="many")
     with pytest.raises(ValueError, match="batch.graphs"):
         Recipe(**PPGT | {"batch": {}})
+
+
+def test_a_subgraph_that_is_left_over_joins_the_step_before_it(tmp_path):
+    loaded = loader(tmp_path, graphs=19)  # of 20 training nodes
+    assert [batch.num_graphs for batch, _ in loaded.training(0)] == [20]
+    assert loaded.steps_per_epoch == 1
+    loaded.section = loaded.section.model_copy(update={"last": "alone"})
+    assert sorted(batch.num_graphs for batch, _ in loaded.training(0)) == [1, 19]
+    assert loaded.steps_per_epoch == 2

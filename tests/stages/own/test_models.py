@@ -10,6 +10,8 @@ import yaml
 
 from gt_models import registry
 from gt_models.batch import GraphBatch
+from stages.datasets.packed import PackedDataset
+from stages.datasets.prepare import prepare
 from stages.errors import UserError
 from stages.own import models
 from stages.own.models import files_digest, find
@@ -18,6 +20,7 @@ from stages.own.tried import try_pair
 from stages.params import load_grid
 from stages.recipe import load_recipe
 from stages.schema import RecipeError
+from stages.store import Store
 from tests.conftest import ROOT
 
 PLAIN = """
@@ -358,3 +361,44 @@ def test_the_model_that_the_guide_shows_works(ours):
     write("lab/my_model.py", block)
     for dataset in ("web", "many"):
         assert try_pair("lab/my_model.py:MyModel", dataset, FAST | {"model.hidden": 8}, [0], bar=False).row["status"] == "ok"
+
+
+NORMED = """
+    import torch
+    from torch_geometric.nn import global_mean_pool
+
+    class Normed(torch.nn.Module):
+        def __init__(self, in_dim, out_dim):
+            super().__init__()
+            self.head = torch.nn.Sequential(torch.nn.Linear(in_dim, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, out_dim))
+
+        def forward(self, x, batch):
+            return self.head(global_mean_pool(x, batch))
+"""
+
+
+def test_batch_norm_on_a_row_per_graph_trains_whatever_is_left_over(ours):
+    write("normed.py", NORMED)
+    trained = len(PackedDataset.open(prepare("many", Path("data"), [], lambda _: None).folder).split("train", 0))
+    found = try_pair("normed.py:Normed", "many", FAST | {"batch.graphs": trained - 1}, [0], bar=False)
+    assert found.row["status"] == "ok"
+    record = next(Store().records())["deterministic"]
+    assert record["digests"]["last_batch"] == "joined"
+    with pytest.raises(UserError, match="BatchNorm needs at least two rows in a training batch: set batch.graphs to 2 or more"):
+        try_pair("normed.py:Normed", "many", FAST | {"batch.graphs": trained - 1, "batch.last": "alone"}, [0], bar=False)
+    with pytest.raises(UserError, match="BatchNorm needs at least two rows"):
+        try_pair("normed.py:Normed", "many", FAST | {"batch.graphs": 1}, [0], bar=False)
+
+
+def test_a_run_without_a_rest_has_the_key_that_it_had(ours):
+    write("normed.py", NORMED)
+    try_pair("normed.py:Normed", "many", FAST | {"batch.graphs": 4}, [0], bar=False)
+    try_pair("normed.py:Normed", "many", FAST | {"batch.graphs": 5}, [0], bar=False)
+    kinds = sorted("last_batch" in r["deterministic"]["digests"] for r in Store().records())
+    trained = len(PackedDataset.open(Path("data/packed/many")).split("train", 0))
+    assert kinds == sorted(trained % graphs == 1 for graphs in (4, 5))
+
+
+def test_a_shipped_model_with_batch_norm_and_one_row(ours):
+    with pytest.raises(RecipeError, match=r"tried/many/ppgt.*BatchNorm needs at least two rows"):
+        try_pair("ppgt-released", "many", FAST | {"batch.graphs": 1, "model.hidden_dim": 8, "model.pool_norm": True}, [0], bar=False)

@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,10 @@ from typer.testing import CliRunner
 
 from gt_models.registry import list_models, model_info
 from stages.cli import app
+from stages.contents import Named
 from stages.datasets.packed import PackedDataset, PackedHeader
 from stages.engine.targets import StandardisedTargets
+from stages.errors import UserError
 from stages.own.defaults import SettingError, recipe_of, seeds_in, settings
 from stages.own.tried import Incompatible, try_pair
 from stages.params import load_grid
@@ -344,3 +347,41 @@ def test_another_recipe_is_not_written_over(ours):
         save(found.recipe, "mine")
     with pytest.raises(RecipeError, match="named in lower case"):
         save(found.recipe, "My Suite")
+
+
+def test_a_search_without_optuna_is_one_line_before_any_work(ours, monkeypatch):
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(UserError, match="a search needs optuna, which is not installed; run: python -m pip install optuna"):
+        try_pair("gcn", "web", FAST, [0], trials=2, bar=False)
+    assert not Path("data").exists()
+
+
+def test_without_mlflow_one_line_says_so_once(ours, monkeypatch, capsys):
+    monkeypatch.setattr("stages.mlflow.address.find_spec", lambda _: None)
+    Path("params.yaml").write_text("run: {parallel: 1}\n")
+    for seeds in ([0], [0], [1]):
+        try_pair("mlp", "web", FAST, seeds, bar=False)
+    said = capsys.readouterr().err
+    assert said.count("python -m pip install mlflow") == said.count("MLflow") == 1
+
+
+def test_the_page_of_a_tried_run_names_what_exists(ours):
+    from stages.mlflow.content import command_of, describe_run, tracked_run
+
+    given = FAST | {"optimizer.lr": 0.02}
+    found = try_pair("gcn", "web", given, [0, 2], bar=False)
+    record = next(Store().records())
+    cell = Named(cell=found.recipe.removesuffix(".yaml"), suite="tried", dataset="web", model="gcn")
+    command = command_of(cell)
+    assert command == "gt-bench try gcn web --seeds 0,2 --set epochs=3 --set model.hidden_dim=8 --set optimizer.lr=0.02"
+    shown = CliRunner().invoke(app, command.split()[1:])
+    assert shown.exit_code == 0, shown.output
+    assert len(list(Store().records())) == 2, "the same runs"
+    page = describe_run(cell, record, True, Path(found.recipe))
+    assert f"Make it again: `{command}`" in page
+    assert f"Recipe: `{found.recipe}`" in page
+    assert "gt-bench score" not in page
+    source = tracked_run(cell, record).tags["mlflow.source.name"]
+    assert Path(source).is_file()
+    Path(found.recipe).unlink()
+    assert command_of(cell) == "gt-bench try MODEL web"

@@ -86,7 +86,13 @@ def test_ranks_are_over_the_datasets_that_all_have(project):
 def test_the_command(project):
     shown = run("gcn", "gin", "gat", "--bayes", "--dataset", "texas", "--dataset", "exp")
     assert shown.exit_code == 0, shown.output
-    for text in ("gcn (first) and gin (second)", "first is better", "texas 1 (edge-transformer/texas/gin)", "P(first)", "too few datasets"):
+    for text in (
+        "gcn (first) and gin (second)",
+        "first is better",
+        "texas 1 of edge-transformer/texas/gcn",
+        "P(first)",
+        "too few datasets",
+    ):
         assert text in shown.output
     assert "friedman: p =" in run("gcn", "gin", "gat").output
     assert "wilcoxon: p =" in run("gcn", "gin").output
@@ -130,3 +136,10 @@ def test_a_run_without_a_number_has_no_pair(project):
     record = held.versions["own", "edge-transformer/exp/gcn"].records[0]
     record["deterministic"]["test"] = float("nan")
     assert len(sides("gcn", project, held)["exp"][0].values) == 3
+
+
+def test_a_run_without_a_partner_is_named_by_its_own_side(project):
+    shown = run("edge-transformer/texas/gcn", "edge-transformer/texas/gin")
+    assert "runs without a partner of the same seed and split: texas 1 of edge-transformer/texas/gcn\n" in shown.output
+    shown = run("edge-transformer/texas/gin", "edge-transformer/texas/gcn")
+    assert "runs without a partner of the same seed and split: texas 1 of edge-transformer/texas/gcn\n" in shown.output
