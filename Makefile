@@ -8,7 +8,7 @@ RUN := PATH="$(abspath $(VENV))/bin:$$PATH"
 .PHONY: reproduce test test-cluster test-faults lint bench check-grid mutants ui docs audit
 
 reproduce: $(READY) ## the whole chain of one suite: make reproduce SUITE=edge-transformer
-	@$(RUN) python -m stages.reproduce $(SUITE)
+	@$(RUN) python -m gt_bench.scheduling.reproduce $(SUITE)
 
 test: $(READY) ## the whole test suite
 	@$(RUN) python -m pytest -n 2 --dist worksteal
@@ -20,19 +20,19 @@ test-faults: $(READY) ## fifty kills of every stage, a full disk at every write,
 	@$(RUN) python -m tests.faults
 
 lint: $(READY)
-	@$(RUN) ruff check . && $(RUN) ruff format --check . && $(RUN) python -m mypy
+	@$(RUN) ruff check . && $(RUN) ruff format --check . && $(RUN) lint-imports && $(RUN) python -m mypy
 
 bench: $(READY) ## speed and memory of everything in benchmarks/
 	@for script in $$(grep -l '"__main__"' benchmarks/*.py | grep -v /measured_process.py); do echo "== $$script"; $(RUN) python $$script || exit 1; done
 
 check-grid: $(READY) ## a short run of every cell on a miniature, compared with golden/: make check-grid CELLS="polynormer hot/chains/hot"
-	@$(RUN) python -m stages.check_grid $(CELLS)
+	@$(RUN) python -m gt_bench.testing.check_grid $(CELLS)
 
 mutants: $(READY) ## mistakes in code that golden values must notice: make mutants GROUPS="trainer tasks"
 	@$(RUN) python -m tests.mutants $(GROUPS)
 
 ui: $(READY) ## the tracking store in a browser, with the address of each suite: http://127.0.0.1:5000
-	@$(RUN) python -m stages.mlflow.ui
+	@$(RUN) python -m gt_bench.tracking.ui
 
 audit: $(VENV)/audit/bin/pip-audit ## known vulnerabilities of the exact versions that are installed
 	@$< -r constraints.txt --no-deps --disable-pip --strict

@@ -1,4 +1,4 @@
-"""A wheel carries what a checkout has at its root: recipes, golden values, grid, published numbers and shipped records, as stages/shipped/ (stages/home.py)."""
+"""A wheel carries what a checkout has at its root: recipes, golden values, grid, published numbers and shipped records, as gt_bench/shipped/ (gt_bench/utils/paths.py)."""
 
 import shutil
 from pathlib import Path
@@ -14,7 +14,7 @@ class BuildWithFiles(build_py):
         super().run()
         if self.editable_mode:
             return
-        target = Path(self.build_lib, "stages", "shipped")
+        target = Path(self.build_lib, "gt_bench", "shipped")
         shutil.rmtree(target, ignore_errors=True)
         target.mkdir(parents=True)
         for name in CARRIED:

@@ -126,10 +126,10 @@ class Bench:
     """A cell's experiment in this process."""
 
     def __init__(self, cell: str, data: Path, store: Path):
-        from stages.params import load_grid
-        from stages.recipe import load_recipe
-        from stages.runs import Experiment, prepare_process
-        from stages.store import Store
+        from gt_bench.config.grid import load_grid
+        from gt_bench.config.recipe import load_recipe
+        from gt_bench.experiment.run import Experiment, prepare_process
+        from gt_bench.store.run_store import Store
 
         grid = load_grid()
         found = grid.find(cell)
@@ -141,8 +141,8 @@ class Bench:
         self.seed = self.recipe.seeds[0]
 
     def run(self, loader: Any, task: Any, meter: Any, epochs: int = 1, on_epoch: Any = None) -> Any:
-        from stages.engine.checkpoint import Checkpoint
-        from stages.engine.loop import Run
+        from gt_bench.training.checkpoint import Checkpoint
+        from gt_bench.training.trainer import Run
 
         changes: dict[str, Any] = {"eval_every": 1, "eval_after": None, "patience": None, "start": None}
         if self.recipe.phases:  # the last phase trains the whole model
@@ -189,7 +189,7 @@ def memory(bench: Bench, name: str) -> dict[str, Any]:
     compile counts for neither form. Of a form that cannot run, why."""
     import torch
 
-    from stages.measurements import PeakMemory
+    from gt_bench.runtime.environment import PeakMemory
 
     free_at_once()
     meter = PeakMemory(torch.device("cpu"))
@@ -334,12 +334,12 @@ def rates() -> tuple[float, float]:
 
 def prepare(cell: str, data: Path, folder: Path) -> tuple[Path, str]:
     """(folder of data, what they are): the packed dataset with the cell's encodings, or a miniature of its size."""
-    from stages.datasets.catalog import get_spec
-    from stages.datasets.encoding import encode
-    from stages.datasets.miniature import miniature
-    from stages.datasets.packed import PackedDataset
-    from stages.params import load_grid
-    from stages.recipe import load_recipe
+    from gt_bench.config.grid import load_grid
+    from gt_bench.config.recipe import load_recipe
+    from gt_bench.data.packed import PackedDataset
+    from gt_bench.data.registry import get_spec
+    from gt_bench.data.standin import miniature
+    from gt_bench.encodings.compute import encode
 
     found = load_grid().find(cell)
     recipe, name, real = load_recipe(found.recipe_path), found.dataset, (data / "packed" / found.dataset / "header.json").exists()
@@ -403,8 +403,8 @@ def rows(found: dict[str, Any]) -> dict[str, float]:
 
 def dropout(cell: str) -> str:
     """Every rate of the cell's recipe that is not zero."""
-    from stages.params import load_grid
-    from stages.recipe import load_recipe
+    from gt_bench.config.grid import load_grid
+    from gt_bench.config.recipe import load_recipe
 
     model = load_recipe(load_grid().find(cell).recipe_path).model
     rates = {k: v for k, v in model.model_dump().items() if ("dropout" in k or k == "drop_path") and v}
@@ -504,8 +504,8 @@ def main() -> None:
                 answer = times(bench, given.forms, given.seconds)
         print(json.dumps(answer))
         return
-    from stages.files import write_json
-    from stages.measurements import cpu_name
+    from gt_bench.runtime.environment import cpu_name
+    from gt_bench.utils.io import write_json
 
     found = []
     for cell in given.cells or CELLS:
@@ -522,7 +522,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    from stages.threads import settle_environment
+    from gt_bench.runtime.threads import settle_environment
 
     settle_environment()
     main()

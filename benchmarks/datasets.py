@@ -56,8 +56,8 @@ def blocks(count: int) -> Iterator[dict[str, np.ndarray]]:
 
 def packed(count: int, folder: Path) -> tuple[float, float, int]:
     """(seconds to prepare, seconds of an epoch, bytes on disk) of this project's storage."""
-    from stages.datasets.packed import PackedDataset, PackedHeader, PackedWriter
-    from stages.engine.batching import plan_batches
+    from gt_bench.data.packed import PackedDataset, PackedHeader, PackedWriter
+    from gt_bench.training.loader import plan_batches
 
     facts = {"name": "molecules", "task": "graph-regression", "metric": "mae", "level": "graph", "split_kind": "graph", "num_splits": 0}
     header = PackedHeader(**facts, in_dim=[21], edge_dim=[4], out_dim=1)
@@ -133,7 +133,7 @@ def _peak_mib() -> float:
 def _child(side: str, count: int) -> None:
     torch.set_num_threads(NUM_THREADS)
     if side == "packed":
-        import stages.datasets.packed  # noqa: F401 (imports are not counted)
+        import gt_bench.data.packed  # noqa: F401 (imports are not counted)
     else:
         import torch_geometric.loader  # noqa: F401
     before = _peak_mib()

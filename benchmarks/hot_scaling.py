@@ -32,12 +32,12 @@ import torch
 from torch import nn
 
 from benchmarks.command import parser_of
+from gt_bench.data.families.generated import barabasi_albert
+from gt_bench.runtime.environment import PeakMemory, choose_device
+from gt_bench.runtime.malloc import keep_allocations
+from gt_bench.training.failures import is_out_of_memory
 from gt_models import create_model
 from gt_models.batch import GraphBatch
-from stages.allocations import keep_allocations
-from stages.datasets.generated import barabasi_albert
-from stages.engine.failures import is_out_of_memory
-from stages.measurements import PeakMemory, choose_device
 
 SIZES = (
     6, 9, 12, 18, 25, 36, 51, 72, 102, 144, 204, 289, 409, 579, 819, 1158, 1638, 2317, 3276, 4634, 6553, 9268, 13107, 18536, 26214, 37072, 52428,

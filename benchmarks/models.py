@@ -24,12 +24,12 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from benchmarks.command import parser_of
 from benchmarks.measured_process import measure, print_table
+from gt_bench.data.packed import PackedHeader
+from gt_bench.plugins.default_recipes import recipe_of
 from gt_models import create_model, list_models, model_info
 from gt_models.batch import GraphBatch
 from gt_models.encodings import compute
 from gt_models.transforms import needs
-from stages.datasets.packed import PackedHeader
-from stages.own.defaults import recipe_of
 
 NODES, GRAPHS, DEGREE, FEATURES, OUTPUTS = 64, 4, 4, 16, 8
 GROWTH = ("tokengt", "hot", "ppgt", "edge-transformer", "polynormer", "gcn", "gps", "grit")
@@ -100,7 +100,7 @@ def main() -> None:
     rows = [[name, one["parameters"], one["cpu_ms"], one["peak_mib"]] for name, one in models.items()]
     print_table(f"a training step on {GRAPHS} graphs of {NODES} nodes", ["model", "parameters", "ms", "MiB"], rows)
     if given.write:
-        from stages.measurements import cpu_name
+        from gt_bench.runtime.environment import cpu_name
 
         kept = {
             name: {"ms": round(one["cpu_ms"], 3), "mib": round(one["peak_mib"], 1), "parameters": one["parameters"]}

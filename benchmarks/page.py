@@ -19,12 +19,12 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 import yaml
 
 from benchmarks.command import parser_of
-from stages.params import Grid, load_grid
-from stages.records.gathered import OWN, Gathered, Version
-from stages.report.judged import with_claims
-from stages.report.page import page_html
-from stages.report.rows import rows_of
-from tests.stages.cells import make_record, make_result
+from gt_bench.config.grid import Grid, load_grid
+from gt_bench.leaderboard.collect import OWN, Gathered, Version
+from gt_bench.leaderboard.rows import rows_of
+from gt_bench.leaderboard.verdicts import with_claims
+from gt_bench.reports.html.build import page_html
+from tests.gt_bench.cells import make_record, make_result
 
 
 def made(cells: int, runs: int, root: Path) -> tuple[Grid, Gathered]:

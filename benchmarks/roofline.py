@@ -117,7 +117,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    from stages.threads import settle_environment
+    from gt_bench.runtime.threads import settle_environment
 
     settle_environment()
     main()

@@ -4,7 +4,7 @@
     python benchmarks/scale.py page                               # prints what they come to; the sweep is simulated over 1, 8 and 64
     python benchmarks/scale.py --write                            # docs/scale.md, from docs/scale.json
 
-What a run computes and moves is counted as `gt-bench forecast` counts its seconds (stages/forecast.py): a step and an evaluated batch of each phase
+What a run computes and moves is counted as `gt-bench forecast` counts its seconds (gt_bench/forecasting/estimate.py): a step and an evaluated batch of each phase
 are taken by the definitions in plain torch, on a few random graphs of the dataset's size, with every operation counted (benchmarks/counts.py); the forecast's
 own arithmetic makes a whole run of them. The rates of a device turn counts into hours. A CPU's rates are corrected by what shipped records took.
 
@@ -27,10 +27,10 @@ from benchmarks.command import parser_of
 from benchmarks.scale_counts import KEPT, extent, filled, measure, read
 from benchmarks.scale_devices import Calibrated, Device, calibrated, donor_ratios, h100, rates_here
 from benchmarks.scale_schedule import jobs_by, simulate
-from stages.files import write_json
-from stages.params import Cell, Grid, load_grid
-from stages.recipe import load_recipe
-from stages.texts import hours
+from gt_bench.config.grid import Cell, Grid, load_grid
+from gt_bench.config.recipe import load_recipe
+from gt_bench.utils.format import hours
+from gt_bench.utils.io import write_json
 
 PAGE = ROOT / "docs" / "scale.md"
 BEGIN, END = "<!-- benchmarks/scale.py --write -->", "<!-- end -->"
@@ -182,7 +182,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    from stages.threads import settle_environment
+    from gt_bench.runtime.threads import settle_environment
 
     settle_environment()
     main()

@@ -15,13 +15,13 @@ from unittest import mock
 
 from benchmarks.cells import ROOT, number
 from benchmarks.counts import Counts
-from stages import timing
-from stages.cells import limited
-from stages.files import write_json
-from stages.params import Cell, Grid, load_grid
-from stages.recipe import load_recipe
-from stages.search import trials_left
-from stages.sweep.planner import printed
+from gt_bench.config.grid import Cell, Grid, load_grid
+from gt_bench.config.recipe import load_recipe
+from gt_bench.experiment.cell import limited
+from gt_bench.forecasting import step_timing
+from gt_bench.scheduling.planner import printed
+from gt_bench.search.optimize import trials_left
+from gt_bench.utils.io import write_json
 
 KEPT = ROOT / "docs" / "scale.json"
 NODES = 400  # of one graph in place of a larger one
@@ -29,10 +29,10 @@ GRAPHS = 12  # in place of a dataset
 GIB, SECONDS = 8, 120  # of memory and of the processor that a cell may take here
 PARTS = ("products", "product_bytes", "optimiser_bytes", "bytes", "calls")
 WARM = "embedded/torus-colours/gcn"  # its imports are those of most cells
-FORECAST = timing.seconds_of
+FORECAST = step_timing.seconds_of
 
 
-class OneBatch(timing.Sample):
+class OneBatch(step_timing.Sample):
     """One batch of each part an epoch: the first epoch warms up, the second one counts."""
 
     def _until(self, what: str, batches: Iterator[Any]) -> Iterator[Any]:
@@ -43,7 +43,7 @@ class OneBatch(timing.Sample):
             self.whole[what] = next(batches, None) is None
 
 
-class Counting(timing.Stopwatch):
+class Counting(step_timing.Stopwatch):
     """What each stretch of work computes and moves, in place of its seconds."""
 
     def __init__(self) -> None:
@@ -62,26 +62,26 @@ def run_of(experiment: Any, scale: float, chunked: bool = False) -> dict[str, fl
     """What one run computes and moves by the definitions, by the forecast's arithmetic."""
     from gt_models.kernels import use
 
-    trials: list[timing.Trial] = []
-    trial = timing._trial
+    trials: list[step_timing.Trial] = []
+    trial = step_timing._trial
 
-    def once(*arguments: Any) -> timing.Trial:
+    def once(*arguments: Any) -> step_timing.Trial:
         trials.append(trial(*arguments))
         return trials[-1]
 
     with contextlib.ExitStack() as stack:
         for name, other in (("Stopwatch", Counting), ("Sample", OneBatch), ("_trial", once)):
-            stack.enter_context(mock.patch.object(timing, name, other))
+            stack.enter_context(mock.patch.object(step_timing, name, other))
         # where all triples of a graph are too many, a few rows of them at a time
         stack.enter_context(use("reference", triangular_attention="chunked") if chunked else use("reference"))
         FORECAST(experiment, scale, 0.0)
     (counted,) = trials
     found = {}
     for part in PARTS:
-        watch = timing.Stopwatch()
+        watch = step_timing.Stopwatch()
         watch.stretches = {what: [float(getattr(counts, part)) for counts in of] for what, of in counted.watch.counts.items()}
-        replay = timing.Trial(watch, counted.sample, counted.outcome)
-        with mock.patch.object(timing, "_trial", lambda *_, replay=replay: replay):
+        replay = step_timing.Trial(watch, counted.sample, counted.outcome)
+        with mock.patch.object(step_timing, "_trial", lambda *_, replay=replay: replay):
             found[part] = FORECAST(experiment, scale, 0.0)[0]
     found["bytes"] -= found["optimiser_bytes"] * 4 / 7  # which counts what the optimiser's fused calls write in place, too
     share = 1.0
@@ -94,9 +94,9 @@ def run_of(experiment: Any, scale: float, chunked: bool = False) -> dict[str, fl
 
 def cost_of(cell: Cell, grid: Grid, data: Path, chunked: bool = False) -> dict[str, Any]:
     """What docs/scale.json keeps of a cell; `problem` where there is no forecast."""
-    from stages import forecast as room
-    from stages.datasets import miniature
-    from stages.datasets.catalog import get_spec
+    from gt_bench.data import standin
+    from gt_bench.data.registry import get_spec
+    from gt_bench.forecasting import estimate as room
 
     found: list[dict[str, float]] = []
 
@@ -105,8 +105,8 @@ def cost_of(cell: Cell, grid: Grid, data: Path, chunked: bool = False) -> dict[s
         return 1.0, 1.0, 1, experiment.recipe.reports  # of a trial, too: the search's seconds are then its runs
 
     with (
-        mock.patch.object(timing, "seconds_of", counted),
-        mock.patch.object(miniature, "LARGEST_GRAPH", NODES),
+        mock.patch.object(step_timing, "seconds_of", counted),
+        mock.patch.object(standin, "LARGEST_GRAPH", NODES),
         mock.patch.object(room, "LIFE_SIZE", GRAPHS),
         mock.patch.object(room, "_ends", lambda recipe, cell, grid: [limited(recipe, grid, cell)[0]]),
     ):
@@ -149,7 +149,7 @@ def _bounded(cell: Cell, grid: Grid, data: Path, chunked: bool = False) -> dict[
     near, far = context.Pipe(duplex=False)
 
     def work() -> None:
-        with mock.patch("stages.runs.bound_memory"):  # a bound of its own
+        with mock.patch("gt_bench.experiment.run.bound_memory"):  # a bound of its own
             resource.setrlimit(resource.RLIMIT_DATA, (GIB * 2**30, GIB * 2**30))
             resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
             try:
@@ -211,9 +211,9 @@ def model_of(cell: Cell) -> str:
 def extent(cell: Cell) -> tuple[float, float] | None:
     """(steps, nodes) that a run goes through, by recipe and size of the dataset; None where the latter is not known, or a protocol is no
     sequence of steps over it."""
-    from stages.datasets.catalog import get_spec
-    from stages.datasets.miniature import shape_of
-    from stages.errors import DatasetError
+    from gt_bench.data.registry import get_spec
+    from gt_bench.data.standin import shape_of
+    from gt_bench.utils.errors import DatasetError
 
     recipe = load_recipe(cell.recipe_path)
     try:

@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmarks.cells import ROOT
 from benchmarks.scale_counts import donor_of, model_of, scaled
-from stages.params import Grid, load_grid
+from gt_bench.config.grid import Grid, load_grid
 
 LAUNCHES = tuple(1e-6 * one for one in (1, 2, 3, 5, 7, 10, 15, 20, 30, 50))  # seconds of an operation on a CPU, of which records choose one
 
@@ -51,7 +51,7 @@ def serial(device: Device, run: dict[str, float]) -> float:
 
 def calibrated(device: Device, kept: dict[str, Any], root: Path = ROOT / "records") -> Calibrated:
     """By the shipped cells that ran to their last epoch on a CPU, as full cells."""
-    from stages.records.shipped import shipped_cells
+    from gt_bench.store.archive import shipped_cells
 
     took: list[tuple[dict[str, float], float]] = []
     for one in shipped_cells(load_grid(), root=root):

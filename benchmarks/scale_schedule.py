@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from stages.params import Cell, Grid
-from stages.sweep.costs import Cost
-from stages.sweep.plan_file import Entry
-from stages.sweep.planner import Job, jobs_of, plan
-from stages.sweep.sweep import SHARED
+from gt_bench.config.grid import Cell, Grid
+from gt_bench.forecasting.cache import Cost
+from gt_bench.scheduling.plan_file import Entry
+from gt_bench.scheduling.planner import Job, jobs_of, plan
+from gt_bench.scheduling.slurm_sweep import SHARED
 
 START = 20.0  # assumed: seconds of a job before its first step (a process, imports, data, compiled kernels)
 
@@ -49,8 +49,8 @@ def jobs_by(seconds: Callable[[dict[str, Any]], float], kept: dict[str, Any], gr
             return Cost(problem=run["problem"])
         return Cost(seconds(run), None, search_seconds=run["search_runs"] * seconds(run))
 
-    with tempfile.TemporaryDirectory() as empty, mock.patch("stages.sweep.costs._measured", cost):
-        from stages.store import Store
+    with tempfile.TemporaryDirectory() as empty, mock.patch("gt_bench.forecasting.cache._measured", cost):
+        from gt_bench.store.run_store import Store
 
         found = plan([Entry(tuple(grid.cells.values()))], grid, Store(Path(empty, "store")), Path(empty, "data"))
     return [job for job in jobs_of(found, shared=SHARED) if job.kind != "data" and job.seconds is not None]

@@ -28,10 +28,10 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from benchmarks.cells import ROOT, number
 from benchmarks.command import parser_of
-from stages.files import write_json
-from stages.params import load_grid
-from stages.records.shipped import Shipped, shipped_cells
-from stages.store import Store
+from gt_bench.config.grid import load_grid
+from gt_bench.store.archive import Shipped, shipped_cells
+from gt_bench.store.run_store import Store
+from gt_bench.utils.io import write_json
 
 KEPT = ROOT / "docs" / "scale.json"
 RUNS = 2_000  # of present attempts
@@ -59,8 +59,8 @@ import json, os, resource, sys, time
 code, commands = sys.argv[1], json.loads(sys.argv[2])
 sys.path.insert(0, code)
 from typer.testing import CliRunner
-from stages.cli import app
-import stages.runs, stages.report.page, stages.records.transfer  # what several of them import
+from gt_bench.cli import app
+import gt_bench.experiment.run, gt_bench.reports.html.build, gt_bench.provenance.transfer  # what several of them import
 runner = CliRunner()
 for name, arguments in commands.items():
     start, began = time.process_time(), time.monotonic()
@@ -216,11 +216,11 @@ def store_lines(rows: Sequence[dict[str, Any]]) -> list[str]:
 TRACKER = """
 import json, resource, sys, time
 sys.path.insert(0, sys.argv[1])
-from stages.records.shipped import shipped_cells
-from stages.params import load_grid
-from stages.mlflow.address import tracking_uri
-from stages.mlflow.tracking import complete
-from stages.mlflow.experiment import Mirror
+from gt_bench.store.archive import shipped_cells
+from gt_bench.config.grid import load_grid
+from gt_bench.tracking.uri import tracking_uri
+from gt_bench.tracking.sync import complete
+from gt_bench.tracking.mirror import Mirror
 from mlflow import MlflowClient
 shipped = [one.now() for one in shipped_cells(load_grid(), ["SUITE"])]
 results, records = [one.result for one in shipped], {r["digest"]: r for one in shipped for r in one.records}

@@ -34,10 +34,10 @@ FORMS = {"1 thread": (1, {}), "2, spinning": (2, {"OMP_WAIT_POLICY": "active"}),
 
 def epochs_of(cell: str, threads: int, epochs: int) -> None:
     """In a process of its own: prints the median milliseconds of an epoch, the first one (which warms up) aside."""
-    from stages.params import load_grid
-    from stages.recipe import load_recipe
-    from stages.runs import Experiment, prepare_process
-    from stages.store import Store
+    from gt_bench.config.grid import load_grid
+    from gt_bench.config.recipe import load_recipe
+    from gt_bench.experiment.run import Experiment, prepare_process
+    from gt_bench.store.run_store import Store
 
     grid = load_grid()
     found = grid.find(cell)

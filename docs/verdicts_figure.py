@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from stages.report.published import Published, lookup
-from stages.report.verdict import judge
+from gt_bench.papers.published import Published, lookup
+from gt_bench.stats.equivalence import judge
 
 # mean, population deviation, runs
 OUTCOMES = ((97.40, 0.36, 10), (97.15, 0.36, 10), (96.90, 0.36, 10), (97.60, 0.40, 3), (97.20, 0.0, 1))

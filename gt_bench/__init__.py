@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torch import nn
 
-    from stages.own.table import Comparison
+    from gt_bench.reports.comparison import Comparison
 
 __all__ = ["evaluate"]
 
@@ -43,12 +43,12 @@ def evaluate(
         name: what a `Data` is called in tables and files.
         track: whether MLflow is told, in the experiment `tried`.
 
-    Raises stages.errors.UserError, whose message says what is wrong with model or data and what to write instead.
+    Raises gt_bench.utils.errors.UserError, whose message says what is wrong with model or data and what to write instead.
     """
-    from stages.own.datasets import held
-    from stages.own.models import from_class
-    from stages.own.tried import try_pair
-    from stages.params import load_grid
+    from gt_bench.api.evaluate import try_pair
+    from gt_bench.config.grid import load_grid
+    from gt_bench.plugins.datasets import held
+    from gt_bench.plugins.models import from_class
 
     grid = load_grid()
     # one process: a notebook has threads already, which no fork survives

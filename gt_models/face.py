@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 # where a kept run is looked up: the benchmark around this library, which is asked for only then
-_KEPT = "stages.pretrained"
+_KEPT = "gt_bench.experiment.pretrained"
 
 
 @dataclass(frozen=True)

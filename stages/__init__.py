@@ -1,18 +1,36 @@
-"""The pipeline: one module per DVC stage, and the rooms they share. Knows gt_models; nothing knows it."""
+"""DVC entry points, one script per stage. The library is gt_bench."""
 
-import os.path
-import signal
 import sys
+from importlib.machinery import ModuleSpec
 
-if sys.argv[:1] == ["-m"] or os.path.basename(sys.argv[0]) == "gt-bench":  # a process of ours, not somebody's that imports us
-    import io
+# packages that were here until version 0.1
+_MOVED = {
+    "cli": "cli",
+    "datasets": "data",
+    "engine": "training",
+    "findings": "claims.experiments",
+    "mlflow": "tracking",
+    "own": "plugins",
+    "protocols": "config.protocols",
+    "records": "store",
+    "report": "reports",
+    "side_by_side": "runtime",
+    "sweep": "scheduling",
+    "tasks": "tasks",
+}
+_STAGES = {"state", "download", "encode", "tune", "train", "leaderboard"}
 
-    from stages.garbage import search_seldom
 
-    search_seldom()
-    for stream in (sys.stdin, sys.stdout, sys.stderr):  # of a locale without UTF-8, in which a "±" would be a traceback
-        if isinstance(stream, io.TextIOWrapper) and stream.encoding.lower().replace("-", "") != "utf8":
-            stream.reconfigure(encoding="utf-8")
-if sys.argv[:1] == ["-m"] and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-    # `python -m stages.NAME`: Ctrl-C while it imports ends it without a traceback; from stages/command.py on it is said in a line
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+class _Moved:
+    """Names the new place in the error of an import that finds nothing."""
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        first = name.removeprefix("stages.").split(".")[0]
+        if not name.startswith("stages.") or first in _STAGES:
+            return None
+        place = f"gt_bench.{_MOVED[first]}" if first in _MOVED else "a package of gt_bench"
+        raise ModuleNotFoundError(f"no module {name}: the library is now gt_bench; look in {place} (docs/architecture.md)", name=name)
+
+
+sys.meta_path.insert(0, _Moved)

@@ -12,8 +12,8 @@ from importlib.util import find_spec
 import pytest
 import typer
 
-from stages.cli import app
-from stages.params import load_grid
+from gt_bench.cli.app import app
+from gt_bench.config.grid import load_grid
 from tests.conftest import ROOT
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -32,7 +32,7 @@ def blocks(text: str) -> list[tuple[str, str]]:
 def commands(text: str) -> list[list[str]]:
     """The commands of shell blocks and of lines of code in the text, as words without what a shell does with them."""
     lines = [line for kind, block in blocks(text) if kind in ("", "console", "bash", "sh") for line in block.splitlines()]
-    lines += re.findall(r"`((?:gt-bench|python -m stages\.|make) [^`\n]+)`", text)
+    lines += re.findall(r"`((?:gt-bench|python -m (?:stages|gt_bench)\.|make) [^`\n]+)`", text)
     found = []
     for line in lines:
         line = re.split(r"\s#|\s\||\s>|;|&&|\s2>", line.strip().removeprefix("$ "))[0]
@@ -91,7 +91,9 @@ def test_files_links_cells_and_python_of_a_page_are_there(page):
     text = page.read_text()
     for link in re.findall(r"\]\(([^)\s#]+)[^)]*\)", text):
         assert link.startswith(("http", "mailto")) or (page.parent / link).exists(), f"{page.name}: {link}"
-    for path in re.findall(r"`((?:gt_models|stages|recipes|docs|tests|benchmarks|published|records)/[\w./-]+\.(?:py|md|yaml|json))`", text):
+    for path in re.findall(
+        r"`((?:gt_bench|gt_models|stages|recipes|docs|tests|benchmarks|published|records)/[\w./-]+\.(?:py|md|yaml|json))`", text
+    ):
         assert PLACEHOLDER.search(path) or (ROOT / path).exists(), f"{page.name}: {path}"
     grid = load_grid(ROOT / "params.yaml")
     cells = {cell.cell for cell in grid.cells.values()}
@@ -106,7 +108,7 @@ def test_files_links_cells_and_python_of_a_page_are_there(page):
 
 def test_the_architecture_names_every_room():
     text = (ROOT / "docs" / "architecture.md").read_text()
-    rooms = {path.parent.name for package in ("gt_models", "stages") for path in (ROOT / package).glob("*/__init__.py")}
+    rooms = {path.parent.name for package in ("gt_bench", "gt_models") for path in (ROOT / package).glob("*/__init__.py")}
     assert len(rooms) > 15
     assert not {room for room in rooms if not re.search(rf"\b{room}/", text)}
 

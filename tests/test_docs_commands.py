@@ -14,15 +14,15 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from stages import forecast
-from stages.attempts import remember
-from stages.cli import app
-from stages.grid_text import render
-from stages.report import terminal
-from stages.store import Store
+from gt_bench.cli.app import app
+from gt_bench.config.grid_text import render
+from gt_bench.forecasting import estimate
+from gt_bench.leaderboard import terminal
+from gt_bench.store.attempts import remember
+from gt_bench.store.run_store import Store
 from tests.conftest import ROOT
-from tests.stages.cells import make_record, make_result, write
-from tests.stages.report.test_terminal import fits
+from tests.gt_bench.cells import make_record, make_result, write
+from tests.gt_bench.leaderboard.test_terminal import fits
 from tests.test_docs import PAGES, blocks
 
 PROGRAMS = {"gt-bench", "python", "make", "dvc", "mlflow", "pip", "optuna-dashboard"}  # need not be installed
@@ -35,27 +35,27 @@ NOT_RUN = {
     "make test": "this is part of it",
     "make test-cluster": "needs Slurm, and takes minutes",
     "make test-faults": "kills every stage in turn: minutes",
-    "make ui": "a server, which runs until it is stopped; tests/stages/mlflow/test_ui.py",
-    "gt-bench try lab/my_model.py:MyModel texas --seeds 0-9 --set model.hidden=128": "needs data of another host; tests/stages/own/test_tried.py",
-    "gt-bench compare tried/mine/gcn tried/mine/gin": "needs what was tried; tests/stages/own/test_tried.py",
-    "gt-bench try gcn shop --seeds 0 --set epochs=2": "needs a dataset of the reader's own; tests/stages/own/test_tried.py",
-    "python -m stages.download my-molecules": "needs a dataset of the reader's own; tests/stages/datasets/test_custom.py",
-    "python -m stages.datasets.miniature data/packed": "measures the packed data of all datasets; tests/stages/datasets/test_miniature.py",
-    "python -m stages.datasets.docs_tables data LOG": "needs the packed data of all datasets; tests/stages/datasets/test_docs_tables.py",
-    "gt-bench work": "computes until all is done; tests/stages/sweep/test_work.py",
-    "gt-bench work --hours 8 --jobs 2 polynormer": "computes for hours; tests/stages/sweep/test_work.py",
-    "gt-bench work --plan plan.yaml --export /elsewhere/records": "computes for hours; tests/stages/sweep/test_plan_file.py",
-    "gt-bench sweep polynormer --dry-run": "forecasts a suite; tests/stages/sweep/test_sweep.py",
-    "gt-bench sweep polynormer --at-most 64": "needs Slurm; tests/stages/sweep/test_slurm.py, with `make test-cluster`",
+    "make ui": "a server, which runs until it is stopped; tests/gt_bench/tracking/test_ui.py",
+    "gt-bench try lab/my_model.py:MyModel texas --seeds 0-9 --set model.hidden=128": "needs data of another host; tests/gt_bench/api/test_evaluate.py",
+    "gt-bench compare tried/mine/gcn tried/mine/gin": "needs what was tried; tests/gt_bench/api/test_evaluate.py",
+    "gt-bench try gcn shop --seeds 0 --set epochs=2": "needs a dataset of the reader's own; tests/gt_bench/api/test_evaluate.py",
+    "python -m stages.download my-molecules": "needs a dataset of the reader's own; tests/gt_bench/data/custom/test_dataset.py",
+    "python -m gt_bench.data.standin data/packed": "measures the packed data of all datasets; tests/gt_bench/data/test_standin.py",
+    "python -m tools.docs.datasets data LOG": "needs the packed data of all datasets; tests/tools/docs/test_datasets.py",
+    "gt-bench work": "computes until all is done; tests/gt_bench/scheduling/test_local_queue.py",
+    "gt-bench work --hours 8 --jobs 2 polynormer": "computes for hours; tests/gt_bench/scheduling/test_local_queue.py",
+    "gt-bench work --plan plan.yaml --export /elsewhere/records": "computes for hours; tests/gt_bench/scheduling/test_plan_file.py",
+    "gt-bench sweep polynormer --dry-run": "forecasts a suite; tests/gt_bench/scheduling/test_slurm_sweep.py",
+    "gt-bench sweep polynormer --at-most 64": "needs Slurm; tests/gt_bench/scheduling/test_slurm.py, with `make test-cluster`",
     "pip install -c constraints.txt -e '.[pipeline,cluster]'": "needs the network",
-    "gt-bench tune hot/gps/hot-sparse-kernel": "needs data of another host and a database; tests/stages/test_postgres.py",
-    "gt-bench tune edge-transformer/cornell/gcn": "needs data of another host; tests/stages/test_tune.py",
+    "gt-bench tune hot/gps/hot-sparse-kernel": "needs data of another host and a database; tests/gt_bench/test_postgres.py",
+    "gt-bench tune edge-transformer/cornell/gcn": "needs data of another host; tests/gt_bench/pipeline/test_tune.py",
     "optuna-dashboard studies/embedded/torus-colours/gcn/journal.log": "a server that is not among the dependencies",
     "python -m torch.utils.collect_env": "torch's own",
-    "make check-grid": "takes minutes; tests/stages/test_check_grid.py",
-    'make check-grid CELLS="polynormer hot/chains/hot"': "takes minutes; tests/stages/test_check_grid.py",
-    "python -m stages.check_grid CELL --update": "writes golden values; tests/stages/test_check_grid.py",
-    "gt-bench score embedded/chains/gcn": "trains first; tests/stages/test_trained.py",
+    "make check-grid": "takes minutes; tests/gt_bench/testing/test_check_grid.py",
+    'make check-grid CELLS="polynormer hot/chains/hot"': "takes minutes; tests/gt_bench/testing/test_check_grid.py",
+    "python -m gt_bench.testing.check_grid CELL --update": "writes golden values; tests/gt_bench/testing/test_check_grid.py",
+    "gt-bench score embedded/chains/gcn": "trains first; tests/gt_bench/store/test_weights.py",
 }
 
 
@@ -107,10 +107,10 @@ def project(tmp_path_factory):
 
 @pytest.mark.parametrize("command", OF_GT_BENCH)
 def test_gt_bench(project, monkeypatch, command):
-    """What a forecast measures is tested in tests/stages/test_forecast.py: here each cell's steps take no time."""
-    monkeypatch.setattr(forecast, "ProcessPoolExecutor", lambda *_, **__: ThreadPoolExecutor(1))
-    one = forecast.Forecast("", forecast.REAL, seconds=1.5, seeds=10, memory_mib=400.0, disk={"data": 2**20})
-    monkeypatch.setattr(forecast, "forecast_cell", lambda cell, *_: replace(one, cell=cell.cell))
+    """What a forecast measures is tested in tests/gt_bench/forecasting/test_estimate.py: here each cell's steps take no time."""
+    monkeypatch.setattr(estimate, "ProcessPoolExecutor", lambda *_, **__: ThreadPoolExecutor(1))
+    one = estimate.Forecast("", estimate.REAL, seconds=1.5, seeds=10, memory_mib=400.0, disk={"data": 2**20})
+    monkeypatch.setattr(estimate, "forecast_cell", lambda cell, *_: replace(one, cell=cell.cell))
     monkeypatch.chdir(project)
     monkeypatch.setattr(terminal, "console", lambda: Console(width=80))
     words = shlex.split(command.replace("CELL", "edge-transformer/cornell/gcn"))

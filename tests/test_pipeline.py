@@ -23,7 +23,7 @@ class Project:
 
     def __init__(self, folder: Path):
         self.folder = folder
-        for name in ("gt_models", "stages", "published", "golden", ".dvc"):
+        for name in ("gt_bench", "gt_models", "stages", "published", "golden", ".dvc"):
             shutil.copytree(
                 ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "tmp", "cache", "config.local", "dvc.lock")
             )
@@ -40,7 +40,7 @@ class Project:
         for cell in cells:
             (self.folder / "recipes" / cell).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / "recipes" / f"{cell}.yaml", self.folder / "recipes" / f"{cell}.yaml")
-        subprocess.run([sys.executable, "-m", "stages.grid"], cwd=self.folder, check=True, capture_output=True)
+        subprocess.run([sys.executable, "-m", "gt_bench.pipeline.grid"], cwd=self.folder, check=True, capture_output=True)
 
     def repro(self, *arguments: str) -> list[str]:
         """Runs `dvc repro` and returns the names of the stages that it ran, the always-run one aside."""
@@ -109,7 +109,7 @@ def one_suite_runs_exactly_its_cells_and_only_once(project: Project) -> None:
 def an_edit_runs_a_cell_only_where_it_changes_numbers(project: Project) -> None:
     mlp = "gt_models/baselines/mlp.py"
     project.edit(mlp, "def reset_parameters", "# a comment\n    unused = 1\n\n    def reset_parameters")
-    project.edit("stages/engine/loop.py", "def _train_epoch", "# another\n    def _train_epoch")
+    project.edit("gt_bench/training/trainer.py", "def _train_epoch", "# another\n    def _train_epoch")
     assert project.repro("leaderboard@embedded") == []
     project.edit(mlp, "return self.head(features)", "return 1.5 * self.head(features)")
     assert project.repro("leaderboard@embedded") == ["train@embedded-chains-mlp", "leaderboard@embedded"]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
-from tests.stages.own.conftest import write_web
+from tests.gt_bench.custom_data import write_web
 
 SOURCES = (
     "gt_bench",
@@ -33,10 +33,10 @@ from pathlib import Path
 import torch
 from torch_geometric.data import Data
 
-import stages
+import gt_bench
 from gt_bench import evaluate
 from gt_models import list_models
-from stages.params import load_grid
+from gt_bench.config.grid import load_grid
 
 
 class Mine(torch.nn.Module):
@@ -48,7 +48,7 @@ class Mine(torch.nn.Module):
         return self.layers(data.x)
 
 
-assert "site-packages" in stages.__file__, stages.__file__
+assert "site-packages" in gt_bench.__file__, gt_bench.__file__
 torch.manual_seed(0)
 data = Data(x=torch.randn(40, 5), edge_index=torch.randint(0, 40, (2, 80)), y=torch.arange(40) % 2)
 table = evaluate(Mine, data, seeds=2, set={"epochs": 2, "model.width": 4}, name="points", track=False)

@@ -10,7 +10,7 @@ import torch
 
 from benchmarks import cells, roofline
 from benchmarks.counts import Counts
-from stages.measurements import cpu_name
+from gt_bench.runtime.environment import cpu_name
 
 
 def test_products_bytes_and_the_optimiser_are_counted():

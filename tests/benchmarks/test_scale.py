@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from benchmarks import scale, scale_counts, scale_devices, scale_schedule, scale_store
-from stages.params import Limits, load_grid
-from stages.records.shipped import read, record_problems
-from stages.store import Store
-from stages.sweep.planner import Job
+from gt_bench.config.grid import Limits, load_grid
+from gt_bench.scheduling.planner import Job
+from gt_bench.store.archive import read, record_problems
+from gt_bench.store.run_store import Store
 from tests.conftest import ROOT
-from tests.stages.conftest import lock_file, project  # noqa: F401 - fixtures
+from tests.gt_bench.conftest import lock_file, project  # noqa: F401 - fixtures
 
 HOUR = 3600.0
 
@@ -50,7 +50,7 @@ def test_runs_wait_for_the_trials_of_their_search_and_for_the_cell_that_they_sta
 
 def test_counts_of_a_run_follow_the_forecast_s_arithmetic(project):  # noqa: F811
     """A cell of one graph: its products are those of an epoch and an evaluation as often as the recipe says."""
-    from stages.cells import experiment_of, settings_of
+    from gt_bench.experiment.cell import experiment_of, settings_of
 
     found = []
     for epochs in (10, 20):

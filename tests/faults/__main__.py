@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.cells import write_between
-from stages.measurements import commit
+from gt_bench.runtime.environment import commit
 from tests.faults import page
 from tests.faults.corruption import DAMAGES, FILES, damage
 from tests.faults.disk import WRITERS, full_at_every_write, read_only

@@ -6,7 +6,6 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-STAGES = "tests/stages"
 # (fault, what happens, tests)
 FAULTS: list[tuple[str, str, tuple[str, ...]]] = [
     (
@@ -14,13 +13,13 @@ FAULTS: list[tuple[str, str, tuple[str, ...]]] = [
         "the same command goes on from what is whole; what it leaves is what it leaves undisturbed, bit for bit",
         (
             "tests/faults/test_kills.py::test_killed_by_signal_9_and_run_again_nothing_differs",
-            f"{STAGES}/test_train.py::test_kill_9_in_the_middle_and_start_again",
-            f"{STAGES}/test_train.py::test_a_seed_that_is_killed_loses_no_other_and_the_same_command_goes_on",
-            f"{STAGES}/test_tune.py::test_a_killed_search_queues_its_trial_again_and_ends_as_if_it_had_not_been_killed",
-            f"{STAGES}/test_tune.py::test_killed_after_any_entry_of_its_journal_a_search_ends_as_if_it_had_not_been",
-            f"{STAGES}/test_tune.py::test_a_process_killed_while_it_writes_the_journal_blocks_nobody",
-            f"{STAGES}/test_study.py::test_a_killed_worker_s_trial_is_done_by_the_one_that_is_left",
-            f"{STAGES}/side_by_side/test_crew.py::test_workers_go_with_a_parent_that_is_killed",
+            "tests/gt_bench/pipeline/test_train.py::test_kill_9_in_the_middle_and_start_again",
+            "tests/gt_bench/pipeline/test_train.py::test_a_seed_that_is_killed_loses_no_other_and_the_same_command_goes_on",
+            "tests/gt_bench/pipeline/test_tune.py::test_a_killed_search_queues_its_trial_again_and_ends_as_if_it_had_not_been_killed",
+            "tests/gt_bench/pipeline/test_tune.py::test_killed_after_any_entry_of_its_journal_a_search_ends_as_if_it_had_not_been",
+            "tests/gt_bench/pipeline/test_tune.py::test_a_process_killed_while_it_writes_the_journal_blocks_nobody",
+            "tests/gt_bench/search/test_storage.py::test_a_killed_worker_s_trial_is_done_by_the_one_that_is_left",
+            "tests/gt_bench/runtime/test_worker_pool.py::test_workers_go_with_a_parent_that_is_killed",
         ),
     ),
     (
@@ -29,36 +28,36 @@ FAULTS: list[tuple[str, str, tuple[str, ...]]] = [
         "undisturbed, bit for bit, and no run is computed twice",
         (
             "tests/faults/test_repro.py::test_dvc_killed_by_signal_9_and_make_reproduce_nothing_differs",
-            f"{STAGES}/test_dvc_locks.py::test_a_lock_that_a_killed_process_left_broken_is_mended",
-            f"{STAGES}/test_dvc_locks.py::test_a_lock_file_of_stages_that_was_left_broken_is_set_aside",
-            f"{STAGES}/test_reproduce.py::test_a_killed_cell_leaves_its_row_and_a_board",
+            "tests/gt_bench/utils/test_dvc.py::test_a_lock_that_a_killed_process_left_broken_is_mended",
+            "tests/gt_bench/utils/test_dvc.py::test_a_lock_file_of_stages_that_was_left_broken_is_set_aside",
+            "tests/gt_bench/scheduling/test_reproduce.py::test_a_killed_cell_leaves_its_row_and_a_board",
         ),
     ),
     (
         "`kill -9` while MLflow makes its database",
         "the database appears when it is whole; one that was only begun is set aside and made anew from the records",
         (
-            f"{STAGES}/mlflow/test_database.py::test_one_is_whole_or_not_there_whenever_its_maker_is_killed",
-            f"{STAGES}/mlflow/test_database.py::test_one_that_was_only_begun_is_made_anew_from_the_records",
+            "tests/gt_bench/tracking/test_sqlite.py::test_one_is_whole_or_not_there_whenever_its_maker_is_killed",
+            "tests/gt_bench/tracking/test_sqlite.py::test_one_that_was_only_begun_is_made_anew_from_the_records",
         ),
     ),
     (
         "temporary files of killed writers",
         "swept by the next run of the stage once they are an hour old, and by `gt-bench store prune`",
         (
-            f"{STAGES}/test_leftovers.py::test_each_stage_sweeps_where_it_writes",
-            f"{STAGES}/test_leftovers.py::test_all_that_is_old_goes_by_command",
-            f"{STAGES}/test_encode.py::test_what_killed_writers_left_is_swept",
+            "tests/gt_bench/utils/test_tempfiles.py::test_each_stage_sweeps_where_it_writes",
+            "tests/gt_bench/utils/test_tempfiles.py::test_all_that_is_old_goes_by_command",
+            "tests/gt_bench/encodings/test_encode_dataset.py::test_what_killed_writers_left_is_swept",
         ),
     ),
     (
         "SIGTERM, SIGINT",
         "a checkpoint after the epoch, within 7 s; one line; status 143 or 130",
         (
-            f"{STAGES}/test_stop.py::test_a_run_ends_with_a_checkpoint_and_goes_on_as_if_uninterrupted",
-            f"{STAGES}/test_stop.py::test_an_epoch_that_outlasts_the_grace_is_left",
-            f"{STAGES}/test_stop.py::test_a_stage_that_is_asked_to_stop",
-            f"{STAGES}/test_train.py::test_stopped_by_a_scheduler_nobody_is_left_and_it_goes_on_from_the_checkpoints",
+            "tests/gt_bench/runtime/test_signals.py::test_a_run_ends_with_a_checkpoint_and_goes_on_as_if_uninterrupted",
+            "tests/gt_bench/runtime/test_signals.py::test_an_epoch_that_outlasts_the_grace_is_left",
+            "tests/gt_bench/runtime/test_signals.py::test_a_stage_that_is_asked_to_stop",
+            "tests/gt_bench/pipeline/test_train.py::test_stopped_by_a_scheduler_nobody_is_left_and_it_goes_on_from_the_checkpoints",
         ),
     ),
     (
@@ -66,10 +65,10 @@ FAULTS: list[tuple[str, str, tuple[str, ...]]] = [
         "one line that names the file or says that the disk is full, status 1; every file is old or new; the same command goes on. MLflow: a warning",
         (
             "tests/faults/test_disk.py::test_a_full_disk_is_said_and_the_same_command_goes_on",
-            f"{STAGES}/test_store.py::test_a_full_disk_leaves_everything_as_it_was",
-            f"{STAGES}/datasets/test_packed.py::test_a_full_disk_is_said_and_leaves_the_old_folder",
-            f"{STAGES}/datasets/test_sources.py::test_a_full_disk_is_no_missing_source",
-            f"{STAGES}/side_by_side/test_crew.py::test_a_full_disk_ends_what_has_not_begun",
+            "tests/gt_bench/store/test_run_store.py::test_a_full_disk_leaves_everything_as_it_was",
+            "tests/gt_bench/data/test_packed.py::test_a_full_disk_is_said_and_leaves_the_old_folder",
+            "tests/gt_bench/data/test_download.py::test_a_full_disk_is_no_missing_source",
+            "tests/gt_bench/runtime/test_worker_pool.py::test_a_full_disk_ends_what_has_not_begun",
         ),
     ),
     (
@@ -77,8 +76,8 @@ FAULTS: list[tuple[str, str, tuple[str, ...]]] = [
         "one line that names it",
         (
             "tests/faults/test_disk.py::test_a_folder_that_can_only_be_read_is_named",
-            f"{STAGES}/test_store.py::test_a_store_that_cannot_be_written_is_named",
-            f"{STAGES}/test_download.py::test_a_file_in_the_place_of_a_folder_is_one_line",
+            "tests/gt_bench/store/test_run_store.py::test_a_store_that_cannot_be_written_is_named",
+            "tests/gt_bench/data/test_inventory.py::test_a_file_in_the_place_of_a_folder_is_one_line",
         ),
     ),
     (
@@ -86,54 +85,54 @@ FAULTS: list[tuple[str, str, tuple[str, ...]]] = [
         "nothing: no number, no digest and no lock of a living process depends on it",
         (
             "tests/faults/test_clock.py::test_a_clock_that_jumps_changes_nothing",
-            f"{STAGES}/test_lease.py::test_a_clock_that_jumps_takes_no_lock_from_the_living",
+            "tests/gt_bench/utils/test_lease_lock.py::test_a_clock_that_jumps_takes_no_lock_from_the_living",
         ),
     ),
     (
         "a damaged checkpoint",
         "set aside in one line; the run starts anew",
-        (f"{STAGES}/engine/test_checkpoint.py::test_a_damaged_checkpoint_is_set_aside_and_the_run_starts_anew",),
+        ("tests/gt_bench/training/test_checkpoint.py::test_a_damaged_checkpoint_is_set_aside_and_the_run_starts_anew",),
     ),
     (
         "a damaged or edited record",
         "refused by its checksum wherever it is read, with its file and the remedy; a board shows the row and goes on",
         (
-            f"{STAGES}/test_store.py::test_a_damaged_record_names_its_file",
-            f"{STAGES}/records/test_shipped.py::test_a_damaged_record_of_the_store_is_one_clear_line_in_train",
-            f"{STAGES}/test_leaderboard.py::test_a_broken_record_is_named_in_its_row_and_the_rest_goes_on",
+            "tests/gt_bench/store/test_run_store.py::test_a_damaged_record_names_its_file",
+            "tests/gt_bench/store/test_archive.py::test_a_damaged_record_of_the_store_is_one_clear_line_in_train",
+            "tests/gt_bench/pipeline/test_leaderboard.py::test_a_broken_record_is_named_in_its_row_and_the_rest_goes_on",
         ),
     ),
     (
         "a damaged result",
         "the row says so; DVC sees that its out changed and runs the stage, which finds its runs in the store",
         (
-            f"{STAGES}/test_leaderboard.py::test_a_broken_result_is_named_in_its_row",
-            f"{STAGES}/test_leaderboard.py::test_a_result_of_another_form_is_named_in_its_row_and_the_rest_goes_on",
+            "tests/gt_bench/pipeline/test_leaderboard.py::test_a_broken_result_is_named_in_its_row",
+            "tests/gt_bench/pipeline/test_leaderboard.py::test_a_result_of_another_form_is_named_in_its_row_and_the_rest_goes_on",
         ),
     ),
     (
         "a damaged journal of a search",
         "an entry that was only begun is taken out; anything else is named with the line; trials are records and are not repeated",
         (
-            f"{STAGES}/test_study.py::test_an_entry_that_was_only_begun_when_its_writer_was_killed_costs_nothing_else",
-            f"{STAGES}/test_study.py::test_a_study_file_of_another_cell_and_one_that_is_none",
+            "tests/gt_bench/search/test_storage.py::test_an_entry_that_was_only_begun_when_its_writer_was_killed_costs_nothing_else",
+            "tests/gt_bench/search/test_storage.py::test_a_study_file_of_another_cell_and_one_that_is_none",
         ),
     ),
     (
         "packed data or their header damaged or edited",
         "found by digest before a run reads them, when the file has changed; the download stage packs them again",
         (
-            f"{STAGES}/datasets/test_packed.py::test_other_bytes_of_the_same_length_are_found",
-            f"{STAGES}/datasets/test_packed.py::test_an_edited_header_is_found",
-            f"{STAGES}/datasets/test_packed.py::test_damaged_data_are_prepared_again_by_the_stage",
+            "tests/gt_bench/data/test_packed.py::test_other_bytes_of_the_same_length_are_found",
+            "tests/gt_bench/data/test_packed.py::test_an_edited_header_is_found",
+            "tests/gt_bench/data/test_packed.py::test_damaged_data_are_prepared_again_by_the_stage",
         ),
     ),
     (
         "damaged encodings",
         "found by digest before a run reads them, when the file has changed; the encode stage computes them again",
         (
-            f"{STAGES}/test_encode.py::test_a_damaged_file_is_named_and_computed_again",
-            f"{STAGES}/test_encode.py::test_the_arrays_are_read_again_only_when_their_file_has_changed",
+            "tests/gt_bench/encodings/test_encode_dataset.py::test_a_damaged_file_is_named_and_computed_again",
+            "tests/gt_bench/encodings/test_encode_dataset.py::test_the_arrays_are_read_again_only_when_their_file_has_changed",
         ),
     ),
     (
@@ -145,80 +144,80 @@ FAULTS: list[tuple[str, str, tuple[str, ...]]] = [
         "a damaged tracking database",
         "this project's own is set aside and made anew from the records; one of another MLflow, or of somebody else, is left, and it is said what to do",
         (
-            f"{STAGES}/mlflow/test_database.py::test_one_that_is_no_database_is_set_aside_and_none_overwrites_another",
-            f"{STAGES}/mlflow/test_database.py::test_damage_within_is_named_with_the_remedy",
-            f"{STAGES}/mlflow/test_database.py::test_one_of_another_version_is_left_and_it_is_said_what_to_do",
-            f"{STAGES}/mlflow/test_database.py::test_one_of_somebody_else_is_never_moved",
+            "tests/gt_bench/tracking/test_sqlite.py::test_one_that_is_no_database_is_set_aside_and_none_overwrites_another",
+            "tests/gt_bench/tracking/test_sqlite.py::test_damage_within_is_named_with_the_remedy",
+            "tests/gt_bench/tracking/test_sqlite.py::test_one_of_another_version_is_left_and_it_is_said_what_to_do",
+            "tests/gt_bench/tracking/test_sqlite.py::test_one_of_somebody_else_is_never_moved",
         ),
     ),
     (
         "a tracking store that is down, hangs, talks nonsense or dies",
         "training waits for nothing and ends well with one warning; the leaderboard completes the store later",
         (
-            f"{STAGES}/mlflow/test_live.py::test_a_server_that_is_down_costs_one_warning",
-            f"{STAGES}/mlflow/test_live.py::test_a_server_that_never_answers_costs_one_warning",
-            f"{STAGES}/mlflow/test_follower.py::test_a_server_that_talks_nonsense_costs_one_warning",
-            f"{STAGES}/mlflow/test_live.py::test_a_store_that_dies_midway_costs_one_warning_and_is_completed_later",
+            "tests/gt_bench/tracking/test_live.py::test_a_server_that_is_down_costs_one_warning",
+            "tests/gt_bench/tracking/test_live.py::test_a_server_that_never_answers_costs_one_warning",
+            "tests/gt_bench/tracking/test_live_worker.py::test_a_server_that_talks_nonsense_costs_one_warning",
+            "tests/gt_bench/tracking/test_live.py::test_a_store_that_dies_midway_costs_one_warning_and_is_completed_later",
         ),
     ),
     (
         "out of memory",
         "a row `oom`, before the kernel kills: the least limit of machine, control group and process counts; tried again where there is more",
         (
-            f"{STAGES}/test_memory_limits.py::test_a_model_larger_than_its_control_group_is_a_row_and_no_killed_process",
-            f"{STAGES}/test_memory_limits.py::test_a_process_under_ulimit_ends_as_oom_and_more_memory_is_tried_again",
-            f"{STAGES}/engine/test_loop.py::test_out_of_memory_is_a_record_and_a_bug_is_not",
-            f"{STAGES}/test_train.py::test_out_of_memory_beside_others_is_no_result_before_it_happened_alone",
+            "tests/gt_bench/test_memory_limits.py::test_a_model_larger_than_its_control_group_is_a_row_and_no_killed_process",
+            "tests/gt_bench/test_memory_limits.py::test_a_process_under_ulimit_ends_as_oom_and_more_memory_is_tried_again",
+            "tests/gt_bench/training/test_trainer.py::test_out_of_memory_is_a_record_and_a_bug_is_not",
+            "tests/gt_bench/pipeline/test_train.py::test_out_of_memory_beside_others_is_no_result_before_it_happened_alone",
         ),
     ),
     (
         "a loss or an output that is not finite",
         "a row `diverged` with its epoch",
         (
-            f"{STAGES}/engine/test_loop.py::test_a_loss_that_is_not_a_number_is_a_record",
-            f"{STAGES}/engine/test_loop.py::test_what_is_not_finite_ends_the_run_as_diverged_with_its_epoch",
-            f"{STAGES}/test_train.py::test_a_diverged_run_is_a_result",
+            "tests/gt_bench/training/test_trainer.py::test_a_loss_that_is_not_a_number_is_a_record",
+            "tests/gt_bench/training/test_trainer.py::test_what_is_not_finite_ends_the_run_as_diverged_with_its_epoch",
+            "tests/gt_bench/pipeline/test_train.py::test_a_diverged_run_is_a_result",
         ),
     ),
     (
         "a source that hangs, breaks off, or sends more than it should",
         "the next source is tried; what was fetched is kept and continued; no more than the stated size is read",
         (
-            f"{STAGES}/datasets/test_sources.py::test_a_source_that_hangs_is_left_for_the_next_one",
-            f"{STAGES}/datasets/test_sources.py::test_a_broken_download_is_continued",
-            f"{STAGES}/datasets/test_sources.py::test_a_file_that_is_longer_than_published_is_not_read_to_its_end",
+            "tests/gt_bench/data/test_download.py::test_a_source_that_hangs_is_left_for_the_next_one",
+            "tests/gt_bench/data/test_download.py::test_a_broken_download_is_continued",
+            "tests/gt_bench/data/test_download.py::test_a_file_that_is_longer_than_published_is_not_read_to_its_end",
         ),
     ),
     (
         "a source that sends wrong bytes of the right length",
         "set aside by its sha256, and the next source is tried",
-        (f"{STAGES}/datasets/test_sources.py::test_a_wrong_checksum_is_kept_aside_and_the_next_source_is_tried",),
+        ("tests/gt_bench/data/test_download.py::test_a_wrong_checksum_is_kept_aside_and_the_next_source_is_tried",),
     ),
     (
         "several processes that want the same",
         "one computes, the others wait and find it",
         (
-            f"{STAGES}/test_train.py::test_two_processes_that_ask_for_the_same_cell_do_the_work_once",
-            f"{STAGES}/test_download.py::test_two_processes_prepare_once",
-            f"{STAGES}/test_encode.py::test_two_processes_do_the_work_once",
-            f"{STAGES}/test_lease.py::test_64_processes_on_two_machines_compute_each_run_once",
-            f"{STAGES}/mlflow/test_database.py::test_four_that_complete_a_new_store_at_once_write_each_run_once",
+            "tests/gt_bench/pipeline/test_train.py::test_two_processes_that_ask_for_the_same_cell_do_the_work_once",
+            "tests/gt_bench/data/test_inventory.py::test_two_processes_prepare_once",
+            "tests/gt_bench/encodings/test_encode_dataset.py::test_two_processes_do_the_work_once",
+            "tests/gt_bench/utils/test_lease_lock.py::test_64_processes_on_two_machines_compute_each_run_once",
+            "tests/gt_bench/tracking/test_sqlite.py::test_four_that_complete_a_new_store_at_once_write_each_run_once",
         ),
     ),
     (
         "an MLflow server with PostgreSQL, eight writers, one killed, the server killed and started again (`make test-cluster`)",
         "afterwards the experiment equals the records",
-        (f"{STAGES}/mlflow/test_server.py::test_eight_writers_one_killed_and_a_restart_in_the_middle",),
+        ("tests/gt_bench/tracking/test_server.py::test_eight_writers_one_killed_and_a_restart_in_the_middle",),
     ),
     (
         "a search in PostgreSQL, one of four workers killed (`make test-cluster`)",
         "each trial is found once",
-        (f"{STAGES}/test_postgres.py::test_four_workers_find_each_trial_once_and_a_killed_one_s_is_queued_again",),
+        ("tests/gt_bench/test_postgres.py::test_four_workers_find_each_trial_once_and_a_killed_one_s_is_queued_again",),
     ),
     (
         "on Slurm a node killed, a time limit, `scancel`, a queue that refuses, two sweeps (`make test-cluster`)",
         "the numbers are those of one machine",
-        (f"{STAGES}/sweep/test_slurm.py::test_whatever_happens_the_numbers_are_those_of_one_machine",),
+        ("tests/gt_bench/scheduling/test_slurm.py::test_whatever_happens_the_numbers_are_those_of_one_machine",),
     ),
 ]
 

@@ -25,16 +25,16 @@ from typing import Any
 import psutil
 import yaml
 
-from stages.dvc_locks import keep_in_memory
-from stages.reproduce import repro, reproduce
-from stages.store import Store
-from stages.train import train_cell
-from stages.tune import tune_cell
+from gt_bench.pipeline.train import train_cell
+from gt_bench.pipeline.tune import tune_cell
+from gt_bench.scheduling.reproduce import repro, reproduce
+from gt_bench.store.run_store import Store
+from gt_bench.utils.dvc import keep_in_memory
 from tests.faults.kills import watch
 from tests.faults.world import STAGES, Child, World, cell, status, tree
 
 ROOT = Path(__file__).parents[2]
-GENERATED = ("datasets", "suites", "cells", "searches")  # of params.yaml: what `python -m stages.grid` writes into grid.yaml
+GENERATED = ("datasets", "suites", "cells", "searches")  # of params.yaml: what `python -m gt_bench.pipeline.grid` writes into grid.yaml
 PUBLISHED = ("results", "further", "flags", "theory")
 DVC_S = (".dvc/", "dvc.lock", "stages/dvc.lock", ".gitignore")
 

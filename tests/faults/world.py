@@ -26,25 +26,27 @@ from typing import Any
 import numpy as np
 import yaml
 
-from stages import measurements, runs, tuned
-from stages.command import status_of
-from stages.datasets import pins
-from stages.datasets.catalog import catalog
-from stages.datasets.packed import pack
-from stages.datasets.prepare import prepare
-from stages.datasets.spec import DatasetSpec, RemoteFile
-from stages.encode import encode_dataset
-from stages.files import write_bytes
-from stages.fingerprint import code_digest
-from stages.leaderboard import leaderboard
-from stages.mlflow.database import OWN
-from stages.mlflow.experiment import QUIET
-from stages.params import load_grid
-from stages.state import write_state
-from stages.train import train_cell
-from stages.tune import tune_cell
-from tests.stages.conftest import COMMIT
-from tests.stages.mlflow.conftest import snapshot
+from gt_bench.config.grid import load_grid
+from gt_bench.data import checksums
+from gt_bench.data.packed import pack
+from gt_bench.data.prepare import prepare
+from gt_bench.data.registry import catalog
+from gt_bench.data.spec import DatasetSpec, RemoteFile
+from gt_bench.encodings.encode_dataset import encode_dataset
+from gt_bench.experiment import run as runs
+from gt_bench.pipeline.dependencies import write_state
+from gt_bench.pipeline.leaderboard import leaderboard
+from gt_bench.pipeline.train import train_cell
+from gt_bench.pipeline.tune import tune_cell
+from gt_bench.runtime import environment
+from gt_bench.runtime.exit_status import status_of
+from gt_bench.search import artifacts
+from gt_bench.tracking.mirror import QUIET
+from gt_bench.tracking.sqlite import OWN
+from gt_bench.utils.code_digest import code_digest
+from gt_bench.utils.io import write_bytes
+from tests.gt_bench.conftest import COMMIT
+from tests.gt_bench.tracking.conftest import snapshot
 
 fork = multiprocessing.get_context("fork")
 SEARCHED, PLAIN = "small/mini/mlp", "small/mini/gcn"
@@ -89,7 +91,7 @@ SPEC = DatasetSpec(
 )
 
 
-class Still(measurements.Clock):
+class Still(environment.Clock):
     """A clock that stands."""
 
     @contextlib.contextmanager
@@ -100,15 +102,17 @@ class Still(measurements.Clock):
 def install() -> None:
     """Makes this process one of the miniature: for forked ones."""
     catalog()["mini"] = SPEC
-    pins.PATH = Path("data.lock.json")
-    measurements.commit = lambda: COMMIT
-    measurements.now = runs.now = lambda: "2026-01-01T00:00:00+00:00"
+    checksums.PATH = Path("data.lock.json")
+    environment.commit = lambda: COMMIT
+    environment.now = runs.now = lambda: "2026-01-01T00:00:00+00:00"
     runs.Clock = Still
     runs.PeakMemory.read = lambda self: 100.0
     runs.Usage.read = lambda self: {"epoch": [], "memory_mib": [], "cpu_percent": []}
     # pictures, and a forest that weighs what was searched: seconds of each search
-    tuned._plots = lambda base, study: [write_bytes(base.with_name(f"{base.name}.{name}.png"), b"a picture") for name in tuned.PLOTS]
-    tuned.importance_of = lambda study: {}
+    artifacts._plots = lambda base, study: [
+        write_bytes(base.with_name(f"{base.name}.{name}.png"), b"a picture") for name in artifacts.PLOTS
+    ]
+    artifacts.importance_of = lambda study: {}
     os.environ.pop("MLFLOW_TRACKING_URI", None)
     os.environ.pop("GT_DATA_MIRROR", None)
 
@@ -252,9 +256,9 @@ def remove_outs(folder: Path, stage: str) -> None:
 
 # what stages import as they go: a fork has what was read before it
 IMPORTED = (
-    "stages.download", "stages.datasets.encoding", "concurrent.futures.process", "optuna", "optuna.storages.journal", "torch_geometric.nn",
-    "torch.autograd.profiler", "scipy.optimize", "scipy.stats", "scipy.ndimage", "scipy.sparse.linalg", "gt_models.baselines.gcn", "gt_models.baselines.mlp", "stages.tasks.node_classification", "stages.report.page", "stages.report.claims",
-    "stages.report.brec_claims", "stages.report.theorem_claims", "stages.report.trained_claims", "stages.report.experiment_claims", "stages.report.found", "stages.findings", "stages.records.staleness", "mlflow", "mlflow.store.tracking.sqlalchemy_store", "alembic.command", "matplotlib.pyplot",
+    "gt_bench.data.inventory", "gt_bench.encodings.compute", "concurrent.futures.process", "optuna", "optuna.storages.journal", "torch_geometric.nn",
+    "torch.autograd.profiler", "scipy.optimize", "scipy.stats", "scipy.ndimage", "scipy.sparse.linalg", "gt_models.baselines.gcn", "gt_models.baselines.mlp", "gt_bench.tasks.node_classification", "gt_bench.reports.html.build", "gt_bench.claims.evaluate",
+    "gt_bench.claims.checks.brec", "gt_bench.claims.checks.theorems", "gt_bench.claims.checks.trained", "gt_bench.claims.checks.experiments", "gt_bench.claims.checks.registry", "gt_bench.claims.experiments.registry", "gt_bench.provenance.staleness", "mlflow", "mlflow.store.tracking.sqlalchemy_store", "alembic.command", "matplotlib.pyplot",
 )  # fmt: skip
 
 
@@ -265,7 +269,7 @@ class World:
         os.environ.update(QUIET)
         for name in IMPORTED:
             importlib.import_module(name)
-        code_digest(["stages.leaderboard", "gt_models.baselines.gcn", *IMPORTED[:2]])  # reads, once, what digests of code are of
+        code_digest(["gt_bench.pipeline.leaderboard", "gt_models.baselines.gcn", *IMPORTED[:2]])  # reads, once, what digests of code are of
         self.folder, self.seconds, self.after, self.work = folder, {}, {}, build(folder / "work")
         for name in STAGES:
             shutil.copytree(self.work, folder / "before" / name)

@@ -18,7 +18,7 @@ TESTED_IN = {
     "encodings/blocks.py": "encodings/test_laplacian.py",
     "face.py": "test_library.py",
     "facts.py": "test_library.py",
-    "hot/cooccurrence.py": "../stages/tasks/test_hyperedge_prediction.py",
+    "hot/cooccurrence.py": "../gt_bench/tasks/test_hyperedge_prediction.py",
     "nn/equivariant_basis.py": "test_tokengt_attention.py",
     "nn/identifiers.py": "test_tokengt.py",
     "released/ppgt_node2subgraph.py": "released/test_ppgt.py",

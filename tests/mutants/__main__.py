@@ -4,7 +4,7 @@ python -m tests.mutants [GROUP ...] [--workers 2]
 
 GROUP is a group of tests/mutants/mutations.py, or "refactorings"; default: all. Each mutation is applied to a temporary
 copy of the code. There the golden run of its cell must differ from the saved golden values; after a refactoring it must
-not. A mutation of a dataset family has a dataset instead of a cell (tests/stages/datasets/families.py). Exits 1 where
+not. A mutation of a dataset family has a dataset instead of a cell (tests/gt_bench/data/family_values.py). Exits 1 where
 one does otherwise.
 """
 
@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from stages.report.terminal import print_table
+from gt_bench.leaderboard.terminal import print_table
 from tests.mutants.mutations import MUTATIONS, Mutation
 from tests.mutants.refactorings import REFACTORINGS, Refactoring
 from tests.mutants.runner import Checked, Edit, check_all

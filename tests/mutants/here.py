@@ -1,4 +1,4 @@
-"""`python -m stages.check_grid CELL ...` in one process: to start a second one takes longer than a golden run.
+"""`python -m gt_bench.testing.check_grid CELL ...` in one process: to start a second one takes longer than a golden run.
 
 Runs as a script in a changed copy of the code, so it imports nothing from tests.
 """
@@ -10,8 +10,8 @@ from pathlib import Path
 
 
 def compute_here(cells: Sequence[str], root: Path, workers: int, say: Callable, *others: object) -> None:
-    """Golden runs of `cells` in this process, in place of `stages.golden_run.compute_all`."""
-    from stages import golden_run
+    """Golden runs of `cells` in this process, in place of `gt_bench.testing.golden_run.compute_all`."""
+    from gt_bench.testing import golden_run
 
     golden_run._begin()
     with tempfile.TemporaryDirectory(prefix="gt-golden-") as folder:
@@ -25,7 +25,7 @@ def compute_here(cells: Sequence[str], root: Path, workers: int, say: Callable, 
 
 
 if __name__ == "__main__":
-    from stages import check_grid
+    from gt_bench.testing import check_grid
 
     check_grid.compute_all = compute_here  # type: ignore[assignment]
     sys.exit(check_grid.main(sys.argv[1:]))

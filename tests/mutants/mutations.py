@@ -1,6 +1,6 @@
-"""Small mistakes in code that decides numbers, each with a cell whose golden values must notice it (stages/golden.py).
+"""Small mistakes in code that decides numbers, each with a cell whose golden values must notice it (gt_bench/experiment/golden_values.py).
 
-Mistakes in dataset families have a dataset instead, whose values in tests/stages/datasets/families.json must differ.
+Mistakes in dataset families have a dataset instead, whose values in tests/gt_bench/data/families.json must differ.
 `old` occurs exactly once in `file`. After a change of that line, write the same mistake for the new line.
 Cells are the cheapest that run the line, and their run differs in more than rounding.
 """
@@ -38,12 +38,12 @@ POLYNORMER_RELEASED = "gt_models/released/polynormer.py"
 KERNELS = "gt_models/kernels"
 NN = "gt_models/nn"
 LAPLACIAN = "gt_models/encodings/laplacian.py"
-LOOP = "stages/engine/loop.py"
-OPTIMISATION = "stages/engine/optimisation.py"
-LOADER = "stages/engine/batching.py"
-TARGETS = "stages/engine/targets.py"
+LOOP = "gt_bench/training/trainer.py"
+OPTIMISATION = "gt_bench/training/optim.py"
+LOADER = "gt_bench/training/loader.py"
+TARGETS = "gt_bench/training/target_scaling.py"
 BATCH = "gt_models/batch.py"
-FAMILY = "stages/datasets"
+FAMILY = "gt_bench/data"
 READERS = f"{FAMILY}/readers.py"
 
 MUTATIONS = [
@@ -273,50 +273,50 @@ MUTATIONS = [
     Mutation(ENCODINGS, "gt_models/encodings/columns.py", "[:, width - count :]", "[:, :count]", "ppgt/mnist/ppgt"),
     # another metric under the name
     Mutation(
-        TASKS, "stages/tasks/metrics.py", "(output.argmax(-1) == target.view(-1))",
+        TASKS, "gt_bench/tasks/metrics.py", "(output.argmax(-1) == target.view(-1))",
         "(output.argmin(-1) == target.view(-1))", "embedded/chains/mlp",
     ),
     Mutation(
-        TASKS, "stages/tasks/metrics.py", "target.view_as(output).double()).abs().mean()",
+        TASKS, "gt_bench/tasks/metrics.py", "target.view_as(output).double()).abs().mean()",
         "target.view_as(output).double()).abs().median()", "embedded/ring-molecules/gcn",
     ),
     # the metric of the first label for all labels
     Mutation(
-        TASKS, "stages/tasks/metrics.py", "outputs[known, column]))", "outputs[known, 0]))", "ppgt/peptides-func/ppgt",
+        TASKS, "gt_bench/tasks/metrics.py", "outputs[known, column]))", "outputs[known, 0]))", "ppgt/peptides-func/ppgt",
     ),
     # the probability of the other class
     Mutation(
-        TASKS, "stages/tasks/metrics.py", "softmax(-1)[:, 1]", "softmax(-1)[:, 0]", "polynormer/minesweeper/polynormer",
+        TASKS, "gt_bench/tasks/metrics.py", "softmax(-1)[:, 1]", "softmax(-1)[:, 0]", "polynormer/minesweeper/polynormer",
     ),
     # classes weighted by how often they occur
     Mutation(
-        TASKS, "stages/tasks/task.py", "weight = (target.numel() - count)", "weight = count", "ppgt/pattern/gatedgcn",
+        TASKS, "gt_bench/tasks/base.py", "weight = (target.numel() - count)", "weight = count", "ppgt/pattern/gatedgcn",
     ),
     Mutation(
-        TASKS, "stages/tasks/task.py", "F.l1_loss(output", "F.smooth_l1_loss(output", "embedded/ring-molecules/gcn",
+        TASKS, "gt_bench/tasks/base.py", "F.l1_loss(output", "F.smooth_l1_loss(output", "embedded/ring-molecules/gcn",
     ),
     Mutation(
-        TASKS, "stages/tasks/set_to_graph.py", "(2 * both / either).sum()", "(2 * both / either).mean()",
+        TASKS, "gt_bench/tasks/set_to_graph.py", "(2 * both / either).sum()", "(2 * both / either).mean()",
         "hot/jets/siam",
     ),
     Mutation(
-        TASKS, "stages/tasks/set_to_graph.py", "(output + output[target.transposed]) / 2", "output",
+        TASKS, "gt_bench/tasks/set_to_graph.py", "(output + output[target.transposed]) / 2", "output",
         "hot/delaunay-50/siam",
     ),
     # weight of a loss
     Mutation(
-        TASKS, "stages/tasks/hyperedge_prediction.py", "RECONSTRUCTION = 0.01", "RECONSTRUCTION = 0.1",
+        TASKS, "gt_bench/tasks/hyperedge_prediction.py", "RECONSTRUCTION = 0.01", "RECONSTRUCTION = 0.1",
         "hot/gps/hyper-sagnn-e",
     ),
-    Mutation(TASKS, "stages/tasks/hyperedge_prediction.py", "ONE_NODE = 0.9", "ONE_NODE = 0.5", "hot/gps/s2g-plus"),
-    Mutation(TASKS, "stages/tasks/brec.py", "margin=margin)", "margin=margin + 0.1)", "ppgt/brec/gin"),
+    Mutation(TASKS, "gt_bench/tasks/hyperedge_prediction.py", "ONE_NODE = 0.9", "ONE_NODE = 0.5", "hot/gps/s2g-plus"),
+    Mutation(TASKS, "gt_bench/tasks/brec.py", "margin=margin)", "margin=margin + 0.1)", "ppgt/brec/gin"),
     Mutation(
-        TASKS, "stages/tasks/isomorphism.py", "parameter.size(-1) ** -0.5", "parameter.size(0) ** -0.5",
+        TASKS, "gt_bench/tasks/isomorphism.py", "parameter.size(-1) ** -0.5", "parameter.size(0) ** -0.5",
         "ppgt/sr25/gin",
     ),
     # runtimes in rising order
     Mutation(
-        TASKS, "stages/tasks/configuration_ranking.py", "argsort(descending=True, stable=True)", "argsort(stable=True)",
+        TASKS, "gt_bench/tasks/configuration_ranking.py", "argsort(descending=True, stable=True)", "argsort(stable=True)",
         "polynormer/tpugraphs-layout-tile/polynormer",
     ),
     # weight decay left out
@@ -392,7 +392,7 @@ MUTATIONS = [
     # batches weighted alike
     Mutation(TRAINER, LOOP, "rows_seen.append(len(target))", "rows_seen.append(1)", "polynormer/computer/nagphormer"),
     Mutation(
-        TRAINER, "stages/engine/weights.py",
+        TRAINER, "gt_bench/training/pretrained_init.py",
         "model.load_state_dict({name: source[name] for name in common}, strict=False)", "pass",
         "tokengt/pcqm4mv2/tokengt-lap-performer",
     ),
@@ -420,9 +420,9 @@ MUTATIONS = [
         BATCHING, LOADER, "kept = (edges >= 0).all(0)", "kept = (edges >= 0).all(0) & (edges[0] < edges[1])",
         "polynormer/pokec/nodeformer",
     ),
-    Mutation(BATCHING, "stages/engine/subgraphs.py", "ids[order].split", "ids.split", "ppgt/ogbn-arxiv/ppgt-k1"),
+    Mutation(BATCHING, "gt_bench/training/subgraph_loader.py", "ids[order].split", "ids.split", "ppgt/ogbn-arxiv/ppgt-k1"),
     Mutation(
-        BATCHING, "stages/engine/subgraphs.py", "subgraphs.hops, subgraphs.max_nodes",
+        BATCHING, "gt_bench/training/subgraph_loader.py", "subgraphs.hops, subgraphs.max_nodes",
         "subgraphs.hops - 1, subgraphs.max_nodes", "ppgt/ogbn-arxiv/ppgt-k1",
     ),
     # statistics of the targets
@@ -440,7 +440,7 @@ MUTATIONS = [
     ),
     # edges named by their number in the dataset
     Mutation(
-        BATCHING, "stages/datasets/encoded.py", "self._pointers, graphs, to_batch=True)",
+        BATCHING, "gt_bench/encodings/cache.py", "self._pointers, graphs, to_batch=True)",
         "self._pointers, graphs, to_batch=False)", "tokengt/pcqm4mv2/graphormer",
     ),
     # the second node of a pair first

@@ -1,6 +1,6 @@
 """Changes of code that alter no number. No golden value may notice them: no version has to be raised for them.
 
-`cells` are cells, or datasets of tests/stages/datasets/raw_files.py, but not both in one refactoring.
+`cells` are cells, or datasets of tests/gt_bench/data/raw_files.py, but not both in one refactoring.
 """
 
 from dataclasses import dataclass
@@ -9,10 +9,10 @@ from tests.mutants.runner import Edit
 
 LAPLACIAN = "gt_models/encodings/laplacian.py"
 POLYNORMER = "gt_models/polynormer/__init__.py"
-LOOP = "stages/engine/loop.py"
-LOADER = "stages/engine/batching.py"
-READERS = "stages/datasets/readers.py"
-OPTIMISATION = "stages/engine/optimisation.py"
+LOOP = "gt_bench/training/trainer.py"
+LOADER = "gt_bench/training/loader.py"
+READERS = "gt_bench/data/readers.py"
+OPTIMISATION = "gt_bench/training/optim.py"
 LARGEST = """def _first_largest(magnitudes: Tensor, dim: int) -> Tensor:
     largest = magnitudes.amax(dim, keepdim=True)
     return (magnitudes >= largest * (1 - _SAME_MAGNITUDE)).to(torch.uint8).argmax(dim)
@@ -64,7 +64,7 @@ REFACTORINGS = [
         (
             Edit("gt_models/nn/pooling.py", "how: str) -> Tensor:", 'how: "str | None") -> "Tensor":'),
             Edit(OPTIMISATION, ") -> float:", ') -> "float":'),
-            Edit("stages/tasks/metrics.py", "    values = []\n", "    values: list[float] = []\n"),
+            Edit("gt_bench/tasks/metrics.py", "    values = []\n", "    values: list[float] = []\n"),
         ),
         ("embedded/ring-molecules/gin",),
     ),
@@ -80,7 +80,7 @@ REFACTORINGS = [
     Refactoring(
         "functions that nothing calls",
         (
-            Edit("stages/tasks/metrics.py", "", "\n\ndef error_rate(output, target):\n    return output != target\n"),
+            Edit("gt_bench/tasks/metrics.py", "", "\n\ndef error_rate(output, target):\n    return output != target\n"),
             Edit(POLYNORMER, "", "\n\ndef mean_of_nodes(x: Tensor) -> Tensor:\n    return x.mean(0)\n"),
         ),
         ("embedded/torus-colours/polynormer",),
@@ -159,8 +159,8 @@ REFACTORINGS = [
     Refactoring(
         "names in dataset families",
         (
-            Edit("stages/datasets/hyperedges.py", "held_out", "validates", count=2),
-            Edit("stages/datasets/pyg_hosted.py", "_moments(", "_mean_and_deviation(", count=2),
+            Edit("gt_bench/data/families/hyperedges.py", "held_out", "validates", count=2),
+            Edit("gt_bench/data/families/pyg_hosted.py", "_moments(", "_mean_and_deviation(", count=2),
         ),
         ("gps", "pascalvoc-sp"),
     ),

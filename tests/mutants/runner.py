@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-COPIED = ("gt_models", "stages")
+COPIED = ("gt_bench", "gt_models", "stages")
 LINKED = ("golden", "recipes", "tests", "grid.yaml", "params.yaml")
-FAMILIES = "tests.stages.datasets.families"
+FAMILIES = "tests.gt_bench.data.family_values"
 SECONDS = 400
-# "losses[3] was 0.51, now 0.52: if this is meant, ..." of stages.golden.differs
+# "losses[3] was 0.51, now 0.52: if this is meant, ..." of gt_bench.experiment.golden_values.differs
 DIFFERENCE = re.compile(r"(\w\S*) was .+?, now .+?: if this is meant")
 
 

@@ -4,11 +4,11 @@ from collections import Counter
 
 import pytest
 
+from tests.gt_bench.data.raw_files import RAW
 from tests.mutants.__main__ import job, problem, title
 from tests.mutants.mutations import MUTATIONS
 from tests.mutants.refactorings import REFACTORINGS
 from tests.mutants.runner import ROOT, Checked, applied, check
-from tests.stages.datasets.raw_files import RAW
 
 GROUPS = list(dict.fromkeys(mutation.group for mutation in MUTATIONS))
 # the first of each group, and the last of three

@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from stages.recipe import Recipe, load_recipe
+from gt_bench.config.recipe import Recipe, load_recipe
 
 ROOT = Path(__file__).parents[2]
 PATHS = sorted((ROOT / "recipes").glob("*/*/*.yaml"))

@@ -1,6 +1,6 @@
 """Every number that the papers print for their own methods has a recipe, or a written reason why not."""
 
-from stages.report.published import METRIC_NAMES
+from gt_bench.papers.published import METRIC_NAMES
 from tests.recipes.shipped import PATHS, dataset, matches, published, recipe, results
 
 

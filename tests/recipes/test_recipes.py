@@ -2,11 +2,11 @@
 
 import pytest
 
+from gt_bench.config.recipe import check_origins, load_recipe
+from gt_bench.data.registry import get_spec
+from gt_bench.experiment.validate import check_fit, check_model
+from gt_bench.papers.published import METRIC_NAMES, further, resolve
 from gt_models.registry import model_info
-from stages.datasets.catalog import get_spec
-from stages.recipe import check_origins, load_recipe
-from stages.recipe_fit import check_fit, check_model
-from stages.report.published import METRIC_NAMES, further, resolve
 from tests.recipes.shipped import PATHS, ROOT, cell, dataset, matches, recipe, results
 
 

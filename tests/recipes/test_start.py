@@ -6,11 +6,11 @@ import pytest
 import torch
 import yaml
 
+from gt_bench.config.grid import load_grid
+from gt_bench.data.registry import get_spec
+from gt_bench.data.standin import shape_of
+from gt_bench.experiment.validate import check_model
 from gt_models.registry import create_model, model_info
-from stages.datasets.catalog import get_spec
-from stages.datasets.miniature import shape_of
-from stages.params import load_grid
-from stages.recipe_fit import check_model
 from tests.recipes.shipped import PATHS, ROOT, cell, dataset, recipe
 
 

@@ -5,10 +5,10 @@ import torch
 from torch import nn
 from torch_geometric import nn as pyg
 
+from gt_bench.training.loader import induced
 from gt_models import create_model
 from gt_models.batch import GraphBatch, MissingEncoding
 from gt_models.encodings import compute
-from stages.engine.batching import induced
 from tests.gt_models import checks
 
 

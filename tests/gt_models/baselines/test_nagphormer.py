@@ -5,11 +5,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from gt_bench.training.loader import induced
 from gt_models import create_model
 from gt_models.batch import GraphBatch, MissingEncoding
 from gt_models.encodings import compute
 from gt_models.transforms import needs
-from stages.engine.batching import induced
 from tests.gt_models import checks
 
 

@@ -5,10 +5,10 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
+from gt_bench.claims.experiments.graphs import as_batch, bicyclopentyl, decalin, relabelled
 from gt_models import create_model, kernels
 from gt_models.batch import GraphBatch, MissingEncoding
 from gt_models.polynormer import PolynomialBase
-from stages.findings.graphs import as_batch, bicyclopentyl, decalin, relabelled
 from tests.gt_models import checks
 from tests.gt_models.polynormer.cases import ATTENTION, build, graphs, messy_graph, redraw
 from tests.gt_models.reference import polynormer as reference
@@ -136,7 +136,7 @@ def test_local_layers_without_norm_have_degree_two_to_the_layers(num_layers):
 
 def test_version_2_tells_apart_what_version_1_cannot():
     # Appendix K, Figure 6: decalin and bicyclopentyl, features and beta all one and no sigmoid, random walk for A, no projection. Not its circular
-    # skip links: their second eigenvalue is double, and relabelled copies of one of them differ too (stages/findings/second_eigenvector.py)
+    # skip links: their second eigenvalue is double, and relabelled copies of one of them differ too (gt_bench/claims/experiments/second_eigenvector.py)
     class Ones(nn.Module):
         def forward(self, v2: Tensor | None) -> Tensor:
             return torch.ones(1, dtype=torch.float64) if v2 is None else v2

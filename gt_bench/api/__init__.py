@@ -1,0 +1,1 @@
+"""`evaluate` for notebooks and scripts."""

@@ -1,0 +1,333 @@
+"""One model on one dataset, without a recipe: defaults, data, encodings, runs and a table (`gt-bench try`, `gt_bench.evaluate`)."""
+
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
+
+import torch
+import yaml
+
+from gt_bench.config.grid import Cell, Grid, load_grid
+from gt_bench.config.recipe import BY_SET, Recipe, digest_of, load_recipe
+from gt_bench.config.schema import RecipeError
+from gt_bench.data.packed import DatasetUnavailable, PackedDataset, say_notes
+from gt_bench.data.registry import catalog, get_spec
+from gt_bench.data.spec import DatasetSpec
+from gt_bench.experiment.validate import check_fit, check_model
+from gt_bench.plugins.adapter import OwnModelError, PlainModel
+from gt_bench.plugins.datasets import named
+from gt_bench.plugins.default_recipes import recipe_of
+from gt_bench.plugins.models import find, taken_names
+from gt_bench.reports.comparison import SUITE, Comparison, comparison
+from gt_bench.schemas import Result, Settings
+from gt_bench.search.storage import check_packages
+from gt_bench.store.run_store import Store
+from gt_bench.tasks.base import Task
+from gt_bench.tasks.registry import create_task
+from gt_bench.tracking.uri import is_installed
+from gt_bench.training.failures import is_out_of_memory
+from gt_bench.training.interfaces import Header
+from gt_bench.utils.errors import DatasetError, UserError
+from gt_bench.utils.io import write_bytes
+from gt_bench.utils.paths import is_project
+from gt_models.batch import GraphBatch
+from gt_models.encodings import ENCODINGS, EncodingError, find_encoding
+from gt_models.registry import ModelInfo, create_model, list_models, model_info
+from gt_models.transforms import needs
+
+DATA = Path("data")
+PROBED = 40  # nodes of a large graph that a model is shown to learn which encodings it reads
+
+
+class Incompatible(UserError, ValueError):
+    """A model that cannot be run on a dataset; the message says why, and what fits."""
+
+
+class TriedCell(Cell):
+    """A cell outside the grid: its recipe is tried/DATASET/ROW.yaml."""
+
+    @property
+    def recipe_path(self) -> Path:
+        """The recipe that was written for it."""
+        return Path(f"{self.cell}.yaml")
+
+    @property
+    def settings_path(self) -> Path:
+        """The same, or that of a search's result."""
+        return self.recipe_path if self.settings == "recipes" else super().settings_path
+
+
+def try_pair(
+    model: str,
+    dataset: str,
+    given: Settings | None = None,
+    seeds: Sequence[int] | None = None,
+    trials: int | None = None,
+    *,
+    task: str | None = None,
+    metric: str | None = None,
+    bar: bool = True,
+    grid: Grid | None = None,
+) -> Comparison:
+    """Trains `model` on `dataset` with every seed, and returns the table of what is known there.
+
+    Args:
+        model: a name, `path/to/file.py:MyModel`, or one of an installed package.
+        dataset: a name, a folder of CSV, an npz file, `path/to/file.py:load`, `pyg:Planetoid/Cora`, or one of an installed package.
+        given: dotted keys of a recipe that differ from the defaults.
+        seeds: instead of the defaults'.
+        trials: of a search on validation, over what defaults.yaml says.
+        task, metric: of data of one's own, where what their targets look like would say otherwise.
+        bar: whether there is a bar of progress.
+        grid: the present one, with other run-wide settings perhaps.
+
+    Raises Incompatible, RecipeError, DatasetError.
+    """
+    from gt_bench.pipeline.train import train_cell
+
+    if trials is not None:
+        check_packages()
+    grid = grid or load_grid()
+    info, dataset = _model(model), named(dataset, task, metric)
+    spec = get_spec(dataset)
+    for what, said, has in (("task", task, spec.task), ("metric", metric, spec.metric)):
+        if said not in (None, has):
+            raise DatasetError(
+                f"dataset {dataset!r} has the {what} {has}, not {said}: only of data of one's own, named by path, can another be said"
+            )
+    check_pair(info, spec)
+    packed = _packed(spec, grid)
+    say_notes(packed.folder)
+    recipe = with_encodings(recipe_of(info, packed.header, given or {}, seeds, trials), info, packed)
+    where = f"gt-bench try {model} {dataset}"
+    check_model(recipe, where)
+    check_fit(recipe, packed.header.level, dataset, where)
+    check_size(info, recipe, packed)
+    _encode(recipe, packed)
+    cell = _cell(info, dataset, given or {}, trials)
+    write_bytes(cell.recipe_path, _text(recipe, given or {}).encode())
+    if trials is not None:
+        from gt_bench.pipeline.tune import tune_cell
+
+        tune_cell(cell, grid)
+    result = train_cell(cell, grid, metrics=None, bar=bar)
+    if grid.run.tracking and is_installed():
+        _track(result, Store())
+    return comparison(cell, result, grid, str(cell.settings_path), Path("store"))
+
+
+def check_suite(suite: str) -> None:
+    """Raises RecipeError for what cannot be the name of a suite, before anything is trained for it."""
+    if not re.fullmatch(r"[a-z0-9][a-z0-9.-]*", suite):
+        raise RecipeError(f"--save {suite}: a suite is named in lower case, digits and dashes")
+
+
+def save(recipe_path: str | Path, suite: str) -> Path:
+    """Copies the recipe of a tried run to recipes/SUITE/DATASET/ROW.yaml and writes the grid anew. Raises RecipeError."""
+    from gt_bench.pipeline.grid import write_grid
+
+    # elsewhere the grid is read from recipes/ each time (`load_grid`)
+    source = Path(recipe_path)
+    check_suite(suite)
+    path = Path("recipes", suite, source.parent.name, source.name)
+    recipe = load_recipe(source)
+    if path.exists() and load_recipe(path) != recipe:
+        raise RecipeError(f"{path}: another recipe is there already: name another suite, or move that one away")
+    content = recipe.model_dump(mode="json", exclude_unset=True)
+    write_bytes(path, yaml.safe_dump(content, sort_keys=False, width=140).encode())
+    if is_project():
+        write_grid()
+    return path
+
+
+def check_pair(info: ModelInfo, spec: DatasetSpec) -> None:
+    """Raises Incompatible, by what the two state alone."""
+    if spec.level not in info.levels:
+        fitting = [name for name in list_models() if spec.level in model_info(name).levels]
+        datasets = [other.name for other in catalog().values() if other.level in info.levels]
+        raise Incompatible(
+            f"model {info.name!r} predicts per {' or per '.join(info.levels)}, and dataset {spec.name!r} asks for a prediction per {spec.level}.\n"
+            f"models that fit {spec.name}: {', '.join(fitting) or 'none'}\ndatasets that fit {info.name}: {', '.join(datasets) or 'none'}"
+        )
+
+
+def check_size(info: ModelInfo, recipe: Recipe, packed: PackedDataset) -> None:
+    """Raises Incompatible where one layer's states of all pairs of nodes alone do not fit into memory."""
+    from gt_bench.runtime.resources import available_mib
+
+    pairwise = any("pair" in find_encoding(name).arrays.values() for name in recipe.encodings) or (
+        info.cost.startswith(("n^2", "n^3")) and ", or " not in info.cost
+    )
+    nodes, width = int(packed.sizes.max()), int(recipe.model.arguments.get("hidden_dim") or 1)
+    needed = nodes**2 * width * 4 / 2**20
+    if pairwise and needed > available_mib():
+        linear = [
+            name
+            for name in list_models()
+            if packed.header.level in model_info(name).levels
+            and not model_info(name).cost.startswith(("n^2", "n^3", "n^4", "m^2", "(n + m)^2"))
+        ]
+        raise Incompatible(
+            f"model {info.name!r} (time per layer {info.cost}) keeps states of all pairs of nodes: with {nodes:,} nodes in a graph of {packed.header.name} "
+            f"and width {width} one layer's take {needed / 1024:.1f} GiB, and {available_mib() / 1024:.1f} GiB are free.\n"
+            f"models linear in nodes and edges: {', '.join(linear)}; or a smaller width: --set model.hidden_dim=16"
+        )
+
+
+def with_encodings(recipe: Recipe, info: ModelInfo, packed: PackedDataset) -> Recipe:
+    """The recipe with the encodings that its model reads, as wide as it is built; those that the recipe names keep their arguments.
+
+    Raises Incompatible for a model that cannot do without encodings on a dataset that has none.
+    """
+    header = packed.header
+    if not info.encodings or issubclass(info.cls, PlainModel):  # a plain module reads attributes, which nobody can ask for
+        return recipe
+    arguments = check_model(recipe, f"gt-bench try {info.name} {header.name}")
+    try:
+        task = create_task(header.task, header.metric, recipe.loss, header.also)
+    except KeyError as error:
+        raise RecipeError(f"gt-bench try {info.name} {header.name}: {error.args[0]}") from None
+    dims = {"in_dim": task.in_dim(cast(Header, header)), "out_dim": header.out_dim, "level": header.level, "edge_dim": header.edge_dim}
+    model = _built(info, dims, arguments)
+    try:
+        asked = needs(model, _shown(recipe, task, packed), recipe.encodings)
+    except EncodingError as error:  # of a graph that the encoding is not for, or of arguments that only the recipe can say
+        raise RecipeError(f"gt-bench try {info.name} {header.name}: {error}") from error
+    found = {name: _without_defaults(name, arguments) for name, arguments in asked.items()}
+    if found and header.task == "configuration-ranking":  # copies of a graph are made for each step, and encodings only for stored graphs
+        fitting = [name for name in list_models() if header.level in model_info(name).levels and not model_info(name).encodings]
+        raise Incompatible(
+            f"model {info.name!r} reads {', '.join(found)}, and graphs of the task {header.task} carry no encodings.\n"
+            f"models that read none: {', '.join(fitting)}"
+        )
+    if not found:
+        return recipe
+    return recipe.model_copy(update={"encodings": found | {k: v for k, v in recipe.encodings.items() if k not in found}})
+
+
+def _shown(recipe: Recipe, task: Task, packed: PackedDataset) -> GraphBatch:
+    """A small batch, as the task makes them: hyperedges with their graph, else a part of the first graph."""
+    from gt_bench.encodings.cache import EncodedDataset
+    from gt_bench.training.loader import induced
+
+    header = packed.header
+    if header.split_kind == "hyperedge" and task.loader is not None:
+        encoded = EncodedDataset(packed, packed.folder, {})
+        batch = next(iter(task.loader(packed, encoded, 0, recipe.batch, 0, torch.device("cpu"), torch.float32).training(0)))[0]
+    else:
+        batch = packed.batch(torch.tensor([0]))
+        if batch.num_nodes > PROBED:
+            batch = induced(batch, torch.arange(PROBED))
+        if (width := task.in_dim(cast(Header, header))) != header.in_dim:  # the task adds to the features
+            batch.x = torch.zeros(batch.num_nodes, width)
+    batch.y = None
+    return batch
+
+
+def _built(info: ModelInfo, dims: Settings, arguments: Settings) -> torch.nn.Module:
+    import inspect
+
+    taken = inspect.signature(info.cls).parameters
+    try:
+        with torch.random.fork_rng():
+            return create_model(info.name, **{key: value for key, value in dims.items() if key in taken}, **arguments)
+    except (ValueError, RuntimeError, ZeroDivisionError) as error:
+        if is_out_of_memory(error):
+            raise Incompatible(
+                f"gt-bench try {info.name}: the model alone does not fit into memory ({error}); give smaller widths"
+            ) from error
+        raise RecipeError(f"gt-bench try {info.name}: model: {error}") from error
+
+
+def _without_defaults(name: str, arguments: Settings) -> Settings:
+    parameters = ENCODINGS[name].parameters
+    return {key: value for key, value in arguments.items() if value != parameters[key].default}
+
+
+def _model(name: str) -> ModelInfo:
+    try:
+        found = find(name)
+    except KeyError as error:
+        raise RecipeError(error.args[0]) from None
+    if wrong := [line for line in taken_names() if f" {name} = " in line]:
+        raise OwnModelError(wrong[0])
+    return found
+
+
+def _packed(spec: DatasetSpec, grid: Grid) -> PackedDataset:
+    from gt_bench.data.prepare import prepare
+
+    prepared = prepare(spec.name, DATA, grid.run.mirrors, print)
+    if prepared.state == "unavailable":
+        raise DatasetUnavailable(f"dataset {spec.name!r} cannot be had: {prepared.reason}")
+    return PackedDataset.open(prepared.folder)
+
+
+def _encode(recipe: Recipe, packed: PackedDataset) -> None:
+    from gt_bench.encodings.compute import encode
+    from gt_bench.encodings.encode_dataset import requests
+
+    for name, arguments in requests(recipe):
+        encode(packed, DATA / "encodings" / packed.header.name, name, arguments)
+
+
+def _cell(info: ModelInfo, dataset: str, given: Settings, trials: int | None) -> TriedCell:
+    """Named by the model and what differs from the defaults, so that each variant keeps a result of its own: where another one has the short
+    name already (a class of the same name in another file, -1 beside 1), with a digest of the two."""
+    parts = [
+        _row_name(info.name),
+        *(f"{key.split('.')[-1]}-{value}" for key, value in given.items()),
+        *(["searched"] if trials is not None else []),
+    ]
+    row = re.sub(r"[^a-z0-9.]+", "-", "-".join(parts).lower()).strip("-.")[:80].rstrip("-.")
+    if _is_of_another(Path(SUITE, dataset, f"{row}.yaml"), info.name, given):
+        row = f"{row}-{digest_of([info.name, given])[:8]}"
+    settings = "recipes" if trials is None else "tuned"
+    return TriedCell(key=f"{SUITE}-{dataset}-{row}", cell=f"{SUITE}/{dataset}/{row}", dataset=dataset, model=row, settings=settings)
+
+
+def _is_of_another(path: Path, model: str, given: Settings) -> bool:
+    """Whether the recipe that was written there is of another model, or has other values by --set."""
+    try:
+        recipe = load_recipe(path)
+    except RecipeError:  # not there, or damaged: it is written anew
+        return False
+    said = {key: recipe.value(key) for key, origin in recipe.origin.items() if origin == BY_SET}
+    return recipe.model.name != model or said != {
+        key: value for key, value in given.items() if key in recipe.given_values() and key != "seeds"
+    }
+
+
+def _row_name(model: str) -> str:
+    """ "path/to/file.py:MyModel" -> "my-model"."""
+    last = model.rpartition(":")[2] if ":" in model else Path(model).stem if model.endswith(".py") else model
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", last)
+
+
+def _text(recipe: Recipe, given: Settings) -> str:
+    origin = {key: BY_SET for key in given if key in recipe.given_values() and key != "seeds"}
+    content = recipe.model_dump(mode="json", exclude_unset=True) | {
+        "origin": {"all": "chosen: a default of gt_bench/plugins/defaults.yaml", **origin}
+    }
+    if not set(recipe.given_values()) - set(origin):
+        del content["origin"]["all"]
+    return yaml.safe_dump(content, sort_keys=False, width=140)
+
+
+def _track(result: Result, store: Store) -> None:
+    """Completes the experiment `tried` of MLflow; a store that cannot be used costs one line."""
+    from gt_bench.tracking.sqlite import TrackingError
+    from gt_bench.tracking.sync import complete
+    from gt_bench.tracking.uri import tracking_uri
+    from gt_bench.utils.redact import without_credentials
+
+    records = {digest: record for digest in result["runs"] if (record := store.get(digest)) is not None}
+    try:
+        complete(SUITE, [result], records, store=store, only=True)
+    except TrackingError as error:
+        uri = without_credentials(tracking_uri())
+        print(
+            f"warning: MLflow at {uri} was not completed: {without_credentials(str(error))}; the same command tries again", file=sys.stderr
+        )

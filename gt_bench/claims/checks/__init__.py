@@ -1,0 +1,1 @@
+"""Tests of claims, by kind of claim."""

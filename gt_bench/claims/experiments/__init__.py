@@ -1,0 +1,1 @@
+"""Computations behind claims, one module each."""

@@ -1,0 +1,157 @@
+"""What was computed for the papers' sentences and takes too long to compute at every look: published/findings/NAME.json.
+
+A finding is a module of this room with
+  CASES                names, in the order in which they are computed
+  QUICK                those of them that a test computes again
+  ROUNDING             (may be left out) keys of a value that are rounding itself, or that code may change without changing what is found: not compared
+  TOLERANCE            (may be left out) how far the numbers of two computations may lie apart, relative
+  NEEDS                (may be left out) datasets that it takes
+  VERSION              (1 where left out) raised by a change of code that alters a value
+  OPEN                 (may be left out) true where a case takes an hour, or a trained run, so that some may lack
+  compute(case, data)  a JSON value that the case, the code and the packed data in `data` decide; nothing is drawn without a fixed seed
+Judging the values is for the tests of claims (gt_bench/claims/checks/), so that a changed judgement leaves the findings as they are. The file keeps, for each case, the
+command, commit, date and version that made it, and is sealed by a checksum: nobody types a number there.
+"""
+
+import hashlib
+import importlib
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from types import ModuleType
+from typing import TypedDict
+
+from gt_bench.config.schema import nearest
+from gt_bench.schemas import Json
+from gt_bench.utils.errors import UserError
+from gt_bench.utils.io import write_json
+from gt_bench.utils.paths import INSTALLED
+from gt_bench.utils.versions import version_of
+
+NAMES = (
+    "polynomials", "second_eigenvector", "one_wl", "nearest_key", "auto_encoders", "growth", "separation", "relu_kernel", "equivariant_layers", "message_passing",
+    "identifiers", "relations", "stress_test", "same_label", "attention_maps", "attention_distance", "growth_of_order_3",
+)  # fmt: skip
+FOLDER = INSTALLED / "published" / "findings"
+# how far two computations of one value may lie apart: processors round differently
+TOLERANCE = 1e-6
+
+
+class FindingError(UserError, RuntimeError):
+    """A finding that is not there, is damaged, or was changed by hand; the message names the file and the command that mends it."""
+
+
+class Kept(TypedDict):
+    """A case of a finding as its file keeps it: the value, and what made it, when (ISO 8601), and by which version of the finding's module."""
+
+    value: Json
+    command: str
+    commit: str
+    date: str
+    version: int
+
+
+def module_of(name: str) -> ModuleType:
+    """Raises FindingError for a finding that does not exist."""
+    if name not in NAMES:
+        raise FindingError(f"no finding {name!r}{nearest(name, list(NAMES))}; there are: {', '.join(NAMES)}")
+    return importlib.import_module(f"gt_bench.claims.experiments.{name}")
+
+
+def command(name: str) -> str:
+    """What computes the finding anew."""
+    return f"gt-bench claims --recompute {name}"
+
+
+def load(name: str, folder: Path = FOLDER) -> dict[str, Kept]:
+    """By case. Raises FindingError."""
+    path, module = folder / f"{name}.json", module_of(name)
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        cases, seal = content["cases"], content["sha256"]
+    except FileNotFoundError:
+        raise FindingError(f"{path} is not there; `{command(name)}` makes it") from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise FindingError(f"{path}: cannot be read ({error}); `{command(name)}` makes it again") from None
+    if seal != sealed(cases):
+        raise FindingError(f"{path}: was changed since it was computed; get it again by git, or `{command(name)}` makes it again")
+    if strange := sorted(cases.keys() - set(module.CASES)):
+        raise FindingError(f"{path}: has a case {strange[0]!r} that {module.__name__} does not compute; `{command(name)}` makes it again")
+    return cases
+
+
+def values(name: str, folder: Path = FOLDER) -> dict[str, Json]:
+    """{case: value} of all cases. Raises FindingError, also where a case has not been computed."""
+    cases = load(name, folder)
+    if missing := [case for case in module_of(name).CASES if case not in cases]:
+        raise FindingError(f"{folder / f'{name}.json'}: lacks the case {missing[0]!r}; `{command(name)}` computes it")
+    return {case: found["value"] for case, found in cases.items()}
+
+
+def partial(name: str, folder: Path = FOLDER) -> dict[str, Json]:
+    """{case: value} of the cases that are there, of a finding that may lack some. Raises FindingError for a damaged file."""
+    return {case: found["value"] for case, found in load(name, folder).items()} if (folder / f"{name}.json").exists() else {}
+
+
+def recompute(
+    name: str, cases: Iterable[str] = (), data: Path = Path("data"), say: Callable[[str], None] = print, folder: Path = FOLDER
+) -> bool:
+    """Computes `cases` (all) anew and keeps each as soon as it is there. True where every value is the one that was kept before; says which is not.
+    Raises FindingError for a case that does not exist, and what `compute` raises."""
+    from gt_bench.runtime.environment import commit
+
+    module = module_of(name)
+    wanted = list(cases) or module.CASES
+    if unknown := [case for case in wanted if case not in module.CASES]:
+        raise FindingError(f"finding {name!r} has no case {unknown[0]!r}{nearest(unknown[0], module.CASES)}")
+    path, made = folder / f"{name}.json", commit(besides=["published/findings"]) or "none"
+    alike, version = True, version_of(module.__name__)
+    for case in wanted:
+        value = json.loads(json.dumps(module.compute(case, data)))
+        try:  # now: another process may have kept other cases meanwhile
+            kept = load(name, folder)
+        except FindingError:
+            kept = {}
+        before = kept[case]["value"] if case in kept else None
+        known = case in kept and agree(name, value, before)
+        alike &= known
+        say(f"{name}, {case}: {json.dumps(value)}: {'as kept' if known else f'was {json.dumps(before)}' if case in kept else 'new'}")
+        if not known or kept[case]["version"] != version:
+            date = f"{datetime.now(UTC):%Y-%m-%d}"
+            now: Kept = {"value": value, "command": command(name), "commit": made, "date": date, "version": version}
+            kept = {c: now if c == case else kept[c] for c in module.CASES if c in {*kept, case}}
+            write_json(path, {"finding": name, "cases": kept, "sha256": sealed(kept)})
+    return alike
+
+
+def stale(name: str, folder: Path = FOLDER) -> list[str]:
+    """The cases that another version of the finding computed; none where nothing is kept. Raises FindingError."""
+    if not (folder / f"{name}.json").exists():
+        return []
+    return [case for case, found in load(name, folder).items() if found["version"] != version_of(module_of(name).__name__)]
+
+
+def sealed(cases: Mapping[str, object]) -> str:
+    """sha256 of the cases; a file whose content was changed by hand has another."""
+    return hashlib.sha256(json.dumps(cases, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def agree(name: str, value: object, other: object) -> bool:
+    """Two values of a finding are the same but for what is rounding."""
+    module = module_of(name)
+    rounding, tolerance = getattr(module, "ROUNDING", ()), getattr(module, "TOLERANCE", TOLERANCE)
+    first, second = ({k: v for k, v in one.items() if k not in rounding} if isinstance(one, dict) else one for one in (value, other))
+    return same(first, second, tolerance)
+
+
+def same(value: object, other: object, tolerance: float = TOLERANCE) -> bool:
+    """Two JSON values are equal, numbers up to `tolerance` of the larger."""
+    if isinstance(value, dict) and isinstance(other, dict):
+        return value.keys() == other.keys() and all(same(value[key], other[key], tolerance) for key in value)
+    if isinstance(value, list) and isinstance(other, list):
+        return len(value) == len(other) and all(same(a, b, tolerance) for a, b in zip(value, other, strict=True))
+    if isinstance(value, float) and isinstance(other, float | int):
+        return math.isclose(value, other, rel_tol=tolerance, abs_tol=1e-9) or (math.isnan(value) and math.isnan(other))
+    return value == other

@@ -1,0 +1,80 @@
+"""`gt-bench`, the command line for the DVC stages: what exists, what was found, and whether all of it fits together."""
+
+import sys
+from collections.abc import Callable, Mapping
+from typing import Annotated
+
+import typer
+
+from gt_bench.cli import compare, records, run, show
+from gt_bench.runtime.exit_status import status_of
+from gt_bench.runtime.signals import handled
+from gt_bench.runtime.threads import settle_environment
+
+Commands = Mapping[str, Callable[..., None]]
+# the groups of `gt-bench --help`, a module each; a command is its function's signature, and its docstring the help
+GROUPS: dict[str, Commands] = {
+    "See what is there": {
+        "list": show.list_cells,
+        "show": show.show,
+        "board": show.board,
+        "table": show.table,
+        "page": show.page,
+        "history": show.history,
+    },
+    "Run": {"train": run.train, "try": run.try_, "work": run.work, "sweep": run.sweep, "tune": run.tune, "forecast": run.forecast},
+    "Compare and judge": {"compare": compare.compare, "claims": compare.claims, "diff": compare.diff, "score": compare.score},
+    "Check and carry": {"doctor": records.doctor},
+}
+STORE: Commands = {
+    "export": records.store_export,
+    "import": records.store_import,
+    "prune": records.store_prune,
+    "verify": records.store_verify,
+}
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        from gt_bench.runtime.environment import commit
+
+        print(f"gt-bench {version('graph-transformer-benchmark')} (commit {commit() or 'unknown'})")
+        raise typer.Exit
+
+
+def _every_command(
+    version: Annotated[bool, typer.Option("--version", help="version and commit", callback=_version, is_eager=True)] = False,
+) -> None:
+    pass
+
+
+def _register(app: typer.Typer, commands: Commands, group: str | None = None) -> None:
+    for name, command in commands.items():
+        # typer keeps a docstring's lines as they are broken in the file
+        paragraphs = (command.__doc__ or "").split("\n\n")
+        text = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+        # `gt-bench diff CELL -1`: a number, no option
+        settings = {"ignore_unknown_options": name == "diff"}
+        app.command(name, help=text, rich_help_panel=group, context_settings=settings)(command)
+
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__, pretty_exceptions_enable=False)
+app.callback()(_every_command)
+for group, commands in GROUPS.items():
+    _register(app, commands, group)
+store = typer.Typer(no_args_is_help=True, help="Records that travel: what was run here or elsewhere, as files of the repository.")
+_register(store, STORE)
+app.add_typer(store, name="store", rich_help_panel="Check and carry")
+
+
+def main() -> None:
+    """Runs the command and exits with its status: a UserError is one line on stderr, a signal stops between two steps."""
+    settle_environment()
+
+    def work() -> None:
+        with handled():
+            app()
+
+    sys.exit(status_of(work))

@@ -1,0 +1,1 @@
+"""Recipes, the grid and run settings."""

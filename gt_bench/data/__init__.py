@@ -1,0 +1,1 @@
+"""Datasets: registry, download, packing."""

@@ -1,0 +1,1 @@
+"""Dataset families: each module with a list `DATASETS` is one."""

@@ -1,0 +1,166 @@
+"""csl, exp, cexp, sr25, brec: how much a model can tell apart. Nodes carry one constant category, except in exp and cexp."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from gt_bench.data.archives import Limits, decompress
+from gt_bench.data.packed import PackedWriter, pack
+from gt_bench.data.readers import ids_to_split, parse_graph6, read_index_lines, read_npy, read_npz
+from gt_bench.data.spec import DatasetSpec, files
+from gt_bench.utils.errors import DatasetError
+
+BREC_PAIRS, RELABELLINGS = 400, 32
+# first pair of each category, in the order of the file
+BREC_CATEGORIES = {
+    "basic": 0,
+    "regular": 60,
+    "strongly-regular": 110,
+    "extension": 160,
+    "cfi": 260,
+    "4-vertex-condition": 360,
+    "distance-regular": 380,
+}
+
+
+def prepare_csl(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
+    """150 circular skip-link graphs of 10 classes, with the five folds of Dwivedi et al. 2020."""
+    data = read_npz(paths["csl/csl_plain.npz"], ("edge_index", "num_nodes", "num_edges", "y"))
+    folds = [read_index_lines(paths[f"csl/CSL_{part}.index"]) for part in ("train", "val", "test")]
+    count = len(data["y"])
+    split = np.stack([ids_to_split(count, *ids) for ids in zip(*folds, strict=True)])  # [5, 150]
+    pack(
+        folder,
+        spec.header(in_dim=[1], out_dim=10, num_splits=len(split)),
+        {**data, "x": np.zeros((int(data["num_nodes"].sum()), 1), np.uint8), "split": split},
+    )
+
+
+def prepare_exp(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
+    """Pairs of graphs that 1-WL does not tell apart (Abboud et al. 2021), of two classes, with `folds` splits."""
+    data = read_npz(paths[spec.files[0].path], ("x", "edge_index", "num_nodes", "num_edges", "y"))
+    count, folds = len(data["y"]), spec.arguments["folds"]
+    # unstated: the folds; consecutive graphs are the two sides of a pair and stay together, fold k tests and fold k + 1 validates
+    fold = np.repeat(np.random.default_rng(spec.arguments["seed"]).permutation(count // 2) % folds, 2)
+    split = np.stack([np.where(fold == k, 3, np.where(fold == (k + 1) % folds, 2, 1)) for k in range(folds)])
+    pack(folder, spec.header(in_dim=[2], out_dim=2, num_splits=folds), {**data, "x": data["x"][:, None], "split": split})
+
+
+def prepare_sr25(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
+    """15 strongly regular graphs of 25 nodes, each a class of its own; no split."""
+    with PackedWriter(folder) as writer:
+        _append_graph6(writer, paths[spec.files[0].path].read_bytes().split(), spec.files[0].path)
+        writer.append("y", np.arange(15))
+        writer.finish(spec.header(in_dim=[1], out_dim=15, num_splits=0))
+
+
+def prepare_brec(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
+    """400 pairs and their relabelled copies (Wang and Zhang 2023), each graph with its `pair`, `side`, `control` and category; no split.
+    Raises DatasetError where their number differs."""
+    path = paths[spec.files[0].path]
+    lines = read_npy(decompress(path, Limits(total=1 << 28)), str(path))
+    per_pair = 2 * RELABELLINGS
+    if lines.shape != (2 * BREC_PAIRS * per_pair,) or lines.dtype.kind != "S":
+        raise DatasetError(f"{path}: {lines.shape} of {lines.dtype} where {2 * BREC_PAIRS * per_pair} graph6 strings are expected")
+    place = np.arange(len(lines))
+    control = place >= BREC_PAIRS * per_pair
+    pair = place % (BREC_PAIRS * per_pair) // per_pair
+    with PackedWriter(folder) as writer:
+        for start in range(0, len(lines), 4096):
+            _append_graph6(writer, lines[start : start + 4096], path)
+        writer.append("y", pair)
+        writer.append("pair", pair.astype(np.int16))
+        writer.append("side", (place % 2).astype(np.uint8))
+        writer.append("control", control.astype(np.uint8))
+        category = np.searchsorted(list(BREC_CATEGORIES.values()), pair, side="right") - 1
+        writer.append("category", category.astype(np.uint8))
+        extras = dict.fromkeys(("pair", "side", "control", "category"), "graph")
+        writer.finish(spec.header(in_dim=[1], out_dim=16, num_splits=0, extras=extras))
+
+
+def _append_graph6(writer: PackedWriter, lines: Iterable[bytes], where: object) -> None:
+    graphs = [parse_graph6(line, where) for line in lines]
+    sizes = np.array([n for n, _ in graphs])
+    edges = [np.concatenate([e, e[::-1]], axis=1) for _, e in graphs]
+    writer.graphs(
+        num_nodes=sizes,
+        num_edges=[e.shape[1] for e in edges],
+        edge_index=np.concatenate(edges, axis=1).astype(np.int16),
+        x=np.zeros((sizes.sum(), 1), np.uint8),
+    )
+
+
+def _exp(name: str, nodes: int, edges: int) -> DatasetSpec:
+    return DatasetSpec(
+        name=name,
+        family="expressivity",
+        task="graph-classification",
+        metric="accuracy",
+        prepare=prepare_exp,
+        files=files(f"exp/{name.upper()}/{name}_plain.npz"),
+        arguments={"folds": 10, "seed": 0},
+        expected={"graphs": 1200, "nodes": nodes, "edges": edges, "classes": 2, "label_counts": [600, 600], "symmetric": True},
+        licence="GPL-3.0",
+        homepage="https://github.com/ralphabb/GNN-RNI",
+        citation="Abboud et al., The Surprising Power of Graph Neural Networks with Random Node Initialization, IJCAI 2021",
+        notes=("ten folds drawn here; the two graphs of a pair are in one fold",),
+    )
+
+
+DATASETS = [
+    DatasetSpec(
+        name="csl",
+        family="expressivity",
+        task="graph-classification",
+        metric="accuracy",
+        prepare=prepare_csl,
+        files=files("csl/csl_plain.npz", "csl/CSL_train.index", "csl/CSL_val.index", "csl/CSL_test.index"),
+        expected={
+            "graphs": 150,
+            "nodes": 150 * 41,
+            "edges": 150 * 164,
+            "self_loops": 0,
+            "symmetric": True,
+            "label_counts": [15] * 10,
+            "splits": 5,
+            "train": 90,
+            "val": 30,
+            "test": 30,
+        },
+        licence="MIT",
+        homepage="https://github.com/graphdeeplearning/benchmarking-gnns",
+        citation="Murphy et al., Relational Pooling for Graph Representations, ICML 2019; folds of Dwivedi et al., JMLR 2023",
+        notes=("the pickle of the original host has self-loops on its diagonal; they are dropped, as everywhere",),
+    ),
+    _exp("exp", 53336, 132260),
+    _exp("cexp", 66938, 167472),
+    DatasetSpec(
+        name="sr25",
+        family="expressivity",
+        task="isomorphism",
+        metric="pairs-distinguished",
+        prepare=prepare_sr25,
+        files=files("sr25/sr251256.g6"),
+        expected={"graphs": 15, "nodes": 15 * 25, "edges_undirected": 15 * 150, "self_loops": 0, "symmetric": True},
+        homepage="http://users.cecs.anu.edu.au/~bdm/data/graphs.html",
+        citation="Spence and McKay's strongly regular graphs, srg(25, 12, 5, 6)",
+        notes=("15 graphs, 105 pairs; no split: a model is asked which pairs it tells apart",),
+    ),
+    DatasetSpec(
+        name="brec",
+        family="expressivity",
+        task="brec",
+        metric="pairs-distinguished",
+        prepare=prepare_brec,
+        files=files("brec/brec_v3.npy.xz"),
+        arguments={"categories": BREC_CATEGORIES},
+        expected={"graphs": 51200, "self_loops": 0, "symmetric": True, "max_nodes": 198},
+        homepage="https://github.com/GraphPKU/BREC",
+        citation="Wang and Zhang, An Empirical Study of Realized GNN Expressiveness, ICML 2024",
+        notes=(
+            "first half: 400 pairs x 64 relabellings, sides interleaved; second half: the reliability controls, 64 of one graph a pair",
+            "made from the per-category files by the published seeded procedure; its sha256 is the one published for the official file",
+        ),
+    ),
+]

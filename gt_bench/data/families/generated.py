@@ -1,0 +1,295 @@
+"""Generated: delaunay-50, delaunay-20-80, random-graphs, random-graphs-large (HOT); ba-equivariant-basis-dense, -sparse (TokenGT); er-scaling-N (Polynormer);
+sbm-pattern (the published PATTERN parameters). Seeded, so that two machines get identical bytes."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gt_bench.data.packed import PackedWriter, pack
+from gt_bench.data.readers import both_directions
+from gt_bench.data.spec import DatasetSpec
+
+BLOCK = 1000
+NO_EDGES = np.zeros((2, 0), np.uint8)
+
+
+def prepare_delaunay(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
+    """Points uniform in the unit square; the target pairs are the edges of their Delaunay triangulation, in both directions."""
+    from scipy.spatial import Delaunay
+
+    a = spec.arguments
+    rng = np.random.default_rng(a["seed"])
+    counts = (a["train"], a["val"], a["test"])
+    with PackedWriter(folder) as writer:
+        for start in range(0, sum(counts), BLOCK):
+            sizes = rng.integers(a["min_points"], a["max_points"] + 1, min(BLOCK, sum(counts) - start))
+            points = [rng.random((n, 2)).astype(np.float32) for n in sizes]
+            corners = [Delaunay(p).simplices for p in points]
+            pairs = [both_directions(np.concatenate([c[:, [0, 1]], c[:, [1, 2]], c[:, [2, 0]]]).T, n) for c, n in zip(corners, sizes)]
+            writer.graphs(
+                num_nodes=sizes,
+                num_edges=np.zeros_like(sizes),
+                edge_index=NO_EDGES,
+                x=np.concatenate(points),
+                num_pairs=[p.shape[1] for p in pairs],
+                pair_index=np.concatenate(pairs, axis=1).astype(np.uint8),
+            )
+        writer.append("split", np.repeat([1, 2, 3], counts)[None].astype(np.uint8))
+        writer.finish(spec.header(in_dim=2, out_dim=1))
+
+
+def prepare_basis(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
+    """Barabasi-Albert graphs by TokenGT's own generator, every draw of a graph restarting the same random stream; one split per seed."""
+    a = spec.arguments
+    count = sum(a["counts"])
+    drawn = [_basis_parameters(seed, count, a["min_nodes"], a["max_nodes"]) for seed in a["seeds"]]
+    sizes, attached, graph_seeds = (np.concatenate(column) for column in zip(*drawn))
+    edges = [reseeded_barabasi_albert(*graph) for graph in zip(sizes, attached, graph_seeds)]
+    parts = np.zeros((len(a["seeds"]), len(a["seeds"]), count), np.int64)  # [split, seed of the graphs, graph]
+    parts[range(len(parts)), range(len(parts))] = np.repeat([1, 2, 3], a["counts"])
+    pack(
+        folder,
+        spec.header(in_dim=[1], out_dim=15, num_splits=len(parts)),
+        {
+            "num_nodes": sizes,
+            "num_edges": [e.shape[1] for e in edges],
+            "x": np.zeros((sizes.sum(), 1), np.uint8),
+            "edge_index": np.concatenate(edges, axis=1),
+            "split": parts.reshape(len(parts), -1),
+        },
+    )
+
+
+def _basis_parameters(seed: int, count: int, low: int, high: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Nodes, ends per new node and seed of each graph: three streams from one seed."""
+    sizes = np.random.RandomState(seed).randint(low, high + 1, count)
+    attached = np.random.RandomState(seed).randint(2, 4, count)
+    return sizes, attached, np.random.RandomState(seed).randint(0, 10000, 3 * count)[::3]
+
+
+def reseeded_barabasi_albert(nodes: int, attached: int, seed: int) -> np.ndarray:
+    """Edges [2, E] in both directions. The first `attached` nodes are joined to a permutation of themselves; each later one draws
+    `attached` ends, with replacement, from all ends so far and its own. The stream restarts from `seed` at each draw: without that
+    the paper's mean of 47.8 edges does not come out.
+    """
+    stream = np.random.RandomState(seed)
+    beginning = stream.get_state()
+    source, target = np.arange(attached), stream.permutation(attached)
+    for node in range(attached, nodes):
+        stream.set_state(beginning)
+        source = np.concatenate([source, np.full(attached, node)])
+        target = np.concatenate([target, stream.choice(np.concatenate([source, target]), attached)])
+    return both_directions(np.stack([source, target]), nodes)
+
+
+def prepare_er(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
+    """One Erdos-Renyi graph: 2.5 n distinct pairs, both directions; random features and classes, to be timed and not learnt."""
+    a, rng = spec.arguments, np.random.default_rng(spec.arguments["seed"])
+    n, wanted = a["nodes"], a["nodes"] * a["mean_degree"] // 2
+    drawn = rng.integers(0, n, (2, wanted + wanted // 10))
+    drawn = drawn[:, drawn[0] != drawn[1]]
+    # deviates: a fixed number of edges in place of a probability, so that the mean degree is exact; which draws are kept is random
+    _, first = np.unique(drawn.min(0) * n + drawn.max(0), return_index=True)
+    edges = both_directions(drawn[:, np.sort(first)[:wanted]], n)
+    pack(
+        folder,
+        spec.header(in_dim=a["features"], out_dim=a["classes"]),
+        {
+            "num_nodes": [n],
+            "num_edges": [edges.shape[1]],
+            "x": rng.standard_normal((n, a["features"]), np.float32),
+            "edge_index": edges,
+            "y": rng.integers(0, a["classes"], n),
+            "split": rng.permuted(np.repeat([1, 2, 3], [n // 2, n // 4, n - n // 2 - n // 4]))[None],
+        },
+    )
+
+
+def prepare_random_graphs(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
+    """HOT's runtime study: for each size ten Barabasi-Albert graphs with 5 edges per new node, 16 normal numbers per node and per edge."""
+    a = spec.arguments
+    with PackedWriter(folder) as writer:
+        for size in a["sizes"]:
+            for seed in range(a["graphs"]):
+                rng = np.random.default_rng([seed, size])
+                edges = barabasi_albert(size, a["attached"], rng)
+                writer.graphs(
+                    num_nodes=[size],
+                    num_edges=[edges.shape[1]],
+                    edge_index=edges.astype(np.int32),
+                    x=rng.standard_normal((size, 16), np.float32),
+                    edge_attr=rng.standard_normal((edges.shape[1], 16), np.float32),
+                    y=np.zeros(1, np.float32),
+                )
+        writer.finish(spec.header(in_dim=16, edge_dim=16, out_dim=1, num_splits=0))
+
+
+def barabasi_albert(nodes: int, attached: int, rng: np.random.Generator) -> np.ndarray:
+    """Edges [2, E], both directions, 2 attached (nodes - attached) in all: each new node joins `attached` distinct nodes by degree."""
+    ends: list[int] = []
+    targets = list(range(attached))
+    edges = []
+    for node in range(attached, nodes):
+        edges += [(node, t) for t in targets]
+        ends += [*targets, *[node] * attached]
+        chosen: dict[int, None] = {}
+        while len(chosen) < attached:
+            chosen |= dict.fromkeys(ends[i] for i in rng.integers(0, len(ends), attached - len(chosen)))
+        targets = list(chosen)
+    return both_directions(np.array(edges).T, nodes)
+
+
+def prepare_sbm_pattern(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
+    """Five communities and one of a few planted patterns; node signals 0..2; class 1 marks the nodes of the pattern."""
+    a = spec.arguments
+    rng = np.random.default_rng(a["seed"])
+    counts = np.array([a["train"], a["val"], a["test"]])
+    graphs: list[tuple[int, tuple[Any, ...]]] = []
+    for _ in range(a["patterns"]):
+        size = rng.integers(5, 35)
+        pattern = np.triu(rng.random((size, size)) < 0.5, 1)
+        signal = rng.integers(0, 3, size)
+        for part, share in enumerate(counts // a["patterns"]):
+            graphs += [(part, _pattern_graph(rng, pattern, signal)) for _ in range(share)]
+    graphs.sort(key=lambda graph: graph[0])
+    x, y, edges = zip(*(graph for _, graph in graphs))
+    pack(
+        folder,
+        spec.header(in_dim=[3], out_dim=2),
+        {
+            "num_nodes": [len(v) for v in y],
+            "num_edges": [e.shape[1] for e in edges],
+            "x": np.concatenate(x)[:, None],
+            "edge_index": np.concatenate(edges, axis=1),
+            "y": np.concatenate(y),
+            "split": np.array([part + 1 for part, _ in graphs])[None],
+        },
+    )
+
+
+def _pattern_graph(rng: np.random.Generator, pattern: np.ndarray, signal: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    community = np.repeat(np.arange(5), rng.integers(5, 35, 5))
+    base, n = len(community), len(community) + len(pattern)
+    probability = np.full((n, n), 0.5)  # between pattern and graph
+    probability[:base, :base] = np.where(community[:, None] == community[None], 0.5, 0.35)
+    upper = np.triu(rng.random((n, n)) < probability, 1)
+    upper[base:, base:] = pattern
+    x = np.concatenate([rng.integers(0, 3, base), signal])
+    y = (np.arange(n) >= base).astype(np.int64)
+    order = rng.permutation(n)  # new id of each node
+    x[order], y[order] = x.copy(), y.copy()
+    return x, y, both_directions(order[np.stack(upper.nonzero())], n)
+
+
+_HOT = "Kim et al., Transformers Generalize DeepSets and Can be Extended to Graphs and Hypergraphs, NeurIPS 2021"
+_TOKENGT = "Kim et al., Pure Transformers are Powerful Graph Learners, NeurIPS 2022"
+_POLYNORMER = "Deng et al., Polynormer: Polynomial-Expressive Graph Transformer in Linear Time, ICLR 2024"
+
+
+def _delaunay(name: str, low: int, high: int) -> DatasetSpec:
+    return DatasetSpec(
+        name=name,
+        family="generated",
+        task="set-to-graph",
+        metric="f1",
+        also=("accuracy", "precision", "recall"),
+        level="pair",
+        prepare=prepare_delaunay,
+        # unstated: the 5,000 validation sets; HOT evaluates every epoch on its test sets
+        arguments={"seed": 0, "min_points": low, "max_points": high, "train": 50000, "val": 5000, "test": 5000},
+        expected={"graphs": 60000, "edges": 0, "features": 2, "min_nodes": low, "max_nodes": high, "train": 50000, "test": 5000},
+        licence="generated here",
+        citation=_HOT,
+        notes=("HOT draws its own points with its own seed and has no validation sets; 5,000 are added here",),
+    )
+
+
+def _basis(name: str, high: int, **expected: object) -> DatasetSpec:
+    return DatasetSpec(
+        name=name,
+        family="generated",
+        task="basis-approximation",
+        metric="squared-error",
+        level="attention",
+        prepare=prepare_basis,
+        # unstated: the number of seeds; the paper's ± fits runs that each have graphs of their own, and 12 is its code's default
+        arguments={"seeds": [12, 13, 14, 15, 16], "min_nodes": 10, "max_nodes": high, "counts": [1024, 128, 128]},
+        expected={"graphs": 6400, "symmetric": True, "self_loops": 0, "splits": 5, "train": 1024, "val": 128, "test": 128, **expected},
+        licence="generated here",
+        citation=_TOKENGT,
+        notes=(
+            "split s holds the 1,280 graphs of seed 12 + s",
+            "128 of the paper's 1,152 training graphs validate, as in its code",
+            "targets are computed by the task from the graph's pairs",
+        ),
+    )
+
+
+def _er(nodes: int) -> DatasetSpec:
+    return DatasetSpec(
+        name=f"er-scaling-{nodes}",
+        family="generated",
+        task="node-classification",
+        metric="accuracy",
+        level="node",
+        split_kind="node",
+        prepare=prepare_er,
+        arguments={"seed": 0, "nodes": nodes, "mean_degree": 5, "features": 100, "classes": 10},
+        expected={"nodes": nodes, "edges": 5 * nodes, "features": 100, "symmetric": True, "self_loops": 0},
+        licence="generated here",
+        citation=_POLYNORMER + " (Appendix J.1)",
+        notes=("features and classes are random: for time and memory only",),
+    )
+
+
+def _random_graphs(name: str, sizes: list[int]) -> DatasetSpec:
+    return DatasetSpec(
+        name=name,
+        family="generated",
+        task="graph-regression",
+        metric="mae",
+        prepare=prepare_random_graphs,
+        arguments={"graphs": 10, "attached": 5, "sizes": sizes},
+        expected={
+            "graphs": 10 * len(sizes),
+            "nodes": 10 * sum(sizes),
+            "edges": 10 * sum(10 * (n - 5) for n in sizes),
+            "self_loops": 0,
+            "symmetric": True,
+            "max_nodes": sizes[-1],
+        },
+        licence="generated here",
+        citation=_HOT + " (runtime study)",
+        notes=(
+            "targets are zero: for time and memory only",
+            "the study's 27 sizes: 6 to 6,553 nodes in random-graphs, 9,268 to 52,428 (524,230 edges) in random-graphs-large",
+        ),
+    )
+
+
+DATASETS = [
+    _delaunay("delaunay-50", 50, 50),
+    _delaunay("delaunay-20-80", 20, 80),
+    # 14.9 nodes and 47.8 edges a graph are printed: those of seed 12 (19,082 and 61,204 in all; see the tests)
+    _basis("ba-equivariant-basis-sparse", 20),
+    _basis("ba-equivariant-basis-dense", 15),
+    *(_er(nodes) for nodes in (1000, 10000, 50000, 100000, 200000)),
+    _random_graphs("random-graphs", [6, 9, 12, 18, 25, 36, 51, 72, 102, 144, 204, 289, 409, 579, 819, 1158, 1638, 2317, 3276, 4634, 6553]),
+    _random_graphs("random-graphs-large", [9268, 13107, 18536, 26214, 37072, 52428]),
+    DatasetSpec(
+        name="sbm-pattern",
+        family="generated",
+        task="node-classification",
+        metric="balanced-accuracy",
+        level="node",
+        prepare=prepare_sbm_pattern,
+        arguments={"seed": 0, "patterns": 10, "train": 200, "val": 50, "test": 50},
+        expected={"graphs": 300, "symmetric": True, "self_loops": 0, "classes": 2},
+        licence="generated here",
+        homepage="https://github.com/graphdeeplearning/benchmarking-gnns",
+        citation="Dwivedi et al., Benchmarking Graph Neural Networks, JMLR 2023 (parameters of PATTERN)",
+        notes=("a small sample drawn with the parameters of PATTERN and 10 patterns in place of 100; not the published PATTERN",),
+    ),
+]

@@ -1,0 +1,101 @@
+"""gps, movielens, drug: 3-uniform hyperedges over nodes of three types (Hyper-SAGNN, Zhang et al. 2020), as HOT, Section 5, uses them.
+
+One graph without edges; `hyperedges` [H, 3] holds global node ids, `type_sizes` [3] the nodes per type (ids ascend by type). A node has a
+categorical column per type: 0 in those of other types, 1 + its number in its own. Negatives and further features are the task's matter:
+they are drawn and computed from the training hyperedges.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from gt_bench.data.packed import pack
+from gt_bench.data.readers import read_npz
+from gt_bench.data.spec import DatasetSpec, files
+from gt_bench.utils.errors import DatasetError
+
+
+def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
+    """Packs the hyperedges [H, 3] of both files over one graph without edges; the first split is a sound one, the second the released one.
+    Raises DatasetError for a file of another form."""
+    train_file, test_file = (paths[file.path] for file in spec.files)
+    train, test = read_npz(train_file, ("train_data", "nums_type")), read_npz(test_file, ("test_data", "nums_type"))
+    sizes = train["nums_type"].astype(np.int64)
+    offsets = np.concatenate([[0], sizes.cumsum()[:-1]])
+    rows = [_rows(train["train_data"], sizes, train_file), _rows(test["test_data"], sizes, test_file)]  # MovieLens is stored as float64
+    members = np.concatenate(rows) + offsets
+    is_train = np.arange(len(members)) < len(rows[0])
+    # every copy of a hyperedge gets the same draw, so that duplicates stay on one side
+    distinct, which = np.unique(members, axis=0, return_inverse=True)
+    which = which.ravel()
+    in_train = np.zeros(len(distinct), bool)
+    in_train[which[is_train]] = True
+    # unstated: the released split has no validation part; a tenth of the distinct training hyperedges is held out here
+    held_out = np.random.default_rng(spec.arguments["seed"]).random(len(distinct)) < 0.1
+    sound = np.where(is_train, np.where(held_out[which], 2, 1), np.where(in_train[which], 0, 3))
+    released = np.where(is_train, 1, 3)
+    kind = np.repeat(np.arange(len(sizes)), sizes)
+    x = np.zeros((len(kind), len(sizes)), np.int64)
+    x[np.arange(len(kind)), kind] = 1 + np.arange(len(kind)) - offsets[kind]
+    pack(
+        folder,
+        spec.header(in_dim=(sizes + 1).tolist(), out_dim=1, num_splits=2, extras={"hyperedges": "table", "type_sizes": "table"}),
+        {
+            "num_nodes": [sizes.sum()],
+            "num_edges": [0],
+            "x": x,
+            "edge_index": np.zeros((2, 0), np.int64),
+            "hyperedges": members,
+            "type_sizes": sizes,
+            "split": np.stack([sound, released]),
+        },
+    )
+
+
+def _rows(rows: np.ndarray, sizes: np.ndarray, path: Path) -> np.ndarray:
+    if rows.ndim != 2 or rows.shape[1] != len(sizes) or not np.array_equal(rows, np.floor(rows)):
+        raise DatasetError(f"{path}: not a table of whole numbers with one column per node type")
+    if (rows < 0).any() or (rows >= sizes).any():
+        raise DatasetError(f"{path}: a hyperedge names a node that its type does not have")
+    return rows.astype(np.int64)
+
+
+def _spec(name: str, folder: str, sizes: list[int], train: int, test: int, notes: tuple[str, ...] = ()) -> DatasetSpec:
+    return DatasetSpec(
+        name=name,
+        family="hyperedges",
+        task="hyperedge-prediction",
+        metric="auc",
+        also=("aupr",),
+        level="hyperedge",
+        split_kind="hyperedge",
+        prepare=prepare,
+        files=files(f"hyper_sagnn/{folder}/train_data.npz", f"hyper_sagnn/{folder}/test_data.npz"),
+        arguments={"seed": 0},
+        expected={"nodes": sum(sizes), "hyperedges": train + test, "splits": 2},
+        licence="MIT",
+        homepage="https://github.com/ma-compbio/Hyper-SAGNN",
+        citation="Zhang et al., Hyper-SAGNN: a self-attention based graph neural network for hypergraphs, ICLR 2020",
+        notes=(
+            "split 0 is sound: a tenth of the training hyperedges validates, test hyperedges that occur in training are left out",
+            "split 1 is as released: no validation part; HOT's published cells chose their epoch by test AUC",
+            *notes,
+        ),
+    )
+
+
+DATASETS = [
+    _spec("gps", "GPS", [146, 70, 5], 1154, 282),
+    _spec(
+        "movielens",
+        "MovieLens",
+        [1943, 5610, 8040],
+        38365,
+        8047,
+        ("the paper's table counts 2113/5908/9079 nodes and 47,957 hyperedges: the files are smaller",),
+    ),
+    _spec(
+        "drug", "drug", [12, 1077, 6398], 137404, 34352, ("the released split leaks: 9,444 distinct hyperedges are in train and in test",)
+    ),
+]

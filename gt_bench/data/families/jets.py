@@ -1,0 +1,116 @@
+"""jets: tracks of simulated jets, to be grouped by the vertex they come from (Shlomi et al. 2021; HOT, Table 3, flavours b, c, l).
+
+One dataset; `flavour` [B] (5, 4 or 0) tells the three apart when results are averaged.
+"""
+
+import lzma
+import struct
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from gt_bench.data.packed import PackedWriter
+from gt_bench.data.spec import DatasetSpec, files
+from gt_bench.utils.errors import DatasetError
+
+TRACK = ("trk_d0", "trk_z0", "trk_phi", "trk_ctgtheta", "trk_pt", "trk_charge")
+JET = ("jet_pt", "jet_eta", "jet_phi", "jet_M")
+# mean and deviation of the training set, as HOT's loader states them
+SCALE = {
+    "trk_d0": (0.0006078152, 14.128961),
+    "trk_z0": (0.0038490593, 10.688491),
+    "trk_phi": (-0.0026713554, 1.8167108),
+    "trk_ctgtheta": (0.0047640945, 1.889725),
+    "trk_pt": (5.237357, 7.4841413),
+    "trk_charge": (-0.00015662189, 1.0),
+    "jet_pt": (75.95093, 49.134453),
+    "jet_eta": (0.0022607117, 1.2152709),
+    "jet_phi": (-0.0023569583, 1.8164033),
+    "jet_M": (9.437994, 6.765137),
+}
+# what uproot lets through from damaged files, besides its own errors
+_DAMAGED = (
+    OSError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RuntimeError, AssertionError, MemoryError, EOFError, struct.error,
+    zlib.error, lzma.LZMAError,
+)  # fmt: skip
+VERTEX, FLAVOUR = "trk_vtx_index", "jet_flav"
+
+
+def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
+    """Packs the three ROOT files in the order train, val, test; a graph's `flavour` is an extra. Raises DatasetError for a file of another
+    form."""
+    counts = []
+    with PackedWriter(folder) as writer:
+        for entry in spec.files:
+            arrays = jets(_read(paths[entry.path]), entry.path)
+            writer.graphs(**arrays)
+            counts.append(len(arrays["num_nodes"]))
+        writer.append("split", np.repeat([1, 2, 3], counts)[None].astype(np.uint8))
+        writer.finish(spec.header(in_dim=len(TRACK) + len(JET), out_dim=1, extras={"flavour": "graph"}))
+
+
+def jets(tree: Mapping[str, np.ndarray], where: str) -> dict[str, np.ndarray]:
+    """Branches of the tree (of tracks: one array per jet) -> arrays of `PackedWriter.graphs`. HOT leaves out jets of one track."""
+    try:
+        keep = [i for i, tracks in enumerate(tree[VERTEX]) if len(tracks) > 1]
+        sizes = np.array([len(tree[VERTEX][i]) for i in keep])
+        vertex = np.concatenate([np.asarray(tree[VERTEX][i]) for i in keep])
+        tracks = [np.concatenate([np.asarray(tree[name][i], np.float64) for i in keep]) for name in TRACK]
+        of_jet = [np.repeat(np.asarray(tree[name], np.float64)[keep], sizes) for name in JET]
+        flavour = np.abs(np.asarray(tree[FLAVOUR])[keep]).astype(np.uint8)
+        x = np.stack([(v - SCALE[name][0]) / SCALE[name][1] for name, v in zip(TRACK + JET, tracks + of_jet)], axis=1)
+    except (KeyError, ValueError, TypeError, IndexError) as error:
+        raise DatasetError(f"{where}: not the tree of jets ({type(error).__name__}: {error})") from error
+    pairs = [_pairs(v) for v in np.split(vertex, sizes.cumsum()[:-1])]
+    return {
+        "num_nodes": sizes,
+        "num_edges": np.zeros_like(sizes),
+        "edge_index": np.zeros((2, 0), np.uint8),
+        "x": x.astype(np.float32),
+        "num_pairs": np.array([p.shape[1] for p in pairs]),
+        "pair_index": np.concatenate(pairs, axis=1).astype(np.uint8),
+        "flavour": flavour,
+    }
+
+
+def _pairs(vertex: np.ndarray) -> np.ndarray:
+    """Ordered pairs of tracks of one vertex, each track with itself included."""
+    return np.stack((vertex[:, None] == vertex[None]).nonzero())
+
+
+def _read(path: Path) -> dict[str, np.ndarray]:
+    """The branches of the TTree `tree` that are used. Raises DatasetError for anything else."""
+    import uproot
+
+    wanted = [*TRACK, *JET, VERTEX, FLAVOUR]
+    try:
+        with uproot.open(path) as root:
+            found = root["tree"].arrays(wanted, library="np")
+    except (*_DAMAGED, uproot.exceptions.KeyInFileError, uproot.deserialization.DeserializationError) as error:
+        raise DatasetError(f"{path}: not a readable ROOT file of jets ({type(error).__name__}: {str(error)[:200]})") from error
+    missing = [name for name in wanted if name not in found]
+    if missing:
+        raise DatasetError(f"{path}: not a readable ROOT file of jets: no branch named {', '.join(missing)}")
+    return {name: found[name] for name in wanted}
+
+
+DATASETS = [
+    DatasetSpec(
+        name="jets",
+        family="jets",
+        task="set-to-graph",
+        metric="partition-f1",
+        also=("rand-index", "adjusted-rand-index"),
+        level="pair",
+        prepare=prepare,
+        files=files("jets/training_data.root", "jets/valid_data.root", "jets/test_data.root"),
+        expected={"features": 10},
+        licence="CC BY 4.0",
+        homepage="https://zenodo.org/record/4044628",
+        citation="Shlomi et al., Secondary vertex finding in jets with neural networks, 2021",
+        notes=("no checksum is published; results are averaged per flavour: 5 (b), 4 (c), 0 (light)",),
+        needs=("uproot",),
+    )
+]

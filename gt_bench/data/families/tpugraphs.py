@@ -1,0 +1,155 @@
+"""tpugraphs-layout-{xla,nlp}-{default,random}, tpugraphs-tile: computation graphs, many configurations each, and their runtimes.
+
+A graph has `config_count` configurations; `config_runtime` and `config_feat` hold them one graph after the other. Layout features belong to
+`config_nodes` nodes of the graph (ids in `config_node`), tile features to the whole graph. `segments` cuts a large graph into parts.
+"""
+
+import io
+import tarfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+
+from gt_bench.data.archives import ArchiveError, Limits, tar_members
+from gt_bench.data.packed import PackedDataset, PackedWriter
+from gt_bench.data.readers import read_npz
+from gt_bench.data.spec import DatasetSpec, files
+from gt_bench.utils.errors import DatasetError
+
+LIMITS = Limits(total=1 << 40)
+OPCODES, NODE_FEATURES = 120, 140
+KEYS = {
+    "layout": ("node_feat", "node_opcode", "edge_index", "node_config_feat", "node_config_ids", "config_runtime"),
+    "tile": ("node_feat", "node_opcode", "edge_index", "config_feat", "config_runtime", "config_runtime_normalizers"),
+}
+TABLES = {
+    "layout": ("config_runtime", "config_feat", "config_node"),
+    "tile": ("config_runtime", "config_feat"),
+}
+
+
+def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
+    """Packs programs with their configurations and runtimes; a tenth of the training programs validates, the official validation programs
+    test."""
+    kind, counts = spec.arguments["kind"], []
+    with PackedWriter(folder) as writer:
+        for entry in spec.files:
+            graphs = 0
+            for name, data in _graphs(paths[entry.path], KEYS[kind]):
+                _append(writer, data, kind, f"{entry.path}, {name}")
+                graphs += 1
+            counts.append(graphs)
+        part = np.repeat([1, 3], counts).astype(np.uint8)
+        # unstated: on what a run is chosen; every tenth of the training graphs, drawn once, since the official validation graphs test
+        held_out = np.random.default_rng(0).permutation(counts[0])[: max(1, counts[0] // 10)]
+        part[held_out] = 2
+        writer.append("split", part[None])
+        extras = (
+            dict.fromkeys(TABLES[kind], "table")
+            | dict.fromkeys(("opcode",), "node")
+            | dict.fromkeys(("config_count", "config_nodes"), "graph")
+        )
+        writer.finish(spec.header(in_dim=NODE_FEATURES, out_dim=1, extras=extras))
+
+
+def configurations(dataset: PackedDataset, graph: int) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """(runtimes [C], features [C, config_nodes, F] or at tile level [C, F], ids of the configured nodes or None) of one graph."""
+    counts, nodes = dataset.array("config_count").numpy(), dataset.array("config_nodes").numpy()
+    start, count = int(counts[:graph].sum()), int(counts[graph])
+    runtimes = dataset.array("config_runtime")[start : start + count].numpy()
+    if "config_node" not in dataset.header.extras:
+        return runtimes, dataset.array("config_feat")[start : start + count].numpy(), None
+    first = int((counts[:graph].astype(np.int64) * nodes[:graph]).sum())
+    features = dataset.array("config_feat")[first : first + count * int(nodes[graph])].numpy()
+    before = int(nodes[:graph].sum())
+    ids = dataset.array("config_node")[before : before + int(nodes[graph])].numpy()
+    return runtimes, features.reshape(count, int(nodes[graph]), -1), ids
+
+
+def segments(nodes: int, size: int) -> list[slice]:
+    """Runs of at most `size` successive nodes that together hold all: a graph is stored in topological order, so neighbours stay near."""
+    if size < 1:
+        raise ValueError(f"a segment needs at least one node; got {size}")
+    return [slice(start, min(start + size, nodes)) for start in range(0, nodes, size)]
+
+
+def ordered_pair_accuracy(scores: np.ndarray, runtimes: np.ndarray) -> float:
+    """Share of the pairs of configurations with different runtimes whose scores have the same order; a tied score is wrong.
+
+    Raises ValueError where no two runtimes differ.
+    """
+    # in O(C^2) memory of a block of rows at a time
+    right = total = 0
+    for start in range(0, len(runtimes), 1024):
+        longer = runtimes[start : start + 1024, None] > runtimes[None]
+        total += int(longer.sum())
+        right += int((longer & (scores[start : start + 1024, None] > scores[None])).sum())
+    if not total:
+        raise ValueError("all runtimes are equal: there is no pair to order")
+    return right / total
+
+
+def _append(writer: PackedWriter, data: Mapping[str, np.ndarray], kind: str, where: str) -> None:
+    nodes, runtime = len(data["node_feat"]), data["config_runtime"]
+    features = data["node_config_feat"] if kind == "layout" else data["config_feat"]
+    configured = data["node_config_ids"] if kind == "layout" else np.zeros(0, np.int64)
+    fits = len(features) == len(runtime) and len(data["node_opcode"]) == nodes and (kind == "tile" or features.shape[1] == len(configured))
+    if not fits or data["edge_index"].ndim != 2 or data["edge_index"].shape[1] != 2:
+        raise DatasetError(f"{where}: configurations, nodes and edges do not fit together")
+    if kind == "tile":
+        runtime = runtime / data["config_runtime_normalizers"]
+    writer.graphs(
+        num_nodes=[nodes],
+        num_edges=[len(data["edge_index"])],
+        edge_index=data["edge_index"].T.astype(np.int32),
+        x=data["node_feat"].astype(np.float32),
+        opcode=data["node_opcode"].astype(np.uint8),
+        config_count=np.array([len(runtime)], np.int32),
+        config_nodes=np.array([len(configured)], np.int32),
+    )
+    writer.append("config_runtime", runtime.astype(np.float64))
+    writer.append("config_feat", features.reshape(-1, features.shape[-1]).astype(np.float32))
+    if kind == "layout":
+        writer.append("config_node", configured.astype(np.int32))
+
+
+def _graphs(path: Path, keys: tuple[str, ...]) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
+    """(name, arrays) of every npz file of a tar, one at a time in memory."""
+    spent = 0
+    try:
+        for member, file in tar_members(path):
+            spent += member.size
+            if spent > LIMITS.total:
+                raise ArchiveError(f"{path}: unpacks to more than {LIMITS.total:,} bytes")
+            if PurePosixPath(member.name).suffix == ".npz":
+                yield member.name, read_npz(io.BytesIO(file.read()), keys)
+    except (tarfile.TarError, EOFError, OSError) as error:
+        raise ArchiveError(f"{path}: cannot be read ({type(error).__name__}: {error})") from error
+
+
+def _spec(name: str, kind: str, stem: str) -> DatasetSpec:
+    return DatasetSpec(
+        name=name,
+        family="tpugraphs",
+        task="configuration-ranking",
+        metric="ordered-pair-accuracy",
+        prepare=prepare,
+        files=files(f"tpugraphs/{stem}_train.tar", f"tpugraphs/{stem}_valid.tar"),
+        arguments={"kind": kind},
+        also=("accuracy",) if kind == "tile" else (),
+        expected={"features": NODE_FEATURES},
+        licence="CC BY 4.0",
+        homepage="https://github.com/google-research-datasets/tpu_graphs",
+        citation="Phothilimthana et al., TpuGraphs: A Performance Prediction Dataset on Large Tensor Computational Graphs, NeurIPS 2023",
+        notes=(
+            "the official validation graphs test: the test runtimes are not public; a tenth of the training graphs validates",
+            "no checksum is published",
+        ),
+    )
+
+
+DATASETS = [
+    *(_spec(f"tpugraphs-layout-{s}-{q}", "layout", f"npz_layout_{s}_{q}") for s in ("xla", "nlp") for q in ("default", "random")),
+    _spec("tpugraphs-layout-tile", "tile", "npz_tile_xla"),
+]

@@ -1,0 +1,469 @@
+"""Packed datasets: one safetensors file and one JSON header per dataset, memory-mapped; batches are gathered by index.
+
+data/packed/NAME/data.safetensors holds the concatenated arrays of all graphs, with node ids local to their graph:
+
+    node_ptr, edge_ptr [B + 1]   x [N, F]   source, target [E]   edge_attr [E, D]   y [N|B, ...]
+    split [S, N|B|H] (1 train, 2 val, 3 test, 0 none)
+    pair_ptr [B + 1], pair_source, pair_target [P]   the positive ordered pairs of a set-to-graph dataset
+"""
+
+# mypy: disable-error-code="assignment"
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+from pydantic import BaseModel, ConfigDict, ValidationError
+from safetensors import SafetensorError, safe_open
+
+from gt_bench.data.statistics import inspect
+from gt_bench.utils.errors import DatasetError
+from gt_bench.utils.io import WriteError, is_plain_name, write_json
+from gt_bench.utils.redact import printable
+
+if TYPE_CHECKING:  # the catalog is read by stages that have no use for torch, which takes seconds to import
+    from torch import LongTensor, Tensor
+
+    from gt_models.batch import GraphBatch
+
+FORMAT = 1
+PARTS = {"train": 1, "val": 2, "test": 3}
+_ROWS = {"node": "node_ptr", "edge": "edge_ptr", "graph": None}
+_DTYPES = {"int8": "I8", "uint8": "U8", "int16": "I16", "int32": "I32", "int64": "I64", "float32": "F32", "float64": "F64"}
+
+
+class DatasetUnavailable(DatasetError):
+    """The dataset could not be had; the message says what was tried and what to do."""
+
+
+class PackedHeader(BaseModel):
+    """What a dataset is, in JSON. `in_dim`, `edge_dim` and `out_dim` have the meaning of the models' constructor arguments.
+
+    Attributes:
+        also: metrics that are reported beside `metric` and decide nothing.
+        extras: further arrays by what their rows are; those of nodes, edges and graphs travel in `GraphBatch.extras`, tables do not.
+        row_normalise: continuous node features are divided by their row's sum when a batch is made (so that counts can be stored as bytes).
+        derived: says how, where the data are not the original host's; every report must show it.
+        statistics: measured on the packed arrays (`gt_bench.data.statistics`).
+        provenance: digest of the spec, sha256 of the raw files, generator arguments, licence, homepage, citation.
+        notes: flaws and choices that a user must see.
+        data_sha256, data_bytes: of data.safetensors; header_sha256: of all the other fields, so that an edited header is found.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    task: str
+    metric: str
+    level: Literal["graph", "node", "edge", "pair", "hyperedge", "attention"]
+    in_dim: int | list[int]
+    edge_dim: int | list[int] | None = None
+    out_dim: int
+    split_kind: Literal["node", "graph", "hyperedge"]
+    num_splits: int
+    also: list[str] = []
+    extras: dict[str, Literal["node", "edge", "graph", "table"]] = {}
+    row_normalise: bool = False
+    derived: str | None = None
+    statistics: dict[str, Any] = {}
+    provenance: dict[str, Any] = {}
+    notes: list[str] = []
+    data_sha256: str = ""
+    data_bytes: int = 0
+    header_sha256: str = ""
+    format: Literal[1] = FORMAT
+
+    def sealed(self) -> PackedHeader:
+        """The header with its own digest."""
+        fields = json.loads(json.dumps(self.model_dump(exclude={"header_sha256"})))  # as they are read back
+        return self.model_copy(update={"header_sha256": hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()})
+
+    @property
+    def pins(self) -> dict[str, dict[str, Any]]:
+        """Raw file -> {sha256, bytes, date}, for those whose digest was pinned on first use (`gt_bench.data.checksums`)."""
+        return self.provenance.get("pinned", {})
+
+    def with_pins(self, pins: Mapping[str, Mapping[str, Any]]) -> PackedHeader:
+        """The header with the digests of raw files that were pinned on first use: file -> {sha256, bytes, date}."""
+        return self.model_copy(update={"provenance": self.provenance | {"pinned": dict(pins)}})
+
+    @property
+    def pinned_remark(self) -> str | None:
+        """What every report says of data whose digest nobody publishes."""
+        dates = sorted({pin["date"] for pin in self.pins.values()})
+        return f"digest pinned on first use, {', '.join(dates)}" if dates else None
+
+    @property
+    def digest(self) -> str:
+        """sha256 over the arrays and what decides how they are read; notes, statistics and provenance do not count."""
+        described = {"statistics", "provenance", "notes", "derived", "header_sha256"}
+        decisive = self.model_dump(exclude=described if self.also else described | {"also"})
+        return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
+
+
+class PackedDataset:
+    """A memory-mapped dataset; made by `PackedDataset.open`."""
+
+    def __init__(self, folder: Path, header: PackedHeader, arrays: Mapping[str, Tensor]):
+        self.folder, self.header, self._arrays = folder, header, arrays
+        self.num_graphs = arrays["node_ptr"].numel() - 1
+        self.num_nodes = int(arrays["node_ptr"][-1])
+        self.num_edges = int(arrays["edge_ptr"][-1])
+        self._sparse_x: Tensor | None = None
+
+    @classmethod
+    def open(cls, folder: str | Path) -> PackedDataset:
+        """Raises DatasetUnavailable where the folder says so or holds nothing, DatasetError where its files are damaged.
+
+        Header and content are held against their digests; the content only when its file changed since it was last found whole, which is
+        remembered beside the folder.
+        """
+        folder = Path(folder)
+        if not (folder / "header.json").exists():
+            raise DatasetUnavailable(_why_unavailable(folder))
+        try:
+            header = PackedHeader.model_validate_json((folder / "header.json").read_bytes())
+            if header != header.sealed():
+                raise DatasetError("header.json is not as it was written, or is of an older version")
+            path = folder / "data.safetensors"
+            _check_content(path, header)
+            with safe_open(path, framework="pt") as file:
+                arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
+            missing = {"node_ptr", "edge_ptr", "x", "source", "target", *header.extras} - set(arrays)
+            if missing:
+                raise DatasetError(f"no array named {', '.join(sorted(missing))}")
+        except (OSError, ValidationError, SafetensorError, DatasetError) as error:
+            raise DatasetError(f"{folder}: damaged ({error}); prepare it again: {_remedy(folder)}") from error
+        return cls(folder, header, arrays)
+
+    @property
+    def digest(self) -> str:
+        """sha256 of what decides a run: see `PackedHeader.digest`."""
+        return self.header.digest
+
+    @cached_property
+    def sizes(self) -> LongTensor:
+        """Nodes per graph, long [B]."""
+        return self._arrays["node_ptr"].diff()  # type: ignore[return-value]
+
+    def array(self, name: str) -> Tensor:
+        """Array `name` as stored. Raises DatasetError for an unknown name."""
+        if name not in self._arrays:
+            raise DatasetError(f"dataset {self.header.name!r} has no array {name!r}; it has: {', '.join(sorted(self._arrays))}")
+        return self._arrays[name]
+
+    def split(self, part: str, index: int = 0) -> LongTensor:
+        """Ids of split `index`: of nodes, graphs or hyperedges, as `header.split_kind` says; long, ascending."""
+        if part not in PARTS:
+            raise DatasetError(f"no part named {part!r}; known: {', '.join(PARTS)}")
+        if not 0 <= index < self.header.num_splits:
+            raise DatasetError(
+                f"dataset {self.header.name!r} has {self.header.num_splits} splits, numbered from 0; there is no split {index}"
+            )
+        return (self._arrays["split"][index] == PARTS[part]).nonzero().squeeze(1)  # type: ignore[return-value]
+
+    def batch(self, graphs: Tensor) -> GraphBatch:
+        """The graphs of these ids, in this order, as one GraphBatch; ids may repeat. Successive ids are read as slices."""
+        import torch
+
+        from gt_models.batch import GraphBatch
+
+        if graphs.numel() and not 0 <= int(graphs.min()) <= int(graphs.max()) < self.num_graphs:
+            raise IndexError(f"graph ids must lie in 0..{self.num_graphs - 1}; got {int(graphs.min())}..{int(graphs.max())}")
+        ids, views = graphs.numpy().astype(np.int64), self._views
+        nodes, sizes = _rows(views["node_ptr"], ids)
+        edges, degrees = _rows(views["edge_ptr"], ids)
+        ptr = np.concatenate([[0], sizes.cumsum()])  # [B + 1]
+        edge_index = np.empty((2, int(degrees.sum())), np.int64)
+        edge_index[0], edge_index[1] = views["source"][edges], views["target"][edges]  # ids within each graph
+        if len(ids) > 1:
+            edge_index += np.repeat(ptr[:-1], degrees)  # rows of the batch
+        x = self._sparse_x
+        if x is None:
+            x = _features(views["x"][nodes], self.header.in_dim)
+            if self.header.row_normalise:
+                x /= x.sum(1, keepdim=True).clamp(min=1e-12)
+        rows = {"node": nodes, "edge": edges, "graph": ids}
+        y = self._targets(ids, nodes, sizes)
+        return GraphBatch(
+            x=x,
+            edge_index=torch.from_numpy(edge_index),
+            ptr=torch.from_numpy(ptr),
+            edge_attr=_features(views["edge_attr"][edges], self.header.edge_dim) if "edge_attr" in views else None,
+            y=None if y is None else torch.from_numpy(y),
+            extras={k: torch.from_numpy(views[k][rows[kind]].copy()) for k, kind in self.header.extras.items() if kind in rows},
+        )
+
+    def with_sparse_x(self) -> PackedDataset:
+        """The same one graph with `batch.x` in compressed sparse rows; the dataset itself where its features are not sparse, or its graphs are many."""
+        from gt_bench.data.sparse import sparse_rows
+
+        if self.num_graphs != 1 or not isinstance(self.header.in_dim, int):
+            return self
+        other = copy.copy(self)
+        other._sparse_x = sparse_rows(self._views["x"], self.header.row_normalise)
+        return self if other._sparse_x is None else other
+
+    def _targets(self, graphs: np.ndarray, nodes: slice | np.ndarray, sizes: np.ndarray) -> np.ndarray | None:
+        views = self._views
+        if "pair_ptr" in views:
+            pairs, counts = _rows(views["pair_ptr"], graphs)
+            squares = sizes**2
+            start, width = np.repeat(squares.cumsum() - squares, counts), np.repeat(sizes, counts)  # [P]
+            y = np.zeros(int(squares.sum()), np.float32)  # [sum n_b^2]
+            y[start + views["pair_source"][pairs].astype(np.int64) * width + views["pair_target"][pairs]] = 1
+            return y
+        if "y" not in views:
+            return None
+        y = views["y"][nodes if self.header.level == "node" else graphs]
+        return y.copy() if y.base is not None else y
+
+    @cached_property
+    def _views(self) -> dict[str, np.ndarray]:
+        """The mapped arrays once more: numpy gathers small batches without waking a second thread, which on a busy machine costs 50x."""
+        return {name: array.numpy() for name, array in self._arrays.items()}
+
+    def verify(self) -> None:
+        """Reads the whole file again. Raises DatasetError where it is not what the header says."""
+        if _sha256(self.folder / "data.safetensors") != self.header.data_sha256:
+            raise DatasetError(f"{self.folder}/data.safetensors: not what its header says; prepare it again: {_remedy(self.folder)}")
+
+
+class PackedWriter:
+    """Writes a dataset block by block in bounded memory; the folder appears, complete, at `finish` and not before.
+
+    Use as a context manager: an exception inside leaves no trace.
+    """
+
+    def __init__(self, folder: str | Path):
+        self.folder = Path(folder)
+        self._written: dict[str, tuple[str, tuple[int, ...], int]] = {}  # dtype, shape of a row, rows
+        self._counts: dict[str, list[np.ndarray]] = {"node": [], "edge": [], "pair": []}
+
+    def __enter__(self) -> PackedWriter:
+        self.folder.parent.mkdir(parents=True, exist_ok=True)
+        self._temporary = Path(tempfile.mkdtemp(dir=self.folder.parent, prefix=f".{self.folder.name}."))
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        shutil.rmtree(self._temporary, ignore_errors=True)
+
+    def graphs(
+        self,
+        *,
+        num_nodes: ArrayLike,
+        num_edges: ArrayLike,
+        edge_index: ArrayLike,
+        num_pairs: ArrayLike | None = None,
+        pair_index: ArrayLike | None = None,
+        **arrays: ArrayLike,
+    ) -> None:
+        """Appends graphs: nodes and edges of each [b], edge_index [2, e] with local ids, and any arrays by node, edge or graph."""
+        self._counts["node"].append(np.asarray(num_nodes, np.int64))
+        self._counts["edge"].append(np.asarray(num_edges, np.int64))
+        edge_index = np.asarray(edge_index)
+        arrays |= {"source": edge_index[0], "target": edge_index[1]}
+        if num_pairs is not None:
+            self._counts["pair"].append(np.asarray(num_pairs, np.int64))
+            arrays |= {"pair_source": np.asarray(pair_index)[0], "pair_target": np.asarray(pair_index)[1]}
+        for name, array in arrays.items():
+            self.append(name, array)
+
+    def append(self, name: str, array: ArrayLike) -> None:
+        """Appends rows to array `name`; type and width must stay the same."""
+        array = np.ascontiguousarray(array)
+        if array.dtype == bool:
+            array = array.astype(np.uint8)
+        if array.dtype.name not in _DTYPES:
+            raise DatasetError(f"array {name!r}: cannot store type {array.dtype}; known: {', '.join(_DTYPES)}")
+        dtype, row, rows = self._written.get(name, (array.dtype.name, array.shape[1:], 0))
+        if (dtype, row) != (array.dtype.name, array.shape[1:]):
+            raise DatasetError(f"array {name!r} was {dtype} with rows {row} and is now {array.dtype.name} with rows {array.shape[1:]}")
+        try:
+            with open(self._temporary / f"{name}.bin", "ab") as file:
+                file.write(array.data if array.size else b"")
+        except OSError as error:
+            raise WriteError(
+                f"{self.folder}: cannot be written ({error.strerror}); free some space and run the same command again"
+            ) from error
+        self._written[name] = (dtype, row, rows + len(array))
+
+    def finish(self, header: PackedHeader) -> PackedHeader:
+        """Checks the arrays, measures the statistics and puts the folder in place. Returns the completed header.
+
+        Raises DatasetError where the arrays contradict each other or the header (then nothing is changed).
+        """
+        for name, blocks in self._counts.items():
+            if blocks:
+                self.append(f"{name}_ptr", np.concatenate([[0], np.concatenate(blocks).cumsum()]))
+        try:
+            path = self._merge()
+            with safe_open(path, framework="pt") as file:
+                arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            header = header.model_copy(update={"statistics": inspect(header, arrays)})
+            del arrays
+            header = header.model_copy(update={"data_sha256": _sha256(path), "data_bytes": path.stat().st_size}).sealed()
+            write_header(path.parent, header)
+            replace_folder(path.parent, self.folder)
+        except OSError as error:
+            raise WriteError(
+                f"{self.folder}: cannot be written ({error.strerror}); free some space and run the same command again"
+            ) from error
+        return header
+
+    def _merge(self) -> Path:
+        """The arrays' files -> one safetensors file, widest type first (so that all are aligned), the same bytes on every machine."""
+        names = sorted(self._written, key=lambda n: (-np.dtype(self._written[n][0]).itemsize, n))
+        layout, offset = {}, 0
+        for name in names:
+            dtype, row, rows = self._written[name]
+            size = rows * int(np.prod(row, dtype=np.int64)) * np.dtype(dtype).itemsize
+            layout[name] = {"dtype": _DTYPES[dtype], "shape": [rows, *row], "data_offsets": [offset, offset + size]}
+            offset += size
+        text = json.dumps(layout, separators=(",", ":")).encode()
+        text += b" " * (-len(text) % 8)
+        out = self._temporary / "out"
+        out.mkdir(mode=0o755)
+        with open(out / "data.safetensors", "wb") as file:
+            file.write(len(text).to_bytes(8, "little") + text)
+            for name in names:
+                with open(self._temporary / f"{name}.bin", "rb") as part:
+                    shutil.copyfileobj(part, file, 1 << 22)
+                os.unlink(self._temporary / f"{name}.bin")
+            file.flush()
+            os.fsync(file.fileno())
+        return out / "data.safetensors"
+
+
+def pack(folder: str | Path, header: PackedHeader, arrays: Mapping[str, Any]) -> PackedHeader:
+    """Writes a dataset that fits in memory. `arrays` as in `PackedWriter.graphs`, and tables (split, ...).
+    Integers are stored in the narrowest type that holds them.
+
+    Raises DatasetError where the arrays contradict each other or the header, WriteError where the disk is full; the old folder then stays.
+    """
+    tables = {"split", *(name for name, rows in header.extras.items() if rows == "table")}
+    blocks = {name: np.asarray(array) for name, array in arrays.items()}
+    blocks = {name: _targets(array) if name == "y" else compact(array) for name, array in blocks.items()}
+    with PackedWriter(folder) as writer:
+        writer.graphs(**{name: array for name, array in blocks.items() if name not in tables})
+        for name in sorted(tables & set(blocks)):
+            writer.append(name, blocks[name])
+        return writer.finish(header)
+
+
+def compact(array: np.ndarray) -> np.ndarray:
+    """Integers in the narrowest type that holds them; float64 as float32."""
+    if array.dtype.kind == "f":
+        return array.astype(np.float32, copy=False)
+    if array.dtype.kind in "iu" and array.size:
+        low, high = int(array.min()), int(array.max())
+        for dtype in (np.uint8, np.int8, np.int16, np.int32):
+            if np.iinfo(dtype).min <= low and high <= np.iinfo(dtype).max:
+                return array.astype(dtype, copy=False)
+        return array.astype(np.int64, copy=False)
+    return array.astype(np.uint8) if array.dtype.kind in "iu" else array
+
+
+def _targets(array: np.ndarray) -> np.ndarray:
+    return array.astype(np.float32 if array.dtype.kind == "f" else np.int64, copy=False)
+
+
+def say_notes(folder: str | Path) -> None:
+    """Prints the notes of a packed dataset. Nothing for a folder without one, or a damaged one: whoever opens it reports that."""
+    with contextlib.suppress(OSError, ValidationError):
+        header = PackedHeader.model_validate_json((Path(folder) / "header.json").read_bytes())
+        for note in header.notes:
+            print(f"{header.name}: note: {printable(note)}", flush=True)
+
+
+def write_header(folder: Path, header: PackedHeader) -> None:
+    """Writes header.json of `folder`, sealed."""
+    write_json(folder / "header.json", header.sealed().model_dump())
+
+
+def replace_folder(new: Path, folder: Path) -> None:
+    """Puts `new` in the place of `folder`, which is gone only when `new` is there.
+
+    Raises DatasetError for a path that is no name below a folder, and where `folder` is no folder of files: nothing else is ever deleted.
+    """
+    if not is_plain_name(folder.name) or ".." in folder.parts:
+        raise DatasetError(f"{folder}: not the folder of a dataset; its name must be letters, digits, '.', '_' and '-'")
+    if folder.exists() and not (folder.is_dir() and all(path.is_file() for path in folder.iterdir())):
+        raise DatasetError(f"{folder}: holds more than a packed dataset and is left as it is; move it away and run the same command again")
+    old = None
+    if folder.exists():
+        old = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.old."))
+        os.rename(folder, old / "was")
+    os.rename(new, folder)
+    if old is not None:
+        shutil.rmtree(old)
+
+
+def _rows(ptr: np.ndarray, graphs: np.ndarray) -> tuple[slice | np.ndarray, np.ndarray]:
+    """(rows of these graphs in the concatenated arrays, how many of each graph)."""
+    start, stop = ptr[graphs], ptr[graphs + 1]
+    lengths = stop - start
+    if len(graphs) and (len(graphs) == 1 or (graphs[1:] - graphs[:-1] == 1).all()):
+        return slice(int(start[0]), int(stop[-1])), lengths
+    ends = lengths.cumsum()
+    total = int(ends[-1]) if len(ends) else 0
+    return np.arange(total) + np.repeat(start - ends + lengths, lengths), lengths
+
+
+def _features(values: np.ndarray, dim: int | list[int] | None) -> Tensor:
+    """Continuous features as float, categorical ones as long; two-dimensional; always a copy, so that nobody writes to the mapped file."""
+    values = values.astype(np.float32 if isinstance(dim, int) else np.int64)
+    import torch
+
+    return torch.from_numpy(values[:, None] if values.ndim == 1 else values)
+
+
+def _sha256(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _check_content(path: Path, header: PackedHeader) -> None:
+    """Raises DatasetError where the file is not what the header says. The digest is taken when size, times or inode are not those of the last
+    check: a hidden file beside the dataset's folder, where neither DVC nor a replacement of the folder sees it, remembers them."""
+    stat = path.stat()
+    if stat.st_size != header.data_bytes:
+        raise DatasetError(f"{stat.st_size} bytes where the header says {header.data_bytes}")
+    seen = {"inode": stat.st_ino, "mtime_ns": stat.st_mtime_ns, "ctime_ns": stat.st_ctime_ns, "sha256": header.data_sha256}
+    memory = path.parent.with_name(f".{path.parent.name}.checked.json")
+    with contextlib.suppress(OSError, ValueError):
+        if json.loads(memory.read_bytes()) == seen:
+            return
+    if _sha256(path) != header.data_sha256:
+        raise DatasetError("the content of data.safetensors is not what the header says")
+    with contextlib.suppress(WriteError):  # in a folder that is only read, every opening checks
+        write_json(memory, seen)
+
+
+def _remedy(folder: Path) -> str:
+    """The command that prepares the dataset of `folder`, DATA_ROOT/packed/NAME."""
+    root = folder.parent.parent
+    return f"python -m stages.download {folder.name}" + ("" if root == Path("data") else f" --data-root {root}")
+
+
+def _why_unavailable(folder: Path) -> str:
+    try:
+        note = json.loads((folder / "unavailable.json").read_text(encoding="utf-8"))
+        tried = "".join(f"\n  {entry['source']}: {entry['error']}" for entry in note["tried"])
+        return f"dataset {note['dataset']!r} is not at hand: {note['reason']}{tried}\n{note['remedy']}"
+    except (FileNotFoundError, NotADirectoryError):
+        return f"{folder}: nothing is packed here yet; run: {_remedy(folder)}"
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DatasetError(f"{folder}/unavailable.json: damaged ({error!r}); run: {_remedy(folder)}") from error

@@ -1,0 +1,160 @@
+"""What packed arrays must satisfy, and the statistics that are held against the published ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gt_bench.utils.errors import DatasetError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+CHUNK = 1 << 18  # rows looked at together: bounds the memory that counting takes, and fits a cache
+
+
+def inspect(header: Any, arrays: Mapping[str, Tensor]) -> dict[str, Any]:
+    """Statistics of a packed dataset, counted on its arrays.
+
+    graphs, nodes, edges (as stored, one per direction), edges_undirected (distinct, without self-loops), self_loops, symmetric, min/max
+    nodes, features, classes and label_counts, and train/val/test sizes of the first split.
+
+    Raises DatasetError where lengths, ids, labels, categories or split codes are out of range, or a number is not finite.
+    """
+    for name in ("node_ptr", "edge_ptr", "x", "source", "target"):
+        if name not in arrays:
+            raise DatasetError(f"{header.name}: no array {name!r}")
+    node_ptr, edge_ptr = arrays["node_ptr"], arrays["edge_ptr"]
+    sizes = node_ptr.diff()
+    if node_ptr.shape != edge_ptr.shape or node_ptr.numel() < 2 or bool((sizes < 0).any()) or bool((edge_ptr.diff() < 0).any()):
+        raise DatasetError(f"{header.name}: nodes and edges per graph do not fit together")
+    graphs, nodes, edges = sizes.numel(), int(node_ptr[-1]), int(edge_ptr[-1])
+    _check_rows(header, arrays, graphs, nodes, edges)
+    _check_features(header.name, "x", arrays["x"], header.in_dim)
+    if "edge_attr" in arrays:
+        _check_features(header.name, "edge_attr", arrays["edge_attr"], header.edge_dim)
+    elif header.edge_dim is not None:
+        raise DatasetError(f"{header.name}: the header names edge features and there are none")
+    statistics: dict[str, Any] = {"graphs": graphs, "nodes": nodes, "edges": edges, **_edge_statistics(header.name, arrays)}
+    statistics |= {"min_nodes": int(sizes.min()), "max_nodes": int(sizes.max())}
+    statistics["features"] = arrays["x"].size(1) if arrays["x"].dim() > 1 else 1
+    if "y" in arrays:
+        statistics |= _target_statistics(header, arrays["y"])
+    if "pair_ptr" in arrays:
+        statistics["pairs"] = int(arrays["pair_ptr"][-1])
+    if "hyperedges" in arrays:
+        members = arrays["hyperedges"]
+        if members.dim() != 2 or (members.numel() and not 0 <= int(members.min()) <= int(members.max()) < nodes):
+            raise DatasetError(f"{header.name}: a hyperedge names a node that is not there")
+        statistics |= {"hyperedges": members.size(0), "hyperedges_distinct": members.unique(dim=0).size(0)}
+    if header.num_splits:
+        if "split" not in arrays or arrays["split"].size(0) != header.num_splits:
+            raise DatasetError(f"{header.name}: the header promises {header.num_splits} splits")
+        if arrays["split"].numel() and not 0 <= int(arrays["split"].min()) <= int(arrays["split"].max()) <= 3:
+            raise DatasetError(f"{header.name}: split codes must be 0 (none), 1 (train), 2 (val) or 3 (test)")
+        counts = arrays["split"][0].long().bincount(minlength=4).tolist()
+        statistics |= {"splits": header.num_splits, "train": counts[1], "val": counts[2], "test": counts[3]}
+    return statistics
+
+
+def compare(expected: Mapping[str, Any], statistics: Mapping[str, Any]) -> list[str]:
+    """What differs, one line each; an expected float is compared to the digits it has been printed with."""
+    lines = []
+    for key, want in expected.items():
+        have = statistics.get(key, "absent")
+        if isinstance(want, float) and isinstance(have, int | float):
+            digits = len(repr(want).partition(".")[2])
+            same = abs(have - want) <= 0.5 * 10**-digits + 1e-9
+        else:
+            same = have == want
+        if not same:
+            lines.append(f"{key}: {have} where {want} is published")
+    return lines
+
+
+def _check_rows(header: Any, arrays: Mapping[str, Tensor], graphs: int, nodes: int, edges: int) -> None:
+    rows = {"x": nodes, "source": edges, "target": edges, "edge_attr": edges, "node_ptr": graphs + 1, "pair_ptr": graphs + 1}
+    rows |= {"y": nodes if header.level == "node" else graphs}
+    rows |= {name: {"node": nodes, "edge": edges, "graph": graphs}[kind] for name, kind in header.extras.items() if kind != "table"}
+    for name, count in rows.items():
+        if name in arrays and arrays[name].size(0) != count:
+            raise DatasetError(f"{header.name}: array {name!r} has {arrays[name].size(0)} rows where {count} are expected")
+    hyperedges = arrays["hyperedges"].size(0) if "hyperedges" in arrays else 0
+    per_split = {"node": nodes, "graph": graphs, "hyperedge": hyperedges}[header.split_kind]
+    if "split" in arrays and arrays["split"].size(1) != per_split:
+        raise DatasetError(f"{header.name}: splits cover {arrays['split'].size(1)} {header.split_kind}s of {per_split}")
+
+
+def _check_features(name: str, array: str, values: Tensor, dim: int | list[int] | None) -> None:
+    width = values.size(1) if values.dim() > 1 else 1
+    if isinstance(dim, int):
+        if width != dim:
+            raise DatasetError(f"{name}: {array} has {width} columns where the header says {dim}")
+        if values.is_floating_point() and not all(bool(part.isfinite().all()) for part in values.split(CHUNK // max(width, 1) + 1)):
+            raise DatasetError(f"{name}: {array} holds a number that is not finite")
+    elif dim is not None:
+        if width != len(dim) or values.is_floating_point():
+            raise DatasetError(f"{name}: {array} has {width} columns of {values.dtype} where the header says {len(dim)} categorical ones")
+        if values.numel():
+            columns = values if values.dim() > 1 else values[:, None]
+            low, high = columns.amin(0).tolist(), columns.amax(0).tolist()
+            for column, (least, most, vocabulary) in enumerate(zip(low, high, dim)):
+                if least < 0 or most >= vocabulary:
+                    raise DatasetError(
+                        f"{name}: column {column} of {array} has category {least if least < 0 else most} of a vocabulary of {vocabulary}"
+                    )
+
+
+def _edge_statistics(name: str, arrays: Mapping[str, Tensor]) -> dict[str, Any]:
+    """Counts over blocks of whole graphs of about CHUNK edges. In numpy, whose sort is many times faster than torch.unique."""
+    node_ptr, edge_ptr = arrays["node_ptr"].numpy(), arrays["edge_ptr"].numpy()
+    loops = undirected = start = 0
+    symmetric = True
+    graphs = len(node_ptr) - 1
+    while start < graphs:
+        stop = int(np.searchsorted(edge_ptr, edge_ptr[start] + CHUNK, side="right")) - 1
+        stop = min(max(stop, start + 1), graphs)
+        span = slice(int(edge_ptr[start]), int(edge_ptr[stop]))
+        source, target = (arrays[key][span].numpy().astype(np.int64) for key in ("source", "target"))
+        counts = np.diff(edge_ptr[start : stop + 1])
+        size, offset = np.repeat(np.diff(node_ptr[start : stop + 1]), counts), np.repeat(node_ptr[start:stop] - node_ptr[start], counts)
+        if source.size and (min(source.min(), target.min()) < 0 or (np.maximum(source, target) >= size).any()):
+            raise DatasetError(f"{name}: an edge names a node that its graph does not have (graphs {start}..{stop - 1})")
+        source, target = source + offset, target + offset
+        width = int(node_ptr[stop] - node_ptr[start])
+        loop = source == target
+        loops += int(loop.sum())
+        forward, backward = _distinct(source * width + target), _distinct(target * width + source)
+        same = np.array_equal(forward, backward)
+        symmetric = symmetric and same
+        if same:
+            undirected += (len(forward) - len(_distinct(source[loop]))) // 2
+        else:
+            undirected += len(_distinct((np.minimum(source, target) * width + np.maximum(source, target))[~loop]))
+        start = stop
+    return {"edges_undirected": undirected, "self_loops": loops, "symmetric": symmetric}
+
+
+def _distinct(keys: np.ndarray) -> np.ndarray:
+    keys = np.sort(keys)
+    return keys[np.concatenate([[True], keys[1:] != keys[:-1]])] if len(keys) else keys
+
+
+def _target_statistics(header: Any, y: Tensor) -> dict[str, Any]:
+    if str(y.dtype) not in ("torch.int64", "torch.float32"):
+        raise DatasetError(f"{header.name}: targets must be int64 (classes) or float32, not {y.dtype}")
+    classes = header.task.endswith("-classification")
+    if classes:
+        if y.is_floating_point():
+            raise DatasetError(f"{header.name}: classes must be integers, not {y.dtype}")
+        if y.numel() and (int(y.min()) < -1 or int(y.max()) >= header.out_dim):  # first: counting takes memory by the largest label
+            raise DatasetError(
+                f"{header.name}: labels lie in {int(y.min())}..{int(y.max())}; the header says {header.out_dim} classes (-1: none)"
+            )
+        counts = y[y >= 0].flatten().bincount(minlength=header.out_dim)
+        return {"classes": header.out_dim, "label_counts": counts.tolist(), "unlabelled": int((y < 0).sum())}
+    if y.is_floating_point() and bool(y.isinf().any()):
+        raise DatasetError(f"{header.name}: a target is infinite")
+    return {"targets": y.size(1) if y.dim() > 1 else 1, "missing_targets": int(y.isnan().sum()) if y.is_floating_point() else 0}

@@ -1,0 +1,1 @@
+"""Encodings of a dataset, computed once and cached."""

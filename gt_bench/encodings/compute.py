@@ -1,0 +1,383 @@
+"""Computing encodings beside a dataset and writing their files, which gt_bench/encodings/cache.py describes and reads.
+
+The bits are the same for any number of threads and processes: each batch of graphs is fixed, and computed by one thread. Another linear algebra
+library may give other last digits; the header names the one that was used, and so does every record of a run.
+"""
+
+import contextlib
+import hashlib
+import json
+import multiprocessing
+import os
+import re
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict, cast
+
+import numpy as np
+import torch
+from filelock import FileLock, Timeout
+from torch import LongTensor, Tensor
+
+from gt_bench.data.packed import PackedDataset
+from gt_bench.encodings.cache import (  # fmt: skip
+    STORE_LIMIT,
+    batches_of,
+    damaged,
+    header_of,
+    read_arrays,
+    read_note,
+    row_pointers,
+    rows_of,
+    sealed,
+    shift,
+    stale_parts,
+    storage,
+    with_digest,
+)
+from gt_bench.schemas import EncodingHeader, Settings, StoredArray
+from gt_bench.utils.errors import DatasetError
+from gt_bench.utils.io import WriteError, make_folder, new_file, write_json
+from gt_models.encodings import Encoding, compute_with_flags, find_encoding
+
+if TYPE_CHECKING:
+    from threadpoolctl import threadpool_limits
+
+
+class Place(TypedDict):
+    """An array in a safetensors file: where its bytes begin and end after the file's preamble."""
+
+    dtype: str
+    shape: list[int]
+    data_offsets: list[int]
+
+
+Layout = dict[str, Place]
+
+# Room for the header of a file, whose digests are known at the end.
+_PREAMBLE = 4096
+# Seconds of work for one process from which several are worth their start, which takes some 3 s each.
+_WORTH_PROCESSES = 15.0
+# How processes start: libraries that have threads do not survive a fork.
+_START = "spawn"
+# Temporary files of a writer that holds no lock are swept when they are this many seconds old.
+_ABANDONED = 3600.0
+# Counts, copies and powers of two: the same bits from every machine.
+_EXACT = frozenset({"degree", "order", "position", "shortest-path", "near-orthogonal"})
+_FORMATS = {"F32": "<f4", "I32": "<i4"}
+
+
+def encode(
+    packed: PackedDataset,
+    folder: str | Path,
+    name: str,
+    arguments: Settings,
+    *,
+    limit: int = STORE_LIMIT,
+    jobs: int | None = None,
+) -> Path:
+    """Computes one encoding of every graph unless it is there and sound; returns KEY.safetensors, or KEY.json where it stays on the fly.
+
+    Safe when several processes ask at once: one computes, the others wait. Prints what was done, its size and time.
+
+    Args:
+        packed: the dataset.
+        folder: data/encodings/DATASET.
+        name, arguments: the encoding, as in a recipe.
+        limit: bytes above which an encoding that is cheap to compute is left to be computed for each batch.
+        jobs: processes, of one thread each; None: as many as cores where the work is worth their start. Decides nothing but the time.
+
+    Raises EncodingError for an unknown encoding or argument, WriteError on a full disk (then every file is as it was).
+    """
+    folder, encoding = Path(folder), find_encoding(name)
+    key, full = encoding.key(arguments), encoding.arguments(arguments)
+    size, on_the_fly = storage(packed, encoding, full, limit)
+    path = folder / f"{key}{'.json' if on_the_fly else '.safetensors'}"
+    other = folder / f"{key}{'.safetensors' if on_the_fly else '.json'}"
+    make_folder(folder.parent / ".locks")
+    with FileLock(folder.parent / ".locks" / f"{folder.name}-{key}.lock"):
+        for left_over in (*_temporaries(folder, path.name), *_temporaries(folder, other.name)):
+            left_over.unlink(missing_ok=True)
+        if other.exists():
+            other.unlink()
+        if on_the_fly:
+            reason = f"stored it would take {_mib(size)}, above the bound of {_mib(limit)}"
+            note = with_digest(header_of(packed, encoding, full) | {"on_the_fly": reason})
+            if not path.exists() or read_note(path) != note:
+                write_json(path, note)
+            _say(folder, key, f"on the fly, for each batch on its device: {reason}")
+            return path
+        problem = _problem(packed, path, encoding, full)
+        if problem is None:
+            _say(folder, key, f"there already, {_mib(path.stat().st_size)}")
+            return path
+        if path.exists():
+            _say(folder, key, f"computed again: {problem}")
+        start = time.perf_counter()
+        flags = _write(packed, path, encoding, full, jobs)
+        _say(folder, key, f"{packed.num_graphs:,} graphs, {_mib(path.stat().st_size)}, {time.perf_counter() - start:.1f} s")
+        for flag, count in flags.items():
+            if count:
+                _say(folder, key, f"{flag.replace('_', ' ')} in {count:,} of the graphs: its vectors are fixed by a rule")
+        return path
+
+
+def sweep(folder: str | Path) -> None:
+    """Removes what killed writers left in data/encodings/DATASET; files that somebody writes now stay."""
+    folder = Path(folder)
+    for path in _temporaries(folder):
+        key = path.name[1:].rpartition(".")[0].removesuffix(".safetensors").removesuffix(".json")
+        with contextlib.suppress(Timeout), FileLock(folder.parent / ".locks" / f"{folder.name}-{key}.lock", timeout=0):
+            path.unlink(missing_ok=True)
+    for path in _temporaries(folder / "cells"):
+        with contextlib.suppress(FileNotFoundError):
+            if time.time() - path.stat().st_mtime > _ABANDONED:
+                path.unlink()
+
+
+def _temporaries(folder: Path, name: str | None = None) -> list[Path]:
+    """Temporary files of `new_file` beside the file `name`, or beside any file of the folder."""
+    pattern = re.compile(rf"\.{re.escape(name) if name else r'.+[.](safetensors|json)'}\.[a-z0-9_]{{8}}")
+    return [path for path in folder.glob(".*") if pattern.fullmatch(path.name)]
+
+
+def _problem(packed: PackedDataset, path: Path, encoding: Encoding, arguments: Settings) -> str | None:
+    """Why the file at `path` cannot be used as it is; None where it can. Reads all of it."""
+    if not path.exists():
+        return "not there"
+    try:
+        header, arrays = read_arrays(path)
+    except DatasetError as error:
+        return str(error)
+    expected = header_of(packed, encoding, arguments)
+    if stale := stale_parts(header, expected):
+        return f"its {' and '.join(stale)} changed"
+    wrong = damaged(header, arrays)
+    return f"{', '.join(wrong)} is not what was written" if wrong else None
+
+
+@contextlib.contextmanager
+def _writing(path: Path) -> Iterator[str]:
+    """A temporary file beside `path` that takes its place when all went well. Raises WriteError, which names the file."""
+    temporary = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = new_file(path)
+        yield temporary
+        with open(temporary, "r+b") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        raise WriteError(f"{path}: cannot be written ({error.strerror}); free some space and run the same command again") from error
+    finally:
+        if temporary is not None:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(temporary)
+
+
+def _write(packed: PackedDataset, path: Path, encoding: Encoding, arguments: Settings, jobs: int | None) -> dict[str, int]:
+    """Computes and writes batches through a memory map: memory stays bounded however large the arrays are.
+
+    Returns by flag how many graphs have it.
+    """
+    ranges, counts = batches_of(packed), Counter[str]()
+    with _writing(path) as temporary, one_thread():
+        start, first = time.perf_counter(), ranges[0]
+        graphs = cast(LongTensor, torch.arange(*first))
+        arrays, flags = compute_with_flags(encoding.name, packed.batch(graphs), graphs=graphs, **arguments)
+        layout = _layout(encoding, arrays, encoding.widths(**arguments), row_pointers(packed))
+        _allocate(temporary, _PREAMBLE + max(a["data_offsets"][1] for a in layout.values()))
+        task = _Task(packed, encoding.name, arguments, temporary, layout)
+        task.put(graphs, arrays)
+        counts.update(_counts(flags))
+        seconds, rest = time.perf_counter() - start, ranges[1:]
+        if jobs is None:
+            jobs = available_cores() if seconds * len(rest) > _WORTH_PROCESSES else 1
+        for found in _progress(task.each(rest, min(jobs, len(rest))), packed, ranges):
+            counts.update(found)
+        maps = task.maps
+        sums: dict[str, StoredArray] = {
+            name: {
+                "rows": encoding.arrays[name], "shape": layout[name]["shape"], "dtype": layout[name]["dtype"],
+                "sha256": hashlib.sha256(array.data).hexdigest(),
+            }
+            for name, array in maps.items()
+        }  # fmt: skip
+        for array in maps.values():
+            if isinstance(array, np.memmap):
+                array.flush()
+        header = header_of(packed, encoding, arguments) | {"arrays": sums}
+        header |= {"flags": dict(counts)} if counts else {}
+        header |= {} if encoding.name in _EXACT else {"computed_by": libraries()}
+        with open(temporary, "r+b") as file:
+            file.write(_preamble(layout, sealed(with_digest(header)), _PREAMBLE))
+    return dict(counts)
+
+
+class _Task:
+    """The computation of one file: which batches are computed by which process decides nothing."""
+
+    def __init__(self, packed: PackedDataset, name: str, arguments: Settings, file: str, layout: Layout):
+        self.packed, self.encoding, self.arguments = packed, find_encoding(name), arguments
+        self.parts = (packed.folder, name, arguments, file, layout)
+        self.pointers, self.maps = row_pointers(packed), {}
+        for array, entry in layout.items():
+            dtype, shape = np.dtype(_FORMATS[entry["dtype"]]), tuple(entry["shape"])
+            offset = _PREAMBLE + entry["data_offsets"][0]
+            self.maps[array] = np.memmap(file, dtype, "r+", offset, shape) if np.prod(shape) else np.zeros(shape, dtype)
+
+    def each(self, ranges: list[tuple[int, int]], jobs: int) -> Iterator[dict[str, int]]:
+        """Computes these batches in `jobs` processes; yields what each reports, in order."""
+        if jobs < 2:
+            yield from map(self.run, ranges)
+            return
+        with ProcessPoolExecutor(jobs, multiprocessing.get_context(_START), _start_worker, self.parts) as pool:
+            try:
+                yield from pool.map(_run_in_worker, ranges)
+            except BrokenProcessPool:
+                raise DatasetError(
+                    f"{self.packed.header.name}: encoding {self.encoding.name}: a process was killed, probably out of memory; "
+                    f"run with fewer: python -m stages.encode {self.packed.header.name} --jobs 1"
+                ) from None
+            finally:
+                pool.shutdown(cancel_futures=True)
+
+    def run(self, one: tuple[int, int]) -> dict[str, int]:
+        graphs = cast(LongTensor, torch.arange(*one))
+        arrays, flags = compute_with_flags(self.encoding.name, self.packed.batch(graphs), graphs=graphs, **self.arguments)
+        self.put(graphs, arrays)
+        return _counts(flags)
+
+    def put(self, graphs: LongTensor, arrays: dict[str, Tensor]) -> None:
+        for name, kind in self.encoding.arrays.items():
+            value = arrays[name].int() if arrays[name].dtype == torch.int64 else arrays[name]
+            value = shift(value, kind, self.pointers, graphs, to_batch=False) if name in self.encoding.offsets else value
+            self.maps[name][rows_of(self.pointers[kind], graphs)] = value.numpy()
+
+
+# of a process that computes batches for another
+_workers_task: _Task | None = None
+
+
+def _start_worker(folder: Path, name: str, arguments: Settings, file: str, layout: Layout) -> None:
+    global _workers_task
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    limit_threads()
+    _workers_task = _Task(PackedDataset.open(folder), name, arguments, file, layout)
+
+
+def _end_with_parent() -> None:
+    """A pool's processes wait for ever where their parent was killed."""
+    if parent := multiprocessing.parent_process():
+        parent.join()
+    os._exit(1)
+
+
+def _run_in_worker(one: tuple[int, int]) -> dict[str, int]:
+    assert _workers_task is not None  # `_start_worker` has set it
+    return _workers_task.run(one)
+
+
+def limit_threads() -> "threadpool_limits":
+    """One thread in every library that encodings use, for good; returns threadpoolctl's limits, which can be lifted."""
+    import scipy.sparse.linalg  # noqa: F401 (what is loaded later has its own idea of threads)
+    from threadpoolctl import threadpool_limits
+
+    torch.set_num_threads(1)
+    return threadpool_limits(1)
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """One thread in every library that encodings use: sums that are shared out among threads have other last digits."""
+    threads = torch.get_num_threads()
+    limits = limit_threads()
+    try:
+        yield
+    finally:
+        limits.restore_original_limits()
+        torch.set_num_threads(threads)
+
+
+def available_cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def libraries() -> dict[str, str]:
+    """The libraries that decide last digits, and the processor's kind as they see it."""
+    import scipy
+    from threadpoolctl import threadpool_info
+
+    mkl = re.search(r"Math Kernel Library Version (\S+)", torch.__config__.show())
+    other = re.search(r"LAPACK_INFO=(\w+)", torch.__config__.show())
+    lapack = f"mkl {mkl[1]}" if mkl else other[1] if other else "unknown LAPACK"
+    pools = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
+    blas = sorted({" ".join(str(pool[k]) for k in ("internal_api", "version", "architecture") if pool.get(k)) for pool in pools})
+    return {
+        "torch": f"{torch.__version__}, {lapack}, {torch.backends.cpu.get_cpu_capability()}",
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
+        "blas of numpy and scipy": ", ".join(blas) or "unknown",
+    }
+
+
+def _counts(flags: dict[str, Tensor]) -> dict[str, int]:
+    return {flag: int(graphs.sum()) for flag, graphs in flags.items()}
+
+
+def _layout(encoding: Encoding, arrays: dict[str, Tensor], widths: dict[str, int], pointers: dict[str, Tensor]) -> Layout:
+    """Safetensors' table of the arrays."""
+    layout: Layout = {}
+    offset = 0
+    for name in sorted(encoding.arrays):
+        shape = [int(pointers[encoding.arrays[name]][-1]), widths[name]]
+        size = shape[0] * shape[1] * 4
+        layout[name] = {
+            "dtype": "F32" if arrays[name].is_floating_point() else "I32",
+            "shape": shape,
+            "data_offsets": [offset, offset + size],
+        }
+        offset += size
+    return layout
+
+
+def _allocate(path: str, size: int) -> None:
+    """Takes the disk space now: a write to a mapped hole on a full disk would kill the process."""
+    with open(path, "r+b") as file:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(file.fileno(), 0, size)
+        else:
+            file.truncate(size)
+
+
+def _preamble(layout: Layout, header: EncodingHeader, size: int) -> bytes:
+    text = json.dumps({"__metadata__": {"header": json.dumps(header, sort_keys=True)}, **layout}).encode()
+    if len(text) > size - 8:
+        raise ValueError(f"header of {len(text)} bytes does not fit {size}")
+    return (size - 8).to_bytes(8, "little") + text.ljust(size - 8)
+
+
+def _progress(results: Iterator[dict[str, int]], packed: PackedDataset, ranges: list[tuple[int, int]]) -> Iterator[dict[str, int]]:
+    """`results`, one for each of `ranges` but the first, behind a bar."""
+    from tqdm import tqdm
+
+    quiet = not sys.stderr.isatty()
+    with tqdm(total=packed.num_graphs, initial=ranges[0][1], desc=packed.header.name, unit="graph", disable=quiet, leave=False) as bar:
+        for (first, end), found in zip(ranges[1:], results, strict=True):
+            bar.update(end - first)
+            yield found
+
+
+def _say(folder: Path, key: str, text: str) -> None:
+    print(f"{folder.name}: {key}: {text}", flush=True)
+
+
+def _mib(size: int) -> str:
+    return f"{size / 2**20:,.1f} MiB"

@@ -1,0 +1,1 @@
+"""Recipe + data + seed -> record; versions and golden values."""

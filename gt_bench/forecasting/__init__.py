@@ -1,0 +1,1 @@
+"""Estimated time of cells."""

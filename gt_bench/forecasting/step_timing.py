@@ -1,0 +1,172 @@
+"""Seconds and memory of a whole run, from a few of its steps: some epochs of every phase are timed, everything else is counted."""
+
+import contextlib
+import statistics
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from gt_bench.config.recipe import Recipe
+from gt_bench.runtime.environment import PeakMemory
+from gt_bench.training.checkpoint import Checkpoint
+from gt_bench.training.interfaces import Batches, Objective
+from gt_bench.training.trainer import Outcome, Run
+from gt_models.batch import GraphBatch
+
+if TYPE_CHECKING:
+    from gt_bench.experiment.run import Experiment
+
+Sampled = tuple[GraphBatch, Tensor | None]
+
+
+class Stopwatch:
+    """What the loop tells of time, one entry per stretch of work."""
+
+    def __init__(self) -> None:
+        self.totals = {"train": 0.0, "eval": 0.0, "test": 0.0}
+        self.stretches: dict[str, list[float]] = {"train": [], "eval": [], "test": []}
+
+    @contextlib.contextmanager
+    def timing(self, what: str) -> Iterator[None]:
+        """Notes the block's seconds."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.stretches[what].append(time.perf_counter() - start)
+
+
+class Sample:
+    """A loader that ends an epoch early, once `budget` seconds and three batches are over; `taken` and `whole` count batches of each kind."""
+
+    def __init__(self, loader: Batches, budget: float):
+        self._loader, self._budget = loader, budget
+        self.taken: dict[str, int] = {}
+        self.whole: dict[str, bool] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+    def training(self, epoch: int) -> Iterator[Sampled]:
+        """The first batches of an epoch."""
+        return self._until("train", self._loader.training(epoch))
+
+    def evaluation(self, part: str) -> Iterator[Sampled]:
+        """The first batches of `part`."""
+        return self._until(part, self._loader.evaluation(part))
+
+    def _until(self, what: str, batches: Iterator[Sampled]) -> Iterator[Sampled]:
+        start, count = time.perf_counter(), 0
+        self.whole[what] = True
+        for count, batch in enumerate(batches, 1):
+            yield batch
+            self.taken[what] = count
+            if count >= 3 and time.perf_counter() - start > self._budget:
+                self.whole[what] = False
+                return
+
+
+class Lenient:
+    """A task whose metric is not asked for on a part of a split's graphs, which may hold one class only."""
+
+    def __init__(self, task: Objective):
+        self._task = task
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._task, name)
+
+    def evaluate(self, outputs: list[Tensor], targets: list[Any]) -> dict[str, float]:
+        """Zeros where a metric is not defined: only time counts here."""
+        with contextlib.suppress(ValueError):
+            return self._task.evaluate(outputs, targets)
+        return {"loss": 0.0, self._task.metric: 0.0}
+
+
+@dataclass
+class Trial:
+    """A few epochs of a run: what they took, and on how many batches."""
+
+    watch: Stopwatch
+    sample: Sample
+    outcome: Outcome
+
+
+def seconds_of(experiment: "Experiment", scale: float, budget: float) -> tuple[float, float, int, int]:
+    """(seconds of one run, peak memory in MiB, parameters, epochs reported)."""
+    recipe, memory = experiment.recipe, PeakMemory(experiment.device)
+    before = memory.read() if experiment.device.type == "cpu" else 0.0
+    memory.start()
+    trial = first = _trial(experiment, 2, budget)
+    own = experiment.task.runner
+    if own is not None:
+        if not hasattr(own, "seconds"):
+            raise ValueError(f"{experiment.path}: its task has a protocol of its own, which the forecast does not know")
+        if recipe.protocol:  # as many parts as the time allows
+            once = own.seconds(_short(recipe, 2, 1), trial.watch.stretches)
+            parts = int(min(60, budget / max(1e-6, once)))
+            if parts > 4:
+                trial = _trial(experiment, 2, budget, parts)
+        return own.seconds(recipe, trial.watch.stretches), memory.read(), trial.outcome.parameters, recipe.reports
+    # what is short is timed many times; the first one warmed up
+    once = statistics.fmean(t for what in ("train", "eval") for t in trial.watch.stretches[what][1:])
+    epochs = int(min(60, budget / max(1e-6, once)))
+    if epochs > 4:
+        trial = _trial(experiment, epochs, budget)
+    peak, parameters = memory.read(), trial.outcome.parameters
+    loader = trial.sample
+    taken, train_times, eval_times = loader.taken, trial.watch.stretches["train"], trial.watch.stretches["eval"]
+    phases = [phase.epochs for phase in recipe.phases] or [recipe.total_epochs]
+    each = len(train_times) // len(phases)
+    typical = [statistics.median(train_times[i * each + 1 : (i + 1) * each]) for i in range(len(phases))]
+    train = sum(n * t for n, t in zip(phases, typical)) / taken["train"] * _batches(loader, "train", scale)
+    evaluations = sum(_evaluates(recipe, n) for n in range(1, recipe.total_epochs + 1))
+    evaluation = statistics.median(eval_times[1:]) / taken["val"] * _batches(loader, "val", scale)
+    test = evaluation if loader.by_node else trial.watch.stretches["test"][-1] / taken["test"] * _batches(loader, "test", scale)
+    if loader.by_node:  # one graph in place of a larger one
+        peak = before + max(0.0, peak - before) * scale
+    # what only the first epoch of a process pays, and of a cell's seeds only the first
+    usual = typical[0], statistics.median(eval_times[1:])
+    paid = first.watch.stretches["train"][0], first.watch.stretches["eval"][0]
+    warmup = sum(max(0.0, p - u) for p, u in zip(paid, usual)) / len(recipe.seeds)
+    return train + evaluation * evaluations + test + warmup, peak, parameters, recipe.reports
+
+
+def _trial(experiment: "Experiment", epochs: int, budget: float, parts: int = 4) -> Trial:
+    """`epochs` epochs of every phase, of a protocol so many parts, each evaluated, and a pass over the test part, for its time alone: its graphs
+    may be of another size. Raises ValueError where the run does not end well."""
+    recipe, task, seed = experiment.recipe, experiment.task, experiment.recipe.seeds[0]
+    sample = Sample(experiment.loader(seed), budget)
+    watch = Stopwatch()
+    run = (task.runner or Run)(
+        _short(recipe, epochs, parts), Lenient(task), sample, experiment.build, seed=seed, meter=watch, checkpoint=Checkpoint(None)
+    )
+    outcome = run.train(test=recipe.protocol is None)
+    if outcome.status != "ok":
+        raise ValueError(f"{outcome.status}: {outcome.error}")
+    return Trial(watch, sample, outcome)
+
+
+def _short(recipe: Recipe, epochs: int, parts: int) -> Recipe:
+    """`epochs` epochs of every phase, each evaluated; of a protocol so many parts."""
+    # weights that it would start from cost no time
+    changes: dict[str, object] = {"eval_every": 1, "eval_after": None, "patience": None, "start": None}
+    if recipe.phases:
+        changes["phases"] = [phase.model_copy(update={"epochs": epochs}) for phase in recipe.phases]
+    else:
+        changes["epochs"] = epochs
+    short, protocol = recipe.model_copy(update=changes), recipe.protocol
+    return short.with_protocol(protocol.only(min(parts, protocol.parts)).to_the_end()) if protocol else short
+
+
+def _evaluates(recipe: Recipe, epoch: int) -> bool:
+    return epoch == recipe.total_epochs or (epoch % recipe.eval_every == 0 and epoch > (recipe.eval_after or 0))
+
+
+def _batches(loader: Sample, part: str, scale: float) -> float:
+    """Batches of a whole epoch of the whole dataset, in batches of the sample; a graph in place of a larger one counts so many times."""
+    if loader.whole[part]:
+        return loader.taken[part] * scale
+    return (loader.steps_per_epoch if part == "train" else loader.num_batches(part)) * scale

@@ -1,0 +1,1 @@
+"""Rows, columns and verdicts of the leaderboard."""

@@ -1,0 +1,164 @@
+"""The rows of leaderboards from this machine's records and from shipped ones, apart or together; nothing is computed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from gt_bench.config.grid import Cell, Grid
+from gt_bench.config.verdict_settings import Rules
+from gt_bench.leaderboard.rows import absent, rows_of
+from gt_bench.leaderboard.verdicts import with_claims
+from gt_bench.schemas import Record, Result, Row
+from gt_bench.store.archive import ROOT, Shipped, check_folder, file_of, problems_of, read, read_result, record_problems, shipped_cells
+from gt_bench.store.run_store import Store, StoreError
+
+OWN, SHIPPED = "own", "shipped"
+
+
+class Version(NamedTuple):
+    """A cell's result with those of its records that can be read; `stale`: what the present tree would compute differently."""
+
+    source: str
+    result: Result
+    records: list[Record]
+    stale: list[str]
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """`rows`: one version of every cell that has one, this machine's where it is complete or the only one, with claims and `source`; `others`: the
+    rows of the versions that were not taken; `versions`: both, by (source, cell); `problems`: of shipped files that cannot be used."""
+
+    rows: list[Row] = field(default_factory=list)
+    others: list[Row] = field(default_factory=list)
+    versions: dict[tuple[str, str], Version] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+
+def gather(grid: Grid, results: Path = Path("results"), store: Path = Path("store"), root: Path = ROOT) -> Gathered:
+    """Everything that results/, store/ and records/ hold of the cells of the grid. What is broken becomes a row or a problem. Raises StoreError
+    for another folder of records that is not there."""
+    from gt_bench.provenance.staleness import compare_golden_values, standing
+
+    if root != ROOT:
+        check_folder(root)
+    found, own_store = Gathered(), Store(store)
+    read = {cell.cell: _sound(file_of(cell.cell, root), root, found.problems) for suite in grid.suites for cell in grid.suite(suite)}
+    shipped = {cell: one for cell, one in read.items() if one is not None}
+    compare_golden_values(shipped.values(), grid)
+    for suite in grid.suites:
+        taken: list[Row] = []
+        for cell in grid.suite(suite):
+            rows: dict[str, list[Row]] = {}
+            if (results / f"{cell.cell}.json").exists():
+                rows[OWN], kept, records = collect([cell], results, own_store, grid.run.verdict)
+                for result in kept:
+                    found.versions[OWN, cell.cell] = Version(OWN, result, [records[d] for d in result["runs"] if d in records], [])
+            if one := shipped.get(cell.cell):
+                stale = standing(one, grid).stale
+                found.versions[SHIPPED, cell.cell] = Version(SHIPPED, one.result, one.records, stale)
+                rows[SHIPPED] = rows_of(one.result, one.records, (), grid.run.verdict)
+                for row in rows[SHIPPED]:
+                    row["status"] += f", stale: {', '.join(stale)}" if stale else ""
+            for source, its in rows.items():
+                for row in its:
+                    row["source"] = source
+            source = _taken(rows)
+            taken += rows.pop(source, [])
+            found.others.extend(row for its in rows.values() for row in its)
+        found.rows.extend(with_claims(taken, grid.run.verdict))
+    return found
+
+
+def _taken(rows: dict[str, list[Row]]) -> str:
+    """Of two versions of a cell, the own one if it is complete or the shipped one is not."""
+    complete = [source for source in (OWN, SHIPPED) if source in rows and rows[source][0]["status"].partition(",")[0] == "ok"]
+    return (complete or [OWN if OWN in rows else SHIPPED])[0]
+
+
+def _sound(path: Path, root: Path, problems: list[str]) -> Shipped | None:
+    if not path.exists():
+        return None
+    try:
+        one = read(path)
+    except StoreError as error:
+        problems.append(str(error))
+        return None
+    if wrong := problems_of(one, root):
+        problems.extend(wrong)
+        return None
+    return one
+
+
+def collect(cells: Sequence[Cell], results: Path, store: Store, rules: Rules) -> tuple[list[Row], list[Result], dict[str, Record]]:
+    """(rows of all declared cells in their order, without claims; the readable results; the readable records by digest)."""
+    rows, found = [], []
+    records: dict[str, Record] = {}
+    for cell in cells:
+        again = f"`python -m stages.train {cell.cell}`"
+        try:
+            result = read_result(results / f"{cell.cell}.json", cell.cell)
+        except StoreError as error:
+            rows.append(absent(cell.cell, "unreadable", str(error)))
+            continue
+        if result is None:
+            rows.append(absent(cell.cell, "not run", None))
+            continue
+        mine, problems = [], []
+        for digest in result["runs"]:
+            file = store.folder(digest) / "record.json"
+            try:
+                record = store.get(digest)
+            except (StoreError, OSError) as error:
+                problems.append(f"{error}: {again}")
+                continue
+            if record is None:
+                problems.append(f"{file} is missing; {again} makes it again")
+            elif wrong := record_problems(record):
+                problems.append(f"{file}: {'; '.join(wrong)}; delete the file and run {again}")
+            else:
+                mine.append(record)
+        found.append(result)
+        records |= {r["digest"]: r for r in mine}
+        rows += rows_of(result, mine, problems, rules)
+    return rows, found, records
+
+
+def shipped_of(grid: Grid, suite: str, root: Path = ROOT) -> dict[str, Shipped]:
+    """The files of a suite by the cell that they are of. Raises StoreError where one is unsound or the file of another cell."""
+    found = list(shipped_cells(grid, [suite], root))
+    wrong = [line for one in found for line in problems_of(one, root)]
+    if wrong:
+        raise StoreError("\n".join(wrong))
+    return {one.cell: one for one in found}
+
+
+def shipped_rows(cells: Sequence[Cell], shipped: dict[str, Shipped], grid: Grid) -> list[Row]:
+    """The leaderboard's rows of `cells`, each of a shipped one with the commit of its record as the last note."""
+    rows: list[Row] = []
+    for cell in cells:
+        if cell.cell in shipped:
+            one = shipped[cell.cell]
+            rows += rows_of(one.result, one.records, (), grid.run.verdict)
+        else:
+            rows.append(absent(cell.cell, "not run", None))
+    rows = with_claims(rows, grid.run.verdict)
+    for row in rows:
+        if row["cell"] in shipped:
+            row["notes"] = [*row["notes"], f"shipped record of commit {commit_of(shipped[row['cell']].records)[:12]}"]
+    return rows
+
+
+def commit_of(records: Sequence[Record]) -> str:
+    """The commit of the first of these records."""
+    return (records[0]["measured"]["environment"].get("commit") if records else None) or "unknown"
+
+
+def every_row(grid: Grid, root: Path = ROOT) -> list[Row]:
+    """The leaderboard's rows of every shipped cell, suite by suite. Raises StoreError, RecipeError."""
+    found: list[Row] = []
+    for suite in grid.suites:
+        if shipped := shipped_of(grid, suite, root):
+            found += shipped_rows([cell for cell in grid.suite(suite) if cell.cell in shipped], shipped, grid)
+    return found

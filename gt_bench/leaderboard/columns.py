@@ -1,0 +1,153 @@
+"""Rows as people read them: which columns, in the paper's unit; as Markdown and on the terminal."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from gt_bench.schemas import Row
+from gt_bench.stats.equivalence import MOST_SEEDS
+from gt_bench.utils.format import markdown_line, markdown_text
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+SHOWN = (
+    "dataset",
+    "model",
+    "metric",
+    "mean ± std",
+    "runs",
+    "published",
+    "difference [95 %]",
+    "verdict",
+    "q",
+    "margin (power)",
+    "seeds needed",
+    "claim",
+    "status",
+    "parameters",
+    "s/epoch",
+    "peak MiB",
+    "device",
+    "chance",
+    "expected",
+    "as expected?",
+)
+THEORY = ("chance", "expected", "as expected?")
+PRINT = ("published", "difference [95 %]", "verdict", "q", "margin (power)", "seeds needed", "claim")
+# which columns a terminal has room for first, and which may take several lines; the files have all of them
+PRIORITY = (
+    "dataset",
+    "model",
+    "mean ± std",
+    "chance",
+    "expected",
+    "as expected?",
+    "published",
+    "verdict",
+    "metric",
+    "runs",
+    "status",
+    "difference [95 %]",
+    "claim",
+    "seeds needed",
+)
+WRAPPED = {"expected", "as expected?", "verdict", "metric", "status", "claim", "difference [95 %]", "margin (power)", "device"}
+RIGHT = {"mean ± std", "runs", "published", "parameters", "s/epoch", "peak MiB"}
+
+
+def cells(row: Row) -> list[str]:
+    """What people read of a row, in the order of SHOWN and in the paper's unit."""
+    metric = (
+        f"{row['metric']} {'↑' if row['direction'] == 'max' else '↓'}{' %' if row['unit'] == 'percent' else ''}" if row["metric"] else "–"
+    )
+    ours = _number(row["mean"], row) + (f" ± {_number(row['std'], row)}" if row["runs"] > 1 and row["std"] is not None else "")
+    theirs = _number(row["published_mean"], row) + (f" ± {_number(row['published_std'], row)}" if row["published_std"] is not None else "")
+    if row["published_mean"] is None and row["published_printed"]:
+        theirs = row["published_printed"]
+    theirs += " !" if row["flags"] else ""
+    sign = "+" if row["difference"] is not None and row["difference"] > 0 else ""
+    interval = "" if row["interval_low"] is None else f" [{_number(row['interval_low'], row)}, {_number(row['interval_high'], row)}]"
+    status = ", ".join(part for part in (row["status"], row["reduced"] and "reduced") if part)
+    return [
+        row["dataset"], row["model"], metric, ours, f"{row['runs']}/{row['seeds']}" if row["seeds"] else "–", theirs,
+        sign + _number(row["difference"], row) + interval, row["verdict"],
+        "–" if row["q_difference"] is None else f"{row['q_difference']:.2g}", _margin(row), _seeds_needed(row), _claim(row), status,
+        "–" if row["parameters"] is None else f"{row['parameters']:,}",
+        "–" if row["seconds_per_epoch"] is None else f"{row['seconds_per_epoch']:.3g}",
+        "–" if row["peak_memory_mib"] is None else f"{row['peak_memory_mib']:,.0f}",
+        row["device"] or "–", _number(row["chance"], row), _expected(row), row["as_expected"] or "–",
+    ]  # fmt: skip
+
+
+def shown_columns(rows: Sequence[Row]) -> list[int]:
+    """Places in SHOWN of the columns that say something of these rows: of theory where it expects something, of print unless theory alone does."""
+    theory = any(row["expected"] for row in rows)
+    printed = not theory or any(row["published_printed"] for row in rows)
+    names = [name for name in SHOWN if name not in THEORY and (printed or name not in PRINT)]
+    if theory:
+        after = names.index("runs") + 1
+        names[after:after] = THEORY
+    return [SHOWN.index(name) for name in names]
+
+
+def table_lines(rows: Sequence[Row]) -> list[str]:
+    """Rows as a Markdown table, with their remarks under a heading."""
+    places = shown_columns(rows)
+    texts = [[markdown_text(text[i]) for i in places] for text in (SHOWN, *map(cells, rows))]
+    lines = [markdown_line(texts[0]), markdown_line(["---"] * len(places)), *map(markdown_line, texts[1:]), ""]
+    remarks = list(dict.fromkeys(remark for row in rows for remark in remarks_of(row)))
+    shown = [f"- {markdown_text(remark)}" for remark in remarks]  # a reason may hold what a foreign host said
+    return [*lines, "## Remarks", "", *shown, ""] if shown else lines
+
+
+def remarks_of(row: Row) -> list[str]:
+    """Whatever a reader must know about a row besides its figures, one line each."""
+    name = f"{row['dataset']} / {row['model']}"
+    remarks = [f"{name}: {row['status']}: {' '.join(row['reason'].split())}"] if row["reason"] else []
+    if row["reduced"]:
+        remarks.append(f"{name}: reduced, not the published setting: {', '.join(row['reduced'])}")
+    remarks += [f"{row['dataset']}: {row['tests']}"] if row["tests"] else []
+    remarks += [f"{name}: {_expected(row)} expected: {row['expected_because']}"] if row["expected"] else []
+    if row["published_source"]:
+        remarks.append(f"{name}: published {row['published_printed']} ({row['published_source']})")
+    remarks += [f"{name}: ! how the published number was made: {flag}" for flag in row["flags"]]
+    return remarks + [f"{name}: {note}" for note in row["notes"]]
+
+
+def terminal_table(suite: str, rows: Sequence[Row], width: int = 150) -> "Table":
+    """The same as a rich Table for a terminal of `width` columns."""
+    from gt_bench.utils.column_widths import fitting_table
+
+    columns = shown_columns(rows)
+    names, texts = [SHOWN[i] for i in columns], [[cells(row)[i] for i in columns] for row in rows]
+    return fitting_table(names, texts, width, PRIORITY, WRAPPED, RIGHT, f"Leaderboard: {suite}", f" (reports/{suite}.md, --json)")
+
+
+def _margin(row: Row) -> str:
+    if row["margin"] is None:
+        return "–"
+    return _number(row["margin"], row) + ("" if row["power"] is None else f" ({100 * row['power']:.0f} %)")
+
+
+def _seeds_needed(row: Row) -> str:
+    if row["seeds_needed"] is None:
+        # a margin and a power, and no number of runs that reaches the power wanted: the print itself is too uncertain
+        return "–" if row["power"] is None else f"> {MOST_SEEDS}"
+    return str(row["seeds_needed"])
+
+
+def _claim(row: Row) -> str:
+    if row["claim"] is None:
+        return "–"
+    more = f" (+{row['claim_more_seeds']})" if row["claim_more_seeds"] else ""
+    return f"{row['claim']}{more}: {row['claim_rival']}" if row["claim_rival"] else row["claim"]
+
+
+def _expected(row: Row) -> str:
+    return f"{row['expected']} {_number(row['expected_limit'], row)}" if row["expected"] else "–"
+
+
+def _number(value: float | None, row: Row) -> str:
+    if value is None:
+        return "–"
+    return f"{100 * value:.2f}" if row["unit"] == "percent" else f"{value:.4g}"

@@ -1,0 +1,78 @@
+"""Cells and leaderboards as DVC reads them, in the paper's unit.
+
+    metrics/SUITE/DATASET/ROW.json            of training. `dvc metrics show|diff`: test, std, validation, runs, status; `dvc plots show|diff`:
+                                              validation by epoch, the mean over the runs that came so far
+    reports/metrics/SUITE/DATASET/ROW.json    of the leaderboard: mean, std, published, difference, verdict, runs, status
+    reports/published/SUITE.csv               the same: published, ours
+
+Equal records give equal bytes.
+"""
+
+import csv
+import io
+import math
+import shutil
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from gt_bench.leaderboard.rows import summarise
+from gt_bench.schemas import Curves, Record, Result, Row
+from gt_bench.utils.io import write_bytes, write_json
+
+POINTS = 200  # of a curve: a picture shows no more, and every commit keeps the file
+
+
+def write_training(result: Result, records: Sequence[Record], metrics: Path = Path("metrics")) -> None:
+    """Writes the first file, of one cell: what its training alone decides, without the paper. Raises WriteError."""
+    row = summarise(result, records)
+    scale = 100 if row["unit"] == "percent" else 1
+    good = [r["deterministic"] for r in records if r["deterministic"]["status"] == "ok"]
+    validated = [run["val"] for run in good if run["val"] is not None]
+    numbers = {"test": row["mean"], "std": row["std"], "validation": statistics.fmean(validated) if validated else None}
+    epochs = [
+        {"epoch": epoch, "validation": float(f"{scale * value:.6g}")}
+        for epoch, value in curve([r["deterministic"]["epochs"] for r in records])
+    ]
+    shown = _in_unit(numbers, scale) | {"runs": row["runs"], "status": row["status"]}
+    # DVC takes an empty list for a curve of no columns
+    write_json(metrics / f"{result['cell']}.json", shown | ({"curve": epochs[:: -(-len(epochs) // POINTS)]} if epochs else {}))
+
+
+def write_leaderboard(suite: str, rows: Sequence[Row], reports: Path) -> None:
+    """Writes the other two for a suite; what is of no cell any more goes. Raises WriteError."""
+    shutil.rmtree(reports / "metrics" / suite, ignore_errors=True)
+    (reports / "metrics" / suite).mkdir(parents=True)
+    first = {row["cell"]: row for row in reversed(rows)}  # of a cell's rows the first is its own metric
+    for cell, row in first.items():
+        write_json(reports / "metrics" / f"{cell}.json", metrics_of(row))
+    beside = [(row["cell"], metrics_of(row)) for row in first.values()]
+    both = [(cell, found["published"], found["mean"], found["verdict"]) for cell, found in beside if {"published", "mean"} <= found.keys()]
+    write_bytes(reports / "published" / f"{suite}.csv", _csv(("cell", "published", "ours", "verdict"), both))
+
+
+def metrics_of(row: Row) -> dict[str, object]:
+    """What of a row is a number or a word, in the paper's unit; what there is none of is left out."""
+    scale = 100 if row["unit"] == "percent" else 1
+    numbers = {"mean": row["mean"], "std": row["std"], "published": row["published_mean"], "difference": row["difference"]}
+    return _in_unit(numbers, scale) | {"verdict": row["verdict"], "runs": row["runs"], "status": row["status"]}
+
+
+def _in_unit(numbers: Mapping[str, float | None], scale: int) -> dict[str, float]:
+    return {name: float(f"{scale * value:.6g}") for name, value in numbers.items() if value is not None and math.isfinite(value)}
+
+
+def curve(runs: Sequence[Curves]) -> list[tuple[int, float]]:
+    """(epoch, mean of validation over the runs that validated in it)."""
+    found: dict[int, list[float]] = {}
+    for run in runs:
+        for epoch, value in zip(run["epoch"], run["val"], strict=True):
+            if value is not None and math.isfinite(value):
+                found.setdefault(epoch, []).append(value)
+    return [(epoch, statistics.fmean(values)) for epoch, values in sorted(found.items())]
+
+
+def _csv(head: Sequence[str], rows: Sequence[Sequence[object]]) -> bytes:
+    file = io.StringIO(newline="")
+    csv.writer(file, lineterminator="\n").writerows([head, *rows])
+    return file.getvalue().encode()

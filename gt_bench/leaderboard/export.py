@@ -1,0 +1,106 @@
+"""The leaderboard of a suite as files: JSON, CSV and Markdown, with the count of verdicts and how to read them."""
+
+import csv
+import io
+import json
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from gt_bench.config.verdict_settings import Rules
+from gt_bench.leaderboard.columns import table_lines
+from gt_bench.schemas import COLUMNS, Row
+from gt_bench.store.run_store import StoreError
+from gt_bench.utils.format import csv_cell
+from gt_bench.utils.io import read_text, write_bytes
+
+
+def to_json(suite: str, rows: Sequence[Row], rules: Rules) -> str:
+    """The rows with what a reader of them must know: units, the kind of deviation, the rules of verdicts."""
+    head = {
+        "suite": suite,
+        "std": "population (ddof 0) over runs",
+        "verdict": rules.model_dump(mode="json"),
+        "tally": tally(rows, rules),
+        "units": "raw: percentages as fractions",
+    }
+    return json.dumps(head | {"rows": rows}, indent=1, allow_nan=True) + "\n"
+
+
+def write_reports(suite: str, rows: Sequence[Row], reports: Path, rules: Rules) -> list[Path]:
+    """The three files, each replaced whole. Raises WriteError."""
+    contents = {"json": to_json(suite, rows, rules), "csv": to_csv(rows), "md": to_markdown(suite, rows, rules)}
+    return [write_bytes(reports / f"{suite}.{kind}", text.encode()) for kind, text in contents.items()]
+
+
+def rows_in(path: Path) -> list[Row]:
+    """The rows that `to_json` wrote. Raises StoreError for another content."""
+    try:
+        rows = json.loads(read_text(path))["rows"]
+        if not all(set(COLUMNS) <= set(row) for row in rows):
+            raise ValueError("a row lacks columns")
+        return rows
+    except (OSError, RecursionError, ValueError, KeyError, TypeError) as error:
+        raise StoreError(f"{path}: not a leaderboard ({error}); write it again: python -m stages.leaderboard {path.stem}") from None
+
+
+def to_csv(rows: Sequence[Row]) -> str:
+    """`COLUMNS` of the rows; lists joined by semicolons."""
+    file = io.StringIO()
+    writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        writer.writerow({k: csv_cell("; ".join(map(str, v)) if isinstance(v, list) else v) for k, v in row.items()})
+    return file.getvalue()
+
+
+def to_markdown(suite: str, rows: Sequence[Row], rules: Rules) -> str:
+    """The page of a suite: its table, the count of verdicts, and how to read it."""
+    head = [f"# Leaderboard: {suite}", "", *table_lines(rows), tally(rows, rules), ""]
+    return "\n".join([*head, "## How to read it", "", explanation(rules)]) + "\n"
+
+
+def tally(rows: Sequence[Row], rules: Rules) -> str:
+    """How many verdicts there are of each kind, and how many of them chance alone would bring."""
+    if any(row["expected"] for row in rows):
+        words = Counter(row["as_expected"] or "without a number" for row in rows if row["expected"])
+        return (
+            f"{words.total()} rows of which theory says beforehand what to expect: {', '.join(f'{n} {word}' for word, n in words.items())}."
+        )
+    complete = [row for row in rows if row["interval_low"] is not None and not row["provisional"]]
+    words = Counter(row["verdict"].split(" (")[0] for row in complete)
+    off = words["higher"] + words["lower"]
+    sure = sum(row["q_difference"] is not None and row["q_difference"] < rules.level for row in complete)
+    claims = Counter(row["claim"] for row in rows if row["claim"] in ("claim holds", "claim fails", "undecided"))
+    return (
+        f"{len(complete)} numbers judged ({', '.join(f'{n} {word}' for word, n in sorted(words.items())) or 'none'}). Were every one of them reproduced in truth, "
+        f"chance alone would show at most {rules.level * len(complete):.1f} as higher or lower; {off} are, {sure} of them with q below {rules.level:g} "
+        f"(Benjamini-Hochberg). Provisional: {sum(bool(row['provisional']) for row in rows)}, in none of these counts. "
+        f"Claims to be best: {claims['claim holds']} hold, {claims['claim fails']} fail, {claims['undecided']} undecided."
+    )
+
+
+def explanation(rules: Rules) -> str:
+    """How verdicts are reached, with the numbers of the rules."""
+    numbers = {"level": rules.level, "sure": 100 * (1 - rules.level), "power": 100 * rules.power}
+    return EXPLANATION.format(few=rules.unstated_runs[0], most=rules.unstated_runs[1], **numbers).strip()
+
+
+EXPLANATION = """
+- One row is one cell: a model on a dataset with one recipe. mean ± std: test metric, mean and population standard deviation (ddof 0)
+  over the runs that ended well; runs: how many of those asked for. The epoch is chosen on validation. ↑ larger is better, ↓ smaller is.
+- published: the paper's own number in the same unit; difference: ours minus published. *!*: something is wrong with how it was made, see
+  the remarks. A cell has a row for every number that its paper prints of these runs; a cost is shown beside the authors', never judged.
+- difference: with its {sure:g} % interval (Welch, and the rounding of the print). verdict: *consistent*: the printed mean lies in the {sure:g} % prediction interval
+  of a replication of this size, which is the interval around 0 of the same width; *higher* or *lower*: it does not; *reproduced*: consistent, and
+  two one-sided tests show that the difference is smaller than the margin; *undecided*: it hangs on what the paper does not print (no number of
+  runs: {few} and {most} are tried; no spread: an exact mean, and one run with our spread). q: false-discovery rate over the complete numbers.
+- margin: the one with which equal truth passes as reproduced in {power:g} % of cases at full seeds; power: that chance for the runs that there are; seeds
+  needed: for {power:g} % at the spread seen. A cell that lacks only seeds is judged with what it has (*consistent, 3 of 10 runs*); one that is *reduced* in trials,
+  epochs or data, or whose runs failed, is not.
+- claim: does our mean still beat the best other number of the paper's column (our own run of it where there is one)? By the same interval:
+  *claim holds*, *claim fails*, *undecided* (+n: so many more seeds would decide). docs/verdicts.md says what each word does not mean.
+- expected (docs/embedded.md): a limit that theory sets before the run. *as expected*: the {sure:g} % interval of the mean (Student) lies on the expected side
+  of it, with the margin stated there; *not as expected*: on the other; *undecided*: across it, or one run.
+- s/epoch: median over runs of the training seconds per epoch; peak MiB: largest over runs (GPU: allocated; CPU: resident).
+"""

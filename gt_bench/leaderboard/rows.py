@@ -1,0 +1,165 @@
+"""The rows of a cell: its records in figures, with what the paper prints of them and the verdict on it.
+
+Numbers in rows are raw units (a percentage is a fraction), as in records; `unit` says how people read them, and only what is shown to people
+(`gt_bench/leaderboard/columns.py`) converts. Equal records give equal rows.
+"""
+
+import math
+import statistics
+from collections import Counter
+from collections.abc import Sequence
+from typing import cast
+
+from gt_bench.config.limits import PARTS, cut_in
+from gt_bench.config.verdict_settings import Rules
+from gt_bench.leaderboard.expectations import with_expectation
+from gt_bench.leaderboard.verdicts import printed_number, with_verdict
+from gt_bench.papers.published import Published, PublishedError, further
+from gt_bench.papers.units import PERCENT
+from gt_bench.schemas import COLUMNS, Record, Result, Row, SearchSummary
+from gt_bench.stats.equivalence import STD_DDOF
+from gt_bench.utils.versions import version_text
+
+NO_NUMBER = "no number"  # status of a row whose metric is undefined (NaN or infinite) in a run that ended well
+
+
+def rows_of(result: Result, records: Sequence[Record], problems: Sequence[str] = (), rules: Rules | None = None) -> list[Row]:
+    """The rows of one cell with their verdicts: its metric first, then one for every further number that the paper prints of these runs."""
+    rows = [with_expectation(with_verdict(summarise(result, records, problems), result, rules), rules)]
+    try:
+        others = further(result.get("published"), result["dataset"], result.get("metric"))
+    except PublishedError as error:
+        if str(error) not in " ".join(rows[0]["notes"]):
+            rows[0]["notes"].append(f"published number not found: {error}")
+        others = []
+    for printed in others:
+        row = summarise(result, records, problems, printed)
+        if row["values"] or not row["runs"]:
+            rows.append(with_verdict(row, result, rules, printed))
+    return rows
+
+
+def summarise(
+    result: Result,
+    records: Sequence[Record],
+    problems: Sequence[str] = (),
+    printed: Published | None = None,
+) -> Row:
+    """One row, all but its verdict: the records of one cell in figures.
+
+    `mean` and `std` (population, `std_ddof` 0) are over the runs that ended well, `runs` counts them, `seeds` counts those asked for;
+    seconds and memory are the median and the maximum over the runs. `problems`: what could not be read, added to the reason. `printed`: a
+    further published number that the row is about, instead of the cell's own.
+    """
+    row = cast(Row, dict.fromkeys(COLUMNS))  # what nothing is known of is None
+    row |= {"cell": result["cell"], "dataset": result["dataset"], "model": result["model"]}
+    row |= {"metric": result.get("metric"), "direction": result.get("direction")}
+    if printed:
+        part = f" ({printed.dataset})" if printed.dataset != result["dataset"] else ""
+        row |= {"metric": printed.metric + part, "direction": printed.direction}
+    notes = list(result.get("notes") or ())
+    published = printed or printed_number(result, notes)
+    # a run that met its time limit has the counts over the pairs that were done
+    whole = [r for r in records if published and published.whole_in(r) and r["deterministic"]["status"] in ("ok", "timed-out")]
+    good = [r for r in records if r["deterministic"]["status"] == "ok" or r in whole]
+    seeds = len(result.get("seeds") or ())
+    failures = Counter(r["deterministic"]["status"] for r in records if r not in good)
+    reasons = [reason] if (reason := result.get("reason")) else []
+    row |= {"status": _status(result["status"], len(good), seeds, failures, len(problems)), "runs": len(good), "seeds": seeds}
+    row |= {
+        "reduced": [line for line in result.get("reduced") or () if not (whole and len(whole) == len(good) and _of_parts(line))],
+        "notes": [*notes, *_not_unique(records)],
+        "flags": [],
+        "values": [],
+        "std_ddof": STD_DDOF,
+        "digests": [r["digest"] for r in records],
+    }
+    row["reason"] = "; ".join([*reasons, *problems]) or None
+    if published:
+        row["flags"] = list(published.flags)
+        row |= {"published_mean": published.mean, "published_std": published.std, "published_runs": published.runs}
+        row |= {"published_printed": published.printed, "published_source": published.source}
+        row["published_place"] = list(published.place)
+    if published and published.note:
+        row["notes"].append(f"the published number: {published.note}")
+    if search := result.get("search"):
+        row["notes"].append(_search_note(search))
+    if modified := [r for r in records if "modified" in r["deterministic"]["digests"]]:
+        versions = version_text(modified[0]["deterministic"]["versions"], modified=True)
+        row["notes"].append(f"computed by code that was changed without raising a version ({versions})")
+        row["status"] += ", modified"
+    if imported := result.get("imported"):
+        stale = f"; stale when it was imported: {', '.join(imported['stale'])}" if imported.get("stale") else ""
+        row["notes"].append(f"imported: shipped record of commit {(imported.get('commit') or 'unknown')[:12]}{stale}")
+        row["status"] += f", stale: {', '.join(imported['stale'])}" if stale else ""
+    row["unit"] = published.unit if published else "percent" if row["metric"] in PERCENT else "none"
+    if good:
+        # the printed dataset may be a part of the test set
+        of_part = published is not None and all(published.part in (r["deterministic"]["test_metrics"] or {}) for r in good)
+        values = [published.ours(r) if published and (printed or of_part or r in whole) else r["deterministic"]["test"] for r in good]
+        if published and of_part:
+            row["metric"] = f"{published.metric} ({published.dataset})"
+        row["values"] = [] if None in values else [value for value in values if value is not None]
+    undefined = [f"{v} of seed {r['deterministic']['seed']}" for v, r in zip(row["values"], good, strict=False) if not math.isfinite(v)]
+    if undefined:
+        no_number = f"{row['metric']} is not a number on this split: {', '.join(undefined)}"
+        row |= {"status": NO_NUMBER, "reason": "; ".join([row["reason"], no_number] if row["reason"] else [no_number])}
+    elif row["values"]:
+        # unstated: most papers do not say which deviation they print; the population one, as in the scripts behind the WebKB rows
+        # (Polynormer's script prints the sample one: 5% more at ten runs)
+        mean = statistics.fmean(row["values"])
+        row |= {"mean": mean, "std": statistics.pstdev(row["values"])}
+        if row["published_mean"] is not None:
+            row["difference"] = round(mean - row["published_mean"], 12)
+    parameters = [r["deterministic"]["parameters"] for r in records if r["deterministic"].get("parameters") is not None]
+    seconds = [r["measured"]["train_seconds_per_epoch"] for r in good or records]
+    memory = [r["measured"]["peak_memory_mib"] for r in records]
+    row["parameters"] = max(parameters, default=None)
+    devices = {r["measured"]["device"] for r in records}
+    if len(devices) == 1:  # what several kinds of device took is a cost of none of them
+        row |= {"seconds_per_epoch": statistics.median(seconds), "peak_memory_mib": max(memory)}
+    row["device"] = ", ".join(sorted(devices)) or None
+    return row
+
+
+def absent(cell: str, status: str, reason: str | None) -> Row:
+    """The row of a cell without a readable result."""
+    suite, dataset, model = cell.split("/")
+    result = cast(Result, {"cell": cell, "suite": suite, "dataset": dataset, "model": model, "status": status, "reason": reason})
+    return with_expectation(summarise(result, []) | {"verdict": "none: no result"})
+
+
+def _not_unique(records: Sequence[Record]) -> list[str]:
+    """What the data do not determine in the encodings that these runs read: eigenvectors of a repeated eigenvalue."""
+    found = {key: said.get("flags", {}) for record in records for key, said in (record["measured"].get("encodings") or {}).items()}
+    return [
+        f"! the encoding {key} has a {flag.replace('_', ' ')} in {count:,} of the graphs: its vectors there are one choice of many, made by the order of the nodes"
+        for key, flags in found.items()
+        for flag, count in flags.items()
+        if count
+    ]
+
+
+def _of_parts(line: str) -> bool:
+    cut = cut_in(line)
+    return cut is not None and cut.unit in PARTS
+
+
+def _status(status: str, good: int, seeds: int, failures: Counter[str], unreadable: int) -> str:
+    if good == seeds > 0:
+        return "ok"
+    counts = [f"{n} {what}" for what, n in sorted(failures.items())] + ([f"{unreadable} unreadable"] if unreadable else [])
+    if good:
+        return f"ok {good}/{seeds}" + (f" ({', '.join(counts)})" if counts else "")
+    if unreadable and status == "ok":
+        return "unreadable"
+    return status
+
+
+def _search_note(search: SearchSummary) -> str:
+    # older results count trials that were killed and queued again among those that failed
+    killed = search["trials"] - search.get("used", search["trials"])
+    counts = {state: n - killed * (state == "FAIL") for state, n in sorted(search["states"].items())}
+    states = ", ".join(f"{n} {state.lower()}" for state, n in counts.items() if n)
+    space = f" over {', '.join(search['keys'])} ({search['space']})" if search.get("keys") and search.get("space") else ""
+    return f"searched on validation: {search.get('used', search['trials'])} trials ({states}){space}"

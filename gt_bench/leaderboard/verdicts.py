@@ -1,0 +1,141 @@
+"""Rows with their verdicts: on each number beside the printed one, on the claim to be best in a column, and over all numbers together."""
+
+import re
+from collections.abc import Mapping, Sequence
+
+from gt_bench.config.limits import seeds_in
+from gt_bench.config.verdict_settings import Rules
+from gt_bench.papers.pair_counts import COUNT
+from gt_bench.papers.published import Published, PublishedError, lookup, resolve
+from gt_bench.schemas import Result, Row
+from gt_bench.stats.equivalence import COUNT_STD, Claim, Number, false_discovery, judge, judge_claim, sample_std, seeds_needed
+
+
+def with_verdict(row: Row, result: Result, rules: Rules | None = None, printed: Published | None = None) -> Row:
+    """The row with its verdict on the number (see gt_bench/stats/equivalence.py).
+
+    A cell that lacks nothing but seeds has a provisional one, which says so. One whose runs failed, or that is `reduced` otherwise, gets none,
+    whatever its numbers; neither does a cost, which is one of the authors' machine.
+    """
+    cuts = [seeds_in(line) for line in row["reduced"]]
+    full = runs_in_full(row)
+    # these would be a choice among the runs: what failed may have failed for what it would have scored
+    failed = _failed(row["status"].partition(", stale")[0])
+    if not row["status"].startswith("ok") or row["mean"] is None or row["std"] is None:
+        return row | {"verdict": "none: no result"}
+    if row["status"].endswith(", modified"):
+        return row | {"verdict": "none: modified code"}
+    if failed:
+        return row | {"verdict": f"none: {failed} of {full} runs failed"}
+    if not all(cuts):
+        return row | {"verdict": "none: reduced"}
+    if printed and printed.measured:
+        return row | {"verdict": "none: another machine"}
+    problems: list[str] = []
+    published = printed or printed_number(result, problems)
+    if problems:
+        return row | {"verdict": "none: published number not found"}
+    verdict = judge(row["mean"], row["std"], row["runs"], published, full, rules)
+    low, high = verdict.interval or (None, None)
+    provisional = row["runs"] < full and verdict.interval is not None
+    return {
+        **row,
+        "verdict": _provisional(verdict.word, row["runs"], full) if provisional else verdict.word,
+        "provisional": provisional, "interval_low": low, "interval_high": high,
+        "margin": verdict.margin, "margin_std": verdict.margin_std, "power": verdict.power,
+        "p_difference": verdict.p_difference, "p_equivalence": verdict.p_equivalence,
+        "seeds_needed": seeds_needed(row["std"], row["runs"], published, full, rules) if published else None,
+        "notes": [*row["notes"], *verdict.assumptions],
+    }  # fmt: skip
+
+
+def with_claims(rows: Sequence[Row], rules: Rules | None = None) -> list[Row]:
+    """The rows with what only all of them together say: the verdict on each paper's claim to be best in its column, against our own complete run of
+    a rival where there is one and its print otherwise; and the false-discovery rates of `higher` and `lower` over all complete numbers."""
+    ours: dict[tuple[str, ...], list[Row]] = {}
+    for row in rows:
+        if row["published_place"] and row["interval_low"] is not None and not row["provisional"]:
+            ours.setdefault(tuple(row["published_place"]), []).append(row)
+    complete = [row["p_difference"] if row["interval_low"] is not None and not row["provisional"] else None for row in rows]
+    return [_with_claim(row, ours, rules) | {"q_difference": q} for row, q in zip(rows, false_discovery(complete), strict=True)]
+
+
+def printed_number(result: Result, notes: list[str]) -> Published | None:
+    """The published number that a result names; what is wrong with that name is added to `notes`."""
+    try:
+        return resolve(result.get("published"), result["dataset"], result.get("metric"))
+    except PublishedError as error:
+        notes.append(f"published number not found: {error}")
+        return None
+
+
+def _with_claim(row: Row, ours: Mapping[tuple[str, ...], Sequence[Row]], rules: Rules | None) -> Row:
+    # a row whose print has neither runs nor a spread behind it has no interval, and still a claim
+    judged = row["interval_low"] is not None or row["verdict"] == "not judged"
+    if row["mean"] is None or row["published_mean"] is None or not row["published_place"] or not judged:
+        return row
+    published = lookup(*row["published_place"])
+    rivals = published.rivals() if published.own else []
+    sign = 1 if published.direction == "max" else -1
+    if not rivals:
+        return row
+    if sign * published.number <= max(sign * rival.number for rival in rivals):
+        return row | {"claim": "not claimed"}
+    numbers = [_rival(rival, ours.get(rival.place, ()), sign) for rival in rivals]
+    claim = _better(row, published, max(numbers, key=lambda number: sign * number.mean), _printed_spread(published), rules)
+    full = runs_in_full(row)
+    low, high = claim.interval or (None, None)
+    return row | {
+        "claim": _provisional(claim.word, row["runs"], full) if row["runs"] < full else claim.word,
+        "claim_rival": claim.rival, "claim_low": low, "claim_high": high, "claim_more_seeds": claim.more_seeds,
+        "notes": [*row["notes"], *(f"the claim: {assumption}" for assumption in claim.assumptions if assumption not in row["notes"])],
+    }  # fmt: skip
+
+
+def runs_in_full(row: Row) -> int:
+    """How many runs the cell has when nothing is cut."""
+    return max([row["seeds"], *(cut.full for line in row["reduced"] if (cut := seeds_in(line)))])
+
+
+def compared(row: Row, rival: Published, ours: Sequence[Row], rules: Rules | None = None) -> Claim:
+    """Is the row's number better than the printed one of `rival`, or than our rows `ours` of that where there are any? As a claim to be best is judged; a single run of either side
+    scatters by the larger of the two printed spreads."""
+    published = lookup(*row["published_place"] or ())
+    spreads = [spread for number in (published, rival) if (spread := _printed_spread(number)) is not None]
+    number = _rival(rival, ours, 1 if published.direction == "max" else -1)
+    return _better(row, published, number, max(spreads, default=None), rules)
+
+
+def _better(row: Row, published: Published, rival: Number, spread: float | None, rules: Rules | None) -> Claim:
+    if row["mean"] is None:
+        raise ValueError(f"{row['cell']} has no number")
+    us = Number(row["model"], row["mean"], _spread(row), row["runs"])
+    return judge_claim(us, rival, published.direction, spread, rules, COUNT_STD if published.metric == COUNT else 0.0)
+
+
+def _printed_spread(published: Published) -> float | None:
+    """The sample deviation that is printed."""
+    return published.std if published.std is None or not published.runs else sample_std(published.std, published.runs)
+
+
+def _rival(published: Published, rows: Sequence[Row], sign: int) -> Number:
+    runs = [(row["mean"], row) for row in rows if row["mean"] is not None]
+    if runs:
+        # of several recipes of one rival, the one that does best
+        mean, row = max(runs, key=lambda run: sign * run[0])
+        return Number(f"{published.method}, our run {row['model']}", mean, _spread(row), row["runs"])
+    return Number(f"{published.method}, printed", published.number, _printed_spread(published), published.runs, published.rounding)
+
+
+def _spread(row: Row) -> float | None:
+    """The sample standard deviation over the runs; None of one run."""
+    return None if row["std"] is None or row["runs"] < 2 else sample_std(row["std"], row["runs"])
+
+
+def _provisional(word: str, runs: int, full: int) -> str:
+    return f"{word}, {runs} of {full} runs"
+
+
+def _failed(status: str) -> int:
+    """How many runs failed, by a status such as `ok 3/5 (1 diverged, 1 oom)`; what is missing or unreadable has not failed."""
+    return sum(int(n) for n, what in re.findall(r"(\d+) ([\w-]+)", status.partition("(")[2]) if what != "unreadable")

@@ -1,0 +1,1 @@
+"""Published numbers and table layouts."""

@@ -1,0 +1,102 @@
+"""How much of what the papers print of their own models has a verdict here, and what its runs took."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from gt_bench.config.grid import Cell, Grid
+from gt_bench.config.recipe import load_recipe
+from gt_bench.config.schema import RecipeError
+from gt_bench.data.registry import catalog
+from gt_bench.papers.published import Published, PublishedError, everything, further, lookup, resolve
+from gt_bench.schemas import Record, Row
+from gt_bench.utils.format import hours
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """Of one paper: its own printed numbers, costs and OOM left out, and those with a verdict, of them `provisional` with fewer runs than they are
+    printed from; the cells that such numbers are of, and those with a verdict; `seconds` of these cells' runs, one after the other, by device."""
+
+    paper: str
+    numbers: int
+    judged: int
+    provisional: int
+    cells: int
+    cells_judged: int
+    seconds: Mapping[str, float]
+
+    @property
+    def sentence(self) -> str:
+        """All of it, for people."""
+        if not self.judged:
+            return f"None of its {self.numbers} own numbers has a verdict yet; {self.cells} cells of the grid would give them one."
+        some = "all" if self.provisional == self.judged else f"{self.provisional} of them"
+        fewer = f", {some} provisional" if self.provisional else ""
+        runs = f"{self.cells_judged} of {self.cells} cells and {spent(self.seconds)}"
+        return f"Of its {self.numbers} own numbers {self.judged} have a verdict{fewer}, from {runs}."
+
+
+def seconds_by_device(records: Iterable[Record]) -> dict[str, float]:
+    """What runs took, one after the other, on each device."""
+    return added({record["measured"]["device"]: record["measured"]["seconds"]} for record in records)
+
+
+def added(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """Seconds by device, summed."""
+    total: dict[str, float] = {}
+    for part in parts:
+        for device, took in part.items():
+            total[device] = total.get(device, 0.0) + took
+    return total
+
+
+def spent(seconds: Mapping[str, float]) -> str:
+    """Seconds of runs by device, for people: "2.3 h of runs", "2.3 h of runs on the CPU and 18.9 min on NVIDIA H100 80GB HBM3"."""
+    if set(seconds) <= {"cpu"}:
+        return f"{hours(seconds.get('cpu', 0.0))} of runs"
+    first, *others = sorted(seconds, key=lambda device: (device != "cpu", device))
+    on = {
+        device: f"{hours(took)}{' of runs' if device == first else ''} on {'the CPU' if device == 'cpu' else device}"
+        for device, took in seconds.items()
+    }
+    return " and ".join(on[device] for device in (first, *others))
+
+
+def coverage(grid: Grid, rows: Sequence[Row], seconds: Mapping[str, Mapping[str, float]]) -> list[Coverage]:
+    """Paper by paper. `rows`: of leaderboards; `seconds`: of all runs of a cell by device, by its name."""
+    held = [(lookup(*place), row) for row in rows if (place := row["published_place"]) and row["interval_low"] is not None]
+    cells = Counter(paper for cell in grid.cells.values() for paper in {number.paper for number in printed_numbers(cell) if number.own})
+    found = []
+    for paper, numbers in _own_numbers().items():
+        mine = [(number.place, row) for number, row in held if number.own and number.paper == paper]
+        # where several recipes are held against a number, one that is complete is enough
+        judged, complete = {place for place, _ in mine}, {place for place, row in mine if not row["provisional"]}
+        run = {row["cell"] for _, row in mine}
+        took = added(seconds.get(cell, {}) for cell in run)
+        found.append(Coverage(paper, numbers, len(judged), len(judged - complete), cells[paper], len(run), took))
+    return found
+
+
+def printed_numbers(cell: Cell) -> list[Published]:
+    """The printed numbers that a cell's verdicts are about, costs left out; none where its recipe cannot be read or names no
+    place (`gt-bench doctor` says it)."""
+    metric = spec.metric if (spec := catalog().get(cell.dataset)) else None
+    try:
+        published = load_recipe(cell.recipe_path).published
+        reference = published.model_dump() if published else None
+        entries = [resolve(reference, cell.dataset, metric), *further(reference, cell.dataset, metric)]
+    except (RecipeError, PublishedError):
+        return []
+    return [entry for entry in entries if entry is not None and entry.mean is not None and not entry.measured]
+
+
+@lru_cache(maxsize=1)
+def _own_numbers() -> dict[str, int]:
+    """How many numbers a paper prints of its own models; papers that print none of them are not in it."""
+    found: dict[str, int] = {}
+    for number in everything():
+        if number.own and number.mean is not None and not number.measured:
+            found[number.paper] = found.get(number.paper, 0) + 1
+    return found

@@ -1,0 +1,85 @@
+"""The papers' tables as they are laid out: which methods over which columns, in the order in which published/results.yaml has them."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import NamedTuple
+
+from gt_bench.config.schema import RecipeError, nearest
+from gt_bench.papers.published import Published, everything
+
+
+class Column(NamedTuple):
+    """What the numbers of a column share."""
+
+    dataset: str
+    metric: str
+    split: str
+
+
+@dataclass(frozen=True)
+class Layout:
+    """One printed table. `printed`: its numbers by (method, column); a method need not have all."""
+
+    paper: str
+    table: str
+    methods: tuple[str, ...]
+    columns: tuple[Column, ...]
+    printed: Mapping[tuple[str, Column], Published]
+
+    @property
+    def title(self) -> str:
+        """`Table 3`; a label of the paper's source without what makes it a label."""
+        return self.table.removeprefix("table:").replace("_", " ")
+
+    @property
+    def name(self) -> str:
+        """What names it in a file name or an address."""
+        return f"{self.paper}-{self.title}".replace("_", "-").replace(" ", "-").lower()
+
+    def only(self, methods: Collection[str], columns: Collection[Column]) -> "Layout":
+        """Of it these methods and columns."""
+        printed = {(m, c): number for (m, c), number in self.printed.items() if m in methods and c in columns}
+        kept = tuple(m for m in self.methods if m in methods), tuple(c for c in self.columns if c in columns)
+        return replace(self, methods=kept[0], columns=kept[1], printed=printed)
+
+    def varies(self, key: str) -> bool:
+        """Whether columns differ in this key (metric, split): one that all share is said once."""
+        return len({getattr(column, key) for column in self.columns}) > 1
+
+
+@lru_cache(maxsize=1)
+def layouts() -> tuple[Layout, ...]:
+    """All tables, paper by paper. Raises PublishedError for a file that cannot be read."""
+    found: dict[tuple[str, str], list[Published]] = {}
+    for entry in everything():
+        found.setdefault((entry.paper, entry.table), []).append(entry)
+    return tuple(
+        Layout(
+            paper,
+            table,
+            tuple(dict.fromkeys(e.method for e in entries)),
+            tuple(dict.fromkeys(Column(e.dataset, e.metric, e.split) for e in entries)),
+            {(e.method, Column(e.dataset, e.metric, e.split)): e for e in entries},
+        )
+        for (paper, table), entries in found.items()
+    )
+
+
+def of_paper(paper: str) -> list[Layout]:
+    """The tables of a paper. Raises RecipeError with the nearest name."""
+    wanted = paper.replace("-", "_")
+    if not (found := [layout for layout in layouts() if layout.paper == wanted]):
+        known = list(dict.fromkeys(layout.paper for layout in layouts()))
+        raise RecipeError(f"no paper {paper!r}{nearest(wanted, known)}; there are: {', '.join(known)}")
+    return found
+
+
+def find(paper: str, table: str) -> Layout:
+    """The table by its name, its title or its number. Raises RecipeError with the nearest name."""
+    tables = of_paper(paper)
+    for layout in tables:
+        if table.lower() in (layout.table.lower(), layout.title.lower(), layout.title.lower().removeprefix("table "), layout.name):
+            return layout
+    known = [layout.title for layout in tables]
+    raise RecipeError(f"{paper} has no table {table!r}{nearest(table, known)}; there are: {', '.join(known)}")

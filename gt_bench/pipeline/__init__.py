@@ -1,0 +1,1 @@
+"""What each DVC stage does."""

@@ -1,0 +1,116 @@
+"""Stage train@cell: every seed of one cell, side by side where the machine has room, each at most once in its life.
+
+    python -m stages.train suite/dataset/model
+
+Writes results/suite/dataset/model.json, which names the records, and metrics/suite/dataset/model.json for DVC. A dataset that cannot be had gives
+the status "not run: data".
+"""
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+
+from gt_bench.config.grid import Cell, Grid
+from gt_bench.experiment.cell import cell_stage, experiment_of, limited, settings_of
+from gt_bench.experiment.train_seeds import Watch, seeds_in_turn, seeds_side_by_side, work_of
+from gt_bench.runtime.resources import at_once
+from gt_bench.runtime.worker_pool import Crew
+from gt_bench.schemas import Result
+from gt_bench.search.artifacts import search_summary
+from gt_bench.tracking.uri import is_installed
+from gt_bench.utils.format import print_text
+
+
+def train_cell(
+    cell: Cell,
+    grid: Grid,
+    data: Path = Path("data"),
+    store_root: Path = Path("store"),
+    results: Path = Path("results"),
+    metrics: Path | None = Path("metrics"),
+    *,
+    bar: bool = True,
+    notice: Callable[[], None] = lambda: None,
+) -> Result:
+    """Runs what is not in the store yet and writes the cell's result; returns it. Seeds run side by side where `run.parallel` and the machine
+    allow it. `metrics`: for DVC, None where it does not know the cell; `bar`: False for plain lines; `notice`: called after each epoch.
+
+    Raises RecipeError for a recipe that does not fit, and Lost where processes of seeds died: after the other seeds are finished.
+    """
+    from gt_bench.data.packed import DatasetUnavailable, PackedDataset
+    from gt_bench.leaderboard.dvc_metrics import write_training
+    from gt_bench.runtime.progress import Progress
+    from gt_bench.store.attempts import remember, superseded
+    from gt_bench.store.run_store import Store
+    from gt_bench.tracking.live import Live
+    from gt_bench.utils.io import write_json
+    from gt_bench.utils.tempfiles import sweep
+
+    recipe, cuts = limited(settings_of(cell), grid, cell)
+    result: Result = {
+        "cell": cell.cell, "suite": cell.suite, "dataset": cell.dataset, "model": cell.model, "status": "ok", "reason": None, "metric": None, "direction": None,
+        "runs": [], "seeds": recipe.seeds, "recipe": recipe.model_dump(mode="json", exclude_unset=True), "reduced": cuts,
+        "published": recipe.published.model_dump() if recipe.published else None, "search": search_summary(cell) if cell.settings == "tuned" else None,
+    }  # fmt: skip
+    path = results / f"{cell.cell}.json"
+    sweep(path.parent, *([(metrics / cell.cell).parent] if metrics else []))
+    try:
+        PackedDataset.open(data / "packed" / cell.dataset)
+    except DatasetUnavailable as error:
+        result |= {"status": "not run: data", "reason": str(error), "seeds": []}
+        if metrics:
+            write_training(result, [], metrics)
+        write_json(path, result)
+        print_text(f"{cell.cell}: not run: data. {error}", flush=True)
+        return result
+
+    from gt_bench.experiment.run import prepare_process
+    from gt_bench.store.weights import keep_best
+
+    allocator = prepare_process(grid.run)  # with one thread: `Experiment.run` takes as many as the recipe says
+
+    experiment = experiment_of(cell, recipe, grid, Store(store_root), data, allocator)
+    experiment.check_metric(recipe.seeds)
+    result |= {"metric": experiment.task.metric, "direction": experiment.task.direction}
+    sweep(*(experiment.store.folder(experiment.digest(seed)) for seed in recipe.seeds))
+    header = experiment.header
+    if header.derived:
+        result["reduced"] = [*cuts, f"derived data: {header.derived}"]
+    if header.pinned_remark:
+        result["notes"] = [header.pinned_remark]
+    described = {
+        "name": header.name,
+        "digest": experiment.packed.digest,
+        "task": header.task,
+        "metric": header.metric,
+        "statistics": header.statistics,
+    }
+    gpu = experiment.device.type == "cuda"
+    # what is stored needs no process; on a GPU nobody may ask before processes are forked, for it would touch the GPU
+    missing = len(recipe.seeds) if gpu else sum(experiment.settled(seed) is None for seed in recipe.seeds)
+    most = at_once(grid.run.parallel, missing, recipe.cores, gpu)
+    with contextlib.ExitStack() as stack:
+        crew = None
+        if most > 1:
+            crew = stack.enter_context(Crew(work_of(experiment), most, memory=not gpu))
+        live = Live(cell, result["recipe"], described) if grid.run.tracking and is_installed() else None
+        progress = stack.enter_context(Progress(cell.cell, len(recipe.seeds) * recipe.reports, bar))
+        watch = Watch(progress, live, recipe, notice)
+        records = seeds_side_by_side(experiment, watch, crew) if crew else seeds_in_turn(experiment, watch)
+    result["runs"] = [r["digest"] for r in records]
+    failed = [r["deterministic"] for r in records if r["deterministic"]["status"] != "ok"]
+    if failed:
+        result |= {"status": failed[0]["status"], "reason": failed[0]["error"]}
+    if metrics:
+        write_training(result, records, metrics)
+    write_json(path, result)
+    remember(result, experiment.store)
+    keep_best(records, experiment.store)
+    if live:
+        live.close(result, records, superseded(result, experiment.store), experiment.store.root)
+    return result
+
+
+def main() -> int:
+    """Exit status of the stage."""
+    return cell_stage(__doc__, train_cell)

@@ -1,0 +1,1 @@
+"""User-supplied models and datasets."""

@@ -1,0 +1,249 @@
+"""Models that lie elsewhere: `path/to/file.py:MyModel`, or by name from an installed package (entry points `gt_bench.models`).
+
+A class that `gt_models.register_model` decorates is taken as it is; any other nn.Module gets the face of `gt_bench.plugins.adapter`. Once found, a model is in the
+registry under the name that recipes call it by.
+"""
+
+import ast
+import hashlib
+import inspect
+import linecache
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from types import ModuleType
+
+from torch import nn
+
+from gt_bench.config.schema import nearest
+from gt_bench.plugins.adapter import LEVELS, OwnModelError, adapted, where
+from gt_bench.runtime.module_loader import PREFIX, imported
+from gt_bench.utils.code_digest import closure, meaning
+from gt_bench.utils.entry_points import described, loaded, package_of
+from gt_bench.utils.source_digest import files_of, project_modules, text_digest
+from gt_bench.utils.versions import version_of
+from gt_models import registry
+from gt_models.registry import ModelInfo
+
+GROUP = "gt_bench.models"
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the text of a model of one's own is: a file, with the folder below which imports count; or the text of a notebook's cell."""
+
+    path: Path | None
+    root: Path | None
+    text: str = ""
+
+    @property
+    def digest(self) -> str:
+        """sha256 of what the text means: comments and docstrings do not count."""
+        return text_digest(self.path, self.root) if self.path and self.root else meaning(self.text)
+
+    @property
+    def modules(self) -> list[str]:
+        """Modules of this project that the file imports, directly or through others of its folder."""
+        return project_modules(files_of(self.path, self.root)) if self.path and self.root else []
+
+
+_SOURCES: dict[str, Source] = {}
+
+
+def find(name: str) -> ModelInfo:
+    """Model `name`: of the library, `file.py:Class`, or of an entry point. Raises KeyError with the nearest name, OwnModelError."""
+    held = registry._INFOS.get(name)
+    if held is not None and getattr(held.cls, "plain", held.cls).__module__ == "__main__":
+        return held  # of the script that is running, which is not run once more
+    file, colon, cls = name.rpartition(":")
+    if name.endswith(".py") or (colon and file.endswith(".py")):
+        return from_file(name, Path(file if colon else name), cls if colon else "")
+    if name not in registry._INFOS and name not in registry.list_models() and (entry := _entry(name)):
+        return from_entry_point(entry)
+    return registry.model_info(name)
+
+
+def from_file(name: str, path: Path, cls: str) -> ModelInfo:
+    """The class `cls` of a file (its only model where it is empty), registered as `name`. Raises OwnModelError."""
+    if not path.is_file():
+        raise OwnModelError(f"{path}: there is no such file; a model of your own is named path/to/file.py:MyModel")
+    module = _module_of(path.resolve(), str(path))
+    found = _class_of(module, cls, str(path))
+    held = registry._INFOS.get(name)
+    if held is not None and found in (held.cls, getattr(held.cls, "plain", None)):
+        return held
+    return _registered(name, found, Source(path.resolve(), path.resolve().parent))
+
+
+def from_entry_point(entry: EntryPoint) -> ModelInfo:
+    """The class of an installed package. Raises OwnModelError where it does not load or is no model."""
+    found = _checked(loaded(entry, OwnModelError, "module:Class of a torch.nn.Module"), described(entry))
+    path = Path(inspect.getfile(found)).resolve()
+    parts = found.__module__.split(".")
+    root = path.parents[len(parts) - (1 if path.name != "__init__.py" else 0)]
+    return _registered(entry.name, found, Source(path, root))
+
+
+def from_class(cls: type[nn.Module]) -> ModelInfo:
+    """A class in hand, as `gt_bench.evaluate` gets one. Raises OwnModelError where its text cannot be read, which records depend on."""
+    _checked(cls, repr(cls))
+    if cls.__module__.startswith("gt_models."):
+        return next(registry.model_info(name) for name in registry.list_models() if registry.model_info(name).cls is cls)
+    file = _code_file(cls)
+    if file and Path(file).is_file():
+        path = Path(file).resolve()
+        shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+        name, parts = f"{shown}:{cls.__qualname__}", cls.__module__.split(".")
+        # a file by itself is read as it is now; the running script and a part of a package cannot be imported alone
+        alone = len(parts) == 1 and cls.__module__ != "__main__"
+        return find(name) if alone else _registered(name, cls, Source(path, path.parents[len(parts) - 1]))
+    text = _definitions("".join(linecache.getlines(file))) if file else ""
+    if not text:
+        raise OwnModelError(
+            f"the text of {cls.__name__} cannot be read, and records depend on it: write the class into a file or a notebook's cell"
+        )
+    return _registered(cls.__qualname__, cls, Source(None, None, text))
+
+
+def is_own(model: str) -> bool:
+    """Whether `model` is a user's own and not one of the library. Raises KeyError, OwnModelError."""
+    if model in _SOURCES or model not in registry.list_models():  # of the library only the file is read: an import takes seconds
+        find(model)
+    return model in _SOURCES
+
+
+def is_importable(model: str) -> bool:
+    """Whether a new process finds a user's own model by its name: of a file or of an installed package, and not of a notebook or of the script
+    that runs. Raises KeyError, OwnModelError."""
+    if not is_own(model):
+        return False
+    cls = find(model).cls
+    module = getattr(cls, "plain", cls).__module__
+    return _SOURCES[model].path is not None and (module.startswith(PREFIX) or _entry(model) is not None)
+
+
+def files_digest(model: str, arguments: Mapping[str, object] | None = None) -> str | None:
+    """Of a user's own model: sha256 of its file, of what that imports beside it, of files that its `arguments` name, and of the versions
+    of what it imports of this project; None for a model of the library. Raises KeyError, OwnModelError."""
+    if not is_own(model):
+        return None
+    source = _SOURCES[model]
+    versions = {module: version_of(module) for module in sorted(closure(source.modules))}
+    declared = [f"{module}={version}" for module, version in versions.items() if version > 1]
+    return hashlib.sha256(" ".join([source.digest, *_files_named(find(model).cls, arguments or {}), *declared]).encode()).hexdigest()
+
+
+def _files_named(cls: type[nn.Module], arguments: Mapping[str, object]) -> list[str]:
+    """ "argument=sha256" of each argument, given or default, that is the path of a file: weights that the constructor loads decide a run."""
+    found = []
+    for name, parameter in sorted(inspect.signature(cls).parameters.items()):
+        value = arguments.get(name, parameter.default)
+        with suppress(OSError, ValueError):  # a word too long for a path, or with a NUL, is none
+            if isinstance(value, str | Path) and Path(value).is_file():
+                with Path(value).open("rb") as file:
+                    found.append(f"{name}={hashlib.file_digest(file, 'sha256').hexdigest()}")
+    return found
+
+
+def taken_names() -> list[str]:
+    """What is wrong with installed entry points: names that are taken, one line each."""
+    library: set[str] = set(registry.list_models()) - set(_SOURCES)
+    seen: dict[str, EntryPoint] = {}
+    wrong: list[str] = []
+    for entry in entry_points(group=GROUP):
+        other = f"the model {entry.name!r} of gt_models" if entry.name in library else None
+        if entry.name in seen and seen[entry.name].value != entry.value:
+            other = f"{seen[entry.name].value!r} of {package_of(seen[entry.name])}"
+        if other:
+            wrong.append(f"{described(entry)}: the name is taken by {other}; rename it")
+        seen.setdefault(entry.name, entry)
+    return wrong
+
+
+def _entry(name: str) -> EntryPoint | None:
+    found = list(entry_points(group=GROUP, name=name))
+    if len({entry.value for entry in found}) > 1:
+        raise OwnModelError(next(line for line in taken_names() if f" {name} = " in line))
+    return found[0] if found else None
+
+
+def _registered(name: str, cls: type[nn.Module], source: Source) -> ModelInfo:
+    """Puts the class into the registry under `name`."""
+    stated = next((info for key, info in registry._INFOS.items() if info.cls is cls and key not in _SOURCES), None)
+    if stated is not None:
+        info = replace(stated, name=name)
+    else:
+        from gt_models.encodings import ENCODINGS
+
+        arrays = tuple(sorted({array for encoding in ENCODINGS.values() for array in encoding.arrays}))
+        info = ModelInfo(name, adapted(cls), LEVELS, "not stated", arrays)
+    held = registry._INFOS.get(name)
+    if held is not None and name not in _SOURCES:
+        raise OwnModelError(
+            f"{where(cls, '__init__')}: the name {name!r} is taken by {held.cls.__module__}.{held.cls.__name__}; rename the class"
+        )
+    registry._INFOS[name], _SOURCES[name] = info, source
+    return info
+
+
+def _module_of(path: Path, shown: str) -> ModuleType:
+    """The module of a file. Raises ImportFails, and OwnModelError where it registers a name that is taken."""
+    before = dict(registry._INFOS)
+    module = imported(path, shown)
+    name = module.__name__
+    for key, info in list(registry._INFOS.items()):
+        if key in _SOURCES or info.cls.__module__ != name:
+            continue
+        if (key in before and before[key].cls.__module__ != name) or registry.model_module(key) != name:
+            del registry._INFOS[key]
+            registry._INFOS.update({key: before[key]} if key in before else {})
+            raise OwnModelError(
+                f"{shown}, line {_line(info.cls)}: register_model({key!r}): the name is taken by another model; choose another"
+            )
+    return module
+
+
+def _class_of(module: ModuleType, name: str, shown: str) -> type[nn.Module]:
+    classes = [n for n, v in vars(module).items() if inspect.isclass(v) and issubclass(v, nn.Module) and v.__module__ == module.__name__]
+    if not name:
+        if len(classes) != 1:
+            raise OwnModelError(
+                f"{shown}: has {len(classes)} models ({', '.join(classes) or 'none'}); say which: {shown}:{(classes or ['MyModel'])[0]}"
+            )
+        name = classes[0]
+    if not hasattr(module, name):
+        raise OwnModelError(f"{shown}: has no class {name!r}{nearest(name, classes)}; it has: {', '.join(classes) or 'none'}")
+    found = getattr(module, name)
+    return _checked(found, f"{shown}, line {_line(found)}: {name}")
+
+
+def _checked(found: object, what: str) -> type[nn.Module]:
+    if inspect.isclass(found) and issubclass(found, nn.Module):
+        return found
+    kind = "a class" if inspect.isclass(found) else f"a {type(found).__name__}"
+    raise OwnModelError(f"{what} is {kind}; expected a class that derives from torch.nn.Module: class MyModel(torch.nn.Module):")
+
+
+def _line(found: type) -> int | str:
+    try:
+        return inspect.getsourcelines(found)[1]
+    except (OSError, TypeError):
+        return "?"
+
+
+def _code_file(cls: type) -> str | None:
+    for method in ("__init__", "forward"):
+        code = getattr(cls.__dict__.get(method), "__code__", None)
+        if code is not None:
+            return code.co_filename
+    return None
+
+
+def _definitions(cell: str) -> str:
+    """A notebook's cell without what it only calls, so that another number of seeds is no other model. IPython's own lines are left out."""
+    lines = [line for line in cell.splitlines() if not line.lstrip().startswith(("%", "!"))]
+    tree = ast.parse("\n".join(lines))
+    kept = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef)]
+    return ast.unparse(ast.Module([*kept], []))

@@ -1,0 +1,1 @@
+"""Whether shipped records are up to date; export and import."""

@@ -1,0 +1,1 @@
+"""Result pages, paper tables and comparisons."""

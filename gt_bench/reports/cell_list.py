@@ -1,0 +1,52 @@
+"""The cells of the grid as a list: where their settings are, how many of their seeds the store has, how training ended."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TypedDict
+
+from gt_bench.config.grid import Cell, Grid
+from gt_bench.config.schema import RecipeError
+from gt_bench.experiment.status import seeds_kept
+from gt_bench.provenance.transfer import stored_problem
+from gt_bench.store.archive import read_result
+from gt_bench.store.run_store import Store, StoreError
+from gt_bench.utils.format import print_text
+
+
+class Listed(TypedDict):
+    """A line of the list. `seeds`: in the store, of those asked for; `state`: of the result, `begun` or `not run` where there is none."""
+
+    cell: str
+    settings: str
+    seeds: str
+    state: str
+
+
+def listing(cells: Iterable[Cell], grid: Grid, results: Path = Path("results")) -> tuple[list[Listed], list[str]]:
+    """(a line for each cell; what could not be read)."""
+    found: list[Listed] = []
+    problems: list[str] = []
+    store = Store()
+    for cell in cells:
+        seeds, state = "?", "unreadable"
+        try:
+            result = read_result(results / f"{cell.cell}.json", cell.cell)
+            runs, asked = seeds_kept(cell, grid)
+            state = result["status"] if result else "begun" if runs else "not run"
+            damaged = [problem for digest in runs for problem in stored_problem(store, digest)[:1]]
+            seeds, state = f"{len(runs) - len(damaged)}/{asked}", "damaged" if damaged else state
+            problems += [f"{cell.cell}: {problem}" for problem in damaged]
+        except (StoreError, RecipeError) as error:
+            problems.append(str(error))
+        found.append({"cell": cell.cell, "settings": str(cell.settings_path), "seeds": seeds, "state": state})
+    return found, problems
+
+
+def show_listing(found: Sequence[Listed], problems: Sequence[str]) -> None:
+    """The list on the terminal, and what could not be read below it."""
+    from gt_bench.leaderboard.terminal import print_table
+
+    texts = [[one["cell"], one["settings"], one["seeds"], one["state"]] for one in found]
+    print_table(("cell", "settings", "seeds", "state"), texts, "cell", "state", "seeds", wrapped=("state",))
+    for problem in problems:
+        print_text(problem)

@@ -1,0 +1,257 @@
+"""`gt-bench compare`: models, or versions of a cell, on the seeds and splits that they share.
+
+A name is a row of recipes (`gcn`: all its cells), `SUITE/ROW`, or a whole cell `SUITE/DATASET/ROW` (the suite `tried` has what `gt-bench try` did); with `@own` or `@shipped` behind it, that version of its records; with
+`@2`, its second attempt (`gt-bench history` numbers them).
+"""
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from gt_bench.config.grid import Grid
+from gt_bench.config.schema import RecipeError, nearest
+from gt_bench.config.verdict_settings import Rules
+from gt_bench.leaderboard.collect import OWN, SHIPPED, Gathered, Version
+from gt_bench.papers.units import PERCENT
+from gt_bench.stats.paired import (
+    EQUAL,
+    FEWEST_DATASETS,
+    FIRST,
+    INCONCLUSIVE,
+    Paired,
+    Ranks,
+    bayesian,
+    bayesian_over_datasets,
+    paired,
+    ranks,
+)
+from gt_bench.store.run_store import Store
+from gt_bench.utils.format import print_text
+
+Run = tuple[int, int]  # seed, split
+
+
+class Side(NamedTuple):
+    """One version of a cell: its test values by seed and split."""
+
+    name: str
+    version: Version
+    values: Mapping[Run, float]
+
+
+class Comparison(NamedTuple):
+    """Two sides on one dataset. `left_out`: runs that only one of them has, or that did not end well."""
+
+    dataset: str
+    metric: str
+    first: Side
+    second: Side
+    found: Paired
+    left_out: int
+    bayes: tuple[float, float, float] | None
+
+
+def sides(name: str, grid: Grid, held: Gathered, datasets: Sequence[str] = (), store: Path = Path("store")) -> dict[str, list[Side]]:
+    """Dataset -> the versions that `name` means there, in the order of the grid. Raises RecipeError where there is no such row, or no run of it,
+    NoAttempt where there is no such attempt."""
+    bare, _, source = name.partition("@")
+    if source not in ("", OWN, SHIPPED) and not source.isdecimal():
+        raise RecipeError(f"{name}: behind @ stands `own` (this machine's records), `shipped` or the number of an attempt, not {source!r}")
+    parts = bare.split("/")
+    cells = [
+        cell
+        for cell in grid.cells.values()
+        if bare in (cell.cell, cell.key, cell.model) or (len(parts) == 2 and parts == cell.cell.split("/")[::2])
+    ]
+    if not cells:
+        known = [*dict.fromkeys(cell.model for cell in grid.cells.values()), *(cell.cell for cell in grid.cells.values())]
+        raise RecipeError(f"no row, and no cell, is named {bare!r}{nearest(bare, known)}; `gt-bench list` shows them")
+    taken = {row["cell"]: row["source"] for row in held.rows}
+    found: dict[str, list[Side]] = {}
+    for cell in cells:
+        if datasets and cell.dataset not in datasets:
+            continue
+        if source.isdecimal():
+            version: Version | None = _attempt(cell.cell, int(source), held, store)
+        else:
+            version = held.versions.get((source or taken.get(cell.cell) or OWN, cell.cell))
+        if version is None:
+            continue
+        runs = [record["deterministic"] for record in version.records]
+        values = {
+            (r["seed"], r["split"]): r["test"] for r in runs if r["status"] == "ok" and r["test"] is not None and math.isfinite(r["test"])
+        }
+        if values:
+            found.setdefault(cell.dataset, []).append(Side(f"{cell.cell}{'@' if source else ''}{source}", version, values))
+    if not found:
+        where = f" on {', '.join(datasets)}" if datasets else ""
+        raise RecipeError(
+            f"{name}: none of its {len(cells)} cells has a run that ended well{where}; run one: `dvc repro train@{cells[0].key}`"
+        )
+    return found
+
+
+def _attempt(cell: str, number: int, held: Gathered, store: Path) -> Version:
+    from gt_bench.reports.attempt_history import chosen, history
+
+    current = held.versions.get((OWN, cell))
+    attempt = chosen(history(cell, Store(store), current and current.result), number)
+    return Version(f"attempt {number}", attempt.result, attempt.records, [])
+
+
+def compare(
+    first: Mapping[str, Sequence[Side]], second: Mapping[str, Sequence[Side]], rules: Rules, rope: float | None = None
+) -> tuple[list[Comparison], list[str]]:
+    """(a comparison per common dataset, why others are left out). Of several suites with a dataset, cells of one suite are held against each other."""
+    found, why = [], []
+    for dataset in first:
+        if dataset not in second:
+            why.append(f"{dataset}: only {first[dataset][0].name} has runs")
+            continue
+        pairs = [(a, b) for a in first[dataset] for b in second[dataset]]
+        same = [(a, b) for a, b in pairs if a.version.result["suite"] == b.version.result["suite"]]
+        a, b = (same or pairs)[0]
+        if _measure(a) != _measure(b):
+            why.append(f"{dataset}: {a.name} has {_measure(a)}, {b.name} {_measure(b)}")
+            continue
+        common = sorted(a.values.keys() & b.values.keys())
+        if not common:
+            why.append(f"{dataset}: no seed and split in common: {_runs(a)} of {a.name}, {_runs(b)} of {b.name}")
+            continue
+        metric, direction = a.version.result["metric"] or "", a.version.result["direction"] or ""
+        values = [a.values[run] for run in common], [b.values[run] for run in common]
+        bayes = bayesian(*values, direction, rope) if rope is not None and len(common) > 1 else None
+        left_out = len(a.values.keys() ^ b.values.keys())
+        found.append(Comparison(dataset, metric, a, b, paired(*values, direction, rules), left_out, bayes))
+    return found, why + [f"{dataset}: only {second[dataset][0].name} has runs" for dataset in second if dataset not in first]
+
+
+def _measure(side: Side) -> str:
+    """Metric and unit: values of two measures are not paired."""
+    result = side.version.result
+    targets = result["recipe"].get("targets")
+    return f"{result['metric']}{f' in standard deviations (targets: {targets})' if targets else ''}"
+
+
+def mean_ranks(named: Mapping[str, Mapping[str, Sequence[Side]]], rules: Rules) -> tuple[Ranks | None, list[str]]:
+    """(mean ranks over the datasets that all of them have, those datasets); None where there is no such dataset."""
+    common = [dataset for dataset in next(iter(named.values())) if all(dataset in found for found in named.values())]
+    if not common:
+        return None, []
+    sign = {d: 1 if next(iter(named.values()))[d][0].version.result["direction"] == "max" else -1 for d in common}
+    means = {name: [sign[d] * _mean(found[d][0]) for d in common] for name, found in named.items()}
+    return ranks(means, rules), common
+
+
+def show(names: Sequence[str], grid: Grid, held: Gathered, datasets: Sequence[str] = (), rope: float | None = None) -> None:
+    """Prints every other name against the first, dataset by dataset, and the mean ranks of all over the datasets that they share. Raises
+    RecipeError for a name that is not there, and where nothing is in common."""
+    from gt_bench.leaderboard.terminal import print_table
+
+    rules = grid.run.verdict
+    named = {name: sides(name, grid, held, datasets) for name in names}
+    everything, reasons = [], []
+    for other in names[1:]:
+        found, why = compare(named[names[0]], named[other], rules, rope)
+        everything.append((other, found))
+        reasons += why
+    if not any(found for _, found in everything):
+        raise RecipeError(f"nothing to compare: {'; '.join(reasons)}")
+    sure = f"{100 * (1 - rules.level):g} %"
+    for other, found in everything:
+        heads = ["dataset", "metric", "first", "second", f"difference [{sure}]", "d", "first ahead", "verdict"]
+        heads += ["P(first), P(equal), P(second)"] if rope is not None else []
+        texts = [_texts(one, rope is not None) for one in found]
+        print_table(
+            heads,
+            texts,
+            "dataset",
+            heads[4],
+            "verdict",
+            *heads[8:],
+            wrapped=("verdict", heads[-1]),
+            title=f"{names[0]} (first) and {other} (second)",
+        )
+    for reason in dict.fromkeys(reasons):
+        print_text(f"  left out: {reason}")
+    compared = [one for _, found in everything for one in found]
+    if lonely := dict.fromkeys(text for one in compared for text in _without_partner(one)):
+        print_text(f"  runs without a partner of the same seed and split: {', '.join(lonely)}")
+    stale = {side.name: side.version.stale for one in compared for side in (one.first, one.second) if side.version.stale}
+    if stale:
+        print_text(
+            f"  the present tree would compute otherwise: {'; '.join(name + ': ' + ' and '.join(why) for name, why in stale.items())}"
+        )
+    print_text(
+        "A positive difference is in favour of the first. d: Cohen's, of the pairs. inconclusive (+n): n more pairs would decide at this spread."
+    )
+    _show_ranks(named, rules, rope)
+
+
+def _without_partner(one: Comparison) -> list[str]:
+    """How many runs of each side the other one does not have."""
+    sides = (one.first, one.second), (one.second, one.first)
+    return [f"{one.dataset} {count} of {side.name}" for side, other in sides if (count := len(side.values.keys() - other.values.keys()))]
+
+
+def _show_ranks(named: Mapping[str, Mapping[str, Sequence[Side]]], rules: Rules, rope: float | None) -> None:
+    found, common = mean_ranks(named, rules)
+    if found is None or len(common) < 2:
+        return
+    print_text(f"mean ranks over {len(common)} datasets: {', '.join(f'{name} {rank:.2f}' for name, rank in found.mean_ranks.items())}")
+    if found.test is None:
+        print_text(f"  too few datasets for a test over them: {FEWEST_DATASETS} are needed")
+        return
+    critical = f"; ranks that differ by less than {found.critical:.2f} are not told apart (Nemenyi)" if found.critical else ""
+    print_text(f"  {found.test}: p = {found.p_value:.3g}{critical}")
+    if rope is not None and len(named) == 2:
+        sign = {d: 1 if next(iter(named.values()))[d][0].version.result["direction"] == "max" else -1 for d in common}
+        means = [[sign[d] * _mean(sides_of[d][0]) for d in common] for sides_of in named.values()]
+        better, same, worse = bayesian_over_datasets(means[0], means[1], rope)
+        print_text(f"  over all of them: P(first) {better:.3f}, P(equal within {rope:g}) {same:.3f}, P(second) {worse:.3f}")
+
+
+def _texts(one: Comparison, bayes: bool) -> list[str]:
+    percent, found = one.metric in PERCENT, one.found
+    scale, form = (100, ".2f") if percent else (1, ".4g")
+
+    def number(value: float) -> str:
+        return f"{scale * value:{form}}"
+
+    common = one.first.values.keys() & one.second.values.keys()
+    interval = f" [{number(found.interval[0])}, {number(found.interval[1])}]" if found.interval else ""
+    arrow = "↑" if one.first.version.result["direction"] == "max" else "↓"
+    texts = [
+        one.dataset,
+        f"{one.metric} {arrow}{' %' if percent else ''}",
+        number(_mean(one.first, common)),
+        number(_mean(one.second, common)),
+        f"{'+' if found.difference > 0 else ''}{number(found.difference)}{interval}",
+        "–" if found.effect is None else f"{found.effect:.2f}",
+        f"{found.ahead} of {found.pairs}" + (f", {found.ties} equal" if found.ties else ""),
+        verdict_of(found),
+    ]
+    return texts + ([", ".join(f"{p:.3f}" for p in one.bayes) if one.bayes else "–"] if bayes else [])
+
+
+def verdict_of(found: Paired) -> str:
+    """In words; how many more pairs would decide, where some number of them would."""
+    if found.word == EQUAL:
+        return "equal in every pair"
+    if found.word != INCONCLUSIVE:
+        return "first is better" if found.word == FIRST else "second is better"
+    if found.pairs == 1:
+        return "inconclusive: one pair has no spread"
+    return f"inconclusive (+{found.more_pairs})" if found.more_pairs else "inconclusive (no number of seeds up to 1000 decides)"
+
+
+def _mean(side: Side, runs: Collection[tuple[int, int]] | None = None) -> float:
+    values = [value for run, value in side.values.items() if runs is None or run in runs]
+    return math.fsum(values) / len(values)
+
+
+def _runs(side: Side) -> str:
+    runs = sorted(side.values)
+    shown = ", ".join(f"{seed}/{split}" for seed, split in runs[:4])
+    return f"seed/split {shown}{', ...' if runs[4:] else ''}"

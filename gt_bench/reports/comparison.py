@@ -1,0 +1,193 @@
+"""What a run came to beside everything that is known on its dataset: the numbers shipped, those computed here, and what papers print."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+
+from gt_bench.config.grid import Cell, Grid
+from gt_bench.leaderboard.collect import OWN, collect, gather
+from gt_bench.leaderboard.rows import summarise
+from gt_bench.leaderboard.terminal import print_table
+from gt_bench.reports.compare import verdict_of
+from gt_bench.schemas import Record, Result, Row
+from gt_bench.stats.paired import paired
+from gt_bench.store.archive import ROOT
+from gt_bench.store.run_store import Store
+
+COLUMNS = ("model", "of", "metric", "mean ± std", "runs", "this run against it", "published", "status", "parameters", "s/epoch", "peak MiB")
+FIRST = ("model", "mean ± std", "of", "runs", "this run against it", "status")  # where there is no room for all
+HERE = "this run"
+SUITE = "tried"  # the experiment of MLflow, and the folder below results/
+
+
+class Compared(Row):
+    """A row and what it is of: "this run", or the suite with "shipped" or "own"; `against`: whether this run is better, worse, or
+    inconclusive beside it (`gt-bench compare`); `targets`: as in its recipe, which decides the unit of its metric."""
+
+    of: str
+    against: str | None
+    targets: str | None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Rows of one dataset, the best first.
+
+    Attributes:
+        dataset: its name.
+        rows: as a leaderboard has them (raw units: a percentage is a fraction), with `of` and `against`.
+        recipe: file with the recipe of this run.
+    """
+
+    dataset: str
+    rows: list[Compared]
+    recipe: str
+
+    @property
+    def row(self) -> Compared:
+        """The row of this run."""
+        return next(row for row in self.rows if row["of"] == HERE)
+
+    @property
+    def mean(self) -> float | None:
+        """Test metric of this run, mean over its seeds; None where none ended well."""
+        return self.row["mean"]
+
+    @property
+    def unit(self) -> str:
+        """What the metric is measured in, where that is not the unit of the data; else empty."""
+        if not (how := self.row["targets"]):
+            return ""
+        of = "training targets" if how == "train" else "targets"
+        what = "variances" if self.row["metric"] == "mse" else "standard deviations"
+        return f"{_metric(self.row)}: in {what} of the {of} (`targets: {how}` in the recipe; --set targets=null: in the data's own unit)"
+
+    def texts(self) -> list[list[str]]:
+        """What is shown, by row, in the order of `COLUMNS`."""
+        return [_texts(row) for row in self.rows]
+
+    def __str__(self) -> str:
+        rows = [list(COLUMNS), *self.texts()]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+        return "\n".join(
+            [f"{self.dataset}: {self._summary()}", lines[0], "-" * len(lines[0]), *lines[1:], *([self.unit] if self.unit else [])]
+        )
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        head = "".join(f"<th>{escape(name)}</th>" for name in COLUMNS)
+        body = ""
+        for row, texts in zip(self.rows, self.texts(), strict=True):
+            tag = "b" if row["of"] == HERE else "span"
+            body += "<tr>" + "".join(f"<td><{tag}>{escape(text)}</{tag}></td>" for text in texts) + "</tr>"
+        unit = f"<p>{escape(self.unit)}</p>" if self.unit else ""
+        return f"<table><caption>{escape(self.dataset)}: {escape(self._summary())}</caption><tr>{head}</tr>{body}</table>{unit}"
+
+    def _summary(self) -> str:
+        ranked = [row for row in self.rows if row["mean"] is not None and _measure(row) == _measure(self.row)]
+        if self.row not in ranked:
+            return f"this run has no number: {self.row['status']}"
+        return f"this run is number {ranked.index(self.row) + 1} of {len(ranked)} by its mean"
+
+
+def comparison(
+    cell: Cell, result: Result, grid: Grid, recipe: str, store: Path, results: Path = Path("results"), records: Path = ROOT
+) -> Comparison:
+    """`result`, just computed, beside the shipped cells and every other result of this folder on the same dataset."""
+    runs = Store(store)
+    here = [record for digest in result["runs"] if (record := runs.get(digest)) is not None]
+    ours: Compared = {**summarise(result, here), "of": HERE, "against": None, "targets": result["recipe"].get("targets")}
+    rows = [ours]
+    cells = {key: other for key, other in grid.cells.items() if other.dataset == cell.dataset}
+    found = gather(grid.model_copy(update={"cells": cells}), results, store, records)
+    others = [other for other in tried_cells(cell.dataset, results) if other.cell != cell.cell]
+    tried, _, known = collect(others, results, runs, grid.run.verdict)
+    known |= {record["digest"]: record for version in found.versions.values() for record in version.records}
+    seen = {frozenset(ours["digests"])}
+    for row in (*found.rows, *found.others, *tried):
+        runs_of_row = frozenset(row["digests"])
+        if row["mean"] is not None and (row["metric"] != result["metric"] or runs_of_row not in seen):
+            theirs = [known[digest] for digest in row["digests"] if digest in known]
+            targets = theirs[0]["deterministic"]["recipe"].get("targets") if theirs else None
+            other: Compared = {**row, "of": f"{row['cell'].split('/')[0]}, {row.get('source', OWN)}", "against": None, "targets": targets}
+            if _measure(other) == _measure(ours):
+                other["against"] = _against(here, theirs, grid)
+            rows.append(other)
+            seen.add(runs_of_row)
+    sign = -1 if result["direction"] == "max" else 1
+    # what is measured otherwise, by another metric of the same runs or in another unit, stands below what is compared
+    rows.sort(key=lambda row: (_measure(row) != _measure(ours), row["mean"] is None, sign * (row["mean"] or 0.0)))
+    return Comparison(cell.dataset, rows, recipe)
+
+
+def _measure(row: Compared) -> tuple[str | None, str | None]:
+    """What a row's number is of: two of another metric, or of targets in another unit, say nothing of each other."""
+    return row["metric"], row["targets"]
+
+
+def _against(here: Sequence[Record], theirs: Sequence[Record], grid: Grid) -> str:
+    """The verdict of `gt-bench compare` on this run and another, over the seeds and splits that they share."""
+    ours, others = _values(here), _values(theirs)
+    common = sorted(ours.keys() & others.keys())
+    if not common:
+        return "no seed in common"
+    direction = here[0]["deterministic"]["direction"]
+    found = paired([ours[run] for run in common], [others[run] for run in common], direction, grid.run.verdict)
+    word = verdict_of(found)
+    return {"first is better": "better", "second is better": "worse"}.get(word, word)
+
+
+def _values(records: Sequence[Record]) -> dict[tuple[int, int], float]:
+    runs = [record["deterministic"] for record in records]
+    return {(r["seed"], r["split"]): r["test"] for r in runs if r["status"] == "ok" and r["test"] is not None and math.isfinite(r["test"])}
+
+
+def tried_cells(dataset: str, results: Path = Path("results")) -> list[Cell]:
+    """What was tried on a dataset, as cells of the suite `tried`."""
+    names = [f"{SUITE}/{dataset}/{path.stem}" for path in sorted((results / SUITE / dataset).glob("*.json"))]
+    return [Cell(key=name.replace("/", "-"), cell=name, dataset=dataset, model=name.split("/")[2], settings="recipes") for name in names]
+
+
+def with_tried(grid: Grid, results: Path = Path("results")) -> Grid:
+    """The grid with everything that was tried as cells of one more suite, `tried`."""
+    folders = sorted(path.name for path in (results / SUITE).glob("*") if path.is_dir())
+    cells = {cell.key: cell for dataset in folders for cell in tried_cells(dataset, results)}
+    return grid.model_copy(update={"cells": grid.cells | cells, "suites": [*grid.suites, SUITE]}) if cells else grid
+
+
+def _metric(row: Compared) -> str:
+    """The metric of a row; of standardised targets, what it is divided by."""
+    divided_by = "" if not row["targets"] else " / σ²" if row["metric"] == "mse" else " / σ"
+    return f"{row['metric']}{divided_by}"
+
+
+def _texts(row: Compared) -> list[str]:
+    percent = row["unit"] == "percent"
+
+    def number(value: float | None) -> str:
+        return "–" if value is None else f"{100 * value:.2f}" if percent else f"{value:.4g}"
+
+    spread = f" ± {number(row['std'])}" if row["runs"] > 1 and row["std"] is not None else ""
+    printed = number(row["published_mean"]) + (f" ± {number(row['published_std'])}" if row["published_std"] is not None else "")
+    return [
+        row["model"], row["of"], f"{row['metric']} %" if percent else _metric(row), number(row["mean"]) + spread, f"{row['runs']}/{row['seeds']}", row["against"] or "–", printed,
+        row["status"] + (", reduced" if row["reduced"] else ""), "–" if row["parameters"] is None else f"{row['parameters']:,}",
+        "–" if row["seconds_per_epoch"] is None else f"{row['seconds_per_epoch']:.3g}",
+        "–" if row["peak_memory_mib"] is None else f"{row['peak_memory_mib']:,.0f}",
+    ]  # fmt: skip
+
+
+def shown(comparison: Comparison, lines: Sequence[str] = ()) -> None:
+    """Prints the table, as wide as the terminal has room for."""
+    here = [i for i, row in enumerate(comparison.rows) if row["of"] == HERE]
+    title = f"{comparison.dataset}: {comparison._summary()}"
+    print_table(COLUMNS, comparison.texts(), *FIRST, wrapped=("model", "this run against it"), bold=here, title=title)
+    for line in (comparison.unit, *lines):
+        if line:
+            print(line)

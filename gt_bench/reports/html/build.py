@@ -1,0 +1,148 @@
+"""reports/index.html: everything that was printed and run, on one page that asks nothing of any network.
+
+The page is one file: tables in HTML (sorted and filtered by DataTables), plots by Plotly, both built in (vendor/README.md has their versions and licences), and the
+details of cells as JSON. A policy in its head forbids every request and every script but these, by their digests, so that no text from a record can run.
+"""
+
+import base64
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from gt_bench.claims.experiments.registry import FOLDER
+from gt_bench.config.grid import Grid
+from gt_bench.config.schema import RecipeError
+from gt_bench.config.verdict_settings import Rules
+from gt_bench.leaderboard.collect import Gathered, gather
+from gt_bench.leaderboard.export import explanation, tally
+from gt_bench.papers.coverage import added, coverage, spent
+from gt_bench.papers.published import paper_titles
+from gt_bench.reports.html import cell_details, content, plots, progress
+from gt_bench.reports.html.tables import table_content
+from gt_bench.reports.paper_summary import FILE, every_in_short
+from gt_bench.reports.paper_table import KINDS, PaperTable, kind_of
+from gt_bench.schemas import Row
+from gt_bench.store.archive import ROOT
+from gt_bench.utils.errors import UserError
+from gt_bench.utils.io import write_bytes
+from gt_bench.utils.paths import place
+
+if TYPE_CHECKING:  # only a page that is written needs them
+    from jinja2 import Environment
+    from markupsafe import Markup
+
+HERE = Path(__file__).parent
+SCRIPTS = ("vendor/dataTables.min.js", "vendor/plotly-basic.min.js", "templates/page.js")
+
+
+def write_page(
+    grid: Grid,
+    out: Path = Path("reports/index.html"),
+    results: Path = Path("results"),
+    store: Path = Path("store"),
+    records: Path = ROOT,
+) -> Path:
+    """Writes the page of what results/, store/ and the shipped records hold. Raises WriteError."""
+    return write_bytes(out, page_html(grid, gather(grid, results, store, records), store, records=records).encode())
+
+
+def page_html(grid: Grid, held: Gathered, store: Path = Path("store"), data: Path = Path("data"), records: Path = ROOT) -> str:
+    """The page as one document that contains its scripts, styles and data."""
+    found = {row["cell"] for row in held.rows}
+    absent = [cell for cell in grid.cells.values() if cell.cell not in found]
+    tables = content.tables(held.rows)
+    claims, covered, problems = _claims(held.rows, grid.run.verdict), coverage(grid, held.rows, content.seconds(held)), list(held.problems)
+    try:
+        short = every_in_short(covered, [(c["paper"], c["verdict"]) for c in claims], content.shipped(held), place(records / FILE))
+    except RecipeError as error:  # a record that it speaks of cannot be used
+        short = {}
+        problems.append(str(error))
+    papers = [
+        {"title": title, "short": short.get(paper), "tables": [table_content(t) for t in tables if t.layout.paper == paper],
+         "numbers": sum(len(t.layout.printed) for t in tables if t.layout.paper == paper), "run": sum(t.run for t in tables if t.layout.paper == paper)}
+        for paper, title in paper_titles().items()
+    ]  # fmt: skip
+    every_cell = cell_details.of_cells(grid, held)
+    problems += [problem for one in every_cell.values() for problem in cast(list[str], one.get("problems", []))]
+    shown = {
+        "rows": plots.rows_for_plots(held.rows, every_cell),
+        "scaling": plots.scaling(held.rows),
+        "growth": plots.growth(FOLDER),
+        "hot": plots.hot_scaling(Path("benchmarks/results/hot_scaling.csv")),
+    }
+    scripts = [(HERE / name).read_text(encoding="utf-8") for name in SCRIPTS]
+    return (
+        environment()
+        .get_template("page.html.jinja")
+        .render(
+            progress=progress.of_suites(grid, held, store, data),
+            board=content.board(held.rows, absent),
+            papers=papers,
+            claims=claims,
+            covered=covered,
+            spent=spent(added(one.seconds for one in covered)),
+            tally=tally(held.rows, grid.run.verdict),
+            explanation=[_emphasised(line) for line in explanation(grid.run.verdict).replace("\n  ", " ").splitlines()],
+            problems=problems,
+            kinds=KINDS,
+            counts=Counter(kind_of(row).word for row in held.rows),
+            data=safe_json(shown),
+            cells=safe_json(every_cell),
+            scripts=scripts,
+            policy=f"default-src 'none'; style-src 'unsafe-inline'; img-src data: blob:; script-src {' '.join(map(_source, scripts))}",
+            style=(HERE / "templates" / "page.css").read_text(encoding="utf-8"),
+        )
+    )
+
+
+def safe_json(value: object) -> str:
+    """JSON for use within a script element: no character in it opens or closes an element. Raises ValueError for NaN."""
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _emphasised(line: str) -> "Markup":
+    """An item of a list in Markdown as HTML: what stands between asterisks is emphasised, all else is text."""
+    from markupsafe import Markup, escape
+
+    return Markup(re.sub(r"\*([^*]+)\*", r"<em>\1</em>", str(escape(line.removeprefix("- ")))))
+
+
+def _source(script: str) -> str:
+    """As a content security policy names a script. A page's newlines are read as line feeds."""
+    digest = base64.b64encode(hashlib.sha256(script.replace("\r\n", "\n").encode()).digest())
+    return f"'sha256-{digest.decode()}'"
+
+
+def _claims(rows: Sequence[Row], rules: Rules) -> list[dict[str, str]]:
+    """The sentences that print, runs and kept findings decide, with their verdicts."""
+    from gt_bench.claims.evaluate import UNDECIDED, judged, load_claims, takes_data
+
+    found = []
+    for claim in load_claims():
+        if not takes_data(claim):
+            try:
+                verdict, why = judged(claim, rows, rules=rules)
+            except UserError as error:  # what was computed for it is not at hand
+                verdict, why = UNDECIDED, str(error)
+            found.append({"paper": claim.paper, "place": claim.place, "sentence": claim.sentence, "verdict": verdict, "why": why})
+    return found
+
+
+@cache
+def environment() -> "Environment":
+    """Templates in which every value is escaped."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    return Environment(loader=FileSystemLoader(HERE / "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+
+
+def table_html(table: PaperTable) -> str:
+    """A published table as a piece of HTML."""
+    macros = vars(environment().get_template("table.html.jinja").module)
+    return macros["paper_table"](table_content(table)).strip() + "\n"

@@ -1,0 +1,137 @@
+"""Everything about each cell, as plain data: its rows in words, recipe with origins, runs, digests, machine, learning curves, and the command that makes it."""
+
+import json
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+
+from gt_bench.config.grid import Cell, Grid
+from gt_bench.config.inheritance import origin_of
+from gt_bench.config.recipe import Recipe
+from gt_bench.config.schema import RecipeError
+from gt_bench.leaderboard.collect import OWN, Gathered, Version
+from gt_bench.leaderboard.columns import remarks_of
+from gt_bench.reports.html.content import id_of, readable, short, texts_of
+from gt_bench.schemas import Ran, Row, Settings
+from gt_bench.utils.redact import commit_id, shareable
+
+POINTS = 60  # of a learning curve on the page; records have all epochs
+MOST_RUNS = 100  # of a cell that are listed one by one
+
+
+def of_cells(grid: Grid, held: Gathered) -> dict[str, dict[str, object]]:
+    """Everything about each version of a cell, and of a cell without a run its recipe, or what is wrong with it, and the command that makes it."""
+    known = {cell.cell: cell for cell in grid.cells.values()}
+    rows: dict[str, list[Row]] = {}
+    for row in (*held.rows, *held.others):
+        rows.setdefault(id_of(row), []).append(row)
+    found = {name: _without_version(its, known[its[0]["cell"]]) for name, its in rows.items()}
+    for (source, of), version in held.versions.items():
+        name = f"{source}:{of}"
+        found[name] = found[name] | _version(version, known[of])
+    for cell in known.values():
+        if not any((source, cell.cell) in held.versions for source in ("own", "shipped")) and f"{OWN}:{cell.cell}" not in found:
+            recipe = readable(cell)
+            problems = [shareable(str(recipe))] if isinstance(recipe, RecipeError) else []
+            found[f"none:{cell.cell}"] = {
+                "cell": cell.cell,
+                "lines": [],
+                "remarks": ["not run", *problems],
+                "problems": problems,
+                "recipe": _recipe_of(recipe),
+                "command": command(cell),
+            }
+    return found
+
+
+def _without_version(rows: Sequence[Row], cell: Cell) -> dict[str, object]:
+    lines = []
+    for row in rows:
+        texts = texts_of(row)
+        lines.append([texts[k] for k in ("metric", "mean ± std", "runs", "published", "difference [95 %]", "verdict", "claim")])
+    remarks = dict.fromkeys(remark.partition(": ")[2] for row in rows for remark in remarks_of(row))
+    return {
+        "cell": cell.cell,
+        "lines": lines,
+        "remarks": [shareable(r) for r in remarks],
+        "recipe": _recipe_of(readable(cell)),
+        "command": command(cell),
+    }
+
+
+def command(cell: Cell) -> str:
+    """What runs the cell."""
+    return f"dvc repro {'finetune' if cell.after else 'train'}@{cell.key}"
+
+
+def _recipe_of(recipe: Recipe | RecipeError) -> list[list[str]]:
+    return [] if isinstance(recipe, RecipeError) else _recipe(recipe.model_dump(mode="json", exclude_unset=True))
+
+
+def _recipe(recipe: Settings) -> list[list[str]]:
+    """[key, value, origin] of every value."""
+    origins = recipe.get("origin") or {}
+    flat = _flat({k: v for k, v in recipe.items() if k != "origin"})
+    return [[key, value, origin_of(key, origins) or ""] for key, value in flat]
+
+
+def _flat(content: Mapping[str, object], before: str = "") -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    for key, value in content.items():
+        if isinstance(value, Mapping) and value:
+            found += _flat(value, f"{before}{key}.")
+        else:
+            found.append((f"{before}{key}", value if isinstance(value, str) else json.dumps(value)))
+    return found
+
+
+def _version(version: Version, cell: Cell) -> dict[str, object]:
+    """Of the runs: numbers, digests, where and when they were made, and their learning curves."""
+    runs = [record["deterministic"] for record in version.records]
+    measured = [record["measured"] for record in version.records]
+    commits = _distinct(m["environment"].get("commit") for m in measured)
+    known = commit_id(commits[0]) if len(commits) == 1 else None
+    first = f"git checkout {known} && " if known else ""
+    environment = {k: ", ".join(_distinct(m["environment"].get(k) for m in measured)) for m in measured[:1] for k in m["environment"]}
+    recipe = _recipe(version.result["recipe"]) if runs else _recipe_of(readable(cell))
+    return {
+        "recipe": recipe,
+        "metric": version.result.get("metric"), "direction": version.result.get("direction"),
+        "runs": [
+            [r["seed"], r["split"], r["status"], short(r["val"]), short(r["test"]), r["best_epoch"], short(m["seconds"], 3), record["digest"][:16]]
+            for r, m, record in zip(runs, measured, version.records, strict=True)
+        ][:MOST_RUNS],
+        "digests": {k: _distinct(r["digests"].get(k) for r in runs) for k in (runs[0]["digests"] if runs else ())},
+        "commits": commits,
+        "environment": {k: shareable(v) for k, v in environment.items()},
+        "devices": _distinct(m["device"] for m in measured),
+        "threads": _distinct(str(m.get("threads")) for m in measured),
+        "when": [min(m["started"] for m in measured), max(m["finished"] for m in measured)] if measured else [],
+        "command": f"{first}{command(cell)}",
+        "curves": {key: curve for key in ("val", "train_loss") if (curve := curves(runs, key))},
+    }  # fmt: skip
+
+
+def _distinct(values: Iterable[object]) -> list[str]:
+    return list(dict.fromkeys(str(v) for v in values if v is not None))
+
+
+def curves(runs: Sequence[Ran], key: str) -> dict[str, Sequence[object]] | None:
+    """Median, lowest and highest value over the runs by epoch, at no more than POINTS epochs; None where nothing was measured. A run counts as
+    long as it goes on."""
+    by_epoch: dict[int, list[float]] = {}
+    for run in runs:
+        for epoch, value in zip(run["epochs"].get("epoch") or (), run["epochs"].get(key) or (), strict=False):
+            if value is not None and math.isfinite(value):
+                by_epoch.setdefault(epoch, []).append(value)
+    if len(by_epoch) < 2:
+        return None
+    epochs = sorted(by_epoch)
+    step = max(1, math.ceil(len(epochs) / POINTS))
+    kept = sorted({*epochs[::step], epochs[-1]})
+    return {
+        "epoch": kept,
+        "median": [short(statistics.median(by_epoch[e])) for e in kept],
+        "low": [short(min(by_epoch[e])) for e in kept],
+        "high": [short(max(by_epoch[e])) for e in kept],
+    }

@@ -1,0 +1,95 @@
+"""What the page says of the rows of leaderboards, as plain data: the table of all results, printed tables, what each row is called and comes to."""
+
+import math
+from collections.abc import Sequence
+
+from gt_bench.config.grid import Cell
+from gt_bench.config.recipe import Recipe, load_recipe
+from gt_bench.config.schema import RecipeError
+from gt_bench.leaderboard.collect import OWN, SHIPPED, Gathered
+from gt_bench.leaderboard.columns import SHOWN, cells
+from gt_bench.papers.coverage import seconds_by_device
+from gt_bench.papers.table_layout import layouts
+from gt_bench.reports.paper_table import BY_WORD, Kind, PaperTable, kind_of, paper_table
+from gt_bench.schemas import Row
+
+DIGITS = 5
+
+
+def board(rows: Sequence[Row], absent: Sequence[Cell]) -> list[dict[str, object]]:
+    """Lines of the table of all results: every row, and every cell of the grid that has none."""
+    lines: list[dict[str, object]] = []
+    for row in rows:
+        kind = judgement(row)
+        lines.append(
+            {"id": id_of(row), "suite": row["cell"].split("/")[0], "kind": kind.word, "sign": kind.sign, "texts": texts_of(row),
+             "order": {"mean ± std": row["mean"], "published": row["published_mean"], "difference [95 %]": row["difference"],
+                       "s/epoch": row["seconds_per_epoch"], "peak MiB": row["peak_memory_mib"]},
+             "state": state_of(row), "source": row["source"]}
+        )  # fmt: skip
+    for cell in absent:
+        texts = dict.fromkeys(SHOWN, "–") | {"dataset": cell.dataset, "model": cell.model}
+        line: dict[str, object] = {"id": f"none:{cell.cell}", "suite": cell.suite, "texts": texts, "state": "not run", "source": "–"}
+        lines.append(line | {"kind": "none", "sign": "", "order": {}})
+    return lines
+
+
+def judgement(row: Row) -> Kind:
+    """What the verdict comes to; where theory sets a limit and no paper prints a number, whether the runs agree with theory."""
+    if row["published_place"] or not row["as_expected"]:
+        return kind_of(row)
+    return BY_WORD[{"as expected": "reproduced", "not as expected": "worse"}.get(row["as_expected"], "undecided")]
+
+
+def texts_of(row: Row) -> dict[str, str]:
+    """What people read of a row by the names of the columns, a limit of theory in the place of a printed number that there is not."""
+    texts = dict(zip(SHOWN, cells(row), strict=True))
+    if not row["published_place"] and row["expected"]:
+        texts |= {"published": f"theory: {texts['expected']}", "verdict": row["as_expected"] or texts["verdict"]}
+    return texts
+
+
+def state_of(row: Row) -> str:
+    """One of few words, to filter by."""
+    status = str(row["status"])
+    if "stale" in status:
+        return "stale"
+    if status.partition(",")[0] == "ok":
+        return "reduced" if row["reduced"] else "ok"
+    return "not run" if status.startswith("not run") else "incomplete" if status.startswith("ok") or status == "unfinished" else "failed"
+
+
+def id_of(row: Row) -> str:
+    """What a row is called in the page's data: ours and imported ones of a cell differ."""
+    return f"{row['source']}:{row['cell']}"
+
+
+def tables(rows: Sequence[Row]) -> list[PaperTable]:
+    """Every printed table with our rows in it."""
+    return [paper_table(layout, rows) for layout in layouts()]
+
+
+def shipped(held: Gathered) -> list[Row]:
+    """Rows of shipped records, including those that the page replaces by this machine's own."""
+    return [row for row in (*held.rows, *held.others) if row["source"] == SHIPPED]
+
+
+def seconds(held: Gathered) -> dict[str, dict[str, float]]:
+    """What the runs of each cell took on each device, one after the other, in the version of it that `held.rows` shows."""
+    shown = {(row["source"] or OWN, row["cell"]) for row in held.rows}
+    return {cell: seconds_by_device(one.records) for (source, cell), one in held.versions.items() if (source, cell) in shown}
+
+
+def readable(cell: Cell) -> Recipe | RecipeError:
+    """The cell's recipe, or what is wrong with it."""
+    try:
+        return load_recipe(cell.recipe_path)
+    except RecipeError as error:
+        return error
+
+
+def short(value: object, digits: int = DIGITS) -> object:
+    """A number as JSON can hold it: few digits, and None for what is not finite."""
+    if isinstance(value, float):
+        return float(f"{value:.{digits}g}") if math.isfinite(value) else None
+    return value

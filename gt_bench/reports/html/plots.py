@@ -1,0 +1,86 @@
+"""What the page's plots read: rows in raw units, datasets that differ in size alone, operations that were counted, the study of HOT's run time."""
+
+import csv
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from gt_bench.reports.html.content import id_of, short
+from gt_bench.reports.paper_table import kind_of
+from gt_bench.schemas import Row
+
+
+def rows_for_plots(rows: Sequence[Row], details: Mapping[str, Mapping[str, object]]) -> list[dict[str, object]]:
+    """A leaderboard's rows with what plots read of them; numbers in raw units."""
+    keep = (
+        "dataset",
+        "model",
+        "metric",
+        "direction",
+        "unit",
+        "mean",
+        "std",
+        "runs",
+        "seeds",
+        "verdict",
+        "difference",
+        "device",
+        "parameters",
+        "published_mean",
+        "published_printed",
+        "interval_low",
+        "interval_high",
+        "margin",
+        "seconds_per_epoch",
+        "peak_memory_mib",
+        "source",
+    )
+    return [
+        {"id": id_of(row), "suite": row["cell"].split("/")[0], "kind": kind_of(row).word, "sign": kind_of(row).sign}
+        | {key: short(row.get(key)) for key in keep}
+        | {"provisional": bool(row["provisional"]), "curves": bool(details[id_of(row)].get("curves"))}
+        for row in rows
+        if row["mean"] is not None
+    ]
+
+
+def scaling(rows: Sequence[Row]) -> list[dict[str, object]]:
+    """Seconds and memory of a model on datasets that differ in a number alone, which is their size."""
+    found = []
+    for row in rows:
+        family = re.fullmatch(r"(.+)-(\d+)", row["dataset"])
+        if family and row["seconds_per_epoch"] is not None and row["source"] is not None:
+            found.append({"id": id_of(row), "family": family[1], "size": int(family[2]), "model": row["model"], "device": row["device"],
+                          "seconds": short(row["seconds_per_epoch"]), "memory": short(row["peak_memory_mib"])})  # fmt: skip
+    sizes = {key: len({r["size"] for r in found if (r["family"], r["model"]) == key}) for key in {(r["family"], r["model"]) for r in found}}
+    return sorted((r for r in found if sizes[r["family"], r["model"]] > 1), key=lambda r: (r["family"], r["model"], r["size"]))
+
+
+def growth(folder: Path) -> dict[str, object]:
+    """Operations of the models by size of graph, as published/findings/growth.json keeps them; empty where it is not there or not sealed."""
+    from gt_bench.claims.experiments.registry import sealed
+
+    try:
+        content = json.loads((folder / "growth.json").read_text(encoding="utf-8"))
+        return {name: case["value"] for name, case in content["cases"].items()} if content["sha256"] == sealed(content["cases"]) else {}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+
+
+def hot_scaling(path: Path) -> list[dict[str, object]]:
+    """The rows of benchmarks/hot_scaling.py's file, as far as they succeeded; none where it was not measured here."""
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            return [
+                {
+                    "model": row["model"],
+                    "edges": int(row["edges"]),
+                    "seconds": float(row["forward_seconds"]),
+                    "memory": float(row["peak_mib"]),
+                }
+                for row in csv.DictReader(file)
+                if row["status"] == "ok"
+            ]
+    except (OSError, ValueError, KeyError):
+        return []

@@ -1,0 +1,80 @@
+"""How far the suites of the grid are, and what the rest of each costs: by forecasts that are kept, else by what was counted on paper."""
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+from gt_bench.config.grid import Grid
+from gt_bench.config.schema import RecipeError
+from gt_bench.leaderboard.collect import Gathered
+from gt_bench.reports.html.content import readable, state_of
+from gt_bench.schemas import Row
+from gt_bench.utils.format import hours
+
+
+def of_suites(grid: Grid, held: Gathered, store: Path, data: Path, paper: Path = Path("docs/scale.json")) -> list[dict[str, object]]:
+    """A line per suite: its cells by how far they are, and what the rest costs on one thread of a CPU, by the forecasts that store/ has or else on
+    paper, and on a GPU on paper."""
+    state = {row["cell"]: _how_far(row) for row in held.rows}
+    runs = {row["cell"]: row["runs"] for row in held.rows}
+    costs, on_paper = _costs(grid, held, store, data), _on_paper(paper, runs)
+    lines: list[dict[str, object]] = []
+    for suite in grid.suites:
+        mine = grid.suite(suite)
+        states = Counter(state.get(cell.cell, "not run") for cell in mine)
+        done = states["ok"] + states["stale"]
+        left = [cell.cell for cell in mine if state.get(cell.cell, "not run") not in ("ok", "stale")]
+        forecast = {name: seconds for name in left if (seconds := costs.get(name)) is not None}
+        counted = {name: on_paper[name] for name in left if name in on_paper}
+        cpu = {name: one["cpu"] for name, one in counted.items() if "cpu" in one} | forecast
+        gpu = {name: one["h100"] for name, one in counted.items()}
+        begun = states["incomplete"] + states["reduced"] + states["failed"]
+        numbers = {"cells": len(mine), "done": done, "stale": states["stale"], "begun": begun, "absent": states["not run"]}
+        how = f", {len(forecast)} by forecast" if forecast else ""
+        lines.append({"suite": suite, "rest": _sum_of(cpu, len(left), how), "gpu": _sum_of(gpu, len(left)), **numbers})
+    return lines
+
+
+def _how_far(row: Row) -> str:
+    """`state_of`, but a stale cell that was cut is as incomplete as it was before."""
+    state = state_of(row)
+    return "reduced" if state == "stale" and row["reduced"] else state
+
+
+def _sum_of(costs: Mapping[str, float], left: int, how: str = "") -> str:
+    return f"{hours(sum(costs.values()))} for {len(costs)} of {left} cells{how}" if costs else "not known" if left else "nothing"
+
+
+def _on_paper(path: Path, done: Mapping[str, int]) -> dict[str, dict[str, float]]:
+    """Seconds of a cell's runs and trials, less so many `done` runs, on an H100 ("h100") and a thread of a CPU ("cpu") by docs/scale.json, which counts
+    them; empty where the file is not there. A cell with runs has its search behind it."""
+    try:
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        left = {
+            name: max(0, one["seeds"] - done[name]) if done.get(name) else one["seeds"] + one["search_runs"]
+            for name, one in cells.items()
+            if "h100" in one
+        }
+        return {
+            name: {"h100": cells[name]["h100"]["unfused"] * n} | ({"cpu": cells[name]["cpu"] * n} if "cpu" in cells[name] else {})
+            for name, n in left.items()
+        }
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+
+
+def _costs(grid: Grid, held: Gathered, store: Path, data: Path) -> dict[str, float | None]:
+    """Seconds of the runs that a cell lacks, where a forecast is kept; nothing is measured."""
+    if not (store / "forecasts.json").exists():
+        return {}
+    from gt_bench.forecasting.cache import costs_of
+
+    state = {row["cell"]: (_how_far(row), row["runs"]) for row in held.rows}
+    left = {cell.cell: cell for cell in grid.cells.values() if state.get(cell.cell, ("", 0))[0] not in ("ok", "stale")}
+    recipes = {name: recipe for name, cell in left.items() if not isinstance(recipe := readable(cell), RecipeError)}
+    found = costs_of([(left[name], grid) for name in recipes], store, data, measure=False)
+    return {
+        name: None if cost.seconds is None else cost.search_seconds + cost.seconds * max(0, len(recipe.seeds) - state.get(name, ("", 0))[1])
+        for (name, recipe), cost in zip(recipes.items(), found, strict=True)
+    }

@@ -1,0 +1,44 @@
+"""A published table as the templates take it."""
+
+from gt_bench.papers.table_layout import Column
+from gt_bench.reports.paper_table import PaperTable, caption, heading, kind_of, legend, name_of, our_number, sign_of
+from gt_bench.utils.redact import printable
+
+
+def table_content(table: PaperTable) -> dict[str, object]:
+    """Heads, lines, legend and notes."""
+    return {
+        "layout": table.layout,
+        "caption": caption(table.layout),
+        "short": caption(table.layout).removeprefix(f"{table.layout.paper}, "),
+        "count": f"{table.run} of {len(table.layout.printed)} numbers have a run of ours",
+        "heads": [heading(column, table.layout) for column in table.layout.columns],
+        "lines": [
+            {"method": method, "cells": [_cell(table, method, column) for column in table.layout.columns]}
+            for method in table.layout.methods
+        ],
+        "legend": legend(table)[0],
+        "notes": [printable(note) for note in table.notes],
+    }
+
+
+def _cell(table: PaperTable, method: str, column: Column) -> dict[str, object]:
+    """`order`: by what the column sorts, the printed mean."""
+    printed = table.layout.printed.get((method, column))
+    ours = [
+        {
+            "cell": f"{row['source']}:{row['cell']}" if "source" in row else row["cell"],
+            "text": our_number(row, printed) if printed else "",
+            "sign": sign_of(row),
+            "kind": kind_of(row).word if row["mean"] is not None else "none",
+            "name": name_of(row),
+            "title": f"{name_of(row)}: {row['verdict']}",
+        }
+        for row in table.ours.get((method, column), ())
+    ]
+    return {
+        "printed": printed and printed.printed,
+        "order": printed and printed.mean,
+        "mark": table.marks.get((method, column)),
+        "ours": ours,
+    }

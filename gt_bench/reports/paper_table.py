@@ -1,0 +1,336 @@
+"""A published table with our runs in it: theirs, ours and the verdict in the paper's own layout, for a terminal, Markdown, LaTeX, HTML and CSV.
+
+A method's printed numbers are one line; each of our recipes for it is a line below, in the unit and to the digits of the print.
+"""
+
+import csv
+import io
+import re
+import string
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from gt_bench.papers.published import Published
+from gt_bench.papers.table_layout import Column, Layout
+from gt_bench.schemas import Row
+from gt_bench.utils.format import csv_cell, terminal_text
+from gt_bench.utils.redact import printable
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+class Kind(NamedTuple):
+    """What a verdict comes to: its word, a sign that does without colour, and what it says."""
+
+    word: str
+    sign: str
+    tex: str
+    says: str
+
+
+KINDS = (
+    Kind("reproduced", "✓", r"$\checkmark$", "reproduced"),
+    Kind("consistent", "≈", r"$\approx$", "consistent with the print"),
+    Kind("better", "▲", r"$\blacktriangle$", "better than the print"),
+    Kind("worse", "▼", r"$\blacktriangledown$", "worse than the print"),
+    Kind("undecided", "?", "?", "undecided: it hangs on what the paper does not print"),
+    Kind("none", "·", r"$\cdot$", "not judged"),
+)
+BY_WORD = {kind.word: kind for kind in KINDS}
+PROVISIONAL = "…"  # behind a sign: fewer seeds than the recipe asks for
+
+
+def kind_of(row: Row) -> Kind:
+    """What the verdict of a row comes to; `higher (better)` and `lower (better)` are one kind."""
+    word = (row["verdict"] or "none").partition(",")[0]
+    if found := re.fullmatch(r"(higher|lower) \((better|worse)\)", word):
+        word = found[2]
+    return BY_WORD.get(word, BY_WORD["none"])
+
+
+class Line(NamedTuple):
+    """A line of the table. `row` by column where it is ours; `printed` by column where it is theirs."""
+
+    method: str
+    recipe: str | None
+    printed: Mapping[Column, Published]
+    rows: Mapping[Column, Row]
+
+
+@dataclass(frozen=True)
+class PaperTable:
+    """A layout with our rows. `marks`: notes of printed numbers by (method, column)."""
+
+    layout: Layout
+    ours: Mapping[tuple[str, Column], Sequence[Row]]
+    notes: tuple[str, ...]  # each said once; `mark` has its letter
+    marks: Mapping[tuple[str, Column], str]
+
+    @property
+    def lines(self) -> list[Line]:
+        """Of each method the printed line, then one for each recipe of ours."""
+        found = []
+        for method in self.layout.methods:
+            printed = {c: p for c in self.layout.columns if (p := self.layout.printed.get((method, c)))}
+            found.append(Line(method, None, printed, {}))
+            here = {column: self.ours.get((method, column), ()) for column in self.layout.columns}
+            for recipe in dict.fromkeys(name_of(row) for rows in here.values() for row in rows):
+                by_column = {c: row for c, rows in here.items() for row in rows if name_of(row) == recipe}
+                found.append(Line(method, recipe, {}, by_column))
+        return found
+
+    @property
+    def run(self) -> int:
+        """How many of its numbers some run of ours is held against."""
+        return sum(any(row["mean"] is not None for row in rows) for rows in self.ours.values())
+
+    @property
+    def kinds(self) -> list[Kind]:
+        """The signs that it contains."""
+        there = {kind_of(row).word for rows in self.ours.values() for row in rows if row["mean"] is not None}
+        return [kind for kind in KINDS if kind.word in there]
+
+
+def paper_table(layout: Layout, rows: Sequence[Row]) -> PaperTable:
+    """The table with those of `rows` that are held against one of its numbers."""
+    ours: dict[tuple[str, Column], list[Row]] = {}
+    for row in rows:
+        place = row["published_place"]
+        if place and tuple(place[:2]) == (layout.paper, layout.table) and (where := (place[2], Column(*place[3:]))) in layout.printed:
+            ours.setdefault(where, []).append(row)
+    letters: dict[str, str] = {}
+    marks = {}
+    for method in layout.methods:
+        for column in layout.columns:
+            if printed := layout.printed.get((method, column)):
+                for text in (*printed.flags, *([printed.note] if printed.note else [])):
+                    letters.setdefault(text, _letter(len(letters)))
+                if text := ",".join(letters[t] for t in (*printed.flags, *([printed.note] if printed.note else []))):
+                    marks[method, column] = text
+    return PaperTable(layout, ours, tuple(letters), marks)
+
+
+def run_part(table: PaperTable) -> PaperTable | None:
+    """Of the table the methods and columns that some run of ours is held against; None where there are none."""
+    run = [place for place, rows in table.ours.items() if any(row["mean"] is not None for row in rows)]
+    if not run:
+        return None
+    part = table.layout.only({method for method, _ in run}, {column for _, column in run})
+    return paper_table(part, [row for rows in table.ours.values() for row in rows])
+
+
+def _letter(number: int) -> str:
+    """a, b, ... z, aa, ab, ..."""
+    first, last = divmod(number, 26)
+    return ("" if first == 0 else string.ascii_lowercase[first - 1]) + string.ascii_lowercase[last]
+
+
+def name_of(row: Row) -> str:
+    """What a line of ours is called: its recipe, with the suite where that is not the paper's own."""
+    suite, _, recipe = row["cell"].split("/")
+    return recipe if suite.replace("-", "_") == (row["published_place"] or [""])[0] else f"{recipe} ({suite})"
+
+
+def heading(column: Column, layout: Layout) -> list[str]:
+    """The lines of a column's head: the dataset, then metric and split where the table has several."""
+    direction = next(p.direction for (_, c), p in layout.printed.items() if c == column)
+    arrow = "↑" if direction == "max" else "↓"
+    metric = [f"{column.metric} {arrow}"] if layout.varies("metric") else []
+    return [column.dataset, *metric, *([column.split] if layout.varies("split") else [])]
+
+
+def caption(layout: Layout) -> str:
+    """Paper and table, with the metric and split that all columns share."""
+    first = next(iter(layout.printed.values()))
+    arrow = "↑" if first.direction == "max" else "↓"
+    shared = [f"{first.metric} {arrow}"] if not layout.varies("metric") else []
+    shared += [f"{first.split} split"] if not layout.varies("split") and first.split != "test" else []
+    units = {p.unit for p in layout.printed.values()}
+    shared += ["%"] if units == {"percent"} else []
+    return f"{layout.paper}, {layout.title}" + (f": {', '.join(shared)}" if shared else "")
+
+
+def digits_of(published: Published) -> int:
+    """Decimals that the number was printed with."""
+    first = re.match(r"\d+(?:\.(\d+))?", published.printed)
+    return len((first and first[1]) or "") if first else 2
+
+
+def our_number(row: Row, published: Published) -> str:
+    """Our mean and deviation in the unit and to the digits of the print; the status of a row that has none."""
+    if row["mean"] is None:
+        return str(row["status"]).partition(", stale")[0]
+    scale, digits = 100 if published.unit == "percent" else 1, digits_of(published)
+    spread = f" ± {scale * row['std']:.{digits}f}" if row["runs"] > 1 and row["std"] is not None else ""
+    return f"{scale * row['mean']:.{digits}f}{spread}"
+
+
+def sign_of(row: Row) -> str:
+    """The verdict's sign, with a mark while seeds are missing; empty where there is no number."""
+    return "" if row["mean"] is None else kind_of(row).sign + (PROVISIONAL if row["provisional"] else "")
+
+
+def _texts(table: PaperTable, line: Line, mark: Callable[[str], str], sign: Callable[[Row], str]) -> list[str]:
+    """The texts of a line's columns; empty where the paper leaves a blank."""
+    texts = []
+    for column in table.layout.columns:
+        if column in line.printed:
+            text = line.printed[column].printed
+            texts.append(text + mark(note) if (note := table.marks.get((line.method, column))) else text)
+        elif column in line.rows:
+            row = line.rows[column]
+            texts.append(f"{our_number(row, table.layout.printed[line.method, column])} {sign(row)}".strip())
+        else:
+            texts.append("")
+    return texts
+
+
+def legend(table: PaperTable) -> list[str]:
+    """How to read it: the signs that occur, and each footnote once."""
+    said = [f"{kind.sign} {kind.says}" for kind in table.kinds]
+    if any(row["provisional"] for rows in table.ours.values() for row in rows):
+        said.append(f"{PROVISIONAL} with fewer seeds than the recipe asks for")
+    head = [f"{table.run} of {len(table.layout.printed)} numbers have a run of ours" + (f": {'; '.join(said)}" if said else "")]
+    return head + [f"[{_letter(n)}] {printable(note)}" for n, note in enumerate(table.notes)]
+
+
+def to_terminal(table: PaperTable, width: int) -> list["Table"]:
+    """rich Tables, as many below each other as `width` columns need; no word is broken."""
+    from rich.table import Table
+    from rich.text import Text
+
+    colours = {"reproduced": "blue", "consistent": "cyan", "better": "green", "worse": "yellow", "undecided": "magenta", "none": "dim"}
+    lines = [(line, _texts(table, line, lambda m: f" [{m}]", sign_of)) for line in table.lines]
+    labels = [line.method if line.recipe is None else f"  ours: {line.recipe}" for line, _ in lines]
+    heads = [heading(column, table.layout) for column in table.layout.columns]
+    widths = [max(len(t) for t in (*head, *(texts[i] for _, texts in lines))) for i, head in enumerate(heads)]
+    blocks: list[list[int]] = []
+    left = max(map(len, labels)) + 4
+    used = width
+    for number, wide in enumerate(widths):
+        if used + wide + 3 > width:
+            blocks.append([])
+            used = left
+        blocks[-1].append(number)
+        used += wide + 3
+    shown: list[Table] = []
+    for block in blocks:
+        one = Table(title=caption(table.layout) if not shown else None, title_justify="left")
+        one.add_column("method", no_wrap=True)
+        for number in block:
+            one.add_column("\n".join(heads[number]), justify="right", no_wrap=True)
+        for (line, texts), label in zip(lines, labels, strict=True):
+            styles = [colours[kind_of(line.rows[c]).word] if (c := table.layout.columns[n]) in line.rows else "" for n in block]
+            one.add_row(
+                Text(terminal_text(label)), *(Text(terminal_text(texts[n]), style=style) for n, style in zip(block, styles, strict=True))
+            )
+        shown.append(one)
+    return shown
+
+
+def to_markdown(table: PaperTable, signs: bool = True) -> str:
+    """`signs`: say below it what the signs mean."""
+    out = [f"**{_md(caption(table.layout))}**", ""]
+    out.append(_md_line(["method", *(" ".join(heading(c, table.layout)) for c in table.layout.columns)]))
+    out.append(_md_line(["---", *["---:"] * len(table.layout.columns)]))
+    for line in table.lines:
+        label = line.method if line.recipe is None else f"ours: {line.recipe}"
+        texts = _texts(table, line, lambda mark: f" [{mark}]", sign_of)
+        out.append(_md_line([label, *(f"**{text}**" if text and line.recipe else text for text in texts)]))
+    return "\n".join([*out, "", *(f"- {_md(text)}" for text in legend(table)[0 if signs else 1 :])]) + "\n"
+
+
+def _md(text: str) -> str:
+    return re.sub(r"([\\|<>*_\[\]])", r"\\\1", printable(text))
+
+
+def _md_line(texts: Sequence[str]) -> str:
+    escaped = (re.sub(r"([\\|<>_]|(?<=\])\()", r"\\\1", printable(text)) for text in texts)
+    return f"| {' | '.join(escaped)} |"
+
+
+TEX_NEEDS = r"% in the preamble: \usepackage{booktabs, amssymb}"
+
+
+def to_tex(table: PaperTable) -> str:
+    """A `table` environment on booktabs and amssymb."""
+    columns = table.layout.columns
+
+    def sign(row: Row) -> str:
+        return "" if row["mean"] is None else kind_of(row).tex + (r"\,\ldots" if row["provisional"] else "")
+
+    out = [TEX_NEEDS, r"\begin{table}", r"\centering", rf"\caption{{{_tex(caption(table.layout))}; lines in italics are ours}}"]
+    out += [rf"\begin{{tabular}}{{l{'r' * len(columns)}}}", r"\toprule"]
+    heads = [heading(column, table.layout) for column in columns]
+    for number in range(max(map(len, heads))):
+        out.append(" & ".join(["" if number else "method", *(_tex(head[number]) if number < len(head) else "" for head in heads)]) + r" \\")
+    out.append(r"\midrule")
+    for line in table.lines:
+        # marks and signs are TeX already: what they are put behind is escaped alone
+        texts = []
+        for column in columns:
+            if column in line.printed:
+                mark = table.marks.get((line.method, column))
+                texts.append(_tex(line.printed[column].printed) + (f"$^{{{mark}}}$" if mark else ""))
+            elif column in line.rows:
+                row = line.rows[column]
+                texts.append(rf"\textit{{{_tex(our_number(row, table.layout.printed[line.method, column]))}}} {sign(row)}".strip())
+            else:
+                texts.append("")
+        label = _tex(line.method) if line.recipe is None else rf"\quad \textit{{{_tex(line.recipe)}}}"
+        out.append(" & ".join([label, *texts]) + r" \\")
+    said = [f"{kind.tex} {_tex(kind.says)}" for kind in table.kinds]
+    notes = [f"$^{{{_letter(n)}}}$ {_tex(printable(note))}" for n, note in enumerate(table.notes)]
+    out += [r"\bottomrule", r"\end{tabular}"]
+    out += [rf"\par\smallskip\raggedright\footnotesize {'. '.join([*said, *notes])}."] if said or notes else []
+    return "\n".join([*out, r"\end{table}"]) + "\n"
+
+
+_TEX = {"\\": r"\textbackslash{}", "±": r"$\pm$", "–": "--", "→": r"$\to$", "↑": r"$\uparrow$", "↓": r"$\downarrow$", "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", "…": r"\ldots{}", "≥": r"$\ge$", "≤": r"$\le$"}  # fmt: skip
+
+
+def _tex(text: str) -> str:
+    return "".join(_tex_character(character) for character in text)
+
+
+def _tex_character(character: str) -> str:
+    if character in _TEX:
+        return _TEX[character]
+    if character in "&%$#_{}":
+        return f"\\{character}"
+    greek = re.fullmatch(r"GREEK (SMALL|CAPITAL) LETTER ([A-Z]+)|GREEK (PHI) SYMBOL", unicodedata.name(character, ""))
+    if greek:
+        name = (greek[2] or greek[3]).lower()
+        return f"$\\{name.capitalize() if greek[1] == 'CAPITAL' else name}$"
+    return character
+
+
+CSV_COLUMNS = (
+    "paper", "table", "method", "dataset", "metric", "split", "printed", "published_mean", "published_std", "published_runs", "cell", "source",
+    "mean", "std", "runs", "difference", "interval_low", "interval_high", "verdict", "claim", "status", "notes",
+)  # fmt: skip
+
+
+def to_csv(table: PaperTable) -> str:
+    """A line per printed number and run of ours, in the order of the table; numbers in raw units, `printed` as the paper has it."""
+    file = io.StringIO()
+    writer = csv.DictWriter(file, CSV_COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    for method in table.layout.methods:
+        for column in table.layout.columns:
+            printed = table.layout.printed.get((method, column))
+            if printed is None:
+                continue
+            theirs = {"paper": printed.paper, "table": printed.table, "method": method, **column._asdict(), "printed": printed.printed}
+            theirs |= {"published_mean": printed.mean, "published_std": printed.std, "published_runs": printed.runs}
+            theirs |= {"notes": "; ".join((*printed.flags, *([printed.note] if printed.note else [])))}
+            keys = set(CSV_COLUMNS) - theirs.keys()
+            rows: Sequence[Row | None] = table.ours.get((method, column)) or [None]
+            for row in rows:
+                line = theirs | {key: row.get(key) if row else None for key in keys}
+                writer.writerow({key: csv_cell("; ".join(map(str, v)) if isinstance(v, list) else v) for key, v in line.items()})
+    return file.getvalue()

@@ -1,0 +1,214 @@
+"""The leaderboard of a suite from shipped records alone, and all of them as docs/results.md.
+
+python -m gt_bench.reports.results_page > docs/results.md
+"""
+
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from gt_bench.claims.evaluate import FAILS, Claim, judged, load_claims, takes_data
+from gt_bench.claims.table import table_of
+from gt_bench.config.grid import Grid, load_grid
+from gt_bench.config.schema import RecipeError, nearest
+from gt_bench.config.verdict_settings import Rules
+from gt_bench.leaderboard.collect import OWN, collect, every_row, gather, shipped_of, shipped_rows
+from gt_bench.leaderboard.columns import SHOWN, cells
+from gt_bench.leaderboard.export import tally, write_reports
+from gt_bench.leaderboard.terminal import print_rows, print_table
+from gt_bench.papers.coverage import coverage, seconds_by_device
+from gt_bench.papers.published import everything, paper_titles
+from gt_bench.papers.table_layout import layouts
+from gt_bench.provenance.staleness import compare_golden_values, standing
+from gt_bench.reports.comparison import tried_cells
+from gt_bench.reports.paper_summary import FILE, every_in_short
+from gt_bench.reports.paper_table import KINDS, PaperTable, kind_of, paper_table, run_part, to_markdown
+from gt_bench.schemas import Row
+from gt_bench.store.archive import ROOT
+from gt_bench.store.run_store import Store
+from gt_bench.utils.format import print_text
+from gt_bench.utils.paths import place
+
+ABSENT = "no shipped record"  # status of a row of the board
+JUDGED = ("dataset", "model", "metric", "runs", "difference [95 %]", "verdict", "q", "margin (power)", "seeds needed", "claim")
+
+
+def board(suite: str, grid: Grid, root: Path = ROOT, data: Path = Path("data")) -> list[Row]:
+    """The leaderboard's rows of a suite from shipped records alone; a stale row says what changed since. Raises StoreError, RecipeError."""
+    shipped = shipped_of(grid, suite, root)
+    rows = shipped_rows(grid.suite(suite), shipped, grid)
+    compare_golden_values(shipped.values(), grid)
+    for row in rows:
+        if row["cell"] not in shipped:
+            row["status"] = ABSENT
+            continue
+        state = standing(shipped[row["cell"]], grid, data)
+        if state.stale:
+            row["status"] += f", stale: {', '.join(state.stale)}"
+        row["notes"][-1] += f": {state.text}"
+    return rows
+
+
+def show_suite(suite: str, grid: Grid, root: Path = ROOT, write: Path | None = None) -> None:
+    """Prints the leaderboard of a suite, and writes its files into the folder `write`. Raises StoreError, RecipeError."""
+    rows = board(suite, grid, root)
+    shown = [row for row in rows if row["status"] != ABSENT]
+    print_rows(suite, shown)
+    print_text(tally(shown, grid.run.verdict))
+    without = [row["cell"] for row in rows if row["status"] == ABSENT]
+    if said := claim_lines(rows, suite.replace("-", "_"), grid.run.verdict):
+        print_text(f"What the paper says: {said[-3]} `gt-bench claims {suite}` shows them")
+    print_text(f"from {place(root / suite)} alone; nothing was computed")
+    if without:
+        print_text(f"{len(without)} cells have no shipped record: {', '.join(cell.split('/', 1)[1] for cell in without)}")
+    if write:
+        print_text(f"written: {', '.join(map(str, write_reports(suite, rows, write, grid.run.verdict)))}")
+
+
+def dataset_rows(dataset: str, grid: Grid, root: Path = ROOT) -> tuple[list[Row], list[str]]:
+    """(the rows of a dataset from all suites, own and shipped, and of what was tried on it; what could not be read). Raises RecipeError for a
+    dataset that neither the grid nor a paper has, and on which nothing was tried."""
+    tried = tried_cells(dataset)
+    if not tried and dataset not in grid.datasets and all(number.dataset != dataset for number in everything()):
+        raise RecipeError(
+            f"no dataset {dataset!r}{nearest(dataset, grid.datasets)}; `gt-bench list` names those of the grid, and `gt-bench try` tries others"
+        )
+    found = gather(grid, root=root)
+    own, _, _ = collect(tried, Path("results"), Store(), grid.run.verdict)
+    for row in own:
+        row["source"] = OWN
+    return [row for row in (*found.rows, *found.others, *own) if row["dataset"] == dataset], found.problems
+
+
+def show_dataset(dataset: str, grid: Grid, root: Path = ROOT) -> None:
+    """Prints the rows of a dataset from all suites, own and shipped, and the printed numbers of it that no run is held against. Raises
+    RecipeError for a dataset that neither the grid nor a paper has."""
+    rows, problems = dataset_rows(dataset, grid, root)
+    names = ("suite / recipe, or paper: method", "metric", "mean ± std", "runs", "printed", "verdict", "from")
+    lines = []
+    for row in rows:
+        texts = dict(zip(SHOWN, cells(row), strict=True))
+        status = "" if row["status"].partition(",")[0] == "ok" else f"{row['status']}, "
+        name = " / ".join(row["cell"].split("/")[::2])
+        lines.append([name, *(texts[k] for k in ("metric", "mean ± std", "runs", "published", "verdict")), f"{status}{row['source']}"])
+    run = {tuple(row["published_place"]) for row in rows if row["published_place"] and row["mean"] is not None}
+    for number in everything():
+        if number.dataset == dataset and number.place not in run:
+            metric = f"{number.metric} {'↑' if number.direction == 'max' else '↓'}{' %' if number.unit == 'percent' else ''}"
+            where = f"{number.table}{'' if number.split == 'test' else f', {number.split} split'}"
+            lines.append([f"{number.paper}: {number.method}", metric, "–", "–", number.printed, "–", where])
+    first, wrapped = (names[0], "mean ± std", "printed", "verdict"), {names[0], "metric", "verdict", "from"}
+    print_table(names, lines, *first, wrapped=wrapped, right=("mean ± std", "printed"), title=dataset, files=" (--json)")
+    absent = [cell.cell for cell in grid.cells.values() if cell.dataset == dataset and cell.cell not in {row["cell"] for row in rows}]
+    if absent:
+        print_text(f"{len(absent)} cells of the grid have not been run: {', '.join(absent)}")
+    for problem in problems:
+        print_text(problem)
+    print_text("from results/, store/ and shipped records; nothing was computed")
+
+
+def page(grid: Grid, root: Path = ROOT) -> str:
+    """What the shipped records say of each paper's tables, and what was found out where the two differ, as Markdown. Raises StoreError."""
+    rows = every_row(grid, root)
+    tables = [paper_table(layout, rows) for layout in layouts()]
+    parts = [
+        "# Results so far",
+        "",
+        "Made from the records in `records/` by `python -m gt_bench.reports.results_page > docs/results.md`. `gt-bench page` writes all of it, with every printed",
+        "number, plots and recipes, into `reports/index.html`; `gt-bench table PAPER TABLE` prints one table whole; `gt-bench store verify` says which",
+        "records the present tree would compute differently. In the tables a line `ours` is our mean and deviation over the runs of one recipe:",
+        f"{'; '.join(f'{kind.sign} {kind.says}' for kind in KINDS)} ([what these words mean](verdicts.md)).",
+        "",
+        *_counts(tables),
+        "",
+        tally(rows, grid.run.verdict),
+        "",
+    ]
+    claims = _claims(rows, grid.run.verdict)
+    covered = coverage(grid, rows, _seconds(grid, root))
+    verdicts = [(claim.paper, verdict) for claim, verdict, _ in claims]
+    short = every_in_short(covered, verdicts, rows, root / FILE)
+    suites = {row["cell"].split("/")[0].replace("-", "_"): row["cell"].split("/")[0] for row in rows}
+    for paper, title in (suites | paper_titles()).items():
+        run = [part for table in tables if table.layout.paper == paper and (part := run_part(table))]
+        bare = _unprinted([row for row in rows if row["cell"].split("/")[0].replace("-", "_") == paper])
+        if run or bare or paper in short:
+            parts += [f"## {title}", "", *([short[paper], ""] if paper in short else [])]
+            for table in run:
+                parts += [*to_markdown(table, signs=False).splitlines(), ""]
+            parts += [*bare, ""] if bare else []
+    parts += ["## Every number judged", "", *_judged(rows), "", "## What the papers say", "", *_claims_in_short(claims), ""]
+    return "\n".join([*parts, "## Looked into", "", (root / "looked_into.md").read_text(encoding="utf-8")])
+
+
+def _counts(tables: Sequence[PaperTable]) -> list[str]:
+    """A line per paper: how many numbers it prints, how many were run, and how they came out."""
+    lines = [
+        f"| paper | numbers printed | run | {' | '.join(kind.word for kind in KINDS[:-1])} | not judged |",
+        f"| --- |{' ---: |' * (2 + len(KINDS))}",
+    ]
+    for paper in dict.fromkeys(table.layout.paper for table in tables):
+        mine = [table for table in tables if table.layout.paper == paper]
+        kinds = Counter(kind_of(row).word for table in mine for rows in table.ours.values() for row in rows if row["mean"] is not None)
+        counts = [sum(len(table.layout.printed) for table in mine), sum(table.run for table in mine), *(kinds[kind.word] for kind in KINDS)]
+        lines.append(f"| {paper} | {' | '.join(map(str, counts))} |")
+    return [*lines, "", "A number counts as run once; where several recipes are held against it, each has a verdict."]
+
+
+def _judged(rows: Sequence[Row]) -> list[str]:
+    """The rows that have a verdict, with what it stands on."""
+    places = [SHOWN.index(name) for name in JUDGED]
+    lines = [f"| {' | '.join(JUDGED)} |", f"|{' --- |' * len(JUDGED)}"]
+    for row in rows:
+        if row["interval_low"] is not None:
+            texts = cells(row)
+            lines.append(f"| {' | '.join(texts[place].replace('|', chr(92) + '|') for place in places)} |")
+    return [*lines, "", "[What each column means](verdicts.md); the files that `gt-bench board SUITE --write FOLDER` makes have the rest."]
+
+
+def _unprinted(rows: Sequence[Row]) -> list[str]:
+    """A line per dataset of the rows that no printed number belongs to."""
+    datasets: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        if row["mean"] is not None and not row["published_place"]:
+            texts = cells(row)
+            datasets.setdefault((row["dataset"], texts[2]), []).append(f"{row['model']} {texts[3]}")
+    found = [f"- {dataset} ({metric}): {', '.join(texts)}" for (dataset, metric), texts in datasets.items()]
+    return ["Run, and printed nowhere:", "", *found] if found else []
+
+
+def _claims(rows: Sequence[Row], rules: Rules) -> list[tuple[Claim, str, str]]:
+    """(claim, verdict, why) of those that print and runs decide."""
+    return [(claim, *judged(claim, rows, rules=rules)) for claim in load_claims() if claim.test and not takes_data(claim)]
+
+
+def _seconds(grid: Grid, root: Path) -> dict[str, dict[str, float]]:
+    """What the shipped runs of each cell took on each device, one after the other."""
+    return {one.cell: seconds_by_device(one.records) for suite in grid.suites for one in shipped_of(grid, suite, root).values()}
+
+
+def _claims_in_short(claims: Sequence[tuple[Claim, str, str]]) -> list[str]:
+    """How the sentences come out, and those that fail."""
+    failing = [f"- {claim.paper}, {claim.place}: \u201c{claim.sentence}\u201d: {why}" for claim, verdict, why in claims if verdict == FAILS]
+    return [
+        table_of([claim for claim, *_ in claims], {claim.id: (verdict, why) for claim, verdict, why in claims})[-1] + " Those that fail:",
+        "",
+        *failing,
+        "",
+        "[All of them](claims.md).",
+    ]
+
+
+def claim_lines(rows: Sequence[Row], paper: str | None = None, rules: Rules | None = None) -> list[str]:
+    """The claims of published/claims.yaml that printed numbers and the runs of `rows` decide, as Markdown; none of a paper that has
+    none. Raises RecipeError."""
+    claims = [c for c in load_claims() if c.test and not takes_data(c) and paper in (None, c.paper)]
+    if not claims:
+        return []
+    lines = table_of(claims, {claim.id: judged(claim, rows, rules=rules) for claim in claims})
+    return [*lines, "", "docs/claims.md has all of them: those that take data too, and those that nothing tests yet (`gt-bench claims`)."]
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page(load_grid()))

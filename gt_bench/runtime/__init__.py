@@ -1,0 +1,1 @@
+"""Threads, memory, signals, devices and the worker pool."""

@@ -1,0 +1,1 @@
+"""Several cells on one machine, and jobs on Slurm."""

@@ -1,0 +1,235 @@
+"""A sweep: every missing run as a job of a cluster, followed until the store has them. Stopped and started again, or started twice at once, it
+submits only what the store lacks and no job in the queue is at.
+
+store/sweep/submitted.jsonl names the jobs (submitted.py), store/sweep/lines/ has what they said, store/sweep/jobs/ scripts and logs.
+"""
+
+import re
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+
+from gt_bench.config.grid import Grid, Limits
+from gt_bench.config.recipe import load_recipe
+from gt_bench.config.schema import RecipeError
+from gt_bench.experiment.cell import limited
+from gt_bench.scheduling.job import as_json
+from gt_bench.scheduling.job_registry import Run, Submitted, register, registered
+from gt_bench.scheduling.job_table import JobTable
+from gt_bench.scheduling.plan_file import Entry, limited_grid
+from gt_bench.scheduling.planner import Job, Missing, Plan, jobs_of, part_done, plan
+from gt_bench.scheduling.run_lock import check_locks
+from gt_bench.scheduling.slurm import ClusterError, Place, Slurm
+from gt_bench.scheduling.slurm_resources import Need, need_of, shares
+from gt_bench.scheduling.subprocess_job import Line, run_job
+from gt_bench.store.run_store import Store
+from gt_bench.utils.io import held, make_folder
+
+SHARED = 900.0  # seconds of runs that share a job: a queue takes its time too
+POLL_SECONDS = 5.0
+AT_MOST = 16  # jobs at once where nothing is said
+ARRAY = 1000  # jobs of an array: Slurm takes no more where nobody has raised its MaxArraySize of 1001
+# reasons of Slurm's for which a job waits until somebody changes it
+NEVER = re.compile(r"PerJob|Partition(Time|Node)Limit|BadConstraints|Invalid|NotAllowed|Held|held")
+
+
+def sweep(
+    entries: Sequence[Entry],
+    grid: Grid,
+    cluster: Slurm,
+    at_most: int = AT_MOST,
+    say: Callable[[str], None] = lambda line: print(line, flush=True),
+    poll: float = POLL_SECONDS,
+) -> bool:
+    """Submits what is missing, at most so many jobs at once, and follows it to the end; returns whether the store has everything.
+
+    Raises ClusterError where the cluster does not answer, StoreError where the store's file system has no locks.
+    """
+    one = _Sweep(entries, grid, cluster, at_most, say)
+    check_locks(one.store.root)
+    one.prepare()
+    one.submit()
+    with JobTable() as update:
+        while places := cluster.places([job.id for job in one.submitted]):
+            update(one.rows(places))
+            one.report(places)
+            one.warn(places)
+            time.sleep(poll)
+            if len(cluster.places([job.id for job in one.submitted])) < len(places):
+                one.report(cluster.places([job.id for job in one.submitted]))
+                one.submit()  # what waited for those, or for room
+    one.report({})
+    return one.close()
+
+
+@dataclass
+class _Sweep:
+    entries: Sequence[Entry]
+    grid: Grid
+    cluster: Slurm
+    at_most: int
+    say: Callable[[str], None]
+    store: Store = field(default_factory=Store)
+    submitted: list[Submitted] = field(default_factory=list)  # that this sweep follows
+    reported: set[str] = field(default_factory=set)
+    tried: set[Run] = field(default_factory=set)
+    digests: dict[Run, str] = field(default_factory=dict)
+    told: set[str] = field(default_factory=set)
+    searched: dict[str, int] = field(default_factory=dict)  # cell -> trials that were left when jobs of its search were last submitted
+    refused: bool = False
+
+    def prepare(self) -> None:
+        """Data and encodings, once and here, before anything is submitted."""
+        for dataset in self.plan().data:
+            run_job(as_json(Job("data", dataset, dataset), False), self._heard)
+
+    def plan(self) -> Plan:
+        found = plan(self.entries, self.grid, self.store, say=self.say)
+        for problem in found.problems:
+            self._say_once(f"left out: {problem}")
+        for run in found.missing:
+            if run.digest:
+                self.digests[_key(run)] = run.digest
+        return found
+
+    def submit(self) -> None:
+        """Submits the runs that are missing and ready, and follows those that another sweep submitted."""
+        with held(make_folder(self.store.root / "sweep") / "lock"):
+            found, before = self.plan(), registered(self.store)
+            places = self.cluster.places([job.id for job in before])
+            alive = [job for job in before if job.id in places]
+            runs = {_key(run) for run in found.missing} | {(name, "", None) for name in found.searches}
+            new = [job for job in alive if any((n, "" if seed is None else cut, seed) in runs for n, cut, seed in job.runs)]
+            self.submitted += [job for job in new if job.id not in {known.id for known in self.submitted}]
+            taken = {run for job in alive for run in job.runs} | self.tried
+            ready = [run for run in found.missing if _key(run) not in taken and run.cell.dataset not in found.data]
+            everything = jobs_of(found, shared=0)
+            jobs = [
+                job
+                for job in jobs_of(found, ready, SHARED)
+                if not (job.kind == "search" and self._is_searched(job, found, taken))
+                and not any(job.waits_for(other) for other in everything)
+            ]
+            free = self.at_most - sum({job.array: job.share for job in alive}.values())
+            for need, whole, share in shares(self._by_need(jobs), free):
+                group = whole[:ARRAY]  # the others when these are done
+                self._submit(need, group, share)
+                self.searched |= {job.name: found.searches[job.name].left for job in group if job.kind == "search"}
+
+    def _is_searched(self, job: Job, found: Plan, taken: Collection[Run]) -> bool:
+        """Whether jobs are at the cell's search, or were and did not get on."""
+        if (job.name, job.limits.model_dump_json(), None) in taken:
+            return True
+        stuck = self.searched.get(job.name) == found.searches[job.name].left
+        if stuck:
+            self._say_once(f"left out: {job.name} search: its last jobs finished no trial; the same command submits it again")
+        return stuck
+
+    def _submit(self, need: Need, group: Sequence[Job], share: int) -> None:
+        try:
+            handed = self.cluster.submit(need, [as_json(job, False) for job in group], share)
+        except ClusterError as error:
+            self.refused = True
+            self.tried |= {run for job in group for run in _runs(job)}
+            self._say_once(f"left out: {len(group)} jobs, of {', '.join(dict.fromkeys(job.name for job in group))}: {error}")
+            return
+        new = [
+            Submitted(number, str(lines), share, job.name, job.limits.model_dump_json(), job.seeds)
+            for job, (number, lines) in zip(group, handed, strict=True)
+        ]
+        register(self.store, new)
+        self.submitted += new
+        self.say(f"submitted {len(group)} jobs ({need}), at most {share} at once: {handed[0][0]} to {handed[-1][0]}")
+
+    def _by_need(self, jobs: Sequence[Job]) -> dict[Need, list[Job]]:
+        groups: dict[Need, list[Job]] = {}
+        for job in jobs:
+            cell = self.grid.find(job.name)
+            try:
+                groups.setdefault(need_of(job, cell, self.grid), []).append(job)
+            except RecipeError as error:
+                self.tried |= set(_runs(job))
+                self.refused = True
+                self._say_once(f"left out: {error}")
+        return groups
+
+    def report(self, places: dict[str, Place]) -> None:
+        """What became of the jobs that have left the queue."""
+        for job in self.submitted:
+            if job.id in places or job.id in self.reported:
+                continue
+            self.reported.add(job.id)
+            said = {line["seed"]: line for line in job.said() if "outcome" in line}
+            for name, cut, seed in job.runs:
+                what = f"{name} {'search' if seed is None else f'seed {seed}'}"
+                line = said.get(seed)
+                if line is not None and line["outcome"] in ("changed", "unsearched"):  # a new process goes on
+                    continue
+                if seed is not None or (line is not None and line["outcome"] == "failed"):  # a search goes on while it has trials
+                    self.tried.add((name, cut, seed))
+                if line is None:
+                    again = "its trial is queued again" if seed is None else "the same command submits it again"
+                    self.say(f"{what}: job {job.id} ended without a result (cancelled, or lost with its node); {again}")
+                elif line["outcome"] == "elsewhere":
+                    self.say(f"{what}: another process is at it; the same command looks again")
+                elif line["outcome"] != "stored":
+                    self.say(f"{what}: {line['outcome']}{f', {why}' if (why := line.get('why')) else ''}")
+
+    def warn(self, places: dict[str, Place]) -> None:
+        """Says once of each array what Slurm will not start by itself: it accepts some jobs that no node or partition can take."""
+        for job in self.submitted:
+            place = places.get(job.id)
+            if place is not None and place.state == "PENDING" and NEVER.search(place.where):
+                self._say_once(
+                    f"{job.name}: Slurm will not start job {job.array} as it is ({place.where}): say what nodes have in `resources:` of params.yaml, "
+                    f"`scancel {job.array}`, and start the sweep again"
+                )
+
+    def close(self) -> bool:
+        found = plan(self.entries, self.grid, self.store, measure=False)
+        left = len(found.missing)
+        self.say(
+            f"{left} of {left + found.stored} runs are missing"
+            + ("; `dvc repro` collects the others" if left else "; `dvc repro` collects them")
+        )
+        return not left and not found.problems and not self.refused
+
+    def rows(self, places: dict[str, Place]) -> list[list[str]]:
+        """Of each job in the queue: id, state, where, what, how far; those that run first."""
+        rows = []
+        for job in sorted(self.submitted, key=lambda job: places[job.id].state != "RUNNING" if job.id in places else True):
+            if place := places.get(job.id):
+                seeds = "search" if not job.seeds else f"seed {', '.join(map(str, job.seeds))}"
+                rows.append(
+                    [job.id, place.state.lower(), place.where, f"{job.name} {seeds}", self._done(job) if place.state == "RUNNING" else ""]
+                )
+        return rows
+
+    def _done(self, job: Submitted) -> str:
+        parts = []
+        for name, cut, seed in job.runs:
+            if digest := self.digests.get((name, cut, seed)):
+                cell = self.grid.find(name)
+                recipe = limited(load_recipe(cell.recipe_path), limited_grid(self.grid, cell, Limits.model_validate_json(cut)), cell)[0]
+                stored = (self.store.folder(digest) / "record.json").exists()
+                parts.append(1.0 if stored else part_done(self.store, digest, recipe))
+        return f"{100 * sum(parts) / len(parts):.0f} %" if parts else ""
+
+    def _heard(self, line: Line) -> None:
+        if "say" in line:
+            self.say(line["say"])
+        elif line.get("outcome") not in (None, "ok"):
+            self._say_once(f"left out: {line.get('why')}")
+
+    def _say_once(self, line: str) -> None:
+        if line not in self.told:
+            self.told.add(line)
+            self.say(line)
+
+
+def _key(run: Missing) -> Run:
+    return run.cell.cell, run.limits.model_dump_json(), run.seed
+
+
+def _runs(job: Job) -> list[Run]:
+    return [(job.name, job.limits.model_dump_json(), seed) for seed in job.seeds or (None,)]

@@ -1,0 +1,65 @@
+"""What has been learnt since the last time: the verdicts of cells that have new runs, complete or provisional, as lines.
+
+store/learnt.json holds what was said last.
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from gt_bench.config.grid import Cell, Grid
+from gt_bench.config.limits import SEEDS, Cut, seeds_in
+from gt_bench.config.recipe import load_recipe
+from gt_bench.experiment.status import unfinished
+from gt_bench.leaderboard.columns import cells
+from gt_bench.leaderboard.rows import rows_of
+from gt_bench.schemas import Row
+from gt_bench.store.archive import record_problems
+from gt_bench.store.run_store import Store
+from gt_bench.utils.errors import UserError
+from gt_bench.utils.io import write_json
+
+FILE = "learnt.json"
+
+
+def news(wanted: Sequence[tuple[Cell, Grid]], store: Store) -> list[str]:
+    """One line for each number of these cells, under their grid's limits, whose runs or verdict are not what they were when this was last called."""
+    path, lines = store.root / FILE, []
+    said = _read(path)
+    for cell, grid in wanted:
+        try:
+            rows = _rows(cell, grid, store)
+        except UserError as error:
+            lines.append(f"{cell.cell}: {error}")
+            continue
+        for row in rows:
+            metric, ours, runs, theirs, difference, verdict = cells(row)[2:8]
+            now = {"ours": ours, "runs": runs, "verdict": verdict}
+            place = f"{cell.cell} {metric}"
+            if said.get(place) != now and row["values"]:
+                before = f" (before: {said[place]['verdict']}, {said[place]['ours']})" if place in said else ""
+                lines.append(f"{cell.cell}: {metric} {ours} of {runs} runs, printed {theirs}, difference {difference}: {verdict}{before}")
+            said[place] = now
+    if lines:
+        write_json(path, said)
+    return lines
+
+
+def _rows(cell: Cell, grid: Grid, store: Store) -> list[Row]:
+    """The leaderboard's rows of the runs that there are: where some are missing, as of a cell that is cut in seeds."""
+    result = unfinished(cell, grid, "", store)
+    records = [record for digest in result["runs"] if (record := store.get(digest)) and not record_problems(record)]
+    seeds, full = [record["deterministic"]["seed"] for record in records], len(load_recipe(cell.recipe_path).seeds)
+    cuts = [line for line in result["reduced"] if not seeds_in(line)]
+    if len(seeds) < full:
+        cuts.append(str(Cut(len(seeds), full, SEEDS)))
+    result |= {"status": "ok", "reason": None, "runs": [record["digest"] for record in records], "seeds": seeds, "reduced": cuts}
+    return rows_of(result, records, rules=grid.run.verdict) if records else []
+
+
+def _read(path: Path) -> dict[str, dict[str, str]]:
+    try:
+        said = json.loads(path.read_text(encoding="utf-8"))
+        return {place: one for place, one in said.items() if {"ours", "verdict"} <= one.keys()}
+    except (OSError, ValueError, AttributeError):  # not there, or damaged: everything is news
+        return {}

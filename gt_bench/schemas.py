@@ -1,0 +1,258 @@
+"""What the JSON files of the benchmark hold: the record of a run, the result of a cell, the row of a leaderboard.
+
+These are the keys for whoever reads the code, and for the type checker. What a file from elsewhere really holds is checked where it comes in:
+`gt_bench.store.archive` for records and results, `gt_bench.leaderboard.export.rows_in` for rows, `gt_bench.encodings.cache` for headers of encodings.
+"""
+
+from typing import Any, NotRequired, Required, TypeAlias, TypedDict
+
+# any value that JSON can say
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+# settings as YAML and JSON have them, nested: their keys are those of a recipe, of a model's constructor or of an encoding
+Settings = dict[str, Any]
+# by name, an entry per epoch: `epoch` has whole numbers, every other curve numbers, and None where nothing was measured
+Curves = dict[str, list[Any]]
+
+
+class Digests(TypedDict):
+    """sha256 of what decides a run, besides its seed, split and versions.
+
+    `files`: of a user's own model, the file and what it imports, and files that its arguments name. `modified`: of the code, where it
+    computes other golden values than those of its versions: a change whose version was not raised. `last_batch`: "joined" where one graph
+    is left over in training and joins the batch before it; runs from before it did have other keys.
+    """
+
+    recipe: str
+    data: str
+    encodings: str
+    files: NotRequired[str]
+    modified: NotRequired[str]
+    last_batch: NotRequired[str]
+
+
+class Ran(TypedDict):
+    """The deterministic part of a record: what a run was asked to do, and what it found.
+
+    `versions`: by component (model, task, trainer, ...) the declared version of what computed it (gt_bench/utils/versions.py).
+    `epochs`: the curves by name, an entry per epoch (None where it was not measured); `val`, `test`: the metric at the best epoch, raw units.
+    """
+
+    status: str
+    error: str | None
+    seed: int
+    split: int
+    recipe: Settings
+    digests: Digests
+    versions: dict[str, int]
+    dataset: str
+    metric: str
+    direction: str
+    parameters: int
+    epochs: Curves
+    best_epoch: int | None
+    val: float | None
+    test: float | None
+    test_metrics: dict[str, float]
+
+
+class Environment(TypedDict, total=False):
+    """What took part in a run besides its digest (`gt_bench.runtime.environment.environment`): the machine, the commit, and a version for each package that computed.
+    Records of before something was noted lack it."""
+
+    python: Required[str]
+    system: Required[str]
+    cpu: str
+    cpu_capability: str
+    blas: dict[str, str]
+    cores: int | None
+    device: str
+    allocator: str
+    commit: str | None
+    torch: str
+
+
+class StoredArray(TypedDict):
+    """An array of an encoding: what its rows belong to (node, pair, edge, graph), and the digest of its bytes."""
+
+    rows: str
+    shape: list[int]
+    dtype: str
+    sha256: str
+
+
+class ComputedBy(TypedDict):
+    """Which libraries decided the last digits of an encoding, and how many graphs have each flag, where their vectors are not unique."""
+
+    computed_by: dict[str, str]
+    flags: NotRequired[dict[str, int]]
+
+
+class EncodingHeader(TypedDict):
+    """What the file of an encoding says of itself: dataset, complete arguments, data and algorithm decide the rest. `on_the_fly`: why there is a note instead
+    of arrays; `sha256`: of all the other keys."""
+
+    dataset: str
+    encoding: str
+    arguments: Settings
+    data: str
+    algorithm: str
+    digest: NotRequired[str]
+    on_the_fly: NotRequired[str]
+    arrays: NotRequired[dict[str, StoredArray]]
+    computed_by: NotRequired[dict[str, str]]
+    flags: NotRequired[dict[str, int]]
+    sha256: NotRequired[str]
+
+
+class Measured(TypedDict):
+    """The other part: what a run cost on the machine that computed it. Memory in MiB, moments in ISO 8601 to the second."""
+
+    started: str
+    finished: str
+    seconds: float
+    train_seconds_per_epoch: float
+    eval_seconds_per_epoch: float
+    peak_memory_mib: float
+    memory_limit_mib: float
+    time_limit_seconds: float | None
+    device: str
+    environment: Environment
+    # hash of the code that computed it (gt_bench/utils/versions.py): information
+    code: str
+    # records of before these were measured lack them
+    threads: NotRequired[int]
+    processes: NotRequired[int]
+    forms: NotRequired[dict[str, dict[str, list[str]]]]
+    arguments: NotRequired[Settings]
+    usage: NotRequired[dict[str, list[float]]]
+    encodings: NotRequired[dict[str, ComputedBy]]
+
+
+class Record(TypedDict):
+    """What a run leaves behind: `store/<digest>/record.json`. `legacy_key`: its digest while keys contained the text of the code."""
+
+    schema: int
+    digest: str
+    deterministic: Ran
+    measured: Measured
+    checksum: NotRequired[str]
+    legacy_key: NotRequired[str]
+
+
+class Origins(TypedDict, total=False):
+    """What data and encodings of a shipped cell were made from, by digest: comparable where the data are not."""
+
+    data: str
+    spec: str
+    encodings: str | None
+    algorithms: dict[str, str] | None
+
+
+class SearchSummary(TypedDict):
+    """How a search went: trials by state, the best validation value, and what was searched."""
+
+    trials: int
+    states: dict[str, int]
+    used: NotRequired[int]
+    best_validation: NotRequired[float | None]
+    keys: NotRequired[list[str]]
+    space: NotRequired[str]
+
+
+class Imported(TypedDict):
+    """Where a result comes from that was not computed here, and what of it the present tree would compute differently."""
+
+    commit: str | None
+    stale: list[str]
+
+
+class Named(TypedDict):
+    """By which names a cell is known."""
+
+    cell: str
+    suite: str
+    dataset: str
+    model: str
+
+
+class Result(Named):
+    """What training leaves of a cell: `results/<cell>.json`. `runs` names the records by digest, in the order of `seeds`."""
+
+    status: str
+    reason: str | None
+    metric: str | None
+    direction: str | None
+    runs: list[str]
+    seeds: list[int]
+    recipe: Settings
+    reduced: list[str]
+    published: Settings | None
+    search: SearchSummary | None
+    notes: NotRequired[list[str]]
+    imported: NotRequired[Imported]
+
+
+class Columns(TypedDict):
+    """A row of a leaderboard, in the order of its CSV. Numbers are raw units (a percentage is a fraction); None where there is none."""
+
+    cell: str
+    dataset: str
+    model: str
+    status: str
+    reason: str | None
+    metric: str | None
+    direction: str | None
+    unit: str
+    mean: float | None
+    std: float | None
+    std_ddof: int
+    runs: int
+    seeds: int
+    published_mean: float | None
+    published_std: float | None
+    published_runs: int | None
+    published_printed: str | None
+    published_source: str | None
+    published_place: list[str] | None
+    flags: list[str]
+    difference: float | None
+    interval_low: float | None
+    interval_high: float | None
+    verdict: str
+    provisional: bool | None
+    margin: float | None
+    margin_std: float | None
+    power: float | None
+    seeds_needed: int | None
+    p_difference: float | None
+    p_equivalence: float | None
+    q_difference: float | None
+    claim: str | None
+    claim_rival: str | None
+    claim_low: float | None
+    claim_high: float | None
+    claim_more_seeds: int | None
+    reduced: list[str]
+    notes: list[str]
+    parameters: int | None
+    seconds_per_epoch: float | None
+    peak_memory_mib: float | None
+    device: str | None
+    values: list[float]
+    digests: list[str]
+    tests: str | None
+    chance: float | None
+    expected: str | None
+    expected_limit: float | None
+    expected_margin: float | None
+    expected_because: str | None
+    as_expected: str | None
+
+
+class Row(Columns):
+    """A row with the version of the cell that it is of: "own" or "shipped", where both were looked for."""
+
+    source: NotRequired[str | None]
+
+
+COLUMNS = tuple(Columns.__annotations__)

@@ -1,0 +1,1 @@
+"""Intervals, equivalence tests and paired tests."""

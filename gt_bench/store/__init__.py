@@ -1,0 +1,1 @@
+"""Records of runs, weights, and records shipped with the repository."""

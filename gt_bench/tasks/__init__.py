@@ -1,0 +1,1 @@
+"""Loss, metrics and evaluation protocol, one module per task."""

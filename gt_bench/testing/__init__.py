@@ -1,0 +1,1 @@
+"""Golden runs of the whole grid."""

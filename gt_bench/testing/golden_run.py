@@ -1,0 +1,382 @@
+"""The golden run of a cell (gt_bench/experiment/golden_values.py): its recipe, shortened but complete, on a miniature of its dataset.
+
+python -m gt_bench.testing.golden_run suite/dataset/row ...      in the folder that has recipes/; prints a line of JSON for each
+"""
+
+import argparse
+import contextlib
+import io
+import json
+import math
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from gt_bench.config.recipe import load_recipe
+from gt_bench.config.schema import RecipeError
+from gt_bench.experiment.golden_values import Entry, agrees, components, recipe_digest, sealed, shortened, without_unstable
+from gt_bench.runtime.exit_status import status_of
+from gt_bench.runtime.interrupts import listen, started_quietly
+from gt_bench.runtime.threads import settle_environment
+from gt_bench.schemas import Json
+from gt_bench.utils.code_digest import ROOT
+from gt_bench.utils.errors import DatasetError, UserError
+from gt_bench.utils.versions import version_of
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from gt_bench.experiment.run import Experiment
+
+SECONDS = 300  # a cell that takes longer than this on its miniature is broken
+
+
+@dataclass(frozen=True)
+class Computed:
+    """The golden run of one cell: its `entry`, or the `error` that ended it."""
+
+    cell: str
+    seconds: float
+    entry: Entry | None = None
+    error: str | None = None
+
+
+def compute(cell: str, data: Path, root: Path = Path(), update: bool = False, kept: Entry | None = None) -> Computed:
+    """The golden run of `cell` in this process; what breaks it becomes the error.
+
+    Args:
+        cell: suite/dataset/row.
+        data: folder with packed/ of `miniatures`.
+        root: folder with recipes/.
+        update: compute values that are not those of `kept` twice, to find out what is unstable: the weights of the second run begin a
+            rounding apart.
+    """
+    start, said = time.perf_counter(), io.StringIO()
+    try:
+        with _alarm(SECONDS), contextlib.redirect_stdout(said):
+            entry = _run(cell, data, root)
+            if update and not agrees(kept, entry):
+                values = without_unstable(cast(Json, entry["values"]), cast(Json, _run(cell, data, root, jitter=1e-13)["values"]))
+                entry = sealed(entry | {"values": cast(dict[str, Json], values)})
+        return Computed(cell, time.perf_counter() - start, entry)
+    except Exception as error:  # what breaks a cell must not hide the others
+        return Computed(cell, time.perf_counter() - start, error=explained(error))
+
+
+def short_experiment(
+    cell: str, data: Path, store: Path, root: Path = Path(), kind: "type[Experiment] | None" = None, **changes: object
+) -> "Experiment":
+    """The experiment of a golden run, with its encodings computed and the run that it starts from done.
+
+    Args:
+        cell, data, root: as for `compute`.
+        store: folder for records.
+        kind: the class to make, Experiment where left out.
+        changes: of the shortened recipe.
+    """
+    from gt_bench.config.grid import RunSettings
+    from gt_bench.data.packed import PackedDataset
+    from gt_bench.encodings.compute import encode
+    from gt_bench.encodings.encode_dataset import requests
+    from gt_bench.experiment.run import Experiment
+    from gt_bench.store.run_store import Store
+
+    path = root / "recipes" / f"{cell}.yaml"
+    recipe, dataset, source = load_recipe(path), cell.split("/")[1], None
+    if recipe.start is not None:
+        source = short_experiment(recipe.start.cell, data, store, root, kind, **changes)
+        source.run(recipe.seeds[0])
+    packed = PackedDataset.open(data / "packed" / dataset)
+    for encoding, arguments in requests(recipe.model_copy(update={"search": None})) if not recipe.subgraphs else ():
+        encode(packed, data / "encodings" / dataset, encoding, arguments)
+    settings = RunSettings(device="cpu", checkpoint_seconds=1e9, tracking=False)
+    short = shortened(recipe).model_copy(update=changes)
+    return (kind or Experiment)(short, str(path), dataset, settings, Store(store), data, source=source)
+
+
+def _run(cell: str, data: Path, root: Path, jitter: float = 0.0) -> Entry:
+    """`jitter`: by what share the weights begin apart."""
+    import torch
+
+    from gt_bench.experiment.run import Experiment
+    from gt_models.kernels import use
+
+    models: list[nn.Module] = []
+    norms: list[float] = []
+    gradients: list[float] = []
+
+    def differentiated(losses: list[float]) -> None:
+        if len(losses) == 1:
+            gradients.append(_gradient(models[-1]))
+
+    class Watched(Experiment):
+        """Remembers the models that it builds and their norms at the start; a golden run is not itself compared with golden values."""
+
+        modified = None
+
+        def __post_init__(self) -> None:
+            super().__post_init__()
+            evaluate = self.task.evaluate
+            # equal outputs of equal nodes differ by rounding, which would decide their order
+            self.task.evaluate = lambda outputs, targets: evaluate([o.round(decimals=9) for o in outputs], targets)  # type: ignore[method-assign]
+
+        def build(self) -> "nn.Module":
+            models.append(_moved(super().build(), jitter))
+            norms.append(_norm(models[-1]))
+            return models[-1]
+
+    default = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        with use("reference"), _in_float64(), _losses(differentiated) as losses, tempfile.TemporaryDirectory(prefix="gt-golden-") as store:
+            experiment = short_experiment(cell, data, Path(store), root, Watched)
+            for seen in (models, norms, gradients, losses):  # those of the run that it starts from
+                seen.clear()
+            recipe = load_recipe(root / "recipes" / f"{cell}.yaml")
+            record, _ = experiment.run(recipe.seeds[0])
+    finally:
+        torch.set_default_dtype(default)
+    run, task = record["deterministic"], experiment.header.task
+    if run["status"] != "ok":
+        raise RecipeError(f"{run['status']}: {run['error']}")
+    values: dict[str, Json] = {"encodings": cast(Json, _encoding_norms(experiment)), "parameters": run["parameters"]}
+    values |= {"initial_norm": cast(Json, norms), "gradient": cast(Json, gradients), "losses": cast(Json, losses)}
+    values |= {name: cast(Json, curve) for name, curve in run["epochs"].items() if name != "epoch"}
+    values |= {"best_epoch": run["best_epoch"], "test": cast(Json, run["test_metrics"]), "norm": _norm(models[-1])}
+    entry: Entry = {
+        "model": recipe.model.name,
+        "task": task,
+        "versions": {component: version_of(module) for component, module in components(recipe, task).items()},
+        "recipe": recipe_digest(recipe),
+        "data": experiment.packed.digest,
+        "values": values,
+        "operations": sorted({operation for taken in record["measured"]["forms"].values() for operation in taken}),
+    }
+    return sealed(entry)
+
+
+def _encoding_norms(experiment: "Experiment") -> dict[str, float]:
+    """By encoding and array the norm of what is stored."""
+    from gt_bench.encodings.cache import read_arrays
+
+    folder = experiment.data / "encodings" / experiment.dataset
+    stored = {key: folder / f"{key}.safetensors" for key in experiment.encoded.digests}
+    arrays = {key: read_arrays(path)[1] for key, path in stored.items() if path.exists()}
+    return {f"{key}/{name}": float(array.double().norm()) for key, of in arrays.items() for name, array in sorted(of.items())}
+
+
+@contextlib.contextmanager
+def _losses(then: Callable[[list[float]], None] = lambda losses: None) -> Iterator[list[float]]:
+    """The value of every loss that is differentiated meanwhile, in order; `then` is called with them after each."""
+    import torch
+
+    losses: list[float] = []
+    backward = torch.Tensor.backward
+
+    def recorded(loss: torch.Tensor, *arguments: object, **named: object) -> None:
+        losses.append(float(loss.detach().sum()))
+        backward(loss, *arguments, **named)
+        then(losses)
+
+    torch.Tensor.backward = recorded  # type: ignore[assignment, method-assign]
+    try:
+        yield losses
+    finally:
+        torch.Tensor.backward = backward  # type: ignore[method-assign]
+
+
+@contextlib.contextmanager
+def _in_float64() -> Iterator[None]:
+    """Encodings are computed in float64; stored ones are rounded to float32 then."""
+    import torch
+
+    from gt_bench.encodings import cache
+    from gt_bench.encodings import compute as encoding
+
+    stored, computed = encoding.compute_with_flags, cache.compute
+    encoding.compute_with_flags = partial(stored, dtype=torch.float64)
+    cache.compute = partial(computed, dtype=torch.float64)
+    try:
+        yield
+    finally:
+        encoding.compute_with_flags, cache.compute = stored, computed
+
+
+def _moved(model: "nn.Module", share: float) -> "nn.Module":
+    """The model with its weights moved by up to `share` of each, the same whenever it is called."""
+    import torch
+
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for weight in model.parameters() if share else ():
+            weight.mul_(1 + share * (2 * torch.rand(weight.shape, generator=generator, dtype=torch.float64) - 1).to(weight.dtype))
+    return model
+
+
+def _norm(model: "nn.Module") -> float:
+    """Norm of all weights and buffers."""
+    return math.sqrt(sum(float(value.double().square().sum()) for value in model.state_dict().values() if value.is_floating_point()))
+
+
+def _gradient(model: "nn.Module") -> float:
+    """Mean logarithm of the gradients' norms, one per row of each parameter, relative to the norm of the whole gradient.
+
+    Each row counts alike, so that a factor of small gradients, such as the scale of attention, changes it as much as one of large gradients. Losses of a
+    few steps hardly change with it. What rounding makes of a gradient of 0 is far below the constant that is added.
+    """
+    import torch
+
+    rows = [(g.flatten(1).norm(dim=1) if g.dim() > 1 else g.abs().view(-1)) for p in model.parameters() if (g := p.grad) is not None]
+    norms = torch.cat([row.double() for row in rows])
+    return float((norms / norms.norm().clamp(min=1e-300) + 1e-7).log().mean())
+
+
+def explained(error: BaseException) -> str:
+    """A user's mistake in its own words; a bug with where it happened."""
+    if isinstance(error, UserError | TimeoutError):
+        return str(error)
+    trace, frame = error.__traceback__, None
+    while trace is not None:
+        frame = trace if Path(trace.tb_frame.f_code.co_filename).is_relative_to(ROOT) else frame
+        trace = trace.tb_next
+    where = f" ({Path(frame.tb_frame.f_code.co_filename).name}:{frame.tb_lineno})" if frame else ""
+    return f"{type(error).__name__}{where}: {error}"
+
+
+@contextlib.contextmanager
+def _alarm(seconds: int) -> Iterator[None]:
+    def ring(*_: object) -> None:
+        raise TimeoutError(f"not done after {seconds} s on a miniature")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _begin() -> None:
+    """In a worker: one thread in every library, and freed memory kept."""
+    listen()
+    import warnings
+
+    from gt_bench.encodings.compute import limit_threads
+    from gt_bench.runtime.malloc import keep_allocations
+
+    warnings.simplefilter("ignore")  # of metrics, about classes that twelve graphs do not have
+    keep_allocations()
+    limit_threads()
+
+
+def compute_all(
+    cells: Sequence[str],
+    root: Path = Path(),
+    workers: int = 2,
+    say: Callable[[Computed], None] = lambda outcome: None,
+    update: bool = False,
+    kept: Mapping[str, Entry] | None = None,
+) -> dict[str, Computed]:
+    """Golden runs of `cells` in `workers` processes, by cell; `say` is called with each. A worker that dies fails its cell alone.
+
+    `update`, and by cell `kept`: as for `compute`.
+    """
+    data = Path(tempfile.mkdtemp(prefix="gt-golden-"))
+    done: dict[str, Computed] = {}
+
+    def note(outcome: Computed) -> None:
+        done[outcome.cell] = outcome
+        say(outcome)
+
+    # spawned workers look for modules where this process does
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    try:
+        for cell, error in miniatures(cells, data, root).items():
+            note(Computed(cell, 0.0, error=error))
+        todo = [cell for cell in cells if cell not in done]
+        if not todo:
+            return done
+        alone: list[str] = []
+        try:
+            with ProcessPoolExecutor(min(workers, len(todo)), mp_context=get_context("spawn"), initializer=_begin) as pool:
+                with started_quietly():
+                    runs = [pool.submit(compute, cell, data, root, update, (kept or {}).get(cell)) for cell in todo]
+                for future in as_completed(runs):
+                    note(future.result())
+        except BrokenProcessPool:
+            # the pool does not say whose worker died: each cell that is left gets a process of its own
+            alone = [cell for cell in todo if cell not in done]
+        for cell in alone:
+            with ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=_begin) as pool:
+                try:
+                    with started_quietly():
+                        run = pool.submit(compute, cell, data, root, update, (kept or {}).get(cell))
+                    note(run.result())
+                except BrokenProcessPool:
+                    note(Computed(cell, 0.0, error="its process was killed: too little memory for this model on this machine"))
+    finally:
+        shutil.rmtree(data)
+    return {cell: done[cell] for cell in cells}
+
+
+def miniatures(cells: Iterable[str], data: Path, root: Path = Path()) -> dict[str, str]:
+    """Packs miniatures of the datasets of `cells`, and of those that they start from, into data/packed; returns cell -> why it has none."""
+    from gt_bench.data.registry import get_spec
+    from gt_bench.data.standin import miniature
+
+    packed: dict[str, str | None] = {}
+    failed: dict[str, str] = {}
+    for cell in cells:
+        for name in _with_sources(cell, root):
+            dataset = name.split("/")[1]
+            if dataset not in packed:
+                packed[dataset] = None
+                try:
+                    miniature(get_spec(dataset), data / "packed" / dataset)
+                except DatasetError as error:
+                    packed[dataset] = str(error)
+            if (error_text := packed[dataset]) is not None:
+                failed[cell] = error_text
+    return failed
+
+
+def _with_sources(cell: str, root: Path) -> list[str]:
+    """A cell and the ones that it starts from, as far as their recipes can be read."""
+    found = [cell]
+    with contextlib.suppress(RecipeError):
+        while (start := load_recipe(root / "recipes" / f"{found[-1]}.yaml").start) is not None and start.cell not in found:
+            found.append(start.cell)
+    return found
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Prints a line of JSON for each golden run."""
+    parser = argparse.ArgumentParser(prog="python -m gt_bench.testing.golden_run", description=__doc__)
+    parser.add_argument("cells", nargs="+", metavar="suite/dataset/row")
+    parser.add_argument("--workers", type=int, default=2, help="processes of one thread each")
+    arguments = parser.parse_args(argv)
+    settle_environment()
+
+    def say(outcome: Computed) -> None:
+        print(json.dumps({"cell": outcome.cell, "entry": outcome.entry, "error": outcome.error}), flush=True)
+
+    def work() -> None:
+        compute_all(arguments.cells, Path(), arguments.workers, say)
+
+    return status_of(work)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,291 @@
+"""One suite's experiment in MLflow as a mirror of what gt_bench/tracking/payload.py describes.
+
+Everything here may raise what MLflow raises; `reported` turns that into TrackingError.
+"""
+
+import contextlib
+import json
+import logging
+import math
+import os
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gt_bench.schemas import Record, Result, Row
+from gt_bench.store.attempts import attempt_id
+from gt_bench.store.best_run import best_run
+from gt_bench.store.run_store import Store
+from gt_bench.tracking.payload import DIGEST_LENGTH, NOTE, Tracked, tracked_cell, tracked_run
+from gt_bench.tracking.run_index import Runs
+from gt_bench.tracking.saved_views import described, views_of
+from gt_bench.tracking.sqlite import TrackingError, file_of, remedy, whole
+from gt_bench.utils.errors import missing
+from gt_bench.utils.io import WriteError
+from gt_bench.utils.tempfiles import sweep
+
+if TYPE_CHECKING:
+    from mlflow.entities import Run
+
+# MLflow's own patience is 7 retries of 120 s each
+PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1", "MLFLOW_HTTP_REQUEST_TIMEOUT": "5", "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1"}
+QUIET = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true"}
+PARENT, SEAL = "mlflow.parentRunId", "gt.seal"
+WEIGHTS = "weights.safetensors"  # in a run's folder of the store (gt_bench/store/weights.py, which needs torch)
+
+
+class Mirror:
+    """One suite's experiment in MLflow. Runs are known by their tags gt.kind, gt.cell and gt.digest, never by id."""
+
+    def __init__(self, uri: str, suite: str):
+        for key, value in (PATIENCE | QUIET).items():
+            os.environ.setdefault(key, value)
+        from mlflow import MlflowClient
+
+        # what goes wrong is raised, and said once by whoever asked; MLflow's import sets these levels too
+        for name in ("mlflow", "alembic", "sqlalchemy", "urllib3"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)
+
+        database = file_of(uri)
+        location = str((database.parent / "artifacts" / suite).resolve()) if database else None
+        with whole(uri):
+            self.client = MlflowClient(tracking_uri=uri, registry_uri=uri)
+            self.experiment_id = self._experiment(suite, location)
+        self.runs = Runs(self._all_runs())
+
+    def put_views(self) -> None:
+        """Gives the experiment its description and the views that have an address of their own."""
+        experiment = self.client.get_experiment(self.experiment_id)
+        params = sorted({key for run in self.runs.values() for key in run.data.params})
+        wanted = views_of(experiment.name, params, experiment.creation_time or 0) | {NOTE: described(experiment.name, self.experiment_id)}
+        for key, value in wanted.items():
+            if experiment.tags.get(key) != value:
+                self.client.set_experiment_tag(self.experiment_id, key, value)
+
+    def put_cell(
+        self, result: Result, records: Sequence[Record], row: Row | None = None,
+        earlier: Sequence[tuple[Result, Sequence[Record]]] = (), store: Store | None = None,
+    ) -> None:  # fmt: skip
+        """Makes the cell's run and the runs of its records whole, those of the attempts before it too, and removes the cell's other runs.
+        `row`: the leaderboard's; `store`: with the weights of best seeds."""
+        kept: set[str] = set()
+        done: set[str] = set()
+        for attempt, held, current in [(result, records, True), *((*one, False) for one in reversed(earlier))]:
+            own = [
+                r
+                for r in self.find("cell", result["cell"])
+                if SEAL not in r.data.tags or r.data.tags.get("gt.digest") == attempt_id(attempt)
+            ]
+            parent = self.put(tracked_cell(attempt, held, row if current else None, current), [r for r in own if r.info.run_id not in kept])
+            kept.add(parent)
+            best = best_run(held)
+            for record in [r for r in held if r["digest"] not in done]:
+                done.add(record["digest"])
+                is_best = best is not None and best["digest"] == record["digest"]
+                weights = store.folder(record["digest"]) / WEIGHTS if store and is_best else None
+                spec = tracked_run(attempt, record, current, is_best, weights)
+                kept.add(self.put(spec, self.find("run", result["cell"], record["digest"]), parent))
+        for run in [r for r in self.runs.of(result["cell"]) if r.info.run_id not in kept]:
+            self.delete(run.info.run_id)
+
+    def drop_other_cells(self, cells: set[str]) -> None:
+        """Deletes the runs of cells that are not among `cells`, except running ones."""
+        for run in list(self.runs.values()):
+            if run.data.tags.get("gt.kind") and run.data.tags.get("gt.cell") not in cells and run.info.status != "RUNNING":
+                self.delete(run.info.run_id)
+
+    def put(self, spec: Tracked, existing: Sequence["Run"], parent: str | None = None) -> str:
+        """Id of the one run that holds exactly `spec`: an existing one that is whole or can be completed, or a new one."""
+        tags = spec.tags | ({PARENT: parent} if parent else {})
+        for run in existing:
+            if self._is_whole(run, spec, tags) or self._fill(run, spec, tags):
+                break
+        else:
+            run = self.create(spec.name, {k: tags[k] for k in ("gt.kind", "gt.cell", "gt.digest", PARENT) if k in tags}, spec.start)
+            self._fill(run, spec, tags)
+        for other in existing:
+            if other.info.run_id != run.info.run_id:
+                self.delete(other.info.run_id)
+        return run.info.run_id
+
+    def find(self, kind: str, cell: str, digest: str | None = None) -> list["Run"]:
+        """The runs of a cell and kind (with this digest), complete ones first, then by age."""
+        wanted = {"gt.kind": kind, "gt.cell": cell} | ({"gt.digest": digest} if digest else {})
+        found = [r for r in self.runs.of(cell) if wanted.items() <= r.data.tags.items()]
+        return sorted(found, key=lambda r: (SEAL not in r.data.tags, r.info.start_time, r.info.run_id))
+
+    def create(self, name: str, tags: Mapping[str, str], start: int | None = None) -> "Run":
+        """A new run, which MLflow shows as running. `start`: milliseconds since 1970."""
+        run = self.client.create_run(self.experiment_id, start_time=start, tags=dict(tags), run_name=name)
+        self.runs[run.info.run_id] = run
+        return run
+
+    def delete(self, run_id: str) -> None:
+        """Marks it deleted in MLflow, and forgets it."""
+        self.client.delete_run(run_id)
+        self.runs.pop(run_id, None)
+
+    def history(self, run: "Run") -> dict[str, list[tuple[int, float]]]:
+        """Metric -> [(step, value)], all points of it."""
+        return {k: [(m.step, m.value) for m in self.client.get_metric_history(run.info.run_id, k)] for k in run.data.metrics}
+
+    def log(
+        self,
+        run_id: str,
+        params: Mapping[str, str] | None = None,
+        metrics: Sequence[tuple[str, float, int, int]] = (),
+        tags: Mapping[str, str] | None = None,
+    ) -> None:
+        """`metrics`: (name, value, milliseconds, step). In as few requests as MLflow's limits allow."""
+        from mlflow.entities import Metric, Param, RunTag
+
+        pairs = [Param(k, v) for k, v in (params or {}).items()]
+        points = [Metric(*m) for m in metrics]
+        notes = [RunTag(k, v) for k, v in (tags or {}).items()]
+        while pairs or points or notes:
+            self.client.log_batch(run_id, metrics=points[:800], params=pairs[:100], tags=notes[:50], synchronous=True)
+            points, pairs, notes = points[800:], pairs[100:], notes[50:]
+
+    def log_dataset(self, run_id: str, name: str, digest: str) -> None:
+        """Names the packed dataset as the run's input."""
+        from mlflow.entities import Dataset, DatasetInput, InputTag
+
+        source = json.dumps({"uri": f"data/packed/{name}", "sha256": digest})
+        profile = json.dumps({"sha256": digest})
+        dataset = Dataset(name=name, digest=digest[:DIGEST_LENGTH], source_type="local", source=source, profile=profile)
+        self.client.log_inputs(run_id, [DatasetInput(dataset, [InputTag("mlflow.data.context", "train")])])
+
+    def _experiment(self, suite: str, location: str | None) -> str:
+        from mlflow.exceptions import MlflowException
+
+        experiment = self.client.get_experiment_by_name(suite)
+        if experiment is None:
+            try:
+                # the tag opens the experiment in the UI's view for training, not the one for language models
+                tags = {"mlflow.experimentKind": "custom_model_development"}
+                return self.client.create_experiment(suite, artifact_location=location, tags=tags)
+            except MlflowException:
+                # on a server another process may have been first
+                experiment = self.client.get_experiment_by_name(suite)
+                if experiment is None:
+                    raise
+        if experiment.lifecycle_stage == "deleted":
+            self.client.restore_experiment(experiment.experiment_id)
+        return experiment.experiment_id
+
+    def _is_whole(self, run: "Run", spec: Tracked, tags: Mapping[str, str]) -> bool:
+        """From what a search returns, without a request: it bears the seal, and nothing that can be seen contradicts it. What a hand
+        changed afterwards in the middle of a metric history, or among the artifacts, is not seen."""
+        last = {k: max(points, key=lambda p: p[0])[1] for k, points in spec.metrics.items()}
+        return (
+            run.data.tags.get(SEAL) == spec.seal
+            and run.info.status == spec.status
+            and run.data.params == spec.params
+            and {k: repr(float(v)) for k, v in run.data.metrics.items()} == {k: repr(v) for k, v in last.items()}
+            and tags.items() <= run.data.tags.items()
+            and _datasets(run) == _expected_datasets(spec)
+        )
+
+    def _fill(self, run: "Run", spec: Tracked, tags: Mapping[str, str]) -> bool:
+        """Adds to `run` what it lacks; False, with nothing done, where it holds something that cannot be taken back."""
+        run_id, points, held = run.info.run_id, _countable(spec.metrics), _countable(self.history(run))
+        if held - points or not run.data.params.items() <= spec.params.items() or not _datasets(run) <= _expected_datasets(spec):
+            return False
+        missing = [(k, float(v), _moment(spec, step), step) for k, step, v in (points - held).elements()]
+        params = {k: v for k, v in spec.params.items() if k not in run.data.params}
+        self.log(run_id, params, missing, {k: v for k, v in tags.items() if run.data.tags.get(k) != v})
+        if spec.dataset and not _datasets(run):
+            self.log_dataset(run_id, *spec.dataset)
+        for key in run.data.tags:
+            if key.startswith("gt.") and key not in tags and key != SEAL:
+                self.client.delete_tag(run_id, key)
+        self._put_artifacts(run_id, spec)
+        if run.info.run_name != spec.name:
+            self.client.update_run(run_id, name=spec.name)
+        # a run that was tracked as it went began at its own moment, to the millisecond
+        self.client.set_terminated(
+            run_id, spec.status, spec.end and max(spec.end, run.info.start_time + spec.end - (spec.start or spec.end))
+        )
+        self.client.set_tag(run_id, SEAL, spec.seal)
+        self.runs[run_id] = self.client.get_run(run_id)
+        return True
+
+    def _put_artifacts(self, run_id: str, spec: Tracked) -> None:
+        root = self._folder(run_id)
+        if root:  # what an upload that was killed left: MLflow hides it, and never removes it
+            sweep(root, everywhere=True, older_than=-math.inf)
+        folders = {name.rpartition("/")[0] for name in spec.artifacts}
+        held = {a.path: a.file_size for folder in folders for a in self.client.list_artifacts(run_id, folder or None)}
+        for name, content in spec.artifacts.items():
+            with tempfile.TemporaryDirectory() as temporary:
+                path = content if isinstance(content, Path) else Path(temporary, name.rpartition("/")[2])
+                if not isinstance(content, Path):
+                    path.write_bytes(content())
+                if held.get(name) != path.stat().st_size and not (path is content and self._linked(run_id, name, path)):
+                    self.client.log_artifact(run_id, str(path), name.rpartition("/")[0] or None)
+
+    def _linked(self, run_id: str, name: str, path: Path) -> bool:
+        """Whether a file of the store could be linked to its place among local artifacts: then it takes no second room on the disk."""
+        root = self._folder(run_id)
+        if root is None:
+            return False
+        try:
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).unlink(missing_ok=True)
+            os.link(path, root / name)
+        except OSError:  # another file system
+            return False
+        return True
+
+    def _folder(self, run_id: str) -> Path | None:
+        """Of the run's artifacts, where they are local."""
+        root = Path(self.runs[run_id].info.artifact_uri.removeprefix("file://"))
+        return root if root.is_absolute() else None
+
+    def _all_runs(self) -> Iterator["Run"]:
+        token = None
+        while True:
+            page = self.client.search_runs([self.experiment_id], max_results=1000, page_token=token)
+            yield from page
+            token = page.token
+            if not token:
+                return
+
+
+@contextlib.contextmanager
+def reported(uri: str) -> Iterator[None]:
+    """Turns what a tracking store can do wrong into TrackingError."""
+    try:
+        from mlflow.exceptions import MlflowException
+        from sqlalchemy.exc import SQLAlchemyError
+    except ImportError as error:
+        raise TrackingError(str(missing(error, "tracking"))) from error
+    try:
+        yield
+    except (MlflowException, SQLAlchemyError, WriteError, OSError, ImportError) as error:
+        text = " ".join(str(error).split()).rstrip(".")
+        raise TrackingError((text if len(text) <= 400 else f"{text[:400]} ...") + remedy(uri, text)) from error
+
+
+def _countable(metrics: Mapping[str, Sequence[tuple[int, float]]]) -> Counter[tuple[str, int, str]]:
+    # by text, so that NaN equals NaN
+    return Counter((k, step, repr(float(value))) for k, points in metrics.items() for step, value in points)
+
+
+def _moment(spec: Tracked, step: int) -> int:
+    """When a step was reached, to the precision of a straight line between the run's start and end."""
+    if spec.start is None or spec.end is None:
+        return int(time.time() * 1000)
+    last = max((s for points in spec.metrics.values() for s, _ in points), default=0)
+    return spec.end if step == 0 or last == 0 else spec.start + (spec.end - spec.start) * step // last
+
+
+def _datasets(run: "Run") -> set[tuple[str, str]]:
+    return {(i.dataset.name, i.dataset.digest) for i in run.inputs.dataset_inputs} if run.inputs else set()
+
+
+def _expected_datasets(spec: Tracked) -> set[tuple[str, str]]:
+    return {(spec.dataset[0], spec.dataset[1][:DIGEST_LENGTH])} if spec.dataset else set()

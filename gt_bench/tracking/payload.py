@@ -1,0 +1,369 @@
+"""What the tracking store must hold for a cell and its runs, from its result and records alone.
+
+Live tracking and completion after the fact both end in this description, so a store built later equals one that was filled live.
+"""
+
+import hashlib
+import json
+import math
+import re
+import shlex
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cache, cached_property
+from pathlib import Path
+
+from gt_bench.config.recipe import BY_SET, TRIED, load_recipe
+from gt_bench.config.schema import RecipeError
+from gt_bench.leaderboard.columns import SHOWN, cells
+from gt_bench.leaderboard.rows import summarise
+from gt_bench.schemas import Named, Record, Result, Row
+from gt_bench.store.attempts import attempt_id, when
+from gt_bench.utils.format import markdown_text
+from gt_bench.utils.redact import commit_id, without_credentials
+from gt_bench.utils.versions import version_text
+
+# limits of MLflow: 500 characters of a parameter are kept by every version and backend, 36 of a dataset digest
+PARAM_LENGTH, TAG_LENGTH, DIGEST_LENGTH = 500, 5000, 36
+NOTE = "mlflow.note.content"  # what MLflow shows as a run's description
+ROOT = Path(__file__).parents[2]
+LARGEST = 1.7976931348623157e308
+
+
+@dataclass(frozen=True)
+class Tracked:
+    """One MLflow run. `metrics`: name -> [(step, value)]; `dataset`: (name, sha256); `artifacts`: name -> a file of the store, or bytes that are made
+    when needed; `start`, `end`: milliseconds, None for now; `source`: what the artifacts are made of, so that the seal covers them."""
+
+    name: str
+    status: str
+    params: dict[str, str]
+    metrics: dict[str, list[tuple[int, float]]]
+    tags: dict[str, str]
+    dataset: tuple[str, str] | None
+    artifacts: dict[str, Callable[[], bytes] | Path] = field(hash=False)
+    source: object = None
+    start: int | None = None
+    end: int | None = None
+
+    @cached_property
+    def seal(self) -> str:
+        """Digest of everything but ids and clocks; the last thing that is written to a run, so that a run that bears it is whole."""
+        content = [self.name, self.status, self.params, self.metrics, self.tags, self.dataset, sorted(self.artifacts), self.source]
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def tracked_run(cell: Named, record: Record, current: bool = True, best: bool = False, weights: Path | None = None) -> Tracked:
+    """The run of one seed. `cell`: mapping with suite, dataset, model and cell (a result will do). `best`: of its cell on validation; then
+    `weights` is the file that the store keeps, if it does."""
+    run, measured = record["deterministic"], record["measured"]
+    curves = {f"curve/{k}": v for k, v in run["epochs"].items() if k != "epoch"}
+    metrics = {k: [(e, _storable(v)) for e, v in zip(run["epochs"]["epoch"], values) if v is not None] for k, values in curves.items()}
+    usage = measured.get("usage") or {"epoch": []}
+    metrics |= {f"system/process_{k}": list(zip(usage["epoch"], values)) for k, values in usage.items() if k != "epoch"}
+    figures = {
+        "result/best_epoch": run["best_epoch"],
+        "result/val": run["val"],
+        "result/test": run["test"],
+        "cost/parameters": run["parameters"],
+    }
+    figures |= {f"result/test_{_key(k)}": v for k, v in (run["test_metrics"] or {}).items()}
+    figures |= {f"cost/{k}": measured[k] for k in ("seconds", "train_seconds_per_epoch", "eval_seconds_per_epoch", "peak_memory_mib")}
+    environment = measured["environment"]
+    tags = {
+        "gt.kind": "run", "gt.cell": cell["cell"], "gt.digest": record["digest"], "gt.status": run["status"], "gt.current": _word(current),
+        "gt.best_seed": _word(best),
+        "gt.error": run["error"], "gt.metric": run["metric"], "gt.direction": run["direction"], "gt.device": measured["device"],
+        "gt.threads": measured.get("threads"), "gt.commit": environment.get("commit"), "gt.torch": environment.get("torch"),
+        **{f"gt.digest.{k}": v for k, v in run["digests"].items()},
+        "gt.versions": version_text(run["versions"], "modified" in run["digests"]), **_source(cell, environment.get("commit")),
+        NOTE: describe_run(cell, record, current, weights),
+    }  # fmt: skip
+    artifacts: dict[str, Callable[[], bytes] | Path] = {"record.json": lambda: _json(record)}
+    if weights is not None and best and weights.exists():
+        artifacts[f"model/{weights.name}"] = weights
+    return Tracked(
+        name=f"{cell_name(cell)} seed {run['seed']}",
+        status=_status(run["status"]),
+        params=_arguments(record) | flatten(run["recipe"]) | {"seed": str(run["seed"]), "split": str(run["split"])},
+        metrics={k: v for k, v in metrics.items() if v} | _points(figures),
+        tags=_tags(tags),
+        dataset=(run["dataset"], run["digests"]["data"]),
+        artifacts=artifacts,
+        source=record,
+        start=milliseconds(measured["started"]),
+        end=_end(record),
+    )
+
+
+# column of the leaderboard -> tag of a cell's run
+VERDICT_TAGS = {
+    "verdict": "gt.verdict", "margin": "gt.verdict.margin", "power": "gt.verdict.power", "seeds_needed": "gt.verdict.seeds_needed",
+    "q_difference": "gt.verdict.q", "claim": "gt.claim", "claim_rival": "gt.claim.rival", "claim_more_seeds": "gt.claim.more_seeds",
+}  # fmt: skip
+
+
+def tracked_cell(result: Result, records: Sequence[Record], judged: Row | None = None, current: bool = True) -> Tracked:
+    """The parent run of a cell: its recipe, its figures in raw units, and the published number. `judged`: the cell's row of the leaderboard,
+    which alone knows the rivals' runs; while a cell trains there is none, and no verdict is shown. `current`: False for an attempt that a
+    later one replaced."""
+    row = judged or summarise(result, records)
+    runs = [r["deterministic"] for r in records]
+    validated = [r["val"] for r in runs if r["status"] == "ok" and r["val"] is not None]
+    figures = {
+        "result/test_mean": row["mean"], "result/test_std": row["std"], "result/runs_ok": row["runs"], "result/runs_asked": row["seeds"],
+        "result/val_mean": math.fsum(validated) / len(validated) if validated else None, "result/published_mean": row["published_mean"],
+        "result/published_std": row["published_std"], "result/difference": row["difference"], "cost/parameters": row["parameters"],
+        "cost/seconds": math.fsum(r["measured"]["seconds"] for r in records) if records else None,
+        "cost/train_seconds_per_epoch": row["seconds_per_epoch"], "cost/peak_memory_mib": row["peak_memory_mib"],
+    }  # fmt: skip
+    scores = [r["test_metrics"] or {} for r in runs if r["status"] == "ok"]
+    for name in sorted({n for found in scores for n in found if n != row["metric"]}):
+        values = [found[name] for found in scores if found.get(name) is not None]
+        figures[f"result/test_{_key(name)}_mean"] = math.fsum(values) / len(values) if values else None
+    commits = sorted({r["measured"]["environment"].get("commit") or "unknown" for r in records})
+    tags = {
+        **cell_tags(result), "gt.digest": attempt_id(result), "gt.current": _word(current), "gt.status": row["status"], "gt.reason": row["reason"],
+        "gt.reduced": ", ".join(row["reduced"]) or None, "gt.metric": row["metric"], "gt.direction": row["direction"],
+        "gt.published": row["published_source"], "gt.published.printed": row["published_printed"],
+        "gt.notes": "; ".join(row["notes"]) or None, "gt.flags": "; ".join(row["flags"]) or None, "gt.device": row["device"],
+        "gt.commit": ", ".join(commits) or None, **_source(result, commits[0] if commits else None),
+        NOTE: describe_cell(result, row, records, current),
+    }  # fmt: skip
+    if judged:
+        tags |= {tag: str(value) for column, value in judged.items() if value is not None and (tag := VERDICT_TAGS.get(column))}
+        for tag, low, high in (
+            ("gt.verdict.interval", judged["interval_low"], judged["interval_high"]),
+            ("gt.claim.interval", judged["claim_low"], judged["claim_high"]),
+        ):
+            tags[tag] = None if low is None else f"[{low:.6g}, {high:.6g}]"
+    for name in ("recipe", "data", "encodings"):
+        tags[f"gt.digest.{name}"] = ", ".join(sorted({r["digests"][name] for r in runs})) or None  # type: ignore[literal-required]
+    tags["gt.versions"] = ", ".join(sorted({version_text(r["versions"], "modified" in r["digests"]) for r in runs})) or None
+    artifacts: dict[str, Callable[[], bytes] | Path] = {"result.json": lambda: _json(result)}
+    if any(r["epochs"]["epoch"] for r in runs):
+        artifacts["learning_curves.png"] = lambda: _figure(result["cell"], records)
+    artifacts |= search_plots(result) if current and result.get("search") else {}
+    return Tracked(
+        name=cell_name(result) if current else f"{cell_name(result)}, until {when(records)}",
+        status=_status(row["status"]),
+        params=(_arguments(records[0]) if records else {}) | flatten(result["recipe"]),
+        metrics=_points(figures),
+        tags=_tags(tags),
+        dataset=(runs[0]["dataset"], runs[0]["digests"]["data"]) if runs else None,
+        artifacts=artifacts,
+        source=[result, records],
+        start=min((milliseconds(r["measured"]["started"]) for r in records), default=None),
+        end=max((_end(r) for r in records), default=None),
+    )
+
+
+def describe_cell(result: Result, row: Row, records: Sequence[Record] = (), current: bool = True) -> str:
+    """What a person must know of a cell, as Markdown: what it is, the verdict, the published number, and how to have it again."""
+    shown = dict(zip(SHOWN, cells(row), strict=True))
+    diff = "" if result["suite"] == TRIED else f": `gt-bench diff {result['cell']}` says what changed"
+    said = [] if current else [f"**Superseded** by a later attempt{diff}."]
+    what = f"`{result['model']}` on `{result['dataset']}` (suite `{result['suite']}`)"
+    mean = f": **{shown['mean ± std']}** {shown['metric']} over {shown['runs']} runs" if row["mean"] is not None else f": {row['status']}"
+    said.append(what + mean)
+    if row["published_printed"]:
+        said.append(f"Published: {shown['published']} ({row['published_source']}); ours minus theirs: {shown['difference [95 %]']}")
+    if row.get("verdict"):
+        said.append(f"Verdict: **{row['verdict']}**" + (f"; {shown['claim']}" if row["claim"] else ""))
+    said += [f"Reason: {row['reason']}"] if row["reason"] else []
+    said += [f"Reduced, not the published setting: {', '.join(row['reduced'])}"] if row["reduced"] else []
+    commit = next((r["measured"]["environment"].get("commit") for r in records), None)
+    return "  \n".join([*map(markdown_text, said), f"Make it again: `{command_of(result)}`", recipe_at(result["cell"], commit)])
+
+
+def describe_run(cell: Named, record: Record, current: bool, weights: Path | None) -> str:
+    """The same of one seed."""
+    run = record["deterministic"]
+    ended = f"{run['metric']} {run['test']:.6g} on test" if run["test"] is not None else f"{run['status']}: {run['error']}"
+    said = [] if current else ["**Superseded** by a later attempt."]
+    said.append(
+        f"Seed {run['seed']}, split {run['split']} of `{cell['cell']}`: {ended}, epoch {run['best_epoch']} of {len(run['epochs']['epoch'])}"
+    )
+    if weights is not None and weights.exists():
+        score = "" if cell["suite"] == TRIED else f"; `gt-bench score {cell['cell']}` scores it again"
+        said.append(f'The best seed on validation. Its model: `gt_bench.store.weights.load_trained("{weights}")`{score}')
+    return "  \n".join(
+        [
+            *map(markdown_text, said),
+            f"Make it again: `{command_of(cell)}`",
+            recipe_at(cell["cell"], record["measured"]["environment"].get("commit")),
+        ]
+    )
+
+
+def command_of(cell: Named) -> str:
+    """The command that runs a cell again; of what was tried, with the options that its recipe keeps."""
+    if cell["suite"] != TRIED:
+        return f"python -m stages.train {cell['cell']}"
+    try:
+        recipe = load_recipe(path_of(cell["cell"]))
+    except RecipeError:  # gone, or damaged since
+        return f"gt-bench try MODEL {cell['dataset']}"
+    options = [f"{key}={json.dumps(recipe.value(key))}" for key, origin in recipe.origin.items() if origin == BY_SET]
+    search = ["--search", str(recipe.search.trials)] if recipe.search else []
+    said = [word for option in options for word in ("--set", option)]
+    seeds = ["--seeds", ",".join(map(str, recipe.seeds))]
+    return shlex.join(["gt-bench", "try", recipe.model.name, cell["dataset"], *seeds, *said, *search])
+
+
+def path_of(cell: str) -> str:
+    """Where the recipe of a cell is."""
+    return f"{cell}.yaml" if cell.startswith(f"{TRIED}/") else f"recipes/{cell}.yaml"
+
+
+def recipe_at(cell: str, commit: str | None) -> str:
+    """Where the recipe can be read as it was: a link where the repository has an address of its own, otherwise the command."""
+    path, commit = path_of(cell), commit_id(commit)
+    if commit is None or cell.startswith(f"{TRIED}/"):  # which no commit has
+        return f"Recipe: `{path}`"
+    address = repository()
+    if address.startswith("http"):
+        return f"Recipe: [{path} at {commit[:12]}]({address}/blob/{commit}/{path})"
+    return f"Recipe: `git show {commit[:12]}:{path}`"
+
+
+@cache
+def repository() -> str:
+    """The address of this repository as a browser opens it, without credentials; empty where it has none."""
+    try:
+        found = subprocess.run(
+            ["git", "config", "--get", "remote.origin.url"], cwd=ROOT, capture_output=True, encoding="utf-8", check=False
+        ).stdout
+    except OSError:
+        return ""
+    address = without_credentials(re.sub(r"^git@([^:]+):", r"https://\1/", found.strip())).removesuffix(".git")
+    return address if address.startswith("http") else ""
+
+
+def _source(cell: Named, commit: str | None) -> dict[str, str | None]:
+    """MLflow's own tags of where a run came from."""
+    clean = commit_id(commit)
+    return {
+        "mlflow.source.name": path_of(cell["cell"]), "mlflow.source.type": "LOCAL", "mlflow.source.git.commit": clean,
+        "mlflow.source.git.dirty": _word(commit != clean) if clean else None, "mlflow.source.git.repoURL": repository() or None,
+    }  # fmt: skip
+
+
+def _arguments(record: Record) -> dict[str, str]:
+    """All arguments of the model's constructor, defaults included, where the record has them."""
+    return flatten(record["measured"].get("arguments") or {}, "model.")
+
+
+def _end(record: Record) -> int:
+    """A record's moments are whole seconds: a run of less has an end of its own."""
+    measured = record["measured"]
+    return max(milliseconds(measured["finished"]), milliseconds(measured["started"]) + max(1, math.ceil(1000 * measured["seconds"])))
+
+
+def _word(true: bool) -> str:
+    return str(bool(true)).lower()
+
+
+def search_plots(cell: Named, tuned: Path = Path("tuned")) -> dict[str, Callable[[], bytes] | Path]:
+    """The pictures of a cell's search as artifacts, where they are there."""
+    base = tuned / cell["cell"]
+    paths = sorted(base.parent.glob(f"{base.name}.*.png"))
+    return {f"search.{path.name.removeprefix(base.name + '.')}": path.read_bytes for path in paths}
+
+
+def tracked_search(cell: Named, rows: Sequence[Mapping[str, str]], tuned: Path = Path("tuned")) -> list[Tracked]:
+    """A search as MLflow runs, from the rows of tuned/<cell>.csv: first the one of the search, with its pictures, then one per trial."""
+    values = [(int(r["number"]), float(r["value"])) for r in rows if r["state"] == "COMPLETE"]
+    better = max if rows[0]["direction"] == "max" else min
+    counts = {f"cost/trials_{state.lower()}": sum(r["state"] == state for r in rows) for state in sorted({r["state"] for r in rows})}
+    named = {f"gt.{k}": cell[k] for k in ("cell", "suite", "dataset", "model")}
+    whole = Tracked(
+        name=f"{cell_name(cell)} search",
+        status="FINISHED",
+        params={},
+        metrics=_points({"result/best_validation": better(v for _, v in values) if values else None, **counts}),
+        tags=_tags({"gt.kind": "search", **named, "gt.direction": rows[0]["direction"]}),
+        dataset=None,
+        artifacts=search_plots(cell, tuned),
+        source=[dict(row) for row in rows],
+    )
+    described = ("number", "state", "value", "status", "direction")
+    return [whole] + [
+        Tracked(
+            name=f"{cell_name(cell)} trial {row['number']}",
+            # a pruned trial is no failure
+            status="FAILED" if row["state"] == "FAIL" else "FINISHED",
+            params={_key(k): v for k, v in row.items() if k not in described},
+            metrics=_points({"result/validation": float(row["value"])}) if row["state"] == "COMPLETE" else {},
+            tags=_tags(
+                {"gt.kind": "trial", **named, "gt.digest": f"trial {row['number']}", "gt.state": row["state"], "gt.status": row["status"]}
+            ),
+            dataset=None,
+            artifacts={},
+            source=dict(row),
+        )
+        for row in rows
+    ]
+
+
+def cell_name(cell: Named) -> str:
+    """The name of a cell's run."""
+    return f"{cell['dataset']} {cell['model']}"
+
+
+def cell_tags(cell: Named) -> dict[str, str]:
+    """Tags by which a cell's run is found."""
+    return {"gt.kind": "cell", "gt.current": "true"} | {f"gt.{k}": cell[k] for k in ("cell", "suite", "dataset", "model")}
+
+
+def flatten(content: Mapping[str, object], prefix: str = "") -> dict[str, str]:
+    """Nested settings as MLflow parameters: keys joined by dots, lists as JSON, values over 500 characters cut with a mark."""
+    flat: dict[str, str] = {}
+    for key, value in content.items():
+        name = prefix + _key(str(key))
+        if isinstance(value, Mapping) and value:
+            flat |= flatten(value, f"{name}.")
+        else:
+            text = value if isinstance(value, str) else json.dumps(value)
+            mark = f"… ({len(text)} characters, sha256 {hashlib.sha256(text.encode()).hexdigest()[:12]})"
+            flat[name] = text if len(text) <= PARAM_LENGTH else text[: PARAM_LENGTH - len(mark)] + mark
+    return flat
+
+
+def milliseconds(moment: str) -> int:
+    """An ISO 8601 time as MLflow counts it, since 1970."""
+    return int(datetime.fromisoformat(moment).timestamp() * 1000)
+
+
+def _figure(title: str, records: Sequence[Record]) -> bytes:
+    from gt_bench.tracking.figures import learning_curves
+
+    return learning_curves(title, records)
+
+
+def _status(status: str) -> str:
+    # MLflow knows no other ending; the tag gt.status has the kind of failure
+    return "FINISHED" if status.startswith("ok") else "FAILED"
+
+
+def _points(figures: Mapping[str, float | None]) -> dict[str, list[tuple[int, float]]]:
+    return {k: [(0, _storable(v))] for k, v in figures.items() if v is not None}
+
+
+def _storable(value: float) -> float:
+    # MLflow's database holds infinities as the largest float
+    return math.copysign(LARGEST, value) if math.isinf(value) else float(value)
+
+
+def _key(name: str) -> str:
+    return re.sub(r"[^\w\-. /:]", "_", name)
+
+
+def _tags(tags: Mapping[str, object]) -> dict[str, str]:
+    return {k: str(v)[:TAG_LENGTH] for k, v in tags.items() if v not in (None, "")}
+
+
+def _json(content: object) -> bytes:
+    return (json.dumps(content, indent=1) + "\n").encode()

@@ -1,0 +1,112 @@
+"""MLflow made equal to the records, whatever was tracked before. One experiment per suite, one run per cell, a nested run per seed; the trials of searches stand
+in an experiment of their own, SUITE-search. `complete` does nothing where the store is whole already.
+"""
+
+import csv
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gt_bench.schemas import Named, Record, Result, Row
+from gt_bench.store.attempts import records_of, superseded
+from gt_bench.store.run_store import Store
+from gt_bench.tracking.mirror import Mirror, reported
+from gt_bench.tracking.payload import tracked_search
+from gt_bench.tracking.sqlite import TrackingError, alone
+from gt_bench.tracking.uri import tracking_uri, warn
+
+if TYPE_CHECKING:
+    from gt_bench.config.grid import Cell
+
+
+def complete(
+    suite: str,
+    results: Iterable[Result],
+    records: Mapping[str, Record],
+    tuned: Path = Path("tuned"),
+    rows: Sequence[Row] = (),
+    store: Store | None = None,
+    only: bool = False,
+) -> None:
+    """Makes the experiment of `suite` hold exactly these results and records: what is missing is added, what is half written or differs is
+    completed or replaced, what no result names is removed (runs of cells that are training right now are left alone). The trials of searches
+    stand in an experiment of their own, SUITE-search.
+
+    Args:
+        records: by digest; a result's run without a record here is left out.
+        tuned: folder with what the searches wrote.
+        rows: of the leaderboard, whose verdicts become tags; a cell's first one counts.
+        store: with the weights of best seeds and the attempts before the results, which are shown as superseded.
+        only: leave the suite's other cells as they are.
+    Raises:
+        TrackingError: naming the URI.
+        StoreError: for attempts that cannot be read.
+    """
+    uri = tracking_uri()
+    results = list(results)
+    earlier = {result["cell"]: superseded(result, store) if store else [] for result in results}
+    with reported(uri), alone(uri, suite):
+        mirror = Mirror(uri, suite)
+        for result in results:
+            mine = [records[d] for d in result["runs"] if d in records]
+            row = next((row for row in rows if row["cell"] == result["cell"]), None)
+            mirror.put_cell(result, mine, row, earlier[result["cell"]], store)
+        if not only:
+            mirror.drop_other_cells({r["cell"] for r in results})
+        mirror.put_views()
+        searches = {r["cell"]: (r, trials) for r in results if r.get("search") and (trials := _trials(r["cell"], tuned))}
+        if searches:
+            mirror = Mirror(uri, f"{suite}-search")
+            for cell, trials in searches.values():
+                _put_search(mirror, cell, trials, tuned)
+            if not only:
+                mirror.drop_other_cells(set(searches))
+            mirror.put_views()
+
+
+def track_cells(cells: Iterable["Cell"]) -> None:
+    """Shows cells that were trained by hand, as `complete` would; the leaderboard adds their verdicts. A store that cannot be used costs one
+    warning."""
+    from gt_bench.store.archive import read_result
+
+    store, uri = Store(), tracking_uri()
+    by_suite: dict[str, list[Result]] = {}
+    for cell in cells:
+        if result := read_result(Path("results", f"{cell.cell}.json"), cell.cell):
+            by_suite.setdefault(cell.suite, []).append(result)
+    for suite, found in by_suite.items():
+        try:
+            records = {r["digest"]: r for result in found for r in records_of(result, store)}
+            complete(suite, found, records, store=store, only=True)
+        except TrackingError as error:
+            warn(uri, suite, str(error), "The records are kept")
+
+
+def track_search(cell: "Cell", tuned: Path = Path("tuned")) -> None:
+    """Shows the trials of a cell's search in the experiment SUITE-search. A store that cannot be used costs one warning."""
+    uri, named = tracking_uri(), Named(cell=cell.cell, suite=cell.suite, dataset=cell.dataset, model=cell.model)
+    try:
+        rows = _trials(cell.cell, tuned)
+        if rows:
+            with reported(uri), alone(uri, cell.suite):
+                mirror = Mirror(uri, f"{cell.suite}-search")
+                _put_search(mirror, named, rows, tuned)
+                mirror.put_views()
+    except TrackingError as error:
+        warn(uri, cell.suite, str(error), "The search is done")
+
+
+def _put_search(mirror: Mirror, cell: Named, rows: Sequence[Mapping[str, str]], tuned: Path) -> None:
+    whole, *trials = tracked_search(cell, rows, tuned)
+    parent = mirror.put(whole, mirror.find("search", cell["cell"]))
+    kept = {parent, *(mirror.put(trial, mirror.find("trial", cell["cell"], trial.tags["gt.digest"]), parent) for trial in trials)}
+    for run in [r for r in mirror.runs.of(cell["cell"]) if r.info.run_id not in kept]:
+        mirror.delete(run.info.run_id)
+
+
+def _trials(cell: str, tuned: Path) -> list[dict[str, str]]:
+    path = tuned / f"{cell}.csv"
+    if not path.exists():
+        return []
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))

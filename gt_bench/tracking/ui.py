@@ -1,0 +1,60 @@
+"""MLflow's pages of the tracking store, with the address of each suite's leaderboard.
+
+python -m gt_bench.tracking.ui [--port 5000] [what else `mlflow server` takes]
+"""
+
+import os
+import sys
+from argparse import ArgumentParser
+from pathlib import Path
+
+from gt_bench.tracking.mirror import PATIENCE, QUIET, reported
+from gt_bench.tracking.saved_views import PREFIX, address_of, first_view
+from gt_bench.tracking.sqlite import TrackingError, whole
+from gt_bench.tracking.uri import tracking_uri
+from gt_bench.utils.redact import without_credentials
+
+NO_JOBS = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}  # eight processes that wait for work which nobody here gives them
+
+
+def addresses(uri: str, root: str) -> list[str]:
+    """A line for each experiment that has a view of its own. Raises TrackingError."""
+    with reported(uri), whole(uri):
+        from mlflow import MlflowClient
+
+        found = MlflowClient(tracking_uri=uri, registry_uri=uri).search_experiments(order_by=["name ASC"])
+    seen = [(e.name, e.experiment_id, first_view(e.name)) for e in found if PREFIX + first_view(e.name) in e.tags]
+    width = max((len(name) for name, _, _ in seen), default=0)
+    return [f"  {name:<{width}}  {address_of(number, view, f'{root}/')}" for name, number, view in seen]
+
+
+def main() -> int:
+    """Serves MLflow's pages until it is interrupted; exit status 1 where there is no store yet."""
+    parser = ArgumentParser(add_help=False)
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=5000)
+    own, others = parser.parse_known_args()
+    uri, root = tracking_uri(), f"http://{own.host}:{own.port}"
+    if uri.startswith("http"):
+        root = without_credentials(uri)
+    elif not Path(uri.removeprefix("sqlite:///")).exists():
+        print(
+            f"there is no {uri.removeprefix('sqlite:///')} yet: `make reproduce` or `python -m stages.leaderboard SUITE` makes it",
+            file=sys.stderr,
+        )
+        return 1
+    os.environ.update(PATIENCE | os.environ | QUIET | NO_JOBS)
+    try:
+        first = f"MLflow at {root} (choose 'Model training' there once per browser); the leaderboard of each suite:"
+        print("\n".join([first, *addresses(uri, root)]), flush=True)
+    except TrackingError as error:
+        print(f"error: MLflow at {root}: {without_credentials(str(error))}", file=sys.stderr)
+        return 1
+    if uri.startswith("http"):
+        return 0
+    command = ["mlflow", "server", "--backend-store-uri", uri, "--host", own.host, "--port", str(own.port), "--workers", "1", *others]
+    os.execv(sys.executable, [sys.executable, "-m", *command])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Training loop, batches, checkpoints and several processes."""

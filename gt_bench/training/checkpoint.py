@@ -1,0 +1,98 @@
+"""The state of a run in one file of safetensors with a JSON header, replaced atomically: a killed run continues from it, bit for bit."""
+
+# mypy: disable-error-code="arg-type, union-attr"
+
+import hashlib
+import json
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from gt_bench.utils.io import write_bytes
+
+
+def flatten_optimizer(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """State of an optimiser as named tensors: "<parameter number>.<quantity>"."""
+    return {f"{i}.{key}": torch.as_tensor(value) for i, state in optimizer.state_dict()["state"].items() for key, value in state.items()}
+
+
+def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+    """The inverse of `flatten_optimizer`."""
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, value in tensors.items():
+        index, key = name.split(".", 1)
+        state.setdefault(int(index), {})[key] = value.clone()
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+
+
+class Checkpoint:
+    """Groups of named tensors and a JSON header at `path`, written at most every `seconds`. `path` None: nothing is kept.
+
+    `cost`: seconds that the last writing took.
+    """
+
+    def __init__(self, path: Path | None, seconds: float = 60.0):
+        self.path = path
+        self.seconds = seconds
+        self.cost = 0.0
+        self._last = time.monotonic()
+
+    @property
+    def due(self) -> bool:
+        """Whether `seconds` have passed since the last write."""
+        return self.path is not None and time.monotonic() - self._last >= self.seconds
+
+    def write(self, header: dict[str, Any], groups: dict[str, dict[str, Tensor]]) -> None:
+        """Raises WriteError on a full disk."""
+        began = time.monotonic()
+        tensors = {f"{group}/{name}": t.detach().cpu().contiguous().clone() for group, named in groups.items() for name, t in named.items()}
+        text = json.dumps(header | {"groups": sorted(groups)})
+        write_bytes(self.path, save(tensors, {"header": text, "sha256": _digest(text, tensors)}))
+        self._last = time.monotonic()
+        self.cost = self._last - began
+
+    def read(self) -> tuple[dict[str, Any], dict[str, dict[str, Tensor]]] | None:
+        """(header, groups), or None where there is no usable checkpoint; whatever else is in its place is set aside: the run can start over."""
+        if self.path is None or not self.path.exists():
+            return None
+        try:
+            with safe_open(self.path, framework="pt") as file:
+                metadata = file.metadata() or {}
+                tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (a safetensors file is no mapping)
+            if metadata.get("sha256") != _digest(metadata["header"], tensors):
+                raise ValueError("it is not what was written: its sha256 differs")
+            header = json.loads(metadata["header"])
+            groups: dict[str, dict[str, Tensor]] = {group: {} for group in header.pop("groups")}
+            for key, tensor in tensors.items():
+                group, name = key.split("/", 1)
+                groups[group][name] = tensor
+            return header, groups
+        except (SafetensorError, OSError, KeyError, ValueError, TypeError, AttributeError) as error:
+            self.set_aside(error)
+            return None
+
+    def set_aside(self, why: BaseException) -> None:
+        """Moves a checkpoint that cannot be continued out of the way, and says so in one line."""
+        aside = self.path.with_suffix(".damaged")
+        if aside.is_dir() and not aside.is_symlink():
+            shutil.rmtree(aside)
+        if self.path.is_dir():
+            aside.unlink(missing_ok=True)
+        self.path.replace(aside)
+        reason = " ".join(f"{type(why).__name__}: {why}".split())[:200]
+        print(f"checkpoint {self.path} cannot be continued ({reason}); set aside as {aside.name}, the run starts over", flush=True)
+
+
+def _digest(header: str, tensors: dict[str, Tensor]) -> str:
+    """sha256 over the header and every tensor's name, type, shape and bytes."""
+    digest = hashlib.sha256(header.encode())
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy())
+    return digest.hexdigest()

@@ -1,0 +1,364 @@
+"""One run: train, keep the best epoch on validation (or the last, where the recipe says so), test once there. Explicit, resumable bit for
+bit, and blind to which model it trains.
+
+Randomness is drawn from streams named by (seed, epoch), so a run that continues from a checkpoint draws what it would have drawn.
+"""
+
+# mypy: disable-error-code="attr-defined, operator"
+
+import contextlib
+import math
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from gt_bench.runtime import signals
+from gt_bench.training.activation_checkpointing import recompute
+from gt_bench.training.checkpoint import Checkpoint, flatten_optimizer, restore_optimizer
+from gt_bench.training.failures import Diverged, OutOfMemory, RunFailure, TimedOut, WrongOutput, is_out_of_memory
+from gt_bench.training.interfaces import Batches, Objective
+from gt_bench.training.loader import seed_of
+from gt_bench.training.optim import create_optimizer, lr_factor
+
+CURVES = ("epoch", "lr", "train_loss", "val_loss", "val")
+DTYPES = {"float32": torch.float32, "bf16": torch.float32, "float64": torch.float64}
+
+
+class Meter(Protocol):
+    """What the loop tells the clock; nothing of it flows back into the numbers."""
+
+    totals: dict[str, float]
+
+    def timing(self, what: str) -> contextlib.AbstractContextManager[object]:
+        """Counts the block's seconds as `what`: train, eval or test."""
+        ...
+
+
+@dataclass
+class Outcome:
+    """The deterministic part of a run. `curves`: one list per quantity, an entry per epoch (None where validation was not evaluated)."""
+
+    status: str = "ok"
+    error: str | None = None
+    parameters: int = 0
+    curves: dict[str, list[Any]] = field(default_factory=lambda: {name: [] for name in CURVES})
+    best_epoch: int | None = None
+    val: float | None = None
+    test: float | None = None
+    test_metrics: dict[str, float] = field(default_factory=dict)
+
+
+class Run:
+    """A model in training.
+
+    Args:
+        recipe: a `Recipe`; task: a `Task`; loader: batches of the run's split.
+        build: returns the freshly initialised model.
+        meter: is called with what takes time.
+        checkpoint: the run's state on disk.
+        time_limit: seconds of training and evaluation after which the run ends as timed-out; None for no limit.
+        on_epoch: called with (epoch, {quantity: value}) after each; whatever it raises ends the run.
+    """
+
+    # a runner whose epochs are no unit that a checkpoint holds is stopped wherever it is
+    stops_between_epochs = True
+
+    def __init__(
+        self,
+        recipe: Any,
+        task: Objective,
+        loader: Batches,
+        build: Callable[[], nn.Module],
+        *,
+        seed: int,
+        meter: Meter,
+        checkpoint: Checkpoint,
+        time_limit: float | None = None,
+        on_epoch: Callable[[int, dict[str, float]], None] | None = None,
+    ):
+        self.recipe, self.task, self.loader, self.build = recipe, task, loader, build
+        self.seed, self.meter, self.checkpoint, self.time_limit, self.on_epoch = seed, meter, checkpoint, time_limit, on_epoch
+        self.device = loader.device
+        # where a graph is too large for the training device as a whole, the model goes to it to be evaluated
+        self.evaluated = loader.on(torch.device(recipe.eval_device)) if recipe.eval_device else loader
+        self.outcome = Outcome()
+        self.phases = list(recipe.phases)
+        # where each phase ends, in epochs
+        self.ends = [sum(p.epochs for p in self.phases[: i + 1]) for i in range(len(self.phases))]
+        self.best: dict[str, dict[str, Tensor]] = {}
+        # whether intermediates of layers are formed again in the backward pass: once they did not fit
+        self.recomputed = False
+
+    def train(self, test: bool = True) -> Outcome:
+        """Runs to the end and returns the outcome; `test=False` never reads the test split. A RunFailure becomes a status, a bug is raised.
+
+        Where memory does not suffice, the run goes on from its checkpoint, or begins again, and keeps of each layer only the input."""
+        while self._attempt(test):
+            pass
+        return self.outcome
+
+    def _attempt(self, test: bool) -> bool:
+        """Trains and tests; whether to do it again, with less kept."""
+        try:
+            with _deterministic(self.device), signals.deferred() if self.stops_between_epochs else contextlib.nullcontext():
+                self._train()
+                if test:
+                    self._test()
+        except RunFailure as failure:
+            self.outcome.status, self.outcome.error = failure.status, str(failure)
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            model = getattr(self, "model", None)  # none where it did not even get built
+            if not self.recomputed and type(self)._train is Run._train and model is not None and model.training and recompute(model):
+                self.recomputed, self.outcome, self.best = True, Outcome(), {}
+                del self.model, self.optimizer
+                return True
+            self.outcome.status = OutOfMemory.status
+            self.outcome.error = f"out of memory in epoch {self.epoch + 1}: {str(error).splitlines()[0] if str(error) else 'no message'}"
+        return False
+
+    @property
+    def epoch(self) -> int:
+        """Epochs done."""
+        return len(self.outcome.curves["epoch"])
+
+    def _train(self) -> None:
+        self._begin()
+        self._resume()
+        total = self.recipe.total_epochs
+        while self.epoch < total and not self._out_of_patience():
+            began = time.monotonic()
+            self._enter_phase()
+            self._draw_from("epoch", self.seed, self.epoch)
+            with self.meter.timing("train"):
+                lr, loss = self._train_epoch()
+            values = {"epoch": self.epoch + 1, "lr": lr, "train_loss": loss, "val_loss": None, "val": None}
+            due = (self.epoch + 1) % self.recipe.eval_every == 0 and self.epoch >= (self.recipe.eval_after or 0)
+            if due or self.epoch + 1 == total:
+                with self.meter.timing("eval"):
+                    scores = self._evaluate("val")
+                values |= {"val_loss": scores["loss"], "val": scores[self.task.metric]}
+            for name, value in values.items():
+                self.outcome.curves[name].append(value)
+            self._keep_best(values["val"])
+            if self.on_epoch:
+                self.on_epoch(self.epoch, {k: v for k, v in values.items() if v is not None and k != "epoch"})
+            took = time.monotonic() - began
+            # a long epoch does not end within the grace of a signal: then no more than it is lost
+            if self.checkpoint.due or signals.asked() or (took > signals.GRACE and self.checkpoint.cost < 0.02 * took):
+                self._save()
+            if (
+                self.time_limit is not None
+                and self.meter.totals["train"] + self.meter.totals["eval"] > self.time_limit
+                and self.epoch < total
+            ):
+                self._save()
+                raise TimedOut(f"{self.epoch} of {total} epochs took longer than the limit of {self.time_limit:.0f} s")
+            if signals.asked() and self.epoch < total:
+                signals.leave()
+
+    def _out_of_patience(self) -> bool:
+        best = self.outcome.best_epoch
+        return bool(self.recipe.patience and best and self.epoch - best >= self.recipe.patience)
+
+    def _begin(self) -> None:
+        """The freshly initialised model and its optimiser."""
+        self._draw_from("init", self.seed)
+        self.model = self.build().to(self.device, self.loader.dtype)
+        self.outcome.parameters = sum(p.numel() for p in self.model.parameters())
+        self.optimizer = create_optimizer(self.recipe.optimizer, self.model.parameters())
+        self.model.register_forward_hook(self._check_output)
+        if self.recomputed:
+            recompute(self.model)
+
+    def _draw_from(self, *stream: Any) -> None:
+        """Seeds the generators of torch, NumPy and Python by the name of a stream; a user-supplied model may draw from any of them."""
+        seed = seed_of(*stream)
+        random.seed(seed)
+        np.random.seed(seed % 2**32)
+        # where no GPU takes part torch.manual_seed would still format a stack trace for each kind of device there is, half a millisecond
+        (torch.manual_seed if self.device.type != "cpu" else torch.default_generator.manual_seed)(seed)
+
+    def _check_output(self, model: nn.Module, arguments: tuple[Any, ...], output: Any) -> None:
+        """Raises WrongOutput where the loss would broadcast or take classes that are not there."""
+        header = self.loader.packed.header
+        expected = self.task.output_shape(arguments[0], header)
+        if not isinstance(output, Tensor) or not output.is_floating_point():
+            got = f"{output.dtype} of shape {list(output.shape)}" if isinstance(output, Tensor) else type(output).__name__
+        elif expected is None or output.shape == expected:
+            return
+        else:
+            got = f"shape {list(output.shape)}"
+        raise WrongOutput(
+            f"model {type(model).__name__} ({type(model).__module__}) on dataset {header.name!r}: its output is {got}, where {header.task} asks "
+            f"for floating-point numbers of shape {list(expected or ('any',))}: a row per target, and {header.out_dim} columns (`out_dim`)"
+        )
+
+    def _train_epoch(self) -> tuple[float, float]:
+        """One pass; returns (learning rate of the first step, mean loss per row)."""
+        section, schedule = self.recipe.optimizer, self.recipe.schedule
+        steps = self.loader.steps_per_epoch if schedule.unit == "step" else 1
+        self.model.train()
+        losses, rows_seen, first_lr = [], [], None
+        for step, (batch, rows) in enumerate(self.loader.training(self.epoch)):
+            position = self.epoch * steps + step if schedule.unit == "step" else self.epoch
+            lr = section.lr * lr_factor(
+                schedule, position, self.recipe.total_epochs * steps, self.outcome.curves["val"], self.task.direction
+            )
+            first_lr = lr if first_lr is None else first_lr
+            for group in self.optimizer.param_groups:
+                group["lr"] = lr
+            output, target = self._predict(batch, rows)
+            loss = self.task.loss(output, target)
+            self.optimizer.zero_grad(set_to_none=True)
+            loss.backward()
+            if section.clip_norm is not None:
+                nn.utils.clip_grad_norm_(self.model.parameters(), section.clip_norm)
+            self.optimizer.step()
+            losses.append(loss.detach())
+            rows_seen.append(len(target))
+        if not losses:
+            raise ValueError("an epoch without a single batch: the training split is empty")
+        weights = torch.tensor(rows_seen, dtype=torch.float64)
+        mean = float((torch.stack(losses).double().cpu() * weights).sum() / weights.sum())
+        if not math.isfinite(mean):
+            raise Diverged(f"the training loss is {mean} in epoch {self.epoch + 1}")
+        # a gradient that is not finite makes its weights so, whatever the optimiser; a model may hide that from its outputs
+        if not bool(nn.utils.get_total_norm(parameter.detach() for parameter in self.model.parameters()).isfinite()):
+            names = [name for name, parameter in self.model.named_parameters() if not bool(parameter.isfinite().all())]
+            if names:  # else only the norm is too large for its type
+                raise Diverged(f"weights are not finite after epoch {self.epoch + 1}: {', '.join(names[:3])}{' ...' if names[3:] else ''}")
+        return first_lr, mean  # type: ignore[return-value]
+
+    def _predict(self, batch: Any, rows: Tensor | None) -> tuple[Tensor, Any]:
+        signals.poll()
+        device = self.device if self.model.training else self.evaluated.device
+        with torch.autocast(device.type, torch.bfloat16, enabled=self.recipe.precision == "bf16"):
+            output, target = self.task.predict(self.model, batch, rows)
+        return (output.float() if output.dtype == torch.bfloat16 else output), target
+
+    @torch.no_grad()
+    def _evaluate(self, part: str) -> dict[str, float]:
+        elsewhere = self.evaluated.device != self.device  # moving what is there already would still walk over all weights
+        if elsewhere:
+            self.model.to(self.evaluated.device)
+        self.model.eval()
+        self._draw_from("evaluate", self.seed, self.epoch)
+        outputs, targets = zip(*(self._predict(batch, rows) for batch, rows in self.evaluated.evaluation(part)), strict=True)
+        if elsewhere:
+            self.model.to(self.device)
+        epoch = self.epoch + 1 if part == "val" else self.outcome.best_epoch
+        if not all(bool(o.isfinite().all()) for o in outputs):
+            raise Diverged(f"outputs on {part} are not finite in epoch {epoch}")
+        scores = self.task.evaluate(list(outputs), list(targets))
+        if not math.isfinite(scores["loss"]):
+            raise Diverged(f"the loss on {part} is {scores['loss']} in epoch {epoch}")
+        if not math.isfinite(value := scores[self.task.metric]):  # nothing would be better than it, and the first epoch would be the best
+            raise RunFailure(f"{self.task.metric} on {part} is {value} in epoch {epoch}: it is not defined there")
+        return scores
+
+    def _keep_best(self, value: float | None) -> None:
+        best, direction = self.outcome.val, self.task.direction
+        if value is not None and (best is None or self.recipe.select == "last" or (value > best if direction == "max" else value < best)):
+            self.outcome.val, self.outcome.best_epoch = value, self.epoch
+            now = {"model": self.model.state_dict()}
+            # only where a phase to come starts from it
+            if any(phase.reload_best for phase, end in zip(self.phases[1:], self.ends, strict=False) if self.epoch <= end):
+                now["optimizer"] = flatten_optimizer(self.optimizer)
+            self.best = {what: _copied(tensors, self.best.get(what, {})) for what, tensors in now.items()}
+
+    def _enter_phase(self) -> None:
+        """Tells the model which phase epoch `self.epoch` belongs to, and reloads the best weights where a phase starts from them."""
+        if not self.phases:
+            return
+        index = next(i for i, end in enumerate(self.ends) if self.epoch < end)
+        phase = self.phases[index]
+        if phase.reload_best and self.best and self.epoch == (self.ends[index - 1] if index else 0):
+            self.model.load_state_dict(self.best["model"])
+            restore_optimizer(self.optimizer, self.best["optimizer"])
+        self.model.set_phase(phase.name)
+
+    def _test(self) -> None:
+        self.model.load_state_dict(self.best["model"])
+        if self.phases:
+            index = next(i for i, end in enumerate(self.ends) if self.outcome.best_epoch <= end)
+            self.model.set_phase(self.phases[index].name)
+        with self.meter.timing("test"):
+            self.outcome.test_metrics = self._evaluate("test")
+        self.outcome.test = self.outcome.test_metrics[self.task.metric]
+
+    def _save(self) -> None:
+        if self.checkpoint.path is None:
+            return
+        header = {
+            "curves": self.outcome.curves,
+            "best_epoch": self.outcome.best_epoch,
+            "val": self.outcome.val,
+            "totals": self.meter.totals,
+        }
+        groups = {"model": self.model.state_dict(), "optimizer": flatten_optimizer(self.optimizer)}
+        groups |= {f"best_{name}": tensors for name, tensors in self.best.items()}
+        self.checkpoint.write(header, groups)
+
+    def _resume(self) -> None:
+        """Goes on from the checkpoint; one that does not fit this run is set aside, and the run begins anew."""
+        saved = self.checkpoint.read()
+        if saved is None:
+            return
+        try:
+            self._restore(*saved)
+        except (KeyError, ValueError, TypeError, AttributeError, IndexError, RuntimeError) as error:
+            if is_out_of_memory(error):
+                raise
+            self.checkpoint.set_aside(error)
+            self._begin()  # undoes what was restored in part
+
+    def _restore(self, header: dict[str, Any], groups: dict[str, dict[str, Tensor]]) -> None:
+        """Raises some error where header or groups are not those of this run."""
+        curves = {name: list(header["curves"][name]) for name in self.outcome.curves}
+        if not 0 < len(curves["epoch"]) <= self.recipe.total_epochs or len({len(curve) for curve in curves.values()}) != 1:
+            raise ValueError("its curves do not fit the recipe")
+        totals = {what: float(header["totals"][what]) for what in self.meter.totals}
+        best_epoch, val = header["best_epoch"], header["val"]
+        if val is not None and not math.isfinite(val):
+            raise ValueError(f"its best validation is {val}")
+        if best_epoch is not None and "best_model" not in groups:
+            raise ValueError("it lacks the weights of the best epoch")
+        self.model.load_state_dict(groups["model"])
+        restore_optimizer(self.optimizer, groups["optimizer"])
+        self.best = {
+            name.removeprefix("best_"): {k: v.to(self.device) for k, v in tensors.items()}
+            for name, tensors in groups.items()
+            if name.startswith("best_")
+        }
+        self.outcome.curves, self.outcome.best_epoch, self.outcome.val = curves, best_epoch, val
+        self.meter.totals.update(totals)
+
+
+@torch.no_grad()
+def _copied(tensors: dict[str, Tensor], into: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Copies of `tensors`, in the memory of `into` where that holds tensors of the same names."""
+    if into.keys() != tensors.keys():
+        return {name: tensor.detach().clone() for name, tensor in tensors.items()}
+    torch._foreach_copy_(list(into.values()), [tensors[name].detach() for name in into])
+    return into
+
+
+@contextlib.contextmanager
+def _deterministic(device: torch.device) -> Iterator[None]:
+    """On the CPU, only deterministic kernels; on a GPU some scatters have none, and two runs there may differ in the last digits."""
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(device.type == "cpu")
+    # filling fresh memory would only hide a read before a write, at a price
+    torch.utils.deterministic.fill_uninitialized_memory = False
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before)

@@ -1,0 +1,1 @@
+"""Files, locks, errors, formats and the code digest."""

@@ -1,0 +1,72 @@
+"""Declared versions: what of the code takes part in the identity of a run.
+
+A module whose code decides numbers may say `VERSION = 2` at its top level; a module that says nothing has version 1. A change that
+alters a number raises the version of the module that it is in, so that runs of before and after have different keys; any other
+change leaves it. Golden values (gt_bench/experiment/golden_values.py) find a change whose version was forgotten.
+"""
+
+import ast
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+
+from gt_bench.utils.code_digest import source_file
+from gt_bench.utils.errors import UserError
+
+ENCODINGS = "gt_models.encodings"
+
+
+class VersionError(UserError, ValueError):
+    """A version that is no whole number above 0; the message names file and line."""
+
+
+def version_of(module: str) -> int:
+    """The version that a module declares; read from its source, so that nothing is imported.
+
+    Raises VersionError, and ModuleNotFoundError for a module that does not exist.
+    """
+    path = source_file(module)
+    if path is None:
+        raise ModuleNotFoundError(f"no module {module}")
+    return _declared(path, path.stat().st_mtime_ns)
+
+
+@cache
+def _declared(path: Path, _mtime: int) -> int:
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if not isinstance(node, ast.Assign | ast.AnnAssign):
+            continue
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        if not any(isinstance(target, ast.Name) and target.id == "VERSION" for target in targets):
+            continue
+        value = node.value.value if isinstance(node.value, ast.Constant) else None
+        if type(value) is not int or value < 1:
+            raise VersionError(f"{path}, line {node.lineno}: VERSION must be a whole number above 0, written as such: VERSION = 2")
+        return value
+    return 1
+
+
+@cache
+def encoding_modules() -> dict[str, str]:
+    """By name of an encoding the module that declares it; read from the source, so that torch is not imported."""
+    package = source_file(ENCODINGS)
+    assert package is not None
+    return {
+        node.args[0].value: f"{ENCODINGS}.{path.stem}"
+        for path in sorted(package.parent.glob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Encoding" and node.args
+        if isinstance(node.args[0], ast.Constant) and isinstance(node.args[0].value, str)
+    }
+
+
+def modules_of_encodings(names: Iterable[str]) -> dict[str, str]:
+    """By component ("encoding NAME") the module that declares its version; names that no module declares are left out."""
+    modules = encoding_modules()
+    return {f"encoding {name}": modules[name] for name in sorted(names) if name in modules}
+
+
+def version_text(versions: Mapping[str, int], modified: bool = False) -> str:
+    """The versions of a run in words, for a person."""
+    parts = [f"{component} version {version}" for component, version in versions.items()]
+    return ", ".join([*parts, "modified"] if modified else parts)

@@ -1,1 +1,0 @@
-"""Datasets: what exists (catalog), where it comes from (sources), how it is stored (packed), and one file per family."""

@@ -1,1 +1,0 @@
-"""Verdicts, tables and figures: made from records alone, so that every report can be deleted and made again."""

@@ -1,0 +1,122 @@
+"""Results and records as the training stage writes them, made from nothing, for the tests of reports and tracking."""
+
+import hashlib
+import json
+import math
+import random
+from pathlib import Path
+from typing import Any
+
+from gt_bench.config.recipe import digest_of
+from gt_bench.store.run_store import SCHEMA, run_digest, sealed
+
+ENVIRONMENT = {"python": "3.11.7", "torch": "2.13.0", "platform": "Linux", "commit": "0123abc"}
+
+
+def make_record(cell: str, seed: int, status: str = "ok", test: float = 0.65, epochs: int = 12) -> dict[str, Any]:
+    """A record; validation every second epoch; a diverged run ends in a NaN loss."""
+    _, dataset, model = cell.split("/")
+    draw = random.Random(f"{cell} {seed}")
+    val = [0.4 + 0.2 * draw.random() if e % 2 == 0 else None for e in range(1, epochs + 1)]
+    loss = [math.exp(-e / 5) + 0.1 * draw.random() for e in range(1, epochs + 1)]
+    if status == "diverged":
+        loss[-1] = math.nan
+    good = status == "ok"
+    recipe = {"model": {"name": model, "hidden_dim": 16}, "optimizer": {"lr": 5e-4, "betas": [0.9, 0.999]}, "epochs": epochs}
+    # what finds another number is another run
+    data, encodings = (hashlib.sha256(text.encode()).hexdigest() for text in (dataset, f"{status} {test}"))
+    digests, versions = {"recipe": digest_of(recipe), "data": data, "encodings": encodings}, {"model": 1, "task": 1, "trainer": 1}
+    record = {
+        "schema": SCHEMA,
+        "digest": run_digest(recipe, seed, seed, digests, versions),
+        "deterministic": {
+            "status": status,
+            "error": None if good else f"{status}: as the test asked",
+            "seed": seed,
+            "split": seed,
+            "recipe": recipe,
+            "digests": digests,
+            "versions": versions,
+            "dataset": dataset,
+            "metric": "accuracy",
+            "direction": "max",
+            "parameters": 1234,
+            "epochs": {
+                "epoch": list(range(1, epochs + 1)),
+                "lr": [5e-4] * epochs,
+                "train_loss": loss,
+                "val_loss": [None if v is None else 1 - v for v in val],
+                "val": val,
+            },
+            "best_epoch": 4 if good else None,
+            "val": val[3] if good else None,
+            "test": test if good else None,
+            "test_metrics": {"accuracy": test} if good else {},
+        },
+        "measured": {
+            "started": f"2026-11-20T10:{seed:02d}:00+00:00",
+            "finished": f"2026-11-20T10:{seed:02d}:50+00:00",
+            "seconds": 50.0,
+            "train_seconds_per_epoch": 0.25 + seed,
+            "eval_seconds_per_epoch": 0.1,
+            "peak_memory_mib": 400.0 + seed,
+            "device": "cpu",
+            "threads": 2,
+            "arguments": {"in_dim": 5, "hidden_dim": 16, "dropout": 0.1},
+            "usage": {"epoch": [6, 12], "memory_mib": [300.5, 310.0], "cpu_percent": [99.0, 101.5]},
+            "code": "c" * 64,
+            "environment": ENVIRONMENT,
+        },
+    }
+    return sealed(record)
+
+
+def make_result(cell: str, records: list[dict], method: str | None = "ET", reduced: tuple[str, ...] = ()) -> dict[str, Any]:
+    suite, dataset, model = cell.split("/")
+    failed = [r["deterministic"] for r in records if r["deterministic"]["status"] != "ok"]
+    return {
+        "cell": cell,
+        "suite": suite,
+        "dataset": dataset,
+        "model": model,
+        "status": failed[0]["status"] if failed else "ok",
+        "reason": failed[0]["error"] if failed else None,
+        "metric": "accuracy",
+        "direction": "max",
+        "runs": [r["digest"] for r in records],
+        "seeds": [r["deterministic"]["seed"] for r in records],
+        "recipe": {
+            "model": {"name": model, "hidden_dim": 16},
+            "optimizer": {"lr": 5e-4},
+            "seeds": list(range(len(records))),
+            "note": "x" * 900,
+        },
+        "reduced": list(reduced),
+        "published": method and {"paper": "edge_transformer", "table": "Table 3", "method": method, "dataset": None, "metric": None},
+        "search": None,
+    }
+
+
+def without_data(cell: str) -> dict[str, Any]:
+    return make_result(cell, [], method="GCN") | {"status": "not run: data", "reason": "no source of texas answered", "metric": None}
+
+
+def write(root: Path, results: list[dict], records: list[dict]) -> None:
+    """results/ and store/ below `root`."""
+    for result in results:
+        path = root / "results" / f"{result['cell']}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(result))
+    for record in records:
+        path = root / "store" / record["digest"][:2] / record["digest"] / "record.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(record))
+
+
+ET = "edge-transformer/cornell/edge-transformer"
+
+
+def records(tests=(0.6, 0.65, 0.7), failed=()) -> list[dict]:
+    """Runs of ET: one that ended well for each of `tests`, then those that ended as `failed` says."""
+    good = [make_record(ET, s, test=t) for s, t in enumerate(tests)]
+    return good + [make_record(ET, len(good) + i, status=s) for i, s in enumerate(failed)]

@@ -1,0 +1,124 @@
+"""Tests of claims on a small table of which the answers are seen at a glance."""
+
+import pytest
+
+from gt_bench.claims.checks.registry import TESTS
+
+# two datasets where more is better (percentages), one where less is; "ours" is the paper's own
+TABLE = {
+    "large": {"ours": 90.0, "gcn": 80.0, "gat": 85.0, "gt": 70.0},
+    "small": {"ours": 60.0, "gcn": 65.0, "gat": 50.0, "gt": 40.0},
+    "energy": {"ours": 0.25, "gcn": 0.5, "gat": 0.3, "gt": 0.2},
+}
+
+
+@pytest.fixture(autouse=True)
+def _printed(monkeypatch):
+    entries = [
+        {
+            **{"paper": "p", "table": "t", "method": method, "dataset": dataset, "split": "test", "printed": f"{value:g}", "oom": False},
+            **(
+                {"metric": "mae", "direction": "min", "unit": "kcal"}
+                if dataset == "energy"
+                else {"metric": "accuracy", "direction": "max", "unit": "percent"}
+            ),
+            **{"mean": value, "std": 2.0, "runs": 4, "own": method == "ours", "params": 200 if method == "ours" else 800},
+        }
+        for dataset, row in TABLE.items()
+        for method, value in row.items()
+    ]
+    monkeypatch.setattr("gt_bench.papers.published.read_entries", lambda path: entries)
+    monkeypatch.setattr("gt_bench.claims.checks.printed.read_entries", lambda path: entries)
+
+
+def found(kind, **arguments):
+    return TESTS[kind](paper="p", **arguments)
+
+
+def at(method, dataset):
+    return {"table": "t", "method": method, "dataset": dataset}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "true", "why"),
+    [
+        ({}, False, "best in 1 of 3 columns (not: small accuracy: 60 against 65 of gcn; energy mae: 0.25 against 0.2 of gt)"),
+        ({"datasets": ["large"]}, True, "best in 1 of 1 columns"),
+        ({"metrics": ["accuracy"], "rank": 2}, True, "among the first 2 in 2 of 2 columns"),
+        ({"count": 1}, True, "best in 1 of 3"),
+        ({"count": 2}, False, "best in 1 of 3"),
+        ({"count": 1, "only": True}, True, "best in 1 of 3"),
+        ({"against": ["gat"]}, True, "best in 3 of 3 columns"),
+    ],
+)
+def test_best_of_its_columns(arguments, true, why):
+    said = found("best", table="t", method="ours", **arguments)
+    assert said.true is true
+    assert why in said.why
+
+
+def test_runs_may_decide_only_what_is_best_of_all_others():
+    assert [place[3] for place in found("best", table="t", method="ours", datasets=["large"]).columns] == ["large"]
+    assert not found("best", table="t", method="ours").columns
+    assert not found("best", table="t", method="ours", against=["gat"]).columns
+    assert not found("best", table="t", method="ours", datasets=["large"], rank=2).columns
+
+
+@pytest.mark.parametrize(
+    ("arguments", "true"),
+    [
+        ({"printed": 5.0, "of": at("ours", "large")}, True),  # over gat, the best other
+        ({"printed": 10.0, "of": at("ours", "large"), "over": at("gcn", "large")}, True),
+        ({"printed": 10.0, "of": at("ours", "large")}, False),
+        ({"printed": 0.05, "of": at("ours", "energy"), "over": at("gat", "energy")}, True),  # less is better
+        ({"printed": -0.05, "of": at("ours", "energy"), "over": at("gat", "energy")}, False),
+        ({"printed": 5.0, "of": {"table": "t", "method": "ours"}}, True),  # the largest of the table
+    ],
+)
+def test_gain(arguments, true):
+    assert found("gain", **arguments).true is true
+
+
+@pytest.mark.parametrize(
+    ("arguments", "true"),
+    [
+        ({"printed": 50.0, "of": at("gat", "small"), "over": at("ours", "large")}, False),
+        ({"printed": 55.6, "of": at("gat", "small"), "over": at("ours", "large")}, True),  # 100 * 50 / 90
+        ({"printed": 44.4, "of": at("gat", "small"), "over": at("ours", "large"), "saving": True}, True),
+        ({"printed": 25.0, "of": at("ours", "large"), "over": at("gcn", "large"), "what": "params"}, True),
+        ({"printed": 75.0, "of": at("ours", "large"), "over": at("gcn", "large"), "what": "params", "saving": True}, True),
+    ],
+)
+def test_share(arguments, true):
+    assert found("share", **arguments).true is true
+
+
+def test_order_is_of_every_pair_in_every_column():
+    assert found("order", table="t", better=["ours", "gat"], worse=["gt"], datasets=["large", "small"]).true
+    said = found("order", table="t", better=["ours", "gat"], worse=["gt"])
+    assert not said.true
+    assert said.why == "4 of 6 comparisons (not: energy mae: 0.25 of ours, 0.2 of gt; energy mae: 0.3 of gat, 0.2 of gt)"
+
+
+def test_best_of_groups():
+    assert found("best_groups", table="t", below=["gt"], above=["gcn", "gat"]).why == "2 of 3 columns (not: energy: 0.2 of gt, 0.3 of gat)"
+
+
+def test_nobody_but_the_own_is_always_in_front():
+    assert found("nobody_in_front", table="t", rank=1).true
+    said = found("nobody_in_front", table="t", rank=3)
+    assert not said.true
+    assert said.why == "always among the first 3: gat, gcn, gt"
+
+
+def test_a_difference_is_held_against_the_spread_of_its_runs():
+    assert not found("not_significant", first=at("ours", "large"), second=at("gt", "large")).true
+    assert found("not_significant", first=at("ours", "large"), second=at("ours", "large")).true
+    assert found("not_significant", first=at("gat", "energy"), second=at("ours", "energy")).true
+
+
+def test_equal_and_added_up():
+    assert found("equals", printed=90, of=at("ours", "large")).true
+    assert not found("equals", printed=89, of=at("ours", "large")).true
+    assert not found("adds_up", total=at("ours", "large"), parts=["small", "energy"]).true
+    assert found("adds_up", total=at("ours", "small"), parts=["small"]).true

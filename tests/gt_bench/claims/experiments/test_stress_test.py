@@ -1,0 +1,100 @@
+"""Table 13 of PPGT: its runs are runs of the engine, and how one is judged."""
+
+import pytest
+import torch
+import yaml
+
+from gt_bench.claims.checks import experiment_values
+from gt_bench.claims.checks.registry import TESTS
+from gt_bench.claims.evaluate import load_claims
+from gt_bench.claims.experiments import stress_test
+from gt_bench.data.packed import PackedDataset
+from gt_bench.data.registry import get_spec
+from gt_bench.data.standin import miniature
+from gt_bench.encodings.compute import encode
+from gt_bench.papers.published import RESULTS
+from gt_models import kernels
+from gt_models.ppgt.norms import AdaRMSNorm
+
+
+@pytest.fixture
+def data(tmp_path):
+    miniature(get_spec(stress_test.DATASET), tmp_path / "packed" / stress_test.DATASET)
+    encode(
+        PackedDataset.open(tmp_path / "packed" / stress_test.DATASET), tmp_path / "encodings" / stress_test.DATASET, "rrwp", {"steps": 24}
+    )
+    return tmp_path
+
+
+def test_the_three_norms_are_three_runs_and_the_bad_one_begins_as_the_identity(data, monkeypatch):
+    monkeypatch.setattr(stress_test, "EPOCHS", 1)
+    runs = {norm: stress_test.experiment(f"{norm}, 7e-3", data, data / "store") for norm in stress_test.NORMS}
+    assert len({run.digest(0, test=False) for run in runs.values()}) == 3
+    assert runs["RMSN"].recipe.model.norm == "rms"
+    assert all(run.recipe.schedule.warmup == 50 and run.recipe.optimizer.lr == 0.007 for run in runs.values())
+    norms = {norm: [m for m in run.build().modules() if isinstance(m, AdaRMSNorm)] for norm, run in runs.items()}
+    assert not norms["RMSN"]
+    x = torch.randn(3, norms["Bad-AdaRMSN"][-1].alpha.numel())
+    torch.testing.assert_close(norms["Bad-AdaRMSN"][-1](x), x, rtol=1e-4, atol=1e-5)
+    assert all((m.alpha == 0).all() and (m.beta == 1).all() for m in norms["AdaRMSN"])
+    # one of them, through the engine: kept, and not computed again
+    with kernels.use("reference"):
+        record, computed_now = runs["Bad-AdaRMSN"].run(0, test=False)
+    assert computed_now
+    assert stress_test.judged(record)["epochs"] == 1
+    assert runs["Bad-AdaRMSN"].run(0, test=False) == (record, False)
+
+
+def made(status, losses):
+    return {"digest": "d", "deterministic": {"status": status, "error": None, "epochs": {"train_loss": losses}}}
+
+
+def test_a_crash_is_a_run_that_diverged_or_a_loss_that_ends_above_where_it_began():
+    assert not stress_test.judged(made("ok", [1.5, 0.7, 0.5]))["crashed"]
+    assert stress_test.judged(made("ok", [1.5, 0.7, 40.0]))["crashed"]
+    assert stress_test.judged(made("diverged", [1.5, 0.7])) == {
+        "crashed": True,
+        "status": "diverged",
+        "epochs": 2,
+        "losses": [1.5, 0.7],
+        "run": "d",
+    }
+    assert stress_test.judged(made("diverged", []))["losses"] == []
+    with pytest.raises(RuntimeError, match="ended as oom"):
+        stress_test.judged(made("oom", [1.5]))
+
+
+def test_without_molecules_one_line_says_how_to_have_them(tmp_path):
+    with pytest.raises(
+        stress_test.NoMolecules, match=r"packed/zinc-reconstructed and its encodings: `dvc repro encode@zinc-reconstructed`"
+    ):
+        stress_test.compute("RMSN, 7e-3", tmp_path)
+
+
+def test_what_was_not_computed_is_not_tested_and_the_command_stands_there(monkeypatch):
+    crashes = {"AdaRMSN, 7e-3": False, "Bad-AdaRMSN, 7e-3": True}
+    trains, diverges = stress_test.judged(made("ok", [1.5, 0.5])), stress_test.judged(made("diverged", []))
+
+    def found(kept):
+        monkeypatch.setattr(experiment_values.registry, "partial", lambda name: kept)
+        return TESTS["trains_or_crashes"](paper="ppgt", crashes=crashes)
+
+    some = found({"AdaRMSN, 7e-3": trains})
+    assert (some.tried, some.true) == (False, None)
+    assert "needs 1 runs" in some.why
+    assert "`gt-bench claims --recompute stress_test --case 'Bad-AdaRMSN, 7e-3'`" in some.why
+    assert found({"AdaRMSN, 7e-3": trains, "Bad-AdaRMSN, 7e-3": diverges}).true is True
+    wrong = found({"AdaRMSN, 7e-3": trains, "Bad-AdaRMSN, 7e-3": trains})
+    assert (wrong.true, wrong.tried) == (False, True)
+    assert "Bad-AdaRMSN, 7e-3 trains (training loss 1.50 to 0.50)" in wrong.why
+
+
+def test_the_claims_ask_for_the_whole_of_the_printed_table():
+    asked = {}
+    for claim in load_claims():
+        if claim.test and claim.test.kind == "trains_or_crashes":
+            asked |= claim.test.arguments["crashes"]
+    printed = [entry for entry in yaml.safe_load(RESULTS.read_text())["qualitative"] if entry["kind"] == "stress-test-stable"]
+    rates = {rate: name for name, rate in stress_test.RATES.items()}
+    assert asked == {f"{entry['method']}, {rates[entry['learning_rate']]}": not entry["value"] for entry in printed}
+    assert asked.keys() == set(stress_test.CASES)

@@ -1,0 +1,335 @@
+"""What papers say in words: verdicts from their own numbers, from runs and from data; each mistake in the file is one clear line."""
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from gt_bench.claims import evaluate as module
+from gt_bench.claims.evaluate import CLAIMS, Claim, judged, load_claims, takes_data
+from gt_bench.claims.table import table_of
+from gt_bench.cli.app import app
+from gt_bench.config.grid import load_grid
+from gt_bench.config.schema import RecipeError
+from gt_bench.config.verdict_settings import Rules
+from gt_bench.leaderboard.collect import every_row
+from gt_bench.papers.published import METRIC_NAMES, RESULTS, lookup, read_entries
+from tests.conftest import ROOT
+
+ALL = {claim.id: claim for claim in load_claims()}
+
+
+@pytest.mark.parametrize(
+    ("claim", "verdict", "why"),
+    [
+        ("et-outperforms-all-nodes", "fails", "cornell accuracy: 65.7 ± 4.9 against 67.9 ± 1.7 of (2,2)-SpeqNet"),
+        ("et-outperforms-all-molecules", "holds in print alone", "best in 3 of 3 columns"),
+        ("hot-softmax-over-all-set-to-graph", "fails", "jets-c rand-index: 0.732 against 0.733 of S2G+"),
+        ("hot-kernel-over-all-set-to-graph", "holds in print alone", "best in 15 of 15 columns"),
+        ("polynormer-tpu-random-sage", "fails", "11.3, printed 10.3"),
+        ("polynormer-tpu-tile-local", "holds in print alone", "19.7, printed 19.6"),
+        ("polynormer-tpu-all-local", "fails", "73.7 against 77.3 of GraphSAGE"),
+        ("polynormer-large-gain", "holds in print alone", "on pokec: 4.06"),
+        ("polynormer-fastest", "holds in print alone", "among the first 3 in 3 of 3 columns"),
+        ("polynormer-gts-below-gnns", "holds in print alone", "5 of 5 columns"),
+        ("tokengt-all-but-computers", "holds in print alone", "best in 5 of 6 columns (not: computer accuracy"),
+        ("ppgt-tokengt-parameters", "holds in print alone", "36.21 %"),
+        ("ppgt-peptides-func-t-test", "holds in print alone", "one-tailed p 0.33"),
+        ("ppgt-without-spe-total", "fails", "= 218, printed 234"),
+        ("et-brec", "not tested", "needs runs on BREC"),
+        ("polynormer-polynomials", "holds", "n = 4, L = 3: 120 of 120"),
+        ("polynormer-equation-9", "fails", "unequal to the model's output for L = 2, L = 3"),
+        ("polynormer-v2-beyond-1-wl", "holds", "the second eigenvalue is simple"),
+        ("polynormer-v2-csl", "undecided", "the second eigenvalue is double"),
+        ("polynormer-v2-unique", "fails", "5 and 6 different outputs of 10 and 10 nodes"),
+        ("polynormer-at-least-1-wl", "fails", "109 classes, gat 1, gcn 106, random-walk 106"),
+        ("polynormer-at-least-1-wl-equation-18", "holds", "equation 18 with A + I 109"),
+        ("ppgt-nearest-key", "holds", "in 100.0 % of draws"),
+        ("ppgt-nearest-key-as-released", "fails", "in 43.6 to 66.8 % of draws"),
+        ("ppgt-long-keys", "holds", "in 0.1 to 2.8 % of draws, by scaled dot products in 5.2 to 20.5 %"),
+        ("ppgt-rmsn-loses-magnitude", "undecided", "width 8, with bias 0.038, width 8, without bias 1"),
+        ("ppgt-ada-rmsn-keeps-magnitude", "holds", "width 64, without bias 0.00069"),
+        ("ppgt-as-powerful-as-gd-wl", "holds", "PPGT, S = 15 60/50/100/26, GD-WL with RRWP 60/50/100/26"),
+        ("ppgt-spe-adds-no-structure", "holds", "60/50/100/26"),
+        ("ppgt-graphormer-within-gd-wl", "holds", "Graphormer 16/13/41/12, GD-WL with shortest paths 16/14/41/12"),
+        ("et-as-expressive-as-3-wl", "undecided", "3-WL 60/50/100/60"),
+        ("tokengt-cost", "holds", "TokenGT + Performer 1.00 (said 1"),
+        ("hot-linear-cost", "holds", "HOT (S, φ) 1.00 (said 1"),
+        ("hot-linear-in-hyperedges", "holds", "HOT 1 to 3 (S, φ), by hyperedges 0.92 (said 1; 1,024 to 2,048 hyperedges)"),
+        ("hot-quadratic-in-hyperedges", "holds", "HOT 1 to 3 (S) 1.91 (said 2"),
+        ("tokengt-cost-of-order-3", "holds", "TokenGT, by hyperedges 1.89 (said 2"),
+        ("ppgt-complexity", "holds", "PPGT 2.00 (said 2"),
+        ("tokengt-equivariant-layer", "holds", "one layer, n = 4 1e-14 (with scores 5 apart 1e-02)"),
+        ("tokengt-as-expressive-as-2-ign", "holds", "2-IGN of 3 layers, n = 5 6e-15"),
+        ("hot-simulates-message-passing", "fails", "softmax kernel, equal features: nodes of 1, 2, 3, 4 and 5 neighbours differ by"),
+        ("hot-simulates-message-passing-without-normalisation", "holds", "24 nodes, 50 edges: relative error"),
+        (
+            "tokengt-beyond-message-passing",
+            "holds",
+            "1-WL: csl 0, exp 0, cexp 10, sr25 0; ORF by inner products: csl 44, exp 20, cexp 20, sr25 105;",
+        ),
+        ("et-grandmother", "holds", "2 steps of MOTHER; Edge Transformer, 1 layers: F1 1.000"),
+        ("et-systematic-generalisation", "holds", "on two alike side by side 1.000; Edge Transformer, 1 layers: F1 0.220"),
+        (
+            "et-nodes-do-not-learn-relations",
+            "holds",
+            "on nodes: F1 0.263, on families twice as large 0.130, on two alike side by side 0.355",
+        ),
+        ("ppgt-stress-test", "not tested", "needs 6 runs of an hour of one core: `gt-bench claims --recompute stress_test --case"),
+        ("polynormer-relu-kernel-nan", "undecided", "at most 1.1e+07 (with the sigmoid 2.4e+07), 0 / 0 in 0 of 400,000"),
+    ],
+)
+def test_what_the_papers_own_numbers_say(claim, verdict, why):
+    word, said = judged(ALL[claim])
+    assert word == verdict
+    assert why in said
+
+
+def test_eleven_of_thirteen_is_the_sum_of_three_claims():
+    counts = [
+        judged(ALL[f"polynormer-{name}"])[1].split(" columns")[0] for name in ("homophilic-wins-of-eleven", "r-heterophilic", "large")
+    ]
+    assert counts == ["best in 3 of 5", "best in 5 of 5", "best in 3 of 3"]
+
+
+def test_every_claim_that_needs_no_data_is_judged_and_the_page_is_theirs():
+    page = (ROOT / "docs" / "claims.md").read_text().splitlines()
+    shipped = every_row(load_grid(), ROOT / "records")
+    for claim in ALL.values():
+        if not takes_data(claim):
+            assert judged(claim)[0] in ("holds", "fails", "undecided", "holds in print alone", "not tested")
+        (line,) = [line for line in page if f"| {claim.sentence.replace('|', chr(92) + '|')} |" in line and f"| {claim.place} |" in line]
+        if not takes_data(claim):
+            assert line in table_of([claim], {claim.id: judged(claim, shipped)})
+        else:
+            assert "| undecided |" not in line  # made where the data are
+    assert len([line for line in page if line.startswith("| ")]) == len(ALL) + 2
+
+
+def test_a_verdict_follows_the_printed_numbers(monkeypatch):
+    changed = [dict(entry) for entry in read_entries(RESULTS)]
+    for entry in changed:
+        if (entry["paper"], entry["table"], entry["method"], entry["dataset"]) == ("edge_transformer", "Table 3", "ET", "cornell"):
+            entry["mean"] = 68.0
+    monkeypatch.setattr("gt_bench.papers.published.read_entries", lambda path: changed)
+    assert judged(ALL["et-outperforms-all-nodes"])[0] == "holds in print alone"
+
+
+def rows(words):
+    claim = ALL["polynormer-r-heterophilic"]
+    places = module.TESTS["best"](paper="polynormer", **claim.test.arguments).columns
+    assert len(places) == 5
+    return claim, [{"published_place": list(place), "claim": word} for place, word in zip(places, words, strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("words", "verdict"),
+    [
+        (["claim holds"] * 5, "holds"),
+        (["claim holds"] * 4 + ["claim fails"], "fails"),
+        (["claim holds"] * 4 + ["undecided"], "undecided"),
+        (["claim holds"] * 4 + [None], "undecided"),
+        (["claim holds, 3 of 10 runs"] * 5, "holds in print alone"),
+        ([None] * 5, "holds in print alone"),
+    ],
+)
+def test_complete_runs_decide_what_holds_in_print(words, verdict):
+    assert judged(*rows(words))[0] == verdict
+
+
+def test_a_row_that_holds_and_one_that_fails_decide_nothing():
+    claim, found = rows(["claim holds"] * 5)
+    assert judged(claim, [*found, found[0] | {"claim": "claim fails"}])[0] == "undecided"
+
+
+def run(place, mean, runs=5, std=1e-3, provisional=False):
+    """A row of our runs of a printed number, as the leaderboard has it."""
+    return {
+        "cell": "tokengt/x/y", "model": "y", "published_place": list(place), "claim": None, "interval_low": 0.0, "mean": mean, "std": std, "runs": runs,
+        "seeds": 5, "reduced": [], "provisional": provisional,
+    }  # fmt: skip
+
+
+def runs_of(claim, change=lambda place, mean: mean, **how):
+    """The claim, and runs of every number that it compares, with the printed means."""
+    pairs = module.TESTS[claim.test.kind](paper=claim.paper, **claim.test.arguments).pairs
+    places = sorted({place for pair in pairs for place in pair})
+    return claim, [run(place, mean, **how) for place in places if (mean := change(place, lookup(*place).mean)) is not None]
+
+
+RANDOM, ORF = "node id. = Random, type id. = yes", "node id. = ORF, type id. = yes"
+SPARSE = "ba-equivariant-basis-sparse"
+
+
+@pytest.mark.parametrize(
+    ("change", "how", "verdict", "why"),
+    [
+        (lambda place, mean: mean, {}, "holds", "our runs: claim holds in all 8 comparisons"),
+        (lambda place, mean: 0.0 if place[2] == RANDOM else mean, {}, "fails", "and node id. = Random, type id. = yes on ba-equivariant-basis-dense"),
+        (lambda place, mean: 0.0 if place[2] == RANDOM and place[3] == SPARSE else mean, {}, "fails", f"on {SPARSE} (l2, train): claim fails"),
+        (lambda place, mean: mean, {"std": 1.0}, "undecided", "runs have decided 0 of 8 comparisons"),
+        (lambda place, mean: mean if place[3] == SPARSE else None, {}, "undecided", "runs have decided 4 of 8 comparisons"),
+        (lambda place, mean: mean if place[2] != RANDOM else None, {}, "holds", "claim holds in all 8"),  # against print
+        (lambda place, mean: mean if place[2] == RANDOM else None, {}, "holds in print alone", "8 of 8 comparisons"),
+        (
+            lambda place, mean: mean if place[3] == SPARSE else None, {"runs": 1, "std": 0.0, "provisional": True},
+            "holds in print alone", "8 of 8 comparisons; provisional, by 1 of 5 runs, of 8 comparisons: 4 hold",
+        ),
+        (
+            lambda place, mean: 5.0 if place[2] == ORF and place[3] == SPARSE else mean, {"runs": 1, "std": 0.0, "provisional": True},
+            "holds in print alone", f"6 hold, 2 fail (fail: {ORF} and {RANDOM} on {SPARSE} (l2, train)",
+        ),
+    ],
+)  # fmt: skip
+def test_our_runs_decide_which_of_two_is_better(change, how, verdict, why):
+    word, said = judged(*runs_of(ALL["tokengt-random-inaccurate"], change, **how))
+    assert (word, why in said) == (verdict, True), said
+
+
+def test_a_method_that_ran_out_of_memory_is_named_and_has_beaten_nobody():
+    def found(better, worse):
+        arguments = {"table": "table:transductive_node_classification", "better": better, "worse": worse}
+        return judged(Claim(id="x", paper="tokengt", place="here", sentence="so it is", test={"kind": "order", "arguments": arguments}))
+
+    assert found(["GCN"], ["Graphormer"]) == ("holds in print alone", "5 of 5 comparisons, without OOM of Graphormer on physics")
+    assert found(["Graphormer"], ["GCN"])[0] == "fails"
+
+
+def test_a_method_of_the_paper_against_another_of_its_own():
+    claim, found = runs_of(ALL["polynormer-relu-improves"])
+    assert judged(claim)[0] == "holds in print alone"
+    assert len(found) == 10
+    assert judged(claim, [one | {"mean": 1 - one["mean"]} for one in found])[0] == "fails"
+
+
+def test_seen_and_unseen_graphs_are_two_columns_of_one_run():
+    assert judged(*runs_of(ALL["tokengt-transfers-to-unseen-graphs"], std=1e-6))[0] == "holds"
+    assert (
+        judged(*runs_of(ALL["tokengt-transfers-to-unseen-graphs"], lambda place, mean: mean + (place[5] == "test"), std=1e-6))[0] == "fails"
+    )
+
+
+def test_runs_decide_by_the_level_of_params():
+    claim, found = runs_of(ALL["tokengt-random-inaccurate"], std=0.15)
+    assert judged(claim, found, rules=Rules(level=0.05))[0] == "undecided"
+    assert judged(claim, found, rules=Rules(level=0.15))[0] == "holds"
+
+
+def test_without_the_data_a_claim_is_undecided_and_says_what_it_needs(tmp_path):
+    for name in ("ppgt-3-wl-on-brec", "polynormer-homophily-tolokers"):
+        word, why = judged(ALL[name], data=tmp_path)
+        assert word == "undecided"
+        assert "`dvc repro download@" in why
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"test": {"kind": "bets", "arguments": {}}}, "no kind of test 'bets' (did you mean 'best'?)"),
+        ({"test": {"kind": "best", "arguments": {"table": "Table 3", "method": "EET"}}}, "EET"),
+        ({"test": {"kind": "best", "arguments": {"table": "Table 3", "method": "ET", "datasets": ["cornel"]}}}, "no dataset 'cornel'"),
+        ({"test": {"kind": "best", "arguments": {"table": "Table 3", "method": "ET", "against": ["GCNN"]}}}, "no method 'GCNN'"),
+        ({"test": {"kind": "best", "arguments": {"table": "Table 3", "methods": "ET"}}}, "does not take these arguments"),
+        (
+            {"test": {"kind": "equals", "arguments": {"printed": 1, "of": {"table": "Table 9", "method": "ET", "dataset": "x"}}}},
+            "no table 'Table 9'",
+        ),
+        ({"test": None}, "has no test, and does not say what one needs"),
+        ({"verdict": "holds"}, "unknown key"),
+    ],
+)
+def test_a_claim_that_cannot_be_is_one_clear_line(tmp_path, change, said):
+    entry = {"id": "x", "paper": "edge_transformer", "place": "here", "sentence": "so it is"} | change
+    path = tmp_path / "claims.yaml"
+    path.write_text(yaml.safe_dump({"claims": [entry]}))
+    with pytest.raises(RecipeError) as error:
+        judged(load_claims(path)[0], path=path)
+    assert said in str(error.value)
+    assert str(path) in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+TABLE_3 = {"table": "Table 3", "method": "ET", "dataset": "cornell"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments", "said"),
+    [
+        ("best", {"table": "Table 3", "method": "ET", "split": "vali"}, "no split 'vali'"),
+        ("best", {"table": "Table 3", "method": "ET", "rank": 0}, "rank: Input should be greater than or equal to 1"),
+        ("best", {"table": "Table 3", "method": "ET", "against": ["ET"]}, "prints no number beside that of ET on"),
+        ("nobody_in_front", {"table": "Table 3", "rank": 0}, "rank: Input should be greater than or equal to 1"),
+        ("growth", {"exponents": {}}, "growth names no model"),
+        (
+            "no_gap",
+            {"table": "Table 3", "methods": [], "seen": "train", "unseen": "test"},
+            "0 methods, 'train' and 'test' leave nothing to compare",
+        ),
+        ("best", {"table": "Table 3", "method": "ET", "count": 4}, "Table 3 of edge_transformer has 3 columns for ET, not 4"),
+        ("best", {"table": "Table 3", "method": ["ET"]}, "method: Input should be a valid string"),
+        ("order", {"table": "Table 3", "better": ["ET"], "worse": ["GCN"], "datasets": ["cornell", "corn"]}, "no dataset 'corn'"),
+        ("order", {"table": "Table 3", "better": ["ET"], "worse": ["GCN"], "metric": "f2"}, "no metric 'f2'"),
+        ("order", {"table": "Table 3", "better": [], "worse": ["GCN"]}, "no two numbers in one column that this compares"),
+        ("best_groups", {"table": "Table 33", "below": ["ET"], "above": ["GCN"]}, "no table 'Table 33'"),
+        ("best_groups", {"table": "Table 3", "below": [], "above": ["GCN"]}, "prints none of  on cornell"),
+        ("nobody_in_front", {"table": "Table 33", "rank": 3}, "no table 'Table 33'"),
+        ("gain", {"printed": "much", "of": TABLE_3}, "printed: Input should be a valid number"),
+        ("share", {"printed": 1, "of": TABLE_3, "over": TABLE_3, "what": "param"}, "what: Input should be 'mean' or 'params'"),
+        ("share", {"printed": 1, "of": TABLE_3, "over": TABLE_3, "what": "params"}, "no params are printed"),
+        ("adds_up", {"total": TABLE_3, "parts": ["corn"]}, "no dataset 'corn'"),
+        ("told_apart", {"pair": "CSL"}, "the finding second_eigenvector has no case 'CSL, v1'"),
+        ("at_least_one_wl", {"forms": ["gta"]}, "the finding one_wl has no case 'gta' (did you mean 'gat'?)"),
+        ("magnitude_kept", {"norm": "layer", "kept": True}, "the finding auto_encoders has no case 'layer, '"),
+        ("same_pairs", {"first": "GNI", "second": "1-WL"}, "the finding separation has no case 'GNI, '"),
+        ("no_more_than", {"network": "GNI", "refinement": "1-WL"}, "the finding separation has no case 'GNI, '"),
+        ("equivariant_layers", {"layers": ["one layer", "two layers"]}, "the finding equivariant_layers has no case 'two layers, n = '"),
+        ("message_passing", {"reading": "equation 22"}, "the finding message_passing has no case 'equation 22'"),
+        ("growth", {"exponents": {"HOT": 2}}, "the finding growth has no case 'HOT'"),
+        ("growth", {"exponents": {"HOT (D)": 2}, "order": 3}, "the finding growth_of_order_3 has no case 'HOT (D)'"),
+        ("no_gap", {"table": "Table 3", "methods": ["EET"], "seen": "train", "unseen": "test"}, "no method 'EET'"),
+        (
+            "no_gap",
+            {"table": "Table 3", "methods": ["ET"], "seen": "test", "unseen": "test"},
+            "1 methods, 'test' and 'test' leave nothing to compare",
+        ),
+        ("no_gap", {"table": "Table 3", "methods": ["ET"], "seen": "train", "unseen": "test"}, "no split 'train'"),
+        ("trains_or_crashes", {"crashes": {"RMSN, 3": True}}, "the finding stress_test has no case 'RMSN, 3'"),
+        ("maps_are_bases", {"cases": ["sparse"]}, "the finding attention_maps has no case 'sparse'"),
+        ("colour_refinement", {"method": "1-wl", "counts": {"brec-cif": 0}}, "BREC has no category 'brec-cif' (did you mean 'brec-cfi'?)"),
+        ("colour_refinement", {"method": "2-wl", "counts": {"brec-cfi": 0}}, "no refinement '2-wl'"),
+        ("homophily", {"printed": {"fotos": 0.1}}, "there is no dataset 'fotos' (did you mean 'photo'?)"),
+    ],
+)
+def test_a_name_that_is_not_there_is_no_verdict(tmp_path, kind, arguments, said):
+    claim = Claim(id="x", paper="edge_transformer", place="here", sentence="so it is", test={"kind": kind, "arguments": arguments})
+    with pytest.raises(RecipeError) as error:
+        judged(claim, data=tmp_path)
+    assert said in str(error.value)
+    assert "claims.yaml: x: " in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_two_claims_of_one_name(tmp_path):
+    path = tmp_path / "claims.yaml"
+    first = yaml.safe_load(CLAIMS.read_text())["claims"][0]
+    path.write_text(yaml.safe_dump({"claims": [first, first]}))
+    with pytest.raises(RecipeError, match="two claims are named 'tokengt-orf-beats-gnns'"):
+        load_claims(path)
+
+
+def test_metric_names_of_claims_are_those_of_the_file():
+    assert not {name for claim in ALL.values() if claim.test for name in claim.test.arguments.get("metrics", ())} & METRIC_NAMES.keys()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (
+            ["polynormr"],
+            "no claim of a paper 'polynormr' in published/claims.yaml (did you mean 'polynormer'?); it has claims of tokengt, hot,",
+        ),
+        (["--case", "x"], "--case x: say of which finding: --recompute NAME"),
+    ],
+)
+def test_a_paper_without_claims_and_a_case_of_no_finding(monkeypatch, arguments, says):
+    monkeypatch.chdir(ROOT)
+    assert says in str(CliRunner().invoke(app, ["claims", *arguments]).exception)

@@ -1,0 +1,59 @@
+"""`gt-bench list`, `show` and `board`: what is there, for people and for programs; what is damaged is named in one line."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from gt_bench.cli.app import app
+from gt_bench.config.schema import RecipeError
+from gt_bench.schemas import COLUMNS
+from gt_bench.store.run_store import StoreError
+
+RECIPE = Path("recipes/embedded/chains/mlp.yaml")
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, arguments)
+
+
+def test_json_for_programs(repository):
+    assert json.loads(run("list", "embedded", "--json").output) == {
+        "cells": [{"cell": "embedded/chains/mlp", "settings": str(RECIPE), "seeds": "0/3", "state": "not run"}],
+        "problems": [],
+    }
+    assert json.loads(run("show", "embedded/chains/mlp", "--json").output)["model"]["name"] == "mlp"
+    Path("records").mkdir()
+    rows = json.loads(run("board", "embedded", "--json").output)
+    assert [(row["cell"], row["status"]) for row in rows] == [("embedded/chains/mlp", "no shipped record")]
+    assert rows[0].keys() == set(COLUMNS)
+    assert json.loads(run("board", "--dataset", "chains", "--json").output) == []
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"status": "ok"}', "[" * 100_000])
+def test_a_damaged_result_is_listed_and_named(repository, content):
+    path = Path("results/embedded/chains/mlp.json")
+    path.parent.mkdir(parents=True)
+    path.write_text(content)
+    shown = run("list")
+    assert shown.exit_code == 1
+    assert "unreadable" in shown.output
+    assert f"{path}: not a result" in shown.output
+    assert "delete it and run: python -m stages.train embedded/chains/mlp" in shown.output
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "{}", '{"rows": [{}]}', '{"rows": 3}'])
+def test_a_damaged_leaderboard_is_named(repository, content):
+    path = Path("reports/embedded.json")
+    path.parent.mkdir()
+    path.write_text(content)
+    shown = run("show", "embedded")
+    assert isinstance(shown.exception, StoreError)
+    assert str(shown.exception).startswith(f"{path}: not a leaderboard")
+    assert "write it again: python -m stages.leaderboard embedded" in str(shown.exception)
+
+
+def test_a_form_is_of_one_table(repository):
+    with pytest.raises(RecipeError, match="--format csv: of which table"):
+        raise run("table", "hot", "--format", "csv").exception

@@ -1,0 +1,87 @@
+"""Every mistake in params.yaml names the file, the key and the nearest valid one; names of suites and cells."""
+
+import math
+
+import pytest
+
+from gt_bench.config.grid import load_grid
+from gt_bench.config.schema import RecipeError
+from tests.conftest import ROOT
+from tests.gt_bench.conftest import write_yaml
+
+GRID = {
+    "datasets": ["web"],
+    "suites": ["small"],
+    "cells": {"small-web-mlp": {"cell": "small/web/mlp", "dataset": "web", "model": "mlp", "settings": "recipes"}},
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"run": {"devise": "cpu"}}, ["run.devise", "did you mean 'device'"]),
+        ({"run": {"parallel": "many"}}, ["run.parallel", "auto", "many"]),
+        ({"run": {"parallel": 0}}, ["run.parallel", "auto", "0"]),
+        ({"run": {"threads": 2}}, ["run", "threads is no longer a setting", "key of recipes", "Take it out"]),
+        ({"run": {"time_limit_hours": math.inf}}, ["run.time_limit_hours: Input should be a finite number"]),
+        ({"run": {"checkpoint_seconds": math.inf}}, ["run.checkpoint_seconds: Input should be a finite number"]),
+        ({"resources": {"all": {"hours": math.inf}}}, ["resources.all.hours: Input should be a finite number"]),
+        ({"run": {"device": "cdua"}}, ["run.device", "auto, cpu, cuda", "cdua"]),
+        ({"cels": {}}, ["cels", "did you mean 'cells'"]),
+        (
+            {
+                "cells": {
+                    "small-web-mlp": {"cell": "small/web/mlp", "dataset": "web", "model": "mlp", "settings": "recipes", "setings": "tuned"}
+                }
+            },
+            ["setings", "settings"],
+        ),
+        ({"cells": {"x": {"cell": "small/web/mlp", "dataset": "web", "model": "mlp", "settings": "recipes"}}}, ["cell x", "disagree"]),
+        (
+            {"cells": {"small-wed-mlp": {"cell": "small/wed/mlp", "dataset": "wed", "model": "mlp", "settings": "recipes"}}},
+            ["wed", "did you mean 'web'"],
+        ),
+        ({"limits": {"smal": {"seeds": 1}}}, ["smal", "did you mean 'small'"]),
+        ({"limits": {"small/web/mpl": {"seeds": 1}}}, ["limits: no suite or cell", "did you mean 'small/web/mlp'"]),
+        ({"resources": {"small/wed/mlp": {"hours": 1}}}, ["resources: no suite or cell", "did you mean 'small/web/mlp'"]),
+        (
+            {"limits": {"small/web/mlp": {"seeds": 1}, "small-web-mlp": {"seeds": 2}}},
+            ["limits: small/web/mlp and small-web-mlp are one cell"],
+        ),
+        ({"searches": GRID["cells"]}, ["searches", "small-web-mlp"]),
+    ],
+)
+def test_mistakes_in_params(tmp_path, change, words):
+    path = write_yaml(tmp_path, {**GRID, **change}, "params.yaml")
+    with pytest.raises(RecipeError) as error:
+        load_grid(path)
+    for word in [str(path), *words]:
+        assert word in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["small/web/mlp", "small-web-mlp"])
+def test_a_cell_is_cut_by_its_path_and_by_its_key(tmp_path, name):
+    grid = load_grid(write_yaml(tmp_path, {**GRID, "limits": {name: {"seeds": 1}}, "resources": {name: {"hours": 2}}}, "params.yaml"))
+    cell = grid.find("small/web/mlp")
+    assert (grid.limits_of(cell).seeds, grid.resources_of(cell).hours) == (1, 2)
+    assert (list(grid.limits), list(grid.resources)) == (["small/web/mlp"], ["small/web/mlp"])
+
+
+def test_the_nearest_suite_and_cell_are_named(tmp_path):
+    grid = load_grid(write_yaml(tmp_path, GRID, "params.yaml"))
+    assert [c.cell for c in grid.suite("small")] == ["small/web/mlp"]
+    with pytest.raises(RecipeError, match="did you mean 'small'"):
+        grid.suite("smal")
+    with pytest.raises(RecipeError, match="did you mean 'small/web/mlp'"):
+        grid.find("small/web/mpl")
+    assert grid.find("small-web-mlp") is grid.find("small/web/mlp")
+
+
+def test_names_of_suites_and_cells():
+    grid = load_grid(ROOT / "params.yaml")
+    assert grid.chosen([]) == list(grid.cells.values())
+    assert grid.chosen(["embedded", "embedded/chains/mlp"]) == grid.suite("embedded")
+    with pytest.raises(RecipeError, match="did you mean 'embedded'"):
+        grid.chosen(["embeded"])
+    with pytest.raises(RecipeError, match="did you mean 'embedded/chains/mlp'"):
+        grid.chosen(["embedded/chains/mpl"])

@@ -1,0 +1,370 @@
+"""Your own data, as a user would bring it: CSV files, an npz file, a torch_geometric dataset; and what it says to mistakes."""
+
+import functools
+import re
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch_geometric.data import Data
+from torch_geometric.datasets import FakeDataset
+
+import gt_bench.data.families
+from gt_bench.data.custom.dataset import METRICS, custom_dataset
+from gt_bench.data.packed import PackedDataset
+from gt_bench.tasks import metrics
+from gt_bench.tasks.registry import task_module
+from gt_bench.utils.errors import DatasetError
+from tests.conftest import ROOT
+from tests.gt_bench.data.checks import assert_sound
+
+NODES = "graph,charge,mass\n0,0.5,12.0\n0,-0.5,16\n1,0,12\n1,0,12\n1,1,14\n"
+EDGES = "graph,source,target,kind\n0,0,1,2\n0,1,0,2\n1,0,2,0\n1,2,0,0\n"
+GRAPHS = "y,split\n1.5,train\n-2.5,test\n"
+
+
+def packed(spec, folder) -> PackedDataset:
+    spec.prepare(spec, {}, folder)
+    return PackedDataset.open(folder)
+
+
+def write(folder, **files):
+    folder.mkdir(exist_ok=True)
+    for name, text in files.items():
+        (folder / f"{name}.csv").write_text(text)
+    return folder
+
+
+def test_a_folder_of_csv_files(tmp_path):
+    folder = write(tmp_path / "mine", nodes=NODES, edges=EDGES, graphs=GRAPHS)
+    dataset = packed(custom_dataset("mine", folder, task="graph-regression", metric="mae"), tmp_path / "out")
+    header = dataset.header
+    assert (header.in_dim, header.edge_dim, header.out_dim, header.level) == (2, [3], 1, "graph")
+    batch = dataset.batch(torch.tensor([1]))
+    assert batch.x.tolist() == [[0, 12], [0, 12], [1, 14]]
+    assert batch.edge_index.tolist() == [[0, 2], [2, 0]]
+    assert batch.edge_attr.tolist() == [[0], [0]]
+    assert batch.y.tolist() == [-2.5]
+    assert dataset.split("train", 0).tolist() == [0]
+    assert dataset.split("test", 0).tolist() == [1]
+
+
+def test_one_graph_with_classes_and_random_splits(tmp_path):
+    nodes = "y,colour\n" + "".join(f"{i % 3},{i % 5}\n" for i in range(50))
+    folder = write(tmp_path / "mine", nodes=nodes, edges="source,target\n0,1\n1,0\n")
+    spec = custom_dataset("mine", folder, task="node-classification", metric="accuracy", split=(0.6, 0.2, 0.2), num_splits=3)
+    dataset = packed(spec, tmp_path / "out")
+    assert_sound(dataset)
+    assert (dataset.header.in_dim, dataset.header.out_dim, dataset.header.split_kind) == ([5], 3, "node")
+    assert [dataset.split(part, 2).numel() for part in ("train", "val", "test")] == [30, 10, 10]
+    assert not torch.equal(dataset.split("test", 0), dataset.split("test", 1))
+    before = spec.digest
+    write(folder, edges="source,target\n0,2\n2,0\n")
+    assert (
+        custom_dataset("mine", folder, task="node-classification", metric="accuracy", split=(0.6, 0.2, 0.2), num_splits=3).digest != before
+    )
+
+
+def test_an_npz_file(tmp_path):
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(30, 4)), rng.integers(0, 2, (10, 3)).astype(np.float32)
+    np.savez(tmp_path / "a.npz", x=x, y=y, num_nodes=[3] * 10, num_edges=[2] * 10, edge_index=np.tile([[0, 1], [1, 0]], 10))
+    dataset = packed(custom_dataset("mine", tmp_path / "a.npz", task="graph-multilabel", metric="ap"), tmp_path / "out")
+    assert_sound(dataset)
+    assert (dataset.header.out_dim, dataset.header.statistics["train"]) == (3, 8)
+    np.testing.assert_allclose(dataset.batch(torch.arange(10)).x, x, atol=1e-6)
+
+
+def test_any_torch_geometric_dataset(tmp_path):
+    graphs = FakeDataset(num_graphs=12, avg_num_nodes=9, num_channels=5, edge_dim=2, num_classes=4, task="graph")
+    spec = custom_dataset("mine", lambda: graphs, task="graph-classification", metric="accuracy", split=(0.5, 0.25, 0.25))
+    dataset = packed(spec, tmp_path / "out")
+    assert_sound(dataset)
+    for index in (0, 5, 11):
+        batch, data = dataset.batch(torch.tensor([index])), graphs[index]
+        torch.testing.assert_close(batch.x, data.x)
+        assert torch.equal(batch.edge_index, data.edge_index)
+        torch.testing.assert_close(batch.edge_attr, data.edge_attr.reshape(len(data.edge_attr), -1))
+        assert batch.y.item() == data.y.item()
+
+
+def test_masks_are_splits(tmp_path):
+    parts = torch.randint(0, 3, (20, 4))
+    data = Data(x=torch.randn(20, 3), edge_index=torch.randint(0, 20, (2, 30)), y=torch.arange(20) % 2)
+    data.train_mask, data.val_mask, data.test_mask = parts == 0, parts == 1, parts == 2
+    dataset = packed(custom_dataset("mine", lambda: [data], task="node-classification", metric="accuracy"), tmp_path / "out")
+    assert dataset.header.num_splits == 4
+    assert dataset.split("val", 3).tolist() == (parts[:, 3] == 1).nonzero().squeeze(1).tolist()
+    data.val_mask = parts <= 1
+    with pytest.raises(DatasetError, match="two parts"):
+        packed(custom_dataset("mine", lambda: [data], task="node-classification", metric="accuracy"), tmp_path / "out2")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"nodes": NODES.replace("16", "heavy")}, r"nodes.csv: line 3: column mass: expected a number, found 'heavy'"),
+        ({"graphs": GRAPHS.replace("-2.5", "")}, r"graphs.csv: line 3: column y is empty; write -1 for a label"),
+        ({"edges": EDGES.replace("0,0,1,2", "0,0,1")}, r"edges.csv: line 2 has 3 columns where 4"),
+        ({"edges": EDGES.replace("0,1,0,2", "0,7,0,2")}, "names a node that its graph does not have"),
+        ({"edges": EDGES.replace("1,2,0,0", "2,2,0,0")}, "must number the 2 graphs from 0"),
+        ({"nodes": NODES.replace("1,1,14", "0,1,14")}, "must stand together"),
+        ({"graphs": GRAPHS.replace("test", "tset")}, "unknown split 'tset'"),
+        ({"graphs": "name\n1\n2\n"}, "no column y"),
+        ({"edges": "a,b\n1,2\n"}, "needs the columns source and target"),
+        ({"graphs": None}, "graphs.csv: cannot be read"),
+        ({"edges": "source,target\n0,1\n1,0\n"}, r"edges.csv: needs a column graph, as nodes.csv has one"),
+        ({"nodes": "mass\n12\n16\n12\n12\n14\n"}, r"nodes.csv: needs a column graph, as edges.csv has one"),
+        ({"edges": EDGES.replace("0,0,1,2", "0,0.5,1,2")}, r"edges.csv: line 2: column source is 0.5: edge ids must be whole numbers"),
+        (
+            {"edges": EDGES.replace("0,0,1,2", f"0,{2**32},1,2")},
+            r"edges.csv: line 2: column source is 4294967296: edge ids must be whole numbers",
+        ),
+        (
+            {"edges": EDGES.replace("0,0,1,2", f"0,0,1,{2**32}")},
+            r"edges.csv: column kind holds whole numbers up to 4294967296: 4,294,967,297 categories for 4 rows",
+        ),
+        ({"graphs": GRAPHS + "1.5,train\n"}, r"graphs.csv: has 3 rows; nodes.csv names 2 graphs"),
+        ({"graphs": "y\n1.5\n"}, r"graphs.csv: has 1 rows; nodes.csv names 2 graphs"),
+        ({"graphs": "weight,y\n1,1.5\n0,2\n"}, r"graphs.csv: column weight is neither y"),
+        ({"nodes": NODES.replace("\n1,", "\n2,")}, r"nodes.csv: graph 1 has no nodes"),
+        ({"nodes": "graph,mass\n"}, r"nodes.csv: has no rows"),
+        (
+            {"nodes": NODES.replace("12.0", "12").replace("16", "9999")},
+            r"nodes.csv: column mass holds whole numbers up to 9999: .* write 12.0 for 12",
+        ),
+        ({"nodes": NODES.replace("charge", "mass")}, "two columns are named 'mass'"),
+    ],
+)
+def test_mistakes_are_named(change, message, tmp_path):
+    files = {"nodes": NODES, "edges": EDGES, "graphs": GRAPHS} | change
+    folder = write(tmp_path / "mine", **{name: text for name, text in files.items() if text is not None})
+    with pytest.raises(DatasetError, match=message):
+        packed(custom_dataset("mine", folder, task="graph-regression", metric="mae"), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_wrong_tasks_shares_and_places(tmp_path):
+    folder = write(tmp_path / "mine", nodes=NODES, edges=EDGES, graphs="y\n1.5\n2\n")
+    with pytest.raises(DatasetError, match="needs whole numbers"):
+        packed(custom_dataset("mine", folder, task="graph-classification", metric="accuracy"), tmp_path / "out")
+    with pytest.raises(DatasetError, match="must add up to 1"):
+        packed(custom_dataset("mine", folder, task="graph-regression", metric="mae", split=(0.8, 0.1, 0.2)), tmp_path / "out")
+    with pytest.raises(DatasetError, match="neither a folder"):
+        packed(custom_dataset("mine", tmp_path / "nowhere", task="graph-regression", metric="mae"), tmp_path / "out")
+
+
+LOOP = {"x": np.eye(3), "edge_index": np.array([[0, 1], [1, 0]]), "y": np.arange(3)}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"edge_index": np.array([[0, 1], [1, 0], [1, 2]])}, r"edge_index must be of shape \[2, E\]; it is \[3, 2\]; transpose it"),
+        ({"edge_index": np.array([0, 1])}, r"edge_index must be of shape \[2, E\]; it is \[2\]"),
+        ({"edge_index": np.array([[0.5, 1], [1, 0]])}, "edge ids must be whole numbers"),
+        ({"edge_index": np.array([[2**32, 1], [1, 0]])}, "edge ids must be whole numbers"),
+        ({"y": np.array(1)}, "y must be rows of numbers"),
+        ({"y": np.array(["a", "b", "c"])}, "y must be rows of numbers"),
+        ({"x": np.array(1.0)}, "x must be rows of numbers"),
+        ({"x": np.full((3, 1), 2**33)}, "categories in x .*must be whole numbers"),
+        ({"num_nodes": np.array([3, 0]), "num_edges": np.array([2, 0])}, "a graph has no nodes"),
+        ({"num_nodes": np.array([3.5]), "num_edges": np.array([2])}, "num_nodes must be whole numbers"),
+        ({"split": np.array([1, 2, 259])}, "split codes must be whole numbers from 0 to 3"),
+    ],
+)
+def test_wrong_arrays_are_refused(change, message, tmp_path):
+    np.savez(tmp_path / "a.npz", **(LOOP | change))
+    with pytest.raises(DatasetError, match=rf"a\.npz: {message}"):
+        packed(custom_dataset("mine", tmp_path / "a.npz", task="node-classification", metric="accuracy"), tmp_path / "out")
+
+
+def graph(**change) -> Data:
+    return Data(**({"x": torch.ones(2, 3), "edge_index": torch.tensor([[0, 1], [1, 0]]), "y": torch.tensor(1.5)} | change))
+
+
+@pytest.mark.parametrize(
+    ("graphs", "message"),
+    [
+        ([graph(x=None, num_nodes=2), graph()], "x of graph 1 is continuous, 3 wide and of graph 0 absent"),
+        ([graph(), graph(x=None, num_nodes=2)], "x of graph 1 is absent and of graph 0 continuous, 3 wide"),
+        ([*[graph(x=None, num_nodes=2)] * 1000, graph(x=torch.ones(2, 1).int())], "x of graph 1000 is categorical, 1 wide"),
+        ([graph(), graph(edge_attr=torch.ones(2))], "edge_attr of graph 1 is continuous, 1 wide and of graph 0 absent"),
+        ([graph(), graph(y=torch.ones(2))], "y of graph 1 is 2 wide and of graph 0 1 wide"),
+        ([graph(edge_index=torch.tensor([[0, 1], [1, 0], [1, 1]]))], r"graph 0: edge_index must be of shape \[2, E\].*transpose it"),
+        ([graph(edge_index=torch.tensor([0, 1]))], "graph 0: edge_index must be of shape"),
+        ([graph(edge_attr=torch.ones(3)), graph(edge_attr=torch.ones(1))], "graph 0: edge_attr has 3 rows where 2 are needed"),
+        ([graph(x=torch.ones(0, 3), edge_index=torch.zeros(2, 0))], "graph 0: has no nodes"),
+        ([graph(y=None)], "graph 0: a Data without y; a torch_geometric graph needs edge_index and y"),
+        (
+            [graph(y=None, edge_label=torch.ones(2))],
+            "it has edge_label, and of one's own data the benchmark knows targets per node and per graph",
+        ),
+        ([graph(edge_index=None, adj_t=torch.eye(2))], r"without edge_index; .*; it has adj_t: leave out the transform that makes it"),
+        ([graph(x=torch.ones(2, 3).bfloat16())], "x cannot be read .*; give a dense tensor of float32 or int64"),
+        ([graph(y="mutagenic")], r"y must be rows of numbers; it is <U9 of shape \[1\]; number classes and categories 0, 1, ..."),
+        ([graph(), graph(x=torch.full((2, 3), torch.nan))], "graph 1: x holds a number that is not finite"),
+        ([], "returned no graphs"),
+        (None, "returned NoneType; return a Data, a list of Data"),
+    ],
+)
+def test_wrong_graphs_are_refused(graphs, message, tmp_path):
+    def load():
+        return graphs
+
+    with pytest.raises(DatasetError, match=rf"test_dataset\..*load\(\): .*{message}"):
+        packed(custom_dataset("mine", load, task="graph-regression", metric="mae"), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_masks_and_targets_of_another_length_are_refused(tmp_path):
+    data = graph(y=torch.tensor([0, 1]), train_mask=torch.tensor([True, False]))
+    spec = custom_dataset("mine", lambda: [data], task="node-classification", metric="accuracy")
+    with pytest.raises(DatasetError, match="has train_mask and no val_mask"):
+        packed(spec, tmp_path / "out")
+    data.val_mask, data.test_mask = data.train_mask, torch.tensor([True])
+    with pytest.raises(DatasetError, match="with a row for each of the 2 nodes"):
+        packed(spec, tmp_path / "out")
+    data.y = torch.tensor(1)
+    with pytest.raises(DatasetError, match="y must be rows of numbers"):
+        packed(spec, tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"task": "graph-regresion"}, r"'mine': no task 'graph-regresion' \(did you mean 'graph-regression'"),
+        ({"task": "edge-regression"}, "no task 'edge-regression'"),
+        ({"metric": "mea"}, r"'mine': graph-regression has no metric 'mea' \(did you mean .*'mae'.*it takes mae, mse"),
+        ({"metric": "accuracy"}, "graph-regression has no metric 'accuracy'; it takes mae, mse"),
+        ({"task": "graph-classification"}, "graph-classification has no metric 'mae'; it takes accuracy"),
+        ({"task": "graph-multilabel", "metric": "accuracy"}, "graph-multilabel has no metric 'accuracy'; it takes ap, roc-auc"),
+        ({"num_splits": 0}, "num_splits must be 1 or more; got 0"),
+        ({"split": (0.8, 0.2)}, "split must be the shares of train, val and test"),
+        ({"source": functools.partial(list, ())}, "must be a function written with def.* got a partial"),
+    ],
+)
+def test_what_cannot_be_declared(change, message):
+    arguments = {"source": "nowhere", "task": "graph-regression", "metric": "mae"} | change
+    with pytest.raises(DatasetError, match=message):
+        custom_dataset("mine", **arguments)
+
+
+def test_tasks_and_metrics_are_those_that_exist(tmp_path):
+    for task in METRICS:
+        task_module(task)
+    assert {name for names in METRICS.values() for name in names} == set(metrics.METRICS)
+    np.savez(tmp_path / "a.npz", **LOOP)
+    with pytest.raises(DatasetError, match="roc-auc needs two classes; the targets have 3"):
+        packed(custom_dataset("mine", tmp_path / "a.npz", task="node-classification", metric="roc-auc"), tmp_path / "out")
+
+
+def test_the_page_works_as_written_and_is_short(tmp_path, monkeypatch):
+    """The first Python block of docs/add_a_dataset.md, put where it says, is found by the catalog and prepared by name."""
+    from gt_bench.data import registry as room
+    from gt_bench.data.prepare import prepare
+
+    block = re.search(r"```python\n(.*?)```", (ROOT / "docs/add_a_dataset.md").read_text(), re.DOTALL)[1]
+    assert len(block.splitlines()) <= 30
+    name = re.search(r'custom_dataset\(\s*"([a-z0-9-]+)"', block)[1]
+    place = tmp_path / "family/mine_for_a_test.py"  # a second folder of families, so that this test writes nothing into the project
+    place.parent.mkdir()
+    monkeypatch.setattr(gt_bench.data.families, "__path__", [*gt_bench.data.families.__path__, str(place.parent)])
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "my_molecules", nodes=NODES, edges=EDGES, graphs=GRAPHS)
+    try:
+        place.write_text(textwrap.dedent(block))
+        room.catalog.cache_clear()
+        result = prepare(name, tmp_path / "data")
+        assert result.state == "packed"
+        assert prepare(name, tmp_path / "data").state == "kept"
+    finally:
+        sys.modules.pop("gt_bench.data.mine_for_a_test", None)
+        room.catalog.cache_clear()
+
+
+@settings(max_examples=80, deadline=None)
+@given(data=st.data())
+def test_mutated_csv_and_npz_give_data_or_a_clean_error(tmp_path_factory, data):
+    folder = tmp_path_factory.mktemp("fuzz")
+    write(folder / "mine", nodes=NODES, edges=EDGES, graphs=GRAPHS)
+    np.savez(folder / "a.npz", x=np.eye(4), y=np.arange(4), edge_index=np.array([[0, 1], [1, 0]]))
+    path = data.draw(st.sampled_from([folder / "a.npz", *sorted((folder / "mine").iterdir())]))
+    content = bytearray(path.read_bytes())
+    for _ in range(data.draw(st.integers(1, 4))):
+        where = data.draw(st.integers(0, len(content)))
+        if data.draw(st.booleans()):
+            content[where : where + 1] = data.draw(st.binary(max_size=3))
+        else:
+            del content[where : where + data.draw(st.integers(1, 30))]
+    path.write_bytes(content)
+    npz = path.suffix == ".npz"
+    task = {"task": "node-classification", "metric": "accuracy"} if npz else {"task": "graph-regression", "metric": "mae"}
+    try:
+        dataset = packed(custom_dataset("mine", path if npz else folder / "mine", **task), folder / "out")
+        dataset.verify()
+    except DatasetError:
+        assert not (folder / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("task", "y", "message"),
+    [
+        ("node-classification", [0, 1, 10**9, 0], "a label is 1000000000; classes are numbered 0, 1, ... and fewer than 100,000"),
+        ("node-classification", [0, 1, -2, 0], "a label is -2; classes are numbered from 0, and -1 is none"),
+        ("node-classification", [1, 1, 1, -1], "all labels are 1; node-classification needs two classes or more"),
+        ("node-classification", [-1, -1, -1, -1], "there is no label"),
+        ("graph-multilabel", [[7.0, 0.0]] * 4, "a target is 7; labels of graph-multilabel are 0 and 1"),
+        ("graph-multilabel", [[0.5, np.nan]] * 4, "a target is 0.5"),
+        ("graph-multilabel", [[np.nan, np.nan]] * 4, "every target is empty or NaN"),
+        ("graph-regression", [[np.nan]] * 4, "every target is empty or NaN"),
+    ],
+)
+def test_targets_that_teach_nothing_or_cannot_be_are_named(task, y, message, tmp_path):
+    arrays = {"x": np.ones((4, 2), np.float32), "edge_index": np.zeros((2, 0), np.int64), "y": np.array(y)}
+    if task.startswith("graph-"):
+        arrays |= {"num_nodes": np.ones(4, np.int64), "num_edges": np.zeros(4, np.int64)}
+    np.savez(tmp_path / "a.npz", **arrays)
+    metric = METRICS[task][0]
+    with pytest.raises(DatasetError, match=message):
+        packed(custom_dataset("mine", tmp_path / "a.npz", task=task, metric=metric), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("task", "y", "labelled"),
+    [
+        ("node-classification", [0, 1, -1, 0, 1, 1, -1, 0, 1, 0], [1, 1, 0, 1, 1, 1, 0, 1, 1, 1]),
+        ("graph-classification", [0, 1, -1, 0, 1, 1, -1, 0, 1, 0], [1, 1, 0, 1, 1, 1, 0, 1, 1, 1]),
+        ("graph-regression", [[0.5, np.nan]] * 4 + [[np.nan, np.nan]] + [[1.0, 2.0]] * 5, [1] * 4 + [0] + [1] * 5),
+        ("graph-multilabel", [[0.0, np.nan]] * 4 + [[np.nan, np.nan]] + [[1.0, 1.0]] * 5, [1] * 4 + [0] + [1] * 5),
+    ],
+)
+def test_what_has_no_target_is_in_no_part(task, y, labelled, tmp_path):
+    arrays = {"x": np.ones((10, 2), np.float32), "edge_index": np.zeros((2, 0), np.int64), "y": np.array(y)}
+    if task.startswith("graph-"):
+        arrays |= {"num_nodes": np.ones(10, np.int64), "num_edges": np.zeros(10, np.int64)}
+    np.savez(tmp_path / "drawn.npz", **arrays)
+    settings = {"task": task, "metric": METRICS[task][0]}
+    dataset = packed(custom_dataset("mine", tmp_path / "drawn.npz", **settings, split=(0.5, 0.25, 0.25), num_splits=3), tmp_path / "out")
+    for split in range(3):
+        parts = [dataset.split(part, split).tolist() for part in ("train", "val", "test")]
+        assert sorted(row for part in parts for row in part) == np.flatnonzero(labelled).tolist()
+        assert all(parts)
+    np.savez(tmp_path / "given.npz", **arrays, split=np.array([[1, 2, 3, 1, 2, 3, 1, 2, 3, 1]]))
+    first = labelled.index(0)
+    message = f"{task[:4].strip('-')}.* {first} has no target, but is in the {['train', 'val', 'test'][first % 3]} part of split 0"
+    with pytest.raises(DatasetError, match=message):
+        packed(custom_dataset("mine", tmp_path / "given.npz", **settings), tmp_path / "given")
+
+
+def test_messages_do_not_echo_whole_files(tmp_path):
+    for files in ({"nodes": "y,a\n0," + "x" * 100_000 + "\n"}, {"nodes": "y,a,split\n0,1," + "x" * 100_000 + "\n"}):
+        folder = write(tmp_path / "mine", edges="source,target\n0,0\n", **files)
+        with pytest.raises(DatasetError) as caught:
+            packed(custom_dataset("mine", folder, task="node-classification", metric="accuracy"), tmp_path / "out")
+        assert len(str(caught.value)) < 600

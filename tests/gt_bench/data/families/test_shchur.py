@@ -1,0 +1,73 @@
+"""The smallest real file under both protocols; the other three on a miniature of the format."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+
+from gt_bench.data.families import shchur
+from gt_bench.data.packed import PackedDataset
+from gt_bench.utils.errors import DatasetError
+from tests.gt_bench.data.checks import assert_sound, prepared
+
+
+def test_photo_under_both_protocols(tmp_path, mirror):
+    dataset = prepared("photo", tmp_path, mirror)
+    batch = dataset.batch(torch.tensor([0]))
+    with np.load(mirror / "amazon_coauthor/amazon_photo_plain.npz") as raw:  # its features are 0 or 1 as they are
+        counts = sp.csr_array((raw["attr_data"], raw["attr_indices"], raw["attr_indptr"]), shape=tuple(raw["attr_shape"])).toarray()
+        expected = counts / np.maximum(counts.sum(1, keepdims=True), 1)
+        np.testing.assert_allclose(batch.x, expected, atol=1e-7)
+        adjacency = sp.csr_array((raw["adj_data"], raw["adj_indices"], raw["adj_indptr"]), shape=tuple(raw["adj_shape"])).toarray()
+    adjacency = np.maximum(adjacency, adjacency.T)
+    np.fill_diagonal(adjacency, 0)
+    assert set(map(tuple, batch.edge_index.T.tolist())) == set(zip(*map(np.ndarray.tolist, adjacency.nonzero())))
+    assert [dataset.split(part, 0).numel() for part in ("train", "val", "test")] == [4590, 1530, 1530]
+
+    other = prepared("photo-tokengt", tmp_path, mirror)
+    for index in range(7):
+        for part in ("val", "test"):
+            assert torch.bincount(batch.y[other.split(part, index)]).tolist() == [30] * 8
+        assert sum(other.split(part, index).numel() for part in ("train", "val", "test")) == 7650
+    assert not torch.equal(other.split("test", 0), other.split("test", 1))
+
+
+def miniature(folder, classes, features, nodes=1400, **changes):
+    rng = np.random.default_rng(0)
+    attr = sp.random_array((nodes, features), density=0.02, rng=rng, format="csr", dtype=np.float32)
+    attr.data[:] = rng.integers(1, 100, attr.nnz)
+    adj = sp.random_array((nodes, nodes), density=0.002, rng=rng, format="csr", dtype=np.float32)
+    arrays = {
+        f"{name}_{key}": getattr(m, key) for name, m in (("attr", attr), ("adj", adj)) for key in ("data", "indices", "indptr", "shape")
+    }
+    order = rng.permutation(nodes)
+    arrays |= {"labels": np.arange(nodes) % classes}
+    np.savez(folder / "data.npz", **arrays | changes)
+    np.savez(folder / "split.npz", train=order[:840], valid=order[840:1120], test=order[1120:])
+    return attr, adj
+
+
+@pytest.mark.parametrize("spec", shchur.DATASETS, ids=lambda spec: spec.name)
+def test_miniature_of_every_dataset(spec, tmp_path):
+    attr, adj = miniature(tmp_path, spec.arguments["classes"], 40)
+    paths = dict(zip([file.path for file in spec.files], (tmp_path / "data.npz", tmp_path / "split.npz")))
+    spec.prepare(spec, paths, tmp_path / "out")
+    dataset = PackedDataset.open(tmp_path / "out")
+    assert_sound(dataset)
+    both = ((adj + adj.T) != 0).toarray()
+    np.fill_diagonal(both, False)
+    assert dataset.num_edges == both.sum()
+    assert dataset.header.statistics["symmetric"]
+    np.testing.assert_array_equal(dataset.array("x"), attr.toarray() > 0)  # counts up to 100 are words that occur
+    rows = dataset.batch(torch.tensor([0])).x.sum(1)
+    np.testing.assert_allclose(rows, (attr.sum(1) > 0).astype(float), atol=1e-5)
+
+
+def test_damaged_matrices_and_small_classes_are_named(tmp_path):
+    photo = shchur.DATASETS[2:4]
+    miniature(tmp_path, 8, 40, adj_indices=np.full(10, 9999))
+    with pytest.raises(DatasetError, match="adj is no sparse matrix"):
+        photo[1].prepare(photo[1], {photo[1].files[0].path: tmp_path / "data.npz"}, tmp_path / "out")
+    miniature(tmp_path, 8, 40, nodes=400)
+    with pytest.raises(DatasetError, match="has 50 nodes: too few"):
+        photo[1].prepare(photo[1], {photo[1].files[0].path: tmp_path / "data.npz"}, tmp_path / "out")

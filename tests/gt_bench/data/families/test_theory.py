@@ -1,0 +1,162 @@
+"""Datasets of which theory says what a model can reach: their bytes, the properties that the theory rests on, and every limit that
+published/theory.yaml states."""
+
+from collections import Counter
+from functools import cache
+from itertools import pairwise
+from statistics import fmean
+
+import pytest
+import torch
+from scipy.integrate import quad
+from scipy.stats import norm
+
+from gt_bench.config.recipe import load_recipe
+from gt_bench.data.packed import PackedDataset
+from gt_bench.data.registry import get_spec
+from gt_bench.leaderboard.expectations import theory
+from gt_models.batch import GraphBatch
+from gt_models.tokengt_attention import TokenGTAttention
+from tests.gt_bench.data.checks import prepared
+
+EMBEDDED = theory().suites["embedded"]
+# sha256 of data.safetensors; a change here is a change of every number made with these data
+PINNED = {
+    "skip-circles": "30a29ddde161d2ac56112bbbbcd8b56b799b0a398d3deb69510405ce0d3216b9",
+    "rook-shrikhande": "07c8b5597b60df54565f8fe97ae24e795da51fb1907ff54fb7c5fff23d859584",
+    "torus-colours": "24b9e2b2f40a63197fc19876e5f64019631f2ab9f898569238f96d6680b30402",
+    "ring-molecules": "1a27fb5dec479b391b036305972e63a7285715e62655da088ee5bfdfb83add5e",
+    "basis-small": "2fb6835511ddd909170204f3508bd37a319ba25e68ab094515b4edb29690fac4",
+}
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory):
+    root = tmp_path_factory.mktemp("data")
+    return cache(lambda name: prepared(name, root, None))
+
+
+@pytest.mark.parametrize("name", PINNED)
+def test_the_same_bytes_everywhere(dataset, name):
+    assert dataset(name).header.data_sha256 == PINNED[name]
+
+
+def limit(name: str, row: str) -> float:
+    return EMBEDDED[name].rows[row].limit
+
+
+def layers_of(name: str, row: str) -> int:
+    return load_recipe(f"recipes/embedded/{name}/{row}.yaml").model.arguments["num_layers"]
+
+
+def colours(batch: GraphBatch, rounds: int) -> list[Counter]:
+    """How often each colour of 1-WL occurs in each graph after so many rounds; edge features count."""
+    colour = [tuple(x) for x in batch.x.tolist()]
+    kinds = [tuple(e) for e in batch.edge_attr.tolist()] if batch.edge_attr is not None else [()] * batch.num_edges
+    edges, known = list(zip(*batch.edge_index.tolist(), kinds, strict=True)), {}
+    for _ in range(rounds):
+        seen = [[] for _ in colour]
+        for source, target, kind in edges:
+            seen[target].append((colour[source], kind))
+        keys = [(own, tuple(sorted(others))) for own, others in zip(colour, seen, strict=True)]
+        colour = [(known.setdefault(key, len(known)),) for key in keys]
+    return [Counter(colour[a:b]) for a, b in pairwise(batch.ptr.tolist())]
+
+
+def all_of(packed: PackedDataset, part: str | None = None, split: int = 0) -> GraphBatch:
+    return packed.batch(packed.split(part, split) if part else torch.arange(packed.num_graphs))
+
+
+def test_colours_alone_give_a_quarter_of_skip_circles(dataset):
+    packed = dataset("skip-circles")
+    batch = all_of(packed)
+    assert len(set(map(str, colours(batch, 3)))) == 1  # so any function of them is one class for all
+    for part in ("train", "val", "test"):
+        assert torch.bincount(all_of(packed, part).y).unique().numel() == 1
+    chance = 1 / packed.header.out_dim
+    assert [EMBEDDED["skip-circles"].chance, limit("skip-circles", "gcn"), limit("skip-circles", "gin")] == [chance] * 3
+    # two graphs of a class are the same but for the order of their nodes; two of different classes are not
+    closed = closed_walks(batch, 8)
+    assert all(torch.equal(closed[i], closed[j]) == (int(batch.y[i]) == int(batch.y[j])) for i in range(0, 100, 7) for j in range(100))
+
+
+def closed_walks(batch: GraphBatch, most: int) -> torch.Tensor:
+    """Closed walks of each graph, by length: [B, most]."""
+    adjacency = torch.zeros(batch.num_graphs, batch.max_nodes, batch.max_nodes, dtype=torch.float64)
+    adjacency[batch.edge_slots()] = 1.0
+    power, found = adjacency, []
+    for _ in range(most):
+        found.append(power.diagonal(dim1=1, dim2=2).sum(1))
+        power = power @ adjacency
+    return torch.stack(found, 1)
+
+
+def test_rook_and_shrikhande_are_strongly_regular_and_different(dataset):
+    batch = all_of(dataset("rook-shrikhande"))
+    adjacency = torch.zeros(100, 16, 16)
+    adjacency[batch.edge_slots()] = 1.0
+    eye, ones = torch.eye(16), torch.ones(16, 16)
+    # lambda = mu = 2: products of the adjacency are combinations of I, A and J alone, for walks and for colours of pairs (2-FWL)
+    assert torch.equal(adjacency @ adjacency, (6 * eye + 2 * (ones - eye)).expand(100, 16, 16))
+    # neighbours of a node: two triangles in the rook's graph, a circle of six in Shrikhande's; trace of the cube of that subgraph
+    near = [a[a[0] > 0][:, a[0] > 0] for a in adjacency]
+    assert [int(torch.trace(a @ a @ a)) == 0 for a in near] == batch.y.bool().tolist()
+    assert EMBEDDED["rook-shrikhande"].chance == 0.5 == limit("rook-shrikhande", "ppgt") == limit("rook-shrikhande", "edge-transformer")
+
+
+def test_every_closed_neighbourhood_of_the_torus_has_all_colours(dataset):
+    batch = all_of(dataset("torus-colours"))
+    source, target = batch.edge_index
+    one_hot = torch.nn.functional.one_hot(batch.y)
+    assert torch.equal(one_hot.index_add(0, target, one_hot[source]), torch.ones_like(one_hot))
+    noise = batch.x - one_hot
+    assert noise.std() == pytest.approx(get_spec("torus-colours").arguments["noise"], rel=0.02)
+    assert noise.mean() == pytest.approx(0, abs=0.02)
+
+
+def test_the_best_accuracy_of_a_node_alone(dataset):
+    """The largest of five independent normal entries is the one with the mean."""
+    shift = 1 / get_spec("torus-colours").arguments["noise"]
+    best = quad(lambda z: norm.pdf(z) * norm.cdf(z + shift) ** 4, -10, 10)[0]
+    assert limit("torus-colours", "mlp") == limit("torus-colours", "polynormer") == pytest.approx(best, abs=5e-5)
+    assert EMBEDDED["torus-colours"].chance == limit("torus-colours", "gcn") == 0.2
+
+
+def test_colours_alone_leave_half_the_bonus_of_fused_rings(dataset):
+    packed = dataset("ring-molecules")
+    for part in ("train", "val", "test"):
+        batch = all_of(packed, part)
+        found = colours(batch, 20)
+        assert found[::2] == found[1::2]  # the two of a pair, with which a part begins and ends
+        gap = (batch.y[1::2] - batch.y[::2]).squeeze(-1)
+        assert torch.allclose(gap, torch.tensor(get_spec("ring-molecules").arguments["fused"]))
+    floor = get_spec("ring-molecules").arguments["fused"] / 2  # of |y1 - f| + |y2 - f| over a pair, by the triangle inequality
+    assert {EMBEDDED["ring-molecules"].rows[row].limit for row in EMBEDDED["ring-molecules"].rows} == {floor}
+    train, test = (all_of(packed, part).y for part in ("train", "test"))
+    assert EMBEDDED["ring-molecules"].chance == pytest.approx(float((test - train.median()).abs().mean()), abs=5e-4)
+
+
+def test_what_tokens_without_identifiers_leave_of_the_basis(dataset):
+    """Without identifiers all node tokens are one, and all edge tokens: attention is constant on either."""
+    packed, floor, uniform = dataset("basis-small"), [], []
+    model = TokenGTAttention(hidden_dim=15, num_heads=15, head_dim=1)
+    for split in range(3):
+        for graph in packed.split("test", split).tolist():
+            batch = packed.batch(torch.tensor([graph]))
+            target = model.targets(batch)[0].double()  # [15, T, 1 + T]
+            groups = target[..., 1:].split([batch.num_nodes, batch.num_edges], -1)
+            floor.append(sum(float((g - g.mean(-1, keepdim=True)).square().sum()) for g in groups) / 15)
+            uniform.append(float((target - 1 / target.size(-1)).square().sum()) / 15)
+    rows = EMBEDDED["basis-small"].rows
+    assert [row.limit for row in rows.values()] == [pytest.approx(fmean(floor), abs=5e-4)] * 2
+    assert EMBEDDED["basis-small"].chance == pytest.approx(fmean(uniform), abs=5e-4)
+
+
+def test_how_far_a_chain_tells_its_class():
+    """Classes are balanced in every part, so what does not see the end node is right in half of the nodes."""
+    length = get_spec("chains").arguments["test_length"]
+    seen = {"mlp": 1, "gcn": 1 + layers_of("chains", "gcn")}
+    for row, nodes in seen.items():
+        assert limit("chains", row) == nodes / length + (1 - nodes / length) / 2
+    assert all(limit("chains", row) == limit("chains", "gcn") for row in EMBEDDED["chains"].rows if row not in seen)
+    assert EMBEDDED["chains"].chance == 0.5

@@ -1,0 +1,164 @@
+"""Archives: the right members or a clean error; nothing outside the folder, nothing half-written."""
+
+import gzip
+import io
+import lzma
+import stat
+import tarfile
+import tracemalloc
+import zipfile
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gt_bench.data.archives import ArchiveError, Limits, decompress, read_member, unpack
+
+
+def make_zip(path, members: dict[str, bytes], compression=zipfile.ZIP_DEFLATED):
+    with zipfile.ZipFile(path, "w", compression) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return path
+
+
+def make_tar(path, members: dict[str, bytes], mode="w:gz"):
+    with tarfile.open(path, mode) as archive:
+        for name, content in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    return path
+
+
+MEMBERS = {"a.txt": b"alpha", "deep/er/b.bin": bytes(range(256))}
+
+
+@pytest.mark.parametrize("make", [lambda p: make_zip(p / "x.zip", MEMBERS), lambda p: make_tar(p / "x.tar.gz", MEMBERS)])
+def test_members_come_out(tmp_path, make):
+    archive = make(tmp_path)
+    unpack(archive, tmp_path / "out")
+    for name, content in MEMBERS.items():
+        assert (tmp_path / "out" / name).read_bytes() == content
+        assert read_member(archive, name) == content
+    with pytest.raises(ArchiveError, match="no member named"):
+        read_member(archive, "c")
+
+
+@pytest.mark.parametrize("name", ["../evil", "/evil", "a/../../evil", "..\\evil", "C:evil"])
+@pytest.mark.parametrize("make", [make_zip, make_tar])
+def test_escaping_paths_write_nothing(tmp_path, name, make):
+    archive = make(tmp_path / "x", {"good": b"1", name: b"2"})
+    with pytest.raises(ArchiveError, match="outside its folder"):
+        unpack(archive, tmp_path / "box/out")
+    assert list((tmp_path / "box").iterdir()) == []
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["box", "x"]
+
+
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE])
+def test_links_and_devices_in_tar_are_refused(tmp_path, kind):
+    with tarfile.open(tmp_path / "x.tar", "w") as archive:
+        info = tarfile.TarInfo("link")
+        info.type, info.linkname = kind, "/etc/passwd"
+        archive.addfile(info)
+    with pytest.raises(ArchiveError, match="link or a device"):
+        unpack(tmp_path / "x.tar", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_links_in_zip_are_refused(tmp_path):
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        info = zipfile.ZipInfo("link")
+        info.external_attr = (stat.S_IFLNK | 0o777) << 16
+        archive.writestr(info, "/etc/passwd")
+    with pytest.raises(ArchiveError, match="link or a device"):
+        unpack(tmp_path / "x.zip", tmp_path / "out")
+
+
+def test_bombs_are_stopped_early(tmp_path):
+    zeros = b"\0" * (20 << 20)
+    for archive in (make_zip(tmp_path / "x.zip", {"z": zeros}), make_tar(tmp_path / "x.tar.xz", {"z": zeros}, "w:xz")):
+        with pytest.raises(ArchiveError, match="200 times its size"):
+            unpack(archive, tmp_path / "out")
+    (tmp_path / "z.gz").write_bytes(gzip.compress(zeros))
+    (tmp_path / "z.xz").write_bytes(lzma.compress(zeros))
+    for name in ("z.gz", "z.xz"):
+        with pytest.raises(ArchiveError, match="times its size"):
+            decompress(tmp_path / name)
+    with pytest.raises(ArchiveError, match="more than 100 bytes"):
+        unpack(make_zip(tmp_path / "y.zip", {"a": b"x" * 60, "b": b"x" * 60}), tmp_path / "out", Limits(total=100))
+    with pytest.raises(ArchiveError, match="more than 2 members"):
+        unpack(make_zip(tmp_path / "w.zip", {f"{i}": b"" for i in range(3)}), tmp_path / "out", Limits(members=2))
+    assert not (tmp_path / "out").exists()
+    assert [p for p in tmp_path.iterdir() if p.name.startswith(".")] == []
+
+
+def _header(kind: bytes, size: int) -> bytes:
+    info = tarfile.TarInfo("x")
+    info.type, info.size = kind, size
+    return info.tobuf(tarfile.USTAR_FORMAT)
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK])
+@pytest.mark.parametrize("mode", ["one", "many"])
+def test_headers_that_would_fill_the_memory_are_refused(tmp_path, kind, mode):
+    size = 64 << 20 if mode == "one" else 100 << 10
+    with gzip.open(tmp_path / "x.tar.gz", "wb", 1) as file:
+        for number in range(1 if mode == "one" else 20):
+            record = b"%d %d=" % (size, number)
+            file.write(_header(kind, size) + (record + b"a" * (size - len(record) - 1) + b"\n").ljust(-(-size // 512) * 512, b"\0"))
+        file.write(_header(tarfile.REGTYPE, 0) + b"\0" * 1024)
+    tracemalloc.start()
+    with pytest.raises(ArchiveError, match="headers of one member"):
+        unpack(tmp_path / "x.tar.gz", tmp_path / "out")
+    assert tracemalloc.get_traced_memory()[1] < 32 << 20
+    tracemalloc.stop()
+
+
+@pytest.mark.parametrize("mode", ["w", "w:gz", "w:xz", "w:bz2"])
+def test_long_names_are_read(tmp_path, mode):
+    name = "/".join(["folder" * 20] * 4)
+    make_tar(tmp_path / "x.tar", {name: b"1" * 5000, "b": b"2"}, mode)
+    unpack(tmp_path / "x.tar", tmp_path / "out")
+    assert (tmp_path / "out" / name).read_bytes() == b"1" * 5000
+    assert (tmp_path / "out" / "b").read_bytes() == b"2"
+
+
+def test_an_old_folder_stays_when_the_new_archive_is_bad(tmp_path):
+    unpack(make_zip(tmp_path / "x.zip", MEMBERS), tmp_path / "out")
+    with pytest.raises(ArchiveError):
+        unpack(make_zip(tmp_path / "y.zip", {"../z": b""}), tmp_path / "out")
+    assert (tmp_path / "out/a.txt").read_bytes() == b"alpha"
+
+
+@settings(max_examples=80, deadline=None)
+@given(data=st.data())
+def test_mutated_archives_give_the_right_data_or_a_clean_error(tmp_path_factory, data):
+    folder = tmp_path_factory.mktemp("fuzz")
+    kind = data.draw(st.sampled_from(["zip", "tar", "tgz", "txz", "gz", "xz", "bz2"]))
+    path = folder / f"x.{kind}"
+    if kind == "zip":
+        make_zip(path, MEMBERS)
+    elif kind.startswith("t"):
+        make_tar(path, MEMBERS, {"tar": "w", "tgz": "w:gz", "txz": "w:xz"}[kind])
+    else:
+        import bz2
+
+        path.write_bytes({"gz": gzip.compress, "xz": lzma.compress, "bz2": bz2.compress}[kind](b"alpha" * 100))
+    content = bytearray(path.read_bytes())
+    for _ in range(data.draw(st.integers(1, 3))):
+        where = data.draw(st.integers(0, max(len(content) - 1, 0)))
+        if data.draw(st.booleans()) and content:
+            content[where] = data.draw(st.integers(0, 255))
+        else:
+            del content[where : where + data.draw(st.integers(1, 40))]
+    path.write_bytes(content)
+    try:
+        if kind in ("gz", "xz", "bz2"):
+            assert len(decompress(path)) <= 500
+        else:
+            unpack(path, folder / "out")
+    except ArchiveError:
+        assert not (folder / "out").exists()
+    assert sorted(p.name for p in folder.iterdir() if p.name != "out") == [path.name]
+    assert not (folder.parent / "evil").exists()

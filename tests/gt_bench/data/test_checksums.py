@@ -1,0 +1,219 @@
+"""Digests pinned on first use: taken once the statistics are the published ones, held from then on, and said in every report."""
+
+import hashlib
+import json
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from gt_bench.config.grid import load_grid
+from gt_bench.data.checksums import new_pin, read_pins
+from gt_bench.data.inventory import planning
+from gt_bench.data.prepare import contradicted, prepare, verify
+from gt_bench.data.registry import catalog, get_spec
+from gt_bench.leaderboard.rows import summarise
+from gt_bench.pipeline import dependencies
+from gt_bench.utils.errors import DatasetError
+from tests.gt_bench.cells import make_result
+from tests.gt_bench.data.families.test_pyg_hosted import Evil, edges, saved
+
+FILE = "pyg/CLUSTER_v2.zip"
+
+
+@pytest.fixture(autouse=True)
+def _offline(monkeypatch):
+    monkeypatch.delenv("GT_DATA_MIRROR", raising=False)
+    monkeypatch.setattr("gt_bench.data.download._host_answers", lambda scheme, host: False)
+
+
+@pytest.fixture
+def cluster(monkeypatch, tmp_path):
+    """`cluster` in small: `write(seed)` puts the host's file into a mirror, six graphs in the official form."""
+    small = {"graphs": 6, "classes": 6, "symmetric": True}
+    monkeypatch.setitem(catalog(), "cluster", replace(get_spec("cluster"), expected=small))
+
+    def write(seed: int = 0, graphs: int = 3) -> Path:
+        generator = torch.Generator().manual_seed(seed)
+
+        def graph(n):
+            x = torch.nn.functional.one_hot(torch.randint(0, 7, (n,), generator=generator), 7).float()
+            return {"x": x, "edge_index": edges(n), "y": torch.randint(0, 6, (n,), generator=generator)}
+
+        return archive([[graph(5) for _ in range(graphs)], [graph(4)], [graph(6), graph(8)]])
+
+    def archive(content) -> Path:
+        path = tmp_path / "mirror" / FILE
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with zipfile.ZipFile(path, "w") as file:
+            file.writestr("CLUSTER_v2.pt", saved(content))
+        return path
+
+    write.archive = archive
+    return write
+
+
+def get(tmp_path, say=lambda line: None):
+    return prepare("cluster", tmp_path / "data", [str(tmp_path / "mirror")], say)
+
+
+def sha(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_the_first_use_pins_and_the_second_is_held_against_it(cluster, tmp_path, lock_file):
+    source, said = cluster(), []
+    result = get(tmp_path, said.append)
+    assert result.state == "packed"
+    entry = json.loads(lock_file.read_text())[FILE]
+    assert entry == {"sha256": sha(source), "bytes": source.stat().st_size, "date": entry["date"]}
+    assert "data.lock.json, which belongs in git" in said[-1]
+    assert result.header.pinned_remark == f"digest pinned on first use, {entry['date']}"
+    assert result.header.digest == result.header.model_copy(update={"provenance": {}}).digest
+    written = lock_file.read_bytes()
+    assert get(tmp_path).state == "kept"
+
+    # on another machine, with this lock file, the host has another content
+    cluster(seed=1)
+    result = prepare("cluster", tmp_path / "other", [str(tmp_path / "mirror")])
+    assert result.state == "unavailable"
+    line = next(line for line in result.reason.splitlines() if "data.lock.json" in line)
+    for part in (FILE, entry["sha256"], "pinned on first use", entry["date"], "delete that entry of data.lock.json"):
+        assert part in line
+    assert lock_file.read_bytes() == written
+
+    # the remedy that is named
+    lock_file.write_text("{}")
+    assert prepare("cluster", tmp_path / "other", [str(tmp_path / "mirror")]).state == "packed"
+    assert read_pins()[FILE].sha256 == sha(source) != entry["sha256"]
+
+
+def test_a_lost_lock_file_is_written_again_from_what_is_packed(cluster, tmp_path, lock_file):
+    cluster()
+    get(tmp_path)
+    written = lock_file.read_bytes()
+    lock_file.unlink()
+    assert get(tmp_path).state == "kept"
+    assert lock_file.read_bytes() == written
+
+
+def test_a_lock_file_that_came_later_decides(cluster, tmp_path, lock_file):
+    first = sha(cluster())
+    get(tmp_path)
+    second = cluster(seed=1)
+    lock_file.write_text(json.dumps({FILE: {"sha256": sha(second), "bytes": second.stat().st_size, "date": "2026-11-01"}}))
+    assert contradicted("cluster", tmp_path / "data") == [FILE]
+    result = get(tmp_path)
+    assert result.state == "packed"
+    assert result.header.pins[FILE]["sha256"] == sha(second) != first
+    assert result.header.pinned_remark == "digest pinned on first use, 2026-11-01"
+    assert contradicted("cluster", tmp_path / "data") == []
+
+
+@pytest.mark.parametrize("what", ["other statistics", "a call", "no archive"])
+def test_what_is_not_the_dataset_is_not_pinned(what, cluster, tmp_path, lock_file, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    if what == "other statistics":
+        cluster(graphs=4)
+    elif what == "a call":
+        cluster.archive([[Evil()], [], []])
+    else:
+        cluster().write_bytes(b"<html>confirm</html>")
+    with pytest.raises(DatasetError, match=r"none was pinned: if it is the wrong file, delete it and run the same command again") as caught:
+        get(tmp_path)
+    assert str(tmp_path / "data/raw" / FILE) in str(caught.value)
+    assert not lock_file.exists()
+    assert not (tmp_path / "evil").exists()
+    assert not (tmp_path / "data/packed/cluster").exists()
+
+
+def test_zinc_pins_its_archive_alone(tmp_path, monkeypatch, lock_file):
+    from tests.gt_bench.data.families.test_molecules import zinc_files
+
+    (tmp_path / "mirror/zinc12k").mkdir(parents=True)
+    zinc_files(tmp_path / "mirror/zinc12k", {"train": [4, 0], "val": [2], "test": [1]})
+    spec = get_spec("zinc")
+    pinned = tuple(replace(file, sha256=sha(tmp_path / "mirror" / file.path), bytes=None) if file.sha256 else file for file in spec.files)
+    monkeypatch.setitem(catalog(), "zinc", replace(spec, files=pinned, expected={"graphs": 4}))
+    assert prepare("zinc", tmp_path / "data", [str(tmp_path / "mirror")]).state == "packed"
+    assert list(read_pins()) == ["zinc12k/molecules.zip"]
+
+
+def test_pokec_pins_both_of_its_files(tmp_path, monkeypatch):
+    from scipy.io import savemat
+
+    folder = tmp_path / "mirror/pokec"
+    folder.mkdir(parents=True)
+    rng = np.random.default_rng(0)
+    savemat(
+        folder / "pokec.mat",
+        {"edge_index": rng.integers(0, 30, (2, 60)), "node_feat": rng.normal(size=(30, 4)), "label": rng.integers(0, 2, 30)},
+    )
+    parts = [dict(zip(("train", "valid", "test"), np.split(rng.permutation(30), [10, 20]))) for _ in range(5)]
+    np.save(folder / "pokec-splits.npy", np.array(parts, object), allow_pickle=True)
+    monkeypatch.setitem(catalog(), "pokec", replace(get_spec("pokec"), expected={"nodes": 30}))
+    assert prepare("pokec", tmp_path / "data", [str(tmp_path / "mirror")]).state == "packed"
+    assert list(read_pins()) == ["pokec/pokec-splits.npy", "pokec/pokec.mat"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "data.lock.json: damaged"),
+        ("[]", "data.lock.json: damaged"),
+        ("<<<<<<< HEAD\n{}\n=======\n", "damaged.*git checkout"),
+        (json.dumps({FILE: {"sha256": "0" * 63, "bytes": 1, "date": "2026-11-01"}}), "damaged"),
+        (json.dumps({FILE: {"sha256": "0" * 64, "bytes": True, "date": "2026-11-01"}}), "damaged"),
+        (json.dumps({FILE: {"sha256": "0" * 64, "bytes": 1, "date": "yesterday"}}), "damaged"),
+        (json.dumps({FILE: {"sha256": "0" * 64, "bytes": 1}}), "damaged"),
+        (
+            json.dumps({"zinc12k/test.index": {"sha256": "0" * 64, "bytes": 1, "date": "2026-11-01"}}),
+            r"zinc12k/test.index has sha256 0+, but gt_bench/data/files.json pins 6aa5.*; delete the entry",
+        ),
+    ],
+)
+def test_a_lock_file_that_cannot_be_true_is_one_clear_line(content, message, cluster, tmp_path, lock_file):
+    cluster()
+    lock_file.write_text(content)
+    for call in (lambda: get(tmp_path), lambda: planning(["cluster"], tmp_path / "data", []), lambda: contradicted("cluster", tmp_path)):
+        with pytest.raises(DatasetError, match=message) as caught:
+            call()
+        assert "\n" not in str(caught.value)
+    assert lock_file.read_text() == content
+
+
+def test_plan_state_and_verify_say_the_same(cluster, tmp_path, lock_file, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    cluster()
+    mirrors = [str(tmp_path / "mirror")]
+    assert "pins 1 digest on first use" in planning(["cluster"], tmp_path / "data", mirrors)[1][0][1]
+    (tmp_path / "params.yaml").write_text(f"run: {{mirrors: {mirrors}}}\ndatasets: [cluster]\nsuites: []\ncells: {{}}\n")
+
+    def written() -> dict:
+        dependencies.write_state(load_grid())
+        return json.loads((tmp_path / "state/datasets/cluster.json").read_text())
+
+    before = written()
+    assert before["available"]
+    get(tmp_path)
+    assert written() == before  # nothing runs again because of the pin
+    assert verify(tmp_path / "data") == []
+    (tmp_path / "data/raw" / FILE).write_bytes(b"other")
+    assert [line for line in verify(tmp_path / "data") if "of data.lock.json" in line]
+    pin = read_pins()[FILE]
+    lock_file.write_text(json.dumps({FILE: {"sha256": "0" * 64, "bytes": pin.bytes, "date": pin.date}}))
+    assert written() == before | {"packed_from_other": [FILE]}
+
+
+def test_reports_say_it():
+    row = summarise(make_result("s/cluster/gcn", [], method=None) | {"notes": ["digest pinned on first use, 2026-11-22"]}, [])
+    assert "digest pinned on first use, 2026-11-22" in row["notes"]
+
+
+def test_a_pin_is_of_today_in_utc():
+    assert len(new_pin("0" * 64, 3).date) == 10
+    with pytest.raises(ValueError, match="no sha256"):
+        new_pin("x", 3)

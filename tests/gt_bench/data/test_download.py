@@ -1,0 +1,370 @@
+"""Sources: order, checksums, resuming, several processes, and the message when nothing helps."""
+
+import contextlib
+import errno
+import hashlib
+import http.server
+import multiprocessing
+import os
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+import requests
+
+from gt_bench.data import download
+from gt_bench.data.download import SourceError, fetch, mirrors_in_order, reachable
+from gt_bench.data.spec import RemoteFile, _files
+from gt_bench.utils.io import WriteError
+
+CONTENT = bytes(range(256)) * 4000
+SHA = hashlib.sha256(CONTENT).hexdigest()
+
+
+def remote(*urls: str, sha256: str = SHA, size: int | None = len(CONTENT)) -> RemoteFile:
+    return RemoteFile("a/b.bin", urls, sha256, size)
+
+
+@pytest.fixture(autouse=True)
+def _no_environment(monkeypatch):
+    monkeypatch.delenv("GT_DATA_MIRROR", raising=False)
+    for name in ("http_proxy", "HTTP_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    download._host_answers.cache_clear()
+
+
+@pytest.fixture
+def mirror_folder(tmp_path):
+    (tmp_path / "mirror/a").mkdir(parents=True)
+    (tmp_path / "mirror/a/b.bin").write_bytes(CONTENT)
+    return tmp_path / "mirror"
+
+
+class Server:
+    """A host on this machine; `cut` bytes are sent before the connection breaks."""
+
+    def __init__(self):
+        self.requests: list[tuple[str, str, str | None]] = []
+        self.cut: int | None = None
+        self.goes_on = threading.Event()  # a server that hangs waits for it
+        self.goes_on.set()
+        self.content = CONTENT
+        self.ranges = self.length = True
+        outer = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def log_message(self, *arguments):
+                pass
+
+            def do_HEAD(self):
+                self.send_response(200)
+                self.end_headers()
+
+            def do_GET(self):
+                outer.requests.append((self.command, self.path, self.headers.get("Range")))
+                if self.path.endswith("moved"):
+                    self.send_response(302)
+                    self.send_header("Location", "/b.bin")
+                    self.end_headers()
+                    return
+                if self.path.endswith("refused"):
+                    self.wfile.write(f"HTTP/1.0 403 {outer.reason}\r\n\r\n".encode())
+                    return
+                if not self.path.endswith("b.bin"):
+                    self.send_error(404)
+                    return
+                start = 0
+                if outer.ranges and self.headers.get("Range"):
+                    start = int(self.headers["Range"].removeprefix("bytes=").rstrip("-"))
+                    self.send_response(206)
+                else:
+                    self.send_response(200)
+                body = outer.content[start:]
+                if outer.length:
+                    self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body[: outer.cut])
+                self.wfile.flush()
+                outer.goes_on.wait(30)
+
+        self.http = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.http.server_address[1]}"
+        threading.Thread(target=self.http.serve_forever, daemon=True).start()
+
+
+@pytest.fixture
+def server():
+    server = Server()
+    yield server
+    server.http.shutdown()
+    server.http.server_close()
+
+
+@pytest.fixture
+def raw_server():
+    """`raw_server(parts, pause)`: the address of a host that sends these bytes whatever is asked, with a pause between them."""
+    stopped, sockets = threading.Event(), []
+
+    def serve(parts, pause: float = 0.0) -> str:
+        listening = socket.create_server(("127.0.0.1", 0))
+        sockets.append(listening)
+
+        def answer() -> None:
+            while True:
+                try:
+                    connection = listening.accept()[0]
+                except OSError:
+                    return
+                with connection, contextlib.suppress(OSError):
+                    head = connection.recv(4096).startswith(b"HEAD")
+                    for part in [b"HTTP/1.1 200 OK\r\n\r\n"] if head else parts:
+                        connection.sendall(part)
+                        if not head and stopped.wait(pause):
+                            return
+
+        threading.Thread(target=answer, daemon=True).start()
+        return f"http://127.0.0.1:{listening.getsockname()[1]}/b.bin"
+
+    yield serve
+    stopped.set()
+    for listening in sockets:
+        listening.close()
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (b"HTTP/1.1 416 Range Not Satisfiable\r\nContent-Length: 0\r\n\r\n", "does not continue this file"),
+        (b"HTTP/1.1 204 No Content\r\n\r\n", "answers 204"),
+        (b"HTTP/1.1 304 Not Modified\r\n\r\n", "answers 304"),
+        (b"HTTP/1.1 203 x\r\nContent-Length: 1\r\n\r\nx", "answers 203"),
+        (b"HTTP/1.1 206 Partial Content\r\nContent-Length: 1\r\n\r\nx", "answers 206"),
+    ],
+)
+@pytest.mark.parametrize("begun", [False, True])
+def test_only_an_answer_with_the_file_counts_and_the_next_source_is_tried(tmp_path, server, raw_server, answer, words, begun):
+    if begun and b"206" in answer:
+        answer = answer.replace(b"\r\n\r\n", b"\r\nContent-Range: bytes 0-0/1\r\n\r\n")
+        words = "continues at another byte"
+    unpinned = RemoteFile("a/b.bin", (url := raw_server([answer]), f"{server.url}/b.bin"), None, None, at_most=1 << 20)
+    if begun:
+        (tmp_path / "raw/a").mkdir(parents=True)
+        (tmp_path / "raw/a/b.bin.part").write_bytes(CONTENT[:1000])
+    assert fetch(unpinned, tmp_path / "raw").read_bytes() == CONTENT
+    with pytest.raises(SourceError, match=words):
+        fetch(RemoteFile("a/c.bin", (url,), None, None, at_most=1 << 20), tmp_path / "begun" if not begun else begin(tmp_path))
+
+
+def begin(folder: Path) -> Path:
+    (folder / "begun/a").mkdir(parents=True)
+    (folder / "begun/a/c.bin.part").write_bytes(CONTENT[:1000])
+    return folder / "begun"
+
+
+def test_a_host_that_sends_a_byte_now_and_then_is_given_up(tmp_path, server, raw_server, monkeypatch):
+    monkeypatch.setattr(download, "SLOW_SECONDS", 0.3)
+    monkeypatch.setattr(download, "ANSWER_SECONDS", 0.5)
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(CONTENT)
+    slow = raw_server([head, *(bytes([byte]) for byte in CONTENT)], 0.05)
+    slow_head = raw_server([bytes([byte]) for byte in head * 100], 0.05)
+    with pytest.raises(SourceError, match=r"bytes in 0 s, which is too slow; \d+ bytes kept[^:]*\n.*has not answered within 0.5 s"):
+        fetch(remote(slow, slow_head), tmp_path / "raw")
+    assert fetch(remote(slow, slow_head, f"{server.url}/b.bin"), tmp_path / "raw").read_bytes() == CONTENT
+
+
+def test_mirrors_come_first_and_a_good_file_is_kept(tmp_path, mirror_folder, server):
+    said = []
+    path = fetch(remote(f"{server.url}/b.bin"), tmp_path / "raw", [str(tmp_path / "empty"), str(mirror_folder)], said.append)
+    assert path.read_bytes() == CONTENT
+    assert said == [f"a/b.bin: {len(CONTENT):,} bytes from {mirror_folder / 'a/b.bin'}"]
+    (mirror_folder / "a/b.bin").unlink()
+    fetch(remote(f"{server.url}/b.bin"), tmp_path / "raw", [str(mirror_folder)], said.append)
+    assert len(said) == 1
+    assert server.requests == []
+    assert sorted(p.name for p in (tmp_path / "raw/a").iterdir()) == ["b.bin"]
+
+
+def test_a_mirror_may_be_a_url_and_the_environment_comes_before_the_arguments(tmp_path, server, monkeypatch):
+    monkeypatch.setenv("GT_DATA_MIRROR", f"{tmp_path / 'none'}, {server.url}/data")
+    assert mirrors_in_order(["x"]) == [str(tmp_path / "none"), f"{server.url}/data", "x"]
+    assert fetch(remote(), tmp_path / "raw").read_bytes() == CONTENT
+    assert server.requests == [("GET", "/data/a/b.bin", None)]
+
+
+def test_a_broken_download_is_continued(tmp_path, server):
+    server.cut = 300_000
+    with pytest.raises(SourceError, match="run the same command again to continue"):
+        fetch(remote(f"{server.url}/b.bin"), tmp_path)
+    assert not (tmp_path / "a/b.bin").exists()
+    assert 0 < (tmp_path / "a/b.bin.part").stat().st_size <= 300_000
+    kept = (tmp_path / "a/b.bin.part").stat().st_size
+    server.cut = None
+    assert fetch(remote(f"{server.url}/b.bin"), tmp_path).read_bytes() == CONTENT
+    assert server.requests[-1][2] == f"bytes={kept}-"
+
+
+def test_a_source_that_hangs_is_left_for_the_next_one(tmp_path, server, mirror_folder, monkeypatch):
+    monkeypatch.setattr(download, "TIMEOUT", (0.5, 0.5))
+    server.goes_on.clear()
+    server.cut = 300_000
+    whole = Server()
+    address = remote(f"{server.url}/b.bin", f"{whole.url}/b.bin")
+    assert fetch(address, tmp_path / "raw").read_bytes() == CONTENT
+    assert len(whole.requests) == 1
+    server.goes_on.set()
+    whole.http.shutdown()
+    whole.http.server_close()
+
+
+@pytest.mark.parametrize("by", ["folder", "host"])
+def test_a_full_disk_is_no_missing_source(tmp_path, server, mirror_folder, monkeypatch, by):
+    """The stage would end well with a note that the data cannot be had, and DVC would not run it again."""
+
+    def full(*arguments):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    if by == "folder":
+        monkeypatch.setattr(download.shutil, "copyfile", full)
+    else:
+        monkeypatch.setattr(download, "_bar", full)  # from where blocks are written
+    mirrors = [str(mirror_folder)] if by == "folder" else []
+    with pytest.raises(WriteError, match=r"a/b\.bin\.part: cannot be written .No space left on device.*free some space"):
+        fetch(remote(f"{server.url}/b.bin"), tmp_path / "raw", mirrors)
+    monkeypatch.undo()
+    assert fetch(remote(f"{server.url}/b.bin"), tmp_path / "raw", mirrors).read_bytes() == CONTENT
+
+
+def test_a_host_that_cannot_continue_starts_over(tmp_path, server):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a/b.bin.part").write_bytes(b"x" * 100)
+    server.ranges = False
+    assert fetch(remote(f"{server.url}/b.bin"), tmp_path).read_bytes() == CONTENT
+
+
+def test_a_file_that_is_longer_than_published_is_not_read_to_its_end(tmp_path, server):
+    server.content = CONTENT * 50
+    with pytest.raises(SourceError, match="more than the"):
+        fetch(remote(f"{server.url}/b.bin"), tmp_path)
+    assert not (tmp_path / "a/b.bin").exists()
+
+
+@pytest.mark.parametrize("length", [True, False])
+def test_a_file_of_unknown_size_has_a_bound(tmp_path, server, length):
+    """Whether its length is announced or not; what came of it does not stay."""
+    server.content, server.length = CONTENT * 20, length
+    bound = len(CONTENT) * 2
+    with pytest.raises(SourceError, match=f"more than the {bound:,} bytes"):
+        fetch(RemoteFile("a/b.bin", (f"{server.url}/b.bin",), at_most=bound), tmp_path)
+    assert list((tmp_path / "a").iterdir()) == []
+    server.content = CONTENT
+    assert fetch(RemoteFile("a/b.bin", (f"{server.url}/b.bin",), at_most=bound), tmp_path).read_bytes() == CONTENT
+
+
+def test_a_mirror_folder_is_bound_too(tmp_path, mirror_folder):
+    with pytest.raises(SourceError, match="more than the 1,000"):
+        fetch(RemoteFile("a/b.bin", at_most=1000), tmp_path / "raw", [str(mirror_folder)])
+
+
+def test_every_file_has_a_bound_and_comes_by_https():
+    for path, entry in _files().items():
+        assert all(url.startswith("https://") for url in entry["urls"]), path
+        assert entry["bytes"] or entry.get("at_most") or not entry["urls"], path
+
+
+@pytest.mark.parametrize(
+    ("first", "location", "followed"),
+    [
+        ("https://a.org/x", "http://a.org/y", False),
+        ("https://a.org/x", "//b.org/y", True),
+        ("https://a.org/x", "/y", True),
+        ("https://a.org/x", "HTTP://a.org/y", False),
+        ("http://a.org/x", "http://a.org/y", True),
+        ("http://a.org/x", "https://a.org/y", True),
+    ],
+)
+def test_https_is_never_left_by_a_redirect(first, location, followed):
+    answer = requests.Response()
+    answer.status_code, answer.url, answer.headers = 302, first, requests.structures.CaseInsensitiveDict(Location=location)
+    if followed:
+        assert download._session().get_redirect_target(answer) == location
+    else:
+        with pytest.raises(download._Failed, match="redirects from https to http"):
+            download._session().get_redirect_target(answer)
+
+
+def test_what_a_host_says_is_cut_for_the_terminal(tmp_path, server):
+    server.reason = "<img src=x onerror=alert(1)> \x1b[31mred\x07 \u202etxt"
+    with pytest.raises(SourceError) as caught:
+        fetch(remote(f"{server.url}/refused"), tmp_path)
+    assert "<img src=x onerror=alert(1)> [31mred" in str(caught.value)
+    assert not [c for c in str(caught.value) if not c.isprintable() and c != "\n"]
+
+
+def test_redirects_are_followed_where_they_may_be(tmp_path, server):
+    assert fetch(remote(f"{server.url}/moved"), tmp_path).read_bytes() == CONTENT
+
+
+def test_a_wrong_checksum_is_kept_aside_and_the_next_source_is_tried(tmp_path, mirror_folder, server):
+    bad = b"y" * len(CONTENT)
+    (mirror_folder / "a/b.bin").write_bytes(bad)
+    assert fetch(remote(f"{server.url}/b.bin"), tmp_path / "raw", [str(mirror_folder)]).read_bytes() == CONTENT
+    aside = tmp_path / f"raw/a/b.bin.rejected-{hashlib.sha256(bad).hexdigest()[:8]}"
+    assert aside.read_bytes() == bad
+    assert (mirror_folder / "a/b.bin").read_bytes() == bad
+
+
+def test_a_good_file_on_disk_is_untouched_whatever_the_sources_hold(tmp_path, mirror_folder):
+    fetch(remote(), tmp_path / "raw", [str(mirror_folder)])
+    (mirror_folder / "a/b.bin").write_bytes(b"bad")
+    assert fetch(remote(), tmp_path / "raw", [str(mirror_folder)]).read_bytes() == CONTENT
+    assert sorted(p.name for p in (tmp_path / "raw/a").iterdir()) == ["b.bin"]
+
+
+def test_a_truncated_file_on_disk_is_set_aside_and_fetched_again(tmp_path, mirror_folder):
+    (tmp_path / "raw/a").mkdir(parents=True)
+    (tmp_path / "raw/a/b.bin").write_bytes(CONTENT[:99])
+    assert fetch(remote(), tmp_path / "raw", [str(mirror_folder)]).read_bytes() == CONTENT
+    assert len(list((tmp_path / "raw/a").glob("b.bin.rejected-*"))) == 1
+
+
+def test_no_source_lists_all_and_names_the_command(tmp_path, server):
+    dead = "http://127.0.0.1:9/b.bin"
+    with pytest.raises(SourceError) as caught:
+        fetch(remote(f"{server.url}/absent", dead), tmp_path / "raw", [str(tmp_path / "mirror")])
+    text = str(caught.value)
+    for part in (str(tmp_path / "mirror/a/b.bin"), "no such file", f"{server.url}/absent", "404", dead, "does not answer", SHA):
+        assert part in text
+    assert f"\n  cp FILE {tmp_path / 'raw/a/b.bin'}\n" in text
+    assert [source for source, _ in caught.value.tried] == [str(tmp_path / "mirror/a/b.bin"), f"{server.url}/absent", dead]
+
+
+def test_reachable_is_cheap_and_right(tmp_path, mirror_folder, server):
+    assert reachable(remote(), tmp_path / "raw", [str(mirror_folder)]) == (True, str(mirror_folder / "a/b.bin"))
+    assert reachable(remote(f"{server.url}/b.bin"), tmp_path / "raw")[0]
+    assert not reachable(remote("http://127.0.0.1:9/b.bin"), tmp_path / "raw")[0]
+    assert server.requests == []  # HEAD only
+
+
+@pytest.mark.parametrize("path", ["../x", "/etc/x", "a/../../x", ""])
+def test_paths_stay_below_the_raw_folder(path):
+    with pytest.raises(ValueError, match="must stay below"):
+        RemoteFile(path)
+
+
+def _fetch_in_child(raw: Path, mirror: Path, results):
+    said = []
+    fetch(remote(), raw, [str(mirror)], said.append)
+    results.put(len(said))
+
+
+def test_two_processes_both_succeed_and_one_does_the_work(tmp_path, mirror_folder):
+    context = multiprocessing.get_context("fork")
+    results = context.Queue()
+    children = [context.Process(target=_fetch_in_child, args=(tmp_path / "raw", mirror_folder, results)) for _ in range(4)]
+    for child in children:
+        child.start()
+    for child in children:
+        child.join(20)
+    assert [child.exitcode for child in children] == [0] * 4
+    assert sorted(results.get() for _ in children) == [0, 0, 0, 1]

@@ -1,0 +1,85 @@
+"""Dataset families make of fabricated raw files what families.json says, under the version that it names."""
+
+import json
+
+import pytest
+
+from gt_bench.data.registry import catalog
+from tests.gt_bench.data import family_values
+from tests.gt_bench.data.family_values import compute, main, problem, sealed, stored
+from tests.gt_bench.data.raw_files import RAW
+from tests.mutants.runner import ROOT
+
+NAME = "wikics"
+
+
+@pytest.mark.parametrize("name", RAW)
+def test_a_family_makes_of_raw_files_what_is_saved(name):
+    assert problem(name, stored().get(name), compute(name)) is None
+
+
+def test_every_function_that_prepares_a_dataset_is_compared():
+    def functions(names):
+        return {(catalog()[name].prepare.__module__, catalog()[name].prepare.__qualname__) for name in names}
+
+    assert functions(catalog()) == functions(catalog().keys() & RAW.keys())
+    assert stored().keys() == RAW.keys()
+
+
+@pytest.fixture
+def saved(tmp_path, monkeypatch):
+    """A copy of families.json with one dataset, which the command reads and writes."""
+    path = tmp_path / "families.json"
+    path.write_text(json.dumps({NAME: stored()[NAME]}))
+    monkeypatch.setattr(family_values, "STORED", path)
+    return path
+
+
+def with_other_labels(name):
+    """The entry of a dataset as if its labels were others."""
+    entry = compute(name)
+    entry["values"]["y"]["sha256"] = "0" * 16
+    return sealed(entry)
+
+
+def test_other_values_need_a_higher_version(saved, monkeypatch, capsys):
+    assert main([NAME]) == 0
+    monkeypatch.setattr(family_values, "compute", with_other_labels)
+    before = saved.read_text()
+    for arguments in ([NAME], [NAME, "--update"]):
+        assert main(arguments) == 1
+        said = capsys.readouterr().out
+        assert "y.sha256 was " in said
+        assert "raise VERSION in gt_bench/data/families/wikics.py" in said
+    assert json.loads(saved.read_text()) == json.loads(before)
+    monkeypatch.setattr(family_values, "version_of", lambda module: 2)
+    assert main([NAME]) == 1
+    assert "has version 2, its saved values have version 1" in capsys.readouterr().out
+    assert main([NAME, "--update"]) == 0
+    assert stored()[NAME]["version"] == 2
+    assert main([NAME]) == 0
+    monkeypatch.setattr(family_values, "version_of", lambda module: 1)
+    for arguments in ([NAME], [NAME, "--update"]):
+        assert main(arguments) == 1
+        assert "a version is never lowered" in capsys.readouterr().out
+
+
+def test_a_new_dataset_and_an_edited_entry(saved, capsys):
+    assert main(["gps"]) == 1
+    assert "gps has no entry" in capsys.readouterr().out
+    assert main(["gps", "--update"]) == 0
+    assert stored().keys() == {"gps", NAME}
+    content = json.loads(saved.read_text())
+    content[NAME]["values"]["y"]["sha256"] = "0" * 16
+    saved.write_text(json.dumps(content))
+    with pytest.raises(ValueError, match="the entry of wikics was edited by hand"):
+        main([NAME])
+    with pytest.raises(SystemExit):
+        main(["wiki"])
+
+
+def test_files_are_the_same_each_time():
+    """An entry depends on no clock and no folder."""
+    for name in ("cornell", "qm9", "peptides-struct"):
+        assert compute(name) == compute(name)
+    assert family_values.STORED.is_relative_to(ROOT)

@@ -1,0 +1,181 @@
+"""The download stage as a user meets it."""
+
+import io
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from gt_bench.data import inventory
+from gt_bench.data.inventory import app
+from gt_bench.data.packed import DatasetUnavailable, PackedDataset
+from gt_bench.data.prepare import available
+from tests.conftest import ROOT
+
+
+@pytest.fixture(autouse=True)
+def _offline(monkeypatch):
+    monkeypatch.delenv("GT_DATA_MIRROR", raising=False)
+    monkeypatch.setattr("gt_bench.data.download._host_answers", lambda scheme, host: False)
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: str, code: int = 0) -> str:
+        result = CliRunner().invoke(app, list(arguments))
+        assert result.exit_code == code, result.output + str(result.exception)
+        return result.output
+
+    return call
+
+
+def test_prepare_keep_verify_and_find_damage(run, tmp_path, mirror):
+    said = run("texas", "--mirror", str(mirror))
+    for part in ("texas: packed in", "325", "bytes from", "note: edges are directed"):
+        assert part in said
+    stamp = (tmp_path / "data/packed/texas/header.json").stat().st_mtime_ns
+    assert "texas: kept" in run("texas", "--mirror", str(mirror))
+    assert (tmp_path / "data/packed/texas/header.json").stat().st_mtime_ns == stamp
+    assert "everything on disk is as it should be" in run("--verify")
+
+    for path, line in (
+        ("raw/webkb/texas/out1_graph_edges.txt", "not the pinned"),
+        ("packed/texas/data.safetensors", "prepare it again: python -m stages.download texas"),
+    ):
+        content = (tmp_path / "data" / path).read_bytes()
+        (tmp_path / "data" / path).write_bytes(content[:-1] + b"#")
+        said = run("--verify", code=1)
+        assert line in said
+        assert path.rpartition("/")[2] in said
+        (tmp_path / "data" / path).write_bytes(content)
+    run("--verify")
+
+
+def test_what_verify_says_of_a_flipped_bit_mends_it(run, tmp_path):
+    for place, option in (("data", []), ("else", ["--data-root", "else"])):
+        run("chains", *option)
+        path = tmp_path / place / "packed/chains/data.safetensors"
+        content = path.read_bytes()
+        path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+        said = run("--verify", *option, code=1)
+        command = re.search(r"prepare it again: python -m stages\.download (.*)", said)[1]
+        said = run(*command.split())
+        assert "chains: packed in" in said
+        assert "the content of data.safetensors is not what the header says" in said
+        assert path.read_bytes() == content
+        run("--verify", *option)
+
+
+def test_what_cannot_be_had_is_a_row_and_comes_later(run, tmp_path, mirror):
+    said = run("texas")
+    assert "not run: data" in said
+    note = json.loads((tmp_path / "data/packed/texas/unavailable.json").read_text())
+    assert note["dataset"] == "texas"
+    assert note["tried"][0]["source"].startswith("https://raw.githubusercontent.com/")
+    assert "cp FILE data/raw/webkb/texas/out1_node_feature_label.txt" in note["remedy"]
+    with pytest.raises(DatasetUnavailable, match="cp FILE"):
+        PackedDataset.open("data/packed/texas")
+    run("texas", "--strict", code=1)
+    assert "not at hand" in run("--verify")
+    assert not available("texas", "data")[0]
+
+    assert available("texas", "data", [str(mirror)]) == (True, str(mirror / "webkb/texas/out1_node_feature_label.txt"))
+    run("texas", "--mirror", str(mirror))
+    assert sorted(p.name for p in (tmp_path / "data/packed/texas").iterdir()) == ["data.safetensors", "header.json"]
+    assert available("texas", "data") == (True, "packed in data/packed/texas")
+
+
+def test_list_and_plan(run, mirror):
+    said = run("--list")
+    for part in ("minesweeper", "roc-auc", "generated", "no"):
+        assert part in said
+    said = run("--plan", "texas", "chains", "roman-empire", "--mirror", str(mirror))
+    for part in ("fetches 12 of 12 files", "generates", "not at hand", "KiB"):
+        assert part in said
+    run("chains")
+    assert "already packed" in run("--plan", "chains")
+
+
+@pytest.mark.parametrize("width", [40, 80, 120, 300])
+def test_nothing_is_cut_whatever_the_terminal(width, monkeypatch):
+    terminal = Console(highlight=False, force_terminal=True, color_system=None, width=width, soft_wrap=True, file=io.StringIO())
+    monkeypatch.setattr(inventory, "console", terminal)
+    columns, rows = inventory.listing(Path("nowhere"))
+    inventory.show_rows(columns, rows)
+    said = terminal.file.getvalue()
+    assert "…" not in said
+    assert max(map(len, said.splitlines())) <= max(width, 2 + max(len(row[8]) for row in rows) + len("source: ;"))
+    for row in rows:
+        for cell in row[0].split() + row[8].split():
+            assert cell in said
+    assert said.startswith("┏") == (width == 300)
+
+
+def test_the_plan_knows_what_will_be_on_disk(run, mirror):
+    line = next(line for line in run("--plan", "minesweeper", "--mirror", str(mirror)).splitlines() if "minesweeper" in line)
+    raw = (mirror / "heterophilous/minesweeper.npz").stat().st_size
+    said = run("minesweeper", "--mirror", str(mirror))
+    packed = float(re.search(r"packed in [^;]*; ([\d.]+) KiB", said).group(1))
+    after = float(re.findall(r"([\d.]+) KiB", line)[-1])
+    assert after == pytest.approx(raw / 1024 + packed, rel=0.01)
+
+
+def test_params_give_the_mirrors_and_the_suites(run, tmp_path, mirror):
+    cells = "\n".join(f"  x-{d}-mlp: {{cell: x/{d}/mlp, dataset: {d}, model: mlp, settings: recipes}}" for d in ("texas", "chains"))
+    params = f"run: {{mirrors: [{mirror}]}}\ndatasets: [texas, chains]\nsuites: [x]\ncells:\n{cells}\n"
+    (tmp_path / "params.yaml").write_text(params)
+    said = run("--plan", "x")
+    for part in ("texas", "chains", "generates", f"{mirror}", "fetches 12"):
+        assert part in said
+    assert "tolokers" not in said
+    assert "no suite or dataset named 'y'" in run("--plan", "y", code=1)
+    assert "texas: packed" in run("texas")
+    (tmp_path / "params.yaml").write_text(params.replace("mirrors", "mirror"))
+    assert "mirrors" in run("chains", code=1)
+
+
+def test_wrong_names_and_no_names(run):
+    assert "did you mean 'texas'" in run("texsa", code=1)
+    assert "no suite or dataset named 'texsa' (did you mean 'texas'?)" in run("--plan", "texsa", code=1)
+    assert "name a dataset" in run(code=1)
+
+
+def test_a_truncated_mirror_file_leaves_no_packed_folder(run, tmp_path, mirror):
+    (tmp_path / "m/heterophilous").mkdir(parents=True)
+    content = (mirror / "heterophilous/minesweeper.npz").read_bytes()
+    (tmp_path / "m/heterophilous/minesweeper.npz").write_bytes(content[:-100])
+    said = run("minesweeper", "--mirror", "m")
+    assert "are expected; set aside as" in said
+    assert [p.name for p in (tmp_path / "data/packed/minesweeper").iterdir()] == ["unavailable.json"]
+    assert not (tmp_path / "data/raw/heterophilous/minesweeper.npz").exists()
+
+
+def test_two_processes_prepare_once(tmp_path):
+    command = [sys.executable, "-m", "stages.download", "sbm-cluster", "--data-root", str(tmp_path)]
+    children = [subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    said = [child.communicate(timeout=120)[0] for child in children]
+    assert [child.returncode for child in children] == [0, 0]
+    assert sorted(["packed in" in text for text in said]) == [False, True]
+    assert sorted(["kept: it is already packed" in text for text in said]) == [False, True]
+    assert PackedDataset.open(tmp_path / "packed/sbm-cluster").num_graphs == 300
+
+
+@pytest.mark.parametrize("place", ["data", "data/packed", "data/.locks"])
+def test_a_file_in_the_place_of_a_folder_is_one_line(run, tmp_path, place):
+    (tmp_path / place).parent.mkdir(exist_ok=True)
+    (tmp_path / place).write_text("not a folder")
+    said = run("chains", code=1)
+    assert said.startswith("error: data")
+    assert "cannot be written" in said
+    assert (tmp_path / place).read_text() == "not a folder"
+
+
+def test_a_long_name_is_not_echoed(run):
+    assert len(run("x" * 100_000, code=1)) < 3000

@@ -1,0 +1,352 @@
+"""Storage: what is packed comes out again, whichever graphs are asked for; damaged or contradictory data are one clear error."""
+
+import json
+import os
+import shutil
+from unittest import mock
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gt_bench.config.grid import load_grid
+from gt_bench.config.schema import RecipeError
+from gt_bench.data import packed
+from gt_bench.data.packed import DatasetUnavailable, PackedDataset, PackedHeader, PackedWriter, compact, pack, replace_folder
+from gt_bench.data.prepare import prepare
+from gt_bench.data.spec import DatasetSpec
+from gt_bench.utils.errors import DatasetError
+from gt_bench.utils.io import WriteError
+
+HEADER = PackedHeader(
+    name="toy", task="graph-regression", metric="mae", level="graph", in_dim=2, edge_dim=[4], out_dim=1, split_kind="graph", num_splits=1
+)
+
+
+def random_graphs(count: int, seed: int = 0) -> tuple[dict, list[dict]]:
+    rng = np.random.default_rng(seed)
+    graphs = []
+    for _ in range(count):
+        n, m = int(rng.integers(1, 9)), int(rng.integers(0, 12))
+        graphs.append(
+            {
+                "x": rng.normal(size=(n, 2)).astype(np.float32),
+                "edge_index": rng.integers(0, n, (2, m)),
+                "edge_attr": rng.integers(0, 4, (m, 1)),
+                "y": rng.normal(size=1).astype(np.float32),
+            }
+        )
+    arrays = {
+        "num_nodes": [len(g["x"]) for g in graphs],
+        "num_edges": [g["edge_index"].shape[1] for g in graphs],
+        "x": np.concatenate([g["x"] for g in graphs]),
+        "edge_index": np.concatenate([g["edge_index"] for g in graphs], axis=1),
+        "edge_attr": np.concatenate([g["edge_attr"] for g in graphs]),
+        "y": np.concatenate([g["y"] for g in graphs]),
+        "split": rng.integers(0, 4, (1, count)),
+    }
+    return arrays, graphs
+
+
+@pytest.fixture
+def toy(tmp_path):
+    arrays, graphs = random_graphs(20)
+    pack(tmp_path / "toy", HEADER, arrays)
+    return PackedDataset.open(tmp_path / "toy"), graphs, arrays
+
+
+@pytest.mark.parametrize("ids", [[3], [0, 1, 2], list(range(20)), [7, 2, 2, 19, 0], []])
+def test_batch_is_the_graphs_one_after_the_other(toy, ids):
+    dataset, graphs, _ = toy
+    batch = dataset.batch(torch.tensor(ids, dtype=torch.long))
+    assert batch.num_graphs == len(ids)
+    for position, g in enumerate(ids):
+        span = slice(int(batch.ptr[position]), int(batch.ptr[position + 1]))
+        np.testing.assert_array_equal(batch.x[span], graphs[g]["x"])
+        edges = (batch.edge_index[0] >= span.start) & (batch.edge_index[0] < span.stop)
+        np.testing.assert_array_equal(batch.edge_index[:, edges] - span.start, graphs[g]["edge_index"])
+        np.testing.assert_array_equal(batch.edge_attr[edges], graphs[g]["edge_attr"])
+        assert batch.y[position] == graphs[g]["y"][0]
+    assert batch.x.dtype == torch.float32
+    assert batch.edge_attr.dtype == torch.long
+
+
+def test_split_parts_are_what_was_packed(toy):
+    dataset, _, arrays = toy
+    for code, part in enumerate(("train", "val", "test"), 1):
+        np.testing.assert_array_equal(dataset.split(part, 0), np.flatnonzero(arrays["split"][0] == code))
+    with pytest.raises(DatasetError, match="no split 1"):
+        dataset.split("train", 1)
+    with pytest.raises(DatasetError, match="no part named"):
+        dataset.split("valid", 0)
+    with pytest.raises(IndexError, match=r"0\.\.19"):
+        dataset.batch(torch.tensor([20]))
+
+
+def test_bytes_and_digest_do_not_depend_on_when_or_where(tmp_path):
+    arrays, _ = random_graphs(20)
+    for place in ("a", "b/c"):
+        pack(tmp_path / place, HEADER, arrays)
+    for file in ("header.json", "data.safetensors"):
+        assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b/c" / file).read_bytes()
+    first = PackedDataset.open(tmp_path / "a").digest
+    arrays["y"][0] += 1
+    pack(tmp_path / "a", HEADER, arrays)
+    assert PackedDataset.open(tmp_path / "a").digest != first
+    notes = HEADER.model_copy(update={"notes": ["seen"], "provenance": {"spec": "x"}})
+    assert notes.digest == HEADER.digest
+    assert HEADER.model_copy(update={"metric": "rmse"}).digest != HEADER.digest
+
+
+def test_block_by_block_gives_the_same_file(tmp_path):
+    arrays, graphs = random_graphs(20)
+    pack(tmp_path / "whole", HEADER, arrays)
+    with PackedWriter(tmp_path / "blocks") as writer:
+        for g in graphs:
+            parts = {name: compact(array) for name, array in g.items()}
+            writer.graphs(
+                num_nodes=[len(g["x"])], num_edges=[g["edge_index"].shape[1]], **parts | {"edge_index": g["edge_index"].astype(np.uint8)}
+            )
+        writer.append("split", arrays["split"].astype(np.uint8))
+        writer.finish(HEADER)
+    assert (tmp_path / "whole/data.safetensors").read_bytes() == (tmp_path / "blocks/data.safetensors").read_bytes()
+
+
+def test_safetensors_itself_reads_the_file_and_it_is_mapped_not_loaded(tmp_path):
+    import psutil
+    from safetensors.torch import load_file
+
+    arrays, _ = random_graphs(20)
+    pack(tmp_path / "toy", HEADER, arrays)
+    loaded = load_file(tmp_path / "toy/data.safetensors")
+    np.testing.assert_array_equal(loaded["x"], arrays["x"])
+
+    nodes = 3_000_000  # 24 MB of features
+    header = PackedHeader(
+        name="big", task="node-classification", metric="accuracy", level="node", in_dim=2, out_dim=2, split_kind="node", num_splits=0
+    )
+    big = {"num_nodes": [2] * (nodes // 2), "num_edges": [0] * (nodes // 2), "x": np.zeros((nodes, 2), np.float32)}
+    pack(tmp_path / "big", header, big | {"edge_index": np.zeros((2, 0), int), "y": np.zeros(nodes, int)})
+    before = psutil.Process().memory_info().rss
+    dataset = PackedDataset.open(tmp_path / "big")
+    dataset.batch(torch.arange(100_000, 101_000))
+    assert psutil.Process().memory_info().rss - before < 10 << 20
+
+
+def flip_labels(folder):
+    """All labels of a packed dataset moved on by one, in place: the same length, the same header."""
+    path = folder / "data.safetensors"
+    content = bytearray(path.read_bytes())
+    start = 8 + int.from_bytes(content[:8], "little")
+    low, high = json.loads(content[8:start])["y"]["data_offsets"]
+    content[start + low : start + high] = bytes(b ^ 1 for b in content[start + low : start + high])
+    with open(path, "r+b") as file:
+        file.write(content)
+
+
+@pytest.mark.parametrize("keep_mtime", [False, True])
+def test_other_bytes_of_the_same_length_are_found(toy, tmp_path, keep_mtime):
+    path = tmp_path / "toy/data.safetensors"
+    before = path.stat()
+    flip_labels(tmp_path / "toy")
+    if keep_mtime:
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert path.stat().st_size == before.st_size
+    with pytest.raises(DatasetError, match=r"content of data.safetensors is not.*prepare it again: python -m stages.download toy"):
+        PackedDataset.open(tmp_path / "toy")
+    flip_labels(tmp_path / "toy")
+    PackedDataset.open(tmp_path / "toy")
+
+
+def test_the_content_is_read_again_only_when_the_file_has_changed(toy, tmp_path, monkeypatch):
+    path, read = tmp_path / "toy/data.safetensors", []
+    whole = packed._sha256
+    monkeypatch.setattr(packed, "_sha256", lambda path: read.append(path) or whole(path))
+    PackedDataset.open(tmp_path / "toy")
+    assert read == []  # `toy` has opened it
+    assert sorted(p.name for p in path.parent.iterdir()) == ["data.safetensors", "header.json"]  # a change in there would run DVC's stages
+    os.utime(path, (1, 1))
+    for _ in range(2):
+        PackedDataset.open(tmp_path / "toy")
+    assert read == [path]
+    (tmp_path / ".toy.checked.json").write_text("damaged")
+    PackedDataset.open(tmp_path / "toy")
+    shutil.copy(path, tmp_path / "copy")
+    os.replace(tmp_path / "copy", path)  # another inode
+    PackedDataset.open(tmp_path / "toy")
+    assert read == [path] * 3
+    monkeypatch.setattr(packed, "write_json", mock.Mock(side_effect=WriteError("read-only")))
+    os.utime(path, (2, 2))
+    PackedDataset.open(tmp_path / "toy")
+
+
+@pytest.mark.parametrize(
+    "change", [{"metric": "mse"}, {"in_dim": 3}, {"notes": ["well"]}, {"header_sha256": ""}, {"data_sha256": "0" * 64}]
+)
+def test_an_edited_header_is_found(change, toy, tmp_path):
+    path = tmp_path / "toy/header.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(DatasetError, match="header.json is not as it was written.*prepare it again"):
+        PackedDataset.open(tmp_path / "toy")
+
+
+def test_the_seal_is_not_in_the_digest_of_runs(tmp_path):
+    """Records that were shipped before there was a seal stay true."""
+    result = prepare("chains", tmp_path)
+    assert result.header.digest == "4787da466597847d122118a956b28ce11449205051b6a04e5eab9eba8a60b21f"
+
+
+def test_damaged_data_are_prepared_again_by_the_stage(tmp_path):
+    said = []
+    folder = prepare("chains", tmp_path).folder
+    content = (folder / "data.safetensors").read_bytes()
+    flip_labels(folder)
+    assert prepare("chains", tmp_path, say=said.append).state == "packed"
+    assert said == [f"{folder}: damaged (the content of data.safetensors is not what the header says)"]
+    assert (folder / "data.safetensors").read_bytes() == content
+    assert prepare("chains", tmp_path).state == "kept"
+
+
+def test_pairs_become_flat_targets(tmp_path):
+    header = PackedHeader(
+        name="sets", task="set-to-graph", metric="f1", level="pair", in_dim=1, out_dim=1, split_kind="graph", num_splits=0
+    )
+    arrays = {
+        "num_nodes": [2, 3],
+        "num_edges": [0, 0],
+        "x": np.arange(5, dtype=np.float32)[:, None],
+        "edge_index": np.zeros((2, 0), int),
+        "num_pairs": [1, 2],
+        "pair_index": np.array([[0, 2, 0], [1, 1, 0]]),
+    }
+    pack(tmp_path / "sets", header, arrays)
+    dataset = PackedDataset.open(tmp_path / "sets")
+    first, second = [0, 1, 0, 0], [1, 0, 0, 0, 0, 0, 0, 1, 0]
+    assert dataset.batch(torch.tensor([0, 1])).y.tolist() == first + second
+    assert dataset.batch(torch.tensor([1, 0, 1])).y.tolist() == second + first + second
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"edge_index": np.full((2, 0), 0)}, "rows where"),
+        ({"split": np.full((1, 20), 7)}, "split codes"),
+        ({"split": np.full((2, 20), 1)}, "promises 1 splits"),
+        ({"split": np.full((1, 19), 1)}, "splits cover"),
+        ({"y": np.full(20, np.inf, np.float32)}, "infinite"),
+        ({"y": np.zeros(21, np.float32)}, "'y' has 21 rows"),
+        ({"x": "nan"}, "not finite"),
+        ({"edge_attr": "category"}, "category 4 of a vocabulary of 4"),
+        ({"edge_index": "outside"}, "does not have"),
+    ],
+)
+def test_contradictions_are_errors_and_leave_no_trace(tmp_path, change, message):
+    arrays, _ = random_graphs(20)
+    for name, value in change.items():
+        if isinstance(value, str):
+            arrays[name] = arrays[name].copy()
+            arrays[name].flat[0] = {"nan": np.nan, "category": 4, "outside": 9}[value]
+        else:
+            arrays[name] = value
+    with pytest.raises(DatasetError, match=message):
+        pack(tmp_path / "toy", HEADER, arrays)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failed_pack_keeps_the_old_folder(toy, tmp_path):
+    _, _, arrays = toy
+    before = (tmp_path / "toy/header.json").read_bytes()
+    with pytest.raises(DatasetError):
+        pack(tmp_path / "toy", HEADER, arrays | {"y": np.zeros(3, np.float32)})
+    assert (tmp_path / "toy/header.json").read_bytes() == before
+    assert PackedDataset.open(tmp_path / "toy").num_graphs == 20
+
+
+BAD_NAMES = ["", ".", "..", "../evil", "a/b", "/etc", ".hidden", "a\nb", "x" * 300]
+
+
+@pytest.mark.parametrize("name", BAD_NAMES)
+def test_a_dataset_is_never_named_like_a_path(name, tmp_path):
+    with pytest.raises(DatasetError, match="a dataset cannot be named"):
+        DatasetSpec(name=name, family="test", task="node-classification", metric="accuracy", prepare=print)
+    grid = {"datasets": [name], "suites": [], "cells": {}}
+    (tmp_path / "params.yaml").write_text(json.dumps(grid))
+    with pytest.raises(RecipeError, match="a dataset cannot be named"):
+        load_grid(tmp_path / "params.yaml")
+    with pytest.raises(DatasetError, match="no dataset named"):
+        prepare(name, tmp_path / "data")
+    assert [path.name for path in tmp_path.iterdir()] == ["params.yaml"]
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../evil", "../../evil"])
+def test_what_is_no_dataset_is_never_replaced(name, toy, tmp_path):
+    (tmp_path / "evil").mkdir()
+    (tmp_path / "evil/kept").touch()
+    packed, new = tmp_path / "data/packed", tmp_path / "new"
+    for folder in (packed / "other", new):
+        folder.mkdir(parents=True)
+        (folder / "header.json").touch()
+    with pytest.raises(DatasetError):
+        replace_folder(new, packed / name)
+    assert (packed / "other/header.json").exists()
+    assert (tmp_path / "evil/kept").exists()
+    with pytest.raises(DatasetError, match="holds more than a packed dataset"):
+        replace_folder(new, tmp_path / "data")
+    assert new.exists()
+
+
+def test_a_full_disk_is_said_and_leaves_the_old_folder(toy, tmp_path, monkeypatch):
+    _, _, arrays = toy
+
+    def full(*arguments):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("gt_bench.data.packed.shutil.copyfileobj", full)
+    with pytest.raises(WriteError, match="No space left"):
+        pack(tmp_path / "toy", HEADER, arrays)
+    assert sorted(p.name for p in tmp_path.glob("[!.]*")) == ["toy"]
+    PackedDataset.open(tmp_path / "toy").verify()
+
+
+def test_nothing_packed_and_unavailable_say_what_to_do(tmp_path):
+    with pytest.raises(DatasetUnavailable, match=r"python -m stages\.download nowhere"):
+        PackedDataset.open(tmp_path / "nowhere")
+    (tmp_path / "gone").mkdir()
+    note = {"dataset": "gone", "reason": "no host answers", "tried": [{"source": "http://x", "error": "silence"}], "remedy": "cp FILE here"}
+    (tmp_path / "gone/unavailable.json").write_text(json.dumps(note))
+    with pytest.raises(DatasetUnavailable, match=r"(?s)no host answers.*http:..x: silence.*cp FILE here"):
+        PackedDataset.open(tmp_path / "gone")
+    (tmp_path / "gone/unavailable.json").write_text("[]")
+    with pytest.raises(DatasetError, match="damaged"):
+        PackedDataset.open(tmp_path / "gone")
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_mutated_files_end_in_the_right_data_or_a_clean_error(tmp_path_factory, data):
+    folder = tmp_path_factory.mktemp("fuzz") / "toy"
+    arrays, _ = random_graphs(5)
+    pack(folder, HEADER, arrays)
+    path = folder / data.draw(st.sampled_from(["header.json", "data.safetensors"]))
+    content = bytearray(path.read_bytes())
+    for _ in range(data.draw(st.integers(1, 4))):
+        where = data.draw(st.integers(0, min(len(content) - 1, 900)))
+        action = data.draw(st.sampled_from(["flip", "cut", "insert"]))
+        if action == "flip":
+            content[where] = data.draw(st.integers(0, 255))
+        elif action == "cut":
+            del content[where : where + data.draw(st.integers(1, 50))]
+        else:
+            content[where:where] = data.draw(st.binary(max_size=10))
+        if not content:
+            break
+    path.write_bytes(content)
+    try:
+        dataset = PackedDataset.open(folder)
+        dataset.verify()
+    except DatasetError:
+        return
+    assert dataset.header.data_sha256  # what passes is bytewise what was written, whatever a harmless header field now says
+    assert dataset.num_graphs == 5

@@ -1,0 +1,112 @@
+"""Foreign files: the right arrays, or one clean error; fuzzed over npz, npy, tables and JSON."""
+
+import gzip
+import io
+import json
+import zipfile
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gt_bench.data.readers import both_directions, ids_to_split, masks_to_split, read_json, read_npz, read_table
+from gt_bench.utils.errors import DatasetError
+
+
+def test_npz(tmp_path):
+    arrays = {
+        "a": np.arange(6).reshape(2, 3),
+        "b": np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+        "c": np.array(["x", "yy"]),
+        "d": np.array(5),
+    }
+    np.savez(tmp_path / "a.npz", **arrays)
+    read = read_npz(tmp_path / "a.npz")
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(read[name], array)
+    assert list(read_npz(tmp_path / "a.npz", ["c"])) == ["c"]
+    with pytest.raises(DatasetError, match="no array 'z'; it has: a, b, c, d"):
+        read_npz(tmp_path / "a.npz", ["z"])
+    with pytest.raises(DatasetError, match="more than 100 bytes"):
+        read_npz(tmp_path / "a.npz", max_bytes=100)
+    np.savez(tmp_path / "o.npz", o=np.array([{}, None], dtype=object))
+    with pytest.raises(DatasetError, match="pickled objects"):
+        read_npz(tmp_path / "o.npz")
+
+
+def test_an_npy_header_that_promises_more_than_there_is_allocates_nothing(tmp_path):
+    stream = io.BytesIO()
+    np.lib.format.write_array_header_1_0(stream, {"descr": "<f8", "fortran_order": False, "shape": (1 << 50,)})
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
+        archive.writestr("a.npy", stream.getvalue())
+    with pytest.raises(DatasetError, match="do not hold shape"):
+        read_npz(tmp_path / "a.npz")
+
+
+def test_tables_and_json(tmp_path):
+    (tmp_path / "t.tsv").write_text("x\ty\n1\t2\n\n3\t4\n")
+    assert read_table(tmp_path / "t.tsv", 2) == [["1", "2"], ["3", "4"]]
+    (tmp_path / "t.csv.gz").write_bytes(gzip.compress(b'"a,b",c\n'))
+    assert read_table(tmp_path / "t.csv.gz", 2, ",", header=False) == [["a,b", "c"]]
+    with pytest.raises(DatasetError, match="more than 3 bytes"):
+        read_table(tmp_path / "t.tsv", 2, max_bytes=3)
+    (tmp_path / "j.json.gz").write_bytes(gzip.compress(b"[" * 200_000))
+    with pytest.raises(DatasetError, match="not readable JSON"):
+        read_json(tmp_path / "j.json.gz")
+    with pytest.raises(DatasetError, match="more than 10 bytes"):
+        read_json(tmp_path / "j.json.gz", max_bytes=10)
+
+
+@settings(max_examples=100, deadline=None)
+@given(nodes=st.integers(1, 12), data=st.data())
+def test_both_directions_is_the_symmetric_closure(nodes, data):
+    edges = data.draw(st.lists(st.tuples(st.integers(0, nodes - 1), st.integers(0, nodes - 1)), max_size=30))
+    for loops in (False, True):
+        got = both_directions(np.array(edges, int).reshape(-1, 2).T, nodes, loops)
+        want = {p for a, b in edges for p in ((a, b), (b, a)) if loops or a != b}
+        assert list(map(tuple, got.T.tolist())) == sorted(want)
+    with pytest.raises(DatasetError, match=f"name node {nodes}"):
+        both_directions(np.array([[0], [nodes]]), nodes)
+
+
+def test_splits_refuse_overlaps():
+    with pytest.raises(DatasetError, match="twice"):
+        ids_to_split(5, np.array([0, 1]), np.array([1]), np.array([2]))
+    with pytest.raises(DatasetError, match="twice"):
+        ids_to_split(5, np.array([0, 0]), np.array([1]), np.array([2]))
+    with pytest.raises(DatasetError, match="names id 5 of 5"):
+        ids_to_split(5, np.array([0]), np.array([1]), np.array([5]))
+    with pytest.raises(DatasetError, match="two parts"):
+        masks_to_split(np.array([1, 0]), np.array([1, 0]), np.array([0, 1]))
+    assert masks_to_split(np.array([1, 0, 0]), np.array([0, 1, 0]), np.array([0, 0, 1])).tolist() == [1, 2, 3]
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_mutated_files_end_in_data_or_a_clean_error(tmp_path_factory, data):
+    folder = tmp_path_factory.mktemp("fuzz")
+    stream = io.BytesIO()
+    np.savez_compressed(stream, a=np.arange(40), b=np.eye(3))
+    kinds = {
+        "a.npz": stream.getvalue(),
+        "t.tsv": b"x\ty\n1\t2\n3\t4\n",
+        "t.tsv.gz": gzip.compress(b"x\ty\n1\t2\n3\t4\n"),
+        "j.json": json.dumps({"a": [1, 2, {"b": None}]}).encode(),
+        "j.json.gz": gzip.compress(json.dumps({"a": [1, 2, {"b": None}]}).encode()),
+    }
+    name = data.draw(st.sampled_from(sorted(kinds)))
+    content = bytearray(kinds[name])
+    for _ in range(data.draw(st.integers(1, 5))):
+        where = data.draw(st.integers(0, len(content)))
+        content[where : where + data.draw(st.integers(0, 4))] = data.draw(st.binary(max_size=4))
+    (folder / name).write_bytes(content)
+    read = {"a": lambda p: read_npz(p, max_bytes=1 << 20), "t": lambda p: read_table(p, 2), "j": read_json}[name[0]]
+    try:
+        value = read(folder / name)
+    except DatasetError as caught:
+        value = caught
+    if isinstance(value, DatasetError):
+        assert name in str(value)
+    elif name == "a.npz":
+        assert all(array.nbytes <= 1 << 20 for array in value.values())

@@ -1,0 +1,85 @@
+"""Bags of words: read as sparse rows with the numbers of the dense ones, and never dense on the way; a run with them."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+import torch
+
+from gt_bench.config.grid import RunSettings
+from gt_bench.config.recipe import Recipe
+from gt_bench.data.packed import PackedDataset, PackedHeader, pack
+from gt_bench.data.sparse import sparse_rows
+from gt_bench.experiment.run import Experiment
+from gt_bench.store.run_store import Store
+from gt_models.kernels import use
+from tests.gt_bench.conftest import RECIPE
+
+
+def words(nodes: int, columns: int, share: float) -> np.ndarray:
+    rng = np.random.default_rng(0)
+    return (rng.integers(1, 4, (nodes, columns)) * (rng.random((nodes, columns)) < share)).astype(np.uint8)
+
+
+def pack_words(folder, share: float = 0.03, columns: int = 400, nodes: int = 60):
+    rng = np.random.default_rng(1)
+    edges, y = rng.integers(0, nodes, (2, 3 * nodes)), np.arange(nodes) % 3
+    x = words(nodes, columns, share)
+    x[:, :6] = 2 * (y[:, None] == np.arange(6) % 3)
+    header = PackedHeader(
+        name="words", task="node-classification", metric="accuracy", level="node", in_dim=columns, out_dim=3, split_kind="node", num_splits=1,
+        row_normalise=True,
+    )  # fmt: skip
+    arrays = {"num_nodes": [nodes], "num_edges": [edges.shape[1]], "edge_index": edges, "x": x, "y": y}
+    pack(folder / "packed" / "words", header, arrays | {"split": rng.permutation(np.arange(nodes) % 3 + 1)[None]})
+    return PackedDataset.open(folder / "packed" / "words")
+
+
+def test_sparse_rows_are_the_dense_features(tmp_path):
+    packed = pack_words(tmp_path)
+    dense, sparse = (p.batch(torch.arange(1)).x for p in (packed, packed.with_sparse_x()))
+    assert sparse.layout == torch.sparse_csr
+    assert torch.equal(sparse.to_dense(), dense)
+    torch.testing.assert_close(dense.sum(1), torch.ones(60))
+    assert torch.equal(sparse.to("cpu", torch.float64).to_dense(), dense.double())
+
+
+@pytest.mark.parametrize(("columns", "share"), [(400, 0.3), (100, 0.03)])
+def test_features_that_are_narrow_or_hardly_sparse_stay_dense(tmp_path, columns, share):
+    packed = pack_words(tmp_path, share, columns)
+    assert packed.with_sparse_x() is packed
+
+
+def test_wide_features_are_never_dense(tmp_path):
+    x = words(2000, 3000, 0.01)
+    tracemalloc.start()
+    sparse = sparse_rows(x, normalise=True)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert sparse._nnz() == np.count_nonzero(x)
+    assert peak < x.size * 4 / 4
+
+
+@pytest.mark.parametrize("model", ["mlp", "polynormer"])
+def test_a_run_learns_the_same_from_either(tmp_path, model):
+    pack_words(tmp_path)
+    fields = (
+        {"name": "polynormer", "hidden_dim": 8, "num_heads": 2, "num_local_layers": 2, "in_dropout": 0.3} if model == "polynormer" else None
+    )
+    recipe = Recipe(**{**RECIPE, "model": fields or RECIPE["model"]})
+    experiment = Experiment(recipe, "words.yaml", "words", RunSettings(device="cpu"), Store(tmp_path / "store"), tmp_path)
+    with use("reference", sparse_linear="numba"):
+        sparse = experiment.run(0)[0]
+        experiment.store, experiment.__dict__["_read"] = Store(tmp_path / "other"), experiment.packed
+        dense = experiment.run(0)[0]
+    forms = [r["measured"]["forms"]["training"].get("sparse_linear") for r in (sparse, dense)]
+    assert forms == [["numba"], None]
+    for curve in ("train_loss", "val_loss"):
+        assert sparse["deterministic"]["epochs"][curve] == pytest.approx(dense["deterministic"]["epochs"][curve], rel=1e-4)
+
+
+def test_a_model_that_does_not_say_so_gets_dense_features(tmp_path):
+    pack_words(tmp_path)
+    recipe = Recipe(**{**RECIPE, "model": {"name": "edge-transformer", "hidden_dim": 8, "num_heads": 2, "num_layers": 1}})
+    experiment = Experiment(recipe, "words.yaml", "words", RunSettings(device="cpu"), Store(tmp_path / "store"), tmp_path)
+    assert experiment._read is experiment.packed

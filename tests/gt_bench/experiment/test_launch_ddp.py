@@ -1,0 +1,205 @@
+"""Several processes for one run: how they are started and ended, what becomes of one that dies, and what is refused."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from multiprocessing import get_context
+from pathlib import Path
+
+import psutil
+import pytest
+import torch
+
+from gt_bench.config.grid import load_grid
+from gt_bench.config.recipe import Recipe
+from gt_bench.config.schema import RecipeError
+from gt_bench.experiment import launch_ddp
+from gt_bench.experiment.launch_ddp import Ranks
+from gt_bench.experiment.process_count import check_machine, check_processes
+from gt_bench.pipeline.train import train_cell
+from gt_bench.runtime.exit_status import status_of
+from gt_bench.runtime.signals import Stopped, handled
+from gt_bench.runtime.worker_pool import Lost
+from tests.conftest import ROOT
+from tests.gt_bench.conftest import RECIPE
+
+CELL = "small/many/mlp"
+
+
+@pytest.fixture
+def forked(monkeypatch):
+    import torch._dynamo  # noqa: F401 (an optimiser imports it, which takes seconds: once, before the forks)
+
+    monkeypatch.setattr(launch_ddp, "START", "fork")
+
+
+def train(**named):
+    grid = load_grid()
+    return train_cell(grid.find(CELL), grid, **named)
+
+
+def checkpoint() -> Path | None:
+    return next(iter(Path("store").rglob("checkpoint.safetensors")), None)
+
+
+def wait_for(what, seconds: float = 120.0):
+    until = time.monotonic() + seconds
+    while not (found := what()):
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    return found
+
+
+def test_the_stage_starts_them_one_that_is_killed_ends_all_and_the_same_command_goes_on(project, monkeypatch):
+    project.recipe("many", batch={"graphs": 10}, epochs=150, eval_every=50, seeds=[0], processes=2)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    stage = subprocess.Popen([sys.executable, "-m", "stages.train", CELL], env=environment, stderr=subprocess.PIPE, text=True)
+    wait_for(lambda: checkpoint() or stage.poll() is not None)
+    assert stage.poll() is None, stage.stderr.read()
+    mine = [p for p in psutil.Process(stage.pid).children() if "spawn_main" in " ".join(p.cmdline())]
+    first, second = sorted(mine, key=lambda process: process.create_time())
+    second.kill()
+    _, said = stage.communicate(timeout=60)
+    assert stage.returncode == 1
+    assert "error: recipes/small/many/mlp.yaml: seed 0: process 1 of 2: killed by signal 9: probably out of memory; the run is kept" in said
+    assert not first.is_running()
+    assert checkpoint()
+    assert not list(Path("store").rglob("record.json"))
+
+    monkeypatch.setattr(launch_ddp, "START", "fork")  # new interpreters once are enough
+    train()
+    (continued,) = project.records()
+    assert continued["measured"]["processes"] == 2
+    assert continued["deterministic"]["recipe"]["processes"] == 2
+    Path("store").rename("continued")
+    train()
+    (whole,) = project.records()
+    assert continued["deterministic"] == whole["deterministic"]
+
+
+def test_a_signal_leaves_a_checkpoint_and_no_process(project, forked, capsys):
+    project.recipe("many", batch={"graphs": 4}, epochs=2000, seeds=[0], processes=2, run={"checkpoint_seconds": 1e9})
+    told = []
+
+    def notice():
+        told.append(1)
+        if len(told) == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    before = set(psutil.Process().children(recursive=True))
+    with handled(), pytest.raises(Stopped) as caught:
+        train(notice=notice)
+    assert caught.value.code == 143
+    assert "stopped by SIGTERM; the same command continues where it was" in capsys.readouterr().err
+    assert checkpoint()  # written by process 0 because of the signal, for no other is due
+    assert set(psutil.Process().children(recursive=True)) <= before
+
+
+class _Stops:
+    """Work in which the last process is stopped while the others wait for it."""
+
+    def __call__(self, share, tell):
+        if share.rank == share.world - 1:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        share.all_of(torch.ones(1))
+
+
+def test_a_process_that_is_stopped_is_named_and_does_not_hang_the_others(forked):
+    with Ranks(_Stops(), 2, patience=2) as both, pytest.raises(Lost, match=r"process 1 of 2 \(number \d+\) is stopped, .* for 2 s"):
+        both.values()
+
+
+def test_nobody_outlives_the_process_that_started_them(project, forked):
+    project.recipe("many", batch={"graphs": 4}, epochs=100_000, seeds=[0], processes=2)
+    parent = get_context("fork").Process(target=train)
+    parent.start()
+    wait_for(checkpoint)
+    children = psutil.Process(parent.pid).children(recursive=True)
+    assert len(children) >= 2
+    parent.kill()
+    parent.join()
+    _, alive = psutil.wait_procs(children, timeout=20)
+    assert not alive
+
+
+def _raises(share, tell):
+    if share.rank == 1:
+        raise RecipeError("recipe.yaml: not here")
+    time.sleep(60)
+
+
+def _dies(share, tell):
+    if share.rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    share.all_of(torch.zeros(1))
+
+
+def _agrees(share, tell):
+    tell(share.rank)
+    share.all_of(torch.zeros(1))
+    listens = {socket.laddr.ip for socket in psutil.Process().net_connections("inet") if socket.status == psutil.CONN_LISTEN}
+    return share.rank, share.world, listens
+
+
+def test_what_they_return_and_tell_and_what_one_raises_or_dies_of(forked):
+    heard = []
+    with Ranks(_agrees, 2) as two:
+        assert two.values(heard.append) == [(0, 2, {"127.0.0.1"}), (1, 2, {"127.0.0.1"})]
+    assert sorted(heard) == [0, 1]
+    began = time.monotonic()
+    with pytest.raises(RecipeError, match=r"recipe.yaml: not here"), Ranks(_raises, 2) as two:
+        two.values()
+    with pytest.raises(Lost, match=r"process 1 of 2: killed by signal 9"), Ranks(_dies, 2) as two:
+        two.values()
+    assert time.monotonic() - began < 40
+
+
+def test_seeds_side_by_side_have_cores_for_all_their_processes(project, forked, monkeypatch):
+    project.recipe("many", batch={"graphs": 4}, epochs=2, seeds=[0, 1], processes=2)
+    asked = []
+    monkeypatch.setattr("gt_bench.pipeline.train.at_once", lambda parallel, tasks, cores, gpu: asked.append(cores) or 2)
+    assert train()["status"] == "ok"
+    assert asked == [2]
+    assert [record["measured"]["processes"] for record in project.records()] == [2, 2]
+    assert Recipe(**RECIPE, processes=2, threads=3).cores == 6
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"processes": 0}, ["processes", "greater than or equal to 1", "0"]),
+        ({"processes": 5}, ["processes: 5", "batch.graphs is 4", "at most"]),
+        ({"processes": 2, "eval_device": "cpu"}, ["processes: 2", "eval_device"]),
+        ({"processes": 2, "batch": {"parts": 2}}, ["processes: 2", "batch.parts"]),
+        ({"processes": 2, "search": {"trials": 1, "space": {"processes": {"choices": [1, 2]}}}}, ["processes is no hyperparameter"]),
+    ],
+)
+def test_recipes_that_cannot_be(project, capsys, changes, words):
+    project.recipe("many", **{"batch": {"graphs": 4}, **changes})
+    assert status_of(lambda: train() and 0) == 1
+    said = capsys.readouterr().err
+    for word in ["recipes/small/many/mlp.yaml", *words]:
+        assert word in said
+
+
+def test_a_graph_that_a_step_takes_whole_is_refused_with_the_tasks_that_fit(project):
+    project.recipe("web", processes=2)
+    grid = load_grid()
+    with pytest.raises(RecipeError, match=r"mlp.yaml: processes: 2 share .* 'web' is one graph.*Tasks that fit: graph-classification, "):
+        train_cell(grid.find("small/web/mlp"), grid)
+    with pytest.raises(RecipeError, match=r"'pairs' \(isomorphism\) does not go in parts by graph"):
+        check_processes(Recipe(**RECIPE, processes=2), "isomorphism", "graph", "pairs")
+    check_processes(Recipe(**RECIPE), "isomorphism", "graph", "pairs")
+
+
+def test_each_process_has_a_gpu_of_its_own(monkeypatch):
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    recipe = Recipe(**RECIPE, processes=3)
+    with pytest.raises(RecipeError, match=r"r.yaml: processes: 3 take a GPU each, and this machine has 2; set processes to 2 at most"):
+        check_machine(recipe, "auto", True, "r.yaml")
+    with pytest.raises(RecipeError, match=r"params.yaml names one: run.device: cuda:1"):
+        check_machine(recipe, "cuda:1", True, "r.yaml")
+    check_machine(recipe, "auto", False)
+    check_machine(recipe.model_copy(update={"processes": 2}), "cuda", True)

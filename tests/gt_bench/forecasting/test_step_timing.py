@@ -1,0 +1,40 @@
+"""From timed steps to the seconds of a whole run."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from gt_bench.config.recipe import load_recipe
+from gt_bench.forecasting import step_timing
+from tests.conftest import ROOT
+
+
+def test_pairs_of_brec_are_counted(monkeypatch):
+    """Of each pair: 3 s to make its model and batches, 5 s an epoch, 7 s for its test; the first pair, which warms up, is slow."""
+    from gt_bench.tasks.brec import BrecRun
+
+    asked = []
+
+    def trial(experiment, epochs, budget, pairs=4):
+        asked.append((epochs, pairs))
+        watch = step_timing.Stopwatch()
+        watch.stretches |= {"train": [100.0] * 3 + [3.0, 5.0, 5.0] * (pairs - 1), "eval": [100.0] + [7.0] * (pairs - 1)}
+        return step_timing.Trial(watch, None, SimpleNamespace(parameters=9))
+
+    monkeypatch.setattr(step_timing, "_trial", trial)
+    recipe = load_recipe(ROOT / "recipes/ppgt/brec/gin.yaml")
+    experiment = SimpleNamespace(recipe=recipe, task=SimpleNamespace(runner=BrecRun), device=torch.device("cpu"))
+    found, _, parameters, _ = step_timing.seconds_of(experiment, 1.0, budget=3.0)
+    assert (found, parameters) == (pytest.approx(400 * (3 + recipe.total_epochs * 5 + 7)), 9)
+    assert asked == [(2, 4)]
+    step_timing.seconds_of(experiment, 1.0, budget=205.0)
+    assert asked[1:] == [(2, 4), (2, 10)], "pairs are of all sizes: as many as the time allows"
+
+
+def test_a_protocol_that_says_nothing_of_its_time_is_not_forecast(monkeypatch):
+    monkeypatch.setattr(step_timing, "_trial", lambda *_: None)
+    experiment = SimpleNamespace(recipe=load_recipe(ROOT / "recipes/ppgt/sr25/gin.yaml"), path="gin.yaml", device=torch.device("cpu"))
+    experiment.task = SimpleNamespace(runner=object)
+    with pytest.raises(ValueError, match=r"gin.yaml: its task has a protocol of its own, which the forecast does not know"):
+        step_timing.seconds_of(experiment, 1.0, budget=3.0)

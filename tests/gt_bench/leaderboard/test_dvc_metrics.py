@@ -1,0 +1,59 @@
+"""What DVC reads of a cell and of a leaderboard: a file of metrics each in the paper's unit, curves, and published beside ours."""
+
+import csv
+import json
+
+import pytest
+
+from gt_bench.leaderboard.dvc_metrics import POINTS, curve, write_leaderboard, write_training
+from gt_bench.leaderboard.rows import absent, rows_of
+from tests.gt_bench.cells import make_record, make_result, without_data
+
+ET, GCN, TEXAS = (f"edge-transformer/{name}" for name in ("cornell/edge-transformer", "cornell/gcn", "texas/gcn"))
+
+
+def test_metrics_and_what_was_published(tmp_path):
+    records = [make_record(ET, seed, test=0.6 + seed / 10) for seed in (0, 1)]
+    failed = [make_record(GCN, 0, "oom", epochs=0)]
+    results = [make_result(ET, records), make_result(GCN, failed, method="GCN"), without_data(TEXAS)]
+    rows = [
+        *rows_of(results[0], records),
+        *rows_of(results[1], failed),
+        *rows_of(results[2], []),
+        absent("edge-transformer/texas/mlp", "not run", None),
+    ]
+    for _ in range(2):  # what is of no cell any more goes
+        write_leaderboard("edge-transformer", rows, tmp_path)
+        found = {p.relative_to(tmp_path / "metrics").as_posix(): json.loads(p.read_text()) for p in tmp_path.glob("metrics/*/*/*.json")}
+        assert sorted(found) == sorted(f"{row['cell']}.json" for row in rows)
+        (tmp_path / "metrics/edge-transformer/cornell/gone.json").write_text("{}")
+    metrics = found[f"{ET}.json"]
+    assert (metrics["mean"], metrics["published"], metrics["difference"], metrics["runs"]) == (65.0, 65.7, pytest.approx(-0.7), 2)
+    assert metrics["verdict"] == rows[0]["verdict"]
+    assert found[f"{GCN}.json"] == {"published": 56.2, "verdict": "none: no result", "runs": 0, "status": "oom"}
+    assert found[f"{TEXAS}.json"]["status"] == "not run: data"
+    with (tmp_path / "published/edge-transformer.csv").open() as file:
+        assert [row["cell"] for row in csv.DictReader(file)] == [ET]
+
+
+def test_what_training_alone_decides(tmp_path):
+    records = [make_record(ET, seed, test=0.6 + seed / 10) for seed in (0, 1)]
+    write_training(make_result(ET, records), records, tmp_path)
+    found = json.loads((tmp_path / f"{ET}.json").read_text())
+    assert (found["test"], found["std"], found["runs"], found["status"]) == (65.0, 5.0, 2, "ok")
+    assert found["validation"] == pytest.approx(50 * sum(r["deterministic"]["val"] for r in records), rel=1e-5)
+    assert [point["epoch"] for point in found["curve"]] == [2, 4, 6, 8, 10, 12]
+    assert found["curve"][1]["validation"] == pytest.approx(found["validation"], rel=1e-5), "the best epoch is the fourth"
+    failed = [make_record(GCN, 0, "oom", epochs=0)]
+    write_training(make_result(GCN, failed, method="GCN"), failed, tmp_path)
+    assert json.loads((tmp_path / f"{GCN}.json").read_text()) == {"runs": 0, "status": "oom"}
+    long = [make_record(ET, 0, epochs=2 * POINTS + 2)]
+    write_training(make_result(ET, long), long, tmp_path)
+    assert POINTS / 2 < len(json.loads((tmp_path / f"{ET}.json").read_text())["curve"]) <= POINTS
+    write_training(without_data(TEXAS), [], tmp_path)
+    assert json.loads((tmp_path / f"{TEXAS}.json").read_text())["status"] == "not run: data"
+
+
+def test_a_curve_is_the_mean_of_the_runs_that_came_so_far():
+    runs = [{"epoch": [1, 2], "val": [0.5, None]}, {"epoch": [1, 2, 3], "val": [0.7, 0.9, float("nan")]}]
+    assert curve(runs) == [(1, pytest.approx(0.6)), (2, 0.9)]

@@ -1,0 +1,38 @@
+"""Tables of the command line fit 80 columns."""
+
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+from typer.testing import CliRunner
+
+from gt_bench.cli.app import app
+from gt_bench.leaderboard import terminal
+from gt_bench.utils.column_widths import fitting_table
+from tests.conftest import ROOT
+
+
+def fits(output: str) -> bool:
+    """Whether every table of `output` has its right edge within 80 columns: what is too wide loses it."""
+    lines = [line.rstrip() for line in output.splitlines() if line.startswith(("┃", "│"))]
+    return all(cell_len(line) <= 80 and line.endswith(("┃", "│")) for line in lines)
+
+
+@pytest.mark.parametrize("command", ["claims polynormer", "list hot"])
+def test_it_fits(command, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(terminal, "console", lambda: Console(width=80))
+    done = CliRunner().invoke(app, command.split())
+    assert (done.exit_code, "│" in done.output) == (0, True), done.output
+    assert fits(done.output)
+
+
+@pytest.mark.parametrize("width", [30, 45, 60, 200])
+def test_columns_of_several_lines_share_the_room(width):
+    """Columns of very different length, which rich alone makes wider than the terminal."""
+    rows = [("a", "one two three four five six seven eight", "undecided", "because of this and of that"), ("b", "x", "fails", "y")]
+    console = Console(width=width, record=True, quiet=True)
+    console.print(fitting_table(("name", "claim", "verdict", "why"), rows, width, wrapped=("claim", "verdict", "why")))
+    body = [line for line in console.export_text().splitlines() if line.startswith(("┃", "│"))]
+    assert all(cell_len(line) <= width and line.endswith(("┃", "│")) for line in body)
+    words = {word for row in rows for text in row for word in text.split()} | {"name", "claim", "verdict", "why"}
+    assert {word for line in body for word in line.replace("┃", " ").replace("│", " ").split()} <= words

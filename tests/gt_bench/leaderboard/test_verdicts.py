@@ -1,0 +1,94 @@
+"""Which rows get a verdict, and on what a claim is judged."""
+
+import numpy as np
+import pytest
+
+from gt_bench.config.verdict_settings import Rules
+from gt_bench.leaderboard.columns import cells, remarks_of
+from gt_bench.leaderboard.export import tally
+from gt_bench.leaderboard.rows import rows_of, summarise
+from gt_bench.leaderboard.verdicts import with_claims, with_verdict
+from gt_bench.papers.published import lookup
+from tests.gt_bench.cells import ET, make_record, make_result, records, without_data
+
+
+def test_an_incomplete_a_reduced_and_a_failed_cell_get_no_verdict():
+    runs = records(failed=("oom", "diverged"))
+    result = make_result(ET, runs)
+    row = with_verdict(summarise(result, runs), result)
+    assert (row["status"], row["verdict"], row["runs"]) == ("ok 3/5 (1 diverged, 1 oom)", "none: 2 of 5 runs failed", 3)
+    runs = records()
+    for cut in ("5 of 10 epochs", "8 of 24 trials", "derived data: stand-in"):
+        result = make_result(ET, runs, reduced=("3 of 10 seeds", cut))
+        row = with_verdict(summarise(result, runs), result)
+        assert (row["verdict"], row["interval_low"], row["margin"]) == ("none: reduced", None, None)
+        assert row["difference"] == pytest.approx(-0.007)
+        assert any(f"reduced, not the published setting: 3 of 10 seeds, {cut}" in r for r in remarks_of(row))
+    runs = records(tests=(), failed=("oom", "oom"))
+    result = make_result(ET, runs)
+    row = with_verdict(summarise(result, runs), result)
+    assert (row["status"], row["verdict"], row["mean"]) == ("oom", "none: no result", None)
+    result = without_data(ET)
+    row = with_verdict(summarise(result, []), result)
+    assert (row["status"], row["published_mean"]) == ("not run: data", 0.562)
+
+
+def test_a_cell_that_lacks_only_seeds_is_judged_with_what_it_has_and_never_counted_with_complete_ones():
+    runs = records()
+    whole, cut = make_result(ET, runs), make_result(ET, runs, reduced=("3 of 10 seeds",))
+    begun = whole | {"seeds": list(range(10))}
+    rows = [with_verdict(summarise(result, runs), result) for result in (whole, cut, begun)]
+    assert [row["verdict"] for row in rows] == ["reproduced", "consistent, 3 of 10 runs", "consistent, 3 of 10 runs"]
+    assert rows[0]["margin"] > rows[1]["margin"] == rows[2]["margin"]  # that of all ten seeds, whatever was run of them
+    assert rows[1]["power"] < rows[0]["power"]
+    assert [row["seeds_needed"] for row in rows[1:]] == [None, None]
+    rows = with_claims(rows)
+    assert [row["q_difference"] is None for row in rows] == [False, True, True]
+    assert tally(rows, Rules()).startswith("1 numbers judged (1 reproduced). ")
+    assert "at most 0.1 as higher or lower; 0 are" in tally(rows, Rules())
+    assert "Provisional: 2, in none of these counts" in tally(rows, Rules())
+    one = with_verdict(summarise(cut, runs[:1]), cut | {"seeds": [0]})
+    assert one["verdict"] == "consistent, 1 of 10 runs"
+    assert any("a single run: judged by the printed spread alone" in note for note in one["notes"])
+
+
+def test_a_claim_is_held_against_our_own_run_of_the_rival_where_there_is_one():
+    printed = {"paper": "polynormer", "table": "Table 2", "metric": "roc-auc"}
+
+    def row(model, values, method, reduced=()):
+        runs = [make_record(f"polynormer/minesweeper/{model}", s, test=v) for s, v in enumerate(values)]
+        result = make_result(f"polynormer/minesweeper/{model}", runs, reduced=reduced) | {"metric": "roc-auc"}
+        return rows_of(result | {"published": printed | {"method": method}}, runs)[0]
+
+    noise = np.linspace(-0.002, 0.002, 10)
+    ours = row("polynormer-r", 0.95 + noise, "Polynormer-r")
+    assert lookup("polynormer", "Table 2", "GAT-sep", "minesweeper").mean == 0.9391  # the best of the others
+    (alone,) = with_claims([ours])
+    assert (alone["claim"], alone["claim_rival"]) == ("claim holds", "GAT-sep, printed")
+    assert alone["claim_low"] > 0
+    stronger, weaker = row("gat-sep", 0.955 + noise, "GAT-sep"), row("gat-sep-narrow", 0.90 + noise, "GAT-sep")
+    held, other, _ = with_claims([ours, stronger, weaker])
+    assert (held["claim"], held["claim_rival"]) == ("claim fails", "GAT-sep, our run gat-sep")
+    assert other["claim"] is None  # a baseline claims nothing
+    unfinished = row("gat-sep", 0.955 + noise, "GAT-sep", reduced=("10 of 20 seeds",))
+    assert with_claims([ours, unfinished])[0]["claim_rival"] == "GAT-sep, printed"
+    provisional = row("polynormer-r", 0.95 + noise[:3], "Polynormer-r", reduced=("3 of 10 seeds",))
+    assert with_claims([provisional])[0]["claim"] == "claim holds, 3 of 10 runs"
+    near = with_claims([row("polynormer-r", 0.9391 + 0.001 + noise[::3], "Polynormer-r", reduced=("4 of 10 seeds",))])[0]
+    assert near["claim"] == "undecided, 4 of 10 runs"
+    assert cells(near)[11].startswith("undecided, 4 of 10 runs")
+    # its paper never said that it is the best there
+    ratings = [make_record("polynormer/x/polynormer", s, test=0.6) for s in range(2)]
+    result = make_result("polynormer/computer/polynormer", ratings) | {
+        "published": {"paper": "ppgt", "table": "Table 3", "method": "PPGT", "dataset": "peptides-func", "metric": "ap"}
+    }
+    assert with_claims(rows_of(result, ratings))[0]["claim"] == "not claimed"
+
+
+def test_a_claim_on_three_runs_of_one_count_is_not_free_of_noise():
+    (row,) = rows_of(make_result(ET, records()), records())
+    published = lookup("ppgt", "Table 1", "I2GNN+PPGT", "brec-total", "pairs-distinguished")
+    best = max(rival.mean for rival in published.rivals())
+    count = row | {"published_place": list(published.place), "published_mean": published.mean, "std": 0.0, "runs": 3, "provisional": False}
+    claims = [with_claims([count | {"mean": best + more}])[0]["claim"] for more in (1.0, 3.0)]
+    assert claims == ["undecided", "claim holds"]

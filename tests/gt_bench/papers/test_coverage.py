@@ -1,0 +1,116 @@
+"""How much of what the papers print has a verdict, and each paper in five sentences."""
+
+import re
+
+import pytest
+import yaml
+
+from gt_bench.config.grid import load_grid
+from gt_bench.config.recipe import load_recipe
+from gt_bench.config.schema import RecipeError
+from gt_bench.leaderboard.collect import every_row
+from gt_bench.papers.coverage import Coverage, coverage, printed_numbers, spent
+from gt_bench.papers.published import RESULTS
+from gt_bench.reports.paper_summary import FILE, every_in_short
+from tests.conftest import ROOT
+
+SECONDS = {"hot/chains/hot-sparse": {"cpu": 3600.0}, "hot/chains/gcn": {"cpu": 1e6}}
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return every_row(load_grid(), ROOT / "records")
+
+
+@pytest.fixture(scope="module")
+def covered(rows):
+    return coverage(load_grid(), rows, SECONDS)
+
+
+def test_coverage_is_of_the_papers_own_numbers_alone(covered, rows):
+    entries = yaml.safe_load(RESULTS.read_text())["results"]
+    for one in covered:
+        own = [e for e in entries if e["own"] and e["paper"] == one.paper and e["mean"] is not None and e["metric"] != "seconds-per-epoch"]
+        assert 0 <= one.provisional <= one.judged <= one.numbers <= len(own)
+        assert one.cells_judged <= one.cells
+    some = [row for row in rows if row["dataset"] in ("chains", "gps")]  # other datasets' records are still to be shipped
+    hot = {one.paper: one for one in coverage(load_grid(), some, SECONDS)}["hot"]
+    # four rows of chains in two metrics, and one of gps in two; baselines are nobody's own
+    assert (hot.judged, hot.provisional, hot.cells_judged, hot.seconds) == (10, 0, 5, {"cpu": 3600.0})
+    judged = {row["cell"] for row in rows if row["interval_low"] is not None}
+    grid = load_grid()
+    assert all(
+        any(n.own for n in printed_numbers(grid.find(c))) for c in judged if c.endswith(("hot-sparse", "ppgt-basic", "polynormer-v2"))
+    )
+
+
+def test_a_number_with_a_verdict_by_two_recipes_counts_once_and_is_provisional_where_no_recipe_is_complete(rows):
+    et = [row | {"provisional": True} for row in rows if row["cell"].startswith("edge-transformer/texas/edge-transformer")]
+    assert len(et) == 2
+
+    def counts(some):
+        (one,) = [c for c in coverage(load_grid(), some, {}) if c.paper == "edge_transformer"]
+        return one.judged, one.provisional, one.cells_judged
+
+    assert counts(et) == (1, 1, 2)
+    assert counts([et[0], et[1] | {"provisional": False}]) == (1, 0, 2)
+    assert counts([row | {"interval_low": None} for row in et]) == (0, 0, 0)
+
+
+def test_what_runs_took_names_a_device_that_is_not_the_cpu():
+    assert spent({}) == "0 s of runs"
+    assert spent({"cpu": 7200.0}) == "2.0 h of runs"
+    assert spent({"a GPU": 150.0}) == "2.5 min of runs on a GPU"
+    assert spent({"a GPU": 150.0, "cpu": 7200.0}) == "2.0 h of runs on the CPU and 2.5 min on a GPU"
+
+
+def test_a_recipe_whose_reference_is_wrong_has_no_numbers(monkeypatch):
+    cell = load_grid().find("edge-transformer/texas/gcn")
+    assert len(printed_numbers(cell)) == 1
+    recipe = load_recipe(cell.recipe_path)
+    wrong = recipe.model_copy(update={"published": recipe.published.model_copy(update={"table": "Table 77"})})
+    monkeypatch.setattr("gt_bench.papers.coverage.load_recipe", lambda path: wrong)
+    assert printed_numbers(cell) == []
+
+
+def test_each_paper_is_told_in_five_sentences(covered, rows):
+    told = every_in_short(
+        covered, [("hot", "holds"), ("hot", "fails"), ("hot", "fails"), ("hot", "not tested")], rows, ROOT / "records" / FILE
+    )
+    assert set(told) == {"tokengt", "hot", "ppgt", "edge_transformer", "polynormer"}
+    for paper, text in told.items():
+        assert len(re.findall(r"\.(?: |$)", text)) == 5, f"{paper}: {text}"
+        assert not set("{}") & set(text)
+    assert "3 sentences were tested: 1 holds, 2 fail." in told["hot"]
+    assert "None of what it says in words was tested." in told["ppgt"]
+    sparse = next(row for row in rows if row["cell"] == "hot/chains/hot-sparse-no-global")
+    assert f"({100 * sparse['mean']:.2f} ± {100 * sparse['std']:.2f} %)" in told["hot"]
+
+
+def test_a_printed_number_is_not_typed_again(rows, tmp_path):
+    path = tmp_path / FILE
+    path.write_text("hot: It has {hot/gps/s2g-plus aupr} for {hot/gps/s2g-plus aupr printed}, and {hot/gps/s2g-plus printed}.")
+    text = every_in_short([ONE], [], rows, path)["hot"]
+    assert re.search(r" It has 0\.\d{3} ± 0\.\d{3} for 0\.726, and 0\.943\.$", text), text  # ours changes with its records
+
+
+ONE = Coverage("hot", 4, 0, 0, 2, 0, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("ppgt: all.", "has no text of hot"),
+        ("hot: it has {hot/chains/hot-spare}.", "no number of 'hot/chains/hot-spare' is shipped.*did you mean 'hot/chains/hot-sparse'"),
+        ("hot: it has {hot/chains/hot-sparse auc}.", "no number of 'hot/chains/hot-sparse auc' is shipped"),
+    ],
+)
+def test_a_text_that_speaks_of_what_is_not_there_is_an_error_that_names_it(rows, tmp_path, text, error):
+    path = tmp_path / FILE
+    path.write_text(text)
+    with pytest.raises(RecipeError, match=f"{path}: {error}"):
+        every_in_short([ONE], [], rows, path)
+
+
+def test_without_a_text_nothing_is_told(rows, tmp_path):
+    assert every_in_short([ONE], [], rows, tmp_path / FILE) == {}

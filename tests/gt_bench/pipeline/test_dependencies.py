@@ -1,0 +1,54 @@
+"""The first stage of `dvc repro`: what is wrong stops it in one line."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+from gt_bench.data.registry import catalog, get_spec
+from gt_bench.pipeline import dependencies
+from gt_bench.pipeline.grid import main as write_grid
+from gt_bench.utils.io import WriteError
+
+
+def test_a_task_that_does_not_exist_stops_the_first_stage_by_its_names(repository, monkeypatch, capsys):
+    monkeypatch.setitem(catalog(), "chains", replace(get_spec("chains"), task="graph-regresion"))
+    assert dependencies.main() == 1
+    said = capsys.readouterr().err
+    assert "error: recipes/embedded/chains/mlp.yaml, dataset 'chains': no task named 'graph-regresion'" in said
+
+
+def test_a_model_of_ones_own_that_is_gone_stops_no_other_cell(repository, capsys):
+    cells = Path("state/cells/embedded/chains")
+    assert dependencies.main() == 0
+    before = (cells / "mlp.json").read_bytes()
+    Path("recipes/embedded/chains/own.yaml").write_text(
+        "model: {name: lab/net.py:Net}\noptimizer: {name: adam, lr: 0.01}\nepochs: 1\nseeds: [0]\norigin: {all: 'chosen: a try'}\n"
+    )
+    assert write_grid([]) == 0
+    assert dependencies.main() == 0, capsys.readouterr().err
+    assert (cells / "mlp.json").read_bytes() == before
+    assert '"error": "lab/net.py: there is no such file' in (cells / "own.json").read_text()
+
+
+def test_a_recipe_that_cannot_be_read_is_named_and_stops_no_other_cell(repository, capsys):
+    shutil.copy("recipes/embedded/chains/mlp.yaml", "recipes/embedded/chains/other.yaml")
+    assert write_grid([]) == 0
+    assert dependencies.main() == 0
+    files = [Path("state", name) for name in ("cells/embedded/chains/mlp.json", "encodings/chains.json", "suites/embedded.json")]
+    before = [file.read_bytes() for file in files]
+    Path("recipes/embedded/chains/other.yaml").write_text("model: [")
+    assert dependencies.main() == 0
+    assert [file.read_bytes() for file in files] == before
+    said = capsys.readouterr().err
+    assert said.startswith("recipes/embedded/chains/other.yaml: not readable as YAML")
+    assert said.endswith("embedded/chains/other cannot be run until that is mended; the other cells go on\n")
+    assert '"error": "recipes/embedded/chains/other.yaml' in Path("state/cells/embedded/chains/other.json").read_text()
+
+
+def test_a_full_disk_stops_the_first_stage_in_one_line(repository, monkeypatch, capsys):
+    def full(path, content):
+        raise WriteError(f"{path}: the disk is full")
+
+    monkeypatch.setattr(dependencies, "write_bytes", full)
+    assert dependencies.main() == 1
+    assert capsys.readouterr().err.endswith(": the disk is full\n")

@@ -1,0 +1,161 @@
+"""The grid in grid.yaml is the one of the recipes."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+from gt_bench.config import grid as params
+from gt_bench.config.grid import load_grid
+from gt_bench.config.grid_text import MARK, render
+from gt_bench.config.schema import RecipeError
+from gt_bench.pipeline.grid import main
+from tests.conftest import ROOT
+
+
+def write(path, content):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(yaml.safe_dump(content))
+
+
+def test_the_grid_is_that_of_the_recipes():
+    assert render(ROOT / "recipes") == (ROOT / "grid.yaml").read_text(), "run `python -m gt_bench.pipeline.grid`"
+    grid = load_grid(ROOT / "params.yaml")
+    assert set(grid.suites) == {c.suite for c in grid.cells.values()}
+
+
+def test_the_grid_from_a_folder_of_recipes(tmp_path):
+    recipe = {"model": {"name": "mlp"}, "optimizer": {"lr": 0.1}, "epochs": 1, "seeds": [0]}
+    for place in ("b/web/mlp", "embedded/web/mlp"):
+        write(tmp_path / "recipes" / f"{place}.yaml", recipe)
+    write(tmp_path / "recipes/b/web/gcn.yaml", recipe | {"search": {"trials": 2, "space": {"model.dropout": {"choices": [0, 0.5]}}}})
+    text = render(tmp_path / "recipes")
+    assert text.startswith(MARK)
+    (tmp_path / "params.yaml").write_text("limits: {}\n")
+    (tmp_path / "grid.yaml").write_text(text)
+    grid = load_grid(tmp_path / "params.yaml")
+    assert (grid.suites, grid.datasets) == (["embedded", "b"], ["web"])
+    assert list(grid.cells) == ["embedded-web-mlp", "b-web-gcn", "b-web-mlp"]
+    assert list(grid.searches) == ["b-web-gcn"]
+    assert not grid.finetunes
+    write(tmp_path / "recipes/b/web/mlp.yaml", recipe | {"keep_weights": True})
+    write(tmp_path / "recipes/b/web/fine.yaml", recipe | {"start": {"cell": "b/web/mlp"}})
+    (tmp_path / "grid.yaml").write_text(render(tmp_path / "recipes"))
+    grid = load_grid(tmp_path / "params.yaml")
+    assert list(grid.finetunes) == ["b-web-fine"]
+    assert grid.find("b/web/fine").after == "b/web/mlp"
+    assert grid.find("b/web/mlp").after is None
+    grid = tmp_path / "grid.yaml"
+    grid.write_text(grid.read_text().replace("after: b/web/mlp", "after: b/web/mpl"))
+    with pytest.raises(RecipeError, match=r"after 'b/web/mpl' is no other cell \(did you mean 'b/web/mlp'\?\)"):
+        load_grid(tmp_path / "params.yaml")
+    grid.unlink()
+    with pytest.raises(RecipeError, match=r"grid.yaml: there is no such file; write it from recipes/: python -m gt_bench.pipeline.grid"):
+        load_grid(tmp_path / "params.yaml")
+    (tmp_path / "recipes/stray.yaml").write_text("a: 1\n")
+    with pytest.raises(RecipeError, match=r"stray.yaml: a recipe is recipes/<suite>/<dataset>/<row>.yaml"):
+        render(tmp_path / "recipes")
+
+
+def test_the_grid_of_an_older_checkout_leaves_params_yaml(tmp_path, monkeypatch, capsys):
+    write(tmp_path / "recipes/b/web/mlp.yaml", {"model": {"name": "mlp"}, "optimizer": {"lr": 0.1}, "epochs": 1, "seeds": [0]})
+    monkeypatch.chdir(tmp_path)
+    params, grid = tmp_path / "params.yaml", tmp_path / "grid.yaml"
+    params.write_text(
+        "limits: {}\n\n# Below: written by `python -m gt_bench.pipeline.grid` from the files under recipes/.\n\nsuites: [b]\n"
+    )
+    assert main([]) == 0
+    assert params.read_text() == "limits: {}\n"
+    assert "the grid that stood at its end is in grid.yaml now" in capsys.readouterr().out
+    assert list(load_grid(params).cells) == ["b-web-mlp"]
+    assert main(["--check"]) == 0
+    params.write_text("limits: {}\nsuites: [b]\n")
+    with pytest.raises(RecipeError, match=r"params.yaml: suites stand in .*grid.yaml too; take them out here"):
+        load_grid(params)
+    grid.write_text(grid.read_text() + "# by hand\n")
+    assert main(["--check"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("start", "source", "says"),
+    [
+        ("b/web/mpl", {"keep_weights": True}, r"fine.yaml: start.cell: there is no .*mpl.yaml \(did you mean 'b/web/mlp'\?\)"),
+        ("b/web/mlp", {}, r"fine.yaml: start.cell: .*b/web/mlp.yaml needs keep_weights: true"),
+        ("b/web/mlp", {"keep_weights": True, "seeds": [1]}, r"fine.yaml: start.cell: .*b/web/mlp.yaml needs seeds 0"),
+        ("b/web/fine", {}, "cannot start from itself"),
+    ],
+)
+def test_a_checkpoint_source_that_is_missing_is_named_before_anything_is_written(tmp_path, monkeypatch, capsys, start, source, says):
+    recipe = {"model": {"name": "mlp"}, "optimizer": {"lr": 0.1}, "epochs": 1, "seeds": [0]}
+    write(tmp_path / "recipes/b/web/mlp.yaml", recipe | source)
+    write(tmp_path / "recipes/b/web/fine.yaml", recipe | {"start": {"cell": start}})
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "params.yaml").write_text("limits: {}\n")
+    assert main([]) == 1
+    assert re.search(says, capsys.readouterr().err)
+    assert not (tmp_path / "grid.yaml").exists()
+
+
+def test_the_stage_that_always_runs_imports_no_torch(tmp_path):
+    """torch takes longer to import than that stage takes; a model of the library needs only its file."""
+    for name in ("recipes", "params.yaml", "grid.yaml"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    said = "import sys, gt_bench.pipeline.dependencies; print(gt_bench.pipeline.dependencies.main(), 'torch' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", said], cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "0 False\n", done.stderr
+    assert (tmp_path / "state" / "cells" / "embedded" / "chains" / "gcn.json").exists()
+
+
+RECIPE = {"model": {"name": "mlp"}, "optimizer": {"lr": 0.1}, "epochs": 1, "seeds": [0]}
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "says"),
+    [
+        ("bad/web/gcn.yaml", RECIPE | {"epochs": -1}, "bad/web/gcn.yaml: epochs"),
+        ("good/web/gcn.yaml", RECIPE | {"epoch": 1}, "good/web/gcn.yaml: .*epoch"),
+        ("bad/web/gcn.yaml", RECIPE | {"start": {"cell": "good/web/no"}}, "bad/web/gcn.yaml: start.cell: there is no"),
+        ("bad/web/gcn.yaml", "{", "bad/web/gcn.yaml: not readable as YAML"),
+        ("stray.yaml", RECIPE, "stray.yaml: a recipe is recipes/"),
+    ],
+)
+@pytest.mark.parametrize("alone", [False, True])
+def test_outside_a_project_a_faulty_recipe_is_left_out_and_named(tmp_path, monkeypatch, capsys, path, content, says, alone):
+    monkeypatch.chdir(tmp_path)
+    params._warn_once.cache_clear()
+    if not alone:
+        write(tmp_path / "recipes/good/web/mlp.yaml", RECIPE)
+    write(tmp_path / "recipes" / path, content)
+    if isinstance(content, str):
+        (tmp_path / "recipes" / path).write_text(content)
+    grid = load_grid()
+    load_grid()
+    warned = capsys.readouterr().err
+    assert re.search(f"warning: recipes/{says}", warned)
+    assert warned.count("this recipe is left out until it is fixed") == 1
+    assert ("good-web-mlp" in grid.cells) is not alone
+    cell = path.removesuffix(".yaml")
+    assert cell.replace("/", "-") not in grid.cells
+    for name in (cell, cell.replace("/", "-")):
+        with pytest.raises(RecipeError, match=says):
+            grid.find(name)
+    if cell.startswith("bad"):
+        with pytest.raises(RecipeError, match=says):
+            grid.chosen(["bad"])
+
+
+def test_what_starts_from_a_faulty_recipe_is_left_out_too(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for row, more in (
+        ("a", {"epochs": -1}),
+        ("b", {"start": {"cell": "s/web/a"}, "keep_weights": True}),
+        ("c", {"start": {"cell": "s/web/b"}}),
+    ):
+        write(tmp_path / f"recipes/s/web/{row}.yaml", RECIPE | more)
+    write(tmp_path / "recipes/s/web/d.yaml", RECIPE)
+    assert [key for key in load_grid().cells if key.startswith("s-")] == ["s-web-d"]

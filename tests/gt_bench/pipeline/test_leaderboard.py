@@ -1,0 +1,281 @@
+"""The leaderboard stage from files to files: every status, every kind of broken input, and the store rebuilt from records."""
+
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from gt_bench.papers import published
+from gt_bench.pipeline.leaderboard import app
+from gt_bench.store.run_store import run_digest, sealed
+from gt_bench.tracking.mirror import Mirror
+from tests.conftest import ROOT
+from tests.gt_bench.cells import make_record, make_result, without_data, write
+
+SUITE = "edge-transformer"
+CELLS = [f"{SUITE}/{d}/{m}" for d in ("cornell", "texas", "wisconsin") for m in ("gcn", "edge-transformer")]
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """Six cells: two went well, one lost a run, one is without data, one is reduced, one was never run."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    grid = {
+        "run": {"tracking": True},
+        "datasets": ["cornell", "texas", "wisconsin"],
+        "suites": [SUITE, "embedded"],
+        "cells": {
+            c.replace("/", "-"): {"cell": c, "dataset": c.split("/")[1], "model": c.split("/")[2], "settings": "recipes"} for c in CELLS
+        },
+    }
+    Path("params.yaml").write_text(yaml.safe_dump(grid, sort_keys=False))
+    runs = {
+        CELLS[0]: [make_record(CELLS[0], s, test=0.56 + 0.01 * s) for s in range(3)],
+        CELLS[1]: [make_record(CELLS[1], s, test=0.90 + 0.01 * s) for s in range(3)],
+        CELLS[2]: [make_record(CELLS[2], 0), make_record(CELLS[2], 1, "oom", epochs=0)],
+        CELLS[4]: [make_record(CELLS[4], s, test=0.69 + 0.01 * s) for s in range(3)],
+    }
+    results = [
+        make_result(CELLS[0], runs[CELLS[0]], "GCN"),
+        make_result(CELLS[1], runs[CELLS[1]]),
+        make_result(CELLS[2], runs[CELLS[2]], "GCN"),
+        without_data(CELLS[3]),
+        make_result(CELLS[4], runs[CELLS[4]], "GCN", reduced=("3 of 10 seeds",)),
+    ]
+    write(tmp_path, results, [r for records in runs.values() for r in records])
+    return tmp_path
+
+
+def run(*arguments: str):
+    return CliRunner().invoke(app, list(arguments))
+
+
+def rows() -> dict[str, dict]:
+    return {r["cell"]: r for r in json.loads(Path("reports", f"{SUITE}.json").read_text())["rows"]}
+
+
+def record_file(cell: str, number: int = 0) -> Path:
+    digest = json.loads(Path("results", f"{cell}.json").read_text())["runs"][number]
+    return Path("store", digest[:2], digest, "record.json")
+
+
+def edit(path: Path, change, seal: bool = False) -> None:
+    record = json.loads(path.read_text())
+    change(record["deterministic"])
+    path.write_text(json.dumps(sealed(record) if seal else record))
+
+
+def test_every_cell_is_a_row_and_says_how_it_stands(project):
+    result = run(SUITE, "--no-mlflow")
+    assert result.exit_code == 0, result.output
+    found = rows()
+    assert list(found) == CELLS
+    assert [found[c]["status"] for c in CELLS] == ["ok", "ok", "ok 1/2 (1 oom)", "not run: data", "ok", "not run"]
+    verdicts = [found[c]["verdict"] for c in CELLS]
+    assert verdicts == [
+        "reproduced",
+        "higher (better)",
+        "none: 1 of 2 runs failed",
+        "none: no result",
+        "reproduced, 3 of 10 runs",
+        "none: no result",
+    ]
+    assert found[CELLS[0]]["difference"] == pytest.approx(0.57 - 0.562)
+    for text in ("57.00 ± 0.82", "56.20 ± 2.60", "not run: data", "no source of texas answered", "3 of 10 seeds"):
+        assert text in result.output
+        assert text in Path("reports", f"{SUITE}.md").read_text()
+    assert "| 1,234 |" in Path("reports", f"{SUITE}.md").read_text()  # costs are left out where a terminal has no room
+    assert len(Path("reports", f"{SUITE}.csv").read_text().splitlines()) == 7
+
+
+def test_equal_records_give_equal_files(project):
+    run(SUITE, "--no-mlflow")
+    before = {p: p.read_bytes() for p in Path("reports").rglob("*") if p.is_file()}
+    shutil.rmtree("reports")
+    run(SUITE, "--no-mlflow", "--no-print")
+    assert {p: p.read_bytes() for p in Path("reports").rglob("*") if p.is_file()} == before
+    assert {p.name for p in before if p.parent == Path("reports")} == {f"{SUITE}.json", f"{SUITE}.csv", f"{SUITE}.md", "index.html"}
+    assert {p.parts[1] for p in before if p.parent != Path("reports")} == {"metrics", "published"}
+
+
+def test_a_page_that_cannot_be_written_costs_a_warning(project):
+    Path("reports/index.html").mkdir(parents=True)
+    shown = run(SUITE, "--no-mlflow")
+    assert shown.exit_code == 0
+    assert "warning: reports/index.html was not written" in shown.output
+    assert Path("reports", f"{SUITE}.md").exists()
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        (lambda p: p.write_text(p.read_text()[:100]), "not a record"),
+        (lambda p: p.unlink(), "is missing"),
+        (lambda p: p.write_text(json.dumps({"digest": p.parent.name, "deterministic": {}})), "lacks measured"),
+        (lambda p: p.write_text(json.dumps({"digest": p.parent.name})), "lacks deterministic, measured"),
+        # an edited number, whether the record contradicts itself or only its checksum
+        (lambda p: edit(p, lambda run: run.update(test=0.9025)), "its deterministic part does not have the checksum"),
+        (
+            lambda p: edit(p, lambda run: run["epochs"]["train_loss"].__setitem__(3, 0.5)),
+            "its deterministic part does not have the checksum",
+        ),
+        (
+            lambda p: edit(p, lambda run: run.update(test=0.9025), seal=True),
+            "its test value is 0.9025, its accuracy on the test split 0.57",
+        ),
+        (lambda p: edit(p, lambda run: run["recipe"].update(epochs=9), seal=True), "its contents give the digest"),
+        (lambda p: edit(p, lambda run: run.update(test=9.0, test_metrics={"accuracy": 9.0}), seal=True), "a share lies between 0 and 1"),
+        (lambda p: p.write_text(p.read_text().replace(p.parent.name, "0" * 64)), "not a record"),
+        (lambda p: p.write_text("[]"), "delete the file"),
+    ],
+)
+def test_a_broken_record_is_named_in_its_row_and_the_rest_goes_on(project, damage, says):
+    path = record_file(CELLS[0], 1)
+    damage(path)
+    result = run(SUITE, "--no-mlflow")
+    assert result.exit_code == 0, result.output
+    found = rows()
+    row = found[CELLS[0]]
+    assert (row["status"], row["verdict"], row["runs"]) == ("ok 2/3 (1 unreadable)", "reproduced, 2 of 3 runs", 2)
+    for text in (says, str(path), f"python -m stages.train {CELLS[0]}"):
+        assert text in row["reason"]
+    assert found[CELLS[1]]["verdict"] == "higher (better)"
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"cell": "a/b/c"}', None])
+def test_a_broken_result_is_named_in_its_row(project, content):
+    path = Path("results", f"{CELLS[1]}.json")
+    if content is None:
+        content = Path("results", f"{CELLS[0]}.json").read_text()
+    path.write_text(content)
+    assert run(SUITE, "--no-mlflow").exit_code == 0
+    row = rows()[CELLS[1]]
+    assert row["status"] == "unreadable"
+    assert str(path) in row["reason"]
+    assert f"python -m stages.train {CELLS[1]}" in row["reason"]
+    assert rows()[CELLS[0]]["status"] == "ok"
+
+
+def test_a_metric_that_is_no_number_is_the_status_of_its_row_alone(project):
+    edit(record_file(CELLS[0], 1), lambda run: run.update(test=math.nan, test_metrics={"accuracy": math.nan}), seal=True)
+    result = run(SUITE, "--no-mlflow")
+    assert result.exit_code == 0, result.output
+    row = rows()[CELLS[0]]
+    assert (row["status"], row["verdict"], row["mean"], row["std"]) == ("no number", "none: no result", None, None)
+    assert row["reason"] == "accuracy is not a number on this split: nan of seed 1"
+    assert row["reason"] in Path("reports", f"{SUITE}.md").read_text()
+    assert rows()[CELLS[1]]["verdict"] == "higher (better)"
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        ({"runs": 5}, "its runs is 5, not a list"),
+        ({"runs": [5]}, "an entry of runs is not text"),
+        ({"published": [1]}, "its published is [1], not a mapping"),
+        ({"search": {"trials": 3}}, "lacks states"),
+        ({"seeds": None}, "its seeds is null, not a list"),
+    ],
+)
+def test_a_result_of_another_form_is_named_in_its_row_and_the_rest_goes_on(project, damage, says):
+    path = Path("results", f"{CELLS[0]}.json")
+    path.write_text(json.dumps(json.loads(path.read_text()) | damage))
+    assert run(SUITE, "--no-mlflow").exit_code == 0
+    row = rows()[CELLS[0]]
+    assert row["status"] == "unreadable"
+    assert row["reason"] == f"{path}: not a result ({says}); delete it and run: python -m stages.train {CELLS[0]}"
+    assert rows()[CELLS[1]]["verdict"] == "higher (better)"
+
+
+def test_a_reference_without_a_place_is_a_remark_of_its_row(project):
+    path = Path("results", f"{CELLS[0]}.json")
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"published": {"paper": "hot"}}))
+    assert run(SUITE, "--no-mlflow").exit_code == 0
+    row = rows()[CELLS[0]]
+    assert (row["status"], row["verdict"]) == ("ok", "none: published number not found")
+    assert row["notes"] == ["published number not found: the reference says no table, method"]
+    assert rows()[CELLS[1]]["verdict"] == "higher (better)"
+
+
+@pytest.mark.parametrize("name", ["results.yaml", "flags.yaml"])
+@pytest.mark.parametrize("content", ["results: [", "", "results: 5", "- 5", "results:\n- {paper: hot}", None])
+def test_broken_published_numbers_cost_no_row(project, monkeypatch, name, content):
+    path = project / name
+    if content is not None:
+        path.write_text(content)
+    monkeypatch.setattr(published, "RESULTS" if name == "results.yaml" else "FLAGS", path)
+    published._flags.cache_clear()
+    assert run(SUITE, "--no-mlflow").exit_code == 0
+    found = rows()
+    published._flags.cache_clear()
+    assert found[CELLS[0]]["mean"] == pytest.approx(0.57)
+    if (name, content) == ("flags.yaml", ""):  # nothing is flagged
+        assert found[CELLS[1]]["verdict"] == "higher (better)"
+        return
+    assert {found[c]["verdict"] for c in CELLS[:2]} == {"none: published number not found"}
+    assert f"published/{name} cannot be read (" in found[CELLS[0]]["notes"][0]
+    assert f"get it again: git checkout published/{name}" in found[CELLS[0]]["notes"][0]
+
+
+def test_runs_of_modified_code_say_so_in_every_report(project):
+    result = json.loads(Path("results", f"{CELLS[0]}.json").read_text())
+    for number, digest in enumerate(result["runs"]):
+        record = json.loads(record_file(CELLS[0], number).read_text())
+        ran = record["deterministic"]
+        ran["digests"]["modified"] = "d" * 64
+        changed = run_digest(ran["recipe"], ran["seed"], ran["split"], ran["digests"], ran["versions"])
+        assert changed != digest, "under a key of its own"
+        result["runs"][number] = changed
+        write(project, [result], [sealed(record | {"digest": changed})])
+    run(SUITE, "--no-mlflow")
+    assert (rows()[CELLS[0]]["status"], rows()[CELLS[0]]["verdict"]) == ("ok, modified", "none: modified code")
+    for text in (Path("reports", f"{SUITE}.csv").read_text(), Path("reports", f"{SUITE}.md").read_text()):
+        assert "changed without raising a version (model version 1, task version 1, trainer version 1, modified)" in text
+
+
+def test_an_unknown_suite_shows_the_nearest_and_writes_nothing(project, capsys):
+    result = run("edge-transfomer")
+    assert result.exit_code == 1
+    assert "no suite named 'edge-transfomer' (did you mean 'edge-transformer'?)" in result.stderr
+    assert not Path("reports").exists()
+
+
+def test_a_suite_without_cells_is_an_empty_table(project):
+    assert run("embedded", "--no-mlflow").exit_code == 0
+    assert json.loads(Path("reports", "embedded.json").read_text())["rows"] == []
+
+
+def test_reports_are_written_while_mlflow_is_down(project, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
+    result = run(SUITE)
+    assert result.exit_code == 0
+    assert result.stderr.count("warning: MLflow at http://127.0.0.1:9 was not completed") == 1
+    assert f"python -m stages.leaderboard {SUITE}" in result.stderr
+    assert len(rows()) == 6
+
+
+def test_the_tracking_store_is_made_where_there_is_none_and_holds_every_result(project):
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "stages.leaderboard", SUITE]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert "python -m gt_bench.tracking.ui" in done.stdout
+    assert done.stderr == ""
+    runs = Mirror(f"sqlite:///{project}/mlruns/mlflow.db", SUITE).runs.values()
+    statuses = {r.info.run_name: r.data.tags["gt.status"] for r in runs if r.data.tags["gt.kind"] == "cell"}
+    assert statuses == {
+        "cornell gcn": "ok",
+        "cornell edge-transformer": "ok",
+        "texas gcn": "ok 1/2 (1 oom)",
+        "texas edge-transformer": "not run: data",
+        "wisconsin gcn": "ok",
+    }
+    assert sum(r.data.tags["gt.kind"] == "run" for r in runs) == 11
+    assert all(Path(r.info.artifact_uri).is_relative_to(project / "mlruns" / "artifacts") for r in runs)

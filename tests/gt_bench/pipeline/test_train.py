@@ -1,0 +1,479 @@
+"""train@cell: each run once in its life, kill -9 and continue, data that cannot be had, bad recipes, a dead tracking server."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from gt_bench.cli.app import app
+from gt_bench.config.grid import load_grid
+from gt_bench.config.recipe import load_recipe
+from gt_bench.config.schema import RecipeError
+from gt_bench.experiment.run import Experiment
+from gt_bench.experiment.train_seeds import Pace
+from gt_bench.pipeline.train import train_cell
+from gt_bench.pipeline.tune import tune_cell
+from gt_bench.runtime.worker_pool import Lost
+from gt_bench.store.run_store import Store
+from tests.conftest import ROOT
+from tests.gt_bench.conftest import RECIPE
+
+CELL = "small/web/mlp"
+
+
+def train(cell=CELL):
+    grid = load_grid()
+    return train_cell(grid.find(cell), grid)
+
+
+def stage(*arguments, **environment):
+    return subprocess.run(
+        [sys.executable, "-m", *arguments],
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_a_cell_is_trained_once_per_seed_and_then_read_from_the_store(project, capsys):
+    project.recipe()
+    first = train()
+    assert first["status"] == "ok"
+    assert json.loads(Path("results/small/web/mlp.json").read_text()) == first
+    records = {r["digest"]: r for r in project.records()}
+    assert sorted(records) == sorted(first["runs"])
+    assert [records[d]["deterministic"]["split"] for d in first["runs"]] == [0, 1]
+    capsys.readouterr()
+    stamps = [p.stat().st_mtime_ns for p in sorted(Path("store").rglob("record.json"))]
+    assert train() == first
+    assert capsys.readouterr().out.count("from the store") == 2
+    assert [p.stat().st_mtime_ns for p in sorted(Path("store").rglob("record.json"))] == stamps
+    # the same run under another name, and one more seed: only the new seed is computed
+    project.recipe(row="again", seeds=[1, 0, 2])
+    assert set(train("small/web/again")["runs"]) > set(first["runs"])
+    assert len(project.records()) == 3
+
+
+def test_two_stores_agree_on_the_deterministic_part(project):
+    project.recipe()
+    grid = load_grid()
+    one = train_cell(grid.find(CELL), grid, store_root=Path("store"))
+    other = train_cell(grid.find(CELL), grid, store_root=Path("other"))
+    assert one == other
+    for digest in one["runs"]:
+        parts = [json.loads(Path(root, digest[:2], digest, "record.json").read_text()) for root in ("store", "other")]
+        assert parts[0]["deterministic"] == parts[1]["deterministic"]
+        assert set(parts[0]["measured"]) >= {
+            "seconds",
+            "train_seconds_per_epoch",
+            "eval_seconds_per_epoch",
+            "peak_memory_mib",
+            "device",
+            "threads",
+            "environment",
+        }
+        assert parts[0]["measured"]["peak_memory_mib"] > 10
+
+
+def test_kill_9_in_the_middle_and_start_again(project):
+    # slow enough to be caught in the middle: a checkpoint after every epoch
+    project.recipe(epochs=150, seeds=[3])
+    process = subprocess.Popen(
+        [sys.executable, "-m", "stages.train", CELL], env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.DEVNULL
+    )
+    deadline = time.monotonic() + 120
+    while not list(Path("store").rglob("checkpoint.safetensors")):
+        assert time.monotonic() < deadline, "no checkpoint appeared"
+        assert process.poll() is None, "the run ended before it could be killed"
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert list(Path("store").rglob("checkpoint.safetensors"))
+    assert not list(Path("store").rglob("record.json"))
+    assert stage("stages.train", CELL).returncode == 0
+    (continued,) = project.records()
+    assert not list(Path("store").rglob("checkpoint.*"))
+    Path("store").rename("continued")
+    train()
+    (whole,) = project.records()
+    assert continued["deterministic"] == whole["deterministic"]
+
+
+def test_two_processes_that_ask_for_the_same_cell_do_the_work_once(project):
+    project.recipe(epochs=30)
+    command = [sys.executable, "-m", "stages.train", CELL]
+    both = [subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    outputs = [p.communicate(timeout=180)[0] for p in both]
+    assert [p.returncode for p in both] == [0, 0]
+    assert sum(o.count(" s)") for o in outputs) == 2
+    assert sum(o.count("from the store") for o in outputs) == 2
+
+
+def test_a_dataset_that_cannot_be_had_is_a_row_and_later_a_run(project):
+    project.recipe()
+    packed = Path("data/packed/web")
+    packed.rename("aside")
+    packed.mkdir()
+    (packed / "unavailable.json").write_text(json.dumps({"dataset": "web", "reason": "no source", "tried": [], "remedy": "fetch it"}))
+    result = train()
+    assert result["status"] == "not run: data"
+    assert "fetch it" in result["reason"]
+    assert result["runs"] == []
+    (packed / "unavailable.json").unlink()
+    packed.rmdir()
+    Path("aside").rename(packed)
+    assert train()["status"] == "ok"
+
+
+def test_limits_cut_and_say_so(project):
+    project.recipe(limits={"small": {"seeds": 1, "epochs": 2}})
+    result = train()
+    assert result["reduced"] == ["1 of 2 seeds", "2 of 6 epochs"]
+    (record,) = project.records()
+    assert record["deterministic"]["epochs"]["epoch"] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"model": {"name": "mlp", "hiden_dim": 8}}, ["small/web/mlp.yaml", "model.hiden_dim", "hidden_dim"]),
+        ({"model": {"name": "mlp", "activation": "reluu"}}, ["small/web/mlp.yaml", "reluu"]),
+        ({"loss": "hinge"}, ["loss", "cross-entropy"]),
+        ({"split": 7}, ["split 7", "2"]),
+        ({"batch": {"graphs": 2}}, ["small/web/mlp.yaml", "batch.parts"]),
+    ],
+)
+def test_bad_recipes_end_with_one_clear_message(project, changes, words):
+    project.recipe(**changes)
+    done = stage("stages.train", CELL)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    for word in words:
+        assert word in done.stderr
+    assert not Path("results").exists()
+
+
+def test_a_model_that_cannot_predict_the_level(project, monkeypatch):
+    from gt_models.registry import _INFOS, ModelInfo, model_info
+
+    project.recipe()
+    info = model_info("mlp")
+    monkeypatch.setitem(_INFOS, "mlp", ModelInfo("mlp", info.cls, ("graph",), info.cost))
+    with pytest.raises(RecipeError, match="predicts at level graph, but dataset 'web' asks for node"):
+        train()
+
+
+def test_a_dead_tracking_server_costs_no_run(project):
+    project.recipe(run={"tracking": True})
+    done = stage("gt_bench.cli", "train", CELL, MLFLOW_TRACKING_URI="http://127.0.0.1:9")
+    assert done.returncode == 0, done.stderr
+    assert (done.stdout + done.stderr).count("warning") == 1, done.stdout + done.stderr
+    assert "127.0.0.1:9" in done.stderr
+    assert json.loads(Path("results/small/web/mlp.json").read_text())["status"] == "ok"
+    assert len(project.records()) == 2
+
+
+def test_a_diverged_run_is_a_result(project):
+    project.recipe(optimizer={"name": "sgd", "lr": 1e30}, loss="cross-entropy")
+    result = train()
+    assert result["status"] == "diverged"
+    assert "epoch" in result["reason"]
+    assert all(r["deterministic"]["status"] == "diverged" for r in project.records())
+
+
+def fine_tune(project, source=None, **changes):
+    """The cell small/web/fine that starts from small/web/mlp."""
+    project.recipe(**{"keep_weights": True, "epochs": 3, "seeds": [0]} | (source or {}))
+    project.recipe(row="fine", **{"start": {"cell": CELL}, "epochs": 2, "seeds": [0]} | changes)
+
+
+def test_fine_tuning_begins_from_the_best_weights_of_the_same_seed(project):
+    still = {"name": "sgd", "lr": 1e-12}
+    fine_tune(project, optimizer=still)
+    with pytest.raises(RecipeError, match=r"start: small/web/mlp: its run with seed 0 is not run; .*stages.train small/web/mlp"):
+        train("small/web/fine")
+    first = train()
+    assert (Path("store") / first["runs"][0][:2] / first["runs"][0] / "weights.safetensors").exists()
+    fine = train("small/web/fine")
+    records = {r["digest"]: r["deterministic"] for r in project.records()}
+    source, tuned = records[first["runs"][0]], records[fine["runs"][0]]
+    # nothing is learnt at this rate: the fine-tuned model is the source's best
+    assert tuned["val"] == source["val"]
+    assert tuned["test"] == source["test"]
+    assert tuned["recipe"]["start"] == {"load": "all", "run": first["runs"][0]}
+    # another source is another run
+    fine_tune(project, {"epochs": 4}, optimizer=still)
+    train()
+    assert train("small/web/fine")["runs"] != fine["runs"]
+
+
+def test_weights_that_were_not_kept_are_made_again(project):
+    fine_tune(project, {"keep_weights": False})
+    before = train()
+    with pytest.raises(RecipeError, match="kept no weights; its recipe needs .* keep_weights: true"):
+        train("small/web/fine")
+    fine_tune(project)
+    assert train()["runs"] == before["runs"]  # keeping weights decides no number
+    assert train("small/web/fine")["status"] == "ok"
+
+
+@pytest.mark.parametrize("parallel", [1, 2])
+def test_a_checkpoint_that_was_left_beside_a_final_record_goes(project, parallel):
+    """A process that is killed between writing a record and removing its checkpoint leaves both."""
+    project.recipe(run={"parallel": parallel}, epochs=2, seeds=[0, 1])
+    runs = train()["runs"]
+    left = [Store("store").folder(digest) / "checkpoint.safetensors" for digest in runs]
+    for path in left:
+        path.write_bytes(b"x")
+    assert train()["runs"] == runs
+    assert not any(path.exists() for path in left)
+
+
+def test_a_checkpoint_stays_where_the_run_is_to_be_computed_again(project):
+    project.recipe(keep_weights=True, epochs=2, seeds=[0])
+    (digest,) = train()["runs"]
+    folder = Store("store").folder(digest)
+    (folder / "weights.safetensors").unlink()  # without them the record is of no use
+    (checkpoint := folder / "checkpoint.safetensors").write_bytes(b"x")
+    grid = load_grid()
+    recipe = load_recipe(f"recipes/{CELL}.yaml")
+    experiment = Experiment(recipe, "mlp.yaml", grid.find(CELL).dataset, grid.run, Store("store"), Path("data"))
+    assert experiment.digest(0) == digest
+    assert experiment.take(digest) is None
+    assert checkpoint.exists()
+
+
+def test_a_model_that_cannot_start_from_the_other(project):
+    wide = {**RECIPE["model"], "hidden_dim": 16}
+    fine_tune(project, model=wide)
+    train()
+    with pytest.raises(RecipeError, match="start: small/web/mlp: the model and the one it starts from differ in encoder"):
+        train("small/web/fine")
+    fine_tune(project, model=wide, start={"cell": CELL, "load": "common"})
+    assert train("small/web/fine")["status"] == "ok"  # with the last bias of the other
+    fine_tune(project, seeds=[7])
+    with pytest.raises(RecipeError, match="its run with seed 7 is not run"):
+        train("small/web/fine")
+    fine_tune(project, start={"cell": "small/web/mpl"})
+    with pytest.raises(RecipeError, match="after 'small/web/mpl' is no other cell .did you mean 'small/web/mlp'"):
+        train("small/web/fine")
+
+
+def test_cells_that_start_from_each_other(project):
+    project.recipe(keep_weights=True, start={"cell": "small/web/fine"}, seeds=[0])
+    project.recipe(row="fine", keep_weights=True, start={"cell": CELL}, seeds=[0])
+    with pytest.raises(RecipeError, match="these cells start from each other: small/web/fine, small/web/mlp"):
+        train("small/web/fine")
+
+
+def test_a_cell_that_is_not_searched_yet(project):
+    project.recipe(search={"trials": 1, "space": {"model.dropout": {"choices": [0.1]}}})
+    with pytest.raises(RecipeError, match="tuned/small/web/mlp.yaml: there is no such file yet: .* `gt-bench tune small/web/mlp`"):
+        train()
+
+
+def test_a_search_of_another_recipe(project):
+    """A changed recipe is searched again before it is trained."""
+    search = {"trials": 1, "space": {"model.dropout": {"choices": [0.25]}}}
+    project.recipe(search=search)
+    grid = load_grid()
+    tune_cell(grid.find(CELL), grid)
+    assert train()["recipe"]["model"]["dropout"] == 0.25
+    for change in ({"seeds": [5]}, {"epochs": 2}):
+        project.recipe(search=search, **change)
+        with pytest.raises(
+            RecipeError, match="tuned/small/web/mlp.yaml: chosen for another state of .*mlp.yaml; search again: `gt-bench tune"
+        ):
+            train()
+    tune_cell(grid.find(CELL), grid)
+    assert train()["status"] == "ok"
+
+
+def test_what_starts_from_a_failed_run_fails_with_it_and_the_grid_goes_on(project):
+    fine_tune(project, {"optimizer": {"name": "sgd", "lr": 1e30}, "epochs": 9})
+    assert train()["status"] == "diverged"
+    fine = train("small/web/fine")
+    assert fine["status"] == "diverged"
+    assert "starts from (small/web/mlp, seed 0): outputs on val are not finite" in fine["reason"]
+
+
+# -- side by side
+
+
+@pytest.fixture
+def beside(project, monkeypatch):
+    """`beside(**changes)` writes the cell with two seeds at once, however cheap they are."""
+    monkeypatch.setattr(Pace, "GAIN", 0.0)
+    return lambda **changes: project.recipe(run={"parallel": 2}, **{"seeds": [0, 1, 2]} | changes)
+
+
+def deterministic(root="store"):
+    paths = sorted(Path(root).glob("??/*/record.json"))
+    return {path.parent.name: json.loads(path.read_text())["deterministic"] for path in paths}
+
+
+def test_seeds_side_by_side_leave_what_they_leave_one_after_the_other(project, beside, capsys):
+    project.recipe(seeds=[0, 1, 2])
+    in_turn = train()
+    Path("store").rename("in turn")
+    beside()
+    capsys.readouterr()
+    assert train() == in_turn
+    assert deterministic() == deterministic("in turn")
+    said = capsys.readouterr().out
+    assert [said.count(f"seed {seed} ({seed + 1}/3): ok") for seed in range(3)] == [1, 1, 1]
+    assert "from the store" not in said
+    for record in project.records():  # each process measured itself
+        assert 10 < record["measured"]["peak_memory_mib"] < 4000
+        assert 0 < record["measured"]["seconds"] < 60
+        assert record["measured"]["threads"] == 1
+    assert train() == in_turn
+    assert capsys.readouterr().out.count("from the store") == 3
+
+
+def test_a_seed_that_is_killed_loses_no_other_and_the_same_command_goes_on(project, beside, monkeypatch):
+    beside()
+    compute = Experiment._compute
+
+    def killed(self, seed, *arguments):
+        if seed == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return compute(self, seed, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Experiment, "_compute", killed)
+        with pytest.raises(Lost) as error:
+            train()
+    assert str(error.value) == (
+        f"{CELL}: seed 1: killed by signal 9: probably out of memory; 2 of 3 seeds are kept, the same command goes on"
+    )
+    assert {record["seed"] for record in deterministic().values()} == {0, 2}
+    assert not Path("results").exists()
+    stamps = {path: path.stat().st_mtime_ns for path in Path("store").rglob("record.json")}
+    assert train()["status"] == "ok"
+    assert len(project.records()) == 3
+    assert all(path.stat().st_mtime_ns == stamp for path, stamp in stamps.items())
+
+
+@pytest.mark.parametrize("parallel", [1, 2])
+def test_a_seed_that_fails_loses_no_other(project, monkeypatch, parallel):
+    project.recipe(run={"parallel": parallel}, seeds=[0, 1, 2])
+    compute = Experiment._compute
+
+    def fails(self, seed, *arguments):
+        if seed == 0:
+            raise RecipeError("recipes/small/web/mlp.yaml: not with seed 0")
+        return compute(self, seed, *arguments)
+
+    monkeypatch.setattr(Experiment, "_compute", fails)
+    with pytest.raises(RecipeError, match="not with seed 0\n2 of 3 seeds are kept"):
+        train()
+    assert {record["seed"] for record in deterministic().values()} == {1, 2}
+
+
+def test_a_bug_in_a_process_of_a_seed_is_raised_with_where_it_was(beside, monkeypatch):
+    beside()
+    monkeypatch.setattr(Experiment, "_compute", lambda self, seed, *_: [][seed])
+    with pytest.raises(IndexError) as error:
+        train()
+    assert "_compute" in error.value.__notes__[0]
+
+
+def test_out_of_memory_beside_others_is_no_result_before_it_happened_alone(project, beside, monkeypatch, capsys):
+    beside()
+    started, flag = Experiment._started, Path("ran out")
+
+    def build():
+        flag.touch()
+        raise MemoryError("none is left")
+
+    # the first time only
+    monkeypatch.setattr(Experiment, "_started", lambda self, seed: build if seed == 1 and not flag.exists() else started(self, seed))
+    assert train()["status"] == "ok"
+    assert {record["status"] for record in deterministic().values()} == {"ok"}
+    assert "seed 1 (2/3): out of memory beside other seeds; it runs alone" in capsys.readouterr().out
+    # one that runs out of it alone is the result that it is
+    shutil.rmtree("store")
+    monkeypatch.setattr(Experiment, "_started", lambda self, seed: build if seed == 1 else started(self, seed))
+    assert train()["status"] == "oom"
+    assert sorted(record["status"] for record in deterministic().values()) == ["ok", "ok", "oom"]
+
+
+def test_stopped_by_a_scheduler_nobody_is_left_and_it_goes_on_from_the_checkpoints(project):
+    project.recipe(run={"parallel": 2}, epochs=100, seeds=[0, 1, 2])
+    process = subprocess.Popen(
+        [sys.executable, "-m", "stages.train", CELL],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + 120
+    while not list(Path("store").rglob("checkpoint.safetensors")):
+        assert time.monotonic() < deadline, "no checkpoint appeared"
+        assert process.poll() is None, "the run ended before it could be stopped"
+        time.sleep(0.005)
+    os.killpg(process.pid, signal.SIGTERM)
+    said = process.communicate(timeout=60)[1]
+    assert (process.returncode, said) == (143, "stopped by SIGTERM; the same command continues where it was\n")
+    with pytest.raises(ProcessLookupError):
+        os.killpg(process.pid, 0)
+    assert list(Path("store").rglob("checkpoint.safetensors"))
+    project.recipe(run={"parallel": 2, "checkpoint_seconds": 60}, epochs=100, seeds=[0, 1, 2])
+    train()
+    continued = deterministic()
+    assert not list(Path("store").rglob("checkpoint.*"))
+    Path("store").rename("continued")
+    project.recipe(run={"checkpoint_seconds": 60}, epochs=100, seeds=[0, 1, 2])
+    train()
+    assert continued == deterministic()
+
+
+# -- several cells
+
+
+def run_cli(*arguments):
+    return CliRunner().invoke(app, ["train", *arguments])
+
+
+def test_cells_side_by_side_leave_what_they_leave_one_after_the_other(project):
+    for row in ("one", "two"):
+        project.recipe(row=row, model={**RECIPE["model"], "hidden_dim": len(row) + ord(row[0]) % 7}, keep_weights=True)
+    project.recipe(row="fine", start={"cell": "small/web/one"}, model={**RECIPE["model"], "hidden_dim": 3 + ord("o") % 7})
+    assert run_cli("small/web/one", "small/web/two", "small/web/fine").exit_code == 0
+    in_turn = deterministic()
+    Path("store").rename("in turn")
+    shutil.rmtree("results")
+    done = run_cli("small", "--jobs", "3")
+    assert (done.exit_code, done.output) == (0, done.output)
+    assert deterministic() == in_turn
+    assert len(list(Path("results").rglob("*.json"))) == 3
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_a_cell_that_cannot_be_trained_costs_no_other(project, jobs):
+    project.recipe()
+    project.recipe(row="wrong", model={"name": "mlp", "hiden_dim": 8})
+    project.recipe(row="last", epochs=3)
+    done = run_cli("small", "--jobs", jobs)
+    assert done.exit_code == 1
+    assert "error: small/web/wrong: " in done.stderr
+    assert "hidden_dim" in done.stderr
+    assert "2 of 3 cells are trained" in done.output
+    assert {path.stem for path in Path("results").rglob("*.json")} == {"mlp", "last"}
+
+
+def test_no_job_is_an_error(project):
+    project.recipe()
+    done = run_cli(CELL, "--jobs", "0")
+    assert isinstance(done.exception, RecipeError)
+    assert "--jobs 0: give how many cells train at once, 1 or more" in str(done.exception)

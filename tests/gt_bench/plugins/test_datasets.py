@@ -1,0 +1,384 @@
+"""Own datasets: how they are found, and the error message for each mistake."""
+
+import re
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from torch_geometric.data import Batch, Data
+
+from gt_bench.api.evaluate import try_pair
+from gt_bench.data.declared import spec_of
+from gt_bench.data.packed import PackedDataset
+from gt_bench.data.prepare import prepare
+from gt_bench.data.registry import get_spec
+from gt_bench.plugins.datasets import held, named
+from gt_bench.utils.errors import DatasetError, UserError
+from tests.gt_bench.custom_data import write_many, write_web
+
+FAST = {"epochs": 2, "model.hidden_dim": 8}
+LOAD = """
+    import torch
+    from torch_geometric.data import Data
+
+    def load():
+        return Data(x=torch.randn(30, 4), edge_index=torch.randint(0, 30, (2, 60)), y=torch.arange(30) % 3)
+"""
+
+
+def graph(nodes: int = 30) -> Data:
+    torch.manual_seed(0)
+    return Data(x=torch.randn(nodes, 4), edge_index=torch.randint(0, nodes, (2, 2 * nodes)), y=torch.arange(nodes) % 3)
+
+
+def write(name: str, text: str) -> str:
+    Path(name).parent.mkdir(parents=True, exist_ok=True)
+    Path(name).write_text(textwrap.dedent(text).lstrip())
+    return name
+
+
+def test_a_folder_of_csv(ours):
+    write_web(ours / "lab/papers")
+    found = try_pair("mlp", "lab/papers", FAST, [0], bar=False)
+    assert (found.dataset, found.row["status"], found.row["metric"]) == ("papers", "ok", "accuracy")
+    entry = yaml.safe_load(Path("datasets.yaml").read_text())["papers"]
+    assert entry == {"source": "lab/papers", "task": "node-classification", "metric": "accuracy"}
+    # from here on it has a name, for recipes too
+    assert try_pair("mlp", "papers", FAST, [0], bar=False).row["digests"] == found.row["digests"]
+
+
+@pytest.mark.parametrize(
+    ("targets", "task"),
+    [(None, "graph-regression"), ([i % 2 for i in range(30)], "graph-classification"), ("labels", "graph-multilabel")],
+)
+def test_the_task_is_read_off_the_targets(ours, targets, task):
+    folder = write_many(ours / "lab/mine")
+    if targets == "labels":
+        (folder / "graphs.csv").write_text("y_1,y_2\n" + "".join(f"{i % 2},{i % 3 > 0:d}\n" for i in range(30)))
+    elif targets:
+        (folder / "graphs.csv").write_text("y\n" + "".join(f"{y}\n" for y in targets))
+    assert get_spec(named("lab/mine")).task == task
+
+
+def test_a_task_that_is_said(ours):
+    folder = write_many(ours / "lab/mine")
+    (folder / "graphs.csv").write_text("y\n" + "".join(f"{i}\n" for i in range(30)))
+    assert get_spec(named("lab/mine", "graph-regression", "mse")).metric == "mse"
+
+
+def test_a_task_that_the_data_do_not_fit_is_not_kept(ours):
+    write_web(ours / "lab/papers")
+    for name in ("lab/papers", "papers"):
+        says = "lab/papers/graphs.csv: cannot be read" if "/" in name else "has the task node-classification, not graph-regression"
+        with pytest.raises(DatasetError, match=says):
+            try_pair("mlp", name, FAST, [0], task="graph-regression", bar=False)
+        assert try_pair("mlp", "lab/papers", FAST, [0], bar=False).row["status"] == "ok"
+    with pytest.raises(DatasetError, match="dataset 'web' has the metric accuracy, not mae"):
+        try_pair("mlp", "web", FAST, [0], metric="mae", bar=False)
+
+
+def test_a_metric_that_the_data_do_not_fit_is_not_kept(ours):
+    write_web(ours / "lab/papers")
+    with pytest.raises(DatasetError, match="the metric roc-auc needs two classes; the targets have 3"):
+        named("lab/papers", metric="roc-auc")
+    assert get_spec(named("lab/papers")).metric == "accuracy"
+
+
+@pytest.mark.parametrize(
+    ("made", "says"),
+    [
+        ("Data(edge_index=edges, y=torch.tensor([0, 1, 0, 1, 0]))", "graph 0 has 4 nodes and 5 targets: the nodes are counted by the edges, .*; give the Data num_nodes or x"),
+        ("[Data(edge_index=edges, y=torch.arange(n) % 2) for n in (4, 5)]", "graph 1 has 4 nodes and 5 targets"),
+        ("Data(edge_index=edges, y=torch.tensor([0, 1, 0]), num_nodes=4)", "graph 0 has 4 nodes and 3 targets; give a target for each node .*, or several graphs"),
+        ("Data(edge_index=edges, y=torch.tensor(0.5), x=torch.ones(4, 1))", "1 graph with a target cannot be split .*: the val part is empty"),
+        ("HeteroData()", "a HeteroData without edge_index and y; .*to_homogeneous"),
+        ("Data(edge_index=edges, y=torch.tensor([1, 1, 1, -1]), x=torch.ones(4, 1))", "all labels are 1; node-classification needs two classes"),
+    ],
+)  # fmt: skip
+def test_data_whose_task_cannot_be_trained_are_not_kept(ours, made, says):
+    write("a.py", f"""
+        import torch
+        from torch_geometric.data import Data, HeteroData
+
+        edges = torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2]])
+
+        def load():
+            return {made}
+    """)  # fmt: skip
+    with pytest.raises(DatasetError, match=says):
+        named("a.py")
+    assert not Path("datasets.yaml").exists()
+
+
+def test_labels_as_floats_are_classes_where_that_is_said(ours):
+    folder = write_many(ours / "lab/mine")
+    (folder / "graphs.csv").write_text("y\n" + "".join(f"{i % 2}.0\n" for i in range(29)) + "nan\n")
+    header = prepare(named("lab/mine")).header
+    assert header.task == "graph-regression"
+    assert any("all targets are whole numbers (0, 1)" in note and "--task graph-classification" in note for note in header.notes)
+    header = prepare(named("lab/mine", "graph-classification")).header
+    assert (header.out_dim, header.statistics["label_counts"], header.statistics["unlabelled"]) == (2, [15, 14], 1)
+
+
+def test_remarks_on_data_in_hand_are_kept(ours):
+    data = graph()
+    data.edge_weight = torch.rand(60)
+    for _ in range(2):
+        assert any("edge_weight of the Data is not read" in note for note in prepare(held(data, "mine")).header.notes)
+
+
+def test_a_source_is_one_however_its_path_is_written(ours):
+    write_web(ours / "lab/papers")
+    assert {named(text) for text in ("lab/papers", "lab/papers/", "./lab/papers", str(ours / "lab/papers"))} == {"papers"}
+    assert len(yaml.safe_load(Path("datasets.yaml").read_text())) == 1
+
+
+def test_an_entry_that_is_none_is_named(ours):
+    write_web(ours / "lab/papers")
+    named("lab/papers")
+    Path("datasets.yaml").write_text("\n")  # its last entry was taken out
+    assert named("lab/papers") == "papers"
+    Path("datasets.yaml").write_text("papers: 3\n")
+    for text in ("lab/papers", "papers"):
+        with pytest.raises(UserError, match=r"^datasets.yaml: papers: expected a mapping of keys \(given: 3\)$"):
+            try_pair("mlp", text, FAST, [0], bar=False)
+
+
+def test_two_that_are_declared_at_once_are_both_kept(ours, monkeypatch):
+    for name in ("a", "b"):
+        write_web(ours / "lab" / name)
+
+    begun = []
+
+    def meanwhile(name, entry):  # what another process does while this one looks at its data
+        begun.append(name)
+        if len(begun) == 1:
+            named("lab/b")
+        return spec_of(name, entry)
+
+    monkeypatch.setattr("gt_bench.plugins.datasets.spec_of", meanwhile)
+    assert named("lab/a") == "a"
+    assert yaml.safe_load(Path("datasets.yaml").read_text()).keys() == {"a", "b"}
+
+
+@pytest.mark.parametrize(
+    ("made", "task"),
+    [
+        ("[one(1, torch.tensor([0])), *(one(4, torch.arange(4) % 2) for _ in range(9))]", "node-classification"),
+        ("[one(2, torch.randn(2)), *(one(4, torch.randn(2)) for _ in range(9))]", "graph-regression"),
+        ("[one(1, torch.randn(1)) for _ in range(9)]", "graph-regression"),
+        ("[one(4, 0.5 * i) for i in range(9)]", "graph-regression"),
+        ("[one(4, i % 2) for i in range(9)]", "graph-classification"),
+    ],
+)
+def test_whether_targets_are_per_node_is_read_off_more_than_the_first_graph(ours, made, task):
+    write("a.py", f"""
+        import torch
+        from torch_geometric.data import Data
+
+        def one(nodes, y):
+            return Data(x=torch.randn(nodes, 3), edge_index=torch.zeros(2, 0, dtype=torch.long), y=y)
+
+        def load():
+            return {made}
+    """)  # fmt: skip
+    assert get_spec(named("a.py")).task == task
+
+
+def test_an_iterator_of_graphs_is_read_whole(ours):
+    graphs = [Data(x=torch.full((4, 1), float(i)), edge_index=torch.zeros(2, 0, dtype=torch.long), y=float(i)) for i in range(12)]
+    name = held((data for data in graphs), "twelve")
+    assert np.load("data/own/twelve.npz")["y"].tolist() == [float(i) for i in range(12)]
+    assert get_spec(name).task == "graph-regression"
+
+
+def test_an_npz_file_of_graphs_of_one_node(ours):
+    ones = np.ones(9, np.int64)
+    np.savez(
+        "dots.npz", x=np.zeros((9, 2)), edge_index=np.zeros((2, 0), np.int64), y=np.linspace(0, 1, 9), num_nodes=ones, num_edges=0 * ones
+    )
+    assert get_spec(named("dots.npz")).task == "graph-regression"
+
+
+def test_several_functions_of_one_file(ours):
+    write("lab/rings.py", LOAD + LOAD.partition("\n\n")[2].replace("load()", "small()").replace("30", "20"))
+    assert [named(text) for text in ("lab/rings.py:load", "lab/rings.py:small", "lab/rings.py")] == ["rings", "rings-small", "rings"]
+
+
+def test_a_file_in_another_encoding(ours):
+    Path("latin.py").write_bytes(textwrap.dedent("# -*- coding: latin-1 -*-\n# caf\xe9\n" + LOAD.replace("\n    ", "\n")).encode("latin-1"))
+    assert prepare(named("latin.py")).header.out_dim == 3
+
+
+def test_names_in_other_alphabets(ours):
+    write_web(ours / "lab/é Größe")
+    assert named("lab/é Größe") == "e-groe"
+    write_web(ours / "lab/日本")
+    with pytest.raises(
+        DatasetError, match="lab/日本: a dataset is called by its file or folder, in letters from a to z and digits; rename"
+    ):
+        named("lab/日本")
+
+
+def test_names_stay_in_their_folders(ours):
+    for name in ("../evil", "", "a/b", ".hidden"):
+        with pytest.raises(DatasetError, match="a dataset cannot be named"):
+            held(graph(), name)
+    with pytest.raises(DatasetError, match="'../../evil' is no name of a dataset"):
+        named("pyg:Planetoid/../../evil")
+    with pytest.raises(DatasetError, match="'/etc' is no name of a dataset"):
+        named("pyg:Planetoid//etc")
+    assert not list(ours.rglob("*evil*"))
+    assert not Path("data").exists()
+
+
+def test_an_npz_file(ours):
+    np.savez("points.npz", x=np.random.default_rng(0).normal(size=(20, 3)), edge_index=np.array([[0, 1], [1, 0]]), y=np.arange(20) % 2)
+    assert try_pair("mlp", "points.npz", FAST, [0], bar=False).row["status"] == "ok"
+
+
+def test_a_function_that_returns_one_data(ours):
+    write("lab/rings.py", LOAD)
+    found = try_pair("gcn", "lab/rings.py:load", FAST, [0], bar=False)
+    assert (found.dataset, found.row["status"]) == ("rings", "ok")
+    before = get_spec("rings").digest
+    write("lab/rings.py", LOAD.replace("load():", "load():  # one graph"))
+    assert get_spec("rings").digest == before
+    write("lab/rings.py", LOAD.replace("% 3", "% 2"))
+    assert get_spec("rings").digest != before
+
+
+@pytest.mark.parametrize("data", [graph(), [graph(), graph(20)], Batch.from_data_list([graph(), graph(20)])], ids=["data", "list", "batch"])
+def test_data_in_hand(ours, data):
+    name = held(data, "mine")
+    assert get_spec(name).task == "node-classification"
+    prepare(name)
+    packed = PackedDataset.open(Path("data/packed/mine"))
+    torch.testing.assert_close(packed.batch(torch.tensor([0])).x, graph().x)
+    assert try_pair("mlp", name, FAST, [0], bar=False).row["status"] == "ok"
+
+
+def test_data_of_many_graphs_with_masks_and_edges(ours):
+    data = graph()
+    data.edge_attr = torch.randn(60, 2)
+    data.train_mask, data.val_mask, data.test_mask = (torch.arange(30) % 3 == part for part in range(3))
+    prepare(held(data, "masked"))
+    packed = PackedDataset.open(Path("data/packed/masked"))
+    assert packed.split("val").tolist() == list(range(1, 30, 3))
+    torch.testing.assert_close(packed.batch(torch.tensor([0])).edge_attr, data.edge_attr)
+
+
+def test_a_dataset_of_torch_geometric_by_name(ours):
+    # made of nothing, so that no host is asked
+    found = try_pair("mlp", "pyg:FakeDataset", FAST, [0], bar=False)
+    assert found.dataset == "pyg-fakedataset"
+    assert found.row["status"] == "ok"
+
+
+def test_a_dataset_of_an_installed_package(ours, monkeypatch):
+    info = ours / "site/acme-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[gt_bench.datasets]\nacme-rings = acmedata:load\nacme-bad = acmedata:nothing\ntexas = acmedata:load\n"
+    )
+    write("site/acmedata.py", LOAD)
+    monkeypatch.syspath_prepend(str(ours / "site"))
+    assert try_pair("mlp", "acme-rings", FAST, [0], bar=False).row["status"] == "ok"
+    with pytest.raises(
+        DatasetError, match=r"the entry point acme-bad = 'acmedata:nothing' of acme \(group gt_bench.datasets\) does not load: .*, line \d+"
+    ):
+        get_spec("acme-bad")
+    with pytest.raises(DatasetError, match=r"the entry point texas = .* of acme .*: the name is taken by a dataset of the benchmark"):
+        named("texas")
+
+
+def test_a_category_beside_continuous_columns_is_taken(ours):
+    folder = write_web(ours / "lab/papers")
+    rows = (folder / "nodes.csv").read_text().splitlines()
+    (folder / "nodes.csv").write_text("\n".join([f"{row},{'kind' if i == 0 else i % 3}" for i, row in enumerate(rows)]) + "\n")
+    prepared = prepare(named("lab/papers"))
+    assert prepared.header.in_dim == 4 + 3
+    assert (
+        "nodes.csv: column kind has whole numbers only and is taken as a category, 3 columns of 0 and 1; where it is a quantity, write 12.0 for 12"
+        in prepared.header.notes
+    )
+    assert PackedDataset.open(prepared.folder).batch(torch.tensor([0])).x[:2, 4:].tolist() == [[0, 1, 0], [0, 0, 1]]
+
+
+def edited(folder: Path, file: str, line: int, text: str) -> None:
+    lines = (folder / file).read_text().splitlines()
+    lines[line - 1] = text
+    (folder / file).write_text("\n".join(lines) + "\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "text", "says"),
+    [
+        (5, ",0.1,0.2,0.3,0.4", "nodes.csv: line 5: column y is empty; write -1 for a label that is not known"),
+        (6, "cat,0.1,0.2,0.3,0.4", "nodes.csv: line 6: column y: expected a number, found 'cat'; number categories 0, 1, ..."),
+        (7, "1,0.1,,0.3,0.4", "nodes.csv: line 7: column b is empty; write a number"),
+    ],
+)
+def test_a_cell_that_is_missing_or_no_number(ours, line, text, says):
+    folder = write_web(ours / "lab/papers")
+    edited(folder, "nodes.csv", line, text)
+    with pytest.raises(DatasetError) as error:
+        named("lab/papers")
+    assert says in str(error.value)
+    assert not Path("datasets.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "says"),
+    [
+        ("nodes.csv", None, "nodes.csv: cannot be read: there is no such file; a folder of CSV has nodes.csv and edges.csv"),
+        ("edges.csv", None, "edges.csv: cannot be read: there is no such file"),
+        ("nodes.csv", "", "nodes.csv: is empty; its first line names the columns"),
+        ("nodes.csv", "y,a\n" + 60 * "0,0.5\n" + "1,nan\n", "nodes.csv: line 62: column a is nan; a feature is a finite number"),
+        ("edges.csv", "source,target\n0,1\n1,60\n", "edges.csv: line 3: column target names a node that its graph does not have: 60, where they are numbered from 0 to 59"),
+    ],
+)  # fmt: skip
+def test_a_folder_that_is_not_whole(ours, file, text, says):
+    path = write_web(ours / "lab/papers") / file
+    path.unlink() if text is None else path.write_text(text)
+    with pytest.raises(DatasetError) as error:
+        named("lab/papers")
+    assert says in str(error.value)
+    assert not Path("datasets.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "source", "says"),
+    [
+        ("nowhere.npz", None, "nowhere.npz: there is no such file or folder; a dataset is a name, a folder of CSV, an npz file, file.py:load or pyg:"),
+        ("lab/nodes.csv", "a,y\n", "lab/nodes.csv: a file of this kind is no dataset; a dataset is a name, a folder of CSV"),
+        ("lab/a.py", LOAD.replace("import torch\n", "import sys\n    sys.exit(3)\n"), "lab/a.py, line 2: expected a file that Python can import; it raises SystemExit: 3; put"),
+        ("lab/a.py", LOAD.replace("return Data(", "exit(Data)("), "lab/a.py, line 5: load() raises SystemExit"),
+        ("pyg:Planetiod/Cora", None, "torch_geometric.datasets has no 'Planetiod' (did you mean 'Planetoid'?)"),
+        ("lab/a.py:laod", LOAD, "lab/a.py: has no function 'laod' (did you mean 'load'?)"),
+        ("lab/a.py", LOAD.replace("def load", "def load(: #"), "lab/a.py, line 4: expected a file that Python can import; it raises SyntaxError"),
+        ("lab/a.py", LOAD.replace("torch.arange(30) % 3", "torch.arange(30) % 3 + missing"), "lab/a.py, line 5: load() raises NameError"),
+        ("lab/a.py", LOAD.replace("return Data(", "return dict("), "lab/a.py:load: graph 0: a str without edge_index and y; a torch_geometric graph needs edge_index and y"),
+        ("lab/a.py", LOAD.replace("return Data(", "return [] and Data("), "lab/a.py:load: returned no graphs; return a Data, a list of Data"),
+        ("lab/a.py", LOAD.replace("return Data(", "Data("), "lab/a.py:load: returned NoneType; return a Data, a list of Data"),
+        ("lab/texas.py", LOAD, "lab/texas.py: its name 'texas' is taken by a dataset of the benchmark; rename the file or folder"),
+        ("lab/a.py", LOAD.replace("torch.arange(30) % 3", "torch.eye(30)"), "lab/a.py: a node has 30 labels of 0 and 1; of one's own data"),
+    ],
+)  # fmt: skip
+def test_sources_that_are_no_dataset(ours, text, source, says):
+    if source:
+        write(text.partition(":")[0], source)
+    with pytest.raises(ValueError, match=re.escape(says)):
+        named(text)
+
+
+def test_a_name_that_is_taken_in_this_folder(ours):
+    write_web(ours / "lab/papers")
+    write_web(ours / "other/papers", nodes=40)
+    named("lab/papers")
+    with pytest.raises(DatasetError, match="taken in datasets.yaml by lab/papers; rename the file or folder"):
+        named("other/papers")

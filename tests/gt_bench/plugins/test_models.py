@@ -1,0 +1,404 @@
+"""Own models: a torch module in a user's file, added to the grid by one recipe; and the error message for each mistake."""
+
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from gt_bench.api.evaluate import try_pair
+from gt_bench.config.grid import load_grid
+from gt_bench.config.recipe import load_recipe
+from gt_bench.config.schema import RecipeError
+from gt_bench.data.packed import PackedDataset
+from gt_bench.data.prepare import prepare
+from gt_bench.plugins import models
+from gt_bench.plugins.adapter import OwnModelError
+from gt_bench.plugins.models import files_digest, find
+from gt_bench.store.run_store import Store
+from gt_bench.utils.errors import UserError
+from gt_models import registry
+from gt_models.batch import GraphBatch
+from tests.conftest import ROOT
+
+PLAIN = """
+    import torch
+    from torch_geometric.nn import global_mean_pool
+
+    class Plain(torch.nn.Module):
+        def __init__(self, in_channels, num_classes, level, width=8, act: str = "relu"):
+            super().__init__()
+            self.level = level
+            self.encode = torch.nn.Linear(in_channels, width)
+            self.head = torch.nn.Linear(width, num_classes)
+
+        def forward(self, data):
+            h = getattr(torch, self.act if hasattr(self, "act") else "relu")(self.encode(data.x))
+            return self.head(h if self.level == "node" else global_mean_pool(h, data.batch))
+"""
+FAST = {"epochs": 2}
+
+
+@pytest.fixture(autouse=True)
+def forgotten():
+    """What a test registers is gone after it."""
+    before = {name: registry.model_info(name) for name in registry.list_models()}
+    yield
+    registry._INFOS.clear()
+    registry._INFOS.update(before)
+    models._SOURCES.clear()
+
+
+def write(name: str, text: str) -> str:
+    Path(name).parent.mkdir(parents=True, exist_ok=True)
+    Path(name).write_text(textwrap.dedent(text).lstrip())
+    return name
+
+
+def line_of(file: str, text: str) -> int:
+    return next(i for i, line in enumerate(Path(file).read_text().splitlines(), 1) if text in line)
+
+
+@pytest.mark.parametrize("dataset", ["web", "many"])
+def test_a_plain_module_on_nodes_and_graphs(ours, dataset):
+    write("lab/plain.py", PLAIN)
+    found = try_pair("lab/plain.py:Plain", dataset, FAST | {"model.width": 5}, [0], bar=False)
+    assert found.row["status"] == "ok"
+    assert found.row["model"] == "plain-epochs-2-width-5"
+    recipe = load_recipe(found.recipe)
+    assert recipe.model.arguments["width"] == 5
+    # four continuous features; an atom of four kinds is four columns
+    assert found.row["parameters"] == 4 * 5 + 5 + 5 * (3 if dataset == "web" else 1) + (3 if dataset == "web" else 1)
+
+
+def test_parts_of_the_data_by_name(ours):
+    write("a.py", PLAIN.replace("self, data", "self, x, edge_index, batch=None").replace("data.batch", "batch").replace("data.x", "x"))
+    assert try_pair("a.py", "many", FAST, [0], bar=False).row["status"] == "ok"
+
+
+def test_a_value_of_another_kind_is_one_line(ours):
+    write("a.py", PLAIN)
+    for value in ("wide", True, [8]):
+        with pytest.raises(UserError) as error:
+            try_pair("a.py", "web", {"model.width": value}, [0], bar=False)
+        assert str(error.value) == f"gt-bench try a.py web: model.width: expected a number (given: {value!r})"
+    assert try_pair("a.py", "web", FAST | {"model.width": 9}, [0], bar=False).row["status"] == "ok"
+
+
+def test_two_that_have_one_short_name_keep_their_results(ours):
+    for folder in ("a", "b"):
+        Path(folder).mkdir()
+        Path(folder, "net.py").write_text(
+            "import torch\n\n\nclass GCN(torch.nn.Module):\n    def __init__(self, in_dim, out_dim, offset=0.0):\n        super().__init__()\n"
+            "        self.head, self.offset = torch.nn.Linear(in_dim, out_dim), offset\n\n"
+            "    def forward(self, data):\n        return self.head(data.x) + self.offset\n"
+        )
+    for model, given in (
+        ("gcn", {}), ("a/net.py:GCN", {}), ("b/net.py:GCN", {}), ("a/net.py:GCN", {"model.offset": 1.0}), ("a/net.py:GCN", {"model.offset": -1.0}),
+    ):  # fmt: skip
+        found = try_pair(model, "web", {"epochs": 1, **given}, [0], bar=False)
+    assert len(found.rows) == 5
+    assert len({row["model"] for row in found.rows}) == 5
+    again = try_pair("a/net.py:GCN", "web", {"epochs": 1, "model.offset": -1.0}, [0, 1], bar=False)
+    assert len(again.rows) == 5
+    assert again.row["model"] == found.row["model"]
+
+
+def test_it_joins_the_grid_by_one_recipe(ours):
+    from gt_bench.data.prepare import prepare
+    from gt_bench.pipeline.grid import write_grid
+    from gt_bench.pipeline.train import train_cell
+
+    write("lab/plain.py", PLAIN)
+    recipe = {"model": {"name": "lab/plain.py:Plain"}, "optimizer": {"lr": 0.01}, "epochs": 2, "seeds": [0]}
+    write("recipes/mine/web/plain.yaml", yaml.safe_dump(recipe))
+    write_grid()
+    prepare("web")
+    grid = load_grid()
+    assert train_cell(grid.find("mine/web/plain"), grid, bar=False)["status"] == "ok"
+
+
+def test_a_class_of_a_notebook(ours):
+    """As IPython runs a cell: compiled under a name of its own, its text in linecache, its module __main__."""
+    import linecache
+
+    from gt_bench import evaluate
+
+    def cell(text: str) -> type:
+        text, name = textwrap.dedent(text), f"/tmp/ipykernel_1/{abs(hash(text))}.py"
+        linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+        scope = {"__name__": "__main__"}
+        exec(compile(text, name, "exec"), scope)
+        return scope["Plain"]
+
+    options = {"seeds": 1, "set": FAST, "track": False}
+    first = evaluate(cell(PLAIN), "web", **options)
+    assert first.row["model"] == "plain-epochs-2"
+    # a call below it is no other model, a changed class is one
+    assert evaluate(cell(PLAIN + "\n    print(1)\n"), "web", **options).row["digests"] == first.row["digests"]
+    assert evaluate(cell(PLAIN.replace("width=8", "width=9")), "web", **options).row["digests"] != first.row["digests"]
+    with pytest.raises(OwnModelError, match="the text of Hidden cannot be read"):
+        evaluate(type("Hidden", (torch.nn.Module,), {"__module__": "__main__"}), "web", **options)
+
+
+def test_the_text_decides_and_comments_do_not(ours):
+    write("lab/helper.py", "SIZE = 3\n")
+    write("lab/plain.py", "import helper\n" + textwrap.dedent(PLAIN))
+
+    def digest() -> str:
+        return files_digest("lab/plain.py:Plain")
+
+    before = digest()
+    write("lab/plain.py", "import helper  # of sizes\n" + textwrap.dedent(PLAIN))
+    assert digest() == before
+    write("lab/helper.py", "SIZE = 4\n")
+    changed = digest()
+    assert changed != before
+    write("lab/plain.py", "import helper\n" + textwrap.dedent(PLAIN).replace("relu", "tanh"))
+    assert digest() not in (before, changed)
+    assert files_digest("gcn") is None
+
+
+def test_a_file_that_an_argument_names_decides_too(ours):
+    """Pretrained weights: other weights under the old name are another run; a word that is no file is a word."""
+    write("plain.py", PLAIN.replace('act: str = "relu"', 'act: str = "relu", weights: str | None = None'))
+
+    def digest(**arguments: object) -> str:
+        return files_digest("plain.py:Plain", arguments)
+
+    without = digest()
+    assert digest(weights="weights.pt") == digest(act="tanh", weights="x" * 5000) == without
+    Path("weights.pt").write_bytes(b"one")
+    first = digest(weights="weights.pt")
+    assert first not in (without, digest())
+    Path("weights.pt").write_bytes(b"two")
+    assert digest(weights="weights.pt") not in (first, without)
+    rows = []
+    for content in (b"one", b"two", b"two"):
+        Path("weights.pt").write_bytes(content)
+        rows.append(try_pair("plain.py:Plain", "web", FAST | {"model.weights": "weights.pt"}, [0], bar=False).row)
+    assert rows[0]["digests"] != rows[1]["digests"] == rows[2]["digests"]
+
+
+def test_an_edited_file_is_read_anew(ours):
+    write("a.py", PLAIN)
+    assert find("a.py:Plain").cls is find("a.py:Plain").cls
+    first = try_pair("a.py:Plain", "web", FAST, [0], bar=False).row
+    write("a.py", PLAIN.replace("width=8", "width=9"))
+    second = try_pair("a.py:Plain", "web", FAST, [0], bar=False).row
+    assert second["parameters"] > first["parameters"]
+    assert second["digests"] != first["digests"]
+
+
+def test_encodings_are_attributes(ours):
+    write(
+        "a.py",
+        PLAIN.replace("in_channels, width", "in_channels + 2, width").replace(
+            "data.x", "torch.cat([data.x, data.laplacian_eigenvectors], 1)"
+        ),
+    )
+    assert try_pair("a.py:Plain", "many", FAST | {"encodings.laplacian.k": 2}, [0], bar=False).row["status"] == "ok"
+    with pytest.raises(UserError, match="asks for an encoding.*--set encodings.laplacian"):
+        try_pair("a.py:Plain", "many", FAST, [0], bar=False)
+
+
+def test_targets_are_not_handed_over(ours):
+    write("a.py", PLAIN.replace("self.encode(data.x)", "self.encode(data.x * (1 if data.y is None else 0))"))
+    find("a.py:Plain")
+    model = registry.create_model("a.py:Plain", in_dim=4, out_dim=3, level="node")
+    batch = GraphBatch(torch.randn(5, 4), torch.zeros(2, 0, dtype=torch.long), torch.tensor([0, 5]), y=torch.zeros(5).long())
+    assert model(batch).std() > 0
+
+
+def test_a_registered_model_in_a_file_of_ones_own(ours):
+    write("own.py", """
+        import torch
+        from gt_models import GraphBatch, register_model
+
+        @register_model("ours", levels=("node",), cost="n d")
+        class Ours(torch.nn.Module):
+            def __init__(self, in_dim, out_dim: int, level: str = "node"):
+                super().__init__()
+                self.head = torch.nn.Linear(in_dim, out_dim)
+
+            def forward(self, batch):
+                return self.head(GraphBatch.of(batch).x)
+    """)  # fmt: skip
+    info = find("own.py:Ours")
+    assert (info.levels, info.cost) == (("node",), "n d")
+    assert try_pair("own.py:Ours", "web", FAST, [0], bar=False).row["status"] == "ok"
+
+
+def broken(change: tuple[str, str]) -> str:
+    assert change[0] in PLAIN
+    return PLAIN.replace(*change)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "says"),
+    [
+        (broken(("import torch\n", "import torhc\n")), "import torhc", "raises ModuleNotFoundError: No module named 'torhc'; install that package"),
+        (broken(("def __init__(self,", "def __init__ self,")), "def __init__ self", "raises SyntaxError: "),
+        (broken(("import torch\n", "import torch, sys\n    sys.exit(2)\n")), "sys.exit", "raises SystemExit: 2; put what is to run as a script alone below `if __name__"),
+        (broken(("self, data)", "self, nodes, graph)")), "def forward", "Plain.forward takes nodes, graph; expected one argument"),
+        (broken(("width=8", "width")), "def __init__", "Plain needs the argument 'width', and nothing gives it: a dataset gives in_dim"),
+        (broken(("nn.Linear(width, num_classes)", "nn.Linear(width, 7)")), "def forward", r"returned float32 [60, 7]; expected floating-point numbers of shape [60, 3]"),
+        (broken(("return self.head(", "return (")), "def forward", r"returned float32 [60, 8]; expected floating-point numbers of shape [60, 3]"),
+        (broken(("return self.head(", "return self.head(float('nan') * ")), "def forward", "returned 180 of 180 numbers that are NaN or infinite before any training"),
+        (broken(("data.x)", "data.x.T)")), "data.x.T", "RuntimeError: mat1 and mat2 shapes cannot be multiplied"),
+        (broken(("Linear(in_channels, width)", "Linear(in_channels, 'x')")), "'x'", "raises TypeError: "),
+        (broken(("Linear(in_channels, width)", "LazyLinear(width)")), "def __init__", "Plain has lazy layers (encode.weight, encode.bias), whose size is not known"),
+        (broken(("return self.head(", "return torch.no_grad()(self.head)(")), "def forward", "Plain returned what has no gradient, so that nothing can be learnt"),
+        (broken(("return self.head(", "data.x.mul_(2); return self.head(")), "def forward", "Plain changes data.x in place, and so the data of every later step"),
+        (broken(("return self.head(", "raise SystemExit(0); return self.head(")), "raise SystemExit", "SystemExit: 0"),
+        (broken(("class Plain(torch.nn.Module)", "class Plain")), "class Plain", "is a class; expected a class that derives from torch.nn.Module"),
+        (broken(("class Plain(", "from gt_models import register_model\n    @register_model('gcn', levels=('node',), cost='n')\n    class Plain(")), "@register", "register_model('gcn'): the name is taken"),
+    ],
+)  # fmt: skip
+def test_each_mistake_names_file_and_line(ours, text, line, says):
+    write("lab/plain.py", text)
+    with pytest.raises(UserError) as error:
+        try_pair("lab/plain.py:Plain", "web", FAST, [0], bar=False)
+    said = str(error.value)
+    assert says in said, said
+    assert f"lab/plain.py, line {line_of('lab/plain.py', line)}" in said, said
+    assert registry.model_info("gcn").cls.__module__ == "gt_models.baselines.gcn"
+
+
+def test_a_module_without_parameters(ours):
+    write("a.py", """
+        import torch
+
+        class Empty(torch.nn.Module):
+            def __init__(self, in_dim, out_dim):
+                super().__init__()
+                self.layers = [torch.nn.Linear(in_dim, out_dim)]
+
+            def forward(self, data):
+                return self.layers[0](data.x)
+    """)  # fmt: skip
+    with pytest.raises(UserError, match=r"a.py, line 4: Empty has no parameter to train.*torch.nn.ModuleList"):
+        try_pair("a.py:Empty", "web", FAST, [0], bar=False)
+
+
+def test_graph_level_output_per_node_is_told_to_pool(ours):
+    write("a.py", PLAIN.replace('if self.level == "node" else', "if True else"))
+    with pytest.raises(UserError, match=r"a row per graph.*global_mean_pool"):
+        try_pair("a.py:Plain", "many", FAST, [0], bar=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("nowhere.py:Plain", "nowhere.py: there is no such file; a model of your own is named path/to/file.py:MyModel"),
+        ("lab/plain.py:Plian", "lab/plain.py: has no class 'Plian' (did you mean 'Plain'?); it has: Plain"),
+        ("lab/plain.py:torch", "torch is a module; expected a class that derives from torch.nn.Module"),
+        ("gcnn", "no model named 'gcnn'; did you mean 'gcn'?"),
+    ],
+)
+def test_names_that_are_no_model(ours, name, says):
+    write("lab/plain.py", PLAIN)
+    with pytest.raises((OwnModelError, RecipeError)) as error:
+        try_pair(name, "web")
+    assert says in str(error.value)
+
+
+def install(root: Path, entries: str, monkeypatch) -> None:
+    """A package `acme` with these entry points."""
+    info = root / "site/acme-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(textwrap.dedent(entries))
+    monkeypatch.syspath_prepend(str(root / "site"))
+
+
+def test_a_model_of_an_installed_package(ours, monkeypatch):
+    install(ours, "[gt_bench.models]\nacme-net = acme.nets:Plain\n", monkeypatch)
+    write("site/acme/__init__.py", "")
+    write("site/acme/nets.py", "from acme.sizes import SIZE\n" + textwrap.dedent(PLAIN))
+    write("site/acme/sizes.py", "SIZE = 1\n")
+    assert try_pair("acme-net", "web", FAST, [0], bar=False).row["status"] == "ok"
+    before = files_digest("acme-net")
+    write("site/acme/sizes.py", "SIZE = 2\n")
+    assert files_digest("acme-net") != before
+    for name in [name for name in sys.modules if name.split(".")[0] == "acme"]:
+        del sys.modules[name]
+
+
+@pytest.mark.parametrize(
+    ("entries", "name", "says"),
+    [
+        (
+            "acme-net = acme.nets:Plian",
+            "acme-net",
+            "the entry point acme-net = 'acme.nets:Plian' of acme (group gt_bench.models) does not load",
+        ),
+        (
+            "acme-net = acme.nets:SIZE",
+            "acme-net",
+            "of acme (group gt_bench.models) is a int; expected a class that derives from torch.nn.Module",
+        ),
+        ("gcn = acme.nets:Plain", "gcn", "the name is taken by the model 'gcn' of gt_models; rename it"),
+    ],
+)
+def test_an_entry_point_that_fails(ours, monkeypatch, entries, name, says):
+    install(ours, f"[gt_bench.models]\n{entries}\n", monkeypatch)
+    write("site/acme/__init__.py", "")
+    write("site/acme/nets.py", textwrap.dedent(PLAIN) + "SIZE = 3\n")
+    with pytest.raises(OwnModelError) as error:
+        try_pair(name, "web")
+    assert says in str(error.value)
+    for module in [module for module in sys.modules if module.split(".")[0] == "acme"]:
+        del sys.modules[module]
+
+
+def test_the_model_that_the_guide_shows_works(ours):
+    block = (ROOT / "docs/add_a_model.md").read_text().split("```python\n")[1].split("```")[0]
+    assert len(block.splitlines()) <= 25
+    assert "gt_models" not in block
+    write("lab/my_model.py", block)
+    for dataset in ("web", "many"):
+        assert try_pair("lab/my_model.py:MyModel", dataset, FAST | {"model.hidden": 8}, [0], bar=False).row["status"] == "ok"
+
+
+NORMED = """
+    import torch
+    from torch_geometric.nn import global_mean_pool
+
+    class Normed(torch.nn.Module):
+        def __init__(self, in_dim, out_dim):
+            super().__init__()
+            self.head = torch.nn.Sequential(torch.nn.Linear(in_dim, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, out_dim))
+
+        def forward(self, x, batch):
+            return self.head(global_mean_pool(x, batch))
+"""
+
+
+def test_batch_norm_on_a_row_per_graph_trains_whatever_is_left_over(ours):
+    write("normed.py", NORMED)
+    trained = len(PackedDataset.open(prepare("many", Path("data"), [], lambda _: None).folder).split("train", 0))
+    found = try_pair("normed.py:Normed", "many", FAST | {"batch.graphs": trained - 1}, [0], bar=False)
+    assert found.row["status"] == "ok"
+    record = next(Store().records())["deterministic"]
+    assert record["digests"]["last_batch"] == "joined"
+    with pytest.raises(UserError, match="BatchNorm needs at least two rows in a training batch: set batch.graphs to 2 or more"):
+        try_pair("normed.py:Normed", "many", FAST | {"batch.graphs": trained - 1, "batch.last": "alone"}, [0], bar=False)
+    with pytest.raises(UserError, match="BatchNorm needs at least two rows"):
+        try_pair("normed.py:Normed", "many", FAST | {"batch.graphs": 1}, [0], bar=False)
+
+
+def test_a_run_without_a_rest_has_the_key_that_it_had(ours):
+    write("normed.py", NORMED)
+    try_pair("normed.py:Normed", "many", FAST | {"batch.graphs": 4}, [0], bar=False)
+    try_pair("normed.py:Normed", "many", FAST | {"batch.graphs": 5}, [0], bar=False)
+    kinds = sorted("last_batch" in r["deterministic"]["digests"] for r in Store().records())
+    trained = len(PackedDataset.open(Path("data/packed/many")).split("train", 0))
+    assert kinds == sorted(trained % graphs == 1 for graphs in (4, 5))
+
+
+def test_a_shipped_model_with_batch_norm_and_one_row(ours):
+    with pytest.raises(RecipeError, match=r"tried/many/ppgt.*BatchNorm needs at least two rows"):
+        try_pair("ppgt-released", "many", FAST | {"batch.graphs": 1, "model.hidden_dim": 8, "model.pool_norm": True}, [0], bar=False)

@@ -1,0 +1,210 @@
+"""Records that travel: out of one store and into another, checked on the way."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from gt_bench.config.grid import load_grid
+from gt_bench.data.registry import catalog
+from gt_bench.data.spec import DatasetSpec
+from gt_bench.provenance.staleness import standing
+from gt_bench.provenance.transfer import Conflict, import_records, verify
+from gt_bench.store.archive import Shipped, problems_of, read, record_problems, shipped_cells
+from gt_bench.store.run_store import Store, StoreError, sealed
+from tests.gt_bench.conftest import COMMIT
+from tests.gt_bench.shipping import CELL, export, rewrite, run, train
+
+
+def test_there_and_back_gives_equal_records_and_equal_bytes(trained):
+    path = export()
+    first = path.read_bytes()
+    stored = {p: p.read_text() for p in Path("store").rglob("record.json")}
+    assert len(stored) == 2
+    shutil.rmtree("store")
+    assert import_records(list(shipped_cells(load_grid()))) == (2, 0)
+    assert {p: json.loads(p.read_text()) for p in Path("store").rglob("record.json")} == {p: json.loads(t) for p, t in stored.items()}
+    assert import_records(list(shipped_cells(load_grid()))) == (0, 2)
+    path.unlink()
+    assert export().read_bytes() == first
+    # a cell whose records were imported is not trained again
+    shutil.rmtree("results")
+    before = {p: p.stat().st_mtime_ns for p in Path("store").rglob("record.json")}
+    assert train()["status"] == "ok"
+    assert {p: p.stat().st_mtime_ns for p in Path("store").rglob("record.json")} == before
+
+
+def test_a_record_of_another_machine_is_there_already_and_one_that_contradicts_stops_everything(trained):
+    path = export()
+    digest = json.loads(Path("results", f"{CELL}.json").read_text())["runs"][1]
+    file = Store().folder(digest) / "record.json"
+    elsewhere = json.loads(file.read_text())
+    elsewhere["measured"]["device"] = "another"
+    file.write_text(json.dumps(elsewhere))
+    assert import_records([read(path)]) == (0, 2)
+    assert json.loads(file.read_text())["measured"]["device"] == "another"
+    elsewhere["deterministic"]["test"] = 0.125
+    file.write_text(json.dumps(sealed(elsewhere)))
+    other = next(p for p in Path("store").rglob("record.json") if p != file)
+    other.unlink()
+    with pytest.raises(Conflict, match=r"differ in test\nNothing is imported\. Keep one"):
+        import_records([read(path)])
+    assert not other.exists()
+    elsewhere["measured"]["environment"]["cpu"] = "another"
+    file.write_text(json.dumps(sealed(elsewhere)))
+    with pytest.raises(Conflict, match=r"differ in test \(computed on another and on .+\)\nNothing is imported"):
+        import_records([read(path)])
+
+
+def test_a_damaged_result_is_not_exported(trained):
+    Path("results", f"{CELL}.json").write_text("[]")
+    with pytest.raises(StoreError, match=f"results/{CELL}.json: not a result .* delete it and run: python -m stages.train {CELL}"):
+        export()
+
+
+def test_the_same_run_told_in_two_ways(trained):
+    one = read(export())
+    other = json.loads(json.dumps(one.records[0]))
+    other["deterministic"]["parameters"] += 1
+    other = sealed(other)
+    second = Shipped(Path("records/small/web/twin.json.gz"), one.result | {"cell": "small/web/twin"}, [other, one.records[1]])
+    assert verify([one]) == []
+    assert "hold different records of one run (they differ in parameters)" in verify([one, second])[0]
+
+
+def test_an_import_is_on_the_leaderboard_at_once(trained):
+    from gt_bench.pipeline.leaderboard import collect
+
+    def row() -> dict:
+        return collect([load_grid().find(CELL)], Path("results"), Store(), 1.0)[0][0]
+
+    computed = row()
+    export()
+    for folder in ("store", "results"):
+        shutil.rmtree(folder)
+    assert "1 results written" in run("store", "import").output
+    note = f"imported: shipped record of commit {COMMIT[:12]}"
+    assert row() == computed | {"notes": [*computed["notes"], note]}
+    exported = Path("records", f"{CELL}.json.gz").read_bytes()
+    export()
+    assert Path("records", f"{CELL}.json.gz").read_bytes() == exported  # that it was imported does not travel
+    # what is stale says so, and training takes what is not for done
+    trained.recipe(epochs=7)
+    run("store", "import")
+    assert (row()["status"], row()["notes"][-1]) == ("ok, stale: recipe", f"{note}; stale when it was imported: recipe")
+    trained.recipe()
+    assert train()["runs"] == computed["digests"]
+    assert row() == computed
+    # a result of one's own stays, and so does one that is broken
+    assert "0 results written" in run("store", "import").output
+    assert row() == computed
+    Path("results", f"{CELL}.json").write_text("[]")
+    assert "0 results written" in run("store", "import").output
+    # one without runs gives way
+    Path("results", f"{CELL}.json").unlink()
+    shutil.move("data", "elsewhere")
+    assert train()["status"] == "not run: data"
+    assert "1 results written" in run("store", "import").output
+    assert row()["runs"] == 2
+
+
+def test_a_search_trial_in_the_store_is_a_sound_record(project):
+    from gt_bench.pipeline.tune import tune_cell
+
+    project.recipe(search={"trials": 2, "space": {"model.dropout": {"choices": [0.0, 0.5]}}})
+    grid = load_grid()
+    tune_cell(grid.find(CELL), grid)
+    found = project.records()
+    assert found
+    assert [record_problems(r) for r in found] == [[]] * len(found)
+    assert verify([]) == []
+
+
+def test_a_reduced_cell_does_not_take_the_place_of_a_full_one(trained):
+    path = export()
+    full = path.read_bytes()
+    trained.recipe(limits={"small": {"epochs": 2, "seeds": 1}})
+    train()
+    with pytest.raises(StoreError, match="2 runs at full settings.*reduced"):
+        export()
+    assert path.read_bytes() == full
+    export(replace=True)
+    # the cell reports that epochs were cut; its recipe is still the current one
+    shipped = read(path)
+    assert shipped.result["reduced"] == ["1 of 2 seeds", "2 of 6 epochs"]
+    trained.recipe()
+    assert standing(shipped, load_grid()).stale == []
+
+
+def test_a_search_travels_with_its_cell_and_is_found_again_without_training(project, monkeypatch):
+    from gt_bench.pipeline.tune import tune_cell
+    from gt_bench.training.trainer import Run
+
+    spec = DatasetSpec(name="web", family="test", task="node-classification", metric="accuracy", prepare=print, level="node")
+    monkeypatch.setitem(catalog(), "web", spec)
+    search = {"trials": 3, "seeds": [0, 1], "sampler": "grid", "space": {"model.dropout": {"choices": [0.0, 0.3, 0.5]}}}
+    project.recipe(search=search)
+    grid = load_grid()
+    chosen = tune_cell(grid.find(CELL), grid)
+    result = train()
+    shipped = read(export())
+    assert (len(shipped.trials), len(shipped.records)) == (6, 2)
+    # another recipe's trials stay behind
+    project.recipe(search={"trials": 1, "space": {"model.dropout": {"choices": [0.1]}}})
+    tune_cell(load_grid().find(CELL), load_grid())
+    project.recipe(search=search)
+    assert read(export()) == shipped
+
+    for folder in ("store", "studies", "tuned", "results"):
+        shutil.rmtree(folder)
+    assert import_records([shipped]) == (8, 0)
+    monkeypatch.setattr(Run, "train", lambda *_: pytest.fail("a run was repeated"))
+    assert tune_cell(grid.find(CELL), grid) == chosen
+    assert train()["runs"] == result["runs"]
+    rewrite(shipped.path, lambda content: content["trials"].append(content["records"][0]))
+    assert problems_of(read(shipped.path)) == [f"{shipped.path}: trial 6: is no search trial"]
+    rewrite(shipped.path, lambda content: content["records"].append(content["trials"].pop(0)))
+    assert f"{shipped.path}: record 2: is a search trial" in problems_of(read(shipped.path))
+
+
+def test_the_command_line(trained):
+    shown = run("store", "export", "small")
+    assert shown.exit_code == 0, shown.output
+    assert "1 cells exported; 0 without a run" in shown.output
+    shutil.rmtree("store")
+    assert "2 records imported, 0 there already" in run("store", "import").output
+    shown = run("store", "verify", CELL)
+    assert shown.exit_code == 0, shown.output
+    assert "2 runs on cpu; as the present tree computes it" in shown.output
+
+
+def test_records_of_code_that_is_in_no_commit_are_not_exported_unasked(trained, monkeypatch):
+    monkeypatch.setattr("gt_bench.runtime.environment.commit", lambda: "0123456789abcdef-dirty")
+    shutil.rmtree("store")
+    train()
+    with pytest.raises(
+        StoreError, match=f"^{CELL} is not exported: its runs were made by code that differs from commit 0123456789ab;.*--dirty$"
+    ):
+        export()
+    assert not Path("records").exists()
+    assert isinstance(run("store", "export", CELL).exception, StoreError)
+    assert "1 cells exported" in run("store", "export", CELL, "--dirty").output
+    assert run("store", "verify").exit_code == 0
+
+
+def test_records_whose_code_was_committed_since_are_exported(trained, monkeypatch):
+    monkeypatch.setattr("gt_bench.runtime.environment.commit", lambda: "0123456789abcdef-dirty")
+    shutil.rmtree("store")
+    train()
+    monkeypatch.setattr("gt_bench.runtime.environment.commit", lambda: "fedcba9876543210")
+    assert export() is not None
+    monkeypatch.setattr("gt_bench.provenance.transfer.code_now", lambda record, task: "of other code")
+    with pytest.raises(StoreError, match="differs from commit 0123456789ab"):
+        export()
+
+
+def test_a_missing_record_is_named(trained):
+    next(Path("store").rglob("record.json")).unlink()
+    with pytest.raises(StoreError, match=r"is missing; `python -m stages.train small/web/mlp`"):
+        export()

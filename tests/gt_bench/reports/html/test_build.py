@@ -1,0 +1,332 @@
+"""The page: what stands on it, that text stays text, and that it works in a browser without any request."""
+
+import hashlib
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from gt_bench.config.grid import load_grid
+from gt_bench.leaderboard.collect import gather
+from gt_bench.papers.published import everything
+from gt_bench.reports.html import content, progress
+from gt_bench.reports.html.build import HERE, page_html, safe_json, write_page
+from tests.conftest import ROOT
+from tests.gt_bench.cells import make_record, make_result, write
+
+HOSTILE = "</script><script>document.title='run'</script><img src=x onerror=\"document.title='run'\">&amp;{{7*7}}"
+
+
+def make_grid(cells: list[str], root: Path):
+    names = {c.replace("/", "-"): {"cell": c, "dataset": c.split("/")[1], "model": c.split("/")[2], "settings": "recipes"} for c in cells}
+    suites = list(dict.fromkeys(c.split("/")[0] for c in cells))
+    grid = {"datasets": list(dict.fromkeys(c.split("/")[1] for c in cells)), "suites": suites, "cells": names}
+    (root / "params.yaml").write_text(yaml.safe_dump(grid, sort_keys=False))
+    return load_grid(root / "params.yaml")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Two cells that were run, one of them by a recipe of hostile texts, and one that was not."""
+    root = tmp_path_factory.mktemp("page")
+    cells = [f"edge-transformer/{name}" for name in ("cornell/gcn", "cornell/gin", "texas/edge-transformer")]
+    runs = {cell: [make_record(cell, seed, test=0.56 + 0.01 * seed) for seed in range(3)] for cell in cells[:2]}
+    results = [make_result(cell, records, "GCN" if cell.endswith("gcn") else "GIN(E)") for cell, records in runs.items()]
+    results[0]["recipe"] |= {"note": HOSTILE, "origin": {"note": HOSTILE, "optimizer": "printed: Table 9"}}
+    results[0]["notes"] = [HOSTILE]
+    results[1] |= {"reason": HOSTILE, "status": "unfinished"}
+    for record in runs[cells[1]]:
+        record["measured"]["device"] = HOSTILE
+        record["measured"]["environment"] = {"commit": HOSTILE, HOSTILE: HOSTILE}
+    write(root, results, [r for records in runs.values() for r in records])
+    make_grid(cells, root)
+    return root
+
+
+@pytest.fixture(scope="module")
+def html(folder):
+    before = os.getcwd()
+    os.chdir(folder)
+    try:
+        return write_page(load_grid(), Path("reports/index.html")).read_text()
+    finally:
+        os.chdir(before)
+
+
+def cells_of(html: str) -> dict:
+    return json.loads(re.search(r'<script type="application/json" id="cells">(.*?)</script>', html, re.S)[1])
+
+
+def test_every_printed_number_is_on_the_page(html):
+    shown = re.findall(r'<span class="theirs">(.*?)(?:<sup>.*?)?</span>', html)
+    assert sorted(shown) == sorted(number.printed for number in everything())
+
+
+def test_text_from_a_record_is_no_markup(html):
+    assert "<script>document" not in html
+    assert "<img" not in html
+    assert html.count("<script>") == 3
+    assert "{{7*7}}" in cells_of(html)["own:edge-transformer/cornell/gcn"]["recipe"][-1][1]
+    assert safe_json({"a": HOSTILE}).count("<") == 0
+
+
+def test_the_words_are_emphasised_and_their_asterisks_gone(html):
+    words = html[html.index("How to read it</h2>") :].partition("</ul>")[0]
+    assert "<em>reproduced</em>" in words
+    assert "*" not in words
+    assert "authors&#39;" in words
+
+
+def test_a_cell_has_its_recipe_with_origins_runs_digests_and_command(html):
+    cells = cells_of(html)
+    cell = cells["own:edge-transformer/cornell/gcn"]
+    assert ["optimizer.lr", "0.0005", "printed: Table 9"] in cell["recipe"]
+    assert [run[:3] for run in cell["runs"]] == [[0, 0, "ok"], [1, 1, "ok"], [2, 2, "ok"]]
+    assert cell["command"] == "git checkout 0123abc && dvc repro train@edge-transformer-cornell-gcn"
+    records = [make_record("edge-transformer/cornell/gcn", seed, test=0.56 + 0.01 * seed) for seed in range(3)]
+    assert cell["digests"]["encodings"] == [record["deterministic"]["digests"]["encodings"] for record in records]
+    assert cell["curves"]["val"]["epoch"] == [2, 4, 6, 8, 10, 12]
+    absent = cells["none:edge-transformer/texas/edge-transformer"]
+    problem = "recipes/edge-transformer/texas/edge-transformer.yaml: there is no such file"
+    assert absent["command"] == "dvc repro train@edge-transformer-texas-edge-transformer"
+    assert absent["remarks"] == ["not run", problem]
+    assert f"<li>{problem}</li>" in html
+
+
+def test_a_number_that_is_none_does_not_break_the_page():
+    assert content.short(float("nan")) is None
+    assert content.short(0.123456789) == 0.12346
+    with pytest.raises(ValueError, match="JSON"):
+        safe_json(float("nan"))
+
+
+def test_the_scripts_are_those_that_are_named():
+    table = (HERE / "vendor" / "README.md").read_text()
+    for path in (HERE / "vendor").glob("*.js"):
+        (row,) = [line for line in table.splitlines() if line.startswith(f"| {path.name} ")]
+        assert hashlib.sha256(path.read_bytes()).hexdigest() in row
+        assert f"{path.stat().st_size:,}" in row
+        assert "</script" not in path.read_text().lower()
+
+
+def test_the_grid_says_how_far_it_is(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    grid = load_grid()
+    (line,) = progress.of_suites(grid, gather(grid), Path("store"), Path("data"))
+    assert [line[key] for key in ("cells", "done", "begun", "absent", "rest")] == [3, 2, 0, 1, "not known"]
+
+
+def test_outside_a_checkout_papers_are_told_from_the_installed_records(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    grid = load_grid()
+    shown = page_html(grid, gather(grid))
+    assert "in_short.yaml" not in shown
+    assert "so the height is that choice.</p>" in shown
+
+
+# in a browser
+
+
+@pytest.fixture
+def look(browser, tmp_path):
+    """`look(html, **context)` -> the page, opened; at the end nothing was asked of any network and nothing went wrong."""
+    opened = []
+
+    def opening(html: str, **context):
+        path = tmp_path / "index.html"
+        path.write_text(html)
+        place = browser.new_context(**context)
+        page, wrong = place.new_page(), []
+        page.on("console", lambda message: wrong.append(message.text) if message.type in ("error", "warning") else None)
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on(
+            "request", lambda request: wrong.append(request.url) if request.url.partition(":")[0] not in ("file", "data", "blob") else None
+        )
+        page.goto(path.as_uri())
+        page.wait_for_selector("html[data-ready=yes]", state="attached")
+        opened.append((place, wrong))
+        return page
+
+    yield opening
+    for place, wrong in opened:
+        place.close()
+        assert wrong == []
+
+
+@pytest.fixture(scope="module")
+def shipped():
+    """The page of this repository's own records."""
+    before = os.getcwd()
+    os.chdir(ROOT)
+    try:
+        grid = load_grid()
+        return page_html(grid, gather(grid))
+    finally:
+        os.chdir(before)
+
+
+def until(page, expression: str) -> None:
+    """Waits for it; the page's own policy forbids playwright's way of waiting, which evaluates text."""
+    for _ in range(200):
+        if page.evaluate(expression):
+            return
+        page.wait_for_timeout(50)
+    pytest.fail(f"never came true: {expression}")
+
+
+def choose(page, name: str, value: str) -> None:
+    page.locator("#filters label", has_text=name).locator("select").select_option(value)
+
+
+def through(page) -> None:
+    """Scrolls to the end, so that everything is drawn."""
+    for id in ("differences", "cost", "curves", "scaling", "claims"):
+        page.evaluate(f"document.getElementById('{id}').scrollIntoView()")
+        page.wait_for_timeout(80)
+    until(page, "document.querySelectorAll('#forest .plot-container, #forest p').length > 0")
+
+
+def column(page, number: int) -> list[str]:
+    return page.locator(f"#board tbody tr td:nth-child({number})").all_text_contents()
+
+
+def test_it_draws_sorts_and_filters(look, shipped):
+    page = look(shipped, viewport={"width": 1600, "height": 900})
+    through(page)
+    assert page.locator("#forest .point").count() > 20
+    assert page.locator("#cost-memory .point").count() > 3
+    assert page.locator("#curves-val .lines").count() > 3
+    choose(page, "suite", "hot")
+    assert set(column(page, 1)) == {"hot"}
+    choose(page, "state", "not run")
+    assert set(column(page, 10)) == {"not run"}
+    page.get_by_role("button", name="clear filters").click()
+    assert set(column(page, 10)) - {"not run"}, "the first page of all"
+    page.locator("#results input[type=search]").fill("wisconsin gin")
+    assert set(column(page, 2)) == {"wisconsin"}
+    page.locator("#results input[type=search]").fill("")
+    choose(page, "dataset", "cornell")
+    page.locator("#board th", has_text="ours").locator(".dt-column-order").click()
+    page.locator("#board th[aria-sort=ascending]", has_text="ours").wait_for()
+    means = [float(text.split()[0]) for text in column(page, 5) if text != "–"]
+    assert means == sorted(means)
+    assert len(means) > 2
+
+
+def test_a_paper_table_sorts_by_what_is_printed(look, shipped):
+    page = look(shipped, viewport={"width": 1600, "height": 900})
+    table = page.locator("#edge-transformer-table-3 table")
+    table.scroll_into_view_if_needed()
+    head = table.locator("th", has_text="wisconsin").locator(".dt-column-order")
+    head.wait_for()
+    head.click()
+    table.locator("th[aria-sort=ascending]").wait_for()
+    shown = [float(text.split()[0]) for text in table.locator("tbody tr td:nth-child(4) .theirs").all_text_contents()]
+    assert shown == sorted(shown)
+    assert len(shown) == 6
+
+
+def test_a_cell_opens_and_closes_by_keyboard_alone(look, shipped):
+    page = look(shipped, viewport={"width": 1280, "height": 900})
+    page.locator("#results input[type=search]").focus()
+    page.keyboard.type("cornell gin")
+    # the heads come first, then the rows
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.dataset.cell") is not None:
+            break
+    assert page.evaluate("document.activeElement.dataset.cell") == "shipped:edge-transformer/cornell/gin"
+    page.keyboard.press("Enter")
+    dialog = page.get_by_role("dialog")
+    assert dialog.get_by_role("heading", level=2).text_content() == "edge-transformer/cornell/gin"
+    for text in (
+        "Recipe, with the origin of each value",
+        "dvc repro train@edge-transformer-cornell-gin",
+        "digest of code",
+        "Learning curves",
+    ):
+        assert dialog.get_by_text(text).first.is_visible()
+    assert "#cell=shipped%3Aedge-transformer%2Fcornell%2Fgin" in page.url
+    page.keyboard.press("Escape")
+    assert not dialog.is_visible()
+    assert page.evaluate("document.activeElement.dataset.cell") == "shipped:edge-transformer/cornell/gin"
+
+
+def test_sorting_by_keyboard(look, shipped):
+    page = look(shipped, viewport={"width": 1280, "height": 900})
+    choose(page, "dataset", "cornell")
+    page.locator("#board th", has_text="recipe").locator(".dt-column-order").focus()
+    page.keyboard.press("Enter")
+    page.locator("#board th[aria-sort=ascending]", has_text="recipe").wait_for()
+    page.keyboard.press("Enter")
+    page.locator("#board th[aria-sort=descending]", has_text="recipe").wait_for()
+    names = column(page, 3)
+    assert names == sorted(names, reverse=True)
+
+
+def test_hostile_texts_are_shown_as_they_are(look, html):
+    page = look(html, viewport={"width": 1280, "height": 900})
+    through(page)
+    for name in ("gcn", "gin"):
+        page.locator(f'#board [data-cell="own:edge-transformer/cornell/{name}"]').click()
+        assert page.get_by_role("dialog").get_by_text("</script><script>").count() > 0
+        page.keyboard.press("Escape")
+    assert page.title() == "Graph transformer benchmark"
+    assert page.locator("img, main script").count() == 0
+
+
+def test_a_phone_needs_no_sideways_scrolling(look, shipped):
+    page = look(shipped, viewport={"width": 375, "height": 800}, is_mobile=True, device_scale_factor=2)
+    through(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 375
+    assert (
+        page.evaluate("Math.max(...[...document.querySelectorAll('.plot .main-svg')].map((n) => n.getBoundingClientRect().right))") <= 375
+    )
+
+
+def test_the_grid_s_table_is_whole_on_a_narrow_screen(look, shipped):
+    page = look(shipped, viewport={"width": 900, "height": 800})
+    assert page.evaluate("(({scrollWidth, clientWidth}) => scrollWidth - clientWidth)(document.querySelector('#grid .scroll'))") <= 0
+
+
+def test_dark_mode_has_readable_plots_and_print_has_all_rows(look, shipped):
+    page = look(shipped, viewport={"width": 1280, "height": 900}, color_scheme="dark")
+    through(page)
+    light = page.evaluate("getComputedStyle(document.querySelector('#forest .ytick text')).fill")
+    page.emulate_media(color_scheme="light")
+    until(page, f"getComputedStyle(document.querySelector('#forest .ytick text')).fill !== '{light}'")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    rows = page.locator("#board tbody tr").count()
+    assert rows > 300
+    assert page.locator("details:not([open])").count() == 0
+
+
+def test_many_records_open(look, tmp_path, monkeypatch):
+    """1,000 cells, of one run each to be quick; `python benchmarks/page.py` measures how long ten of each take."""
+    from benchmarks.page import made
+
+    grid, held = made(1000, 1, tmp_path)
+    html = page_html(grid, held, tmp_path / "store", tmp_path / "data")
+    assert len(html) < 10_000_000
+    page = look(html, viewport={"width": 1280, "height": 900})
+    assert "of 1,000" in page.locator("#board_info, .dt-info").first.text_content()
+
+
+def test_a_paper_is_told_in_short_from_shipped_records_and_a_broken_one_is_named(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(folder)
+    grid, records = load_grid(), tmp_path / "records"
+    records.mkdir()
+    text = {
+        paper: "First. It is {edge-transformer/cornell/gcn}. Last."
+        for paper in ("tokengt", "hot", "ppgt", "edge_transformer", "polynormer")
+    }
+    (records / "in_short.yaml").write_text(yaml.safe_dump(text))
+    held = gather(grid, root=records)
+    assert "in_short.yaml: no number of" in page_html(grid, held, records=records)  # own runs are not what the text is of
+    monkeypatch.setattr(content, "shipped", lambda held: held.rows)
+    shown = page_html(grid, held, records=records)
+    assert "in_short.yaml" not in shown
+    assert "First. It is 57.0 ± 0.8. Last.</p>" in shown

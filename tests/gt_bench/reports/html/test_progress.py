@@ -1,0 +1,62 @@
+"""How far the grid is, and what the rest costs."""
+
+import json
+
+from gt_bench.config.grid import load_grid
+from gt_bench.config.recipe import load_recipe
+from gt_bench.forecasting.cache import FILE, Cost, _add, _key
+from gt_bench.leaderboard.collect import Gathered
+from gt_bench.reports.html import progress
+from gt_bench.utils.format import hours
+from tests.conftest import ROOT
+
+
+def test_what_a_gpu_and_a_cpu_would_take_is_what_was_counted_on_paper(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    grid = load_grid()
+    cells = grid.suite("embedded")[:2]
+    grid = grid.model_copy(update={"cells": {cell.key: cell for cell in cells}, "suites": ["embedded"]})
+    paper = tmp_path / "scale.json"
+    (line,) = progress.of_suites(grid, Gathered(), tmp_path, tmp_path, paper)
+    assert line["gpu"] == line["rest"] == "not known"
+    counted = {"h100": {"floor": 1.0, "unfused": 1800.0}, "cpu": 7200.0, "seeds": 3, "search_runs": 1}
+    paper.write_text(json.dumps({"cells": {cells[0].cell: counted, cells[1].cell: {"problem": "too large"}}}))
+    (line,) = progress.of_suites(grid, Gathered(), tmp_path, tmp_path, paper)
+    assert line["gpu"] == f"{hours(4 * 1800.0)} for 1 of 2 cells"
+    assert line["rest"] == f"{hours(4 * 7200.0)} for 1 of 2 cells"
+
+
+def test_what_is_left_of_a_cell_that_was_cut_is_the_rest_stale_or_not(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    grid = load_grid()
+    cell = grid.suite("embedded")[0]
+    grid = grid.model_copy(update={"cells": {cell.key: cell}, "suites": ["embedded"]})
+    paper = tmp_path / "scale.json"
+    paper.write_text(json.dumps({"cells": {cell.cell: {"h100": {"unfused": 1800.0}, "cpu": 7200.0, "seeds": 3, "search_runs": 1}}}))
+
+    def line(status: str, reduced: list[str]) -> dict[str, object]:
+        row = {"cell": cell.cell, "status": status, "reduced": reduced, "runs": 1, "source": "shipped"}
+        (found,) = progress.of_suites(grid, Gathered(rows=[row]), tmp_path, tmp_path, paper)
+        return found
+
+    for status in ("ok", "ok, stale: code"):
+        cut = line(status, ["1 of 3 seeds"])
+        assert (cut["done"], cut["begun"]) == (0, 1)
+        assert cut["rest"] == f"{hours(2 * 7200.0)} for 1 of 1 cells"
+        assert cut["gpu"] == f"{hours(2 * 1800.0)} for 1 of 1 cells"
+        whole = line(status, [])
+        assert (whole["done"], whole["begun"], whole["rest"]) == (1, 0, "nothing")
+
+
+def test_the_cost_of_the_rest_is_what_a_forecast_kept(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    grid = load_grid()
+    cell = grid.suite("embedded")[0]
+    grid = grid.model_copy(update={"cells": {cell.key: cell}, "suites": ["embedded"]})
+    _add(tmp_path / FILE, _key(cell, grid, tmp_path), Cost(seconds=3600.0, search_seconds=60.0))
+    (line,) = progress.of_suites(grid, Gathered(), tmp_path, tmp_path)
+    assert line["rest"] == f"{hours(3600.0 * len(load_recipe(cell.recipe_path).seeds) + 60.0)} for 1 of 1 cells, 1 by forecast"
+    gone = cell.model_copy(update={"key": "embedded-chains-gone", "cell": "embedded/chains/gone", "model": "gone"})
+    grid = grid.model_copy(update={"cells": {cell.key: cell, gone.key: gone}})
+    (line,) = progress.of_suites(grid, Gathered(), tmp_path, tmp_path)
+    assert line["rest"].endswith(" for 1 of 2 cells, 1 by forecast")

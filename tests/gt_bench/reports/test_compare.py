@@ -1,0 +1,145 @@
+"""`gt-bench compare`: which runs are held against which, and what is said of them."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from gt_bench.cli.app import app
+from gt_bench.config.grid import load_grid
+from gt_bench.config.verdict_settings import Rules
+from gt_bench.leaderboard.collect import gather
+from gt_bench.reports.compare import compare, mean_ranks, sides, verdict_of
+from gt_bench.store.attempts import remember
+from gt_bench.store.run_store import Store
+from tests.gt_bench.cells import make_record, make_result, write
+
+SETS = ("cornell", "texas", "wisconsin", "csl", "exp")
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """gcn, gin and gat on five datasets; gin lost a seed on texas, gat has other seeds on cornell; ppgt has gcn on cornell too."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    cells = [f"edge-transformer/{d}/{m}" for d in SETS for m in ("gcn", "gin", "gat")] + ["ppgt/cornell/gcn", "ppgt/cornell/mlp"]
+    grid = {
+        "datasets": list(SETS),
+        "suites": ["ppgt", "edge-transformer"],
+        "cells": {
+            c.replace("/", "-"): {"cell": c, "dataset": c.split("/")[1], "model": c.split("/")[2], "settings": "recipes"} for c in cells
+        },
+    }
+    Path("params.yaml").write_text(yaml.safe_dump(grid, sort_keys=False))
+    results, records = [], []
+    for cell in cells[:-1]:
+        _, dataset, model = cell.split("/")
+        base = {"gcn": 0.5, "gin": 0.45, "gat": 0.501}[model]
+        first = 20 if (dataset, model) == ("cornell", "gat") else 0
+        mine = [make_record(cell, seed, test=base + 0.01 * seed) for seed in range(first, first + 4)]
+        if (dataset, model) == ("texas", "gin"):
+            mine[3] = make_record(cell, 3, "diverged")
+        results.append(make_result(cell, mine, None))
+        records += mine
+    write(tmp_path, results, records)
+    return load_grid()
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, ["compare", *arguments])
+
+
+def test_pairs_are_of_one_suite_seed_and_split(project):
+    held = gather(project)
+    found, why = compare(sides("gcn", project, held), sides("gin", project, held), Rules())
+    assert {one.dataset for one in found} == set(SETS)
+    # ppgt comes first in the grid, and has no gin
+    assert {one.first.name.split("/")[0] for one in found} == {"edge-transformer"}
+    assert {one.dataset: (one.found.pairs, one.left_out) for one in found}["texas"] == (3, 1)
+    assert all(verdict_of(one.found) == "first is better" for one in found)
+    assert why == []
+
+
+def test_seeds_that_are_not_shared_are_named(project):
+    held = gather(project)
+    found, why = compare(sides("gcn", project, held), sides("gat", project, held), Rules())
+    assert "cornell" not in [one.dataset for one in found]
+    assert why == [
+        "cornell: no seed and split in common: seed/split 0/0, 1/1, 2/2, 3/3 of edge-transformer/cornell/gcn, "
+        "seed/split 20/20, 21/21, 22/22, 23/23 of edge-transformer/cornell/gat"
+    ]
+
+
+def test_ranks_are_over_the_datasets_that_all_have(project):
+    held = gather(project)
+    named = {name: sides(name, project, held) for name in ("gcn", "gin", "gat")}
+    found, common = mean_ranks(named, Rules())
+    assert set(common) == set(SETS)
+    assert found.mean_ranks["gin"] == 3.0
+    assert found.critical is not None
+    del named["gat"]["exp"]
+    found, common = mean_ranks(named, Rules())
+    assert (len(common), found.test) == (4, None)
+
+
+def test_the_command(project):
+    shown = run("gcn", "gin", "gat", "--bayes", "--dataset", "texas", "--dataset", "exp")
+    assert shown.exit_code == 0, shown.output
+    for text in (
+        "gcn (first) and gin (second)",
+        "first is better",
+        "texas 1 of edge-transformer/texas/gcn",
+        "P(first)",
+        "too few datasets",
+    ):
+        assert text in shown.output
+    assert "friedman: p =" in run("gcn", "gin", "gat").output
+    assert "wilcoxon: p =" in run("gcn", "gin").output
+    assert "over all of them: P(first)" in run("gcn", "gin", "--bayes").output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["gcn", "gni"], "no row, and no cell, is named 'gni' (did you mean 'gin'?)"),
+        (["gcn"], "name two or more"),
+        (["gcn", "gcn"], "name two or more"),
+        (["gcn", "mlp"], "mlp: none of its 1 cells has a run that ended well; run one: `dvc repro train@ppgt-cornell-mlp`"),
+        (["gcn@mine", "gin"], "behind @ stands `own`"),
+        (["edge-transformer/texas/gcn", "edge-transformer/exp/gcn"], "nothing to compare: texas: only"),
+        (["edge-transformer/texas/gcn@own", "edge-transformer/texas/gcn@shipped"], "none of its 1 cells has a run"),
+    ],
+)
+def test_what_cannot_be_compared_is_said_in_one_line(project, arguments, says):
+    shown = run(*arguments)
+    assert shown.exit_code == 1
+    assert says in str(shown.exception)
+
+
+def test_attempts_of_a_cell_are_compared(project):
+    cell = "edge-transformer/exp/gcn"
+    store = Store()
+    before = [make_record(cell, seed, test=0.3 + 0.02 * seed) for seed in range(4)]
+    for record in before:
+        store.put(record)
+    remember(make_result(cell, before, None), store)
+    remember(gather(project).versions["own", cell].result, store)
+    shown = run(f"{cell}@1", f"{cell}@2")
+    assert shown.exit_code == 0, shown.output
+    assert "second is better" in shown.output
+    assert "there is no attempt 3; there are 1 to 2" in str(run(f"{cell}@1", f"{cell}@3").exception)
+
+
+def test_a_run_without_a_number_has_no_pair(project):
+    held = gather(project)
+    record = held.versions["own", "edge-transformer/exp/gcn"].records[0]
+    record["deterministic"]["test"] = float("nan")
+    assert len(sides("gcn", project, held)["exp"][0].values) == 3
+
+
+def test_a_run_without_a_partner_is_named_by_its_own_side(project):
+    shown = run("edge-transformer/texas/gcn", "edge-transformer/texas/gin")
+    assert "runs without a partner of the same seed and split: texas 1 of edge-transformer/texas/gcn\n" in shown.output
+    shown = run("edge-transformer/texas/gin", "edge-transformer/texas/gcn")
+    assert "runs without a partner of the same seed and split: texas 1 of edge-transformer/texas/gcn\n" in shown.output

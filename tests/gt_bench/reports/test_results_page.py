@@ -1,0 +1,87 @@
+"""What is shown of shipped records without computing: boards, and docs/results.md."""
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from gt_bench.config.grid import load_grid
+from gt_bench.leaderboard.collect import every_row
+from gt_bench.leaderboard.columns import cells
+from gt_bench.papers.published import lookup
+from gt_bench.reports.paper_table import our_number
+from gt_bench.reports.results_page import board, page
+from gt_bench.store.archive import problems_of, read
+from gt_bench.store.run_store import StoreError, sealed
+from tests.conftest import ROOT
+from tests.gt_bench.shipping import CELL, export, in_first, rewrite, run
+
+
+def test_a_file_under_the_name_of_another_cell_stops_the_board(trained):
+    path = export()
+    trained.recipe(row="another")
+    shutil.copy(path, path.with_name("another.json.gz"))
+    with pytest.raises(StoreError, match=f"another.json.gz: is the file of {CELL}"):
+        board("small", load_grid())
+
+
+def test_a_metric_that_is_undefined_on_a_split_is_shown_by_the_board(trained):
+    path = export()
+    undefined = {"test": float("nan"), "test_metrics": {"accuracy": float("nan")}}
+    rewrite(path, in_first(lambda r: r.update(sealed(r | {"deterministic": r["deterministic"] | undefined}))))
+    assert problems_of(read(path)) == []
+    row = board("small", load_grid())[0]
+    assert (row["status"], row["mean"], row["verdict"]) == ("no number", None, "none: no result")
+    assert row["reason"] == "accuracy is not a number on this split: nan of seed 0"
+
+
+def test_a_fresh_clone_shows_its_records_without_computing(trained, monkeypatch):
+    export()
+    for folder in ("store", "results", "data"):
+        shutil.rmtree(folder)
+    row = board("small", load_grid())[0]
+    assert (row["status"], row["runs"], row["device"]) == ("ok", 2, "cpu")
+    assert "as the present tree computes it" in row["notes"][-1]
+    trained.recipe(epochs=8)
+    trained.recipe(row="other")
+    shown = run("board", "small", "--write", "out")
+    assert shown.exit_code == 0, shown.output
+    for text in ("stale", "nothing was computed", "1 cells have no shipped record: web/other"):
+        assert text in shown.output
+    assert "no shipped record" in Path("out/small.md").read_text()
+    assert "ok, stale: recipe" in Path("out/small.md").read_text()
+    assert not Path("store").exists()
+
+
+def test_the_page_of_results_is_up_to_date(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    shown = Path("docs/results.md").read_text()
+    assert shown == page(load_grid()), "run: python -m gt_bench.reports.results_page > docs/results.md"
+    for row in every_row(load_grid()):
+        if row["published_place"]:
+            text = our_number(row, lookup(*row["published_place"]))
+            assert any(row["model"] in line and text in line for line in shown.splitlines() if line.startswith("| ours: ")), row["cell"]
+        else:
+            assert f"{row['model']} {cells(row)[3]}" in shown, row["cell"]
+    # what is to be read; tables grow with what is run
+    assert sum(len(line.split()) for line in shown.splitlines() if not line.startswith("|")) < 2900
+
+
+def test_the_page_of_results_has_what_each_verdict_stands_on():
+    lines = page(load_grid()).splitlines()
+    start = lines.index("## Every number judged") + 4
+    shown = [line.split(" | ") for line in lines[start : lines.index("", start)]]
+    rows = [row for row in every_row(load_grid()) if row["interval_low"] is not None]
+    assert [line[5] for line in shown] == [row["verdict"] for row in rows]
+    assert all(line[4].endswith("]") and (line[7] == "–") == (row["margin"] is None) for line, row in zip(shown, rows, strict=True))
+
+
+def test_the_page_of_results_shows_what_is_shipped(trained):
+    Path("records").mkdir()
+    Path("records/looked_into.md").write_text("nothing yet\n")
+    assert "## small" not in page(load_grid())
+    export()
+    shown = page(load_grid())
+    assert re.search(r"## small\n\nRun, and printed nowhere:\n\n- web \(accuracy ↑ %\): mlp \d", shown)
+    assert "## Looked into\n\nnothing yet\n" in shown

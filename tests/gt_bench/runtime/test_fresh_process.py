@@ -1,0 +1,62 @@
+"""A run in a new interpreter: what it tells, what it raises, and what becomes of it when it is killed or stopped."""
+
+import os
+import signal
+
+import psutil
+import pytest
+
+from gt_bench.config.schema import RecipeError
+from gt_bench.runtime.fresh_process import compute_in_new_process
+from gt_bench.runtime.worker_pool import Killed, Lost
+
+
+class Tells:
+    def __call__(self, on_epoch):
+        print("this is no message")
+        on_epoch(1, {"pid": os.getpid()})
+        return {"pid": os.getpid()}
+
+
+class Raises:
+    def __call__(self, on_epoch):
+        raise RecipeError("recipe.yaml: no")
+
+
+class Dies:
+    def __init__(self, number):
+        self.number = number
+
+    def __call__(self, on_epoch):
+        os.kill(os.getpid(), self.number)
+
+
+class Endless:
+    def __call__(self, on_epoch):
+        while True:
+            on_epoch(1, {})
+
+
+def test_what_it_tells_and_returns():
+    told = []
+    found = compute_in_new_process(Tells(), "run", lambda *what: told.append(what))
+    assert found["pid"] != os.getpid()
+    assert told == [(1, found)]
+
+
+def test_what_it_raises_and_how_it_dies():
+    with pytest.raises(RecipeError, match="^recipe.yaml: no"):
+        compute_in_new_process(Raises(), "run", None)
+    with pytest.raises(Killed, match="run: killed by signal 9: probably out of memory; the run is kept up to its last checkpoint"):
+        compute_in_new_process(Dies(signal.SIGKILL), "run", None)
+    with pytest.raises(Lost, match="killed by signal 6"):
+        compute_in_new_process(Dies(signal.SIGABRT), "run", None)
+
+
+def test_it_ends_with_whoever_wanted_it():
+    def enough(*_):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        compute_in_new_process(Endless(), "run", enough)
+    assert not [child for child in psutil.Process().children() if "fresh" in " ".join(child.cmdline())]

@@ -1,0 +1,108 @@
+"""What a user-supplied model changes outside itself is an error, or is gone before the next run."""
+
+import os
+import random
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from gt_bench.api.evaluate import try_pair
+from gt_bench.config.grid import load_grid
+from gt_bench.plugins.models import is_importable
+from gt_bench.runtime.global_state import global_state, unchanged_process
+from gt_bench.store.run_store import Store
+from gt_bench.utils.errors import UserError
+from tests.gt_bench.plugins.test_models import forgotten, write  # noqa: F401 - a fixture
+
+MODEL = """
+    import os, random
+    import numpy as np
+    import torch
+    {module}
+
+    class M(torch.nn.Module):
+        COUNT = 0
+
+        def __init__(self, in_dim, out_dim):
+            super().__init__()
+            {init}
+            self.a, self.b = torch.nn.Linear(in_dim, 8), torch.nn.Linear(8, out_dim)
+
+        def forward(self, data):
+            h = self.a(data.x).relu()
+            {forward}
+            return self.b(h)
+"""
+
+
+def model(module: str = "", init: str = "pass", forward: str = "pass") -> str:
+    return write("lab/m.py", MODEL.format(module=module, init=init, forward=forward)) + ":M"
+
+
+def losses(seeds: list[int]) -> dict[int, list[float]]:
+    """Training losses by seed of runs from nothing."""
+    shutil.rmtree("store", ignore_errors=True)
+    runs = try_pair("lab/m.py:M", "web", {"epochs": 2}, seeds, grid=load_grid())
+    assert runs.row["status"] == "ok"
+    return {record["deterministic"]["seed"]: record["deterministic"]["epochs"]["train_loss"] for record in Store().records()}
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"forward": "M.COUNT += 1; h = h * (1 + 0.1 * M.COUNT)"},
+        {"module": "G = torch.Generator()", "forward": "h = h * torch.rand(1, generator=G)"},
+        {"forward": "h = h * random.random() * np.random.rand()"},
+    ],
+    ids=["counter", "generator", "random"],
+)
+def test_a_seed_finds_the_same_number_whatever_ran_before_it(ours, parts):
+    model(**parts)
+    random.seed(1)
+    both, alone = losses([0, 1]), losses([1])
+    assert both[1] == alone[1]
+    assert both[0] != both[1]
+
+
+@pytest.mark.parametrize(
+    ("parts", "words"),
+    [
+        ({"init": "torch.set_default_dtype(torch.float64)"}, "default dtype of the whole process"),
+        ({"forward": "torch.set_grad_enabled(False)"}, "gradient mode of the whole process"),
+        ({"forward": "torch.set_num_threads(3)"}, "number of threads of the whole process"),
+        ({"forward": "os.chdir('/')"}, "the working directory of the whole process"),
+        ({"module": "os.chdir('/')"}, "changes the working directory"),
+        ({"init": "torch.nn.modules.module.register_module_forward_hook(lambda *a: None)"}, "global hooks of the whole process"),
+        ({"init": "relu = torch.relu; torch.relu = lambda x: relu(x) * 2"}, "functions of torch of the whole process"),
+        ({"forward": "data.x.data.mul_(2)"}, "changes data.x in place"),
+        ({"forward": "data.x.numpy()[0] = 7"}, "changes data.x in place"),
+        ({"forward": "data.edge_index.numpy().sort()"}, "changes data.edge_index in place"),
+    ],
+)
+def test_what_it_changes_outside_itself_is_an_error(ours, parts, words):
+    folder, before = os.getcwd(), global_state()
+    model(**parts)
+    with pytest.raises(UserError, match=words) as error:
+        try_pair("lab/m.py:M", "web", {"epochs": 2}, [0], grid=load_grid())
+    assert "lab/m.py" in str(error.value)
+    assert os.getcwd() == folder
+    assert global_state() == before
+    assert not list(Path("store").rglob("record.json"))
+
+
+def test_what_can_be_changed_back_is():
+    before = global_state()
+    with unchanged_process() as changed:
+        torch.set_default_dtype(torch.float64)
+        torch.nn.functional.relu = torch.tanh
+    assert sorted(changed) == ["functions of torch", "torch's default dtype"]
+    assert global_state() == before
+
+
+def test_which_models_a_new_process_finds(ours):
+    assert is_importable(model())
+    assert not is_importable("mlp")
+    np.testing.assert_equal(torch.get_default_dtype(), torch.float32)

@@ -1,0 +1,57 @@
+"""A file of one's own is imported once for each text, with what lies beside it."""
+
+import sys
+
+import pytest
+
+from gt_bench.runtime.module_loader import ImportFails, imported
+
+
+@pytest.fixture
+def file(tmp_path):
+    (tmp_path / "beside_of_test_imported.py").write_text("VALUE = 1\n")
+    path = tmp_path / "net.py"
+    path.write_text("from beside_of_test_imported import VALUE\n")
+    before = list(sys.path)
+    yield path
+    assert sys.path == before
+
+
+def test_the_same_text_is_the_same_module_and_another_is_another(file):
+    first = imported(file, "net.py")
+    assert imported(file, "net.py") is first
+    file.write_text(file.read_text() + "MORE = 2\n")
+    assert imported(file, "net.py").MORE == 2
+
+
+def test_a_change_of_what_lies_beside_it_counts_within_the_same_second_and_size(file):
+    assert imported(file, "net.py").VALUE == 1
+    (file.parent / "beside_of_test_imported.py").write_text("VALUE = 7\n")
+    assert imported(file, "net.py").VALUE == 7
+
+
+def test_a_file_of_the_same_name_beside_another_one_is_another_file(file):
+    assert imported(file, "net.py").VALUE == 1
+    other = file.parent / "other"
+    other.mkdir()
+    (other / "beside_of_test_imported.py").write_text("VALUE = 3\n")
+    (other / "net.py").write_text(file.read_text())
+    assert imported(other / "net.py", "other/net.py").VALUE == 3
+    assert imported(file, "net.py").VALUE == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("x = 1\ny = 1 / 0\n", "net.py, line 2: .*ZeroDivisionError.*correct the line"),
+        ("x = (\n", "net.py, line 1: .*SyntaxError"),
+        ("\nimport no_such_package_at_all\n", "net.py, line 2: .*install that package"),
+        ("import sys\nsys.exit(3)\n", "net.py, line 2: .*__main__"),
+    ],
+)
+def test_whatever_it_raises_is_named_with_its_line_and_leaves_nothing(file, text, said):
+    file.write_text(text)
+    before = set(sys.modules)
+    with pytest.raises(ImportFails, match=said):
+        imported(file, "net.py")
+    assert not {name for name in set(sys.modules) - before if name.startswith("_own_")}

@@ -1,0 +1,32 @@
+"""Progress without a terminal: plain lines that say how far the cell is and how long it will take."""
+
+import pytest
+
+from gt_bench.runtime import progress
+from gt_bench.runtime.progress import Progress
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    return now
+
+
+def test_plain_lines_have_the_time_left(clock, capsys):
+    with Progress("cell", 40, bar=False) as shown:
+        shown.start_run("seed 0", 20)
+        shown.finish_run({"deterministic": {"status": "ok", "test": None, "error": None}}, computed=False)  # costs nothing, tells nothing
+        shown.start_run("seed 1", 20)
+        clock[0] += 60
+        shown.epoch(4, {"val": 0.5})
+        clock[0] += 1  # too soon for another line
+        shown.epoch(5, {"val": 0.5})
+        clock[0] += 60 * 60
+        shown.epoch(10, {"val": 0.25})
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == [
+        "cell seed 0: ok (from the store)",
+        "cell seed 1 epoch 4/20 val 0.5 (60 % of the cell, 4 min left)",
+        "cell seed 1 epoch 10/20 val 0.25 (75 % of the cell, 61 min left)",
+    ]

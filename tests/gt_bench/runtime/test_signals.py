@@ -1,0 +1,135 @@
+"""SIGTERM and SIGINT: a checkpoint, one line, status 143 or 130, and nothing that a number shows."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from gt_bench.runtime import signals
+from gt_bench.training.checkpoint import Checkpoint
+from tests.conftest import ROOT
+from tests.gt_bench.training.test_trainer import REGRESSION, curves, make
+
+CELL = "small/web/mlp"
+
+
+def send(number: int) -> None:
+    os.kill(os.getpid(), number)
+
+
+def stopped(run, at: int, number: int = signal.SIGTERM, times: int = 1) -> int:
+    """Trains, sends the signal in epoch `at`, and returns the status."""
+
+    def on_epoch(epoch, values):
+        if epoch == at:
+            for _ in range(times):
+                send(number)
+
+    run.on_epoch = on_epoch
+    with signals.handled(), pytest.raises(signals.Stopped) as caught:
+        run.train()
+    return caught.value.code
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_run_ends_with_a_checkpoint_and_goes_on_as_if_uninterrupted(tmp_path, capsys, number, status):
+    before = signal.getsignal(number)
+    whole = make(tmp_path).train()
+    checkpoint = Checkpoint(tmp_path / "checkpoint.safetensors", seconds=1e9)
+    assert stopped(make(tmp_path, checkpoint=checkpoint), 2, number) == status
+    assert capsys.readouterr().err == f"stopped by {number.name}; the same command continues where it was\n"
+    assert len(checkpoint.read()[0]["curves"]["epoch"]) == 2
+    assert curves(make(tmp_path, checkpoint=checkpoint).train()) == curves(whole)
+    assert signal.getsignal(number) is before
+
+
+def test_in_its_last_epoch_a_run_is_finished(tmp_path):
+    run = make(tmp_path)
+    run.on_epoch = lambda epoch, values: epoch == 6 and send(signal.SIGTERM)
+    with signals.handled():
+        assert run.train().status == "ok"
+        with pytest.raises(signals.Stopped):  # the next seed is not begun
+            make(tmp_path).train()
+
+
+def test_patience_that_is_used_up_is_so_after_a_stop(tmp_path):
+    case = {**REGRESSION, "epochs": 40, "patience": 1, "optimizer": {"name": "adam", "lr": 0.3}}
+    whole = make(tmp_path, **case).train()
+    last = len(whole.curves["epoch"])
+    assert last < 40
+    checkpoint = Checkpoint(tmp_path / "checkpoint.safetensors", seconds=1e9)
+    stopped(make(tmp_path, checkpoint=checkpoint, **case), last)
+    assert curves(make(tmp_path, checkpoint=checkpoint, **case).train()) == curves(whole)
+
+
+def test_an_epoch_that_outlasts_the_grace_is_left(tmp_path, monkeypatch):
+    """Only that epoch is lost: long epochs are kept one by one."""
+    monkeypatch.setattr(signals, "GRACE", 0.0)
+    checkpoint = Checkpoint(tmp_path / "checkpoint.safetensors", seconds=1e9)
+    run = make(tmp_path, checkpoint=checkpoint, **REGRESSION)
+    checkpoint_costs(monkeypatch, 0.0)
+    original, steps = run._predict, []
+
+    def predict(batch, rows):
+        steps.append(None)
+        if len(steps) == 8:  # in the middle of an epoch
+            send(signal.SIGTERM)
+            time.sleep(0.001)
+        return original(batch, rows)
+
+    run._predict = predict
+    with signals.handled(), pytest.raises(signals.Stopped):
+        run.train()
+    assert len(steps) == 8
+    done = len(checkpoint.read()[0]["curves"]["epoch"])
+    assert done == run.epoch > 0
+
+
+def checkpoint_costs(monkeypatch, seconds: float) -> None:
+    monkeypatch.setattr(Checkpoint, "cost", property(lambda self: seconds, lambda self, value: None), raising=False)
+
+
+def test_long_epochs_are_not_kept_one_by_one_where_that_would_take_long(tmp_path, monkeypatch):
+    monkeypatch.setattr(signals, "GRACE", 0.0)
+    checkpoint_costs(monkeypatch, 1e9)
+    checkpoint = Checkpoint(tmp_path / "checkpoint.safetensors", seconds=1e9)
+    make(tmp_path, checkpoint=checkpoint).train()
+    assert not checkpoint.path.exists()
+
+
+def test_a_second_signal_and_one_outside_of_a_run_stop_at_once(tmp_path):
+    with signals.handled(), pytest.raises(signals.Stopped):
+        send(signal.SIGTERM)
+    checkpoint = Checkpoint(tmp_path / "checkpoint.safetensors", seconds=1e9)
+    assert stopped(make(tmp_path, checkpoint=checkpoint), 2, times=2) == 143
+    assert not checkpoint.path.exists()
+    assert not signals.asked()
+
+
+@pytest.mark.parametrize(
+    ("command", "number"),
+    [(["-m", "stages.train", CELL], signal.SIGTERM), (["-m", "gt_bench.cli", "train", CELL], signal.SIGINT)],
+)
+def test_a_stage_that_is_asked_to_stop(project, command, number):
+    project.recipe(epochs=100_000, seeds=[3])
+    process = subprocess.Popen(
+        [sys.executable, *command],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 120
+    while not list(Path("store").rglob("checkpoint.safetensors")):
+        assert time.monotonic() < deadline, "no checkpoint appeared"
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.01)
+    process.send_signal(number)
+    said = process.communicate(timeout=60)[1]
+    assert process.returncode == 128 + number
+    assert said == f"stopped by {number.name}; the same command continues where it was\n"
+    assert list(Path("store").rglob("checkpoint.safetensors"))

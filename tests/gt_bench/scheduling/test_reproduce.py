@@ -1,0 +1,207 @@
+"""`make reproduce`: cells side by side, and after a death the board of what is there and what happened in words."""
+
+import json
+import logging
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from gt_bench.cli import app
+from gt_bench.config.grid import load_grid
+from gt_bench.pipeline.train import train_cell
+from gt_bench.runtime.worker_pool import Lost
+from gt_bench.scheduling.reproduce import after, in_words, main, reproduce, train_side_by_side, without_git
+from tests.conftest import ROOT
+
+CELL = "small/web/mlp"
+
+
+def listed() -> list[str]:
+    """The columns of the one cell in `gt-bench list`: seeds and state."""
+    line = next(line for line in CliRunner().invoke(app.app, ["list"]).output.splitlines() if CELL in line)
+    return [part.strip() for part in line.split("│")[3:5]]
+
+
+@pytest.fixture
+def one_seed(project):
+    """A cell that asks for two seeds, of which the store has one; its result is gone, as DVC leaves it before a stage runs."""
+    project.recipe(seeds=[0])
+    grid = load_grid()
+    train_cell(grid.find(CELL), grid)
+    Path("results", f"{CELL}.json").unlink()
+    project.recipe()
+    return project
+
+
+@pytest.fixture(autouse=True)
+def dvc_speaks_to_nobody(monkeypatch):
+    """Its handlers keep the stdout of the first test that ran it."""
+    monkeypatch.setattr(logging.getLogger("dvc"), "handlers", [])
+
+
+def chain(cells: list[str], train: str, encode: str = "true") -> None:
+    """A repository whose train stages run the command `train`."""
+    results = [{"results/${item.cell}.json": {"cache": False}}]
+    reports = [{"reports/${item}.json": {"cache": False}}]
+    stages = {
+        "encode": {"foreach": ["web"], "do": {"cmd": encode}},
+        "train": {"foreach": {cell.replace("/", "-"): {"cell": cell} for cell in cells}, "do": {"cmd": train, "outs": results}},
+        "leaderboard": {
+            "foreach": ["small"],
+            "do": {"cmd": "python -m stages.leaderboard ${item}", "deps": ["results/${item}"], "outs": reports},
+        },
+    }
+    Path("dvc.yaml").write_text(yaml.safe_dump({"stages": stages}))
+    subprocess.run(["git", "init", "-q"], check=True)
+    Path(".dvc").mkdir()
+    Path(".dvc/config").write_text("[core]\n    analytics = false\n")
+
+
+@pytest.mark.parametrize(
+    ("status", "says"),
+    [
+        (-9, "killed by signal 9: probably out of memory"),
+        (137, "killed by signal 9: probably out of memory"),
+        (-15, "killed by signal 15: asked to end"),
+        (130, "killed by signal 2: stopped by hand"),
+        (-11, "killed by signal 11: SIGSEGV"),
+        (1, "failed with exit status 1, for the reason above"),
+        (255, "failed with exit status 255, for the reason above"),
+    ],
+)
+def test_an_end_in_words(status, says):
+    assert in_words(status) == says
+
+
+def test_list_counts_seeds_in_the_store(one_seed):
+    assert listed() == ["1/2", "begun"]
+    grid = load_grid()
+    train_cell(grid.find(CELL), grid)
+    assert listed() == ["2/2", "ok"]
+    next(Path("store").rglob("record.json")).unlink()
+    assert listed() == ["1/2", "ok"]
+    # without the data no digest can be computed: the runs that the result names count
+    Path("data").rename("elsewhere")
+    assert listed() == ["1/2", "ok"]
+    Path("elsewhere").rename("data")
+    one_seed.recipe(epochs=9)  # other runs
+    assert listed() == ["0/2", "ok"]
+
+
+def test_a_copy_without_git_runs(one_seed, capsys, monkeypatch):
+    """A downloaded archive, or a copy whose .git was left behind."""
+    monkeypatch.setattr("gt_bench.pipeline.leaderboard.track", lambda *_: None)
+    chain([CELL], train="python -m stages.train ${item.cell}")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    shutil.rmtree(".git")
+    assert reproduce("small") == 0, capsys.readouterr()
+    said = capsys.readouterr().out
+    assert f"{Path.cwd()} is not a git repository: DVC runs without git" in said
+    assert "dvc config --local core.no_scm false" in said
+    assert "no_scm = True" in Path(".dvc/config.local").read_text()
+    assert list(without_git()) == []
+
+
+def test_a_repository_keeps_git(one_seed):
+    chain([CELL], train="true")
+    assert list(without_git()) == []
+    assert not Path(".dvc/config.local").exists()
+
+
+def test_an_archive_of_a_commit_runs_without_git(tmp_path, monkeypatch):
+    """GitHub and Zenodo make their archives by `git archive`."""
+    from dvc.config import Config
+
+    monkeypatch.chdir(tmp_path)
+    for name in (".gitattributes", ".dvc/config"):
+        Path("tree", name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, Path("tree", name))
+    assert not Config(Path("tree/.dvc").resolve())["core"].get("no_scm")
+    author = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    for command in (["init", "-q"], ["add", "-A"], [*author, "commit", "-qm", "first"], ["archive", "-o", "../release.tar", "HEAD"]):
+        subprocess.run(["git", *command], cwd="tree", check=True)
+    shutil.unpack_archive("release.tar", "release")
+    assert Config(Path("release/.dvc").resolve())["core"]["no_scm"] is True
+
+
+def test_a_killed_cell_leaves_its_row_and_a_board(one_seed, capsys, monkeypatch):
+    monkeypatch.setattr("gt_bench.pipeline.leaderboard.track", lambda *_: None)
+    chain([CELL], train="sh -c 'kill -9 $$' python -m stages.train ${item.cell}")
+    Path(".dvc/tmp").mkdir()
+    Path(".dvc/tmp/rwlock").touch()
+    Path("dvc.lock").touch()
+    assert reproduce("small") == 1
+    said = capsys.readouterr()
+    assert ".dvc/tmp/rwlock: was left broken by a process that was killed; removed" in said.out
+    assert "dvc.lock: is not what DVC wrote; set aside as dvc.lock.damaged: every stage runs, and finds its runs in store/" in said.out
+    words = "killed by signal 9: probably out of memory; 1 of 2 seeds is kept, the same command goes on"
+    assert f"{CELL}: {words}" in said.err
+    row = json.loads(Path("reports/small.json").read_text())["rows"][0]
+    assert (row["status"], row["runs"], row["reason"], row["verdict"]) == ("ok 1/2", 1, words, "no published number")
+    assert row["mean"] is not None
+    assert words in Path("reports/small.md").read_text()
+
+
+@pytest.fixture
+def two_cells(project, monkeypatch):
+    project.recipe()
+    project.recipe(row="other", epochs=3, run={"parallel": 2})
+    monkeypatch.setattr("gt_bench.scheduling.reproduce.settle_environment", lambda: None)  # of this process
+    monkeypatch.setattr("gt_bench.pipeline.leaderboard.track", lambda *_: None)
+    return [CELL, "small/web/other"]
+
+
+def test_cells_without_a_result_train_side_by_side_and_dvc_runs_none_of_them_again(two_cells):
+    chain(two_cells, train="touch by_dvc && false")
+    assert reproduce("small") == 0
+    assert not Path("by_dvc").exists()
+    rows = json.loads(Path("reports/small.json").read_text())["rows"]
+    assert [(row["status"], row["runs"]) for row in rows] == [("ok", 2), ("ok", 2)]
+
+
+@pytest.mark.parametrize("broken", ["encode", "train"])
+def test_what_fails_side_by_side_is_left_to_dvc(two_cells, broken, monkeypatch, capsys):
+    chain(two_cells, train="touch by_dvc && false", encode="false" if broken == "encode" else "true")
+    monkeypatch.setattr(
+        "gt_bench.scheduling.train_cells.train_cell", lambda *_, **__: (_ for _ in ()).throw(Lost("its memory was too small"))
+    )
+    assert reproduce("small") == 1
+    assert Path("by_dvc").exists()
+    said = capsys.readouterr()
+    assert (f"error: {CELL}: its memory was too small" in said.err) == (broken == "train")
+    assert "the leaderboard above is of what is there" in said.err
+
+
+def test_a_recipe_that_cannot_be_read_stops_its_own_cell_alone(two_cells, monkeypatch, capsys):
+    monkeypatch.setattr("gt_bench.scheduling.reproduce._dvc", lambda *_: 0)
+    grid = load_grid()
+    Path("recipes/small/web/other.yaml").write_text("model: [")
+    train_side_by_side(list(grid.cells.values()), grid)
+    assert json.loads(Path("results", f"{CELL}.json").read_text())["status"] == "ok"
+    assert "error: small/web/other: recipes/small/web/other.yaml: not readable as YAML" in capsys.readouterr().err
+
+
+def test_a_cell_that_has_no_seed_yet_and_one_that_is_searched(project):
+    project.recipe(row="other", search={"trials": 2, "space": {"model.dropout": {"choices": [0.0, 0.5]}}})
+    project.recipe()
+    grid = load_grid()
+    assert after(f"python -m stages.train {CELL}", 1, grid).endswith("0 of 2 seeds are kept, the same command goes on")
+    assert json.loads(Path("results", f"{CELL}.json").read_text())["status"] == "unfinished"
+    said = after("python -m stages.tune small/web/other", -9, grid)
+    assert said == "search of small/web/other: killed by signal 9: probably out of memory; its trials are kept, the same command goes on"
+    assert after("python -m stages.download web", -9, grid).startswith("python -m stages.download web: killed by signal 9")
+    assert after("python -m stages.train small/web/gone", -9, grid).startswith("small/web/gone: killed by signal 9")
+
+
+def test_an_unknown_suite_is_one_line(project, capsys):
+    project.recipe()
+    assert main(["smal"]) == 1
+    assert "no suite named 'smal' (did you mean 'small'?)" in capsys.readouterr().err
+    assert main([]) == 2

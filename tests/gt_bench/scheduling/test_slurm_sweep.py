@@ -1,0 +1,341 @@
+"""Sweeps over a cluster that computes here: what is submitted, what becomes of it, and what it asks for."""
+
+import csv
+import json
+import os
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+from typer.testing import CliRunner
+
+from gt_bench.cli.app import app
+from gt_bench.config.grid import Limits, load_grid
+from gt_bench.config.schema import RecipeError
+from gt_bench.forecasting import cache as costs_room
+from gt_bench.forecasting.cache import Cost
+from gt_bench.pipeline.tune import take_part
+from gt_bench.scheduling.dry_run import dry_run
+from gt_bench.scheduling.job import do, sources
+from gt_bench.scheduling.job_registry import Submitted
+from gt_bench.scheduling.plan_file import Entry
+from gt_bench.scheduling.run_lock import check_locks
+from gt_bench.scheduling.slurm import ClusterError, Place, Slurm
+from gt_bench.scheduling.slurm_resources import Need
+from gt_bench.scheduling.slurm_sweep import NEVER, sweep
+from gt_bench.store.run_store import StoreError
+
+CELL = "small/web/mlp"
+
+
+class Cluster:
+    """Each time it is asked where jobs are, the first of them has been computed. `refuses`: needs with this option; `loses`: jobs by number."""
+
+    def __init__(self, refuses: str | None = None, loses: tuple[int, ...] = ()):
+        self.waiting: dict[str, tuple[dict, Path]] = {}
+        self.submitted: list[tuple[Need, dict, int]] = []
+        self.refuses, self.loses = refuses, loses
+
+    def submit(self, need, contents, most):
+        if self.refuses in dict(need.slurm).values():
+            raise ClusterError("Slurm refuses")
+        given = []
+        for content in map(json.loads, contents):
+            number = f"{len(self.submitted)}_0"
+            self.submitted.append((need, content, most))
+            self.waiting[number] = (content, Path(f"lines-{number}.jsonl").resolve())
+            given.append((number, self.waiting[number][1]))
+        return given
+
+    def places(self, ids):
+        found = {number: Place("RUNNING", "n1") for number in ids if number in self.waiting}
+        if self.waiting and found:
+            number, (content, lines) = next(iter(self.waiting.items()))
+            del self.waiting[number]
+            if int(number.partition("_")[0]) not in self.loses:
+                with lines.open("a") as file:
+                    do(content, lambda **line: file.write(json.dumps(line) + "\n"), sources())
+        return found
+
+    @property
+    def runs(self):
+        return [(content["name"], content["seeds"]) for _, content, _ in self.submitted]
+
+
+@pytest.fixture(autouse=True)
+def forecasts(monkeypatch):
+    """A run takes an hour and 100 MiB by forecast: each is a job of its own."""
+    monkeypatch.setattr(costs_room, "_measured", lambda cell, grid, data: Cost(3600.0, 100.0, search_seconds=7200.0))
+
+
+def swept(cluster, *names, at_most=4, **options):
+    grid, said = load_grid(), []
+    done = sweep([Entry(tuple(grid.chosen(names)))], grid, cluster, at_most, said.append, poll=0, **options)
+    return done, said
+
+
+def test_every_missing_run_is_submitted_once_and_the_store_has_all(project):
+    project.recipe(seeds=[0, 1, 2])
+    cluster = Cluster()
+    done, said = swept(cluster)
+    assert done
+    assert sorted(cluster.runs) == [(CELL, [seed]) for seed in (0, 1, 2)]
+    assert len(project.records()) == 3
+    assert json.loads(Path(f"results/{CELL}.json").read_text())["status"] == "ok"
+    assert f"{CELL} seed 1: ok, accuracy" in "\n".join(said)
+    again = Cluster()
+    assert swept(again) == (True, ["0 of 3 runs are missing; `dvc repro` collects them"])
+    assert again.submitted == []
+
+
+def test_what_another_sweep_has_in_the_queue_is_followed_not_submitted(project):
+    project.recipe(seeds=[0, 1])
+    cluster = Cluster()
+    cluster.waiting["9_0"] = (
+        {"kind": "runs", "name": CELL, "seeds": [0], "limits": {}, "shared": False},
+        Path("lines-9_0.jsonl").resolve(),
+    )
+    other = Submitted("9_0", "lines-9_0.jsonl", 1, CELL, Limits().model_dump_json(), (0,))
+    Path("store/sweep").mkdir(parents=True)
+    Path("store/sweep/submitted.jsonl").write_text(json.dumps(other.__dict__) + '\n{"id": "cut sh')
+    # the first look, before anything is submitted, must not compute it
+    looks = cluster.places
+    cluster.places = lambda ids: (
+        {number: Place("PENDING") for number in ids if number in cluster.waiting} if not cluster.submitted else looks(ids)
+    )
+    done, said = swept(cluster)
+    assert done, said
+    assert cluster.runs == [(CELL, [1])]
+
+
+def test_no_array_is_larger_than_slurm_takes(project, monkeypatch):
+    monkeypatch.setattr("gt_bench.scheduling.slurm_sweep.ARRAY", 2)
+    project.recipe(seeds=[0, 1, 2, 3, 4])
+
+    class Counts(Cluster):
+        arrays: list[int] = []
+
+        def submit(self, need, contents, most):
+            self.arrays.append(len(contents))
+            return super().submit(need, contents, most)
+
+    cluster = Counts()
+    assert swept(cluster)[0]
+    assert max(cluster.arrays) == 2
+    assert sorted(cluster.runs) == [(CELL, [seed]) for seed in range(5)]
+
+
+def test_a_job_that_is_lost_or_refused_costs_no_other_and_is_submitted_again(project):
+    project.recipe(row="mlp", seeds=[0, 1])
+    path = project.recipe(row="refused", seeds=[0])
+    assert path.exists()
+    params = Path("params.yaml")
+    params.write_text(params.read_text() + "resources: {small/web/refused: {slurm: {partition: no-such}}}\n")
+    cluster = Cluster(refuses="no-such", loses=(0,))
+    done, said = swept(cluster)
+    text = "\n".join(said)
+    assert not done
+    lost = cluster.runs[0][1][0]
+    assert (
+        f"{CELL} seed {lost}: job 0_0 ended without a result (cancelled, or lost with its node); the same command submits it again" in text
+    )
+    assert "left out: 1 jobs, of small/web/refused: Slurm refuses" in text
+    assert len(project.records()) == 1
+    assert said[-1].startswith("2 of 3 runs are missing")
+    again = Cluster()
+    swept(again, CELL)
+    assert again.runs == [(CELL, [lost])]
+
+
+def test_a_run_that_fails_is_said_and_not_submitted_again_in_this_sweep(project):
+    project.recipe(seeds=[0, 7], split="seed", start={"cell": "small/web/base"})
+    project.recipe(row="base", seeds=[0], keep_weights=True)  # there is no run with seed 7 to start from
+    cluster = Cluster()
+    done, said = swept(cluster)
+    assert not done
+    assert cluster.runs[0] == ("small/web/base", [0])
+    assert sorted(cluster.runs[1:]) == [(CELL, [0]), (CELL, [7])]
+    assert any(line.startswith(f"{CELL} seed 7: failed, recipes/small/web/mlp.yaml: start: small/web/base") for line in said)
+
+
+SEARCH = {"trials": 3, "sampler": "grid", "pruner": "none", "space": {"model.dropout": {"choices": [0.0, 0.1, 0.2]}}}
+
+
+def test_trials_are_jobs_and_the_seeds_of_the_cell_come_after_them(project):
+    project.recipe(seeds=[0], search=SEARCH)
+    cluster = Cluster()
+    done, said = swept(cluster)
+    assert done, said
+    assert [(content["kind"], content["trials"]) for _, content, _ in cluster.submitted] == [*[("search", 1)] * 3, ("runs", 0)]
+    assert [line for line in said if "search: ok" in line] == [
+        f"{CELL} search: ok, 1 trial", f"{CELL} search: ok, 1 trial", f"{CELL} search: ok, 1 trial, and the search is done",
+    ]  # fmt: skip
+    assert [row["state"] for row in trials()] == ["COMPLETE"] * 3
+
+
+def trials():
+    with Path(f"tuned/{CELL}.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_trial_that_is_lost_with_its_job_is_found_by_another(project, monkeypatch):
+    """The first job dies in the middle of its trial: its worker is gone, the trial still runs by the study."""
+    project.recipe(seeds=[0], search=SEARCH)
+    grid = load_grid()
+
+    class Dies(Exception):
+        pass
+
+    def killed(*_):
+        raise Dies
+
+    with monkeypatch.context() as patched:
+        patched.setattr("gt_bench.search.optimize._run_trial", killed)
+        with pytest.raises(Dies):
+            take_part(grid.find(CELL), grid, 1)
+    cluster = Cluster(loses=(0,))
+    done, said = swept(cluster)
+    assert done, said
+    assert f"{CELL} search: job 0_0 ended without a result (cancelled, or lost with its node); its trial is queued again" in said
+    # three trials, of which one job was lost: it is submitted again, in the same sweep
+    assert [content["kind"] for _, content, _ in cluster.submitted] == ["search"] * 4 + ["runs"]
+    assert sorted(row["status"] for row in trials()) == ["killed, queued again", "ok", "ok", "ok"]
+    assert {row["model.dropout"] for row in trials()} == {"0.0", "0.1", "0.2"}
+
+
+def test_a_search_that_does_not_get_on_is_given_up_and_said(project):
+    project.recipe(seeds=[0], search=SEARCH)
+    cluster = Cluster(loses=(0, 1, 2))
+    done, said = swept(cluster)
+    assert not done
+    assert len(cluster.submitted) == 3
+    assert f"left out: {CELL} search: its last jobs finished no trial; the same command submits it again" in said
+    again = Cluster()
+    assert swept(again)[0]
+
+
+def test_a_job_that_no_node_can_take_is_said_once(project):
+    project.recipe(seeds=[0, 1])
+
+    class Waits(Cluster):
+        looks = 0
+
+        def places(self, ids):
+            self.looks += 1
+            if self.looks < 6:
+                return {number: Place("PENDING", "PartitionTimeLimit") for number in ids if number in self.waiting}
+            return super().places(ids)
+
+    said = swept(Waits())[1]
+    assert [line for line in said if "will not start" in line] == [
+        f"{CELL}: Slurm will not start job 0 as it is (PartitionTimeLimit): say what nodes have in `resources:` of params.yaml, `scancel 0`, "
+        "and start the sweep again",
+        f"{CELL}: Slurm will not start job 1 as it is (PartitionTimeLimit): say what nodes have in `resources:` of params.yaml, `scancel 1`, "
+        "and start the sweep again",
+    ]
+    assert not NEVER.search("Resources")
+    assert not NEVER.search("JobArrayTaskLimit")
+    assert not NEVER.search("QOSMaxCpuPerUserLimit")
+
+
+def test_a_dry_run_submits_nothing(project):
+    project.recipe(seeds=[0, 1])
+    grid = load_grid()
+    rows = dry_run([Entry(tuple(grid.cells.values()))], grid, print)
+    assert rows == [["1 GiB, 4 h, 1 core", "2", "2", "2.0 h", CELL]]
+    assert not Path("store/sweep").exists()
+
+
+def test_no_cluster_no_names_no_jobs_and_no_locks(project, monkeypatch, tmp_path):
+    project.recipe()
+    for arguments, says in (
+        (["sweep"], "a sweep of nothing"),
+        (["sweep", "small", "--cluster", "pbs"], "expected slurm or local"),
+        (["sweep", "smal"], "no suite named 'smal'"),
+        (["sweep", "small", "--at-most", "0"], "--at-most 0: give how many jobs"),
+        (["sweep", "small", "--cluster", "local", "--at-most", "0"], "--at-most 0: give how many jobs"),
+    ):
+        shown = CliRunner().invoke(app, arguments)
+        assert isinstance(shown.exception, RecipeError)
+        assert says in str(shown.exception)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ClusterError, match="there is no Slurm here: sbatch is not on the PATH; start one"):
+        Slurm(Path("store/sweep"))
+
+    def refuses(self, *_, **__):
+        raise NotImplementedError("FileSystem does not appear to support flock")
+
+    monkeypatch.setattr(FileLock, "_acquire", refuses)
+    with pytest.raises(StoreError, match="files cannot be locked there"):
+        check_locks(Path("store"))
+    shown = CliRunner().invoke(app, ["sweep", "small", "--cluster", "local"])
+    assert "store: files cannot be locked there" in str(shown.exception)
+    assert not list(Path("store").glob("??"))
+
+
+def a_command(folder: Path, name: str, script: str) -> None:
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+    (folder / name).chmod(0o755)
+
+
+def test_what_slurm_says_is_said_in_one_line(project, monkeypatch):
+    """A controller that does not answer; and sbatch that refuses a partition, and memory that no node has."""
+    project.recipe(seeds=[0])
+    pytest.importorskip("submitit")
+    commands = Path("bin").resolve()
+    for name in ("sbatch", "srun", "squeue"):
+        a_command(commands, name, "exit 0")
+    a_command(commands, "scontrol", "echo 'slurm_load_ctl_conf error: Unable to contact slurm controller' >&2; exit 1")
+    monkeypatch.setenv("PATH", f"{commands}:{os.environ['PATH']}")
+    with pytest.raises(ClusterError, match=r"^Slurm does not answer \(slurm_load_ctl_conf error: .*slurmctld running\? .*--cluster local$"):
+        Slurm(Path("store/sweep"))
+    a_command(commands, "scontrol", "exec sleep 60")
+    with monkeypatch.context() as patch:
+        patch.setattr("gt_bench.scheduling.slurm.PATIENCE", 0.1)
+        with pytest.raises(ClusterError, match=r"^Slurm does not answer \(scontrol says nothing for 0.1 s\)"):
+            Slurm(Path("store/sweep"))
+    a_command(commands, "scontrol", "echo Slurmctld is UP")
+    for refusal in ("invalid partition specified: nowhere", "Memory specification can not be satisfied"):
+        a_command(commands, "sbatch", f"echo 'sbatch: error: {refusal}' >&2; exit 1")
+        done, said = swept(Slurm(Path("store/sweep")))
+        assert not done
+        (line,) = (line for line in said if line.startswith("left out"))
+        assert line.startswith(f"left out: 1 jobs, of {CELL}: Slurm refuses a job that needs 1 GiB, 4 h, 1 core: ")
+        assert refusal in line
+        assert "\n" not in line
+        assert line.endswith("`sinfo` shows partitions and nodes; `resources:` in params.yaml says what is asked for")
+
+
+def test_without_a_number_this_machine_runs_as_many_as_it_holds(project, monkeypatch):
+    """Three cores; and then memory for two."""
+    project.recipe(seeds=[0, 1, 2, 3], run={"parallel": "auto"})
+    how = []
+    monkeypatch.setattr("gt_bench.runtime.resources.cores", lambda: 3)
+    monkeypatch.setattr("gt_bench.scheduling.local_queue.resident_mib", lambda pid: 1e6)
+
+    class Crew:
+        def __init__(self, launch, most, **_):
+            how.append(most)
+            self.tasks = []
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            return None
+
+        def run(self, jobs, heard, ready, ended, until):
+            for free in (1e6, 250.0):
+                monkeypatch.setattr("gt_bench.scheduling.local_queue.available_mib", lambda left=free: left - 110.0 * len(self.tasks))
+                self.tasks = []
+                while len(self.tasks) < len(jobs) and ready(jobs[len(self.tasks)], []):
+                    self.tasks.append(jobs[len(self.tasks)])
+                how.append(len(self.tasks))
+
+    monkeypatch.setattr("gt_bench.scheduling.local_queue.Crew", Crew)
+    CliRunner().invoke(app, ["sweep", "small", "--cluster", "local"])
+    assert how == [3, 3, 2]
+    how.clear()
+    CliRunner().invoke(app, ["sweep", "small", "--cluster", "local", "--at-most", "1"])
+    assert how[0] == 1

@@ -1,0 +1,23 @@
+"""What has been learnt is said once; a damaged list of what was said costs no work."""
+
+from pathlib import Path
+
+import pytest
+
+from gt_bench.config.grid import load_grid
+from gt_bench.pipeline.train import train_cell
+from gt_bench.scheduling.verdict_changes import news
+from gt_bench.store.run_store import Store
+
+
+@pytest.mark.parametrize("damage", ["[]", "{", '{"small/web/mlp accuracy ↑ %": 3}', '{"small/web/mlp accuracy ↑ %": {}}'])
+def test_a_damaged_list_is_said_anew(project, damage):
+    project.recipe(seeds=[0])
+    grid = load_grid()
+    cell = grid.find("small/web/mlp")
+    train_cell(cell, grid, bar=False)
+    first = news([(cell, grid)], Store())
+    assert len(first) == 1
+    assert news([(cell, grid)], Store()) == []
+    Path("store/learnt.json").write_text(damage)
+    assert news([(cell, grid)], Store()) == first

@@ -1,0 +1,100 @@
+"""Whether a difference is real: pairs of one dataset, ranks over several."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from gt_bench.config.verdict_settings import Rules
+from gt_bench.stats.paired import bayesian, bayesian_over_datasets, paired, ranks
+
+
+def draws(count: int, shift: float, spread: float, shared: float, seed: int = 0) -> tuple[list[float], list[float]]:
+    """Pairs whose halves share a part of standard deviation `shared`."""
+    rng = np.random.default_rng(seed)
+    both = shared * rng.standard_normal(count)
+    first, second = (0.5 + both + spread * rng.standard_normal(count) for _ in range(2))
+    return (first + shift).tolist(), second.tolist()
+
+
+def test_the_interval_and_p_value_are_those_of_the_paired_t_test():
+    first, second = draws(10, 0.02, 0.02, 0.1)
+    found, test = paired(first, second, "max"), stats.ttest_rel(first, second)
+    assert found.p_value == pytest.approx(test.pvalue, rel=1e-9)
+    assert found.interval == pytest.approx(tuple(test.confidence_interval(0.95)), rel=1e-9)
+    differences = np.subtract(first, second)
+    assert found.effect == pytest.approx(differences.mean() / differences.std(ddof=1))
+    assert found.ahead == (differences > 0).sum()
+
+
+def test_what_a_pair_shares_is_in_no_difference():
+    first, second = draws(10, 0.05, 0.02, 0.5)
+    assert paired(first, second, "max").word == "first"
+    assert stats.ttest_ind(first, second).pvalue > 0.5
+
+
+def test_smaller_is_better_where_the_metric_says_so():
+    first, second = draws(10, 0.1, 0.02, 0.1)
+    assert paired(first, second, "max").word == "first"
+    turned = paired(first, second, "min")
+    assert (turned.word, turned.difference < 0) == ("second", True)
+
+
+def test_so_many_more_pairs_would_decide_and_no_fewer():
+    first, second = draws(6, 0.01, 0.02, 0.1, seed=3)
+    found = paired(first, second, "max")
+    assert found.word == "inconclusive"
+    std = np.subtract(first, second).std(ddof=1)
+
+    def decided(pairs: int) -> bool:
+        return abs(found.difference) > stats.t.ppf(0.975, pairs - 1) * std / math.sqrt(pairs)
+
+    assert decided(6 + found.more_pairs)
+    assert not decided(6 + found.more_pairs - 1)
+
+
+def test_equal_pairs_and_single_ones_claim_nothing():
+    same = paired([0.5, 0.6], [0.5, 0.6], "max")
+    assert (same.word, same.ties, same.interval) == ("equal", 2, (0.0, 0.0))
+    single = paired([0.5], [0.6], "max")
+    assert (single.word, single.interval, single.more_pairs) == ("inconclusive", None, None)
+    # the same difference in every pair is certain
+    assert paired([0.6, 0.7, 0.8], [0.5, 0.6, 0.7], "max").word == "first"
+    # a mean difference of 0 is decided by no number of pairs
+    zero = paired([0.5, 0.6], [0.6, 0.5], "max")
+    assert (zero.word, zero.more_pairs) == ("inconclusive", None)
+
+
+def test_equal_truth_is_called_better_in_five_cases_of_a_hundred():
+    words = [paired(*draws(5, 0.0, 0.02, 0.1, seed), "max").word for seed in range(1000)]
+    assert 0.03 < sum(word in ("first", "second") for word in words) / 1000 < 0.07
+    strict = [paired(*draws(5, 0.0, 0.02, 0.1, seed), "max", Rules(level=0.01)).word for seed in range(1000)]
+    assert sum(word in ("first", "second") for word in strict) / 1000 < 0.025
+
+
+def test_bayesian_probabilities_are_of_the_side_that_is_better():
+    first, second = draws(10, 0.1, 0.02, 0.1)
+    better, same, worse = bayesian(first, second, "max", 0.01)
+    assert better > 0.95
+    assert better + same + worse == pytest.approx(1)
+    assert bayesian(first, second, "min", 0.01)[2] == pytest.approx(better)
+    assert bayesian(first, first, "max", 0.01) == (0.0, 1.0, 0.0)
+    assert bayesian_over_datasets([0.6] * 8, [0.5] * 8, 0.01)[0] > 0.95
+
+
+def test_mean_ranks_and_the_critical_difference():
+    rng = np.random.default_rng(0)
+    means = {name: (shift + 0.1 * rng.standard_normal(8)).tolist() for name, shift in (("a", 0.0), ("b", 1.0), ("c", 2.0))}
+    found = ranks(means)
+    assert list(found.mean_ranks.items()) == [("c", 1.0), ("b", 2.0), ("a", 3.0)]
+    assert found.test == "friedman"
+    # Demsar 2006, Equation for Nemenyi's critical difference: q_0.05 of three models is 2.343
+    assert found.critical == pytest.approx(2.343 * math.sqrt(3 * 4 / (6 * 8)), rel=1e-3)
+    assert found.p_value == pytest.approx(stats.friedmanchisquare(*means.values()).pvalue)
+
+
+def test_two_models_have_no_critical_difference_and_few_datasets_no_test():
+    assert ranks({"a": [1, 2, 3, 4, 5, 6], "b": [0, 1, 2, 3, 4, 5.5]}).critical is None
+    few = ranks({"a": [1, 2], "b": [0, 3], "c": [2, 1]})
+    assert (few.test, few.critical, few.datasets) == (None, None, 2)

@@ -1,0 +1,159 @@
+"""Whether a file of records is sound: what is wrong with it is named, and nothing of it is taken."""
+
+import gzip
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from gt_bench.config.grid import load_grid
+from gt_bench.pipeline.train import train_cell
+from gt_bench.provenance.transfer import export_cell, import_records
+from gt_bench.store.archive import problems_of, read, record_problems
+from gt_bench.store.run_store import StoreError, sealed
+from tests.conftest import ROOT
+from tests.gt_bench.shipping import export, in_first, rewrite, run, train
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (in_first(lambda r: r["deterministic"].update(seed=7)), "its contents give the digest"),
+        (in_first(lambda r: r["deterministic"]["recipe"]["optimizer"].update(lr=1.0)), "its recipe does not have the digest"),
+        (in_first(lambda r: r["deterministic"]["digests"].pop("data")), "lacks the digest of data"),
+        (in_first(lambda r: r["deterministic"].pop("test_metrics")), "lacks test_metrics"),
+        (in_first(lambda r: r["deterministic"].update(test=None)), "ok without a test value"),
+        (in_first(lambda r: r["deterministic"].update(status="fine")), "unknown status 'fine'"),
+        (in_first(lambda r: r["deterministic"]["epochs"]["val"].pop()), "its curves have 5, 6 epochs"),
+        (in_first(lambda r: r["measured"].pop("device")), "lacks device"),
+        (in_first(lambda r: r.update(schema=9)), "schema 9, this code reads 2"),
+        # an edited number that contradicts no other
+        (in_first(lambda r: r["deterministic"]["epochs"]["train_loss"].__setitem__(0, 9.0)), "does not have the checksum that it names"),
+        (in_first(lambda r: r["deterministic"].update(parameters=7)), "does not have the checksum that it names"),
+        # a record that contradicts itself
+        (in_first(lambda r: r["deterministic"].update(test=0.987)), "its test value is 0.987, its accuracy on the test split"),
+        (in_first(lambda r: r["deterministic"]["test_metrics"].pop("accuracy")), "its accuracy on the test split None"),
+        (in_first(lambda r: r["deterministic"].update(val=0.987)), "its validation value is 0.987, its curve has"),
+        (in_first(lambda r: r["deterministic"].update(val=None)), "its validation value is None, its curve has"),
+        (in_first(lambda r: r["deterministic"].update(best_epoch=99)), "its best epoch is 99, which its validation curve does not have"),
+        (in_first(lambda r: r["deterministic"].update(best_epoch=None)), "its best epoch is None, which"),
+        (in_first(lambda r: r["deterministic"].update(test=True)), "its test is true, not a number"),
+        (in_first(lambda r: r["deterministic"]["test_metrics"].update(loss=True)), "its loss on the test split is no number"),
+        (in_first(lambda r: r["deterministic"]["epochs"].update(val=[True] * 6)), "its curve of val holds what is no number"),
+        (
+            in_first(lambda r: r["deterministic"].update(test=1.5, test_metrics={"accuracy": 1.5})),
+            "its accuracy on the test split is 1.5, and a share lies between 0 and 1",
+        ),
+        (
+            in_first(lambda r: r["deterministic"].update(metric="loss", test=r["deterministic"]["test_metrics"]["loss"])),
+            "it measures loss (max), and web is measured by accuracy (max)",
+        ),
+        (
+            in_first(lambda r: r["deterministic"].update(direction="min")),
+            "it measures accuracy (min), and web is measured by accuracy (max)",
+        ),
+        (lambda c: c["result"].update(metric="mae"), "measures another metric than its result names"),
+        (in_first(lambda r: r["deterministic"].update(status="oom")), "status oom with a test value"),
+        # what ended in tracebacks
+        (in_first(lambda r: r["deterministic"].update(digests=None)), "its digests is null, not a mapping"),
+        (in_first(lambda r: r["deterministic"].update(epochs=[])), "its epochs is [], not a mapping"),
+        (in_first(lambda r: r["deterministic"]["epochs"].update(val=None)), "its curve of val is no list"),
+        (in_first(lambda r: r["deterministic"].update(parameters="x")), 'its parameters is "x", not a whole number'),
+        (in_first(lambda r: r["measured"].update(environment=None)), "its environment is null, not a mapping"),
+        (in_first(lambda r: r["measured"].update(peak_memory_mib=None)), "its peak_memory_mib is null, not a number"),
+        (lambda c: c["result"].update(runs=None), "its runs is null, not a list"),
+        (lambda c: c["result"].update(seeds=None), "its seeds is null, not a list"),
+        (lambda c: c["result"].update(reduced=None), "its reduced is null, not a list"),
+        (lambda c: c["result"].update(reduced=[7]), "an entry of reduced is not text"),
+        (lambda c: (c.update(records=[]), c["result"].update(runs=[])), "holds no record"),
+        (lambda c: c["records"].reverse(), "are not the runs that its result names"),
+        (lambda c: (c["records"].append(c["records"][0]), c["result"]["runs"].append(c["result"]["runs"][0])), "seed 0 stands twice"),
+        (lambda c: c["result"].update(cell="small/many/mlp"), "is the file of small/many/mlp"),
+        (lambda c: c["result"].pop("reduced"), "lacks reduced"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_named_and_nothing_of_it_is_imported(trained, change, says):
+    path = export()
+    rewrite(path, change)
+    assert says in "\n".join(problems_of(read(path)))
+    shutil.rmtree("store")
+    with pytest.raises(StoreError, match="nothing is imported"):
+        import_records([read(path)])
+    assert not list(Path("store").rglob("record.json"))
+    shown = run("store", "verify")
+    assert shown.exit_code == 1
+    assert says in shown.output
+
+
+# 50 zeros behind the header: zlib.error, which is neither an OSError nor a ValueError
+ZEROED = gzip.compress(b"{}" * 99)[:10] + bytes(50)
+DEEP = gzip.compress(b'{"schema": ' + b"[" * 100_000 + b"]" * 100_000 + b"}")
+
+
+@pytest.mark.parametrize("content", [b"", b"no gzip", gzip.compress(b"{"), gzip.compress(b'{"schema": 4}'), ZEROED, DEEP])
+def test_a_file_that_is_no_export(trained, content):
+    path = export()
+    path.write_bytes(content)
+    with pytest.raises(StoreError, match=f"{path}: not an export"):
+        read(path)
+
+
+def test_verify_goes_on_after_a_file_that_cannot_be_read(trained):
+    trained.recipe(row="other")
+    train_cell(load_grid().find("small/web/other"), load_grid())
+    path = export()
+    export_cell(load_grid().find("small/web/other"))
+    path.write_bytes(path.read_bytes()[:10] + bytes(50) + path.read_bytes()[60:])
+    shown = run("store", "verify")
+    assert shown.exit_code == 1
+    assert f"{path}: not an export of records" in shown.output
+    assert "small/web/other: 2 runs on cpu" in shown.output
+    assert "1 shipped cells, 0 stale, 1 problems" in shown.output
+
+
+def test_doctor_finds_a_record_of_the_store_that_contradicts_itself(trained):
+    path = sorted(Path("store").rglob("record.json"))[0]
+    record = json.loads(path.read_text())
+    record["deterministic"]["test"] = 0.987
+    path.write_text(json.dumps(sealed(record)))
+    shown = run("doctor")
+    assert shown.exit_code == 1
+    assert f"{path}: its test value is 0.987" in shown.output
+
+
+@pytest.mark.parametrize(
+    "command", ["store verify", "store import", "board small", "board --dataset web", "compare mlp small/mlp", "page", "table", "claims"]
+)
+def test_a_folder_of_records_that_is_not_there_is_an_error(trained, command):
+    export()
+    shown = run(*command.split(), "--records", "nope")
+    assert isinstance(shown.exception, StoreError)
+    assert str(shown.exception).startswith("nope: no such folder of shipped records")
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        (lambda r: {"digest": r["digest"]}, "lacks deterministic, measured"),
+        (lambda r: r | {"deterministic": {}}, "lacks its status"),
+        (lambda r: r | {"deterministic": r["deterministic"] | {"test": 0.9025}}, "it was edited or damaged"),
+    ],
+)
+def test_a_damaged_record_of_the_store_is_one_clear_line_in_train(trained, damage, says):
+    path = sorted(Path("store").rglob("record.json"))[0]
+    path.write_text(json.dumps(damage(json.loads(path.read_text()))))
+    with pytest.raises(StoreError, match=f"^{path}: not a record .*{says}.*; delete the file and run the cell again$"):
+        train()
+    path.unlink()
+    assert train()["status"] == "ok"
+
+
+def test_an_old_record_has_no_checksum_and_is_sound(trained):
+    record = {k: v for k, v in trained.records()[0].items() if k != "checksum"}
+    assert record_problems(record) == []
+
+
+def test_every_shipped_record_is_sound():
+    found = [read(path) for path in sorted((ROOT / "records").glob("*/*/*.json.gz"))]
+    assert [line for one in found for line in problems_of(one, ROOT / "records")] == []

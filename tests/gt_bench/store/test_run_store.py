@@ -1,0 +1,118 @@
+"""Records are written whole or not at all, found by what decided them, and repeated only where that could change them."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+
+from gt_bench.store.run_store import Store, StoreError, run_digest
+from gt_bench.utils import io
+from gt_bench.utils.io import WriteError, write_json
+
+
+def record(digest="ab12", status="ok", **measured):
+    return {
+        "schema": 2,
+        "digest": digest,
+        "deterministic": {"status": status},
+        "measured": {"time_limit_seconds": 10.0, "memory_limit_mib": 100.0, **measured},
+    }
+
+
+def test_a_record_comes_back_and_its_checkpoint_goes(tmp_path):
+    store = Store(tmp_path)
+    with store.lock("ab12"):
+        (store.folder("ab12") / "checkpoint.safetensors").write_bytes(b"x")
+        store.put(record())
+    assert store.get("ab12") == record()
+    assert not list(store.folder("ab12").glob("checkpoint*"))
+    assert list(store.records()) == [record()]
+    assert store.get("cd34") is None
+
+
+def test_every_part_of_the_key_decides_the_digest():
+    parts = {"data": "d", "encodings": "e"}
+    base = {"recipe": {"a": 1}, "seed": 0, "split": 0, "digests": parts, "versions": {"model": 1, "trainer": 1}}
+    digests = {run_digest(**base), run_digest(**base, test=False)}
+    others = [parts | {"data": "x"}, parts | {"encodings": "x"}, parts | {"files": "x"}, parts | {"modified": "x"}]
+    changes = [("recipe", {"a": 2}), ("seed", 1), ("split", 1), ("versions", {"model": 2, "trainer": 1}), *(("digests", d) for d in others)]
+    digests |= {run_digest(**base | {key: value}) for key, value in changes}
+    assert len(digests) == 10
+    assert run_digest(**base | {"digests": parts | {"recipe": "x"}}) == run_digest(**base), "the recipe itself is in the key"
+
+
+@pytest.mark.parametrize(
+    ("status", "limits", "settled"),
+    [
+        ("ok", {"time_limit": None, "memory_limit": 1e9}, True),
+        ("diverged", {"time_limit": None, "memory_limit": 1e9}, True),
+        ("timed-out", {"time_limit": 10.0, "memory_limit": 1.0}, True),
+        ("timed-out", {"time_limit": 11.0, "memory_limit": 1.0}, False),
+        ("timed-out", {"time_limit": None, "memory_limit": 1.0}, False),
+        ("oom", {"time_limit": None, "memory_limit": 100.0}, True),
+        ("oom", {"time_limit": None, "memory_limit": 101.0}, False),
+    ],
+)
+def test_what_a_higher_limit_may_change_is_not_settled(tmp_path, status, limits, settled):
+    store = Store(tmp_path)
+    store.put(record(status=status))
+    assert (store.settled("ab12", **limits) is not None) is settled
+
+
+def test_a_damaged_record_names_its_file(tmp_path):
+    store = Store(tmp_path)
+    path = store.put(record())
+    path.write_text(path.read_text()[:20])
+    with pytest.raises(StoreError, match="record.json: not a record .* delete the file"):
+        store.get("ab12")
+    path.write_text("[]")
+    with pytest.raises(StoreError, match="not a record"):
+        store.get("ab12")
+    path.write_text('{"digest": "other"}')
+    with pytest.raises(StoreError, match="holds the record of other"):
+        store.get("ab12")
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EACCES])
+def test_a_full_disk_leaves_everything_as_it_was(tmp_path, monkeypatch, code):
+    store = Store(tmp_path)
+    store.put(record())
+    checkpoint = store.folder("ab12") / "checkpoint.safetensors"
+    checkpoint.write_bytes(b"state")
+
+    def full(handle):
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(io.os, "fsync", full)
+    with pytest.raises(WriteError, match="disk is full" if code == errno.ENOSPC else "cannot be written") as error:
+        store.put(record(status="diverged"))
+    assert "record.json" in str(error.value)
+    monkeypatch.undo()
+    assert store.get("ab12") == record()
+    assert checkpoint.read_bytes() == b"state"
+    assert sorted(p.name for p in store.folder("ab12").iterdir()) == ["checkpoint.safetensors", "record.json"]
+
+
+def test_a_store_that_cannot_be_written_is_named(tmp_path, monkeypatch):
+    def refuses(*arguments, **named):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    store = Store(tmp_path)
+    with store.lock("ab12"), store.lock("cd34"):
+        pass
+    monkeypatch.setattr(FileLock, "acquire", refuses)
+    with pytest.raises(WriteError, match="lock: cannot be written .Read-only file system.; mend that"), store.lock("ab12"):
+        pass
+    monkeypatch.setattr(Path, "mkdir", refuses)
+    with pytest.raises(WriteError, match="ab12: cannot be written .Read-only file system.; mend that"), store.lock("ab12"):
+        pass
+
+
+def test_json_is_replaced_not_rewritten(tmp_path):
+    path = tmp_path / "a.json"
+    write_json(path, {"a": 1})
+    before = path.stat().st_ino
+    write_json(path, {"a": 2})
+    assert path.stat().st_ino != before

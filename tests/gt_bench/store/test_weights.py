@@ -1,0 +1,125 @@
+"""Weights of the best seed: kept, loaded again, and equal to the record when they are scored; and what attempts at a cell say of themselves."""
+
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from gt_bench.cli.app import app
+from gt_bench.config.grid import load_grid
+from gt_bench.pipeline.train import train_cell
+from gt_bench.store import weights as room
+from gt_bench.store.best_run import best_run
+from gt_bench.store.run_store import Store
+from gt_bench.store.weights import NotKept, load_trained
+from gt_bench.utils.errors import UserError
+
+CELL = "small/web/mlp"
+
+
+def trained(project, **changes):
+    project.recipe(**changes)
+    grid = load_grid()
+    return train_cell(grid.find(CELL), grid)
+
+
+def run(*arguments: str):
+    return CliRunner().invoke(app, [*arguments])
+
+
+def test_the_best_seed_keeps_its_weights_and_they_score_the_same(project):
+    result = trained(project, seeds=[0, 1, 2])
+    records = [Store().get(digest) for digest in result["runs"]]
+    files = [Store().folder(digest) / "weights.safetensors" for digest in result["runs"]]
+    best = best_run(records)
+    assert max(r["deterministic"]["val"] for r in records) == best["deterministic"]["val"]
+    assert [path.exists() for path in files] == [record is best for record in records]
+    model = load_trained(next(path for path in files if path.exists()))
+    assert sum(p.numel() for p in model.parameters()) == best["deterministic"]["parameters"]
+    assert best["measured"]["arguments"]["hidden_dim"] == 8
+    assert "level" in best["measured"]["arguments"]
+    assert best["measured"]["usage"]["epoch"][-1] == 6
+    done = run("score", CELL)
+    assert (done.exit_code, done.output.count(repr(best["deterministic"]["test"]))) == (0, 2), done.output
+
+
+def test_damaged_weights_stop_no_training_and_are_named_when_they_are_scored(project):
+    result = trained(project, seeds=[0, 1, 2])
+    for digest in result["runs"]:
+        (Store().folder(digest) / "weights.safetensors").write_bytes(b"no weights")
+    assert trained(project, seeds=[0, 1, 2]) == result
+    done = run("score", CELL)
+    assert isinstance(done.exception, NotKept)
+    assert "weights.safetensors: no weights of a model" in str(done.exception)
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_weights_that_another_process_removes_meanwhile_stop_no_training(project, monkeypatch, later):
+    """Two that train one cell both remove the weights of all but its best seed: before one looks at them, or after it."""
+    result = trained(project, seeds=[0, 1, 2])
+    whole = next(path for digest in result["runs"] if (path := Store().folder(digest) / "weights.safetensors").exists())
+    others = [path for digest in result["runs"] if not (path := Store().folder(digest) / "weights.safetensors").exists()]
+    for path in others:
+        path.write_bytes(whole.read_bytes())
+
+    def about(path):
+        if later:
+            found = about_of(path)
+            path.unlink()
+            return found
+        path.unlink()
+        return about_of(path)
+
+    about_of = room._about
+    monkeypatch.setattr(room, "_about", about)
+    assert trained(project, seeds=[0, 1, 2]) == result
+    assert [path.exists() for path in (whole, *others)] == [True, False, False]
+
+
+def test_weights_of_another_epoch_score_otherwise(project):
+    result = trained(project, seeds=[0])
+    path = Store().folder(result["runs"][0]) / "weights.safetensors"
+    import torch
+    from safetensors import safe_open
+    from safetensors.torch import load_file, save_file
+
+    with safe_open(path, "pt") as file:
+        about = file.metadata()
+    save_file({name: torch.zeros_like(value) for name, value in load_file(path).items()}, path, about)
+    assert run("score", CELL).exit_code == 1
+    path.write_bytes(b"no weights")
+    with pytest.raises(NotKept, match="no weights of a model"):
+        load_trained(path)
+    path.unlink()
+    with pytest.raises(UserError, match="there is no such file"):
+        raise run("score", CELL).exception
+
+
+def test_history_and_diff_say_what_changed(project):
+    trained(project, seeds=[0])
+    trained(project, seeds=[0, 1])  # more of the same is the same attempt
+    trained(project, seeds=[0, 1], optimizer={"name": "adam", "lr": 0.5})
+    said = run("history", CELL).output.splitlines()
+    assert [line.split(" (")[0] for line in said if line.startswith("attempt")] == ["attempt 1", "attempt 2"]
+    assert re.match(r"attempt 1 \(\d{4}-\d\d-\d\d \d\d:\d\d UTC, commit ", said[0])
+    assert said[0].endswith("2/2 runs, ok")
+    assert said[-1].endswith("<- current")
+    assert "    recipe  optimizer.lr: 0.01 -> 0.5" in said
+    said = run("diff", CELL).output
+    assert said.startswith("recipe  optimizer.lr: 0.01 -> 0.5\nattempt 1 (")
+    assert run("diff", CELL, "-1", "0").output == said
+    assert "difference over 2 common seeds" in said
+    # back to what it was: the first is current again, and nothing is computed
+    before = len(list(Path("store").glob("??/*/record.json")))
+    trained(project, seeds=[0, 1])
+    assert len(list(Path("store").glob("??/*/record.json"))) == before
+    assert "attempt 2" in run("history", CELL).output.splitlines()[-1]
+    with pytest.raises(UserError, match="there is no attempt 7"):
+        raise run("diff", CELL, "7").exception
+
+
+def test_a_cell_never_trained_has_no_history(project):
+    project.recipe()
+    with pytest.raises(UserError, match=f"{CELL}: no attempt is in store/"):
+        raise run("history", CELL).exception

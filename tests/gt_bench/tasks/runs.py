@@ -1,0 +1,64 @@
+"""Whole runs of a task on data made from nothing: through Experiment, killed and continued."""
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gt_bench.config.grid import RunSettings
+from gt_bench.config.recipe import Recipe
+from gt_bench.data.packed import PackedDataset
+from gt_bench.encodings.compute import encode
+from gt_bench.experiment.run import Experiment
+from gt_bench.store.run_store import Store
+from gt_bench.training.trainer import Run
+from tests.gt_bench.conftest import RECIPE
+
+
+class Killed(BaseException):
+    pass
+
+
+def experiment(root: Path, dataset: str, store: str = "store", **changes: Any) -> Experiment:
+    """An Experiment on root/packed/DATASET with the small recipe and `changes`; asked-for encodings are computed."""
+    recipe = Recipe(**{k: v for k, v in {**RECIPE, "seeds": [0], **changes}.items() if v is not None})
+    for name, arguments in recipe.encodings.items():
+        encode(PackedDataset.open(root / "packed" / dataset), root / "encodings" / dataset, name, arguments)
+    settings = RunSettings(device="cpu", checkpoint_seconds=0, tracking=False)
+    return Experiment(recipe, "recipe.yaml", dataset, settings, Store(root / store), root)
+
+
+def assert_resumes(root: Path, dataset: str, killed_at: int = 2, seed: int = 0, **changes: Any) -> tuple[dict[str, Any], Run]:
+    """Runs whole, then killed after epoch `killed_at` and continued; both records must agree to the last bit.
+
+    Returns the deterministic part of the record, and the finished run with the tested weights.
+    """
+    runs: list[Run] = []
+
+    def kept(kind: type) -> type:
+        class Kept(kind):
+            def __init__(self, *arguments, **named):
+                super().__init__(*arguments, **named)
+                runs.append(self)
+
+        return Kept
+
+    def kill(epoch: int, values: dict) -> None:
+        # the checkpoint of an epoch is written after this call: dying one epoch later leaves that of `killed_at`
+        if epoch == killed_at + 1:
+            raise Killed
+
+    whole = experiment(root, dataset, "whole", **changes)
+    whole.task.runner = kept(whole.task.runner or Run)
+    record, computed = whole.run(seed)
+    assert computed
+    assert record["deterministic"]["status"] == "ok", record["deterministic"]["error"]
+    broken = experiment(root, dataset, "broken", **changes)
+    with suppress(Killed):
+        broken.run(seed, on_epoch=kill)
+    assert list((root / "broken").rglob("checkpoint.safetensors"))
+    torch.manual_seed(999)  # what the process did before must not matter
+    resumed, _ = experiment(root, dataset, "broken", **changes).run(seed)
+    assert resumed["deterministic"] == record["deterministic"]
+    return record["deterministic"], runs[0]

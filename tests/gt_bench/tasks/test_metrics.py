@@ -1,0 +1,87 @@
+"""Metrics against what their names mean, counted by hand or by the definition in loops."""
+
+from itertools import product
+
+import pytest
+import torch
+
+from gt_bench.tasks.metrics import METRICS, detached
+
+
+def value(name, output, target):
+    return METRICS[name][0](output, target)
+
+
+def scores(*classes, of=3):
+    """Outputs [N, C] whose largest entry is that of the class given."""
+    return torch.nn.functional.one_hot(torch.tensor(classes), of).float() - 0.5
+
+
+PREDICTED, TARGET = scores(0, 0, 1, 1, 1, 2, 0), torch.tensor([0, 0, 0, 1, 1, 1, 2])  # class 0: 2 of 3, class 1: 2 of 3, class 2: 0 of 1
+
+
+def area_by_pairs(output, target):
+    """Of all pairs of a positive and a negative the share that is in order; a tie is half."""
+    pairs = list(product(output[target == 1].tolist(), output[target == 0].tolist()))
+    return sum((a > b) + 0.5 * (a == b) for a, b in pairs) / len(pairs)
+
+
+def precision_by_steps(output, target):
+    """sum over thresholds of (recall gained) * precision; outputs differ."""
+    ranked = target[output.argsort(descending=True)].tolist()
+    return sum(sum(ranked[: i + 1]) / (i + 1) for i, hit in enumerate(ranked) if hit) / sum(ranked)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("accuracy", 4 / 7),
+        ("balanced-accuracy", (2 / 3 + 2 / 3 + 0) / 3),
+        ("f1-macro", (2 / 3 + 2 / 3 + 0) / 3),  # precision 2/3 and recall 2/3, the same, none
+        ("f1-micro", 4 / 7),
+    ],
+)
+def test_of_classes(name, expected):
+    assert value(name, PREDICTED, TARGET) == pytest.approx(expected, abs=1e-12)
+    assert value(name, PREDICTED, TARGET[:, None]) == pytest.approx(expected, abs=1e-12)
+
+
+def test_balanced_accuracy_is_over_the_classes_that_occur():
+    assert value("balanced-accuracy", scores(0, 1, 1), torch.tensor([0, 0, 1])) == pytest.approx((1 / 2 + 1) / 2)
+
+
+def test_the_area_under_the_curve_is_the_share_of_pairs_in_order():
+    logits, target = torch.tensor([[0.0, 1.0], [2.0, 0.5], [0.0, 0.2], [1.0, 2.0], [0.0, -1.0]]), torch.tensor([1, 0, 1, 0, 0])
+    expected = area_by_pairs(logits[:, 1] - logits[:, 0], target)
+    assert value("roc-auc", logits, target) == pytest.approx(expected, abs=1e-12)
+    assert value("roc-auc", logits, target[:, None]) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize(("name", "by_hand"), [("roc-auc", area_by_pairs), ("ap", precision_by_steps)])
+def test_of_labels_is_the_mean_of_columns_without_unlabelled_entries_and_one_valued_columns(name, by_hand):
+    nan = torch.nan
+    output = torch.tensor([[0.9, 3.0, 1.0], [0.1, -1.0, 2.0], [0.8, 0.5, 3.0], [0.3, 2.0, 4.0]])
+    target = torch.tensor([[1.0, nan, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 0.0], [1.0, 1.0, nan]])
+    expected = (by_hand(output[:, 0], target[:, 0]) + by_hand(output[1:, 1], target[1:, 1])) / 2
+    assert value(name, output, target) == pytest.approx(expected, abs=1e-7)
+    with pytest.raises(ValueError, match="no label column holds both classes"):
+        value(name, output[:, 2:], target[:, 2:])
+
+
+@pytest.mark.parametrize(("name", "expected"), [("mae", (1 + 0 + 2 + 5) / 4), ("mse", (1 + 0 + 4 + 25) / 4)])
+def test_of_numbers(name, expected):
+    output, target = torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([2.0, 2.0, 1.0, -1.0])
+    assert value(name, output, target) == expected
+    assert value(name, output[:, :1], torch.tensor([1.0, 3.0])) == 0  # [N, 1] against [N]: no table of all differences
+
+
+def test_errors_are_to_be_small_and_all_else_large():
+    assert {name for name, (_, direction) in METRICS.items() if direction == "min"} == {"mae", "mse"}
+
+
+def test_batches_are_joined_in_double_where_they_are_and_else_in_float():
+    assert detached([torch.ones(2, dtype=torch.bfloat16), torch.ones(1)]).dtype == torch.float32
+    assert detached([torch.ones(2, dtype=torch.float64)]).dtype == torch.float64
+    joined = detached([torch.tensor([3, 1], dtype=torch.int64), torch.tensor([2])])
+    assert joined.tolist() == [3, 1, 2]
+    assert joined.dtype == torch.int64

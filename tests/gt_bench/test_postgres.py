@@ -1,0 +1,48 @@
+"""A search that four workers share over a real PostgreSQL on loopback, one of them killed in the middle: make test-cluster."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from gt_bench.search.storage import STORAGE
+from tests.conftest import ROOT
+from tests.gt_bench.postgres import postgres
+from tests.gt_bench.search.test_storage import CELL, GRID, trials
+
+pytestmark = pytest.mark.cluster
+
+
+@pytest.fixture
+def database():
+    with postgres() as url:
+        yield url
+
+
+def test_four_workers_find_each_trial_once_and_a_killed_one_s_is_queued_again(project, database):
+    project.recipe(search=GRID, epochs=150)
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", STORAGE: database}
+    command = [sys.executable, "-m", "stages.tune", CELL]
+    doomed = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while not list(Path("store").rglob("checkpoint.safetensors")):
+        assert time.monotonic() < deadline
+        assert doomed.poll() is None
+        time.sleep(0.01)
+    others = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    doomed.send_signal(signal.SIGKILL)
+    doomed.wait()
+    said = [process.communicate(timeout=300)[0] for process in others]
+    assert [process.returncode for process in others] == [0, 0, 0], said
+    rows = trials()
+    complete = [(row["model.dropout"], row["optimizer.lr"]) for row in rows if row["state"] == "COMPLETE"]
+    assert len(complete) == len(set(complete)) == 9
+    assert [row["status"] for row in rows].count("killed, queued again") == 1
+    # what the first had finished before it was killed is not done again
+    assert 0 < sum(len(re.findall(r"search trial \d+ \(\d+/\d+\): ", text)) for text in said) <= 9
+    assert not Path(f"studies/{CELL}/journal.log").exists()

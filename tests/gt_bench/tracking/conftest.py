@@ -1,0 +1,136 @@
+"""A fresh tracking store, results with their records to put into it, what a store holds, and a cell that tells of its training."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from gt_bench.tracking.live import Live
+from gt_bench.tracking.mirror import Mirror
+from gt_bench.tracking.sync import complete
+from tests.conftest import ROOT
+from tests.gt_bench.cells import make_record, make_result, without_data
+
+ET = "edge-transformer/cornell/edge-transformer"
+GCN = "edge-transformer/cornell/gcn"
+SUITE = "edge-transformer"
+OPEN = f"""
+import sys; sys.path.insert(0, {str(ROOT)!r})
+from gt_bench.tracking.mirror import Mirror
+Mirror(sys.argv[1], "first")
+"""
+
+
+@pytest.fixture(scope="session")
+def empty(tmp_path_factory):
+    """A database with its schema, created by two processes at once, which is how it breaks where nobody takes care."""
+    path = tmp_path_factory.mktemp("mlruns") / "mlflow.db"
+    both = [subprocess.Popen([sys.executable, "-c", OPEN, f"sqlite:///{path}"]) for _ in range(2)]
+    assert [p.wait(120) for p in both] == [0, 0]
+    return path
+
+
+@pytest.fixture
+def store(empty, tmp_path, monkeypatch):
+    """`store("name")` -> URI of a fresh tracking store, and MLFLOW_TRACKING_URI set to it."""
+
+    def fresh(name: str) -> str:
+        path = tmp_path / name / "mlflow.db"
+        path.parent.mkdir()
+        shutil.copy(empty, path)
+        uri = f"sqlite:///{path}"
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+        return uri
+
+    return fresh
+
+
+@pytest.fixture(scope="module")
+def world():
+    """A cell that went well, one with a NaN loss and no memory, one without data."""
+    et = [make_record(ET, 0, test=0.6), make_record(ET, 1, test=0.7)]
+    gcn = [make_record(GCN, 0, "diverged"), make_record(GCN, 1, "oom", epochs=0)]
+    results = [make_result(ET, et), make_result(GCN, gcn, method="GCN"), without_data("edge-transformer/texas/gcn")]
+    return SimpleNamespace(results=results, by_cell={ET: et, GCN: gcn}, records={r["digest"]: r for r in et + gcn})
+
+
+def snapshot(uri: str, suite: str = SUITE, artifacts: Path | None = None) -> dict:
+    """Everything in the store but ids and clocks. `artifacts`: where a server keeps them."""
+    mirror = Mirror(uri, suite)
+    runs = {}
+    for run in mirror.runs.values():
+        key = (run.data.tags["gt.kind"], run.data.tags["gt.cell"], run.data.tags.get("gt.digest"))
+        assert key not in runs, f"{key} stands twice"
+        tags = {k: v for k, v in run.data.tags.items() if k != "mlflow.parentRunId"}
+        parent = run.data.tags.get("mlflow.parentRunId")
+        folder = Path(run.info.artifact_uri.removeprefix("file://"))
+        if artifacts:
+            folder = artifacts / run.info.artifact_uri.removeprefix("mlflow-artifacts:/")
+        runs[key] = {
+            "name": run.info.run_name,
+            "status": run.info.status,
+            "params": run.data.params,
+            "tags": tags,
+            "metrics": {k: sorted((s, repr(v)) for s, v in points) for k, points in mirror.history(run).items()},
+            "last": {k: repr(v) for k, v in run.data.metrics.items()},
+            "inputs": [(i.dataset.to_dictionary(), [(t.key, t.value) for t in i.tags]) for i in run.inputs.dataset_inputs],
+            "artifacts": {p.name: p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()},
+            "parent": mirror.runs[parent].data.tags["gt.cell"] if parent else None,
+        }
+    return runs
+
+
+@pytest.fixture(scope="module")
+def rebuilt(empty, world, tmp_path_factory):
+    """Snapshot of the store as made from records alone."""
+    path = tmp_path_factory.mktemp("rebuilt") / "mlflow.db"
+    shutil.copy(empty, path)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{path}")
+        complete(SUITE, world.results, world.records)
+    return snapshot(f"sqlite:///{path}")
+
+
+def cell_of(result: dict) -> SimpleNamespace:
+    return SimpleNamespace(**{k: result[k] for k in ("cell", "suite", "dataset", "model")}, key=result["cell"].replace("/", "-"))
+
+
+def open_(result: dict, record: dict, live: Live) -> None:
+    digest = record["deterministic"]["digests"]["data"]
+    Live.__init__(live, cell_of(result), result["recipe"], {"name": result["dataset"], "digest": digest}, after=0)
+
+
+def start(result: dict, record: dict) -> Live:
+    live = Live.__new__(Live)
+    open_(result, record, live)
+    return live
+
+
+def train(live: Live, record: dict, epochs: range | None = None, begins: bool = True) -> None:
+    """What the training stage tells Live of one run."""
+    run = record["deterministic"]
+    if begins:
+        live.start_seed(run["seed"], record["digest"])
+    curves = run["epochs"]
+    for i, epoch in enumerate(curves["epoch"]):
+        if epochs is None or epoch in epochs:
+            live.log_epoch(record["digest"], epoch, {k: v[i] for k, v in curves.items() if k != "epoch" and v[i] is not None})
+
+
+class Told(Live):
+    """Live with the far end in this process, which saves the start of another: `lines` is what would go through the pipe."""
+
+    def __init__(self, result: dict, record: dict):
+        self.lines: list[str] = []
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(subprocess, "Popen", lambda *_, **__: SimpleNamespace(wait=lambda _: 0, stdin=None))
+            patch.setattr(Live, "_write", lambda *_: None)
+            open_(result, record, self)
+            self._timer.join()
+
+    def _send(self, **message):
+        self.lines.append(json.dumps(message) + "\n")

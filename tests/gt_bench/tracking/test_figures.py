@@ -1,0 +1,18 @@
+"""Learning curves of a cell."""
+
+import json
+
+from gt_bench.tracking.figures import learning_curves
+from tests.gt_bench.cells import records
+
+
+def test_curves_are_drawn_the_same_each_time_also_for_a_run_that_failed():
+    runs = records(failed=("diverged",))
+    picture = learning_curves("a cell", runs)
+    assert picture.startswith(b"\x89PNG")
+    assert picture == learning_curves("a cell", json.loads(json.dumps(runs)))
+    assert picture != learning_curves("a cell", runs[:2])
+    from matplotlib import style
+
+    with style.context("ggplot"):
+        assert picture == learning_curves("a cell", runs)

@@ -1,0 +1,98 @@
+"""What is tracked live is what is made from the records, also where the training was killed and goes on."""
+
+import http.server
+import json
+import threading
+
+from gt_bench.tracking.live import WARNED
+from gt_bench.tracking.live_worker import follow
+from gt_bench.tracking.mirror import Mirror
+from gt_bench.tracking.sync import complete
+from tests.gt_bench.cells import make_record, make_result
+from tests.gt_bench.tracking.conftest import ET, SUITE, Told, snapshot, start, train
+
+
+def test_live_equals_rebuilt(store, world, rebuilt):
+    uri = store("live")
+    for result, make in zip(world.results[:2], (start, Told)):
+        records = world.by_cell[result["cell"]]
+        live = make(result, records[0])
+        for record in records:
+            train(live, record)
+            live.finish_seed(record)
+        live.close(result, records)
+        if make is Told:
+            assert follow(live.lines) == 0
+    live = snapshot(uri)
+    assert live == {k: v for k, v in rebuilt.items() if "texas" not in k[1]}
+    complete(SUITE, world.results, world.records)
+    assert snapshot(uri) == rebuilt
+
+
+def test_runs_side_by_side_are_tracked_as_those_one_after_the_other(store, world, rebuilt):
+    uri, result, records = store("beside"), world.results[0], world.by_cell[ET]
+    live = Told(result, records[0])
+    for begins, epochs in ((True, range(1, 6)), (False, range(6, 13))):
+        for record in records:
+            train(live, record, epochs, begins)
+    for record in reversed(records):
+        live.finish_seed(record)
+    live.close(result, records)
+    assert follow(live.lines) == 0
+    assert snapshot(uri) == {k: v for k, v in rebuilt.items() if k[1] == ET}
+
+
+def test_killed_training_is_marked_resumed_and_completed(store, world, rebuilt):
+    uri = store("killed")
+    result, (record, other) = world.results[0], world.by_cell[ET]
+    live = Told(result, record)
+    train(live, record, range(1, 9))
+    assert follow([*live.lines, live.lines[-1][:20]]) == 0
+    runs = Mirror(uri, SUITE).runs.values()
+    assert {r.info.status for r in runs} == {"KILLED"}
+    assert sorted(r.data.tags["gt.kind"] for r in runs) == ["cell", "run"]
+    # goes on from a checkpoint two epochs back
+    live = Told(result, record)
+    train(live, record, range(7, 13))
+    live.finish_seed(record)
+    live.close(result, [record, other])
+    assert follow(live.lines) == 0
+    assert snapshot(uri) == {k: v for k, v in rebuilt.items() if k[1] == ET}
+    assert {r.info.run_id for r in runs} < set(Mirror(uri, SUITE).runs), "the runs of before were completed, not replaced"
+
+
+def test_a_server_that_talks_nonsense_costs_one_warning(world, monkeypatch, capfd):
+    class Nonsense(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"<html>a login page</html>")
+
+        do_POST = do_GET
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Nonsense) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{server.server_port}")
+        live = Told(world.results[0], world.by_cell[ET][0])
+        assert follow(live.lines) == WARNED
+        server.shutdown()
+    assert capfd.readouterr().err.count("warning: MLflow at http://127.0.0.1:") == 1
+
+
+def test_a_run_ends_after_it_began(store, world):
+    uri = store("moments")
+    record = json.loads(json.dumps(make_record(ET, 0)))
+    record["measured"] |= {"seconds": 0.3, "finished": record["measured"]["started"]}  # within one second
+    result = make_result(ET, [record])
+    live = Told(result, record)
+    train(live, record)
+    live.finish_seed(record)
+    live.close(result, [record])
+    assert follow(live.lines) == 0
+    assert all(run.info.end_time > run.info.start_time for run in Mirror(uri, SUITE).runs.values())
+    uri = store("moments-rebuilt")
+    complete(SUITE, [result], {record["digest"]: record})
+    assert [run.info.end_time - run.info.start_time for run in Mirror(uri, SUITE).runs.values()] == [300, 300]

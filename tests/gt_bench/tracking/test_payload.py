@@ -1,0 +1,38 @@
+"""What MLflow is given of a cell."""
+
+from gt_bench.leaderboard.rows import rows_of
+from gt_bench.leaderboard.verdicts import with_claims
+from tests.gt_bench.cells import ET, make_result, records
+
+
+def test_mlflow_shows_what_the_leaderboard_shows(monkeypatch):
+    from gt_bench.tracking import sync
+    from gt_bench.tracking.payload import tracked_cell
+
+    runs = records()
+    result = make_result(ET, runs)
+    (row,) = with_claims(rows_of(result, runs))
+    assert not any(tag.startswith(("gt.verdict", "gt.claim")) for tag in tracked_cell(result, runs).tags)  # while it trains
+    tags = tracked_cell(result, runs, row).tags
+    assert (tags["gt.verdict"], tags["gt.claim"]) == ("reproduced", "not claimed")
+    assert tags["gt.verdict.interval"] == f"[{row['interval_low']:.6g}, {row['interval_high']:.6g}]"
+    assert [float(tags[f"gt.verdict.{k}"]) for k in ("margin", "power")] == [row["margin"], row["power"]]
+    put = []
+
+    class Store:
+        def __init__(self, *_):
+            pass
+
+        def put_cell(self, *arguments):
+            put.append(arguments)
+
+        def drop_other_cells(self, _):
+            pass
+
+        def put_views(self):
+            pass
+
+    monkeypatch.setattr(sync, "Mirror", Store)
+    other = make_result(ET.replace("cornell", "texas"), [])
+    sync.complete("edge-transformer", [result, other], {r["digest"]: r for r in runs}, rows=[row, row | {"verdict": "a further number"}])
+    assert [arguments[2] for arguments in put] == [row, None]

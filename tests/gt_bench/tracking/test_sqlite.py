@@ -1,0 +1,198 @@
+"""The local tracking database: whole or not there, made anew where it was only begun, and never touched where it holds something."""
+
+import contextlib
+import logging
+import multiprocessing
+import os
+import shutil
+import signal
+import sqlite3
+from pathlib import Path
+
+import pytest
+import sqlalchemy
+from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+
+from gt_bench.pipeline.leaderboard import track
+from gt_bench.store.run_store import Store
+from gt_bench.tracking import sqlite
+from gt_bench.tracking import uri as address
+from gt_bench.tracking.mirror import Mirror
+from gt_bench.tracking.sqlite import TrackingError, make, whole
+from gt_bench.tracking.sync import complete
+from tests.gt_bench.cells import make_record, make_result
+
+CELL = "edge-transformer/cornell/gcn"
+SUITE = "edge-transformer"
+RECORDS = [make_record(CELL, seed) for seed in (0, 1)]
+RESULTS = [make_result(CELL, RECORDS, method="GCN")]
+FILE = Path("mlruns/mlflow.db")
+fork = multiprocessing.get_context("fork")
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path, monkeypatch):
+    """A folder with mlruns/, whose tracking store is the project's own; by its whole path, for MLflow knows a database of a process by its URI."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    FILE.parent.mkdir()
+    import mlflow  # noqa: F401 (it sets the level)
+
+    logging.getLogger("mlflow").setLevel(logging.CRITICAL)  # as `Mirror` does, which not every test here makes
+    for room in (sqlite, address):
+        monkeypatch.setattr(room, "OWN", f"sqlite:///{tmp_path}/{FILE}")
+
+
+@pytest.fixture
+def quick(empty, monkeypatch):
+    """A new database costs a copy."""
+    monkeypatch.setattr(sqlite, "make", lambda path: shutil.copy(empty, path))
+
+
+def killed(work, path: Path, statements: int) -> None:
+    """`work(path)` in a process that is killed by signal 9 at its so-many-th change of the schema."""
+
+    def child() -> None:
+        left = [statements]
+
+        def count(connection, cursor, statement, *_):
+            left[0] -= statement.split()[0] in ("CREATE", "ALTER", "DROP")
+            if left[0] == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        sqlalchemy.event.listen(sqlalchemy.engine.Engine, "before_cursor_execute", count)
+        work(path)
+
+    process = fork.Process(target=child)
+    process.start()
+    process.join(120)
+    assert process.exitcode == -signal.SIGKILL
+
+
+def begin(path: Path) -> None:
+    """What MLflow itself does where there is no database."""
+    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+
+    SqlAlchemyStore(f"sqlite:///{path}", "./mlruns")
+
+
+def tracked() -> list[str]:
+    """The digests of the runs in the store."""
+    return sorted(run.data.tags["gt.digest"] for run in Mirror(sqlite.OWN, SUITE).runs.values() if run.data.tags["gt.kind"] == "run")
+
+
+DIGESTS = sorted(record["digest"] for record in RECORDS)
+
+
+@pytest.mark.parametrize("statements", [3, 12, 60])
+def test_one_that_was_only_begun_is_made_anew_from_the_records(quick, capsys, statements):
+    killed(begin, FILE.resolve(), statements)
+    left, identity = FILE.read_bytes(), FILE.with_name("id")
+    identity.write_text("of before")
+    track(SUITE, RESULTS, {r["digest"]: r for r in RECORDS}, [], Store("store"))
+    said = (
+        "mlruns/mlflow.db was only begun by a process that was killed: set aside as mlflow.db.damaged-1, and made anew from the records\n"
+    )
+    err = capsys.readouterr().err
+    assert err.endswith(said)
+    assert err.count("\n") == 1
+    assert FILE.with_name("mlflow.db.damaged-1").read_bytes() == left
+    assert not identity.exists(), "DVC's leaderboards of other suites would not fill it"
+    assert tracked() == DIGESTS
+    track(SUITE, RESULTS, {r["digest"]: r for r in RECORDS}, [], Store("store"))
+    assert capsys.readouterr().err == ""
+
+
+def test_one_is_whole_or_not_there_whenever_its_maker_is_killed(capsys):
+    killed(make, FILE, 40)
+    assert not FILE.exists()
+    assert list(FILE.parent.glob(".mlflow.db.*.new"))
+    with whole(sqlite.OWN):
+        assert FILE.exists()
+    assert [path.name for path in sorted(FILE.parent.iterdir())] == ["mlflow.db", "mlflow.db.lock"]
+    assert capsys.readouterr().err == ""
+
+
+def test_no_attempt_meets_the_connection_of_one_that_failed(monkeypatch):
+    """MLflow keeps an engine for each URI of a process: the connection of a failed attempt stays open, to a file that is gone."""
+    asked = []
+
+    def fail(self, uri, *_):
+        asked.append(uri)
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(SqlAlchemyStore, "__init__", fail)
+    for _ in range(2):
+        with pytest.raises(OSError, match="No space left"):
+            make(FILE)
+    assert len(set(asked)) == 2
+
+
+def test_one_that_is_no_database_is_set_aside_and_none_overwrites_another(quick, capsys):
+    for number in (1, 2):
+        FILE.write_bytes(b"no database, %d" % number * 1000)
+        with whole(sqlite.OWN):
+            pass
+        assert "is damaged (file is not a database): set aside" in capsys.readouterr().err
+        assert FILE.with_name(f"mlflow.db.damaged-{number}").read_bytes().startswith(b"no database, %d" % number)
+
+
+def test_one_of_another_version_is_left_and_it_is_said_what_to_do(empty, capsys):
+    shutil.copy(empty, FILE)
+    with contextlib.closing(sqlite3.connect(FILE)) as connection, connection:
+        connection.execute("UPDATE alembic_version SET version_num = 'ffffffffffff'")
+    before = FILE.read_bytes()
+    track(SUITE, RESULTS, {r["digest"]: r for r in RECORDS}, [], Store("store"))
+    said = capsys.readouterr().err
+    for words in (
+        "another version of MLflow and left as it is",
+        f"mlflow db upgrade {sqlite.OWN}",
+        "move it away: it is made anew from the records",
+    ):
+        assert words in said
+    assert FILE.read_bytes() == before
+    assert not list(FILE.parent.glob("*damaged*"))
+
+
+def test_one_of_somebody_else_is_never_moved(tmp_path, monkeypatch):
+    other = tmp_path / "theirs.db"
+    killed(begin, other, 12)
+    before = other.read_bytes()
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{other}")
+    with pytest.raises(TrackingError, match=r"theirs\.db was only begun .* left as it is: move it away, or name another"):
+        complete(SUITE, RESULTS, {r["digest"]: r for r in RECORDS})
+    assert other.read_bytes() == before
+    other.write_bytes(b"no database" * 1000)
+    with pytest.raises(TrackingError, match=r"theirs\.db is damaged .* left as it is"):
+        complete(SUITE, RESULTS, {r["digest"]: r for r in RECORDS})
+    assert other.read_bytes() == b"no database" * 1000
+
+
+def test_damage_within_is_named_with_the_remedy(empty, capsys):
+    shutil.copy(empty, FILE)
+    with contextlib.closing(sqlite3.connect(FILE)) as connection:
+        (page,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'runs'").fetchone()
+        (size,) = connection.execute("PRAGMA page_size").fetchone()
+    with FILE.open("r+b") as file:
+        file.seek((page - 1) * size)
+        file.write(b"\xff" * size)
+    before = FILE.read_bytes()
+    track(SUITE, RESULTS, {r["digest"]: r for r in RECORDS}, [], Store("store"))
+    said = capsys.readouterr().err
+    assert "malformed" in said
+    assert "mlruns/mlflow.db is damaged: move it away: it is made anew from the records" in said
+    assert not list(FILE.parent.glob("*damaged*"))
+    assert len(FILE.read_bytes()) >= len(before)
+
+
+def test_four_that_complete_a_new_store_at_once_write_each_run_once(quick):
+    def work() -> None:
+        complete(SUITE, RESULTS, {r["digest"]: r for r in RECORDS})
+
+    processes = [fork.Process(target=work) for _ in range(4)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(120)
+    assert [process.exitcode for process in processes] == [0] * 4
+    assert tracked() == DIGESTS

@@ -1,0 +1,18 @@
+"""The fixture that the tests of records start from."""
+
+import pytest
+
+from gt_bench.data.registry import catalog
+from gt_bench.data.spec import DatasetSpec
+from tests.gt_bench.shipping import edit_header, train
+
+
+@pytest.fixture
+def trained(project, monkeypatch):
+    """The project with its one cell trained; `web` is a dataset of the catalog, packed from its present spec."""
+    spec = DatasetSpec(name="web", family="test", task="node-classification", metric="accuracy", prepare=print, level="node")
+    monkeypatch.setitem(catalog(), "web", spec)
+    edit_header(provenance={"spec": spec.digest})
+    project.recipe()
+    train()
+    return project

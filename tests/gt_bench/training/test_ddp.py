@@ -1,0 +1,316 @@
+"""Several processes for one run: the numbers of one process on every task that has graphs, whatever a loss is the mean of; each graph once; and
+checkpoints that any number of processes reads."""
+
+import contextlib
+import os
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed as dist
+from safetensors.torch import load_file
+from torch import nn
+
+from gt_bench.config.grid import RunSettings
+from gt_bench.config.recipe import BatchSection, Recipe, load_recipe
+from gt_bench.data.packed import PackedDataset, PackedHeader, pack
+from gt_bench.data.registry import get_spec
+from gt_bench.data.standin import miniature
+from gt_bench.encodings.compute import encode
+from gt_bench.encodings.encode_dataset import requests
+from gt_bench.experiment import launch_ddp
+from gt_bench.experiment import run as runs
+from gt_bench.experiment.evaluate_checkpoint import agree, score
+from gt_bench.experiment.launch_ddp import Ranks
+from gt_bench.experiment.run import Experiment
+from gt_bench.runtime.environment import Clock
+from gt_bench.store.run_store import Store
+from gt_bench.training.checkpoint import Checkpoint
+from gt_bench.training.ddp import SharedBatches
+from gt_bench.training.loader import Loader
+from gt_bench.training.trainer import Run
+from tests.conftest import ROOT
+from tests.gt_bench.conftest import RECIPE, pack_many, pack_web
+from tests.gt_bench.training.test_trainer import NOTHING_ENCODED
+
+# of curves and metrics after a few epochs: what sums in another order leave. Adam divides a gradient by its own size, and makes steps of what
+# rounding leaves of one that is zero (a bias before BatchNorm)
+TOLERANCE = {"sgd": 1e-11, "adam": 1e-7, "float32": 2e-4}
+SGD = {"name": "sgd", "lr": 0.01, "momentum": 0.9}
+# one cell of each task; what its recipe draws in a forward pass is taken out, and widths are small
+CELLS = {
+    "graph-classification": ("edge-transformer/csl/gcn", {"num_layers": 2, "hidden_dim": 8}),
+    "graph-regression": ("ppgt/zinc/gps", {"num_layers": 2, "hidden_dim": 16, "pe_dim": 4, "dropout": 0.0, "attn_dropout": 0.0}),
+    "graph-multilabel": ("ppgt/peptides-func/grit", {"num_layers": 2, "hidden_dim": 16, "attn_dropout": 0.0}),
+    "set-to-graph": ("hot/delaunay-50/s2g", {"set_dims": [16, 16, 8], "pair_dims": [16]}),
+    "node-classification": ("ppgt/pattern/gatedgcn", {"num_layers": 2, "hidden_dim": 8}),
+}
+# without draws, so that any number of processes finds the same
+PLAIN = {"model": {"name": "mlp", "hidden_dim": 8, "num_layers": 2}, "batch": {"graphs": 4}, "optimizer": SGD, "epochs": 5, "eval_every": 2}
+
+
+@pytest.fixture(autouse=True)
+def forked(monkeypatch):
+    """Forks take milliseconds, new interpreters seconds; how the stage starts them is tested in side_by_side/test_ranks.py."""
+    import torch._dynamo  # noqa: F401 (an optimiser imports it, which takes seconds: once, before the forks)
+
+    monkeypatch.setattr(launch_ddp, "START", "fork")
+
+
+def experiment(
+    root: Path, dataset: str = "many", store: str = "store", settings: dict[str, Any] | None = None, **changes: Any
+) -> Experiment:
+    recipe = Recipe(**{**RECIPE, **PLAIN, "precision": "float64", **changes})
+    if not (root / "packed" / dataset).exists():
+        (pack_web if dataset == "web" else pack_many)(root)
+    for name, arguments in requests(recipe) if not recipe.subgraphs else ():
+        encode(PackedDataset.open(root / "packed" / dataset), root / "encodings" / dataset, name, arguments)
+    settings = RunSettings(**{"device": "cpu", "checkpoint_seconds": 0, **(settings or {})})
+    return Experiment(recipe, "recipe.yaml", dataset, settings, Store(root / store), root)
+
+
+def of_cell(root: Path, task: str, **changes: Any) -> Experiment:
+    name, arguments = CELLS[task]
+    dataset, recipe = name.split("/")[1], load_recipe(ROOT / "recipes" / f"{name}.yaml")
+    if not (root / "packed" / dataset).exists():
+        miniature(get_spec(dataset), root / "packed" / dataset)
+    content = recipe.model_dump(exclude_unset=True, exclude={"origin", "published", "parameters", "patience"})
+    content["model"] |= arguments
+    content["optimizer"] = SGD | {key: value for key, value in content["optimizer"].items() if key in ("clip_norm", "weight_decay")}
+    return experiment(root, dataset, **content | {"epochs": 3, "eval_every": 1, "seeds": [0], "batch": {"graphs": 3}, **changes})
+
+
+def numbers(record: dict[str, Any]) -> dict[str, Any]:
+    run = record["deterministic"]
+    assert run["status"] == "ok", run["error"]
+    found = {key: run[key] for key in ("best_epoch", "parameters", "val", "test")} | run["epochs"] | run["test_metrics"]
+    return {key: np.array(value, np.float64) for key, value in found.items()}
+
+
+def assert_same(one: dict[str, Any], other: dict[str, Any], tolerance: float = TOLERANCE["sgd"]) -> None:
+    one, other = numbers(one), numbers(other)
+    assert one.keys() == other.keys()
+    for key in one:
+        np.testing.assert_allclose(other[key], one[key], rtol=tolerance, atol=tolerance, err_msg=key)
+
+
+@pytest.mark.parametrize("task", CELLS)
+def test_two_processes_find_the_numbers_of_one(tmp_path, task):
+    """Four training graphs in steps of three: the last step has one, which one process computes; the other has a stand-in."""
+    one, two = (of_cell(tmp_path, task, processes=count) for count in (1, 2))
+    assert one.header.task == task
+    assert_same(one.run(0)[0], two.run(0)[0])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"processes": 3},
+        {"processes": 2, "batch": {"nodes": 20}},
+        {"processes": 2, "batch": {}},
+        {"processes": 2, "optimizer": {"name": "adamw", "lr": 0.001}},
+        {"processes": 2, "precision": "float32"},
+    ],
+    ids=["three processes", "steps of nodes", "one step", "adam", "float32"],
+)
+def test_the_tolerance_holds_for_batch_norm_and_any_step(tmp_path, changes):
+    """GPS on the miniature of ZINC has BatchNorm: its statistics, which are in the weights, are those of all processes."""
+    one, several = of_cell(tmp_path, "graph-regression", **changes | {"processes": 1}), of_cell(tmp_path, "graph-regression", **changes)
+    tolerance = TOLERANCE["float32" if one.recipe.precision == "float32" else one.recipe.optimizer.name.removesuffix("w")]
+    assert_same(one.run(0)[0], several.run(0)[0], tolerance)
+    weights = [load_file(e.store.folder(e.digest(0)) / "weights.safetensors") for e in (one, several)]
+    assert weights[0].keys() == weights[1].keys()
+    assert any("running_var" in name for name in weights[0])
+    for name, value in weights[0].items():
+        torch.testing.assert_close(weights[1][name], value, rtol=tolerance, atol=10 * tolerance)
+    assert agree(*score(several, 0), several.recipe.processes)
+    now, then = score(several, 0)
+    assert not agree(now, {name: value * 1.001 for name, value in then.items()}, several.recipe.processes)
+
+
+def test_labels_that_are_unknown_count_nowhere(tmp_path):
+    """The loss is the mean over known labels, of which one process has more than the other."""
+    rng = np.random.default_rng(0)
+    sizes = rng.integers(3, 9, 24)
+    y = rng.integers(0, 2, (24, 3)).astype(np.float32)
+    y[::2, :2] = np.nan
+    y[:6, 2] = [0, 1, 0, 1, 0, 1]
+    edges = np.concatenate([np.stack([np.arange(n), (np.arange(n) + 1) % n]) for n in sizes], 1)
+    header = PackedHeader(
+        name="labels", task="graph-multilabel", metric="ap", level="graph", in_dim=4, out_dim=3, split_kind="graph", num_splits=1
+    )
+    x = rng.normal(size=(sizes.sum(), 4)).astype(np.float32)
+    arrays = {"num_nodes": sizes, "num_edges": sizes, "edge_index": edges, "x": x, "y": y, "split": (np.arange(24) // 2 % 3 + 1)[None]}
+    pack(tmp_path / "packed" / "labels", header, arrays)
+    one, two = (experiment(tmp_path, "labels", processes=count) for count in (1, 2))
+    assert_same(one.run(0)[0], two.run(0)[0])
+
+
+def test_subgraphs_are_shared_as_graphs_are(tmp_path):
+    model = {"name": "ppgt-node2subgraph-released", "hidden_dim": 8, "num_layers": 1, "num_heads": 2, "rrwp_dim": 5, "stem_dim": 8}
+    changes = {
+        "model": model | {"num_stem_ffn": 1, "node_mask_rate": 0.0},
+        "encodings": {"rrwp": {"steps": 2, "dual": True}},
+        "subgraphs": {"hops": 2, "max_nodes": 7},
+        "batch": {"graphs": 8},
+        "epochs": 2,
+    }
+    one, two = (experiment(tmp_path, "web", processes=count, **changes) for count in (1, 2))
+    assert_same(one.run(0)[0], two.run(0)[0])
+
+
+class Killed(BaseException):
+    pass
+
+
+def killed_at(run: Experiment, epoch: int) -> Path:
+    """The checkpoint of a run that was killed when it had so many epochs, or a little later."""
+
+    def kill(done: int, values: dict) -> None:
+        if done == epoch + 1:  # the checkpoint of an epoch is written after this call
+            raise Killed
+
+    with pytest.raises(Killed):
+        run.run(0, on_epoch=kill)
+    return run.store.folder(run.digest(0)) / "checkpoint.safetensors"
+
+
+@pytest.mark.parametrize(("before", "after"), [(2, 1), (1, 2), (2, 3), (2, 2)])
+def test_a_run_goes_on_with_another_number_of_processes(tmp_path, before, after):
+    changes = {"model": {"name": "gin", "hidden_dim": 8, "num_layers": 2, "dropout": 0.3 if before == after else 0.0}}
+    checkpoint = killed_at(experiment(tmp_path, store="killed", processes=before, **changes), 2)
+    whole, _ = experiment(tmp_path, store="whole", processes=after, **changes).run(0)
+    other = experiment(tmp_path, store="resumed", processes=after, **changes)
+    place = other.store.folder(other.digest(0)) / checkpoint.name
+    place.parent.mkdir(parents=True)
+    place.write_bytes(checkpoint.read_bytes())
+    epochs: list[int] = []
+    resumed, _ = other.run(0, on_epoch=lambda epoch, _: epochs.append(epoch))
+    assert epochs == list(range(epochs[0], 6))
+    assert epochs[0] > 2, "it started over"
+    if before == after:  # draws too are those of an uninterrupted run
+        assert resumed["deterministic"] == whole["deterministic"]
+    else:
+        assert_same(whole, resumed)
+
+
+def test_two_runs_agree_bit_for_bit_and_a_process_draws_for_itself(tmp_path):
+    """Dropout is not that of one process: the numbers differ by more than rounding does, and are the same each time."""
+    changes = {"model": {"name": "mlp", "hidden_dim": 8, "num_layers": 2, "dropout": 0.5}}
+    first, second = (experiment(tmp_path, store=store, processes=2, **changes).run(0)[0] for store in ("first", "second"))
+    assert first["deterministic"] == second["deterministic"]
+    one, _ = experiment(tmp_path, store="one", **changes).run(0)
+    loss = [record["deterministic"]["epochs"]["train_loss"] for record in (one, first)]
+    assert abs(loss[0][0] - loss[1][0]) > 1e-6
+
+
+def _evaluated(share: Any, tell: Any) -> tuple[list[float], list[int], list[float]]:
+    """(outputs on the test part of 10 graphs in batches of 4, graphs that this process computed, what it draws in two epochs)."""
+    computed = []
+
+    class Sums(nn.Module):
+        """The sum of the first feature of each graph, plus what process 0 has drawn: 0."""
+
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("drawn", torch.tensor(float(share.rank)))
+
+        def forward(self, batch):
+            computed.append(batch.num_graphs)
+            return self.drawn + batch.x.new_zeros(batch.num_graphs).index_add(0, batch.batch, batch.x[:, 0])[:, None]
+
+    packed = PackedDataset.open(Path(os.environ["MANY"]))
+    loader = SharedBatches(Loader(packed, NOTHING_ENCODED, 0, BatchSection(graphs=4), 0, share.device, torch.float64), share)
+    model, drawn = share.model(Sums)().eval(), []
+    with torch.no_grad():
+        outputs = torch.cat([model(batch) for batch, _ in loader.evaluation("test")])
+    for seed in (1, 1):
+        torch.manual_seed(seed)
+        next(iter(loader.training(0)))
+        drawn.append(torch.rand(1).item())
+    return outputs.flatten().tolist(), computed, drawn
+
+
+def test_each_graph_is_evaluated_once_and_in_its_order(tmp_path, monkeypatch):
+    pack_many(tmp_path)
+    packed = PackedDataset.open(tmp_path / "packed" / "many")
+    monkeypatch.setenv("MANY", str(packed.folder))
+    with Ranks(_evaluated, 3) as found:
+        values = found.values()
+    sums = [packed.batch(graph[None]).x[:, 0].double().sum().item() for graph in packed.split("test")]
+    for outputs, _, drawn in values:
+        np.testing.assert_allclose(outputs, sums, rtol=1e-12)
+        assert drawn[0] == drawn[1]
+    # 4, 4 and 2 graphs over three processes; the last one's stand-in of the last batch counts for nothing
+    assert [computed for _, computed, _ in values] == [[2, 2, 1], [1, 1, 1], [1, 1, 1]]
+    assert len({drawn[0] for *_, drawn in values}) == 3
+
+
+def out_of_memory(monkeypatch: pytest.MonkeyPatch, again: bool) -> None:
+    """Process 1 has no memory in its second epoch; `again`: also where less is kept."""
+    original = Run._train_epoch
+
+    def epoch(self):
+        if self.epoch == 1 and self.loader._share.rank == 1 and (again or not self.recomputed):
+            self.model.train()
+            raise MemoryError
+        return original(self)
+
+    monkeypatch.setattr(Run, "_train_epoch", epoch)
+
+
+def test_where_one_has_no_memory_all_keep_less(tmp_path, monkeypatch):
+    whole, _ = of_cell(tmp_path, "graph-regression", processes=2, store="whole").run(0)
+    out_of_memory(monkeypatch, again=False)
+    kept, _ = of_cell(tmp_path, "graph-regression", processes=2).run(0)
+    assert kept["measured"]["forms"]["training"]["layers"] == ["recomputed"]
+    assert kept["deterministic"] == whole["deterministic"]
+
+
+def test_where_that_does_not_help_it_is_the_result(tmp_path, monkeypatch):
+    out_of_memory(monkeypatch, again=True)
+    record, _ = of_cell(tmp_path, "graph-regression", processes=2).run(0)
+    assert record["deterministic"]["status"] == "oom"
+    assert record["deterministic"]["epochs"]["epoch"] == [1]
+
+
+def test_the_first_decides_by_its_clock_and_writes_alone(tmp_path, monkeypatch):
+    """In process 1 every epoch takes a year, and nothing can be written."""
+    timing, writes = Clock.timing, [(Checkpoint, "write", Checkpoint.write), (runs, "save_trained", runs.save_trained)]
+
+    @contextlib.contextmanager
+    def slow(self, what):
+        with timing(self, what):
+            yield
+        self.totals[what] += 3e7 * dist.get_rank()
+
+    def of_the_first(write):
+        return lambda *arguments: write(*arguments) if dist.get_rank() == 0 else pytest.fail("process 1 writes")
+
+    monkeypatch.setattr(Clock, "timing", slow)
+    for owner, name, write in writes:
+        monkeypatch.setattr(owner, name, of_the_first(write))
+    record, _ = experiment(tmp_path, processes=2, settings={"time_limit_hours": 1.0}).run(0)
+    assert record["deterministic"]["status"] == "ok"
+    assert record["measured"]["seconds"] < 3600
+
+
+def test_what_a_process_needs_of_a_run_gets_there(tmp_path):
+    """New interpreters are handed an experiment, with the one that it starts from."""
+    source = experiment(tmp_path, keep_weights=True)
+    one = experiment(tmp_path, processes=2, start={"cell": "a/many/mlp"})
+    one.source = source
+    assert pickle.loads(pickle.dumps(one)).digest(0) == one.digest(0)
+
+
+def test_all_end_by_the_clock_of_the_first_and_where_a_number_is_not_finite(tmp_path):
+    limited = experiment(tmp_path, processes=2, settings={"time_limit_hours": 1e-9})
+    record, _ = limited.run(0)
+    assert record["deterministic"]["status"] == "timed-out"
+    assert record["measured"]["processes"] == 2
+    assert (limited.store.folder(limited.digest(0)) / "checkpoint.safetensors").exists()
+    diverged, _ = experiment(tmp_path, processes=2, optimizer={"name": "sgd", "lr": 1e300}).run(0)
+    assert diverged["deterministic"]["status"] == "diverged"

@@ -1,0 +1,37 @@
+"""What the engine asks of datasets, loaders and tasks is what they have, under the same argument names."""
+
+import inspect
+
+import pytest
+
+from gt_bench.data.packed import PackedDataset, PackedHeader
+from gt_bench.encodings.cache import EncodedDataset
+from gt_bench.tasks.base import Task
+from gt_bench.training import interfaces
+from gt_bench.training.loader import Loader
+
+
+def asked(face: type) -> dict[str, object]:
+    """Attribute or method -> what the face says of it."""
+    return {name: value for name, value in vars(face).items() if not name.startswith("_")} | face.__annotations__
+
+
+@pytest.mark.parametrize(
+    ("face", "cls"),
+    [
+        (interfaces.Header, PackedHeader),
+        (interfaces.Packed, PackedDataset),
+        (interfaces.Encoded, EncodedDataset),
+        (interfaces.Batches, Loader),
+        (interfaces.Objective, Task),
+    ],
+)
+def test_it_has_what_its_face_promises(face, cls):
+    text = inspect.getsource(cls)
+    assert asked(face)
+    for name, promise in asked(face).items():
+        there = getattr(cls, name, None)
+        if inspect.isfunction(promise):
+            assert list(inspect.signature(promise).parameters) == list(inspect.signature(there).parameters), name
+        else:
+            assert there is not None or name in getattr(cls, "__annotations__", {}) or f"self.{name}" in text or f"{name}:" in text, name

@@ -1,0 +1,44 @@
+"""Weights that a run starts from: which are taken, and what stops it."""
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+from gt_bench.training.pretrained_init import FILE, load_weights
+
+
+def kept(folder, **tensors):
+    save_file(tensors, folder / FILE)
+    return folder
+
+
+def test_the_same_model_takes_everything(tmp_path):
+    source, model = nn.Linear(3, 2), nn.Linear(3, 2)
+    assert load_weights(model, kept(tmp_path, **source.state_dict()), "all") == ["weight", "bias"]
+    assert torch.equal(model.weight, source.weight)
+    assert torch.equal(model.bias, source.bias)
+
+
+def test_what_is_common_is_taken_and_the_rest_stays_as_it_was_drawn(tmp_path):
+    model = nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 4))
+    drawn = {name: value.clone() for name, value in model.state_dict().items()}
+    folder = kept(tmp_path, **{"0.weight": torch.ones(2, 3), "0.bias": torch.ones(5), "other": torch.ones(1)})
+    assert load_weights(model, folder, "common") == ["0.weight"]
+    assert (model[0].weight == 1).all()
+    assert all(torch.equal(value, drawn[name]) for name, value in model.state_dict().items() if name != "0.weight")
+    with pytest.raises(ValueError, match=r"differ in 0\.bias, 1\.bias, 1\.weight, other"):
+        load_weights(model, folder, "all")
+
+
+def test_a_buffer_alone_is_nothing_to_start_from(tmp_path):
+    with pytest.raises(ValueError, match="no parameter in common"):
+        load_weights(nn.BatchNorm1d(3), kept(tmp_path, running_mean=torch.zeros(3)), "common")
+
+
+@pytest.mark.parametrize("content", [None, b"not weights"])
+def test_an_absent_or_damaged_file_is_named(tmp_path, content):
+    if content:
+        (tmp_path / FILE).write_bytes(content)
+    with pytest.raises(ValueError, match=rf"{FILE}: no readable weights"):
+        load_weights(nn.Linear(1, 1), tmp_path, "all")

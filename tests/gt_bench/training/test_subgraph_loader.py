@@ -1,0 +1,94 @@
+"""Node2Subgraph as a protocol: what a batch holds, that a run learns from it, and that it is part of what decides a run."""
+
+import pytest
+import torch
+
+from gt_bench.config.grid import RunSettings
+from gt_bench.config.recipe import Recipe, SubgraphsSection
+from gt_bench.config.schema import RecipeError
+from gt_bench.data.packed import PackedDataset
+from gt_bench.encodings.encode_dataset import requests
+from gt_bench.experiment.run import Experiment
+from gt_bench.store.run_store import Store
+from gt_bench.training.loader import seed_of
+from gt_bench.training.subgraph_loader import SubgraphLoader
+from gt_models.encodings import compute
+from gt_models.nn.subgraphs import node_to_subgraphs
+from tests.gt_bench.conftest import pack_many, pack_web
+
+PPGT = {
+    "model": {"name": "ppgt-node2subgraph-released", "hidden_dim": 8, "num_layers": 1, "num_heads": 2, "rrwp_dim": 5, "stem_dim": 8}
+    | {"num_stem_ffn": 1, "node_mask_rate": 0.5},
+    "encodings": {"rrwp": {"steps": 2, "dual": True}},
+    "subgraphs": {"hops": 2, "max_nodes": 7},
+    "batch": {"graphs": 8},
+    "optimizer": {"lr": 0.003},
+    "epochs": 2,
+    "seeds": [0],
+}
+
+
+def loader(tmp_path, graphs=8, seed=3):
+    pack_web(tmp_path)
+    packed = PackedDataset.open(tmp_path / "packed" / "web")
+    section = Recipe(**PPGT).batch.model_copy(update={"graphs": graphs})
+    encodings = {"rrwp": {"steps": 2}}
+    device = torch.device("cpu")
+    return SubgraphLoader(
+        packed, None, 0, section, seed, device, torch.float64, subgraphs=SubgraphsSection(hops=2, max_nodes=7), encodings=encodings
+    )
+
+
+def test_batches_are_the_subgraphs_of_the_split(tmp_path):
+    loaded = loader(tmp_path)
+    whole = PackedDataset.open(tmp_path / "packed" / "web").batch(torch.arange(1))
+    seen = []
+    for epoch in range(2):
+        batches = [batch for batch, rows in loaded.training(epoch) if rows is None]
+        assert len(batches) == loaded.steps_per_epoch == loaded.num_batches("train") == 3
+        targets = torch.cat([batch.extras["nodes"][batch.ptr[:-1]] for batch in batches])
+        assert sorted(targets.tolist()) == sorted(loaded.ids["train"].tolist())
+        seen.append(targets.tolist())
+        for batch in batches:
+            expected = node_to_subgraphs(whole, batch.extras["nodes"][batch.ptr[:-1]], 2, 7, seed=3)
+            torch.testing.assert_close(batch.edge_index, expected.edge_index)
+            torch.testing.assert_close(batch.y, expected.y)
+            torch.testing.assert_close(batch.encodings["rrwp"].float(), compute("rrwp", expected, steps=2)["rrwp"])
+    assert seen[0] != seen[1]
+    order = torch.randperm(20, generator=torch.Generator().manual_seed(seed_of("batches", 3, 0)))
+    assert seen[0] == loaded.ids["train"][order].tolist()
+    test = torch.cat([batch.extras["nodes"][batch.ptr[:-1]] for batch, _ in loaded.evaluation("test")])
+    assert test.tolist() == loaded.ids["test"].tolist()
+
+
+def run(tmp_path, **changes):
+    pack_web(tmp_path / "data")
+    pack_many(tmp_path / "data")
+    dataset = changes.pop("dataset", "web")
+    return Experiment(Recipe(**PPGT | changes), "r.yaml", dataset, RunSettings(device="cpu"), Store(tmp_path / "store"), tmp_path / "data")
+
+
+def test_a_run_on_subgraphs_of_a_node_level_dataset(tmp_path):
+    experiment = run(tmp_path)
+    assert requests(experiment.recipe) == []  # nothing to store beforehand
+    record, _ = experiment.run(0)
+    assert record["deterministic"]["status"] == "ok"
+    assert record["deterministic"]["recipe"]["subgraphs"] == {"hops": 2, "max_nodes": 7}
+    other = run(tmp_path, subgraphs={"hops": 1, "max_nodes": 7})
+    assert other.digest(0) != experiment.digest(0)
+
+
+def test_what_cannot_be_cut_into_subgraphs(tmp_path):
+    with pytest.raises(RecipeError, match="one per graph"):
+        run(tmp_path, dataset="many")
+    with pytest.raises(ValueError, match="batch.graphs"):
+        Recipe(**PPGT | {"batch": {}})
+
+
+def test_a_subgraph_that_is_left_over_joins_the_step_before_it(tmp_path):
+    loaded = loader(tmp_path, graphs=19)  # of 20 training nodes
+    assert [batch.num_graphs for batch, _ in loaded.training(0)] == [20]
+    assert loaded.steps_per_epoch == 1
+    loaded.section = loaded.section.model_copy(update={"last": "alone"})
+    assert sorted(batch.num_graphs for batch, _ in loaded.training(0)) == [1, 19]
+    assert loaded.steps_per_epoch == 2

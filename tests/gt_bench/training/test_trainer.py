@@ -1,0 +1,318 @@
+"""The loop: bit-for-bit determinism, resuming, selection on validation, phases, and failures as results."""
+
+import math
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+
+from gt_bench.config.recipe import Recipe
+from gt_bench.data.packed import PackedDataset
+from gt_bench.runtime.environment import Clock
+from gt_bench.tasks.registry import create_task
+from gt_bench.training.checkpoint import Checkpoint
+from gt_bench.training.failures import WrongOutput
+from gt_bench.training.loader import Loader, seed_of
+from gt_bench.training.trainer import Run
+from tests.gt_bench.conftest import RECIPE, pack_many, pack_web
+
+NOTHING_ENCODED = SimpleNamespace(attach=lambda batch, graphs: batch)
+
+
+class Net(nn.Module):
+    """Features only, with dropout and a BatchNorm, so that random streams and buffers matter."""
+
+    def __init__(self, in_dim, out_dim, graph=False):
+        super().__init__()
+        self.graph, self.phase, self.phases = graph, None, []
+        self.hidden, self.norm, self.out = nn.Linear(in_dim, 8), nn.BatchNorm1d(8), nn.Linear(8, out_dim)
+        self.drop = nn.Dropout(0.3)
+
+    def set_phase(self, name):
+        self.phase = name
+        self.phases.append(name)
+
+    def forward(self, batch):
+        out = self.out(self.drop(self.norm(self.hidden(batch.x)).relu()))
+        return out.new_zeros(batch.num_graphs, out.size(1)).index_add(0, batch.batch, out) if self.graph else out
+
+
+def make(tmp_path, dataset="web", seed=0, checkpoint=None, build=None, task=("node-classification", "accuracy"), **changes):
+    folder = tmp_path / "data" / "packed" / dataset
+    if not folder.exists():
+        (pack_web if dataset == "web" else pack_many)(tmp_path / "data")
+    recipe = Recipe(**{**RECIPE, **changes})
+    packed = PackedDataset.open(folder)
+    dtype = torch.float64 if recipe.precision == "float64" else torch.float32
+    loader = Loader(packed, NOTHING_ENCODED, 0, recipe.batch, seed, torch.device("cpu"), dtype)
+    build = build or (lambda: Net(5, 3) if dataset == "web" else Net(4, 1, graph=True))
+    return Run(recipe, create_task(*task), loader, build, seed=seed, meter=Clock(), checkpoint=checkpoint or Checkpoint(None))
+
+
+def curves(outcome):
+    return {k: v for k, v in vars(outcome).items()}
+
+
+REGRESSION = {"dataset": "many", "task": ("graph-regression", "mae"), "batch": {"graphs": 4}}
+
+
+@pytest.mark.parametrize(
+    "case", [{}, {"batch": {"parts": 3}}, REGRESSION, {**REGRESSION, "batch": {"nodes": 20}}, {**REGRESSION, "batch": {}}]
+)
+def test_two_runs_agree_bit_for_bit_and_seeds_differ(tmp_path, case):
+    first, second = make(tmp_path, **case).train(), make(tmp_path, **case).train()
+    assert curves(first) == curves(second)
+    assert make(tmp_path, seed=1, **case).train().curves["train_loss"] != first.curves["train_loss"]
+    assert first.status == "ok"
+    assert len(first.curves["val"]) == 6
+
+
+class Killed(BaseException):
+    pass
+
+
+@pytest.mark.parametrize(
+    "case", [{}, REGRESSION, {"phases": [{"name": "a", "epochs": 3}, {"name": "b", "epochs": 3, "reload_best": True}], "epochs": None}]
+)
+@pytest.mark.parametrize("killed_at", [1, 3, 4])
+def test_killed_and_resumed_equals_uninterrupted(tmp_path, case, killed_at):
+    whole = make(tmp_path, **case).train()
+
+    def kill(epoch, values):
+        if epoch == killed_at:
+            run._save()
+            raise Killed
+
+    checkpoint = Checkpoint(tmp_path / "checkpoint.safetensors")
+    run = make(tmp_path, checkpoint=checkpoint, **case)
+    run.on_epoch = kill
+    with pytest.raises(Killed):
+        run.train()
+    resumed = make(tmp_path, checkpoint=checkpoint, **case)
+    assert curves(resumed.train()) == curves(whole)
+    assert resumed.meter.totals["train"] > 0
+
+
+def test_the_epoch_is_chosen_on_validation_and_tested_once(tmp_path):
+    run = make(tmp_path, epochs=15)
+    asked = []
+    original = run.loader.evaluation
+    run.loader.evaluation = lambda part: asked.append(part) or original(part)
+    outcome = run.train()
+    best = max(outcome.curves["val"])
+    assert outcome.best_epoch == outcome.curves["val"].index(best) + 1
+    assert outcome.val == best
+    assert asked == ["val"] * 15 + ["test"]
+    # the weights are those of the best epoch
+    run.model.load_state_dict(run.best["model"])
+    run.model.eval()
+    whole = run.loader.whole
+    rows = run.loader.ids["test"]
+    assert outcome.test == (run.model(whole)[rows].argmax(-1) == whole.y[rows]).double().mean().item()
+
+
+def test_a_search_trial_never_reads_the_test_split(tmp_path):
+    run = make(tmp_path)
+    original = run.loader.evaluation
+    run.loader.evaluation = lambda part: original(part) if part != "test" else pytest.fail("the test split was read")
+    assert run.train(test=False).test is None
+
+
+def test_eval_every_and_patience(tmp_path):
+    outcome = make(tmp_path, epochs=7, eval_every=3).train()
+    assert [v is not None for v in outcome.curves["val"]] == [False, False, True, False, False, True, True]
+    still = make(tmp_path, epochs=50, patience=2, optimizer={"name": "sgd", "lr": 1e-12}).train()
+    assert len(still.curves["val"]) < 50
+
+
+def test_validation_can_begin_late(tmp_path):
+    outcome = make(tmp_path, eval_every=2, eval_after=3, epochs=7).train()
+    assert [e for e, v in zip(outcome.curves["epoch"], outcome.curves["val"], strict=True) if v is not None] == [4, 6, 7]
+    # patience waits for the first validation
+    assert len(make(tmp_path, eval_after=5, patience=3, epochs=7).train().curves["epoch"]) == 7
+
+
+def test_evaluation_on_another_device_changes_no_number(tmp_path):
+    here, there = make(tmp_path), make(tmp_path, eval_device="cpu")
+    assert there.evaluated is not there.loader
+    assert curves(here.train()) == curves(there.train())
+    assert next(there.model.parameters()).device == there.device
+    elsewhere = there.loader.on(torch.device("meta"))
+    assert elsewhere.whole.x.device.type == "meta"
+    assert there.loader.whole.x.device.type == "cpu"
+
+
+def test_phases_are_told_to_the_model_and_the_best_is_reloaded(tmp_path):
+    nets = []
+
+    def build():
+        nets.append(Net(5, 3))
+        return nets[-1]
+
+    phases = [{"name": "local", "epochs": 2}, {"name": "global", "epochs": 3, "reload_best": True}]
+    run = make(tmp_path, build=build, epochs=None, phases=phases)
+    at_start = []
+    original = run._train_epoch
+    run._train_epoch = lambda: at_start.append({k: v.clone() for k, v in run.model.state_dict().items()}) or original()
+    best_after = []
+    run.on_epoch = lambda epoch, values: best_after.append({k: v.clone() for k, v in run.best["model"].items()})
+    run.train()
+    assert nets[0].phases[:5] == ["local"] * 2 + ["global"] * 3
+    assert all(torch.equal(at_start[2][k], best_after[1][k]) for k in at_start[2])
+
+
+def test_a_loss_that_is_not_a_number_is_a_record(tmp_path):
+    class Bad(Net):
+        def forward(self, batch):
+            out = super().forward(batch)
+            return out * math.nan if self.training and self.calls() > 2 else out
+
+        def calls(self):
+            self.count = getattr(self, "count", 0) + 1
+            return self.count
+
+    outcome = make(tmp_path, build=lambda: Bad(5, 3)).train()
+    assert outcome.status == "diverged"
+    assert "epoch 3" in outcome.error
+    assert len(outcome.curves["val"]) == 2
+    assert outcome.test is None
+
+
+def test_out_of_memory_is_a_record_and_a_bug_is_not(tmp_path):
+    class Greedy(Net):
+        def forward(self, batch):
+            return super().forward(batch) + torch.empty(2**60)[:1]
+
+    outcome = make(tmp_path, build=lambda: Greedy(5, 3)).train()
+    assert outcome.status == "oom"
+    assert "epoch 1" in outcome.error
+
+    class Broken(Net):
+        def forward(self, batch):
+            raise RuntimeError("shapes differ")
+
+    with pytest.raises(RuntimeError, match="shapes differ"):
+        make(tmp_path, build=lambda: Broken(5, 3)).train()
+
+
+class Hidden(Net):
+    """A parameter whose gradient is not finite, while no output ever shows it."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.root = nn.Parameter(torch.zeros(1))
+
+    def forward(self, batch):
+        return super().forward(batch) + 0 * self.root.sqrt().nan_to_num()
+
+
+def on_validation(value):
+    class Late(Net):
+        def forward(self, batch):
+            out = super().forward(batch)
+            return out if self.training else out * value
+
+    return Late
+
+
+@pytest.mark.parametrize(
+    ("build", "case", "error"),
+    [
+        (lambda: Hidden(5, 3), {}, "weights are not finite after epoch 1: root"),
+        (lambda: on_validation(math.inf)(5, 3), {"eval_every": 2}, "outputs on val are not finite in epoch 2"),
+        (lambda: on_validation(math.nan)(5, 3), {}, "outputs on val are not finite in epoch 1"),
+        (lambda: on_validation(1e30)(4, 1, graph=True), {**REGRESSION, "loss": "mse"}, "the loss on val is inf in epoch 1"),
+    ],
+)
+def test_what_is_not_finite_ends_the_run_as_diverged_with_its_epoch(tmp_path, build, case, error):
+    run = make(tmp_path, build=build, **case)
+    if "loss" in case:
+        run.task = create_task("graph-regression", "mae", "mse")
+    outcome = run.train()
+    assert (outcome.status, outcome.error, outcome.test) == ("diverged", error, None)
+
+
+def test_outputs_on_test_that_are_not_finite_name_the_best_epoch(tmp_path):
+    run = make(tmp_path)
+    original, asked = run.loader.evaluation, []
+
+    def evaluation(part):
+        asked.append(part)
+        for batch, rows in original(part):
+            yield replace(batch, x=batch.x * (math.nan if part == "test" else 1)), rows
+
+    run.loader.evaluation = evaluation
+    outcome = run.train()
+    assert outcome.status == "diverged"
+    assert outcome.error == f"outputs on test are not finite in epoch {outcome.best_epoch}"
+
+
+class Odd(nn.Module):
+    """A model whose output `change` spoils, from step `step` on (evaluation included)."""
+
+    def __init__(self, net, change, step=0):
+        super().__init__()
+        self.net, self.change, self.step, self.calls = net, change, step, 0
+
+    def forward(self, batch):
+        self.calls += 1
+        out = self.net(batch)
+        return self.change(out) if self.calls > self.step else out
+
+
+@pytest.mark.parametrize(
+    ("case", "change", "got"),
+    [
+        ({}, lambda out: out.repeat(1, 3)[:, :8], r"shape \[60, 8\], where node-classification asks for .* \[60, 3\]"),
+        ({}, lambda out: out[:, :2], r"shape \[60, 2\]"),
+        ({}, lambda out: out.repeat(60, 1), r"shape \[3600, 3\]"),
+        ({}, lambda out: out.unsqueeze(0), r"shape \[1, 60, 3\]"),
+        ({}, lambda out: out.argmax(1), r"torch.int64 of shape \[60\]"),
+        ({}, lambda out: (out, out), "tuple"),
+        (REGRESSION, lambda out: out.squeeze(1), r"shape \[4\], where graph-regression asks for .* \[4, 1\]"),
+        (REGRESSION, lambda out: out.expand(-1, 4), r"shape \[4, 4\]"),
+        (REGRESSION, lambda out: out.mean(0, keepdim=True), r"shape \[1, 1\]"),
+    ],
+)
+@pytest.mark.parametrize("step", [0, 1])
+def test_an_output_of_another_shape_is_no_result(tmp_path, case, change, got, step):
+    net = Net(4, 1, graph=True) if case else Net(5, 3)
+    with pytest.raises(
+        WrongOutput, match=rf"model Odd \(tests.gt_bench.training.test_trainer\) on dataset '(web|many)': its output is {got}"
+    ):
+        make(tmp_path, build=lambda: Odd(net, change, step), **case).train()
+
+
+def test_a_time_limit_is_a_record_that_a_higher_limit_continues(tmp_path):
+    whole = make(tmp_path).train()
+    checkpoint = Checkpoint(tmp_path / "checkpoint.safetensors")
+    run = make(tmp_path, checkpoint=checkpoint)
+    run.time_limit = 0.0
+    outcome = run.train()
+    assert outcome.status == "timed-out"
+    assert len(outcome.curves["epoch"]) == 1
+    assert curves(make(tmp_path, checkpoint=checkpoint).train()) == curves(whole)
+
+
+def test_the_loop_copies_and_moves_only_what_changes(tmp_path, monkeypatch):
+    phases = [{"name": "local", "epochs": 2}, {"name": "global", "epochs": 3, "reload_best": True}, {"name": "last", "epochs": 1}]
+    run = make(tmp_path, epochs=None, phases=phases, select="best")
+    kept, moved = [], []
+    run.on_epoch = lambda epoch, values: kept.append((run.outcome.best_epoch, set(run.best), run.best["model"]["out.weight"].data_ptr()))
+    begin = run._begin
+    run._begin = lambda: (begin(), monkeypatch.setattr(run.model, "to", lambda *_: moved.append(1)))
+    run.train()
+    assert moved == []
+    for best_epoch, groups, _ in kept:  # the optimiser's state of the best epoch only before a phase that starts from it
+        assert groups == ({"model", "optimizer"} if best_epoch <= 2 else {"model"})
+    assert len({place for *_, place in kept}) == 1  # in the same memory every time
+
+
+def test_a_stream_is_what_torch_would_draw_from_its_seed(tmp_path):
+    run, drawn = make(tmp_path), []
+    for seed in (lambda: run._draw_from("epoch", 0, 1), lambda: torch.manual_seed(seed_of("epoch", 0, 1))):
+        seed()
+        drawn.append(torch.rand(3))
+    assert torch.equal(*drawn)

@@ -1,0 +1,90 @@
+"""Files of anywhere are regular and bounded, and files of ours have the permissions that the user's umask gives."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from gt_bench.encodings.compute import _writing
+from gt_bench.leaderboard.export import rows_in
+from gt_bench.store import archive
+from gt_bench.store.archive import read, read_result
+from gt_bench.store.attempts import attempts, remember
+from gt_bench.store.run_store import Store, StoreError
+from gt_bench.utils.io import UnfitFile, read_text, write_bytes
+from tests.gt_bench.cells import ET, make_record, make_result
+
+
+@pytest.fixture(params=["device", "FIFO"])
+def endless(request, tmp_path):
+    path = tmp_path / "endless"
+    path.symlink_to("/dev/zero") if request.param == "device" else os.mkfifo(path)
+    return path
+
+
+def linked(path: Path, target: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.symlink_to(target)
+    return path
+
+
+def test_what_never_ends_is_not_read(tmp_path, endless):
+    store = Store(tmp_path / "store")
+    linked(store.folder("ab12") / "record.json", endless)
+    with pytest.raises(StoreError, match=r"record.json: not a record \(not a regular file"):
+        store.get("ab12")
+    with pytest.raises(StoreError, match="not a regular file"):
+        list(store.records("text"))
+    linked(tmp_path / "store/cells" / f"{ET}.jsonl", endless)
+    with pytest.raises(StoreError, match="not a list of attempts"):
+        attempts(ET, store)
+    for reader in (read, rows_in, lambda path: read_result(path, ET)):
+        with pytest.raises(StoreError, match="not a regular file"):
+            reader(endless)
+
+
+def test_a_file_is_read_up_to_a_bound(tmp_path):
+    path = tmp_path / "file"
+    path.write_text("x" * 11)
+    assert read_text(path, 11) == "x" * 11
+    with pytest.raises(UnfitFile, match="more than 10 bytes"):
+        read_text(path, 10)
+
+
+def test_a_shipped_file_that_unpacks_to_more_than_the_bound(tmp_path, monkeypatch):
+    import gzip
+
+    path = tmp_path / "row.json.gz"
+    path.write_bytes(gzip.compress(b" " * (1 << 20)))
+    monkeypatch.setattr(archive, "MOST_BYTES", 1 << 19)
+    with pytest.raises(StoreError, match="more than 524,288 bytes unpacked"):
+        read(path)
+
+
+@pytest.mark.parametrize("damage", [b'{"runs": ', b"\x00\xff", b'{"runs": 3}\n', b"[]\n", b"{}\n"])
+def test_a_damaged_list_of_attempts_is_set_aside(tmp_path, capsys, damage):
+    store, result = Store(tmp_path), make_result(ET, [make_record(ET, 0)])
+    remember(result, store)
+    path = tmp_path / "cells" / f"{ET}.jsonl"
+    damaged = path.read_bytes() + damage
+    path.write_bytes(damaged)
+    later = make_result(ET, [make_record(ET, 1)])
+    remember(later, store)
+    assert [one["runs"] for one in attempts(ET, store)] == [later["runs"]]
+    (aside,) = path.parent.glob("*.damaged-*")
+    assert aside.read_bytes() == damaged
+    assert f"set aside as {aside.name}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("mask", "mode"), [(0o077, 0o600), (0o022, 0o644), (0o002, 0o664)])
+def test_files_have_the_permissions_of_the_umask(tmp_path, mask, mode):
+    before = os.umask(mask)
+    try:
+        write_bytes(tmp_path / "deep" / "record.json", b"{}")
+        with _writing(tmp_path / "encoding"):
+            pass
+    finally:
+        os.umask(before)
+    for name in ("deep/record.json", "encoding"):
+        assert stat.S_IMODE((tmp_path / name).stat().st_mode) == mode

@@ -1,0 +1,47 @@
+"""docs/deviations.md from the marks in the code: where it differs from a paper (`# deviates:`) and what a paper leaves open (`# unstated:`).
+
+python -m tools.docs.deviations > docs/deviations.md
+"""
+
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+KINDS = {"deviates": "Where the code differs from a paper", "unstated": "What a paper leaves open, and what was chosen"}
+_MARK = re.compile(r"#\s*(deviates|unstated):\s*(.*)")
+
+
+def find_marks(root: Path = ROOT) -> list[tuple[str, str, str]]:
+    """(kind, file, text) of every mark in gt_models/ and stages/, in order of file and line; a comment's further lines belong to it."""
+    found = []
+    for path in sorted([*root.glob("gt_models/**/*.py"), *root.glob("gt_bench/**/*.py")]):
+        lines = path.read_text(encoding="utf-8").splitlines()
+        for number, line in enumerate(lines):
+            match = _MARK.search(line)
+            if not match or path == Path(__file__):
+                continue
+            text = [match[2]]
+            for further in lines[number + 1 :]:
+                further = further.strip()
+                if not further.startswith("#") or _MARK.search(further):
+                    break
+                text.append(further.lstrip("# "))
+            found.append((match[1], str(path.relative_to(root)), " ".join(text).strip()))
+    return found
+
+
+def page(root: Path = ROOT) -> str:
+    """The page as Markdown."""
+    parts = [
+        "# Deviations and unstated choices\n\nMade from the marks in the code by `python -m tools.docs.deviations > docs/deviations.md`. Choices of a single cell\nstand under `origin:` in its recipe.\n"
+    ]
+    marks = find_marks(root)
+    for kind, title in KINDS.items():
+        parts.append(f"\n## {title}\n\n| where | what |\n|---|---|\n")
+        parts += [f"| `{file}` | {text.replace('|', chr(92) + '|')} |\n" for k, file, text in marks if k == kind]
+    return "".join(parts)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())

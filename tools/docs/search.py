@@ -1,0 +1,47 @@
+"""The tables of docs/search.md, from the schema of recipes.
+
+python -m tools.docs.search        rewrites docs/search.md between its marks
+"""
+
+import sys
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from gt_bench.config.search_space import Choice, Range, SearchSection
+from gt_bench.schemas import Settings
+from gt_bench.utils.io import write_bytes
+from tools.docs.datasets import fill, table
+
+PAGE = Path(__file__).parents[2] / "docs" / "search.md"
+
+
+def keys(schema: type[BaseModel]) -> str:
+    """Every key of a section: what it takes, its default, what it does."""
+    shapes, rows = schema.model_json_schema()["properties"], []
+    for name, field in schema.model_fields.items():
+        default = "required" if field.is_required() else f"`{'null' if field.default is None else str(field.default).lower()}`"
+        rows.append([f"`{name}`", _takes(shapes[name]), default, field.description])
+    return table(["key", "takes", "default", "what it does"], rows)
+
+
+def page(text: str) -> str:
+    """The text of docs/search.md with its tables made anew."""
+    return fill(text, {"search": keys(SearchSection), "choice": keys(Choice), "range": keys(Range)})
+
+
+def _takes(shape: Settings) -> str:
+    if "enum" in shape:
+        return ", ".join(f"`{value}`" for value in shape["enum"])
+    if "anyOf" in shape:
+        return " or ".join(_takes(one) for one in shape["anyOf"])
+    if shape.get("type") == "array":
+        return "a list"
+    words = {"integer": "a whole number", "number": "a number", "boolean": "true or false", "object": "a mapping", "null": "null"}
+    return words.get(shape.get("type", ""), "text") + (" above 0" if shape.get("exclusiveMinimum") == 0 else "")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:]:
+        sys.exit(__doc__)
+    write_bytes(PAGE, page(PAGE.read_text(encoding="utf-8")).encode())
