@@ -43,8 +43,8 @@ OPTIMISATION = "gt_bench/training/optim.py"
 LOADER = "gt_bench/training/loader.py"
 TARGETS = "gt_bench/training/target_scaling.py"
 BATCH = "gt_models/batch.py"
-FAMILY = "gt_bench/data"
-READERS = f"{FAMILY}/readers.py"
+FAMILY = "gt_bench/data/families"
+READERS = "gt_bench/data/readers.py"
 
 MUTATIONS = [
     # attention scaled by the width of all heads
@@ -398,8 +398,8 @@ MUTATIONS = [
     ),
     # batches in stored order
     Mutation(
-        BATCHING, LOADER, 'for graphs in self._plan(self.ids["train"], rng):',
-        'for graphs in self._plan(self.ids["train"]):', "embedded/chains/mlp",
+        BATCHING, LOADER, 'self._plan(self.ids["train"], rng, join_last=self._joins)',
+        'self._plan(self.ids["train"], join_last=self._joins)', "embedded/chains/mlp",
     ),
     # the same order in every epoch
     Mutation(
@@ -408,7 +408,7 @@ MUTATIONS = [
     ),
     # an epoch of one step less
     Mutation(
-        BATCHING, LOADER, 'return -(-len(self.ids["train"]) // self.section.graphs)', "return 1",
+        BATCHING, LOADER, 'return len(self._plan(self.ids["train"], join_last=self._joins))', "return 1",
         "hot/pcqm4m-lsc/mlp-pi-100k",
     ),
     # the nodes of a part train with the targets of others
@@ -420,7 +420,7 @@ MUTATIONS = [
         BATCHING, LOADER, "kept = (edges >= 0).all(0)", "kept = (edges >= 0).all(0) & (edges[0] < edges[1])",
         "polynormer/pokec/nodeformer",
     ),
-    Mutation(BATCHING, "gt_bench/training/subgraph_loader.py", "ids[order].split", "ids.split", "ppgt/ogbn-arxiv/ppgt-k1"),
+    Mutation(BATCHING, "gt_bench/training/subgraph_loader.py", "self._steps(ids[order])", "self._steps(ids)", "ppgt/ogbn-arxiv/ppgt-k1"),
     Mutation(
         BATCHING, "gt_bench/training/subgraph_loader.py", "subgraphs.hops, subgraphs.max_nodes",
         "subgraphs.hops - 1, subgraphs.max_nodes", "ppgt/ogbn-arxiv/ppgt-k1",
@@ -435,7 +435,7 @@ MUTATIONS = [
         "edge-transformer/qm9/edge-transformer-as-released",
     ),
     Mutation(
-        BATCHING, TARGETS, 'if statistics == "train"', 'if statistics == "all"',
+        BATCHING, TARGETS, 'split) if statistics == "train"', 'split) if statistics == "all"',
         "edge-transformer/qm9/edge-transformer-as-released",
     ),
     # edges named by their number in the dataset
