@@ -13,7 +13,7 @@ _MARK = re.compile(r"#\s*(deviates|unstated):\s*(.*)")
 
 
 def find_marks(root: Path = ROOT) -> list[tuple[str, str, str]]:
-    """(kind, file, text) of every mark in gt_models/ and stages/, in order of file and line; a comment's further lines belong to it."""
+    """(kind, file, text) of every mark in gt_models/ and gt_bench/, in order of file and line; a comment's further lines belong to it."""
     found = []
     for path in sorted([*root.glob("gt_models/**/*.py"), *root.glob("gt_bench/**/*.py")]):
         lines = path.read_text(encoding="utf-8").splitlines()

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C
 # in a process of its own; the heap grows as it is told to, since where malloc puts a tensor differs from one environment to another
 STEPS = """
 import ctypes, threading, time, torch
-from stages import allocations
+from gt_bench.runtime import malloc as allocations
 
 allocations.SECONDS = 0.01
 grown = threading.Event()

@@ -185,10 +185,10 @@ def test_a_run_whose_process_knows_it_by_another_key_is_an_error(project, monkey
 
 
 def test_a_job_runs_the_code_of_the_queue_whatever_else_is_installed(project, monkeypatch):
-    for name in ("stages/__init__.py", "gt_bench/scheduling/__init__.py"):
+    for name in ("gt_bench/__init__.py", "gt_bench/scheduling/__init__.py"):
         (project.root / "clone" / name).parent.mkdir(parents=True, exist_ok=True)
         (project.root / "clone" / name).touch()
-    (project.root / "clone/stages/sweep/job.py").write_text('print(\'{"say": "of another clone"}\')')
+    (project.root / "clone/gt_bench/scheduling/job.py").write_text('print(\'{"say": "of another clone"}\')')
     monkeypatch.setenv("PYTHONPATH", str(project.root / "clone"))
     project.recipe(seeds=[0], epochs=1)
     lines = []
