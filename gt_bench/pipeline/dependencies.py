@@ -35,6 +35,10 @@ from gt_bench.utils.versions import modules_of_encodings, version_of
 from gt_models.registry import list_models, model_module
 
 ROOT, DATA = Path("state"), Path("data")
+# packages whose code decides what a report says; an edit of them runs the leaderboards again, which is cheap
+REPORTING = tuple(
+    f"gt_bench.{name}" for name in ("claims", "leaderboard", "papers", "pipeline.leaderboard", "provenance", "reports", "stats", "tracking")
+)
 
 
 def write_state(grid: Grid) -> None:
@@ -77,7 +81,7 @@ def write_state(grid: Grid) -> None:
         state = {"spec": spec.digest, "available": can_be_had} | ({"packed_from_other": other} if other else {})
         wanted[ROOT / "datasets" / f"{name}.json"] = state
         wanted[ROOT / "encodings" / f"{name}.json"] = {"versions": _encoding_versions(requests[name]), "requests": requests[name]}
-    report_code, store = code_digest(["gt_bench.pipeline.leaderboard"]), _tracking_store()  # a report is cheap: it follows its code
+    report_code, store = code_digest(["gt_bench.pipeline.leaderboard"], packages=REPORTING), _tracking_store()
     for suite in grid.suites:
         cells = [cell.cell for cell in grid.suite(suite)]
         wanted[ROOT / "suites" / f"{suite}.json"] = {

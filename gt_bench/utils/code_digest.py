@@ -6,7 +6,7 @@ docstrings and layout do not count.
 
 import ast
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -15,12 +15,21 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = ("gt_bench", "gt_models")
 
 
-def code_digest(modules: Iterable[str], root: Path = ROOT) -> str:
-    """sha256 over `modules` (dotted names) and all project modules that they import, directly or not.
+def code_digest(modules: Iterable[str], root: Path = ROOT, packages: Collection[str] = ()) -> str:
+    """sha256 over `modules` and all project modules that they import, directly or not.
 
-    Raises ModuleNotFoundError for a starting module that does not exist.
+    Args:
+        modules: dotted names.
+        root: folder of the packages.
+        packages: only modules in these packages (or of these names) count; all if empty.
+
+    Raises:
+        ModuleNotFoundError: a starting module does not exist.
     """
-    lines = [f"{name} {_read(path).digest}\n" for name in sorted(closure(modules, root)) if (path := source_file(name, root))]
+    names = sorted(closure(modules, root))
+    if packages:
+        names = [name for name in names if any(f"{name}.".startswith(f"{package}.") for package in packages)]
+    lines = [f"{name} {_read(path).digest}\n" for name in names if (path := source_file(name, root))]
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 

@@ -14,7 +14,6 @@ def tree(tmp_path):
         "gt_models/nn/__init__.py": "",
         "gt_models/nn/part.py": "def g(x):\n    return x\n",
         "gt_models/nn/other.py": "thing = 3\n",
-        "stages/__init__.py": "",
     }
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -45,3 +44,14 @@ def test_what_changes_the_digest(tree, file, old, new, same):
     assert old in text
     (tree / file).write_text(text.replace(old, new))
     assert (code_digest(["gt_models.one"], tree) == before) is same
+
+
+def test_only_the_named_packages_count(tree):
+    def digest() -> str:
+        return code_digest(["gt_models.one"], tree, packages=["gt_models.one", "gt_models.no"])
+
+    before = digest()
+    (tree / "gt_models/nn/part.py").write_text("def g(x):\n    return -x\n")
+    assert digest() == before
+    (tree / "gt_models/one.py").write_text("from gt_models.nn import part\n")
+    assert digest() != before
