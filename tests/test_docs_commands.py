@@ -30,7 +30,6 @@ PYTHON = {"from", "import"}  # first words of other blocks, which some systems h
 
 NOT_RUN = {
     "make reproduce": "takes minutes; .ci/end_to_end runs it in a clone, cut to seconds",
-    "make reproduce SUITE=edge-transformer": "needs data of other hosts, and hours",
     "make reproduce SUITE=hot": "needs data of other hosts, and hours",
     "make test": "this is part of it",
     "make test-cluster": "needs Slurm, and takes minutes",
