@@ -1,5 +1,6 @@
 """The whole chain under DVC on a small grid: what runs, what does not run again, and what a missing dataset does."""
 
+import copy
 import json
 import os
 import re
@@ -34,6 +35,7 @@ class Project:
         subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
         (folder / "nothing").mkdir()
         self.mirror = folder / "nothing"
+        self.ran: list[str] = []
 
     def add(self, *cells: str) -> None:
         """Puts cells of the repository into the grid."""
@@ -75,20 +77,25 @@ class Project:
         path.write_text(text.replace(old, new, 1))
 
 
-def test_what_runs_and_what_does_not_run_again(tmp_path):
-    """One project, changed step by step: each step needs what the ones before it left."""
-    project = Project(tmp_path)
-    one_suite_runs_exactly_its_cells_and_only_once(project)
-    an_edit_runs_a_cell_only_where_it_changes_numbers(project)
-    an_encoding_for_one_cell_runs_no_other(project)
-    a_seed_runs_that_seed_and_a_cell_only_itself(project)
-    a_deleted_tracking_store_is_filled_again_from_the_records(project)
-    missing_data_is_a_row_and_is_picked_up_later(project)
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory) -> Project:
+    """A project whose embedded suite was run."""
+    project = Project(tmp_path_factory.mktemp("pipeline"))
+    project.ran = project.repro("leaderboard@embedded")
+    return project
 
 
-def one_suite_runs_exactly_its_cells_and_only_once(project: Project) -> None:
-    ran = project.repro("leaderboard@embedded")
-    assert set(ran) == {
+@pytest.fixture
+def project(finished, tmp_path) -> Project:
+    """A copy of it, for one test."""
+    found = copy.copy(finished)
+    found.folder = Path(shutil.copytree(finished.folder, tmp_path / "project", symlinks=True))
+    found.mirror = found.folder / "nothing"
+    return found
+
+
+def test_one_suite_runs_exactly_its_cells_and_only_once(project):
+    assert set(project.ran) == {
         "download@chains",
         "encode@chains",
         "train@embedded-chains-mlp",
@@ -106,7 +113,7 @@ def one_suite_runs_exactly_its_cells_and_only_once(project: Project) -> None:
     assert project.repro("leaderboard@embedded") == []
 
 
-def an_edit_runs_a_cell_only_where_it_changes_numbers(project: Project) -> None:
+def test_an_edit_runs_a_cell_only_where_it_changes_numbers(project):
     mlp = "gt_models/baselines/mlp.py"
     project.edit(mlp, "def reset_parameters", "# a comment\n    unused = 1\n\n    def reset_parameters")
     project.edit("gt_bench/training/trainer.py", "def _train_epoch", "# another\n    def _train_epoch")
@@ -120,14 +127,14 @@ def an_edit_runs_a_cell_only_where_it_changes_numbers(project: Project) -> None:
     assert project.rows("embedded")["embedded/chains/mlp"]["status"] == "ok"
 
 
-def an_encoding_for_one_cell_runs_no_other(project: Project) -> None:
+def test_an_encoding_for_one_cell_runs_no_other(project):
     recipe = "recipes/embedded/chains/gcn.yaml"
     project.edit(recipe, "num_layers: 4", "num_layers: 4, laplacian_dim: 2")
     project.edit(recipe, "batch:", "encodings: {laplacian: {k: 2}}\nbatch:")
     assert project.repro("leaderboard@embedded") == ["encode@chains", "train@embedded-chains-gcn", "leaderboard@embedded"]
 
 
-def a_seed_runs_that_seed_and_a_cell_only_itself(project: Project) -> None:
+def test_a_seed_runs_that_seed_and_a_cell_only_itself(project):
     project.edit("params.yaml", "embedded: {seeds: 1", "embedded: {seeds: 2")
     before = project.records()
     assert set(project.repro("leaderboard@embedded")) == {
@@ -145,13 +152,13 @@ def a_seed_runs_that_seed_and_a_cell_only_itself(project: Project) -> None:
     assert len(project.records() - before) == 2
 
 
-def a_deleted_tracking_store_is_filled_again_from_the_records(project: Project) -> None:
+def test_a_deleted_tracking_store_is_filled_again_from_the_records(project):
     shutil.rmtree(project.folder / "mlruns")
     assert project.repro("leaderboard@embedded") == ["leaderboard@embedded"]
     assert (project.folder / "mlruns" / "mlflow.db").exists()
 
 
-def missing_data_is_a_row_and_is_picked_up_later(project: Project) -> None:
+def test_missing_data_is_a_row_and_is_picked_up_later(project):
     cell = "edge-transformer/cornell/gcn"
     project.repro()
     row = project.rows("edge-transformer")[cell]

@@ -59,4 +59,4 @@ def test_it_ends_with_whoever_wanted_it():
 
     with pytest.raises(KeyboardInterrupt):
         compute_in_new_process(Endless(), "run", enough)
-    assert not [child for child in psutil.Process().children() if "fresh" in " ".join(child.cmdline())]
+    assert not [child for child in psutil.Process().children() if "gt_bench.runtime.fresh_process" in child.cmdline()]
