@@ -28,7 +28,7 @@ from tests.gt_bench.cells import make_record, make_result
 
 
 def made(cells: int, runs: int, root: Path) -> tuple[Grid, Gathered]:
-    """A grid of so many cells below `root`, and records of all of them, each with 100 epochs."""
+    """A grid of `cells` cells below `root`, and records of all of them, each with 100 epochs."""
     names = [f"edge-transformer/set-{n // 50}/row-{n % 50}" for n in range(cells)]
     grid = {
         "datasets": list(dict.fromkeys(name.split("/")[1] for name in names)),

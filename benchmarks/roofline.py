@@ -1,4 +1,4 @@
-"""What a GPU that is not at hand would do with a training step of each architecture, on paper: docs/roofline.md is what --write prints.
+"""Estimated time of a training step of each architecture on a GPU that is not available: docs/roofline.md is what --write prints.
 
     python benchmarks/roofline.py [--write] [CELL ...]
 

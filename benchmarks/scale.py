@@ -1,4 +1,4 @@
-"""How far it goes, on paper: what the whole grid costs on a CPU and on a GPU that is not at hand, and how it spreads over several of them.
+"""Estimated cost of the whole grid on a CPU and on a GPU that is not available, and how it spreads over several of them.
 
     python benchmarks/scale.py grid [CELL ...] [--seconds S]      # counts cells that docs/scale.json lacks
     python benchmarks/scale.py page                               # prints what they come to; the sweep is simulated over 1, 8 and 64

@@ -118,7 +118,7 @@ def cost_of(cell: Cell, grid: Grid, data: Path, chunked: bool = False) -> dict[s
 
 
 def measure(names: Sequence[str], data: Path, seconds: float, again: bool = False) -> None:
-    """Adds cells to docs/scale.json until so many seconds of the processor are spent, each in a process forked from this one, within GIB and SECONDS."""
+    """Adds cells to docs/scale.json until `seconds` seconds of processor time are spent, each in a process forked from this one, within GIB and SECONDS."""
     grid = load_grid()
     cost_of(grid.find(WARM), grid, data)  # imports what cells need, once, before the processes are forked
     for cell in spread(grid.chosen(names)):

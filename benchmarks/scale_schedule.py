@@ -19,7 +19,7 @@ START = 20.0  # assumed: seconds of a job before its first step (a process, impo
 
 @dataclass(frozen=True)
 class Schedule:
-    """`makespan` of so many workers, in seconds; `busy`: seconds of all of them; `chain`: the longest sequence of jobs that wait for each other, with
+    """`makespan` of the workers, in seconds; `busy`: seconds of all of them; `chain`: the longest sequence of jobs that wait for each other, with
     its seconds; `longest`: the last job to end."""
 
     workers: int

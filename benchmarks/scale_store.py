@@ -52,7 +52,7 @@ LINEAR = (
     "gt-bench store export, all cells",
     LISTED,
 )  # look at every record; the others at those of present attempts
-MENDED, MOST_BEFORE = ("gt-bench store export, all cells", "gt-bench store verify"), 10_000  # what --before is asked, up to so many records
+MENDED, MOST_BEFORE = ("gt-bench store export, all cells", "gt-bench store verify"), 10_000  # what --before measures
 # run by a process of its own, with the code of a checkout: each command's seconds of the processor, without the import of what it needs
 WORKER = """
 import json, os, resource, sys, time
@@ -109,7 +109,7 @@ def put(store: Path, form: Form, seed: int) -> str:
 
 
 def make(root: Path, total: int, current: int) -> int:
-    """A project below `root` whose store has so many records, `current` of them of present attempts; returns how many there are."""
+    """A project below `root` whose store has `total` records, `current` of them of present attempts; returns how many there are."""
     for name in ("recipes", "params.yaml", "grid.yaml", "published", "records"):
         if not (root / name).exists():
             (root / name).symlink_to(ROOT / name)

@@ -125,7 +125,7 @@ def check_suite(suite: str) -> None:
 
 
 def save(recipe_path: str | Path, suite: str) -> Path:
-    """Copies the recipe of a tried run to recipes/SUITE/DATASET/ROW.yaml and writes the grid anew. Raises RecipeError."""
+    """Copies the recipe of a tried run to recipes/SUITE/DATASET/ROW.yaml and writes the grid again. Raises RecipeError."""
     from gt_bench.pipeline.grid import write_grid
 
     # elsewhere the grid is read from recipes/ each time (`load_grid`)
@@ -292,7 +292,7 @@ def _is_of_another(path: Path, model: str, given: Settings) -> bool:
     """Whether the recipe that was written there is of another model, or has other values by --set."""
     try:
         recipe = load_recipe(path)
-    except RecipeError:  # not there, or damaged: it is written anew
+    except RecipeError:  # missing or damaged: it is written again
         return False
     said = {key: recipe.value(key) for key, origin in recipe.origin.items() if origin == BY_SET}
     return recipe.model.name != model or said != {

@@ -1,4 +1,4 @@
-"""Arguments and options that several commands take. A module of this room loads typer alone: the rooms behind a command are imported when it runs."""
+"""Arguments and options that several commands take. A module of this package loads typer alone: the rooms behind a command are imported when it runs."""
 
 from pathlib import Path
 from typing import Annotated

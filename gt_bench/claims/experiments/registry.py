@@ -1,6 +1,6 @@
 """What was computed for the papers' sentences and takes too long to compute at every look: published/findings/NAME.json.
 
-A finding is a module of this room with
+A finding is a module of this package with
   CASES                names, in the order in which they are computed
   QUICK                those of them that a test computes again
   ROUNDING             (may be left out) keys of a value that are rounding itself, or that code may change without changing what is found: not compared
