@@ -44,7 +44,16 @@ def _molecules(encoding: str, **arguments: int) -> GraphBatch:
 
 
 def grit() -> Builder:
-    model = create_model("grit", in_dim=[ATOMS], out_dim=1, edge_dim=[BONDS], hidden_dim=64, num_layers=10, num_heads=8, build_unused=True)
+    model = create_model(
+        "grit",
+        in_dim=[ATOMS],
+        out_dim=1,
+        edge_dim=[BONDS],
+        hidden_dim=64,
+        num_layers=10,
+        num_heads=8,
+        build_unused=True,
+    )
     return _builder(model, _molecules("rrwp", steps=20))
 
 
@@ -80,7 +89,12 @@ def graphormer() -> Builder:
 
 def floors(batch: GraphBatch) -> dict[str, float]:
     """Multiplications and additions of a step: the products with weights and attention's, forward once and backward twice."""
-    nodes, edges, pairs, padded = batch.num_nodes, batch.num_edges, int((batch.sizes**2).sum()), batch.num_graphs * (batch.max_nodes + 1)
+    nodes, edges, pairs, padded = (
+        batch.num_nodes,
+        batch.num_edges,
+        int((batch.sizes**2).sum()),
+        batch.num_graphs * (batch.max_nodes + 1),
+    )
     square = batch.num_graphs * (batch.max_nodes + 1) ** 2
     grit = 10 * (nodes * (3 + 1 + 4) * 64**2 + pairs * (2 + 1) * 64**2 + pairs * 3 * 64 + nodes * 64 * 8)
     gps = 10 * (nodes * (2 + 4 + 4) * 64**2 + edges * 64 + 2 * pairs * 64)
@@ -97,7 +111,17 @@ def main() -> None:
     rows = []
     for name, result in zip(names, results, strict=True):
         floor = rates.floor_ms(flops=least[name])
-        rows.append((name.replace("_", " "), f"{result.parameters:,}", result.ms, result.cpu_ms, floor, result.ms / floor, result.peak_mib))
+        rows.append(
+            (
+                name.replace("_", " "),
+                f"{result.parameters:,}",
+                result.ms,
+                result.cpu_ms,
+                floor,
+                result.ms / floor,
+                result.peak_mib,
+            )
+        )
     title = f"32 molecules, two threads; products {rates.flops / 1e9:.0f} GFLOP/s"
     print_table(title, ["model", "parameters", "ms", "cpu ms", "floor ms", "of floor", "MiB above imports"], rows)
 

@@ -137,7 +137,9 @@ class Bench:
         allocator = prepare_process(grid.run, 1)
         self.experiment = Experiment(self.recipe, cell, found.dataset, grid.run, Store(store), data, allocator)
         if self.experiment.task.runner:
-            raise SystemExit(f"{cell}: its task has a protocol of its own, which is no sequence of steps; give another cell")
+            raise SystemExit(
+                f"{cell}: its task has a protocol of its own, which is no sequence of steps; give another cell"
+            )
         self.seed = self.recipe.seeds[0]
 
     def run(self, loader: Any, task: Any, meter: Any, epochs: int = 1, on_epoch: Any = None) -> Any:
@@ -146,12 +148,17 @@ class Bench:
 
         changes: dict[str, Any] = {"eval_every": 1, "eval_after": None, "patience": None, "start": None}
         if self.recipe.phases:  # the last phase trains the whole model
-            changes["phases"] = [p.model_copy(update={"epochs": epochs if p is self.recipe.phases[-1] else 1}) for p in self.recipe.phases]
+            changes["phases"] = [
+                p.model_copy(update={"epochs": epochs if p is self.recipe.phases[-1] else 1})
+                for p in self.recipe.phases
+            ]
         else:
             changes["epochs"] = epochs
         recipe = self.recipe.model_copy(update=changes)
         build = self.experiment.build
-        return Run(recipe, task, loader, build, seed=self.seed, meter=meter, checkpoint=Checkpoint(None), on_epoch=on_epoch)
+        return Run(
+            recipe, task, loader, build, seed=self.seed, meter=meter, checkpoint=Checkpoint(None), on_epoch=on_epoch
+        )
 
     def stepper(self) -> tuple[Any, Any]:
         """(the run, step()): a training step on one of the first batches, which are loaded already."""
@@ -291,7 +298,10 @@ def count(bench: Bench) -> dict[str, Any]:
         step()  # optimiser state is made
         with Counts() as counts:
             step()
-    return {"counts": {name: value for name, value in vars(counts).items() if isinstance(value, int)}, "operations": sorted(taken)}
+    return {
+        "counts": {name: value for name, value in vars(counts).items() if isinstance(value, int)},
+        "operations": sorted(taken),
+    }
 
 
 def trace(bench: Bench, path: Path) -> list[tuple[str, float, int]]:
@@ -342,7 +352,11 @@ def prepare(cell: str, data: Path, folder: Path) -> tuple[Path, str]:
     from gt_bench.encodings.compute import encode
 
     found = load_grid().find(cell)
-    recipe, name, real = load_recipe(found.recipe_path), found.dataset, (data / "packed" / found.dataset / "header.json").exists()
+    recipe, name, real = (
+        load_recipe(found.recipe_path),
+        found.dataset,
+        (data / "packed" / found.dataset / "header.json").exists(),
+    )
     if real:
         (folder / "packed").mkdir(parents=True, exist_ok=True)
         link = folder / "packed" / name
@@ -374,7 +388,11 @@ def ask(cell: str, what: str, folder: Path, *more: str) -> dict[str, Any]:
         if what == "memory-plain" and done.returncode < 0:  # killed for its memory
             return {"error": f"ended by signal {-done.returncode}", "other": 0.0}
         raise SystemExit(f"{cell}, {what}: {done.stderr[-2000:]}")
-    busy = sum(getattr(after, f) - getattr(before, f) for f in after._fields if f not in ("idle", "iowait", "steal", "guest", "guest_nice"))
+    busy = sum(
+        getattr(after, f) - getattr(before, f)
+        for f in after._fields
+        if f not in ("idle", "iowait", "steal", "guest", "guest_nice")
+    )
     mine = sum(getattr(later, f) - getattr(own, f) for f in ("user", "system", "children_user", "children_system"))
     return json.loads(done.stdout.splitlines()[-1]) | {"other": max(0.0, (busy - mine) / took)}
 
@@ -397,8 +415,13 @@ def rows(found: dict[str, Any]) -> dict[str, float]:
     """Milliseconds of an epoch of the whole dataset, by part."""
     spent, steps = found["parts"], found["whole"] / found["steps"]
     evaluated = found["batches"] / max(1, found["evaluated"])
-    parts = {part: 1e3 * spent.get(part, 0.0) * steps for part in ("loading", "forward", "backward", "optimiser", "loop")}
-    return parts | {"evaluation": 1e3 * spent.get("evaluation", 0.0) * evaluated, "metric": 1e3 * spent.get("metric", 0.0) * evaluated}
+    parts = {
+        part: 1e3 * spent.get(part, 0.0) * steps for part in ("loading", "forward", "backward", "optimiser", "loop")
+    }
+    return parts | {
+        "evaluation": 1e3 * spent.get("evaluation", 0.0) * evaluated,
+        "metric": 1e3 * spent.get("metric", 0.0) * evaluated,
+    }
 
 
 def dropout(cell: str) -> str:
@@ -425,8 +448,14 @@ def report(all_found: list[dict[str, Any]]) -> str:
     if other > OTHER_LOAD:
         lines += [f"**Other work took {other:.1f} cores meanwhile: these ratios are not to be trusted.**", ""]
     if rates_of:
-        lines += [f"One thread: {rates_of[0] / 1e9:.0f} GFLOP/s in large products, copies {rates_of[1] / 1e9:.1f} GB/s.", ""]
-    lines += ["| cell | dropout | parameters | ms | plain ms | faster | floor ms | of floor | MiB | plain MiB |", "|---|---|" + "---|" * 8]
+        lines += [
+            f"One thread: {rates_of[0] / 1e9:.0f} GFLOP/s in large products, copies {rates_of[1] / 1e9:.1f} GB/s.",
+            "",
+        ]
+    lines += [
+        "| cell | dropout | parameters | ms | plain ms | faster | floor ms | of floor | MiB | plain MiB |",
+        "|---|---|" + "---|" * 8,
+    ]
     for f in all_found:
         ours, plain, floor = f["step"]["ours"], f["step"].get("plain"), f.get("floor")
         lines.append(
@@ -435,7 +464,11 @@ def report(all_found: list[dict[str, Any]]) -> str:
             f"{number(f['ours']['mib'])} | {number(f['plain'].get('mib'))} |"
         )
     names = ["loading", "forward", "backward", "optimiser", "evaluation", "metric", "loop"]
-    lines += ["", "| cell | data | steps | seconds an epoch | " + " | ".join(f"{n} %" for n in names) + " |", "|---|---|" + "---|" * 9]
+    lines += [
+        "",
+        "| cell | data | steps | seconds an epoch | " + " | ".join(f"{n} %" for n in names) + " |",
+        "|---|---|" + "---|" * 9,
+    ]
     for f in all_found:
         parts = rows(f)
         total = sum(parts.values())
@@ -451,7 +484,10 @@ def report(all_found: list[dict[str, Any]]) -> str:
                 "| operation | ms | % | calls |",
             ]
             lines += ["|---|---|---|---|"]
-            lines += [f"| {key} | {number(ms)} | {100 * ms / total:.0f} | {calls} |" for key, ms, calls in f["operations"][:12]]
+            lines += [
+                f"| {key} | {number(ms)} | {100 * ms / total:.0f} | {calls} |"
+                for key, ms, calls in f["operations"][:12]
+            ]
     return "\n".join(lines)
 
 
@@ -459,7 +495,10 @@ def ratios(found: dict[str, Any]) -> dict[str, float]:
     """How many times the definition's milliseconds and MiB are ours; empty where the definition cannot run."""
     if "plain" not in found["step"]:
         return {}
-    return {"ms": round(found["step"]["plain"] / found["step"]["ours"], 3), "mib": round(found["plain"]["mib"] / found["ours"]["mib"], 3)}
+    return {
+        "ms": round(found["step"]["plain"] / found["step"]["ours"], 3),
+        "mib": round(found["plain"]["mib"] / found["ours"]["mib"], 3),
+    }
 
 
 def lost(all_found: list[dict[str, Any]], kept: dict[str, dict[str, float]]) -> list[str]:
@@ -484,7 +523,9 @@ def write_between(page: Path, begin: str, end: str, text: str) -> None:
 def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("cells", nargs="*", metavar="CELL", help="those of CELLS where none is named")
-    parser.add_argument("--seconds", type=float, default=20.0, help="of processor time for a cell's steps, and again for its epochs")
+    parser.add_argument(
+        "--seconds", type=float, default=20.0, help="of processor time for a cell's steps, and again for its epochs"
+    )
     parser.add_argument("--data", type=Path, default=Path("data"))
     parser.add_argument("--trace", type=Path, metavar="FOLDER")
     parser.add_argument("--write", action="store_true", help="into docs/speed.md")
@@ -516,7 +557,10 @@ def main() -> None:
         write_between(PAGE, BEGIN, END, report(found))
         write_json(KEPT, kept | {processor: kept.get(processor, {}) | {f["cell"]: ratios(f) for f in found}})
     elif processor not in kept:
-        print(f"{KEPT} has ratios of {', '.join(kept)} and none of this processor, {processor}: nothing is compared", file=sys.stderr)
+        print(
+            f"{KEPT} has ratios of {', '.join(kept)} and none of this processor, {processor}: nothing is compared",
+            file=sys.stderr,
+        )
     elif lines := lost(found, kept[processor]):
         raise SystemExit("\n".join(lines))
 

@@ -47,7 +47,9 @@ class Counts(TorchDispatchMode):
             self.products += flop_registry[packet](*args, **(kwargs or {}), out_val=out)
         else:
             self.other += sum(t.numel() for t in written)
-            if packet.__name__.startswith("_fused_"):  # reads weights, gradients and two moments, and writes three of them back in place
+            if packet.__name__.startswith(
+                "_fused_"
+            ):  # reads weights, gradients and two moments, and writes three of them back in place
                 self.optimiser_bytes += moved * 7 // 4
             return out
         self.product_bytes += moved

@@ -59,7 +59,14 @@ def packed(count: int, folder: Path) -> tuple[float, float, int]:
     from gt_bench.data.packed import PackedDataset, PackedHeader, PackedWriter
     from gt_bench.training.loader import plan_batches
 
-    facts = {"name": "molecules", "task": "graph-regression", "metric": "mae", "level": "graph", "split_kind": "graph", "num_splits": 0}
+    facts = {
+        "name": "molecules",
+        "task": "graph-regression",
+        "metric": "mae",
+        "level": "graph",
+        "split_kind": "graph",
+        "num_splits": 0,
+    }
     header = PackedHeader(**facts, in_dim=[21], edge_dim=[4], out_dim=1)
     drawing, start = 0.0, time.perf_counter()
     with PackedWriter(folder / "packed") as writer:
@@ -104,7 +111,10 @@ def geometric(count: int, folder: Path) -> tuple[float, float, int]:
                 if block is None:
                     break
                 x, y = torch.from_numpy(block["x"]).long(), torch.from_numpy(block["y"])
-                edge_index, edge_attr = torch.from_numpy(block["edge_index"]).long(), torch.from_numpy(block["edge_attr"]).long()
+                edge_index, edge_attr = (
+                    torch.from_numpy(block["edge_index"]).long(),
+                    torch.from_numpy(block["edge_attr"]).long(),
+                )
                 parts = zip(
                     x.split(block["num_nodes"].tolist()),
                     edge_index.split(block["num_edges"].tolist(), dim=1),
@@ -120,7 +130,11 @@ def geometric(count: int, folder: Path) -> tuple[float, float, int]:
     start = time.perf_counter()
     for _ in DataLoader(Molecules(str(folder / "pyg")), batch_size=BATCH, shuffle=True):
         pass
-    return prepared, time.perf_counter() - start, sum(f.stat().st_size for f in (folder / "pyg/processed").glob("data.pt"))
+    return (
+        prepared,
+        time.perf_counter() - start,
+        sum(f.stat().st_size for f in (folder / "pyg/processed").glob("data.pt")),
+    )
 
 
 def _peak_mib() -> float:
@@ -158,7 +172,11 @@ def main() -> None:
     ours, theirs = _run("packed", count), _run("geometric", count)
     rows = [
         [name, f"{r['prepare']:.2f}", f"{r['epoch']:.2f}", f"{r['mib']:.0f}", f"{r['size']:.0f}"]
-        for name, r in ((f"packed, {count // 10:,} graphs", small), (f"packed, {count:,}", ours), (f"torch_geometric, {count:,}", theirs))
+        for name, r in (
+            (f"packed, {count // 10:,} graphs", small),
+            (f"packed, {count:,}", ours),
+            (f"torch_geometric, {count:,}", theirs),
+        )
     ]
     rows.append(["ratio", *(f"{theirs[k] / ours[k]:.1f}x" for k in ("prepare", "epoch", "mib", "size"))])
     print_table("Molecule-like graphs", ["storage", "prepare s", "epoch s", "peak MiB", "disk MiB"], rows)

@@ -54,7 +54,9 @@ def zinc(form: str) -> tuple[nn.Module, Callable[[], Tensor]]:
     return model, in_form(form, lambda: (model(batch) - batch.y).abs().mean())
 
 
-def webkb(form: str, num_nodes: int = 183, hidden_dim: int = 128, dropout: float = 0.0) -> tuple[nn.Module, Callable[[], Tensor]]:
+def webkb(
+    form: str, num_nodes: int = 183, hidden_dim: int = 128, dropout: float = 0.0
+) -> tuple[nn.Module, Callable[[], Tensor]]:
     """One graph of the size of cornell (183 nodes, 1,703 features, 298 edges), four layers, node classification."""
     x, y = torch.randn(num_nodes, 1703), torch.randint(0, 5, (num_nodes,))
     batch = GraphBatch(x, torch.randint(0, num_nodes, (2, 298)), torch.tensor([0, num_nodes]))
@@ -92,7 +94,10 @@ def main() -> None:
     for title, builder, arguments, sizes, hidden_dim, num_layers in cases:
         floor, dense_ms = floor_ms(rates, sizes, hidden_dim, num_layers), None
         for form in ("numba",) if builder == "webkb" else ("reference", "chunked", "numba"):
-            if form == "reference" and (need := dense_gib(sizes, hidden_dim, num_layers)) > 0.5 * psutil.virtual_memory().available / 2**30:
+            if (
+                form == "reference"
+                and (need := dense_gib(sizes, hidden_dim, num_layers)) > 0.5 * psutil.virtual_memory().available / 2**30
+            ):
                 rows.append((title, form, f"needs {need:.0f} GiB", "", "", "", ""))
                 continue
             result = measure(f"{THIS}:{builder}", form=form, repeats=5, seconds=20, **arguments)
@@ -101,7 +106,11 @@ def main() -> None:
             faster = f"{dense_ms / result.ms:.1f}x" if dense_ms else ""
             rows.append((title, form, result.ms, result.cpu_ms, faster, result.ms / floor, result.peak_mib))
     title = f"Training step, 2 threads; products {rates.flops / 1e9:.0f} GFLOP/s, copies {rates.bytes / 1e9:.1f} GB/s"
-    print_table(title, ["case", "triangular attention", "ms", "cpu ms", "against the reference", "times the floor", "peak MiB"], rows)
+    print_table(
+        title,
+        ["case", "triangular attention", "ms", "cpu ms", "against the reference", "times the floor", "peak MiB"],
+        rows,
+    )
 
 
 def dense_gib(sizes: list[int], hidden_dim: int, num_layers: int) -> float:

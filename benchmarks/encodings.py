@@ -55,9 +55,21 @@ def main() -> None:
     cases = [
         (f"RRWP, identity + {STEPS} powers", "rrwp", {"steps": STEPS}, "GRIT's transform", rrwp_with_pairs),
         (f"RRWP, identity + {STEPS} powers", "rrwp", {"steps": STEPS}, "its dense loop alone", rrwp_of_one),
-        (f"RRWP, identity + {STEPS} powers", "rrwp", {"steps": STEPS}, "AddRandomWalkPE (diagonal only)", lambda g: walk_pe(g.clone())),
+        (
+            f"RRWP, identity + {STEPS} powers",
+            "rrwp",
+            {"steps": STEPS},
+            "AddRandomWalkPE (diagonal only)",
+            lambda g: walk_pe(g.clone()),
+        ),
         (f"RWSE, {STEPS} steps", "rwse", {"steps": STEPS}, "AddRandomWalkPE", lambda g: walk_pe(g.clone())),
-        (f"Laplacian, {EIGENVECTORS}", "laplacian", {"k": EIGENVECTORS}, "AddLaplacianEigenvectorPE", lambda g: laplacian_pe(g.clone())),
+        (
+            f"Laplacian, {EIGENVECTORS}",
+            "laplacian",
+            {"k": EIGENVECTORS},
+            "AddLaplacianEigenvectorPE",
+            lambda g: laplacian_pe(g.clone()),
+        ),
     ]
     rows = []
     for title, name, options, other, one in cases:
@@ -66,9 +78,13 @@ def main() -> None:
             ours.append(seconds(lambda name=name, options=options: compute(name, batch, **options)))
             theirs.append(seconds(lambda one=one: [one(g) for g in graphs]))
         each = 1e6 / arguments.graphs
-        rows.append([title, other, f"{min(ours) * each:.1f}", f"{min(theirs) * each:.1f}", f"{min(theirs) / min(ours):.1f}x"])
+        rows.append(
+            [title, other, f"{min(ours) * each:.1f}", f"{min(theirs) * each:.1f}", f"{min(theirs) / min(ours):.1f}x"]
+        )
     for name, options in (("shortest-path", {}), ("orthogonal", {"k": 64})):
-        took = min(seconds(lambda name=name, options=options: compute(name, batch, **options)) for _ in range(arguments.rounds))
+        took = min(
+            seconds(lambda name=name, options=options: compute(name, batch, **options)) for _ in range(arguments.rounds)
+        )
         rows.append([name, "", f"{took * 1e6 / arguments.graphs:.1f}", "", ""])
     nodes = batch.num_nodes / batch.num_graphs
     title = f"{batch.num_graphs:,} graphs, {nodes:.1f} nodes on average, {threads} thread{'s' * (threads > 1)}, microseconds a graph"
@@ -100,8 +116,13 @@ def rrwp_with_pairs(data):
 def separate(batch: GraphBatch) -> list:
     from torch_geometric.data import Data
 
-    edges = batch.edge_index.split(torch.bincount(batch.batch[batch.edge_index[0]], minlength=batch.num_graphs).tolist(), 1)
-    return [Data(x=x, edge_index=e - start) for x, e, start in zip(batch.x.split(batch.sizes.tolist()), edges, batch.ptr, strict=False)]
+    edges = batch.edge_index.split(
+        torch.bincount(batch.batch[batch.edge_index[0]], minlength=batch.num_graphs).tolist(), 1
+    )
+    return [
+        Data(x=x, edge_index=e - start)
+        for x, e, start in zip(batch.x.split(batch.sizes.tolist()), edges, batch.ptr, strict=False)
+    ]
 
 
 if __name__ == "__main__":

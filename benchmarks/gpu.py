@@ -82,13 +82,18 @@ def main() -> int:
                     rows[name] = [float("nan")], float("nan")
                     continue
                 if name == "ours":
-                    forms = ", ".join(f"{operation} {kind}" for operation, kinds in sorted(taken.items()) for kind in kinds)
+                    forms = ", ".join(
+                        f"{operation} {kind}" for operation, kinds in sorted(taken.items()) for kind in kinds
+                    )
                     if arguments.trace:
                         arguments.trace.mkdir(parents=True, exist_ok=True)
                         trace(step, arguments.trace / f"{cell.replace('/', '.')}.json")
             del step
         (ms, mib), (plain, plain_mib) = ((statistics.median(times), mib) for times, mib in rows.values())
-        print(f"| {cell} | {forms} | {ms:.1f} | {plain:.1f} | {plain / ms:.2f} | {mib:,.0f} | {plain_mib:,.0f} |", flush=True)
+        print(
+            f"| {cell} | {forms} | {ms:.1f} | {plain:.1f} | {plain / ms:.2f} | {mib:,.0f} | {plain_mib:,.0f} |",
+            flush=True,
+        )
     return 0
 
 

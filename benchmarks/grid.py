@@ -52,7 +52,9 @@ def build(folder: Path, count: int) -> None:
     for i in range(count):
         suite, dataset, row = suites[i % 10], DATASETS[i % 2], f"row-{i}"
         cell = f"{suite}/{dataset}/{row}"
-        lines.append(f"  {suite}-{dataset}-{row}: {{cell: {cell}, dataset: {dataset}, model: {row}, settings: recipes}}")
+        lines.append(
+            f"  {suite}-{dataset}-{row}: {{cell: {cell}, dataset: {dataset}, model: {row}, settings: recipes}}"
+        )
         recipe = folder / "recipes" / f"{cell}.yaml"
         recipe.parent.mkdir(parents=True, exist_ok=True)
         recipe.write_text(f"model: {{name: mlp}}\noptimizer: {{lr: 0.1}}\nepochs: {i + 1}\nseeds: [0]\n")

@@ -108,21 +108,40 @@ def main() -> None:
     for attention, num_edges in cases:
         rates = machine_rates(threads)
         builders, rounds = ["benchmarks.hot:ours", "benchmarks.hot:plain"], 1 if quick else 2
-        fast, slow = measure_together(builders, rounds=rounds, num_edges=num_edges, attention=attention, threads=threads)
+        fast, slow = measure_together(
+            builders, rounds=rounds, num_edges=num_edges, attention=attention, threads=threads
+        )
         flops, moved = work(num_edges, attention)
         case, floors = f"{attention}, {num_edges:,}", (rates.floor_ms(flops=flops), rates.floor_ms(bytes=moved))
         ratio = AUTHORS_MS[attention, num_edges] / fast.ms
         speeds = (slow.ms / fast.ms, slow.cpu_ms / fast.cpu_ms)
         scaled = ratio * AUTHORS_FLOPS / rates.flops
-        rows.append([case, fast.ms, fast.cpu_ms, fast.peak_mib, slow.ms, slow.peak_mib, *speeds, *floors, ratio, scaled])
-    columns = ["case", "ms", "cpu ms", "MiB", "plain ms", "plain MiB", "faster", "in cpu time", "floor, products", "floor, bytes"]
+        rows.append(
+            [case, fast.ms, fast.cpu_ms, fast.peak_mib, slow.ms, slow.peak_mib, *speeds, *floors, ratio, scaled]
+        )
+    columns = [
+        "case",
+        "ms",
+        "cpu ms",
+        "MiB",
+        "plain ms",
+        "plain MiB",
+        "faster",
+        "in cpu time",
+        "floor, products",
+        "floor, bytes",
+    ]
     columns += ["authors there / ours here", "scaled by products"]
     print_table("HOT: one training step, 387,840 parameters", columns, rows)
     rows = []
     for num_edges in (1_000, 3_000, 10_000) if quick else (1_000, 3_000, 10_000, 30_000, 100_000):
         m = measure("benchmarks.hot:ours", num_edges=num_edges, attention="kernel", repeats=3, threads=threads)
-        rows.append([f"{num_edges:,}", m.ms, m.cpu_ms, m.peak_mib, 1e3 * m.cpu_ms / num_edges, 1024 * m.peak_mib / num_edges])
-    print_table("HOT (S, phi): growth with edges", ["edges", "ms", "cpu ms", "MiB", "cpu us an edge", "KiB an edge"], rows)
+        rows.append(
+            [f"{num_edges:,}", m.ms, m.cpu_ms, m.peak_mib, 1e3 * m.cpu_ms / num_edges, 1024 * m.peak_mib / num_edges]
+        )
+    print_table(
+        "HOT (S, phi): growth with edges", ["edges", "ms", "cpu ms", "MiB", "cpu us an edge", "KiB an edge"], rows
+    )
 
 
 if __name__ == "__main__":

@@ -52,7 +52,18 @@ MODELS: dict[str, dict[str, Any]] = {
     "Ours (S)": {"name": "hot-released", "form": "sparse", "attention": "softmax"},
     "Ours (S, phi)": {"name": "hot-released", "form": "sparse", "attention": "kernel"},
 }
-COLUMNS = ("model", "nodes", "edges", "graph", "status", "forward_seconds", "backward_seconds", "peak_mib", "device", "threads")
+COLUMNS = (
+    "model",
+    "nodes",
+    "edges",
+    "graph",
+    "status",
+    "forward_seconds",
+    "backward_seconds",
+    "peak_mib",
+    "device",
+    "threads",
+)
 
 
 def build(model: str) -> nn.Module:
@@ -66,7 +77,9 @@ def build(model: str) -> nn.Module:
         "hidden_dim": WIDTH,
         "num_layers": 4,
     }
-    common |= {"num_heads": 4, "redraw_interval": None} if arguments["name"] == "hot-released" else {"normalize_sums": True}
+    common |= (
+        {"num_heads": 4, "redraw_interval": None} if arguments["name"] == "hot-released" else {"normalize_sums": True}
+    )
     return create_model(arguments.pop("name"), **common, **arguments).train()
 
 
@@ -86,7 +99,14 @@ def walk(model: str, sizes: list[int], graphs: int, device: torch.device, second
     for size in sizes:
         for seed in range(graphs):
             batch = graph(size, seed).to(device)
-            row = {"model": model, "nodes": size, "edges": batch.num_edges, "graph": seed, "status": "ok", "device": device.type}
+            row = {
+                "model": model,
+                "nodes": size,
+                "edges": batch.num_edges,
+                "graph": seed,
+                "status": "ok",
+                "device": device.type,
+            }
             row["threads"] = torch.get_num_threads()
             memory.start()
             before = 0.0 if device.type == "cuda" else memory.read()
@@ -95,7 +115,11 @@ def walk(model: str, sizes: list[int], graphs: int, device: torch.device, second
                 loss = module(batch).sum()
                 middle = _now(device)
                 loss.backward()
-                row |= {"forward_seconds": middle - start, "backward_seconds": _now(device) - middle, "peak_mib": memory.read() - before}
+                row |= {
+                    "forward_seconds": middle - start,
+                    "backward_seconds": _now(device) - middle,
+                    "peak_mib": memory.read() - before,
+                }
             except (RuntimeError, MemoryError) as error:
                 if not is_out_of_memory(error):
                     raise
@@ -120,7 +144,9 @@ def child(task: dict[str, Any]) -> None:
     keep_allocations()
     torch.set_num_threads(task["threads"])
     if device.type == "cuda":
-        torch.cuda.set_per_process_memory_fraction(min(1.0, limit / torch.cuda.get_device_properties(device).total_memory))
+        torch.cuda.set_per_process_memory_fraction(
+            min(1.0, limit / torch.cuda.get_device_properties(device).total_memory)
+        )
     else:
         resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
     for row in walk(task["model"], task["sizes"], task["graphs"], device, task["seconds"]):
@@ -133,7 +159,9 @@ def largest(rows: list[dict[str, Any]]) -> dict[str, tuple[int, str]]:
     for model in dict.fromkeys(row["model"] for row in rows):
         mine = [row for row in rows if row["model"] == model]
         failed = next((row for row in mine if row["status"] != "ok"), None)
-        passed = [row["edges"] for row in mine if row["status"] == "ok" and (failed is None or row["nodes"] < failed["nodes"])]
+        passed = [
+            row["edges"] for row in mine if row["status"] == "ok" and (failed is None or row["nodes"] < failed["nodes"])
+        ]
         found[model] = (max(passed, default=0), failed["status"] if failed else "all sizes")
     return found
 
@@ -158,7 +186,9 @@ def write(rows: list[dict[str, Any]], out: Path) -> None:
             mine = [row for row in rows if row["model"] == model and row["status"] == "ok"]
             edges = sorted({row["edges"] for row in mine})
             values = [[scale * row[column] for row in mine if row["edges"] == e] for e in edges]
-            axis.errorbar(edges, [np.mean(v) for v in values], [np.std(v) for v in values], label=model, marker=".", capsize=2)
+            axis.errorbar(
+                edges, [np.mean(v) for v in values], [np.std(v) for v in values], label=model, marker=".", capsize=2
+            )
         axis.set(xscale="log", yscale="log", xlabel="directed edges", ylabel=label)
     axes[0].legend(fontsize="small")
     figure.savefig(out / "hot_scaling.png", dpi=150)
@@ -184,7 +214,9 @@ def main() -> None:
             "device": device.type,
             **{k: getattr(given, k) for k in ("graphs", "threads", "memory", "seconds")},
         }
-        done = subprocess.run([sys.executable, __file__, "--child", json.dumps(task)], stdout=subprocess.PIPE, text=True)
+        done = subprocess.run(
+            [sys.executable, __file__, "--child", json.dumps(task)], stdout=subprocess.PIPE, text=True
+        )
         mine = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
         if done.returncode < 0:  # killed by the system: it had no memory left to refuse
             size = next((s for s in sorted(given.sizes) if sum(r["nodes"] == s for r in mine) < given.graphs), None)

@@ -64,7 +64,13 @@ class Rates:
 
 
 def measure(
-    builder: str, *, threads: int = NUM_THREADS, keep_memory: bool = True, repeats: int = 5, seconds: float = 60.0, **arguments: object
+    builder: str,
+    *,
+    threads: int = NUM_THREADS,
+    keep_memory: bool = True,
+    repeats: int = 5,
+    seconds: float = 60.0,
+    **arguments: object,
 ) -> Measurement:
     """Builds `builder` ("module:function") with `arguments` in a fresh process and measures its step.
 
@@ -106,7 +112,9 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[obje
     for i, column in enumerate(columns):
         table.add_column(column, justify="left" if i == 0 else "right")
     for row in rows:
-        table.add_row(*[(f"{v:,.0f}" if abs(v) >= 100 else f"{v:.3g}") if isinstance(v, float) else str(v) for v in row])
+        table.add_row(
+            *[(f"{v:,.0f}" if abs(v) >= 100 else f"{v:.3g}") if isinstance(v, float) else str(v) for v in row]
+        )
     Console(width=None if sys.stdout.isatty() else 160).print(table)
 
 
@@ -117,7 +125,9 @@ def count_parameters(model: nn.Module) -> int:
 # -- inputs --------------------------------------------------------------------------------------------------------------------------
 
 
-def molecules(num_graphs: int = 32, nodes: tuple[int, int] = (15, 30), rings: tuple[int, int] = (1, 4), seed: int = 0) -> GraphBatch:
+def molecules(
+    num_graphs: int = 32, nodes: tuple[int, int] = (15, 30), rings: tuple[int, int] = (1, 4), seed: int = 0
+) -> GraphBatch:
     """Random trees of degree at most 4 with a few more edges; categorical atoms 0..20 and bonds 1..3, y ~ N(0, 1) per graph [B, 1].
 
     The defaults are the "ZINC" case: 734 nodes, 1,560 directed edges, 17,568 pairs. "PCQM": nodes (10, 18), rings (1, 2).
@@ -158,7 +168,9 @@ def molecules(num_graphs: int = 32, nodes: tuple[int, int] = (15, 30), rings: tu
     )
 
 
-def node_graph(num_nodes: int, num_features: int = 100, num_classes: int = 10, seed: int = 0) -> tuple[GraphBatch, Tensor]:
+def node_graph(
+    num_nodes: int, num_features: int = 100, num_classes: int = 10, seed: int = 0
+) -> tuple[GraphBatch, Tensor]:
     """One random graph of 2.5 n undirected pairs, mean degree 5, with one self-loop per node; half of the nodes as training mask [N]."""
     rng = np.random.default_rng(seed)
     pairs = rng.integers(0, num_nodes, (2, int(2.5 * num_nodes)))
@@ -225,7 +237,9 @@ def _run(task: dict) -> Measurement:
         times.append(_time(step))
         cpu.append(time.process_time() - before)
     peak = _memory_mib("VmHWM") - baseline
-    return Measurement(1e3 * statistics.median(times), peak, count_parameters(model), len(times), 1e3 * statistics.median(cpu))
+    return Measurement(
+        1e3 * statistics.median(times), peak, count_parameters(model), len(times), 1e3 * statistics.median(cpu)
+    )
 
 
 if __name__ == "__main__":

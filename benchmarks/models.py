@@ -74,7 +74,11 @@ def table(names: list[str]) -> dict[str, dict]:
     for model in names:
         if model not in LEFT_OUT:
             found[model] = asdict(measure("benchmarks.models:step", threads=1, seconds=10.0, model=model))
-            print(f"{model}: {found[model]['cpu_ms']:.3g} ms, {found[model]['peak_mib']:.0f} MiB", file=sys.stderr, flush=True)
+            print(
+                f"{model}: {found[model]['cpu_ms']:.3g} ms, {found[model]['peak_mib']:.0f} MiB",
+                file=sys.stderr,
+                flush=True,
+            )
     return found
 
 
@@ -82,7 +86,9 @@ def growth() -> dict[str, list[tuple[int, float, float]]]:
     found: dict[str, list[tuple[int, float, float]]] = {}
     for model in GROWTH:
         for nodes in SIZES:
-            one = measure("benchmarks.models:step", threads=1, repeats=3, seconds=10.0, model=model, count=1, nodes=nodes)
+            one = measure(
+                "benchmarks.models:step", threads=1, repeats=3, seconds=10.0, model=model, count=1, nodes=nodes
+            )
             found.setdefault(model, []).append((nodes, round(one.cpu_ms, 3), round(one.peak_mib, 1)))
             print(f"{model}, {nodes} nodes: {one.cpu_ms:.3g} ms", file=sys.stderr, flush=True)
             if one.cpu_ms > LONGEST:

@@ -34,7 +34,13 @@ def made(cells: int, runs: int, root: Path) -> tuple[Grid, Gathered]:
         "datasets": list(dict.fromkeys(name.split("/")[1] for name in names)),
         "suites": ["edge-transformer"],
         "cells": {
-            n.replace("/", "-"): {"cell": n, "dataset": n.split("/")[1], "model": n.split("/")[2], "settings": "recipes"} for n in names
+            n.replace("/", "-"): {
+                "cell": n,
+                "dataset": n.split("/")[1],
+                "model": n.split("/")[2],
+                "settings": "recipes",
+            }
+            for n in names
         },
     }
     (root / "params.yaml").write_text(yaml.safe_dump(grid))
@@ -60,7 +66,9 @@ def main() -> None:
         grid, held = made(given.cells, given.runs, root)
         start = time.perf_counter()
         html = page_html(grid, held, root / "store", root / "data")
-        print(f"{given.cells * given.runs:,} records: written in {time.perf_counter() - start:.1f} s, {len(html.encode()) / 1e6:.1f} MB")
+        print(
+            f"{given.cells * given.runs:,} records: written in {time.perf_counter() - start:.1f} s, {len(html.encode()) / 1e6:.1f} MB"
+        )
         (root / "index.html").write_text(html)
         with sync_playwright() as started:
             browser = started.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])

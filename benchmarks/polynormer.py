@@ -55,7 +55,11 @@ def plain(num_nodes: int, hidden_dim: int, num_heads: int, dropout: float = 0.0)
 
 def products(num_nodes: int, hidden_dim: int, num_heads: int, dropout: float = 0.0) -> Builder:
     """The floor as a step of its own: nothing but the matrix products between n x d and d x d, at their shapes, results written over."""
-    x, w, y = torch.randn(num_nodes, hidden_dim), torch.randn(hidden_dim, hidden_dim), torch.empty(num_nodes, hidden_dim)
+    x, w, y = (
+        torch.randn(num_nodes, hidden_dim),
+        torch.randn(hidden_dim, hidden_dim),
+        torch.empty(num_nodes, hidden_dim),
+    )
     weight, none = torch.empty(hidden_dim, hidden_dim), nn.Linear(1, 1)
 
     def loss() -> Tensor:
@@ -89,7 +93,9 @@ def main() -> None:
     arguments.add_argument("--dropout", type=float, default=0.5, help="rate for the cases with dropout")
     options = arguments.parse_args()
     rates = machine_rates()
-    print(f"this machine, now: {rates.flops / 1e9:.0f} GFLOP/s, copies {rates.bytes / 1e9:.1f} GB/s; two threads, memory kept")
+    print(
+        f"this machine, now: {rates.flops / 1e9:.0f} GFLOP/s, copies {rates.bytes / 1e9:.1f} GB/s; two threads, memory kept"
+    )
 
     cases = [(10_000, 64, 1, 0.0), (10_000, 64, 1, options.dropout), (10_000, 512, 8, 0.0)]
     if not options.quick:

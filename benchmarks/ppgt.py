@@ -23,7 +23,15 @@ from gt_models.kernels import use
 from gt_models.released.ppgt import PPGTReleased
 
 STEPS = 24
-SETTINGS = {"in_dim": [21], "edge_dim": [4], "out_dim": 1, "hidden_dim": 64, "num_layers": 12, "num_heads": 8, "rrwp_dim": STEPS + 1}
+SETTINGS = {
+    "in_dim": [21],
+    "edge_dim": [4],
+    "out_dim": 1,
+    "hidden_dim": 64,
+    "num_layers": 12,
+    "num_heads": 8,
+    "rrwp_dim": STEPS + 1,
+}
 
 
 def zinc() -> GraphBatch:
@@ -93,10 +101,14 @@ def main() -> None:
     rows = []
     for name, r in zip(names, results, strict=True):
         cpu = (r.cpu_ms, r.cpu_ms / first.cpu_ms)
-        rows.append([name.replace("_", " "), r.ms, r.ms / first.ms, *cpu, r.ms / floor, r.peak_mib, r.peak_mib / first.peak_mib])
+        rows.append(
+            [name.replace("_", " "), r.ms, r.ms / first.ms, *cpu, r.ms / floor, r.peak_mib, r.peak_mib / first.peak_mib]
+        )
     rows.append(["floor", floor, floor / first.ms, "", "", 1.0, "", ""])
     title = f"PPGT, {first.parameters:,} parameters, {flops / 1e9:.1f} GFLOP a step at {rates.flops / 1e9:.0f} GFLOP/s"
-    print_table(title, ["form", "ms", "of plain", "cpu ms", "of plain", "of floor", "MiB above imports", "of plain"], rows)
+    print_table(
+        title, ["form", "ms", "of plain", "cpu ms", "of plain", "of floor", "MiB above imports", "of plain"], rows
+    )
 
 
 if __name__ == "__main__":

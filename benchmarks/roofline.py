@@ -59,7 +59,12 @@ class Step:
     @property
     def first(self) -> str:
         """What to do first: against the longest part, and against the rest only afterwards."""
-        longest = max(("launches", self.launches), ("traffic", self.traffic), ("products", self.products), key=lambda part: part[1])[0]
+        longest = max(
+            ("launches", self.launches),
+            ("traffic", self.traffic),
+            ("products", self.products),
+            key=lambda part: part[1],
+        )[0]
         return {
             "launches": "capture the step in a CUDA graph (torch.compile, mode reduce-overhead), or train several seeds side by side",
             "traffic": "fuse what lies between the products: torch.compile, then the attention's own kernel in Triton",
@@ -94,7 +99,9 @@ def report(found: Sequence[dict[str, Any]]) -> str:
             f"{100 * (1 - step.floor / step.unfused):.0f} % |"
         )
     lines += ["", "| cell | forms that would run | what to do first |", "|---|---|---|"]
-    lines += [f"| {one['cell']} | {forms_on_gpu(one['operations'])} | {Step.of(one['counts']).first} |" for one in found]
+    lines += [
+        f"| {one['cell']} | {forms_on_gpu(one['operations'])} | {Step.of(one['counts']).first} |" for one in found
+    ]
     return "\n".join(lines)
 
 

@@ -53,10 +53,14 @@ def grid_lines(kept: dict[str, Any], grid: Grid, cpu: Calibrated) -> list[str]:
         cells = grid.suite(suite) if suite else list(grid.cells.values())
         known = [kept[cell.cell] for cell in cells if "calls" in kept.get(cell.cell, {})]
         estimated = sum("estimated" in one for one in known)
-        total = [sum(runs_of(one) * of(one) for one in known) / 3600 for of in (cpu.seconds, device.floor, device.unfused)]
+        total = [
+            sum(runs_of(one) * of(one) for one in known) / 3600 for of in (cpu.seconds, device.floor, device.unfused)
+        ]
         longest = hours(max((device.unfused(one) for one in known), default=0.0))
         counts = (len(cells), len(known) - estimated, estimated, sum(map(runs_of, known)))
-        lines.append(f"| {suite or '**all**'} | {' | '.join(f'{n:,}' for n in counts)} | {' | '.join(map(number, total))} | {longest} |")
+        lines.append(
+            f"| {suite or '**all**'} | {' | '.join(f'{n:,}' for n in counts)} | {' | '.join(map(number, total))} | {longest} |"
+        )
     return lines
 
 
@@ -84,13 +88,20 @@ def spread_of(ratios: Sequence[float]) -> tuple[float, float, float]:
 
 def cost_lines(kept: dict[str, Any], cpu: Calibrated, count: int = 10) -> list[str]:
     device = h100()
-    known = sorted(((runs_of(one) * device.unfused(one), name) for name, one in kept.items() if "calls" in one), reverse=True)
+    known = sorted(
+        ((runs_of(one) * device.unfused(one), name) for name, one in kept.items() if "calls" in one), reverse=True
+    )
     whole = sum(total for total, _ in known)
-    lines = ["| cell | runs | a run on one CPU thread | a run on an H100, unfused | of the grid's H100 hours |", "|---|---|---|---|---|"]
+    lines = [
+        "| cell | runs | a run on one CPU thread | a run on an H100, unfused | of the grid's H100 hours |",
+        "|---|---|---|---|---|",
+    ]
     for total, name in known[:count]:
         one = kept[name]
         share = f"{100 * total / whole:.0f} %"
-        lines.append(f"| {name} | {runs_of(one)} | {hours(cpu.seconds(one))} | {hours(device.unfused(one))} | {share} |")
+        lines.append(
+            f"| {name} | {runs_of(one)} | {hours(cpu.seconds(one))} | {hours(device.unfused(one))} | {share} |"
+        )
     return lines
 
 
@@ -101,16 +112,21 @@ def absent_lines(kept: dict[str, Any], grid: Grid) -> list[str]:
         if "calls" not in (one := kept.get(cell.cell, {})):
             problem = one.get("problem") or why_absent(cell)
             why.setdefault(re.sub(r"^dataset '\S+': |: \[enforce.*", "", problem)[:120], []).append(cell.cell)
-    return [f"- {len(names)} cells ({', '.join(names[:3])}{' ...' if names[3:] else ''}): {problem}" for problem, names in why.items()] or [
-        "- none"
-    ]
+    return [
+        f"- {len(names)} cells ({', '.join(names[:3])}{' ...' if names[3:] else ''}): {problem}"
+        for problem, names in why.items()
+    ] or ["- none"]
 
 
 def why_absent(cell: Cell) -> str:
     """Why no other cell could count for it."""
     if load_recipe(cell.recipe_path).protocol is not None:
         return "a model is trained for each pair of graphs, which only a count of the cell itself tells, with data/packed/brec"
-    return "how many graphs it has, or how large, is known with its data alone" if extent(cell) is None else "nothing like it was counted"
+    return (
+        "how many graphs it has, or how large, is known with its data alone"
+        if extent(cell) is None
+        else "nothing like it was counted"
+    )
 
 
 def schedule_lines(kept: dict[str, Any], grid: Grid, cpu: Calibrated) -> list[str]:
@@ -156,7 +172,9 @@ def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("what", nargs="?", choices=("grid", "page"))
     parser.add_argument("cells", nargs="*", metavar="CELL")
-    parser.add_argument("--data", type=Path, default=Path("data"), help="with packed/brec, without which its cells have no count")
+    parser.add_argument(
+        "--data", type=Path, default=Path("data"), help="with packed/brec, without which its cells have no count"
+    )
     parser.add_argument("--seconds", type=float, default=3600.0, help="of the processor that it may take")
     parser.add_argument("--again", action="store_true", help="measure cells anew that are kept")
     parser.add_argument("--write", action="store_true")

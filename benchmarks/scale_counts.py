@@ -79,15 +79,21 @@ def run_of(experiment: Any, scale: float, chunked: bool = False) -> dict[str, fl
     found = {}
     for part in PARTS:
         watch = step_timing.Stopwatch()
-        watch.stretches = {what: [float(getattr(counts, part)) for counts in of] for what, of in counted.watch.counts.items()}
+        watch.stretches = {
+            what: [float(getattr(counts, part)) for counts in of] for what, of in counted.watch.counts.items()
+        }
         replay = step_timing.Trial(watch, counted.sample, counted.outcome)
         with mock.patch.object(step_timing, "_trial", lambda *_, replay=replay: replay):
             found[part] = FORECAST(experiment, scale, 0.0)[0]
-    found["bytes"] -= found["optimiser_bytes"] * 4 / 7  # which counts what the optimiser's fused calls write in place, too
+    found["bytes"] -= (
+        found["optimiser_bytes"] * 4 / 7
+    )  # which counts what the optimiser's fused calls write in place, too
     share = 1.0
     if counted.sample.by_node:  # a larger graph has no more steps, only longer ones
         share = 1 / scale
-    elif experiment.recipe.batch.graphs and experiment.header.num_splits and not experiment.task.runner:  # nor has a batch with more graphs
+    elif (
+        experiment.recipe.batch.graphs and experiment.header.num_splits and not experiment.task.runner
+    ):  # nor has a batch with more graphs
         share = min(1.0, len(experiment.packed.split("train", 0)) / experiment.recipe.batch.graphs)
     return found | {part: share * found[part] for part in ("calls", "optimiser_bytes")}
 
@@ -165,7 +171,11 @@ def _bounded(cell: Cell, grid: Grid, data: Path, chunked: bool = False) -> dict[
     except EOFError:
         process.join()
         limit = process.exitcode in (-signal.SIGKILL, -signal.SIGXCPU)
-        found = {"problem": f"its steps took more than {SECONDS} s" if limit else f"its process ended with status {process.exitcode}"}
+        found = {
+            "problem": f"its steps took more than {SECONDS} s"
+            if limit
+            else f"its process ended with status {process.exitcode}"
+        }
     process.join()
     return found
 
@@ -192,7 +202,9 @@ def donor_of(cell: Cell, known: Sequence[Cell]) -> Cell | None:
     def unlike(other: Cell) -> tuple[bool, bool, bool]:
         return model_of(other) != model_of(cell), other.dataset != cell.dataset, other.suite != cell.suite
 
-    near = [other for other in known if other.cell != cell.cell and extent(other) is not None and not all(unlike(other)[:2])]
+    near = [
+        other for other in known if other.cell != cell.cell and extent(other) is not None and not all(unlike(other)[:2])
+    ]
     return min(near, key=unlike, default=None)
 
 

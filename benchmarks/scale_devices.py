@@ -11,7 +11,9 @@ from benchmarks.cells import ROOT
 from benchmarks.scale_counts import donor_of, model_of, scaled
 from gt_bench.config.grid import Grid, load_grid
 
-LAUNCHES = tuple(1e-6 * one for one in (1, 2, 3, 5, 7, 10, 15, 20, 30, 50))  # seconds of an operation on a CPU, of which records choose one
+LAUNCHES = tuple(
+    1e-6 * one for one in (1, 2, 3, 5, 7, 10, 15, 20, 30, 50)
+)  # seconds of an operation on a CPU, of which records choose one
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,11 @@ class Device:
 
     def unfused(self, run: dict[str, float]) -> float:
         """Seconds of the definitions, each operation a kernel of its own that reads and writes memory."""
-        return max(run["products"] / self.products, (run["bytes"] + run["optimiser_bytes"]) / self.bandwidth, run["calls"] * self.launch)
+        return max(
+            run["products"] / self.products,
+            (run["bytes"] + run["optimiser_bytes"]) / self.bandwidth,
+            run["calls"] * self.launch,
+        )
 
 
 @dataclass(frozen=True)
@@ -58,7 +64,9 @@ def calibrated(device: Device, kept: dict[str, Any], root: Path = ROOT / "record
         whole = [
             r["measured"]["seconds"]
             for r in one.records
-            if r["deterministic"]["status"] == "ok" and r["measured"]["device"] == "cpu" and _is_whole(r["deterministic"])
+            if r["deterministic"]["status"] == "ok"
+            and r["measured"]["device"] == "cpu"
+            and _is_whole(r["deterministic"])
         ]
         run = kept.get(one.cell, {})
         if whole and "calls" in run and "estimated" not in run and not one.result["reduced"]:
@@ -100,7 +108,11 @@ def rates_here() -> Device:
 
 def donor_ratios(kept: dict[str, Any], grid: Grid, device: Device) -> list[float]:
     """Of cells with a count: what another one of the same model would have given, by what it is."""
-    known = [cell for cell in grid.cells.values() if "calls" in kept.get(cell.cell, {}) and "estimated" not in kept[cell.cell]]
+    known = [
+        cell
+        for cell in grid.cells.values()
+        if "calls" in kept.get(cell.cell, {}) and "estimated" not in kept[cell.cell]
+    ]
     found = []
     for cell in known:
         donor = donor_of(cell, known)

@@ -85,5 +85,10 @@ def simulate(jobs: Sequence[Job], workers: int) -> Schedule:
 
 
 def _before(job: Job, jobs: Sequence[Job], of: dict[tuple[str, str], list[int]]) -> list[int]:
-    near = [other for name in {job.name, job.after or job.name} for kind in ("search", "runs") for other in of.get((kind, name), ())]
+    near = [
+        other
+        for name in {job.name, job.after or job.name}
+        for kind in ("search", "runs")
+        for other in of.get((kind, name), ())
+    ]
     return [other for other in near if job.waits_for(jobs[other])]

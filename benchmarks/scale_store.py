@@ -86,12 +86,21 @@ class Form:
         key = {"recipe": run["recipe"], "seed": SEED, "split": run["split"], "versions": run["versions"], **digests}
         key |= {"test": False} if trial else {}
         self.key, self.content = (_canonical(what) for what in (key, run))
-        self.text = json.dumps({**record, "digest": "the digest", "deterministic": run, "checksum": "the checksum"}, indent=1) + "\n"
+        self.text = (
+            json.dumps({**record, "digest": "the digest", "deterministic": run, "checksum": "the checksum"}, indent=1)
+            + "\n"
+        )
 
     def made(self, seed: int) -> tuple[str, str]:
         """(digest, the file)."""
-        digest, checksum = (hashlib.sha256(text.replace(str(SEED), str(seed)).encode()).hexdigest() for text in (self.key, self.content))
-        text = self.text.replace(str(SEED), str(seed)).replace("the digest", digest, 1).replace("the checksum", checksum, 1)
+        digest, checksum = (
+            hashlib.sha256(text.replace(str(SEED), str(seed)).encode()).hexdigest() for text in (self.key, self.content)
+        )
+        text = (
+            self.text.replace(str(SEED), str(seed))
+            .replace("the digest", digest, 1)
+            .replace("the checksum", checksum, 1)
+        )
         return digest, text
 
 
@@ -116,7 +125,8 @@ def make(root: Path, total: int, current: int) -> int:
     shipped = list(shipped_cells(load_grid(ROOT / "params.yaml"), root=ROOT / "records"))
     runs = {one.cell: [Form(record) for record in one.records] for one in shipped}
     trials = {
-        one.cell: [Form(record, trial=True) for record in one.records if record["deterministic"]["status"] == "ok"] for one in shipped
+        one.cell: [Form(record, trial=True) for record in one.records if record["deterministic"]["status"] == "ok"]
+        for one in shipped
     }
     store, made, seed = root / "store", 0, 1000
 
@@ -168,7 +178,9 @@ def stores(counts: Sequence[int], before: Path | None, folder: Path) -> Iterator
         print(f"{made:,} records in {time.monotonic() - start:.0f} s", flush=True)
         older = {}
         if before is not None and total <= MOST_BEFORE:
-            older = {row["command"]: row["seconds"] for row in timed({name: COMMANDS[name] for name in MENDED}, root, before)}
+            older = {
+                row["command"]: row["seconds"] for row in timed({name: COMMANDS[name] for name in MENDED}, root, before)
+            }
         for row in timed(COMMANDS, root):
             more = {"before": older[row["command"]]} if row["command"] in older else {}
             if row["command"] == "gt-bench page":
@@ -191,13 +203,23 @@ def listed(store: Path) -> dict[str, Any]:
 def store_lines(rows: Sequence[dict[str, Any]]) -> list[str]:
     """A line per command: seconds of the processor by the number of records, and what a record more takes."""
     counts = sorted({row["records"] for row in rows})
-    columns = ("command", *(f"{n:,} records" for n in counts), "10^6, extrapolated in a straight line", "largest memory", "before / after")
+    columns = (
+        "command",
+        *(f"{n:,} records" for n in counts),
+        "10^6, extrapolated in a straight line",
+        "largest memory",
+        "before / after",
+    )
     lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     for command in dict.fromkeys(row["command"] for row in rows):
         by = {row["records"]: row for row in rows if row["command"] == command}
         first, last = by[min(by)], by[max(by)]
         each = (last["seconds"] - first["seconds"]) / max(1, last["records"] - first["records"])
-        million = number(last["seconds"] + each * (10**6 - last["records"])) if command in LINEAR and last is not first else ""
+        million = (
+            number(last["seconds"] + each * (10**6 - last["records"]))
+            if command in LINEAR and last is not first
+            else ""
+        )
         memory = (
             ""
             if last["mib"] is None
@@ -264,7 +286,10 @@ def trackings(counts: Sequence[int], uri: str | None, before: Path | None, folde
 
     def asked(names: Sequence[str], code: Path = ROOT) -> Iterator[dict[str, Any]]:
         script = TRACKER.replace("SUITE", TRACKED_SUITE).replace("CELL", TRACKED_CELL)
-        environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | {"OMP_NUM_THREADS": "1", "MLFLOW_TRACKING_URI": uri}
+        environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | {
+            "OMP_NUM_THREADS": "1",
+            "MLFLOW_TRACKING_URI": uri,
+        }
         arguments = [sys.executable, "-c", script, str(code), json.dumps(names)]
         with subprocess.Popen(arguments, cwd=root, env=environment, stdout=subprocess.PIPE, text=True) as process:
             yield from map(json.loads, process.stdout)
@@ -272,7 +297,11 @@ def trackings(counts: Sequence[int], uri: str | None, before: Path | None, folde
             raise SystemExit(process.returncode)
 
     (filled,) = asked(["fill"])
-    yield {"kind": kind, "runs": clone(uri, 0)} | filled | {"command": f"fill an empty experiment with {filled['tracked']} runs"}
+    yield (
+        {"kind": kind, "runs": clone(uri, 0)}
+        | filled
+        | {"command": f"fill an empty experiment with {filled['tracked']} runs"}
+    )
     for total in counts:
         held = clone(uri, total)
         older = {} if before is None else {row["command"]: row["seconds"] for row in asked(["open_", "look"], before)}
@@ -287,7 +316,8 @@ def clone(uri: str, total: int) -> int:
 
     engine = create_engine(uri)
     columns = {
-        table: [c["name"] for c in inspect(engine).get_columns(table)] for table in ("runs", "params", "tags", "metrics", "latest_metrics")
+        table: [c["name"] for c in inspect(engine).get_columns(table)]
+        for table in ("runs", "params", "tags", "metrics", "latest_metrics")
     }
     with engine.begin() as connection:
         held = connection.execute(text("SELECT count(*) FROM runs")).scalar()

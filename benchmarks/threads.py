@@ -28,8 +28,17 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from benchmarks.command import parser_of
 
 ROOT = Path(__file__).parent.parent
-CELLS = ("embedded/chains/gcn", "embedded/torus-colours/polynormer", "embedded/ring-molecules/ppgt", "embedded/chains/tokengt")
-FORMS = {"1 thread": (1, {}), "2, spinning": (2, {"OMP_WAIT_POLICY": "active"}), "2, asleep": (2, {"OMP_WAIT_POLICY": "passive"})}
+CELLS = (
+    "embedded/chains/gcn",
+    "embedded/torus-colours/polynormer",
+    "embedded/ring-molecules/ppgt",
+    "embedded/chains/tokengt",
+)
+FORMS = {
+    "1 thread": (1, {}),
+    "2, spinning": (2, {"OMP_WAIT_POLICY": "active"}),
+    "2, asleep": (2, {"OMP_WAIT_POLICY": "passive"}),
+}
 
 
 def epochs_of(cell: str, threads: int, epochs: int) -> None:
@@ -95,11 +104,18 @@ def suite_seconds(parallel: str, python: str) -> float:
         subprocess.run(["git", "clone", "-q", ROOT, clone], check=True)
         params = clone / "params.yaml"
         params.write_text(re.sub(r"^  parallel: \w+", f"  parallel: {parallel}", params.read_text(), flags=re.M))
-        environment = os.environ | {"PYTHONPATH": str(clone), "PATH": f"{Path(python).parent}{os.pathsep}{os.environ['PATH']}"}
+        environment = os.environ | {
+            "PYTHONPATH": str(clone),
+            "PATH": f"{Path(python).parent}{os.pathsep}{os.environ['PATH']}",
+        }
         environment.pop("MLFLOW_TRACKING_URI", None)
         began = time.perf_counter()
         subprocess.run(
-            [python, "-m", "dvc", "repro", "leaderboard@embedded"], cwd=clone, env=environment, check=True, stdout=subprocess.DEVNULL
+            [python, "-m", "dvc", "repro", "leaderboard@embedded"],
+            cwd=clone,
+            env=environment,
+            check=True,
+            stdout=subprocess.DEVNULL,
         )
         return time.perf_counter() - began
 
@@ -118,7 +134,9 @@ def main() -> None:
         return
     for dataset in dict.fromkeys(cell.split("/")[1] for cell in given.cells):
         for stage in ("download", "encode"):
-            subprocess.run([sys.executable, "-m", f"stages.{stage}", dataset], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+            subprocess.run(
+                [sys.executable, "-m", f"stages.{stage}", dataset], cwd=ROOT, check=True, stdout=subprocess.DEVNULL
+            )
     columns = [(busy, form) for busy in given.busy for form in FORMS]
     print("Milliseconds of an epoch:\n")
     print("| cell | " + " | ".join(f"{form}{f', {busy} busy beside' if busy else ''}" for busy, form in columns) + " |")
@@ -133,7 +151,11 @@ def main() -> None:
     if given.suite:
         if shutil.which("git") is None:
             raise SystemExit("--suite needs git")
-        print("\nThe embedded suite, seconds:\n\n| run.parallel | " + " | ".join(f"{busy} busy beside" for busy in given.busy) + " |")
+        print(
+            "\nThe embedded suite, seconds:\n\n| run.parallel | "
+            + " | ".join(f"{busy} busy beside" for busy in given.busy)
+            + " |"
+        )
         print("|" + " --- |" * (len(given.busy) + 1), flush=True)
         for parallel in ("auto", "1"):
             row = []

@@ -74,7 +74,9 @@ def products(hidden_dim: int, num_heads: int, num_layers: int, dropout: float = 
 
     def loss() -> Tensor:
         for layer in range(num_layers):
-            for width in (3 * d, d, d, d) if layer < num_layers - 1 else (2 * d,):  # of the last layer keys and values alone
+            for width in (
+                (3 * d, d, d, d) if layer < num_layers - 1 else (2 * d,)
+            ):  # of the last layer keys and values alone
                 torch.mm(x, w[:width].t(), out=y.view(-1)[: tokens * width].view(tokens, width))
                 rows = y.view(-1)[: tokens * width].view(tokens, width)
                 torch.mm(rows.t(), x, out=weight[:width])
@@ -102,11 +104,15 @@ def large(num_nodes: int, attention: str) -> Builder:
 def work(hidden_dim: int, num_layers: int) -> tuple[float, int, float]:
     """(operations of a step's matrix products, real tokens, share of padding in the padded form)."""
     batch = inputs()
-    edges = torch.zeros_like(batch.sizes).index_add_(0, batch.batch[batch.edge_index[0]], torch.ones(batch.num_edges, dtype=torch.long))
+    edges = torch.zeros_like(batch.sizes).index_add_(
+        0, batch.batch[batch.edge_index[0]], torch.ones(batch.num_edges, dtype=torch.long)
+    )
     lengths = (batch.sizes + edges + 2).double()
     tokens, pairs, graphs, d = float(lengths.sum()), float(lengths.square().sum()), batch.num_graphs, hidden_dim
     full = 12 * tokens * d * d + 4 * pairs * d  # six d x d products, and q k^T and weights times v
-    last = 4 * tokens * d * d + 8 * graphs * d * d + 4 * tokens * d  # keys and values of all tokens, the rest for [graph] alone
+    last = (
+        4 * tokens * d * d + 8 * graphs * d * d + 4 * tokens * d
+    )  # keys and values of all tokens, the rest for [graph] alone
     forward = (num_layers - 1) * full + last + 2 * (tokens - 2 * graphs) * 32 * d + 2 * graphs * d * d
     return 3 * forward, int(tokens), 1 - tokens / (graphs * float(lengths.max()))
 
@@ -114,14 +120,22 @@ def work(hidden_dim: int, num_layers: int) -> tuple[float, int, float]:
 def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("--quick", action="store_true", help="the small case and small graphs only, one round")
-    parser.add_argument("--dropout", type=float, default=0.0, help="on attention weights, after the GELU, and of paths (authors: 0.1)")
+    parser.add_argument(
+        "--dropout", type=float, default=0.0, help="on attention weights, after the GELU, and of paths (authors: 0.1)"
+    )
     options = parser.parse_args()
 
     rates = machine_rates()
     print(f"matrix products {rates.flops / 1e9:.0f} GFLOP/s, copies {rates.bytes / 1e9:.1f} GB/s")
     rows = []
     for dim, heads, layers in ((128, 8, 4),) if options.quick else ((128, 8, 4), (768, 32, 12)):
-        arguments = {"hidden_dim": dim, "num_heads": heads, "num_layers": layers, "dropout": options.dropout, "seconds": 30.0}
+        arguments = {
+            "hidden_dim": dim,
+            "num_heads": heads,
+            "num_layers": layers,
+            "dropout": options.dropout,
+            "seconds": 30.0,
+        }
         mine, theirs, bare = measure_together(
             [f"benchmarks.tokengt:{name}" for name in ("ours", "plain", "products")],
             rounds=1 if options.quick else 2,
@@ -165,10 +179,21 @@ def main() -> None:
     rows = []
     for num_nodes in (500, 1_000, 4_000) if options.quick else (500, 1_000, 4_000, 16_000, 64_000):
         linear = measure("benchmarks.tokengt:large", num_nodes=num_nodes, attention="performer", repeats=3)
-        row = [f"{num_nodes:,} nodes, about {6 * num_nodes:,} tokens", linear.ms, 1e3 * linear.ms / num_nodes, linear.peak_mib]
-        softmax = measure("benchmarks.tokengt:large", num_nodes=num_nodes, attention="softmax", repeats=1) if num_nodes <= 1_000 else None
+        row = [
+            f"{num_nodes:,} nodes, about {6 * num_nodes:,} tokens",
+            linear.ms,
+            1e3 * linear.ms / num_nodes,
+            linear.peak_mib,
+        ]
+        softmax = (
+            measure("benchmarks.tokengt:large", num_nodes=num_nodes, attention="softmax", repeats=1)
+            if num_nodes <= 1_000
+            else None
+        )
         rows.append([*row, softmax.ms if softmax else "-"])
-    print_table("Performer, node level, one graph, 2 layers, d 64", ["case", "ms", "us a node", "MiB", "softmax ms"], rows)
+    print_table(
+        "Performer, node level, one graph, 2 layers, d 64", ["case", "ms", "us a node", "MiB", "softmax ms"], rows
+    )
 
 
 if __name__ == "__main__":

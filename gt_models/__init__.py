@@ -28,7 +28,16 @@ _HOMES = {
     "register_model": "gt_models.registry",
 }
 _ROOMS = ("encodings", "transforms")
-__all__ = ["GraphBatch", "MissingEncoding", "create_model", "encodings", "list_models", "model_info", "register_model", "transforms"]
+__all__ = [
+    "GraphBatch",
+    "MissingEncoding",
+    "create_model",
+    "encodings",
+    "list_models",
+    "model_info",
+    "register_model",
+    "transforms",
+]
 
 
 def __getattr__(name: str) -> object:

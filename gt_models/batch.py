@@ -71,7 +71,9 @@ class GraphBatch:
             if bool((weight != 1).any()):
                 others["edge_weight"] = weight
         if edge_index is None and getattr(data, "adj", None) is not None:
-            raise ValueError("the graph has data.adj and no edge_index: set data.edge_index (torch_geometric.utils.dense_to_sparse)")
+            raise ValueError(
+                "the graph has data.adj and no edge_index: set data.edge_index (torch_geometric.utils.dense_to_sparse)"
+            )
         if edge_index is None:  # a set
             edge_index = torch.empty(2, 0, dtype=torch.long, device=x.device)
         if edge_index.numel() and (int(edge_index.min()) < 0 or int(edge_index.max()) >= x.size(0)):
@@ -93,7 +95,9 @@ class GraphBatch:
         if "hyperedge_index" in slices and "hyperedge_index" in others:  # torch_geometric lays them side by side
             cuts = slices["hyperedge_index"].diff().tolist()
             others["hyperedge_index"] = torch.cat(others["hyperedge_index"].split(cuts, -1))
-        return cls(x, edge_index, ptr, None if edge_attr is None else _columns(edge_attr), getattr(data, "y", None), others)
+        return cls(
+            x, edge_index, ptr, None if edge_attr is None else _columns(edge_attr), getattr(data, "y", None), others
+        )
 
     @property
     def num_graphs(self) -> int:
@@ -118,7 +122,9 @@ class GraphBatch:
     @cached_property
     def batch(self) -> Tensor:
         """Graph of each node, long [N]."""
-        return torch.repeat_interleave(torch.arange(self.num_graphs, device=self.ptr.device), self.sizes, output_size=self.num_nodes)
+        return torch.repeat_interleave(
+            torch.arange(self.num_graphs, device=self.ptr.device), self.sizes, output_size=self.num_nodes
+        )
 
     @cached_property
     def max_nodes(self) -> int:
@@ -215,10 +221,14 @@ class GraphBatch:
             )
         value = self.encodings[name]
         if width is not None and value.size(-1) < width:
-            raise MissingEncoding(f"encoding {name!r} has {value.size(-1)} channels and the model was built for {width}: compute it wider")
+            raise MissingEncoding(
+                f"encoding {name!r} has {value.size(-1)} channels and the model was built for {width}: compute it wider"
+            )
         return value if width is None else value[..., :width]
 
-    def to(self, device: torch.device | str, dtype: torch.dtype | None = None, non_blocking: bool = False) -> GraphBatch:
+    def to(
+        self, device: torch.device | str, dtype: torch.dtype | None = None, non_blocking: bool = False
+    ) -> GraphBatch:
         """A copy on `device`; floating tensors also in `dtype` where one is given."""
 
         def move(value):
@@ -254,7 +264,9 @@ def _edges_of(adj_t: Any, num_nodes: int) -> tuple[Tensor, Tensor]:
 def _check_batch(batch: Tensor, num_nodes: int) -> None:
     """Raises ValueError for a vector of graphs that is not one graph after the other."""
     if batch.numel() != num_nodes:
-        raise ValueError(f"data.batch has {batch.numel()} entries and the graph {num_nodes} nodes: give the graph of each node")
+        raise ValueError(
+            f"data.batch has {batch.numel()} entries and the graph {num_nodes} nodes: give the graph of each node"
+        )
     falls = (batch.diff() < 0).nonzero()
     if falls.numel() or (num_nodes and int(batch[0]) < 0):
         at = int(falls[0]) + 1 if falls.numel() else 0

@@ -75,6 +75,8 @@ def create_model(name: str, *, pretrained: str | None = None, **arguments: Any) 
     if pretrained is None:
         return registry.create_model(name, **arguments)
     if arguments:
-        raise TypeError(f"create_model: pretrained={pretrained!r} brings its own arguments; take out {', '.join(arguments)}")
+        raise TypeError(
+            f"create_model: pretrained={pretrained!r} brings its own arguments; take out {', '.join(arguments)}"
+        )
     registry.model_module(name)
     return import_module(_KEPT).model_of(name, pretrained)

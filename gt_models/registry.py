@@ -19,7 +19,18 @@ if TYPE_CHECKING:
 LEVELS = ("graph", "node", "edge", "pair", "hyperedge", "attention")
 # package -> what the names of its models end in
 _PACKAGES = {"gt_models": "", "gt_models.baselines": "", "gt_models.released": "-released"}
-_NOT_MODELS = {"baselines", "batch", "encodings", "face", "facts", "kernels", "nn", "registry", "released", "transforms"}
+_NOT_MODELS = {
+    "baselines",
+    "batch",
+    "encodings",
+    "face",
+    "facts",
+    "kernels",
+    "nn",
+    "registry",
+    "released",
+    "transforms",
+}
 _INFOS: dict[str, ModelInfo] = {}
 
 
@@ -47,7 +58,13 @@ class ModelInfo:
 
 
 def register_model(
-    name: str, *, levels: tuple[str, ...], cost: str, encodings: tuple[str, ...] = (), paper: str = "", sparse_x: bool = False
+    name: str,
+    *,
+    levels: tuple[str, ...],
+    cost: str,
+    encodings: tuple[str, ...] = (),
+    paper: str = "",
+    sparse_x: bool = False,
 ) -> Callable[[type[nn.Module]], type[nn.Module]]:
     """Class decorator. Raises ValueError for an unknown level, or a name that does not match its file."""
     unknown = set(levels) - set(LEVELS)

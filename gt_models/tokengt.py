@@ -20,7 +20,9 @@ from gt_models.nn.fixed_sizes import fixed_sizes
 from gt_models.nn.transformer import EncoderLayer, Packing
 from gt_models.registry import register_model
 
-NodeIdentifiers = Literal["laplacian", "orf", "near-orf", "random", "orf-first-order", "random-first-order", "given", "none"]
+NodeIdentifiers = Literal[
+    "laplacian", "orf", "near-orf", "random", "orf-first-order", "random-first-order", "given", "none"
+]
 REGISTERED = {
     "levels": ("graph", "node", "edge", "hyperedge"),
     "cost": "(n + m)^2 d, or (n + m) d^2 with Performer",
@@ -86,25 +88,35 @@ class TokenGT(nn.Module):
     ):
         super().__init__()
         if node_identifiers not in NodeIdentifiers.__args__:
-            raise ValueError(f"unknown node identifiers {node_identifiers!r}; known: {', '.join(NodeIdentifiers.__args__)}")
+            raise ValueError(
+                f"unknown node identifiers {node_identifiers!r}; known: {', '.join(NodeIdentifiers.__args__)}"
+            )
         if level == "graph" and not graph_token:
             raise ValueError("a prediction for the graph is read from the [graph] token: set graph_token to True")
         if num_layers < 1 or node_id_dim < 1:
             raise ValueError(f"num_layers {num_layers}, node_id_dim {node_id_dim}: give at least one of each")
         if order < 2 or (order > 2 and level == "edge"):
-            raise ValueError(f"order {order} with level {level!r}: order is 2 or more, and above 2 the tokens are hyperedges, not edges")
+            raise ValueError(
+                f"order {order} with level {level!r}: order is 2 or more, and above 2 the tokens are hyperedges, not edges"
+            )
         if sparse_equivariant_basis and (order > 2 or level == "hyperedge"):
             raise ValueError("the sparse equivariant basis adds edge tokens to node tokens: it needs order 2 and edges")
         self.level, self.order, self.hyperedges = level, order, order > 2 or level == "hyperedge"
         self.node_identifiers, self.node_id_dim = node_identifiers, node_id_dim
-        self.sign_flip, self.eigenvector_dropout, self.sparse_equivariant_basis = sign_flip, eigenvector_dropout, sparse_equivariant_basis
+        self.sign_flip, self.eigenvector_dropout, self.sparse_equivariant_basis = (
+            sign_flip,
+            eigenvector_dropout,
+            sparse_equivariant_basis,
+        )
 
         # deviates: w_in is one matrix over [X, P, P, E] in the paper; here one block per part, as in the implementation, and node and edge
         # features have encoders of their own, since their widths differ. The functions are the same.
         self.node_encoder = FeatureEncoder(in_dim, hidden_dim, bias=False)
         self.edge_encoder = None if edge_dim is None else FeatureEncoder(edge_dim, hidden_dim, bias=False)
         copies = 1 if node_identifiers.endswith("first-order") else order
-        self.identifier_encoder = None if node_identifiers == "none" else nn.Linear(copies * node_id_dim, hidden_dim, bias=False)
+        self.identifier_encoder = (
+            None if node_identifiers == "none" else nn.Linear(copies * node_id_dim, hidden_dim, bias=False)
+        )
         # deviates: E is d_e = d wide and goes through w_in in the paper; it is added here, which reaches the same vectors
         self.type_encoder = nn.Embedding(bell(order), hidden_dim) if type_identifiers else None
         self.graph_token = nn.Parameter(torch.empty(1, hidden_dim)) if graph_token else None
@@ -112,7 +124,9 @@ class TokenGT(nn.Module):
         # unstated: the width of the feed-forward layer; d as in the implementation (and 48.5M parameters as printed)
         ffn_dim, rates = ffn_dim or hidden_dim, [drop_path * (layer + 1) / num_layers for layer in range(num_layers)]
         dropouts, features = (dropout, attn_dropout, activation_dropout), (attention, num_features, redraw_interval)
-        self.layers = nn.ModuleList(EncoderLayer(hidden_dim, num_heads, ffn_dim, *dropouts, rate, *features) for rate in rates)
+        self.layers = nn.ModuleList(
+            EncoderLayer(hidden_dim, num_heads, ffn_dim, *dropouts, rate, *features) for rate in rates
+        )
         self.build_output(hidden_dim, out_dim)
         self.reset_parameters()
 
@@ -167,7 +181,9 @@ class TokenGT(nn.Module):
         with torch.autocast(features.device.type, enabled=False):
             return self.head(features.to(next(self.head.parameters()).dtype))
 
-    def tokens(self, batch: GraphBatch, tuples: Tensor, packing: Packing, places: Tensor, identifiers: Tensor | None) -> Tensor:
+    def tokens(
+        self, batch: GraphBatch, tuples: Tensor, packing: Packing, places: Tensor, identifiers: Tensor | None
+    ) -> Tensor:
         """X^in w^in of the nodes and edges `tuples` [M, k], which go to `places`, and the special tokens: Z^(0), [T, d]."""
         rows = self.node_encoder(batch.x)  # [N, d]
         features = ids.extra(batch, "hyperedge_attr") if self.hyperedges else batch.edge_attr
@@ -175,13 +191,17 @@ class TokenGT(nn.Module):
             rows = torch.cat([rows, rows.new_zeros(len(tuples) - len(rows), rows.size(1))])
         elif features is None:
             where = 'extras["hyperedge_attr"]' if self.hyperedges else "edge_attr"
-            raise ValueError(f"the model was built with edge_dim and the batch has no {where}: give it, or build with edge_dim=None")
+            raise ValueError(
+                f"the model was built with edge_dim and the batch has no {where}: give it, or build with edge_dim=None"
+            )
         else:
             rows = torch.cat([rows, self.edge_encoder(features)])  # [M, d]
         if self.identifier_encoder is not None:
             rows = rows + self._encode_identifiers(batch, tuples, packing, places, identifiers).to(rows.dtype)
         if self.type_encoder is not None:
-            rows = rows + self.type_encoder(equality_pattern(tuples)).to(rows.dtype)  # row 0: all nodes differ; last row: one node
+            rows = rows + self.type_encoder(equality_pattern(tuples)).to(
+                rows.dtype
+            )  # row 0: all nodes differ; last row: one node
         specials = [token.to(rows.dtype).expand(batch.num_graphs, -1) for token in self.special_tokens()]
         place = torch.cat([places, *(packing.start + i for i in range(len(specials)))])  # of each row in Z
         source = torch.empty_like(place).scatter(0, place, torch.arange(place.numel(), device=place.device))
@@ -197,12 +217,15 @@ class TokenGT(nn.Module):
             # projected by node and then gathered: a graph has more tokens than nodes
             blocks = self.identifier_encoder.weight.unflatten(1, (tuples.size(1), -1)).unbind(1)  # [d, d_p] each
             return sum(  # type: ignore[return-value]
-                nn.functional.linear(identifiers.to(dtype), block).index_select(0, at) for block, at in zip(blocks, tuples.T, strict=True)
+                nn.functional.linear(identifiers.to(dtype), block).index_select(0, at)
+                for block, at in zip(blocks, tuples.T, strict=True)
             )
         if identifiers is None:  # one vector for each token
             owner, specials = batch.batch[tuples[:, 0]], len(self.special_tokens())  # [M]
             local = places - packing.start[owner] - specials
-            identifiers = self._draw(packing.counts - specials, owner, local, packing.groups[0].length - specials, dtype)
+            identifiers = self._draw(
+                packing.counts - specials, owner, local, packing.groups[0].length - specials, dtype
+            )
         return self.identifier_encoder(identifiers.to(dtype))
 
     def draw_identifiers(self, batch: GraphBatch) -> Tensor:
@@ -210,7 +233,9 @@ class TokenGT(nn.Module):
         if self.node_identifiers == "given":
             return batch.encoding("node_identifiers", self.node_id_dim)
         if self.node_identifiers != "laplacian":
-            return self._draw(batch.sizes, batch.batch, batch.local, batch.max_nodes, self.identifier_encoder.weight.dtype)
+            return self._draw(
+                batch.sizes, batch.batch, batch.local, batch.max_nodes, self.identifier_encoder.weight.dtype
+            )
         vectors = batch.encoding("laplacian_eigenvectors", self.node_id_dim)
         if self.training and self.sign_flip:
             vectors = ids.flip_signs(vectors, batch.batch, batch.num_graphs)
@@ -236,11 +261,15 @@ class TokenGT(nn.Module):
         edges = torch.zeros_like(batch.sizes).index_add_(0, edge_graph, torch.ones_like(edge_graph))  # [B]
         bound = batch.max_nodes + specials + (edge_graph.numel() if self.hyperedges else batch.max_edges)
         longest, total = bound if fixed_sizes(batch.ptr) else None, len(tuples) + batch.num_graphs * specials
-        packing = Packing.of(batch.sizes + edges + specials, total, longest)  # one padded group, or groups of like length
+        packing = Packing.of(
+            batch.sizes + edges + specials, total, longest
+        )  # one padded group, or groups of like length
         order = edge_graph.argsort(stable=True)
         ranks = torch.arange(order.numel(), device=order.device) - (edges.cumsum(0) - edges)[edge_graph[order]]
         rank = torch.empty_like(order).scatter(0, order, ranks)  # of an edge among the edges of its graph
-        return packing, specials + torch.cat([packing.start[batch.batch] + batch.local, (packing.start + batch.sizes)[edge_graph] + rank])
+        return packing, specials + torch.cat(
+            [packing.start[batch.batch] + batch.local, (packing.start + batch.sizes)[edge_graph] + rank]
+        )
 
     def _add_edges_to_nodes(self, x: Tensor, batch: GraphBatch, places: Tensor) -> Tensor:
         """SEB: X_ii += sum over j != i of X_ij, [T, d]; a self-loop (i, i) is no edge here."""

@@ -23,7 +23,12 @@ GROUPS_ON_GPU = 4  # padding costs less there than calls
 NodeIdentifiers = Literal["none", "random", "orf", "laplacian", "random-first-order", "orf-first-order"]
 
 
-@register_model("tokengt-attention", levels=("attention",), cost="(n + m)^2 d, or n^4 d dense", encodings=("laplacian_eigenvectors",))
+@register_model(
+    "tokengt-attention",
+    levels=("attention",),
+    cost="(n + m)^2 d, or n^4 d dense",
+    encodings=("laplacian_eigenvectors",),
+)
 class TokenGTAttention(nn.Module):
     """Attention matrices over node and edge tokens and [null].
 
@@ -66,15 +71,27 @@ class TokenGTAttention(nn.Module):
     ):
         super().__init__()
         if node_identifiers not in NodeIdentifiers.__args__:
-            raise ValueError(f"unknown node identifiers {node_identifiers!r}; known: {', '.join(NodeIdentifiers.__args__)}")
+            raise ValueError(
+                f"unknown node identifiers {node_identifiers!r}; known: {', '.join(NodeIdentifiers.__args__)}"
+            )
         if level != "attention" or out_dim != bell(4):
-            raise ValueError(f"level {level!r}, out_dim {out_dim}: this model gives attention for the {bell(4)} basis tensors")
+            raise ValueError(
+                f"level {level!r}, out_dim {out_dim}: this model gives attention for the {bell(4)} basis tensors"
+            )
         if num_heads < out_dim:
             raise ValueError(f"num_heads {num_heads}: one head for each of the {out_dim} basis tensors, or more")
         self.node_identifiers, self.node_id_dim, self.identifier_table = node_identifiers, node_id_dim, identifier_table
-        self.dense, self.sign_flip, self.num_heads, self.head_dim, self.num_bases = dense, sign_flip, num_heads, head_dim, out_dim
+        self.dense, self.sign_flip, self.num_heads, self.head_dim, self.num_bases = (
+            dense,
+            sign_flip,
+            num_heads,
+            head_dim,
+            out_dim,
+        )
         copies = 1 if node_identifiers.endswith("first-order") else 2
-        self.identifier_encoder = None if node_identifiers == "none" else nn.Linear(copies * node_id_dim, hidden_dim, bias=input_linear)
+        self.identifier_encoder = (
+            None if node_identifiers == "none" else nn.Linear(copies * node_id_dim, hidden_dim, bias=input_linear)
+        )
         self.type_encoder = nn.Embedding(2, hidden_dim) if type_identifiers else None
         self.null_token = nn.Parameter(torch.empty(hidden_dim))
         self.input_linear = nn.Linear(hidden_dim, hidden_dim) if input_linear else None
@@ -114,7 +131,9 @@ class TokenGTAttention(nn.Module):
         if self.identifier_encoder is not None:
             bias = self.identifier_encoder.bias
             x = x if bias is None else x + mix(bias)
-            weight = mix(self.identifier_encoder.weight.t()).t()  # [d, 1 or 2 d_p]: both maps in one, formed once and not for each token
+            weight = mix(
+                self.identifier_encoder.weight.t()
+            ).t()  # [d, 1 or 2 d_p]: both maps in one, formed once and not for each token
             for part, places in self._identifiers(batch, weight, pairs, mask, owner, local, identifiers):
                 x = x + (part if places is None else part.index_select(0, places))
         if self.type_encoder is not None:
@@ -148,19 +167,25 @@ class TokenGTAttention(nn.Module):
         sizes = [sizes[i : i + groups] for i in range(0, len(sizes), groups)]
         parts = [t.split([sum(group) for group in sizes]) for t in (q, k, tuples[owner[keep], local[keep]])]
         found = []
-        for graphs, group, size, q, k, pairs in zip(order.split(groups), rising.split(groups), sizes, *parts, strict=True):
+        for graphs, group, size, q, k, pairs in zip(
+            order.split(groups), rising.split(groups), sizes, *parts, strict=True
+        ):
             real = torch.arange(size[-1], device=group.device) < group[:, None]  # [G, T]
             of = torch.repeat_interleave(group, output_size=sum(size))
             places = of, torch.arange(sum(size), device=group.device) - (group.cumsum(0) - group)[of]
             taken = pairs.new_zeros(*real.shape, 2).index_put_(places, pairs)
             attention = self._attention(nulls[graphs], q, k, *places, real)
-            attention = attention.float() if attention.dtype == torch.bfloat16 else attention  # too coarse for a difference
+            attention = (
+                attention.float() if attention.dtype == torch.bfloat16 else attention
+            )  # too coarse for a difference
             found.append((attention - basis_targets(taken, real, self.null_token.dtype)).square().sum((-2, -1)))
         return torch.cat(found)[order.argsort()]
 
     def _queries_and_keys(self, nulls: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Inputs of [null] [B, d] and of real tokens [M, d] -> keys of [null] [B, 15 d_H], queries and keys of the others [M, 15 d_H]."""
-        free = (self.num_heads - self.num_bases) * self.head_dim  # heads without a target come first and are not computed
+        free = (
+            self.num_heads - self.num_bases
+        ) * self.head_dim  # heads without a target come first and are not computed
         query, key = ((m.weight[free:], m.bias[free:]) for m in (self.query, self.key))
         return *linears(nulls, *key), *linears(tokens, query[0], key[0], query[1], key[1])
 
@@ -172,7 +197,9 @@ class TokenGTAttention(nn.Module):
         q = q.new_zeros(graphs * length, q.size(1)).index_copy(0, owner * length + local, q)
         places = torch.cat([null, owner * (length + 1) + local + 1])
         k = k.new_zeros(graphs * (length + 1), k.size(1)).index_copy(0, places, torch.cat([nulls, k]))
-        q, k = (t.view(graphs, -1, self.num_bases, self.head_dim).transpose(1, 2) for t in (q, k))  # [B, 15, T or 1 + T, d_H]
+        q, k = (
+            t.view(graphs, -1, self.num_bases, self.head_dim).transpose(1, 2) for t in (q, k)
+        )  # [B, 15, T or 1 + T, d_H]
         scores = (q * self.head_dim**-0.5) @ k.transpose(-1, -2)  # [B, 15, T, 1 + T], Eq. (5)
         padding = torch.cat([mask.new_zeros(graphs, 1), ~mask], 1)  # columns
         return scores.masked_fill(padding[:, None, None], float("-inf")).softmax(-1) * mask[:, None, :, None]
@@ -191,8 +218,12 @@ class TokenGTAttention(nn.Module):
         diagonal = nodes[:, None].expand(n, 2).expand(batch.num_graphs, n, 2)  # [B, n_max, 2]
         if self.dense:
             first, other = torch.cartesian_prod(nodes, nodes[1:]).view(-1, 2).T
-            pairs = torch.stack([first, other - (other <= first).long()], 1).expand(batch.num_graphs, -1, 2)  # [B, n_max (n_max - 1), 2]
-            return torch.cat([diagonal, pairs], 1), torch.cat([batch.node_mask, (pairs < batch.sizes[:, None, None]).all(-1)], 1)
+            pairs = torch.stack([first, other - (other <= first).long()], 1).expand(
+                batch.num_graphs, -1, 2
+            )  # [B, n_max (n_max - 1), 2]
+            return torch.cat([diagonal, pairs], 1), torch.cat(
+                [batch.node_mask, (pairs < batch.sizes[:, None, None]).all(-1)], 1
+            )
         owner, source, target = batch.edge_slots()
         counts = torch.zeros_like(batch.sizes).index_add_(0, owner, torch.ones_like(owner))  # [B]
         order = owner.argsort(stable=True)
@@ -204,13 +235,22 @@ class TokenGTAttention(nn.Module):
         return torch.cat([diagonal, edges], 1), torch.cat([batch.node_mask, real], 1)
 
     def _identifiers(
-        self, batch: GraphBatch, weight: Tensor, pairs: Tensor, mask: Tensor, owner: Tensor, local: Tensor, identifiers: Tensor | None
+        self,
+        batch: GraphBatch,
+        weight: Tensor,
+        pairs: Tensor,
+        mask: Tensor,
+        owner: Tensor,
+        local: Tensor,
+        identifiers: Tensor | None,
     ) -> list[tuple[Tensor, Tensor | None]]:
         """What [P_u, P_v] of each token, or its own vector, is through `weight`: terms, by node [N, d] with the node of each token, or by
         token [M, d]."""
         if not self.node_identifiers.endswith("first-order"):
             drawn = (self._draw_for_nodes(batch) if identifiers is None else identifiers).to(weight.dtype)  # [N, d_p]
-            nodes = (pairs + batch.ptr[owner][:, None]).clamp(max=batch.num_nodes - 1)  # [M, 2]; padding names nodes that are not there
+            nodes = (pairs + batch.ptr[owner][:, None]).clamp(
+                max=batch.num_nodes - 1
+            )  # [M, 2]; padding names nodes that are not there
             blocks = weight.unflatten(1, (2, -1)).unbind(1)  # [d, d_p] each
             return [(nn.functional.linear(drawn, block), at) for block, at in zip(blocks, nodes.T, strict=True)]
         position = mask.long().cumsum(1)[owner, local] - 1  # among the real tokens of its graph
@@ -232,7 +272,9 @@ class TokenGTAttention(nn.Module):
                 return ids.orthogonal_rows(sizes, owner, local, largest, width, dtype)
             return ids.random_rows(owner.numel(), width, dtype, device)
         if orthogonal and self.identifier_table > width:
-            raise ValueError(f"a table of {self.identifier_table} orthonormal rows needs as many channels: raise node_id_dim from {width}")
+            raise ValueError(
+                f"a table of {self.identifier_table} orthonormal rows needs as many channels: raise node_id_dim from {width}"
+            )
         rows = torch.arange(self.identifier_table, device=device)
         if orthogonal:
             table = torch.linalg.qr(torch.randn(width, rows.numel(), dtype=dtype, device=device))[0].T

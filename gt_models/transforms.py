@@ -37,7 +37,9 @@ class AddEncodings(BaseTransform):
     """
 
     def __init__(self, requests: Mapping[str, Arguments]):
-        self.requests: Requests | None = {name: find_encoding(name).arguments(dict(given)) for name, given in requests.items()}
+        self.requests: Requests | None = {
+            name: find_encoding(name).arguments(dict(given)) for name, given in requests.items()
+        }
         self._model: nn.Module | None = None
         self._given: Requests = {}
 
@@ -81,7 +83,9 @@ def needs(model: nn.Module, data: Data | GraphBatch, given: Requests | None = No
     """The encodings that `model` reads of the graph `data`, with the arguments that give the widths it asks for; one forward pass."""
     weight = next(model.parameters(), torch.empty(0))
     batch = GraphBatch.of(data)
-    probe = cast(_Probe, _Probe(**{field.name: getattr(batch, field.name) for field in fields(batch)}).to(weight.device))
+    probe = cast(
+        _Probe, _Probe(**{field.name: getattr(batch, field.name) for field in fields(batch)}).to(weight.device)
+    )
     probe.requests, probe.given = {}, given or {}
     training = [(module, module.training) for module in model.modules()]
     model.eval()
@@ -108,19 +112,27 @@ class _Probe(GraphBatch):
             before = self.requests.get(encoding.name, arguments)
             # one encoding may give two arrays of different widths: the wider request serves both
             self.requests[encoding.name] = max(arguments, before, key=lambda a: encoding.widths(**a)[name])
-            values = compute(encoding.name, self, dtype=self.x.dtype if self.x.is_floating_point() else torch.float32, **arguments)[name]
+            values = compute(
+                encoding.name, self, dtype=self.x.dtype if self.x.is_floating_point() else torch.float32, **arguments
+            )[name]
             return values if width is None else values[..., :width]
         return super().encoding(name, width)
 
 
 def _wide_enough(encoding: Encoding, array: str, width: int, given: Arguments) -> dict[str, Any]:
     """Arguments with which `array` has `width` channels or a few more. Raises EncodingError where no size gives them."""
-    sizes = [key for key, parameter in encoding.parameters.items() if parameter.default is parameter.empty and key not in given]
+    sizes = [
+        key
+        for key, parameter in encoding.parameters.items()
+        if parameter.default is parameter.empty and key not in given
+    ]
     for size in range(1, width + 1) if sizes else [0]:
         arguments = encoding.arguments({**given, **dict.fromkeys(sizes, size)})
         if encoding.widths(**arguments)[array] >= width:
             return arguments
-    raise EncodingError(f"encoding {encoding.name!r} with {given} gives fewer than the {width} channels of {array!r} that the model reads")
+    raise EncodingError(
+        f"encoding {encoding.name!r} with {given} gives fewer than the {width} channels of {array!r} that the model reads"
+    )
 
 
 def _content(data: Data) -> int:

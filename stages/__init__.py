@@ -30,7 +30,9 @@ class _Moved:
         if not name.startswith("stages.") or first in _STAGES:
             return None
         place = f"gt_bench.{_MOVED[first]}" if first in _MOVED else "a package of gt_bench"
-        raise ModuleNotFoundError(f"no module {name}: the library is now gt_bench; look in {place} (docs/architecture.md)", name=name)
+        raise ModuleNotFoundError(
+            f"no module {name}: the library is now gt_bench; look in {place} (docs/architecture.md)", name=name
+        )
 
 
 sys.meta_path.insert(0, _Moved)

@@ -11,7 +11,9 @@ import torch
 
 ROOT = Path(__file__).parent.parent
 SHARED = ROOT.parent / "shared"
-CHROMIUM = next((p for p in ("/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome") if os.path.exists(p)), None)
+CHROMIUM = next(
+    (p for p in ("/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome") if os.path.exists(p)), None
+)
 
 # the same examples every time: a change is judged by what it changes. HYPOTHESIS=explore looks for new ones
 hypothesis.settings.register_profile("same", derandomize=True)

@@ -31,7 +31,9 @@ def blocks(text: str) -> list[tuple[str, str]]:
 
 def commands(text: str) -> list[list[str]]:
     """The commands of shell blocks and of lines of code in the text, as words without what a shell does with them."""
-    lines = [line for kind, block in blocks(text) if kind in ("", "console", "bash", "sh") for line in block.splitlines()]
+    lines = [
+        line for kind, block in blocks(text) if kind in ("", "console", "bash", "sh") for line in block.splitlines()
+    ]
     lines += re.findall(r"`((?:gt-bench|python -m (?:stages|gt_bench)\.|make) [^`\n]+)`", text)
     found = []
     for line in lines:
@@ -57,7 +59,10 @@ def test_commands_are_found():
 )
 def test_a_command_of_gt_bench_parses(page, words):
     """With the real parser, up to the moment before it would run."""
-    command, arguments = typer.main.get_command(app), ["1" if word == "N" else word for word in words[1:] if word != "..."]
+    command, arguments = (
+        typer.main.get_command(app),
+        ["1" if word == "N" else word for word in words[1:] if word != "..."],
+    )
     context = command.make_context("gt-bench", [], resilient_parsing=True)
     while hasattr(command, "commands") and arguments and not arguments[0].startswith("-"):
         name = arguments.pop(0)
@@ -81,9 +86,13 @@ def test_another_command_names_what_is_there(page, words):
         targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.M))
         assert {word for word in words[1:] if "=" not in word} <= targets, page
     elif words[:2] == ("python", "-m"):
-        assert PLACEHOLDER.search(words[2]) or words[2].startswith("pytest") or find_spec(words[2]), f"{page}: no module {words[2]}"
+        assert PLACEHOLDER.search(words[2]) or words[2].startswith("pytest") or find_spec(words[2]), (
+            f"{page}: no module {words[2]}"
+        )
     elif words[0] == "python":
-        assert (ROOT / words[1]).is_file() or PLACEHOLDER.search(words[1]) or words[1].startswith("-"), f"{page}: no file {words[1]}"
+        assert (ROOT / words[1]).is_file() or PLACEHOLDER.search(words[1]) or words[1].startswith("-"), (
+            f"{page}: no file {words[1]}"
+        )
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -92,14 +101,19 @@ def test_files_links_cells_and_python_of_a_page_are_there(page):
     for link in re.findall(r"\]\(([^)\s#]+)[^)]*\)", text):
         assert link.startswith(("http", "mailto")) or (page.parent / link).exists(), f"{page.name}: {link}"
     for path in re.findall(
-        r"`((?:gt_bench|gt_models|stages|recipes|docs|tests|benchmarks|published|records)/[\w./-]+\.(?:py|md|yaml|json))`", text
+        r"`((?:gt_bench|gt_models|stages|recipes|docs|tests|benchmarks|published|records)/[\w./-]+\.(?:py|md|yaml|json))`",
+        text,
     ):
         assert PLACEHOLDER.search(path) or (ROOT / path).exists(), f"{page.name}: {path}"
     grid = load_grid(ROOT / "params.yaml")
     cells = {cell.cell for cell in grid.cells.values()}
     for words in commands(text):
         for word in words[1:]:
-            if words[0] == "gt-bench" and re.fullmatch(r"[a-z-]+/[a-z0-9.-]+/[a-z0-9.-]+", word) and word.split("/")[0] in grid.suites:
+            if (
+                words[0] == "gt-bench"
+                and re.fullmatch(r"[a-z-]+/[a-z0-9.-]+/[a-z0-9.-]+", word)
+                and word.split("/")[0] in grid.suites
+            ):
                 assert word in cells, f"{page.name}: no cell {word}"
     for kind, block in blocks(text):
         if kind == "python":
@@ -108,7 +122,9 @@ def test_files_links_cells_and_python_of_a_page_are_there(page):
 
 def test_the_architecture_names_every_room():
     text = (ROOT / "docs" / "architecture.md").read_text()
-    rooms = {path.parent.name for package in ("gt_bench", "gt_models") for path in (ROOT / package).glob("*/__init__.py")}
+    rooms = {
+        path.parent.name for package in ("gt_bench", "gt_models") for path in (ROOT / package).glob("*/__init__.py")
+    }
     assert len(rooms) > 15
     assert not {room for room in rooms if not re.search(rf"\b{room}/", text)}
 
@@ -122,5 +138,7 @@ def test_the_site_builds_without_a_warning(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     assert (tmp_path / "site" / "mlflow" / "index.html").exists()
     page = (tmp_path / "site" / "index.html").read_text()
-    assert not re.search(r'(?:src|href)="https?://(?!squidfunk)[^"]+\.(?:js|css|woff2?)"', page), "the site asks another host for a file"
+    assert not re.search(r'(?:src|href)="https?://(?!squidfunk)[^"]+\.(?:js|css|woff2?)"', page), (
+        "the site asks another host for a file"
+    )
     shutil.rmtree(tmp_path / "site")

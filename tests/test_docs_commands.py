@@ -76,14 +76,18 @@ def commands(page: Path) -> list[str]:
 ALL = {page.name: commands(page) for page in PAGES}
 EVERY = sorted({command for found in ALL.values() for command in found} - NOT_RUN.keys())
 OF_DVC = [command for command in ALL["dvc.md"] if command not in NOT_RUN]
-OF_DVC += [command for name, found in ALL.items() if name != "dvc.md" for command in found if command.startswith("dvc ")]
+OF_DVC += [
+    command for name, found in ALL.items() if name != "dvc.md" for command in found if command.startswith("dvc ")
+]
 OF_GT_BENCH = [command for command in EVERY if command.startswith("gt-bench ")]
 
 
 def test_every_command_is_run_or_has_a_reason():
     known = {*OF_DVC, *OF_GT_BENCH, "python -m stages.download --list"}
     assert set(EVERY) - known == set(), "run it here, or say in NOT_RUN why not"
-    assert NOT_RUN.keys() - {command for found in ALL.values() for command in found} == set(), "no page has them any more"
+    assert NOT_RUN.keys() - {command for found in ALL.values() for command in found} == set(), (
+        "no page has them any more"
+    )
     for why in NOT_RUN.values():
         for path in re.findall(r"tests/[\w/]+\.py", why):
             assert (ROOT / path).exists(), path
@@ -120,7 +124,9 @@ def test_gt_bench(project, monkeypatch, command):
 
 
 def test_what_can_be_downloaded():
-    done = subprocess.run([sys.executable, "-m", "stages.download", "--list"], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "stages.download", "--list"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     assert (done.returncode, "cornell" in done.stdout) == (0, True), done.stderr
 
 
@@ -145,7 +151,13 @@ esac
 def grid_of_two(tmp_path, monkeypatch):
     """A repository of two cells under DVC whose stages take no time: training finds the recipe's learning rate."""
     pytest.importorskip("dvc")
-    for name in (".gitignore", "dvc.yaml", "stages/dvc.yaml", "recipes/embedded/chains/gcn.yaml", "recipes/embedded/chains/mlp.yaml"):
+    for name in (
+        ".gitignore",
+        "dvc.yaml",
+        "stages/dvc.yaml",
+        "recipes/embedded/chains/gcn.yaml",
+        "recipes/embedded/chains/mlp.yaml",
+    ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     shutil.copytree(ROOT / "published", tmp_path / "published")
@@ -183,7 +195,9 @@ def commit(message: str) -> None:
 def test_dvc(grid_of_two, capfd):
     """The commands of docs/dvc.md, and those of DVC on other pages, first those that run stages; a commit between them, so that there is something to differ from."""
     said, recipe, drawn = {}, Path("recipes/embedded/chains/gcn.yaml"), ""
-    for command in sorted(OF_DVC, key=lambda command: (not command.startswith("dvc repro"), command.startswith("dvc plots"))):
+    for command in sorted(
+        OF_DVC, key=lambda command: (not command.startswith("dvc repro"), command.startswith("dvc plots"))
+    ):
         if command.startswith("sed "):
             commit("what was run")
             subprocess.run(command, shell=True, check=True)
@@ -204,5 +218,7 @@ def test_dvc(grid_of_two, capfd):
     ]
     assert "metrics/embedded/chains/gcn.json          test      0.03    0.3" in said["metrics diff"]
     assert re.search(r"\| master +\| [^|]+\| 0\.03 +\|\n\| .* \w+ \[lr-0\.3\] +\| [^|]+\| 0\.3 +\|", said["exp show"])
-    assert all(f'"text": "{name}"' in drawn for name in ("metrics/embedded/chains/gcn.json", "reports/published/embedded.csv"))
+    assert all(
+        f'"text": "{name}"' in drawn for name in ("metrics/embedded/chains/gcn.json", "reports/published/embedded.csv")
+    )
     assert {"0.01", "0.3", "0.5"} == set(re.findall(r'"validation": ([\d.]+)', drawn))

@@ -26,11 +26,15 @@ class Project:
         self.folder = folder
         for name in ("gt_bench", "gt_models", "stages", "published", "golden", ".dvc"):
             shutil.copytree(
-                ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "tmp", "cache", "config.local", "dvc.lock")
+                ROOT / name,
+                folder / name,
+                ignore=shutil.ignore_patterns("__pycache__", "tmp", "cache", "config.local", "dvc.lock"),
             )
         for name in ("dvc.yaml", ".dvcignore"):
             shutil.copy(ROOT / name, folder)
-        (folder / "params.yaml").write_text(re.sub(r"^limits: .*", LIMITS, (ROOT / "params.yaml").read_text(), flags=re.M))
+        (folder / "params.yaml").write_text(
+            re.sub(r"^limits: .*", LIMITS, (ROOT / "params.yaml").read_text(), flags=re.M)
+        )
         self.add(*CELLS)
         subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
         (folder / "nothing").mkdir()
@@ -42,7 +46,9 @@ class Project:
         for cell in cells:
             (self.folder / "recipes" / cell).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / "recipes" / f"{cell}.yaml", self.folder / "recipes" / f"{cell}.yaml")
-        subprocess.run([sys.executable, "-m", "gt_bench.pipeline.grid"], cwd=self.folder, check=True, capture_output=True)
+        subprocess.run(
+            [sys.executable, "-m", "gt_bench.pipeline.grid"], cwd=self.folder, check=True, capture_output=True
+        )
 
     def repro(self, *arguments: str) -> list[str]:
         """Runs `dvc repro` and returns the names of the stages that it ran, the always-run one aside."""
@@ -62,7 +68,11 @@ class Project:
             check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr
-        return [name for name in re.findall(r"^Running stage '([^']+)'", done.stdout, flags=re.M) if name != "stages/dvc.yaml:state"]
+        return [
+            name
+            for name in re.findall(r"^Running stage '([^']+)'", done.stdout, flags=re.M)
+            if name != "stages/dvc.yaml:state"
+        ]
 
     def rows(self, suite: str) -> dict[str, dict]:
         return {row["cell"]: row for row in json.loads((self.folder / "reports" / f"{suite}.json").read_text())["rows"]}
@@ -130,7 +140,11 @@ def test_an_encoding_for_one_cell_runs_no_other(project):
     recipe = "recipes/embedded/chains/gcn.yaml"
     project.edit(recipe, "num_layers: 4", "num_layers: 4, laplacian_dim: 2")
     project.edit(recipe, "batch:", "encodings: {laplacian: {k: 2}}\nbatch:")
-    assert project.repro("leaderboard@embedded") == ["encode@chains", "train@embedded-chains-gcn", "leaderboard@embedded"]
+    assert project.repro("leaderboard@embedded") == [
+        "encode@chains",
+        "train@embedded-chains-gcn",
+        "leaderboard@embedded",
+    ]
 
 
 def test_another_seed_runs_that_seed(project):

@@ -8,7 +8,11 @@ HEAD = re.compile(r'^# mypy: disable-error-code="[a-z, -]+"$', re.M)
 
 
 def test_only_named_kinds_of_errors_are_switched_off():
-    texts = {path: path.read_text() for package in ("gt_bench", "gt_models", "stages") for path in (ROOT / package).rglob("*.py")}
+    texts = {
+        path: path.read_text()
+        for package in ("gt_bench", "gt_models", "stages")
+        for path in (ROOT / package).rglob("*.py")
+    }
     assert not [
         str(path)
         for path, text in texts.items()

@@ -83,11 +83,17 @@ def installed(tmp_path_factory) -> Path:
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
         copy(ROOT / name, source / name)
     pip = [sys.executable, "-m", "pip", "-q", "--disable-pip-version-check"]
-    subprocess.run([*pip, "wheel", "--no-deps", "--no-build-isolation", "-w", root, source], check=True, env=without_this_checkout())
+    subprocess.run(
+        [*pip, "wheel", "--no-deps", "--no-build-isolation", "-w", root, source],
+        check=True,
+        env=without_this_checkout(),
+    )
     (wheel,) = root.glob("*.whl")
     venv.create(root / "venv", with_pip=False)
     subprocess.run(
-        [*pip, "--python", root / "venv/bin/python", "install", "--no-deps", "--no-index", wheel], check=True, env=without_this_checkout()
+        [*pip, "--python", root / "venv/bin/python", "install", "--no-deps", "--no-index", wheel],
+        check=True,
+        env=without_this_checkout(),
     )
     (site,) = (root / "venv/lib").glob("python*/site-packages")
     packages = [path for path in sys.path if path.endswith("site-packages") and (Path(path) / "torch").is_dir()]
@@ -112,7 +118,16 @@ def test_a_model_and_data_of_ones_own_on_the_command_line(installed, elsewhere):
     model = (ROOT / "docs/add_a_model.md").read_text().split("```python\n")[1].split("```")[0]
     (elsewhere / "lab/my_model.py").write_text(model)
     said = run(
-        installed / "gt-bench", "try", "lab/my_model.py:MyModel", "lab/papers", "--seeds", "0-1", "--set", "epochs=2", "--save", "mine"
+        installed / "gt-bench",
+        "try",
+        "lab/my_model.py:MyModel",
+        "lab/papers",
+        "--seeds",
+        "0-1",
+        "--set",
+        "epochs=2",
+        "--save",
+        "mine",
     )
     assert "this run is number 1 of 1" in said
     assert Path("recipes/mine/papers/my-model-epochs-2.yaml").is_file()

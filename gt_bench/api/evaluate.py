@@ -182,29 +182,44 @@ def with_encodings(recipe: Recipe, info: ModelInfo, packed: PackedDataset) -> Re
     Raises Incompatible for a model that cannot do without encodings on a dataset that has none.
     """
     header = packed.header
-    if not info.encodings or issubclass(info.cls, PlainModel):  # a plain module reads attributes, which nobody can ask for
+    if not info.encodings or issubclass(
+        info.cls, PlainModel
+    ):  # a plain module reads attributes, which nobody can ask for
         return recipe
     arguments = check_model(recipe, f"gt-bench try {info.name} {header.name}")
     try:
         task = create_task(header.task, header.metric, recipe.loss, header.also)
     except KeyError as error:
         raise RecipeError(f"gt-bench try {info.name} {header.name}: {error.args[0]}") from None
-    dims = {"in_dim": task.in_dim(cast(Header, header)), "out_dim": header.out_dim, "level": header.level, "edge_dim": header.edge_dim}
+    dims = {
+        "in_dim": task.in_dim(cast(Header, header)),
+        "out_dim": header.out_dim,
+        "level": header.level,
+        "edge_dim": header.edge_dim,
+    }
     model = _built(info, dims, arguments)
     try:
         asked = needs(model, _shown(recipe, task, packed), recipe.encodings)
-    except EncodingError as error:  # of a graph that the encoding is not for, or of arguments that only the recipe can say
+    except (
+        EncodingError
+    ) as error:  # of a graph that the encoding is not for, or of arguments that only the recipe can say
         raise RecipeError(f"gt-bench try {info.name} {header.name}: {error}") from error
     found = {name: _without_defaults(name, arguments) for name, arguments in asked.items()}
-    if found and header.task == "configuration-ranking":  # copies of a graph are made for each step, and encodings only for stored graphs
-        fitting = [name for name in list_models() if header.level in model_info(name).levels and not model_info(name).encodings]
+    if (
+        found and header.task == "configuration-ranking"
+    ):  # copies of a graph are made for each step, and encodings only for stored graphs
+        fitting = [
+            name for name in list_models() if header.level in model_info(name).levels and not model_info(name).encodings
+        ]
         raise Incompatible(
             f"model {info.name!r} reads {', '.join(found)}, and graphs of the task {header.task} carry no encodings.\n"
             f"models that read none: {', '.join(fitting)}"
         )
     if not found:
         return recipe
-    return recipe.model_copy(update={"encodings": found | {k: v for k, v in recipe.encodings.items() if k not in found}})
+    return recipe.model_copy(
+        update={"encodings": found | {k: v for k, v in recipe.encodings.items() if k not in found}}
+    )
 
 
 def _shown(recipe: Recipe, task: Task, packed: PackedDataset) -> GraphBatch:
@@ -215,7 +230,9 @@ def _shown(recipe: Recipe, task: Task, packed: PackedDataset) -> GraphBatch:
     header = packed.header
     if header.split_kind == "hyperedge" and task.loader is not None:
         encoded = EncodedDataset(packed, packed.folder, {})
-        batch = next(iter(task.loader(packed, encoded, 0, recipe.batch, 0, torch.device("cpu"), torch.float32).training(0)))[0]
+        batch = next(
+            iter(task.loader(packed, encoded, 0, recipe.batch, 0, torch.device("cpu"), torch.float32).training(0))
+        )[0]
     else:
         batch = packed.batch(torch.tensor([0]))
         if batch.num_nodes > PROBED:
@@ -285,7 +302,9 @@ def _cell(info: ModelInfo, dataset: str, given: Settings, trials: int | None) ->
     if _is_of_another(Path(SUITE, dataset, f"{row}.yaml"), info.name, given):
         row = f"{row}-{digest_of([info.name, given])[:8]}"
     settings = "recipes" if trials is None else "tuned"
-    return TriedCell(key=f"{SUITE}-{dataset}-{row}", cell=f"{SUITE}/{dataset}/{row}", dataset=dataset, model=row, settings=settings)
+    return TriedCell(
+        key=f"{SUITE}-{dataset}-{row}", cell=f"{SUITE}/{dataset}/{row}", dataset=dataset, model=row, settings=settings
+    )
 
 
 def _is_of_another(path: Path, model: str, given: Settings) -> bool:
@@ -329,5 +348,6 @@ def _track(result: Result, store: Store) -> None:
     except TrackingError as error:
         uri = without_credentials(tracking_uri())
         print(
-            f"warning: MLflow at {uri} was not completed: {without_credentials(str(error))}; the same command tries again", file=sys.stderr
+            f"warning: MLflow at {uri} was not completed: {without_credentials(str(error))}; the same command tries again",
+            file=sys.stderr,
         )

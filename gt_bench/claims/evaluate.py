@@ -61,7 +61,9 @@ def load_claims(path: Path = CLAIMS) -> list[Claim]:
         raise RecipeError(f"{path}: two claims are named {twice[0]!r}")
     for claim in claims:
         if claim.test and claim.test.kind not in TESTS:
-            raise RecipeError(f"{path}: {claim.id}: no kind of test {claim.test.kind!r}{nearest(claim.test.kind, list(TESTS))}")
+            raise RecipeError(
+                f"{path}: {claim.id}: no kind of test {claim.test.kind!r}{nearest(claim.test.kind, list(TESTS))}"
+            )
         if not claim.test and not claim.needs:
             raise RecipeError(f"{path}: {claim.id}: has no test, and does not say what one needs")
     return claims
@@ -83,9 +85,13 @@ def judged(
     except ValidationError as error:
         first = error.errors()[0]
         said = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-        raise RecipeError(f"{path}: {claim.id}: the test {claim.test.kind} does not take these arguments: {said}") from None
+        raise RecipeError(
+            f"{path}: {claim.id}: the test {claim.test.kind} does not take these arguments: {said}"
+        ) from None
     except TypeError as error:
-        raise RecipeError(f"{path}: {claim.id}: the test {claim.test.kind} does not take these arguments: {error}") from None
+        raise RecipeError(
+            f"{path}: {claim.id}: the test {claim.test.kind} does not take these arguments: {error}"
+        ) from None
     if not found.tried:
         return NOT_TESTED, found.why
     if found.true is None:
@@ -138,7 +144,11 @@ def _of_pairs(found: Found, rows: Sequence[Row], rules: Rules | None) -> list[se
             rivals = complete or (ours.get(worse, []) if row["provisional"] else [])
             word = compared(row, lookup(*worse), rivals, rules).word
             short = min([row, *rivals], key=lambda one: one["runs"] / runs_in_full(one))
-            words.add(f"{word}, {short['runs']} of {runs_in_full(short)} runs" if short["runs"] < runs_in_full(short) else word)
+            words.add(
+                f"{word}, {short['runs']} of {runs_in_full(short)} runs"
+                if short["runs"] < runs_in_full(short)
+                else word
+            )
         said.append(words)
     return said
 
@@ -146,13 +156,17 @@ def _of_pairs(found: Found, rows: Sequence[Row], rules: Rules | None) -> list[se
 def _words(words: set[str]) -> tuple[set[str], set[str]]:
     """Those of complete runs, and those of others."""
     complete = words & {"claim holds", "claim fails", "undecided"}
-    return complete, {word for word in words - complete if word.startswith(("claim holds, ", "claim fails, ", "undecided, "))}
+    return complete, {
+        word for word in words - complete if word.startswith(("claim holds, ", "claim fails, ", "undecided, "))
+    }
 
 
 def _provisional(names: Sequence[str], said: Sequence[set[str]], what: str) -> list[str]:
     """A phrase on what incomplete runs say; none where there are none."""
     there = [
-        (name, word, runs) for name, words in zip(names, said, strict=True) for word, _, runs in (w.partition(", ") for w in sorted(words))
+        (name, word, runs)
+        for name, words in zip(names, said, strict=True)
+        for word, _, runs in (w.partition(", ") for w in sorted(words))
     ]
     if not there:
         return []
@@ -161,7 +175,9 @@ def _provisional(names: Sequence[str], said: Sequence[set[str]], what: str) -> l
     counts = ", ".join(f"{words.count(word)} {short}" for word, short in says.items() if word in words)
     other = [f"{says[word]}: {name}" for name, word, _ in there if word != "claim holds"]
     first = f" ({'; '.join(other[:3])}{' ...' if len(other) > 3 else ''})" if other else ""
-    return [f"provisional, by {' and '.join(sorted({runs for *_, runs in there}))}, of {len(said)} {what}: {counts}{first}"]
+    return [
+        f"provisional, by {' and '.join(sorted({runs for *_, runs in there}))}, of {len(said)} {what}: {counts}{first}"
+    ]
 
 
 def takes_data(claim: Claim) -> bool:

@@ -13,7 +13,9 @@ from gt_bench.utils.format import print_text
 from gt_bench.utils.io import write_bytes
 
 
-def show_claims(paper: str | None, grid: Grid, records: Path = ROOT, data: Path = Path("data"), write: Path | None = None) -> None:
+def show_claims(
+    paper: str | None, grid: Grid, records: Path = ROOT, data: Path = Path("data"), write: Path | None = None
+) -> None:
     """The claims of a paper, or of all, with their verdicts, on the terminal and as Markdown in the file `write`; and which findings behind them
     other code than the present computed. Raises RecipeError for a paper without claims."""
     chosen = [claim for claim in load_claims() if paper in (None, claim.paper.replace("_", "-"), claim.paper)]

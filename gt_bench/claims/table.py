@@ -14,7 +14,9 @@ def table_of(claims: Sequence[Claim], verdicts: Mapping[str, tuple[str, str]]) -
         why += f" (read as: {claim.note})" if claim.note else ""
         texts = (claim.paper, claim.place, claim.sentence, verdict, why)
         lines.append(markdown_line(texts))
-    counts = {word: sum(v == word for v, _ in verdicts.values()) for word in (HOLDS, PRINT, FAILS, UNDECIDED, NOT_TESTED)}
+    counts = {
+        word: sum(v == word for v, _ in verdicts.values()) for word in (HOLDS, PRINT, FAILS, UNDECIDED, NOT_TESTED)
+    }
     return [*lines, "", f"{len(claims)} claims: " + ", ".join(f"{n} {word}" for word, n in counts.items() if n) + "."]
 
 
@@ -24,7 +26,12 @@ def show(claims: Sequence[Claim], verdicts: Mapping[str, tuple[str, str]]) -> No
 
     texts = [(claim.paper, claim.place, claim.sentence, *verdicts[claim.id]) for claim in claims]
     print_table(
-        ("paper", "place", "claim", "verdict", "why"), texts, "claim", "verdict", "why", wrapped=("place", "claim", "verdict", "why")
+        ("paper", "place", "claim", "verdict", "why"),
+        texts,
+        "claim",
+        "verdict",
+        "why",
+        wrapped=("place", "claim", "verdict", "why"),
     )
     print(table_of(claims, verdicts)[-1])
 

@@ -22,8 +22,20 @@ GROUPS: dict[str, Commands] = {
         "page": show.page,
         "history": show.history,
     },
-    "Run": {"train": run.train, "try": run.try_, "work": run.work, "sweep": run.sweep, "tune": run.tune, "forecast": run.forecast},
-    "Compare and judge": {"compare": compare.compare, "claims": compare.claims, "diff": compare.diff, "score": compare.score},
+    "Run": {
+        "train": run.train,
+        "try": run.try_,
+        "work": run.work,
+        "sweep": run.sweep,
+        "tune": run.tune,
+        "forecast": run.forecast,
+    },
+    "Compare and judge": {
+        "compare": compare.compare,
+        "claims": compare.claims,
+        "diff": compare.diff,
+        "score": compare.score,
+    },
     "Check and carry": {"doctor": records.doctor},
 }
 STORE: Commands = {
@@ -45,7 +57,9 @@ def _version(asked: bool) -> None:
 
 
 def _every_command(
-    version: Annotated[bool, typer.Option("--version", help="version and commit", callback=_version, is_eager=True)] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="version and commit", callback=_version, is_eager=True)
+    ] = False,
 ) -> None:
     pass
 
@@ -64,7 +78,9 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__, pret
 app.callback()(_every_command)
 for group, commands in GROUPS.items():
     _register(app, commands, group)
-store = typer.Typer(no_args_is_help=True, help="Records that travel: what was run here or elsewhere, as files of the repository.")
+store = typer.Typer(
+    no_args_is_help=True, help="Records that travel: what was run here or elsewhere, as files of the repository."
+)
 _register(store, STORE)
 app.add_typer(store, name="store", rich_help_panel="Check and carry")
 

@@ -19,9 +19,12 @@ def compare(
         ),
     ],
     dataset: Annotated[list[str] | None, typer.Option(help="only this dataset; may be given several times")] = None,
-    bayes: Annotated[bool, typer.Option("--bayes", help="probabilities that the first is better, equal, worse")] = False,
+    bayes: Annotated[
+        bool, typer.Option("--bayes", help="probabilities that the first is better, equal, worse")
+    ] = False,
     rope: Annotated[
-        float, typer.Option(min=0, help="with --bayes: smaller differences count as equal, in raw units (0.01: one per cent)")
+        float,
+        typer.Option(min=0, help="with --bayes: smaller differences count as equal, in raw units (0.01: one per cent)"),
     ] = 0.01,
     records: Records = RECORDS,
 ) -> None:
@@ -47,9 +50,12 @@ def claims(
     data: Annotated[Path, typer.Option(help="folder with packed/, for the claims that take data")] = Path("data"),
     records: Records = RECORDS,
     recompute: Annotated[
-        str | None, typer.Option(help="compute this finding (published/findings) anew; exits 1 where it is not the kept one")
+        str | None,
+        typer.Option(help="compute this finding (published/findings) anew; exits 1 where it is not the kept one"),
     ] = None,
-    case: Annotated[list[str] | None, typer.Option(help="with --recompute: this case alone; may be given several times")] = None,
+    case: Annotated[
+        list[str] | None, typer.Option(help="with --recompute: this case alone; may be given several times")
+    ] = None,
 ) -> None:
     """What the papers say in words, each sentence with a verdict: computed from printed numbers, shipped records, data, and what was computed for them."""
     if recompute:
@@ -69,7 +75,9 @@ def claims(
 
 def diff(
     cell: CellName,
-    before: Annotated[int, typer.Argument(help="number of an attempt (`gt-bench history CELL`); -1 is the last but one")] = -1,
+    before: Annotated[
+        int, typer.Argument(help="number of an attempt (`gt-bench history CELL`); -1 is the last but one")
+    ] = -1,
     after: Annotated[int, typer.Argument(help="number of another; 0 is the last")] = 0,
 ) -> None:
     """What changed between two attempts at a cell: in recipe, code, data and machine, and in the number."""

@@ -32,5 +32,7 @@ def _problems(cell: Cell) -> list[str]:
     except (RecipeError, DatasetError, KeyError) as error:
         return [str(error.args[0])]
     if (recipe.search is None) == (cell.settings == "tuned"):
-        return [f"grid.yaml: cell {cell.key}: `settings: tuned` goes with a `search:` section in {path}, and only with it"]
+        return [
+            f"grid.yaml: cell {cell.key}: `settings: tuned` goes with a `search:` section in {path}, and only with it"
+        ]
     return []

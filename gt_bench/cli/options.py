@@ -6,9 +6,15 @@ from typing import Annotated
 import typer
 
 CellName = Annotated[str, typer.Argument(metavar="CELL", help="suite/dataset/row; `gt-bench list` has them")]
-Names = Annotated[list[str] | None, typer.Argument(help="suites and cells (suite/dataset/row); all where none is named")]
-Paper = Annotated[str | None, typer.Argument(help="tokengt, hot, ppgt, edge_transformer or polynormer; all where none is named")]
-Plan = Annotated[Path | None, typer.Option(help="YAML: what to run, entry after entry (gt_bench/scheduling/plan_file.py)")]
+Names = Annotated[
+    list[str] | None, typer.Argument(help="suites and cells (suite/dataset/row); all where none is named")
+]
+Paper = Annotated[
+    str | None, typer.Argument(help="tokengt, hot, ppgt, edge_transformer or polynormer; all where none is named")
+]
+Plan = Annotated[
+    Path | None, typer.Option(help="YAML: what to run, entry after entry (gt_bench/scheduling/plan_file.py)")
+]
 Records = Annotated[Path, typer.Option(help="folder of shipped records")]
 AsJson = Annotated[bool, typer.Option("--json", help="the same as JSON, for programs")]
 RECORDS = Path("records")

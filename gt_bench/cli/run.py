@@ -40,15 +40,21 @@ def train(
 
 def try_(
     model: Annotated[str, typer.Argument(help="a name, or path/to/file.py:MyModel")],
-    dataset: Annotated[str, typer.Argument(help="a name, a folder of CSV, an npz file, path/to/file.py:load, or pyg:Planetoid/Cora")],
+    dataset: Annotated[
+        str, typer.Argument(help="a name, a folder of CSV, an npz file, path/to/file.py:load, or pyg:Planetoid/Cora")
+    ],
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="a dotted key of a recipe: optimizer.lr=0.01")
     ] = None,
     seeds: Annotated[str | None, typer.Option(help="0-9, or 0,2,5; otherwise the defaults'")] = None,
     search: Annotated[int | None, typer.Option(min=1, metavar="TRIALS", help="search on validation first")] = None,
-    task: Annotated[str | None, typer.Option(help="of data of your own: node-classification, graph-regression, ...")] = None,
+    task: Annotated[
+        str | None, typer.Option(help="of data of your own: node-classification, graph-regression, ...")
+    ] = None,
     metric: Annotated[str | None, typer.Option(help="of data of your own: accuracy, mae, ...")] = None,
-    save: Annotated[str | None, typer.Option(metavar="SUITE", help="write the recipe that was used into recipes/SUITE/")] = None,
+    save: Annotated[
+        str | None, typer.Option(metavar="SUITE", help="write the recipe that was used into recipes/SUITE/")
+    ] = None,
 ) -> None:
     """Any model on any dataset without a recipe, by the defaults of gt_bench/plugins/defaults.yaml; then a table of all that is known there."""
     from gt_bench.api.evaluate import check_suite, try_pair
@@ -58,7 +64,15 @@ def try_(
 
     if save is not None:
         check_suite(save)
-    found = try_pair(model, dataset, settings(set_ or []), None if seeds is None else seeds_in(seeds), search, task=task, metric=metric)
+    found = try_pair(
+        model,
+        dataset,
+        settings(set_ or []),
+        None if seeds is None else seeds_in(seeds),
+        search,
+        task=task,
+        metric=metric,
+    )
     shown(found, [f"recipe: {found.recipe}"])
     if save is not None:
         print_text(f"saved: {save_recipe(found.recipe, save)}")
@@ -68,7 +82,8 @@ def work(
     names: Names = None,
     hours: Annotated[float | None, typer.Option(help="work so long; without it until all is done")] = None,
     jobs: Annotated[
-        int | None, typer.Option(help="runs at once, each with the threads that its recipe says; as many as there are cores")
+        int | None,
+        typer.Option(help="runs at once, each with the threads that its recipe says; as many as there are cores"),
     ] = None,
     plan: Plan = None,
     export: Annotated[Path, typer.Option(help="folder for the records of finished cells")] = Path("records"),
@@ -85,10 +100,17 @@ def work(
 
 
 def sweep(
-    names: Annotated[list[str] | None, typer.Argument(metavar="SUITE|CELL...", help="suites and cells (suite/dataset/row)")] = None,
-    cluster: Annotated[str, typer.Option(help="slurm, or local: side by side on this machine (as `gt-bench work`)")] = "slurm",
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="SUITE|CELL...", help="suites and cells (suite/dataset/row)")
+    ] = None,
+    cluster: Annotated[
+        str, typer.Option(help="slurm, or local: side by side on this machine (as `gt-bench work`)")
+    ] = "slurm",
     at_most: Annotated[
-        int | None, typer.Option(help="jobs that run at once; slurm: 16; local: as many as cores and memory hold", show_default=False)
+        int | None,
+        typer.Option(
+            help="jobs that run at once; slurm: 16; local: as many as cores and memory hold", show_default=False
+        ),
     ] = None,
     plan: Plan = None,
     dry: Annotated[bool, typer.Option("--dry-run", help="show what would be submitted, and end")] = False,
@@ -137,7 +159,9 @@ def tune(cell: CellName) -> None:
 def forecast(
     names: Names = None,
     seconds: Annotated[float, typer.Option(min=0, help="spent on timed steps of each phase of a cell")] = 3.0,
-    report: Annotated[bool, typer.Option(help="as Markdown, with the median error over cells that were run here")] = False,
+    report: Annotated[
+        bool, typer.Option(help="as Markdown, with the median error over cells that were run here")
+    ] = False,
 ) -> None:
     """Hours, memory and disk of cells on this device, from a few steps of each; beside what they took, where they were run here. Exits 1 where no
     cell has a forecast."""
@@ -146,7 +170,9 @@ def forecast(
     from gt_bench.forecasting.report import markdown, show
 
     grid = load_grid()
-    found = forecast_cells(grid.chosen(names or []), grid, budget=seconds, say=lambda line: print_text(line, file=sys.stderr, flush=True))
+    found = forecast_cells(
+        grid.chosen(names or []), grid, budget=seconds, say=lambda line: print_text(line, file=sys.stderr, flush=True)
+    )
     if report:
         print_text(markdown(found), end="")
     else:

@@ -12,7 +12,9 @@ from gt_bench.cli.options import RECORDS, AsJson, CellName, Paper, Records
 from gt_bench.utils.format import print_text
 
 
-def list_cells(suite: Annotated[str | None, typer.Argument(help="only this suite")] = None, as_json: AsJson = False) -> None:
+def list_cells(
+    suite: Annotated[str | None, typer.Argument(help="only this suite")] = None, as_json: AsJson = False
+) -> None:
     """The cells of the grid with their state, and how many of their seeds the store has."""
     from gt_bench.config.grid import load_grid
     from gt_bench.reports.cell_list import listing, show_listing
@@ -44,13 +46,18 @@ def show(name: Annotated[str, typer.Argument(metavar="SUITE|CELL")], as_json: As
     from gt_bench.config.serialize import recipe_text
 
     recipe = load_recipe(grid.find(name).recipe_path)
-    print(json.dumps(recipe.model_dump(mode="json", exclude_unset=True), indent=1) if as_json else recipe_text(recipe).rstrip("\n"))
+    print(
+        json.dumps(recipe.model_dump(mode="json", exclude_unset=True), indent=1)
+        if as_json
+        else recipe_text(recipe).rstrip("\n")
+    )
 
 
 def board(
     suite: Annotated[str | None, typer.Argument(help="a suite; none with --dataset")] = None,
     dataset: Annotated[
-        str | None, typer.Option(help="all suites' rows of this dataset, own and shipped, and what the papers print of it")
+        str | None,
+        typer.Option(help="all suites' rows of this dataset, own and shipped, and what the papers print of it"),
     ] = None,
     write: Annotated[Path | None, typer.Option(help="write SUITE.json, .csv and .md into this folder")] = None,
     records: Records = RECORDS,
@@ -74,7 +81,9 @@ def board(
         else:
             show_dataset(dataset, load_grid(), records)
     else:
-        raise RecipeError("say one of them: `gt-bench board SUITE [--write FOLDER]`, or `gt-bench board --dataset DATASET`")
+        raise RecipeError(
+            "say one of them: `gt-bench board SUITE [--write FOLDER]`, or `gt-bench board --dataset DATASET`"
+        )
 
 
 class Form(StrEnum):
@@ -89,7 +98,9 @@ class Form(StrEnum):
 
 def table(
     paper: Paper = None,
-    name: Annotated[str | None, typer.Argument(metavar="TABLE", help="as in `Table 3`, or 3; a list of them where none is named")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="TABLE", help="as in `Table 3`, or 3; a list of them where none is named")
+    ] = None,
     form: Annotated[Form, typer.Option("--format")] = Form.terminal,
     records: Records = RECORDS,
 ) -> None:
@@ -100,7 +111,9 @@ def table(
     from gt_bench.reports.show_table import show, show_list
 
     if form is not Form.terminal and name is None:
-        raise RecipeError(f"--format {form}: of which table? gt-bench table PAPER TABLE --format {form}; `gt-bench table` lists them")
+        raise RecipeError(
+            f"--format {form}: of which table? gt-bench table PAPER TABLE --format {form}; `gt-bench table` lists them"
+        )
     found = gather(load_grid(), root=records)
     if paper is None or name is None:
         show_list(paper, found.rows)

@@ -125,7 +125,11 @@ class Grid(Strict):
     @model_validator(mode="before")
     @classmethod
     def _all_cells(cls, content: object) -> object:
-        if isinstance(content, dict) and isinstance(content.get("cells"), dict) and isinstance(content.get("finetunes"), dict):
+        if (
+            isinstance(content, dict)
+            and isinstance(content.get("cells"), dict)
+            and isinstance(content.get("finetunes"), dict)
+        ):
             twice = sorted(content["cells"].keys() & content["finetunes"].keys())
             if twice:
                 raise ValueError(f"cell {twice[0]} stands under cells and under finetunes")
@@ -138,8 +142,12 @@ class Grid(Strict):
         """A cell under `limits` and `resources` by its path; its key in grid.yaml means the same."""
         if not isinstance(content, dict):
             return content
-        found = [c for part in ("cells", "finetunes") if isinstance(content.get(part), dict) for c in content[part].items()]
-        paths = {key: cell["cell"] for key, cell in found if isinstance(cell, dict) and isinstance(cell.get("cell"), str)}
+        found = [
+            c for part in ("cells", "finetunes") if isinstance(content.get(part), dict) for c in content[part].items()
+        ]
+        paths = {
+            key: cell["cell"] for key, cell in found if isinstance(cell, dict) and isinstance(cell.get("cell"), str)
+        }
         renamed = {}
         for section in ("limits", "resources"):
             if isinstance(said := content.get(section), dict):
@@ -167,13 +175,19 @@ class Grid(Strict):
                 )
             for kind, name, known in (("dataset", cell.dataset, self.datasets), ("suite", suite, self.suites)):
                 if name not in known:
-                    raise ValueError(f"cell {cell.key}: {kind} {name!r:.200} is not listed under {kind}s{nearest(name, known)}")
+                    raise ValueError(
+                        f"cell {cell.key}: {kind} {name!r:.200} is not listed under {kind}s{nearest(name, known)}"
+                    )
         names = [c.cell for c in self.cells.values()]
         for cell in self.cells.values():
             if (cell.after is not None) != (cell.key in self.finetunes):
-                raise ValueError(f"cell {cell.key}: finetunes are exactly the cells with `after`, the cell that they start from")
+                raise ValueError(
+                    f"cell {cell.key}: finetunes are exactly the cells with `after`, the cell that they start from"
+                )
             if cell.after is not None and (cell.after not in names or cell.after == cell.cell):
-                raise ValueError(f"cell {cell.key}: after {cell.after!r:.200} is no other cell{nearest(cell.after, names)}")
+                raise ValueError(
+                    f"cell {cell.key}: after {cell.after!r:.200} is no other cell{nearest(cell.after, names)}"
+                )
         tuned = {k for k, c in self.cells.items() if c.settings == "tuned"}
         if tuned != set(self.searches):
             raise ValueError(
@@ -205,7 +219,9 @@ class Grid(Strict):
         if name not in self.suites:
             if own := [message for cell, message in self._faulty.items() if cell.split("/")[0] == name]:
                 raise RecipeError("\n".join(own))
-            raise RecipeError(f"no suite named {name!r:.200}{nearest(name, self.suites)}; known: {', '.join(self.suites)}")
+            raise RecipeError(
+                f"no suite named {name!r:.200}{nearest(name, self.suites)}; known: {', '.join(self.suites)}"
+            )
         return [c for c in self.cells.values() if c.suite == name]
 
     def find(self, cell: str) -> Cell:
@@ -267,7 +283,8 @@ def _installed() -> Grid:
     for message in faulty.values():
         _warn_once(f"warning: {message}\nthis recipe is left out until it is fixed; the other cells are not affected")
     cells = {
-        section: {key: {"key": key, **cell} for key, cell in (own[section] or {}).items()} for section in ("cells", "searches", "finetunes")
+        section: {key: {"key": key, **cell} for key, cell in (own[section] or {}).items()}
+        for section in ("cells", "searches", "finetunes")
     }
     content = grid.model_dump()
     # loading a grid adds its finetunes to `cells`

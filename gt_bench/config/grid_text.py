@@ -38,7 +38,9 @@ def render(recipes: Path, faulty: dict[str, str] | None = None) -> str:
     lines = [MARK, "", _names("suites", suites), "", _names("datasets", datasets), ""]
     lines += ["cells: # suite-dataset-row", *cells, ""]
     lines += (
-        ["finetunes: # the cells that start from the weights of another one, `after` it", *finetunes] if finetunes else ["finetunes: {}"]
+        ["finetunes: # the cells that start from the weights of another one, `after` it", *finetunes]
+        if finetunes
+        else ["finetunes: {}"]
     )
     lines += ["", "searches: # the cells whose recipe has a search", *searches] if searches else ["", "searches: {}"]
     return "\n".join(lines) + "\n"
@@ -54,12 +56,16 @@ def _recipes(recipes: Path, faulty: dict[str, str] | None) -> dict[Path, Recipe]
         faulty[path.relative_to(recipes).with_suffix("").as_posix()] = str(error)
         found.pop(path, None)
 
-    paths = (path for path in recipes.rglob("*.yaml") if not path.name.startswith("_"))  # those are bases of recipes alone
+    paths = (
+        path for path in recipes.rglob("*.yaml") if not path.name.startswith("_")
+    )  # those are bases of recipes alone
     for path in sorted(paths, key=lambda p: (p.relative_to(recipes).parts[0] != FIRST, p)):
         parts = path.relative_to(recipes).with_suffix("").parts
         try:
             if len(parts) != 3 or not all(re.fullmatch(r"[a-z0-9][a-z0-9.-]*", part) for part in parts):
-                raise RecipeError(f"{path}: a recipe is recipes/<suite>/<dataset>/<row>.yaml, each in lower case, digits and dashes")
+                raise RecipeError(
+                    f"{path}: a recipe is recipes/<suite>/<dataset>/<row>.yaml, each in lower case, digits and dashes"
+                )
             found[path] = load_recipe(path)
         except RecipeError as error:
             fault(path, error)

@@ -47,7 +47,9 @@ def _resolved(path: Path, above: tuple[Path, ...]) -> tuple[Settings, list[str]]
     if place in (path, *above):
         raise RecipeError(f"{path}: base: these recipes start from each other: {', '.join(map(str, (*above, path)))}")
     if not place.is_file():
-        raise RecipeError(f"{path}: base: there is no {place}{nearest(place.name, [p.name for p in place.parent.glob('*.yaml')])}")
+        raise RecipeError(
+            f"{path}: base: there is no {place}{nearest(place.name, [p.name for p in place.parent.glob('*.yaml')])}"
+        )
     inherited, lacking = _resolved(place, (*above, path))
     for key in ROW:
         inherited.pop(key, None)
@@ -66,7 +68,9 @@ def _resolved(path: Path, above: tuple[Path, ...]) -> tuple[Settings, list[str]]
 
 def _place(path: Path, base: object) -> Path:
     if not isinstance(base, str) or not base.endswith(".yaml"):
-        raise RecipeError(f"{path}: base: expected the path of a .yaml file, relative to this one (given: {base!r:.200})")
+        raise RecipeError(
+            f"{path}: base: expected the path of a .yaml file, relative to this one (given: {base!r:.200})"
+        )
     parts: list[str] = []
     for part in (path.parent / base).parts:
         if part == ".." and parts and parts[-1] != "..":

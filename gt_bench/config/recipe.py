@@ -69,8 +69,12 @@ class BatchSection(Strict):
 
     @model_validator(mode="after")
     def _one(self) -> Self:
-        if (self.parts or self.hyperedges) and (self.graphs or self.nodes or self.bucket or (self.parts and self.hyperedges)):
-            raise ValueError("parts and hyperedges are for one large graph: give one of them, and no graphs, nodes or bucket beside it")
+        if (self.parts or self.hyperedges) and (
+            self.graphs or self.nodes or self.bucket or (self.parts and self.hyperedges)
+        ):
+            raise ValueError(
+                "parts and hyperedges are for one large graph: give one of them, and no graphs, nodes or bucket beside it"
+            )
         if self.last and not (self.graphs or self.nodes):
             raise ValueError("last is for batches of graphs: give batch.graphs or batch.nodes beside it")
         return self
@@ -184,7 +188,18 @@ class Recipe(Strict):
     subgraphs: SubgraphsSection | None = None
     batch: BatchSection = BatchSection()
     loss: (
-        Literal["cross-entropy", "weighted-cross-entropy", "l1", "mse", "bce", "bce-one-hot", "bce-f1", "list-mle", "pairwise-hinge"] | None
+        Literal[
+            "cross-entropy",
+            "weighted-cross-entropy",
+            "l1",
+            "mse",
+            "bce",
+            "bce-one-hot",
+            "bce-f1",
+            "list-mle",
+            "pairwise-hinge",
+        ]
+        | None
     ) = None
     optimizer: OptimizerSection
     schedule: ScheduleSection = ScheduleSection()
@@ -236,10 +251,16 @@ class Recipe(Strict):
         if self.select == "last" and (self.patience or any(phase.reload_best for phase in self.phases)):
             raise ValueError("select: last knows no best epoch: give no patience and no reload_best beside it")
         for how in ("threads", "processes"):
-            if self.search and any(how in (key, *getattr(space, "also", ())) for key, space in self.search.space.items()):
-                raise ValueError(f"search.space: {how} is no hyperparameter: it says how a run is computed, not what; take it out")
+            if self.search and any(
+                how in (key, *getattr(space, "also", ())) for key, space in self.search.space.items()
+            ):
+                raise ValueError(
+                    f"search.space: {how} is no hyperparameter: it says how a run is computed, not what; take it out"
+                )
         if self.search and self.start:
-            raise ValueError("a search cannot start from another cell's weights: search that cell, and start from it without a search")
+            raise ValueError(
+                "a search cannot start from another cell's weights: search that cell, and start from it without a search"
+            )
         if self.subgraphs and not self.batch.graphs:
             raise ValueError("subgraphs are many graphs: give batch.graphs, how many make a step")
         if self.subgraphs and self.eval_device:
@@ -261,9 +282,13 @@ class Recipe(Strict):
 
     def given_values(self) -> list[str]:
         """Dotted keys of the values that the recipe gives and that decide its numbers: what has an origin."""
-        content = self.model_dump(mode="json", exclude_unset=True, exclude={"published", "parameters", "keep_weights", "reduced", "origin"})
+        content = self.model_dump(
+            mode="json", exclude_unset=True, exclude={"published", "parameters", "keep_weights", "reduced", "origin"}
+        )
         content["model"].pop("name")
-        return [key for key, _ in _flat(content) if not key.startswith("search.space.")] + ["search.space"] * ("search" in content)
+        return [key for key, _ in _flat(content) if not key.startswith("search.space.")] + ["search.space"] * (
+            "search" in content
+        )
 
     @property
     def cores(self) -> int:
@@ -328,7 +353,9 @@ class Recipe(Strict):
     def with_tied(self, values: Settings) -> Settings:
         """`values` and the same for every key that the search ties to one of theirs (`also`)."""
         spaces = self.search.space if self.search else {}
-        return values | {other: value for key, value in values.items() for other in getattr(spaces.get(key), "also", ())}
+        return values | {
+            other: value for key, value in values.items() for other in getattr(spaces.get(key), "also", ())
+        }
 
     def split_of(self, seed: int, num_splits: int) -> int:
         """Index of the split that `seed` trains on, 0 where the dataset has none. Raises RecipeError when it has no such split."""
@@ -363,7 +390,9 @@ def check_origins(recipe: Recipe, path: str | Path = "recipe", complete: bool = 
         if not text.startswith(ORIGINS):
             raise RecipeError(f"{where}: an origin begins with one of {', '.join(ORIGINS)}; given: {text!r:.200}")
         # a "tuned" origin may coexist with the origin of the starting value
-        narrower = [other for other in covers if covers[other] < covers[key] and not recipe.origin[other].startswith("tuned")]
+        narrower = [
+            other for other in covers if covers[other] < covers[key] and not recipe.origin[other].startswith("tuned")
+        ]
         if narrower and covers[key] == set().union(*(covers[other] for other in narrower)):
             raise RecipeError(f"{where}: a second origin for {', '.join(sorted(narrower))}; keep one of them")
     if complete:

@@ -59,7 +59,12 @@ class Strict(NoBooleans):
 
 MOST_BYTES, MOST_DEPTH, MOST_NODES = 4 << 20, 50, 200_000  # of a file, aliases replaced by what they stand for
 MOST_SHOWN = 200  # characters of a value in a message
-_WORDS = {"binary": "text", "omap": "a mapping", "pairs": "a list", "set": "a list"}  # instead of a tag that no digest can hold
+_WORDS = {
+    "binary": "text",
+    "omap": "a mapping",
+    "pairs": "a list",
+    "set": "a list",
+}  # instead of a tag that no digest can hold
 _Safe: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -80,7 +85,8 @@ class _Loader(_Safe):
                 raise _Fault("a key is a word, not a list or a mapping", key.start_mark)
             if key.tag == "tag:yaml.org,2002:merge":
                 raise _Fault(
-                    "merge keys (<<) are not supported; write the keys out, or start a recipe from another one by base:", key.start_mark
+                    "merge keys (<<) are not supported; write the keys out, or start a recipe from another one by base:",
+                    key.start_mark,
                 )
         keys = [self.construct_object(k, deep=True) for k, _ in node.value]
         repeated = sorted({str(k) for k in keys if keys.count(k) > 1})
@@ -104,7 +110,9 @@ _Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)
 for _tag in _WORDS:
     _Loader.add_constructor(f"tag:yaml.org,2002:{_tag}", _Loader.refuse)
 
-_Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"^[-+]?(\d+(\.\d*)?|\.\d+)[eE][-+]?\d+$"), list("-+0123456789."))
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"^[-+]?(\d+(\.\d*)?|\.\d+)[eE][-+]?\d+$"), list("-+0123456789.")
+)
 
 
 def parse_yaml(text: str) -> Any:
@@ -116,11 +124,16 @@ def parse_yaml(text: str) -> Any:
         raise
     except yaml.MarkedYAMLError as error:
         raise _Fault(
-            " ".join((error.problem or error.context or "").split())[: 2 * MOST_SHOWN], error.problem_mark or error.context_mark
+            " ".join((error.problem or error.context or "").split())[: 2 * MOST_SHOWN],
+            error.problem_mark or error.context_mark,
         ) from None
     except (yaml.YAMLError, ValueError) as error:  # the latter: a date that no calendar has
         raise _Fault(" ".join(str(error).split())) from None
-    except (LookupError, AttributeError, TypeError) as error:  # PyYAML's own of a value below an explicit tag, such as !!bool maybe
+    except (
+        LookupError,
+        AttributeError,
+        TypeError,
+    ) as error:  # PyYAML's own of a value below an explicit tag, such as !!bool maybe
         raise _Fault(f"a value that is not of the type of its tag ({error}); leave the tag (!!) out") from None
 
 
@@ -147,7 +160,9 @@ def _check_bounds(text: str) -> None:
             if event.anchor is not None:
                 sizes[event.anchor] = 1
         if nodes > MOST_NODES:
-            raise _Fault(f"more than {MOST_NODES:,} values, those counted that aliases (*name) repeat", event.start_mark)
+            raise _Fault(
+                f"more than {MOST_NODES:,} values, those counted that aliases (*name) repeat", event.start_mark
+            )
 
 
 def shown(value: object) -> str:
@@ -185,7 +200,9 @@ def validated(schema: type[Model], content: Settings, path: str, prefix: str = "
 
 
 def _explain(problem: "ErrorDetails", schema: type[BaseModel], prefix: str) -> str:
-    where = prefix + ".".join(str(p) if len(str(p)) <= MOST_SHOWN else shown(p) for p in problem["loc"] if not _is_tag(p))
+    where = prefix + ".".join(
+        str(p) if len(str(p)) <= MOST_SHOWN else shown(p) for p in problem["loc"] if not _is_tag(p)
+    )
     if problem["type"] == "extra_forbidden":
         known = _fields_at(schema, problem["loc"][:-1])
         return f"unknown key {shown(where)}{nearest(str(problem['loc'][-1]), known)}; known here: {', '.join(known)}"
@@ -194,7 +211,11 @@ def _explain(problem: "ErrorDetails", schema: type[BaseModel], prefix: str) -> s
     if problem["type"] == "too_short":
         return f"{where}: is empty; it needs at least one entry"
     given = "" if isinstance(problem["input"], dict) else f" (given: {shown(problem['input'])})"
-    said = "expected a mapping of keys" if problem["type"] in ("model_type", "dict_type") else problem["msg"].removeprefix("Value error, ")
+    said = (
+        "expected a mapping of keys"
+        if problem["type"] in ("model_type", "dict_type")
+        else problem["msg"].removeprefix("Value error, ")
+    )
     return f"{where.rstrip('.') or 'the file'}: {said}{given}"
 
 
@@ -204,7 +225,12 @@ def _fields_at(schema: type[BaseModel], location: tuple[int | str, ...]) -> list
         if _is_tag(step):
             models = [model for model in models if tag_of(model) == step] or models
         else:
-            inside = [m for model in models if step in model.model_fields for m in _models(model.model_fields[step].annotation)]
+            inside = [
+                m
+                for model in models
+                if step in model.model_fields
+                for m in _models(model.model_fields[step].annotation)
+            ]
             models = inside or models
     return sorted({name for model in models for name in model.model_fields})
 

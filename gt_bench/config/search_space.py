@@ -18,8 +18,12 @@ class Choice(Strict):
     @classmethod
     def _plain(cls, choices: list[Any]) -> list[Any]:
         for value in choices:
-            if not isinstance(value, bool | int | float | str | None) or (isinstance(value, float) and not math.isfinite(value)):
-                raise ValueError(f"a choice is a finite number, a word, true, false or null, which studies can hold; not {value!r:.200}")
+            if not isinstance(value, bool | int | float | str | None) or (
+                isinstance(value, float) and not math.isfinite(value)
+            ):
+                raise ValueError(
+                    f"a choice is a finite number, a word, true, false or null, which studies can hold; not {value!r:.200}"
+                )
         if len({(type(value), value) for value in choices}) < len(choices):
             raise ValueError("choices repeat")
         return choices
@@ -49,7 +53,9 @@ def _kind_of_space(space: object) -> str:
     return tag_of(Choice if isinstance(space, Choice) or (isinstance(space, dict) and "choices" in space) else Range)
 
 
-Space = Annotated[Annotated[Choice, Tag(tag_of(Choice))] | Annotated[Range, Tag(tag_of(Range))], Discriminator(_kind_of_space)]
+Space = Annotated[
+    Annotated[Choice, Tag(tag_of(Choice))] | Annotated[Range, Tag(tag_of(Range))], Discriminator(_kind_of_space)
+]
 
 
 class SearchSection(Strict):

@@ -17,5 +17,7 @@ def _lines(key: str, value: object, path: tuple[str, ...], origin: dict[str, str
     if isinstance(value, dict) and value and path[0] not in ROW:
         return [f"{indent}{key}:", *(line for k, v in value.items() for line in _lines(k, v, (*path, k), origin))]
     source = origin_of(".".join(path), origin)
-    text = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=10**6).removesuffix("...\n").rstrip("\n")
+    text = (
+        yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=10**6).removesuffix("...\n").rstrip("\n")
+    )
     return [f"{indent}{key}: {text}" + (f"  # {source}" if source else "")]

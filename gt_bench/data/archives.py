@@ -169,7 +169,9 @@ class _Headers:
         if self.left is not None:
             self.left -= size
             if self.left < 0:
-                raise ArchiveError(f"{self.archive}: the headers of one member (names, pax records) are larger than {_HEADER:,} bytes")
+                raise ArchiveError(
+                    f"{self.archive}: the headers of one member (names, pax records) are larger than {_HEADER:,} bytes"
+                )
         return self.file.read(size)
 
     def seek(self, place: int) -> int:

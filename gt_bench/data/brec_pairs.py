@@ -15,7 +15,9 @@ def brec_pairs(data: Path) -> list[tuple[Any, Any]] | None:
     if data_set is None:
         return None
     pair, control = (data_set.array(name).numpy() for name in ("pair", "control"))
-    nodes, edges, source, target = (data_set.array(name).numpy() for name in ("node_ptr", "edge_ptr", "source", "target"))
+    nodes, edges, source, target = (
+        data_set.array(name).numpy() for name in ("node_ptr", "edge_ptr", "source", "target")
+    )
 
     def adjacency(graph: int) -> NDArray[np.float64]:
         matrix = np.zeros((int(nodes[graph + 1] - nodes[graph]),) * 2)

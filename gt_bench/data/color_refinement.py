@@ -88,7 +88,9 @@ def _told_apart(colours: list[Colours], refined: Callable[[np.random.Generator],
             return False
         kinds = np.count_nonzero(both[0])
         # what a node or pair was is kept, so that colours only become finer
-        colours[:] = _joint([np.concatenate([c[..., None], r.astype(np.int64)], -1) for c, r in zip(colours, refined(rng), strict=True)])
+        colours[:] = _joint(
+            [np.concatenate([c[..., None], r.astype(np.int64)], -1) for c, r in zip(colours, refined(rng), strict=True)]
+        )
 
 
 def _field(colours: list[Colours], rng: np.random.Generator) -> Adjacency:
@@ -102,7 +104,9 @@ def _flat(labels: Colours) -> Colours:
 def _joint(labels: list[Colours]) -> list[Colours]:
     """Rows [..., k] of both graphs numbered alike from 0: one word per row is hashed first, which sorts faster than rows."""
     rows = np.concatenate([label.reshape(-1, label.shape[-1]) for label in labels])
-    _, number = np.unique(np.ascontiguousarray(rows).view([("", rows.dtype)] * rows.shape[1]).ravel(), return_inverse=True)
+    _, number = np.unique(
+        np.ascontiguousarray(rows).view([("", rows.dtype)] * rows.shape[1]).ravel(), return_inverse=True
+    )
     shapes = [label.shape[:-1] for label in labels]
     sizes = np.cumsum([int(np.prod(shape)) for shape in shapes])[:-1]
     return [part.reshape(shape) for part, shape in zip(np.split(number, sizes), shapes, strict=True)]

@@ -101,7 +101,9 @@ def _of_pyg(text: str) -> Given:
             f"{text}: torch_geometric.datasets has no {kind!r}{nearest(kind, known)}; write pyg:Class/Name, for example pyg:Planetoid/Cora"
         )
     if rest and not all(is_plain_name(part) for part in rest.split("/")):  # it becomes a folder below data/pyg
-        raise DatasetError(f"{text}: {rest!r} is no name of a dataset; write pyg:Class/Name, for example pyg:Planetoid/Cora")
+        raise DatasetError(
+            f"{text}: {rest!r} is no name of a dataset; write pyg:Class/Name, for example pyg:Planetoid/Cora"
+        )
 
     def load() -> Graphs:
         root = str(Path("data/pyg", kind, rest))
@@ -125,7 +127,11 @@ def _of_file(path: Path, function: str) -> Given:
     module = imported(path.resolve(), str(path))
     found = getattr(module, function, None)
     if not inspect.isfunction(found):
-        known = [name for name, value in vars(module).items() if inspect.isfunction(value) and value.__module__ == module.__name__]
+        known = [
+            name
+            for name, value in vars(module).items()
+            if inspect.isfunction(value) and value.__module__ == module.__name__
+        ]
         raise DatasetError(
             f"{path}: has no function {function!r}{nearest(function, known)}; it has: {', '.join(known) or 'none'}; write def load(): return Data(...), or name "
             f"another: {path}:{(known or ['my_load'])[0]}"
@@ -162,7 +168,9 @@ def _from_entry_point(entry: EntryPoint) -> DatasetSpec:
     source = Given(_named_errors(found, path), text_digest(path, path.parent), entry.value)
     level = level_in(source)
     task = task_in(source, level, entry.value)
-    return custom_dataset(entry.name, source, task=task, metric=USUAL_METRIC[task], split=SHARES[level], num_splits=SPLITS)
+    return custom_dataset(
+        entry.name, source, task=task, metric=USUAL_METRIC[task], split=SHARES[level], num_splits=SPLITS
+    )
 
 
 def level_of(graphs: "Iterable[BaseData]", where: str) -> str:
@@ -180,7 +188,11 @@ def level_of(graphs: "Iterable[BaseData]", where: str) -> str:
             if rows[number] > 1 and rows[number] != count and (by_edges or len(shown) == 1):
                 raise DatasetError(
                     f"{where}: graph {number} has {count} nodes and {rows[number]} targets"
-                    + (BY_EDGES if by_edges else "; give a target for each node (-1 for no class, nan for no number), or several graphs")
+                    + (
+                        BY_EDGES
+                        if by_edges
+                        else "; give a target for each node (-1 for no class, nan for no number), or several graphs"
+                    )
                 )
     return "node" if per_node and max(nodes) > 1 else "graph"
 

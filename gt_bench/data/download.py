@@ -59,7 +59,9 @@ def mirrors_in_order(mirrors: Sequence[str] = ()) -> list[str]:
     return list(dict.fromkeys([*own, *map(str, mirrors)]))
 
 
-def fetch(file: RemoteFile, raw: Path, mirrors: Sequence[str] = (), say: Callable[[str], None] = lambda line: None) -> Path:
+def fetch(
+    file: RemoteFile, raw: Path, mirrors: Sequence[str] = (), say: Callable[[str], None] = lambda line: None
+) -> Path:
     """Puts `file` at `raw`/path and returns that; a good file that is already there is kept. Safe for several processes.
 
     Raises SourceError where no source delivers. A file with a wrong checksum is kept aside as NAME.rejected-XXXXXXXX.
@@ -207,7 +209,9 @@ def _download(url: str, part: Path, size: int | None, at_most: int) -> None:
                     if (now := time.monotonic()) - start >= SLOW_SECONDS:
                         if have - then < SLOW_BYTES:
                             out.flush()
-                            raise _Failed(f"sent {have - then:,} bytes in {now - start:.0f} s, which is too slow" + _kept(part))
+                            raise _Failed(
+                                f"sent {have - then:,} bytes in {now - start:.0f} s, which is too slow" + _kept(part)
+                            )
                         start, then = now, have
     except _TooLarge:
         part.unlink(missing_ok=True)
@@ -241,7 +245,9 @@ def _answer(session: "requests.Session", url: str, headers: dict[str, str]) -> "
 
 def _raise_if_here(error: Exception, part: Path) -> None:
     """Raises WriteError where it is this disk that failed, and no source: the data can be had, once there is room."""
-    if isinstance(error, OSError) and (error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS) or error.filename == str(part)):
+    if isinstance(error, OSError) and (
+        error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS) or error.filename == str(part)
+    ):
         raise WriteError(
             f"{part}: cannot be written ({error.strerror}); mend that, or free some space, and run the same command again: it continues where it was"
         ) from error
@@ -263,7 +269,11 @@ def _session() -> "requests.Session":
 
 
 def _kept(part: Path) -> str:
-    return f"; {part.stat().st_size:,} bytes kept, run the same command again to continue" if part.exists() and part.stat().st_size else ""
+    return (
+        f"; {part.stat().st_size:,} bytes kept, run the same command again to continue"
+        if part.exists() and part.stat().st_size
+        else ""
+    )
 
 
 def _bar(name: str, total: int | None, start: int) -> "tqdm[NoReturn]":

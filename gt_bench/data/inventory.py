@@ -53,10 +53,13 @@ def main(
     datasets: Annotated[list[str] | None, typer.Argument(help="names of datasets; with --plan also of a suite")] = None,
     data_root: Annotated[Path, typer.Option(help="where raw/ and packed/ live")] = Path("data"),
     mirror: Annotated[
-        list[str] | None, typer.Option(help="folder laid out like data/raw, or the beginning of a URL; several are tried in order")
+        list[str] | None,
+        typer.Option(help="folder laid out like data/raw, or the beginning of a URL; several are tried in order"),
     ] = None,
     strict: Annotated[bool, typer.Option(help="exit 1 when a dataset cannot be had")] = False,
-    check: Annotated[bool, typer.Option("--verify", help="read everything on disk again; exit 1 if anything is wrong")] = False,
+    check: Annotated[
+        bool, typer.Option("--verify", help="read everything on disk again; exit 1 if anything is wrong")
+    ] = False,
     show: Annotated[bool, typer.Option("--list", help="all datasets that exist")] = False,
     plan: Annotated[
         bool, typer.Option("--plan", help="what would be fetched, from where, how much, and what will be on disk after")
@@ -88,11 +91,15 @@ def report(result: Prepared) -> None:
     name = result.folder.name
     header = result.header
     if header is None:
-        console.print(f"{name}: [yellow]not at hand[/yellow]; its cells will say `not run: data`\n{_plain(result.reason)}")
+        console.print(
+            f"{name}: [yellow]not at hand[/yellow]; its cells will say `not run: data`\n{_plain(result.reason)}"
+        )
         return
     size = sum(path.stat().st_size for path in result.folder.iterdir())
     how = (
-        "kept: it is already packed from the same files by the same code" if result.state == "kept" else f"packed in {result.seconds:.1f} s"
+        "kept: it is already packed from the same files by the same code"
+        if result.state == "kept"
+        else f"packed in {result.seconds:.1f} s"
     )
     console.print(f"{name}: {how}; {_size(size)} in {result.folder}")
     console.print(statistics_table(get_spec(name), header))
@@ -106,10 +113,18 @@ def report(result: Prepared) -> None:
 
 def statistics_table(spec: DatasetSpec, header: PackedHeader) -> Table:
     """Measured statistics beside the published ones."""
-    table = Table("statistic", "measured", "published", title=f"{header.name}: {header.task}, {header.metric}", title_justify="left")
+    table = Table(
+        "statistic",
+        "measured",
+        "published",
+        title=f"{header.name}: {header.task}, {header.metric}",
+        title_justify="left",
+    )
     for key in SHOWN:
         if key in header.statistics:
-            table.add_row(key, _number(header.statistics[key]), _number(spec.expected[key]) if key in spec.expected else "")
+            table.add_row(
+                key, _number(header.statistics[key]), _number(spec.expected[key]) if key in spec.expected else ""
+            )
     return table
 
 
@@ -127,7 +142,9 @@ def listing(data_root: Path) -> tuple[list[str], list[list[str]]]:
         here = "yes" if header else "other version" if (folder / "header.json").exists() else "no"
         counts = [_number(numbers.get(key, "")) for key in ("graphs", "nodes", "edges")]
         label = name + (" (derived)" if spec.derived else "")
-        rows.append([label, spec.task, spec.metric, *counts, _size(packed) if packed else "", spec.licence, source, here])
+        rows.append(
+            [label, spec.task, spec.metric, *counts, _size(packed) if packed else "", spec.licence, source, here]
+        )
     return columns, rows
 
 
@@ -153,7 +170,10 @@ def planning(names: Sequence[str], data_root: Path, mirrors: Sequence[str]) -> t
             continue
         amount = sum(file.bytes or 0 for file in missing)
         if spec.files:
-            does, origin = f"fetches {len(missing)} of {len(spec.files)} files", f"{_origin(where)} ({len(spec.files)} files)"
+            does, origin = (
+                f"fetches {len(missing)} of {len(spec.files)} files",
+                f"{_origin(where)} ({len(spec.files)} files)",
+            )
             new = sum(file.sha256 is None for file in files)
             does += f"; pins {new} digest{'s' if new > 1 else ''} on first use" if new else ""
             fetched = _size(amount) if all(file.bytes for file in missing) else f"more than {_size(amount)}"
@@ -162,7 +182,15 @@ def planning(names: Sequence[str], data_root: Path, mirrors: Sequence[str]) -> t
         rows.append([name, does, origin, fetched, after])
         fetch_total, disk_total, complete = fetch_total + amount, disk_total + raw + (packed or 0), complete and known
     more = "" if complete else "more than "
-    rows.append(["total", "", ", ".join(map(without_credentials, mirrors_in_order(mirrors))), _size(fetch_total), more + _size(disk_total)])
+    rows.append(
+        [
+            "total",
+            "",
+            ", ".join(map(without_credentials, mirrors_in_order(mirrors))),
+            _size(fetch_total),
+            more + _size(disk_total),
+        ]
+    )
     return ["dataset", "work", "from", "to fetch", "on disk after (raw and packed)"], rows
 
 
@@ -173,7 +201,9 @@ def show_rows(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         table = Table()
         for column in columns:
             table.add_column(
-                column, no_wrap=True, justify="right" if column in ("graphs", "nodes", "edges", "size", "to fetch") else "left"
+                column,
+                no_wrap=True,
+                justify="right" if column in ("graphs", "nodes", "edges", "size", "to fetch") else "left",
             )
         for row in rows:
             table.add_row(*map(_plain, row))

@@ -41,7 +41,15 @@ if TYPE_CHECKING:  # the catalog is read by stages that have no use for torch, w
 FORMAT = 1
 PARTS = {"train": 1, "val": 2, "test": 3}
 _ROWS = {"node": "node_ptr", "edge": "edge_ptr", "graph": None}
-_DTYPES = {"int8": "I8", "uint8": "U8", "int16": "I16", "int32": "I32", "int64": "I64", "float32": "F32", "float64": "F64"}
+_DTYPES = {
+    "int8": "I8",
+    "uint8": "U8",
+    "int16": "I16",
+    "int32": "I32",
+    "int64": "I64",
+    "float32": "F32",
+    "float64": "F64",
+}
 
 
 class DatasetUnavailable(DatasetError):
@@ -88,7 +96,9 @@ class PackedHeader(BaseModel):
     def sealed(self) -> PackedHeader:
         """The header with its own digest."""
         fields = json.loads(json.dumps(self.model_dump(exclude={"header_sha256"})))  # as they are read back
-        return self.model_copy(update={"header_sha256": hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()})
+        return self.model_copy(
+            update={"header_sha256": hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()}
+        )
 
     @property
     def pins(self) -> dict[str, dict[str, Any]]:
@@ -161,7 +171,9 @@ class PackedDataset:
     def array(self, name: str) -> Tensor:
         """Array `name` as stored. Raises DatasetError for an unknown name."""
         if name not in self._arrays:
-            raise DatasetError(f"dataset {self.header.name!r} has no array {name!r}; it has: {', '.join(sorted(self._arrays))}")
+            raise DatasetError(
+                f"dataset {self.header.name!r} has no array {name!r}; it has: {', '.join(sorted(self._arrays))}"
+            )
         return self._arrays[name]
 
     def split(self, part: str, index: int = 0) -> LongTensor:
@@ -181,7 +193,9 @@ class PackedDataset:
         from gt_models.batch import GraphBatch
 
         if graphs.numel() and not 0 <= int(graphs.min()) <= int(graphs.max()) < self.num_graphs:
-            raise IndexError(f"graph ids must lie in 0..{self.num_graphs - 1}; got {int(graphs.min())}..{int(graphs.max())}")
+            raise IndexError(
+                f"graph ids must lie in 0..{self.num_graphs - 1}; got {int(graphs.min())}..{int(graphs.max())}"
+            )
         ids, views = graphs.numpy().astype(np.int64), self._views
         nodes, sizes = _rows(views["node_ptr"], ids)
         edges, degrees = _rows(views["edge_ptr"], ids)
@@ -203,7 +217,11 @@ class PackedDataset:
             ptr=torch.from_numpy(ptr),
             edge_attr=_features(views["edge_attr"][edges], self.header.edge_dim) if "edge_attr" in views else None,
             y=None if y is None else torch.from_numpy(y),
-            extras={k: torch.from_numpy(views[k][rows[kind]].copy()) for k, kind in self.header.extras.items() if kind in rows},
+            extras={
+                k: torch.from_numpy(views[k][rows[kind]].copy())
+                for k, kind in self.header.extras.items()
+                if kind in rows
+            },
         )
 
     def with_sparse_x(self) -> PackedDataset:
@@ -238,7 +256,9 @@ class PackedDataset:
     def verify(self) -> None:
         """Reads the whole file again. Raises DatasetError where it is not what the header says."""
         if _sha256(self.folder / "data.safetensors") != self.header.data_sha256:
-            raise DatasetError(f"{self.folder}/data.safetensors: not what its header says; prepare it again: {_remedy(self.folder)}")
+            raise DatasetError(
+                f"{self.folder}/data.safetensors: not what its header says; prepare it again: {_remedy(self.folder)}"
+            )
 
 
 class PackedWriter:
@@ -290,7 +310,9 @@ class PackedWriter:
             raise DatasetError(f"array {name!r}: cannot store type {array.dtype}; known: {', '.join(_DTYPES)}")
         dtype, row, rows = self._written.get(name, (array.dtype.name, array.shape[1:], 0))
         if (dtype, row) != (array.dtype.name, array.shape[1:]):
-            raise DatasetError(f"array {name!r} was {dtype} with rows {row} and is now {array.dtype.name} with rows {array.shape[1:]}")
+            raise DatasetError(
+                f"array {name!r} was {dtype} with rows {row} and is now {array.dtype.name} with rows {array.shape[1:]}"
+            )
         try:
             with open(self._temporary / f"{name}.bin", "ab") as file:
                 file.write(array.data if array.size else b"")
@@ -314,7 +336,9 @@ class PackedWriter:
                 arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             header = header.model_copy(update={"statistics": inspect(header, arrays)})
             del arrays
-            header = header.model_copy(update={"data_sha256": _sha256(path), "data_bytes": path.stat().st_size}).sealed()
+            header = header.model_copy(
+                update={"data_sha256": _sha256(path), "data_bytes": path.stat().st_size}
+            ).sealed()
             write_header(path.parent, header)
             replace_folder(path.parent, self.folder)
         except OSError as error:
@@ -401,7 +425,9 @@ def replace_folder(new: Path, folder: Path) -> None:
     if not is_plain_name(folder.name) or ".." in folder.parts:
         raise DatasetError(f"{folder}: not the folder of a dataset; its name must be letters, digits, '.', '_' and '-'")
     if folder.exists() and not (folder.is_dir() and all(path.is_file() for path in folder.iterdir())):
-        raise DatasetError(f"{folder}: holds more than a packed dataset and is left as it is; move it away and run the same command again")
+        raise DatasetError(
+            f"{folder}: holds more than a packed dataset and is left as it is; move it away and run the same command again"
+        )
     old = None
     if folder.exists():
         old = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.old."))
@@ -441,7 +467,12 @@ def _check_content(path: Path, header: PackedHeader) -> None:
     stat = path.stat()
     if stat.st_size != header.data_bytes:
         raise DatasetError(f"{stat.st_size} bytes where the header says {header.data_bytes}")
-    seen = {"inode": stat.st_ino, "mtime_ns": stat.st_mtime_ns, "ctime_ns": stat.st_ctime_ns, "sha256": header.data_sha256}
+    seen = {
+        "inode": stat.st_ino,
+        "mtime_ns": stat.st_mtime_ns,
+        "ctime_ns": stat.st_ctime_ns,
+        "sha256": header.data_sha256,
+    }
     memory = path.parent.with_name(f".{path.parent.name}.checked.json")
     with contextlib.suppress(OSError, ValueError):
         if json.loads(memory.read_bytes()) == seen:

@@ -35,7 +35,9 @@ class Prepared:
     seconds: float = 0.0
 
 
-def prepare(name: str, data_root: str | Path = "data", mirrors: Sequence[str] = (), say: Say = lambda line: None) -> Prepared:
+def prepare(
+    name: str, data_root: str | Path = "data", mirrors: Sequence[str] = (), say: Say = lambda line: None
+) -> Prepared:
     """Makes data_root/packed/NAME. Two processes that ask at once both succeed and the work is done once.
 
     A dataset that cannot be had becomes unavailable.json in that folder. Raises DatasetError where files are damaged or statistics
@@ -57,7 +59,9 @@ def prepare(name: str, data_root: str | Path = "data", mirrors: Sequence[str] = 
         missing = [module for module in spec.needs if importlib.util.find_spec(module) is None]
         try:
             if missing:
-                raise SourceError(f"this needs the package {', '.join(missing)}", [], f"pip install {' '.join(missing)}")
+                raise SourceError(
+                    f"this needs the package {', '.join(missing)}", [], f"pip install {' '.join(missing)}"
+                )
             files = {file.path: fetch(with_pin(file, pins), root / "raw", mirrors, say) for file in spec.files}
         except SourceError as error:
             return _unavailable(spec, folder, error, time.monotonic() - start)
@@ -79,7 +83,9 @@ def prepare(name: str, data_root: str | Path = "data", mirrors: Sequence[str] = 
             if used:
                 write_header(temporary / name, header.with_pins({path: asdict(pin) for path, pin in used.items()}))
                 for path in _pin(used, root):
-                    say(f"{path}: no sha256 of it is published; the one found is pinned in {PATH}, which belongs in git")
+                    say(
+                        f"{path}: no sha256 of it is published; the one found is pinned in {PATH}, which belongs in git"
+                    )
             replace_folder(temporary / name, folder)
         except DatasetError as error:
             first = [str(files[path]) for path in used if path not in pins]
@@ -169,7 +175,10 @@ def verify(data_root: str | Path = "data", say: Say = lambda line: None) -> list
             dataset = PackedDataset.open(folder)
             dataset.verify()
             if folder.name in catalog():
-                wrong += [f"{folder.name}: {line}" for line in compare(catalog()[folder.name].expected, dataset.header.statistics)]
+                wrong += [
+                    f"{folder.name}: {line}"
+                    for line in compare(catalog()[folder.name].expected, dataset.header.statistics)
+                ]
             say(f"{folder.name}: good")
         except DatasetError as error:
             wrong.append(str(error))

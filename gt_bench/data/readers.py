@@ -17,12 +17,25 @@ import numpy as np
 
 from gt_bench.utils.errors import DatasetError
 
-_DAMAGED = (ValueError, OSError, EOFError, KeyError, TypeError, IndexError, OverflowError, MemoryError, NotImplementedError, RuntimeError)
+_DAMAGED = (
+    ValueError,
+    OSError,
+    EOFError,
+    KeyError,
+    TypeError,
+    IndexError,
+    OverflowError,
+    MemoryError,
+    NotImplementedError,
+    RuntimeError,
+)
 _DAMAGED += (SyntaxError, zipfile.BadZipFile, zlib.error, tokenize.TokenError)
 MAX_BYTES = 16 << 30
 
 
-def read_npz(path: Path | io.BytesIO, keys: Sequence[str] | None = None, max_bytes: int = MAX_BYTES) -> dict[str, np.ndarray]:
+def read_npz(
+    path: Path | io.BytesIO, keys: Sequence[str] | None = None, max_bytes: int = MAX_BYTES
+) -> dict[str, np.ndarray]:
     """Arrays of an npz file by name, all of them or `keys`. Raises DatasetError for a pickled, absent, damaged or oversized one."""
     try:
         with zipfile.ZipFile(path) as archive:
@@ -66,7 +79,9 @@ def read_npy(content: bytes, where: str) -> np.ndarray:
         raise DatasetError(f"{where}: not a readable npy array ({type(error).__name__}: {error})") from error
 
 
-def read_table(path: Path, columns: int, delimiter: str = "\t", header: bool = True, max_bytes: int = MAX_BYTES) -> list[list[str]]:
+def read_table(
+    path: Path, columns: int, delimiter: str = "\t", header: bool = True, max_bytes: int = MAX_BYTES
+) -> list[list[str]]:
     """Rows of a text table (.gz too), the header dropped. Raises DatasetError for a row of another width, naming it."""
     try:
         opener = gzip.open if str(path).endswith(".gz") else open
@@ -138,7 +153,9 @@ def both_directions(edges: np.ndarray, nodes: int, loops: bool = False) -> np.nd
     """Edges [2, E] -> each in both directions, once, sorted; no self-loops unless `loops`. Raises DatasetError."""
     edges = np.asarray(edges, np.int64).reshape(2, -1)
     if edges.size and (edges.min() < 0 or edges.max() >= nodes):
-        raise DatasetError(f"edges name node {edges.min() if edges.min() < 0 else edges.max()} of a graph with {nodes} nodes")
+        raise DatasetError(
+            f"edges name node {edges.min() if edges.min() < 0 else edges.max()} of a graph with {nodes} nodes"
+        )
     if not loops:
         edges = edges[:, edges[0] != edges[1]]
     keys = np.unique(np.concatenate([edges[0] * nodes + edges[1], edges[1] * nodes + edges[0]]))
@@ -172,7 +189,9 @@ def read_index_lines(path: Path, max_bytes: int = MAX_BYTES) -> list[np.ndarray]
     """Comma-separated ids, one array per line. Raises DatasetError."""
     try:
         with open(path, encoding="ascii") as file:
-            lines = [np.array([int(i) for i in line.split(",")]) for line in _bounded(file, path, max_bytes) if line.strip()]
+            lines = [
+                np.array([int(i) for i in line.split(",")]) for line in _bounded(file, path, max_bytes) if line.strip()
+            ]
     except (OSError, ValueError) as error:
         raise DatasetError(f"{path}: not lines of numbers ({error})") from error
     if not lines:
@@ -198,7 +217,9 @@ def per_class_splits(labels: np.ndarray, val: int, test: int, seeds: Iterable[in
         for label in np.unique(labels):
             members = np.flatnonzero(labels == label)
             if len(members) <= val + test:
-                raise DatasetError(f"class {label} has {len(members)} nodes: too few for {val} validation and {test} test nodes")
+                raise DatasetError(
+                    f"class {label} has {len(members)} nodes: too few for {val} validation and {test} test nodes"
+                )
             chosen = rng.permutation(members)[: val + test]
             split[chosen[:val]], split[chosen[val:]] = 2, 3
         splits.append(split)

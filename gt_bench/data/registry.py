@@ -41,7 +41,9 @@ def _family(module: pkgutil.ModuleInfo) -> ModuleType:
         return importlib.import_module(f"gt_bench.data.families.{module.name}")
     except Exception as error:  # whatever a user's file may raise
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
-        line = error.lineno if isinstance(error, SyntaxError) and error.filename == path else lines[-1] if lines else "?"
+        line = (
+            error.lineno if isinstance(error, SyntaxError) and error.filename == path else lines[-1] if lines else "?"
+        )
         said = str(error) if isinstance(error, DatasetError) else f"{type(error).__name__}: {error}"
         raise DatasetError(f"{path}, line {line}: {said}; correct the file, or move it away") from error
 

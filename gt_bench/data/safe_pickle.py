@@ -16,7 +16,18 @@ import numpy as np
 
 from gt_bench.utils.errors import DatasetError
 
-_DAMAGED = (ValueError, TypeError, KeyError, IndexError, AttributeError, EOFError, OSError, MemoryError, OverflowError, RuntimeError)
+_DAMAGED = (
+    ValueError,
+    TypeError,
+    KeyError,
+    IndexError,
+    AttributeError,
+    EOFError,
+    OSError,
+    MemoryError,
+    OverflowError,
+    RuntimeError,
+)
 _DAMAGED += (pickle.UnpicklingError, ImportError, NotImplementedError, LookupError, AssertionError)
 _DAMAGED += (SystemError,)  # what numpy raises for a dtype whose state is damaged
 _RECONSTRUCT: Any = np.zeros(0).__reduce__()[0]
@@ -40,11 +51,20 @@ def load_torch(content: bytes | Path, where: Any) -> Any:
     source = io.BytesIO(content) if isinstance(content, bytes) else str(content)
     try:
         with torch.serialization.safe_globals(
-            [bytes, _RECONSTRUCT, (_RECONSTRUCT, "numpy.core.multiarray._reconstruct"), np.ndarray, np.dtype, *_dtypes()]
+            [
+                bytes,
+                _RECONSTRUCT,
+                (_RECONSTRUCT, "numpy.core.multiarray._reconstruct"),
+                np.ndarray,
+                np.dtype,
+                *_dtypes(),
+            ]
         ):
             return torch.load(source, weights_only=True, map_location="cpu")
     except _DAMAGED as error:
-        raise DatasetError(f"{where}: not a readable file of tensors ({type(error).__name__}: {str(error)[:200]})") from error
+        raise DatasetError(
+            f"{where}: not a readable file of tensors ({type(error).__name__}: {str(error)[:200]})"
+        ) from error
 
 
 def _widths() -> dict[int, tuple[str, int]]:
@@ -74,7 +94,9 @@ def _check_sizes(content: bytes, where: Any) -> None:
             return
         if how == "bytes":
             if opcode in _PUTS and int.from_bytes(content[place : place + width], "little") > count:
-                raise DatasetError(f"{where}: byte {place - 1:,} stores an object under a number that is larger than the number of objects")
+                raise DatasetError(
+                    f"{where}: byte {place - 1:,} stores an object under a number that is larger than the number of objects"
+                )
             place += width
         elif how == "lines":
             for _ in range(width):
@@ -82,13 +104,19 @@ def _check_sizes(content: bytes, where: Any) -> None:
                 if not place:
                     return
             if opcode in _PUTS and (
-                place - start > 20 or not content[start : place - 1].isdigit() or int(content[start : place - 1]) > count
+                place - start > 20
+                or not content[start : place - 1].isdigit()
+                or int(content[start : place - 1]) > count
             ):
-                raise DatasetError(f"{where}: byte {start - 1:,} stores an object under a number that is larger than the number of objects")
+                raise DatasetError(
+                    f"{where}: byte {start - 1:,} stores an object under a number that is larger than the number of objects"
+                )
         else:
             length = int.from_bytes(content[place : place + width], "little")
             if length > end - place - width:
-                raise DatasetError(f"{where}: byte {place - 1:,} says that {length:,} bytes follow, and {max(0, end - place - width):,} do")
+                raise DatasetError(
+                    f"{where}: byte {place - 1:,} says that {length:,} bytes follow, and {max(0, end - place - width):,} do"
+                )
             place += width + length
         if opcode == pickle.STOP[0]:
             return

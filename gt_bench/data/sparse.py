@@ -34,4 +34,6 @@ def sparse_rows(x: np.ndarray, normalise: bool = False) -> Tensor | None:
         row = torch.repeat_interleave(torch.arange(len(x)), count)
         value /= value.new_zeros(len(x)).index_add_(0, row, value).clamp_(min=1e-12)[row]
     ptr = torch.cat([count.new_zeros(1), count.cumsum(0)])
-    return torch.sparse_csr_tensor(ptr, torch.from_numpy(np.concatenate(columns)), value, size=x.shape, check_invariants=False)
+    return torch.sparse_csr_tensor(
+        ptr, torch.from_numpy(np.concatenate(columns)), value, size=x.shape, check_invariants=False
+    )

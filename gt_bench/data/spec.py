@@ -98,7 +98,9 @@ class DatasetSpec:
             "files": [[f.path, f.sha256 or f.md5] for f in self.files],
             "arguments": dict(self.arguments),
             **({"also": self.also} if self.also else {}),
-            "version": version_of(self.prepare.__module__) if self.prepare.__module__.startswith("gt_bench.") else "custom",
+            "version": version_of(self.prepare.__module__)
+            if self.prepare.__module__.startswith("gt_bench.")
+            else "custom",
         }
         return hashlib.sha256(json.dumps(decisive, sort_keys=True, default=str).encode()).hexdigest()
 
@@ -144,7 +146,11 @@ def file(path: str) -> RemoteFile:
     known = ("sha256", "bytes", "licence", "note", "derived", "md5")
     bound = entry["bytes"] or entry.get("at_most", AT_MOST)
     return RemoteFile(
-        path, tuple(entry["urls"]), pickled=entry.get("pickled", False), at_most=bound, **{key: entry.get(key) for key in known}
+        path,
+        tuple(entry["urls"]),
+        pickled=entry.get("pickled", False),
+        at_most=bound,
+        **{key: entry.get(key) for key in known},
     )
 
 

@@ -93,7 +93,11 @@ def shape_of(spec: DatasetSpec, data: Path = Path("data")) -> Shape:
     folder, told = data / "packed" / spec.name, {**spec.arguments, **spec.expected}
     if (folder / "header.json").exists():
         return measure(PackedDataset.open(folder))
-    if spec.task.endswith("-classification") and isinstance(told.get("features"), int) and isinstance(told.get("classes"), int):
+    if (
+        spec.task.endswith("-classification")
+        and isinstance(told.get("features"), int)
+        and isinstance(told.get("classes"), int)
+    ):
         return Shape(
             told["features"], told["classes"], num_splits=told.get("splits", 1), graphs=told.get("graphs"), nodes=told.get("nodes"), edges=told.get("edges"),
             train=told.get("train"), val=told.get("val"), test=told.get("test"), source="the dataset's spec",
@@ -104,7 +108,9 @@ def shape_of(spec: DatasetSpec, data: Path = Path("data")) -> Shape:
     )
 
 
-def miniature(spec: DatasetSpec, folder: Path, data: Path = Path("data"), seed: int = 0, life_size: int | None = None) -> PackedHeader:
+def miniature(
+    spec: DatasetSpec, folder: Path, data: Path = Path("data"), seed: int = 0, life_size: int | None = None
+) -> PackedHeader:
     """Packs a miniature of `spec` into `folder`; with `life_size`, that many graphs as large as the dataset's are on average, for measuring
     time and memory (one graph of at most LARGEST_GRAPH nodes where the dataset is one). Raises DatasetError where widths, or then sizes, are
     not known."""
@@ -132,7 +138,9 @@ def miniature(spec: DatasetSpec, folder: Path, data: Path = Path("data"), seed: 
     arrays |= _targets(spec, shape, sizes, rng)
     arrays |= _extras(spec, shape, sizes, arrays, rng)
     if shape.num_splits:
-        rows = {"node": sizes.sum(), "graph": len(sizes), "hyperedge": len(arrays.get("hyperedges", ()))}[spec.split_kind]
+        rows = {"node": sizes.sum(), "graph": len(sizes), "hyperedge": len(arrays.get("hyperedges", ()))}[
+            spec.split_kind
+        ]
         arrays["split"] = _parts(spec, shape, rows, life_size is not None)
     header = spec.header(
         in_dim=shape.in_dim, out_dim=shape.out_dim, edge_dim=shape.edge_dim, num_splits=shape.num_splits, row_normalise=shape.row_normalise,
@@ -146,8 +154,12 @@ def _parts(spec: DatasetSpec, shape: Shape, rows: int, life_size: bool) -> np.nd
     thirds = (np.arange(rows)[None] + np.arange(shape.num_splits)[:, None]) % 3 + 1
     if not life_size or spec.split_kind != "graph" or rows < GRAPHS:
         return thirds
-    counts = np.array([shape.train, shape.val, shape.test] if shape.train and shape.val and shape.test else [8, 1, 1], float)
-    bounds = np.maximum(np.rint(rows * counts[1:] / counts.sum()), 1).astype(int)  # of validation and test: one graph at least
+    counts = np.array(
+        [shape.train, shape.val, shape.test] if shape.train and shape.val and shape.test else [8, 1, 1], float
+    )
+    bounds = np.maximum(np.rint(rows * counts[1:] / counts.sum()), 1).astype(
+        int
+    )  # of validation and test: one graph at least
     order = np.concatenate([np.full(rows - bounds.sum(), 1), np.full(bounds[0], 2), np.full(bounds[1], 3)])
     return np.stack([np.roll(order, number) for number in range(shape.num_splits)])
 
@@ -184,7 +196,9 @@ def _irregular(edges: np.ndarray, n: int, shape: Shape, number: int) -> np.ndarr
 def _features(dim: int | list[int], rows: int, rng: np.random.Generator, counts: bool = False) -> np.ndarray:
     if isinstance(dim, int):
         if counts:  # words: of many few occur
-            return (rng.integers(1, 4, (rows, dim)) * (rng.random((rows, dim)) < (0.05 if dim > 1000 else 0.35))).astype(np.uint8)
+            return (
+                rng.integers(1, 4, (rows, dim)) * (rng.random((rows, dim)) < (0.05 if dim > 1000 else 0.35))
+            ).astype(np.uint8)
         return rng.standard_normal((rows, dim), np.float32)
     return np.stack([rng.integers(0, vocabulary, rows) for vocabulary in dim], axis=1)
 
@@ -223,10 +237,14 @@ def _extras(
             types = len(shape.in_dim)
             each = int(sizes.sum()) // types
             made["type_sizes"] = np.full(types, each)
-            made["hyperedges"] = np.stack([rng.integers(t * each, (t + 1) * each, HYPEREDGES) for t in range(types)], axis=1)
+            made["hyperedges"] = np.stack(
+                [rng.integers(t * each, (t + 1) * each, HYPEREDGES) for t in range(types)], axis=1
+            )
             made["type_sizes"][-1] += int(sizes.sum()) - types * each
             kind = np.repeat(np.arange(types), made["type_sizes"])
-            arrays["x"] = np.zeros((len(kind), types), np.int64)  # a column per type: 1 + the node's number within its own
+            arrays["x"] = np.zeros(
+                (len(kind), types), np.int64
+            )  # a column per type: 1 + the node's number within its own
             numbers = (np.arange(len(kind)) - kind * each) % (np.array(shape.in_dim)[kind] - 1)
             arrays["x"][np.arange(len(kind)), kind] = 1 + numbers
         elif name == "bond":
@@ -238,7 +256,9 @@ def _extras(
         elif name in _CONFIGURED:
             made |= _configurations(shape, sizes, rng)
         else:
-            raise DatasetError(f"dataset {spec.name!r}: gt_bench/data/standin.py does not know how to make its array {name!r}")
+            raise DatasetError(
+                f"dataset {spec.name!r}: gt_bench/data/standin.py does not know how to make its array {name!r}"
+            )
     return made
 
 
@@ -253,7 +273,9 @@ def _configurations(shape: Shape, sizes: np.ndarray, rng: np.random.Generator) -
         "config_count": np.full(len(sizes), each),
         "config_nodes": np.full(len(sizes), nodes if layout else 0),
         "config_runtime": rng.permutation(each * len(sizes)).astype(np.float32) + 1,
-        "config_feat": rng.standard_normal((each * len(sizes) * (nodes if layout else 1), 18 if layout else 24), np.float32),
+        "config_feat": rng.standard_normal(
+            (each * len(sizes) * (nodes if layout else 1), 18 if layout else 24), np.float32
+        ),
     }
     return made | ({"config_node": np.tile(np.arange(nodes), len(sizes))} if layout else {})
 

@@ -28,7 +28,12 @@ def inspect(header: Any, arrays: Mapping[str, Tensor]) -> dict[str, Any]:
             raise DatasetError(f"{header.name}: no array {name!r}")
     node_ptr, edge_ptr = arrays["node_ptr"], arrays["edge_ptr"]
     sizes = node_ptr.diff()
-    if node_ptr.shape != edge_ptr.shape or node_ptr.numel() < 2 or bool((sizes < 0).any()) or bool((edge_ptr.diff() < 0).any()):
+    if (
+        node_ptr.shape != edge_ptr.shape
+        or node_ptr.numel() < 2
+        or bool((sizes < 0).any())
+        or bool((edge_ptr.diff() < 0).any())
+    ):
         raise DatasetError(f"{header.name}: nodes and edges per graph do not fit together")
     graphs, nodes, edges = sizes.numel(), int(node_ptr[-1]), int(edge_ptr[-1])
     _check_rows(header, arrays, graphs, nodes, edges)
@@ -37,7 +42,12 @@ def inspect(header: Any, arrays: Mapping[str, Tensor]) -> dict[str, Any]:
         _check_features(header.name, "edge_attr", arrays["edge_attr"], header.edge_dim)
     elif header.edge_dim is not None:
         raise DatasetError(f"{header.name}: the header names edge features and there are none")
-    statistics: dict[str, Any] = {"graphs": graphs, "nodes": nodes, "edges": edges, **_edge_statistics(header.name, arrays)}
+    statistics: dict[str, Any] = {
+        "graphs": graphs,
+        "nodes": nodes,
+        "edges": edges,
+        **_edge_statistics(header.name, arrays),
+    }
     statistics |= {"min_nodes": int(sizes.min()), "max_nodes": int(sizes.max())}
     statistics["features"] = arrays["x"].size(1) if arrays["x"].dim() > 1 else 1
     if "y" in arrays:
@@ -75,12 +85,25 @@ def compare(expected: Mapping[str, Any], statistics: Mapping[str, Any]) -> list[
 
 
 def _check_rows(header: Any, arrays: Mapping[str, Tensor], graphs: int, nodes: int, edges: int) -> None:
-    rows = {"x": nodes, "source": edges, "target": edges, "edge_attr": edges, "node_ptr": graphs + 1, "pair_ptr": graphs + 1}
+    rows = {
+        "x": nodes,
+        "source": edges,
+        "target": edges,
+        "edge_attr": edges,
+        "node_ptr": graphs + 1,
+        "pair_ptr": graphs + 1,
+    }
     rows |= {"y": nodes if header.level == "node" else graphs}
-    rows |= {name: {"node": nodes, "edge": edges, "graph": graphs}[kind] for name, kind in header.extras.items() if kind != "table"}
+    rows |= {
+        name: {"node": nodes, "edge": edges, "graph": graphs}[kind]
+        for name, kind in header.extras.items()
+        if kind != "table"
+    }
     for name, count in rows.items():
         if name in arrays and arrays[name].size(0) != count:
-            raise DatasetError(f"{header.name}: array {name!r} has {arrays[name].size(0)} rows where {count} are expected")
+            raise DatasetError(
+                f"{header.name}: array {name!r} has {arrays[name].size(0)} rows where {count} are expected"
+            )
     hyperedges = arrays["hyperedges"].size(0) if "hyperedges" in arrays else 0
     per_split = {"node": nodes, "graph": graphs, "hyperedge": hyperedges}[header.split_kind]
     if "split" in arrays and arrays["split"].size(1) != per_split:
@@ -92,11 +115,15 @@ def _check_features(name: str, array: str, values: Tensor, dim: int | list[int] 
     if isinstance(dim, int):
         if width != dim:
             raise DatasetError(f"{name}: {array} has {width} columns where the header says {dim}")
-        if values.is_floating_point() and not all(bool(part.isfinite().all()) for part in values.split(CHUNK // max(width, 1) + 1)):
+        if values.is_floating_point() and not all(
+            bool(part.isfinite().all()) for part in values.split(CHUNK // max(width, 1) + 1)
+        ):
             raise DatasetError(f"{name}: {array} holds a number that is not finite")
     elif dim is not None:
         if width != len(dim) or values.is_floating_point():
-            raise DatasetError(f"{name}: {array} has {width} columns of {values.dtype} where the header says {len(dim)} categorical ones")
+            raise DatasetError(
+                f"{name}: {array} has {width} columns of {values.dtype} where the header says {len(dim)} categorical ones"
+            )
         if values.numel():
             columns = values if values.dim() > 1 else values[:, None]
             low, high = columns.amin(0).tolist(), columns.amax(0).tolist()
@@ -119,9 +146,14 @@ def _edge_statistics(name: str, arrays: Mapping[str, Tensor]) -> dict[str, Any]:
         span = slice(int(edge_ptr[start]), int(edge_ptr[stop]))
         source, target = (arrays[key][span].numpy().astype(np.int64) for key in ("source", "target"))
         counts = np.diff(edge_ptr[start : stop + 1])
-        size, offset = np.repeat(np.diff(node_ptr[start : stop + 1]), counts), np.repeat(node_ptr[start:stop] - node_ptr[start], counts)
+        size, offset = (
+            np.repeat(np.diff(node_ptr[start : stop + 1]), counts),
+            np.repeat(node_ptr[start:stop] - node_ptr[start], counts),
+        )
         if source.size and (min(source.min(), target.min()) < 0 or (np.maximum(source, target) >= size).any()):
-            raise DatasetError(f"{name}: an edge names a node that its graph does not have (graphs {start}..{stop - 1})")
+            raise DatasetError(
+                f"{name}: an edge names a node that its graph does not have (graphs {start}..{stop - 1})"
+            )
         source, target = source + offset, target + offset
         width = int(node_ptr[stop] - node_ptr[start])
         loop = source == target
@@ -149,7 +181,9 @@ def _target_statistics(header: Any, y: Tensor) -> dict[str, Any]:
     if classes:
         if y.is_floating_point():
             raise DatasetError(f"{header.name}: classes must be integers, not {y.dtype}")
-        if y.numel() and (int(y.min()) < -1 or int(y.max()) >= header.out_dim):  # first: counting takes memory by the largest label
+        if y.numel() and (
+            int(y.min()) < -1 or int(y.max()) >= header.out_dim
+        ):  # first: counting takes memory by the largest label
             raise DatasetError(
                 f"{header.name}: labels lie in {int(y.min())}..{int(y.max())}; the header says {header.out_dim} classes (-1: none)"
             )
@@ -157,4 +191,7 @@ def _target_statistics(header: Any, y: Tensor) -> dict[str, Any]:
         return {"classes": header.out_dim, "label_counts": counts.tolist(), "unlabelled": int((y < 0).sum())}
     if y.is_floating_point() and bool(y.isinf().any()):
         raise DatasetError(f"{header.name}: a target is infinite")
-    return {"targets": y.size(1) if y.dim() > 1 else 1, "missing_targets": int(y.isnan().sum()) if y.is_floating_point() else 0}
+    return {
+        "targets": y.size(1) if y.dim() > 1 else 1,
+        "missing_targets": int(y.isnan().sum()) if y.is_floating_point() else 0,
+    }

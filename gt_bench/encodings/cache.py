@@ -26,7 +26,18 @@ from gt_bench.utils.versions import version_of
 from gt_models.batch import GraphBatch
 from gt_models.encodings import Encoding, EncodingError, compute, find_encoding
 
-_KEYS = {"dataset", "encoding", "arguments", "data", "algorithm", "digest", "arrays", "computed_by", "flags", "sha256"}  # of a header
+_KEYS = {
+    "dataset",
+    "encoding",
+    "arguments",
+    "data",
+    "algorithm",
+    "digest",
+    "arrays",
+    "computed_by",
+    "flags",
+    "sha256",
+}  # of a header
 # An encoding that is cheap to compute is stored up to here.
 STORE_LIMIT = 2 * 2**30
 # Node pairs per batch while encoding: bounds memory to a few hundred megabytes whatever the dataset. Last digits depend on it, so digests do.
@@ -56,7 +67,9 @@ class EncodedDataset:
             encoding = find_encoding(name)
             for array in encoding.arrays:
                 if owner.setdefault(array, name) != name:
-                    raise EncodingError(f"encodings {owner[array]!r} and {name!r} both give {array!r}: ask for one of them")
+                    raise EncodingError(
+                        f"encodings {owner[array]!r} and {name!r} both give {array!r}: ask for one of them"
+                    )
             key, arguments = encoding.key(given), encoding.arguments(given)
             header, arrays = _open(packed, self.folder, encoding, key)
             self.digests[key] = header["digest"]
@@ -201,7 +214,9 @@ def stale_parts(header: EncodingHeader, expected: EncodingHeader) -> list[str]:
     return stale or (["algorithm"] if with_digest(header)["digest"] != header.get("digest") else [])
 
 
-def _open(packed: PackedDataset, folder: Path, encoding: Encoding, key: str) -> tuple[EncodingHeader, dict[str, Tensor] | None]:
+def _open(
+    packed: PackedDataset, folder: Path, encoding: Encoding, key: str
+) -> tuple[EncodingHeader, dict[str, Tensor] | None]:
     again = f"python -m stages.encode {packed.header.name}"
     path, note = folder / f"{key}.safetensors", folder / f"{key}.json"
     if path.exists():
@@ -212,7 +227,9 @@ def _open(packed: PackedDataset, folder: Path, encoding: Encoding, key: str) -> 
     else:
         raise DatasetError(f"{packed.header.name}: the encoding {key} is not computed yet; run: {again}")
     arguments = header.get("arguments", {})
-    stale = stale_parts(header, header_of(packed, encoding, arguments)) if encoding.key(arguments) == key else ["arguments"]
+    stale = (
+        stale_parts(header, header_of(packed, encoding, arguments)) if encoding.key(arguments) == key else ["arguments"]
+    )
     if stale:
         raise DatasetError(f"{path}: computed from other {' and '.join(stale)}; run: {again}")
     if arrays is not None:
@@ -237,7 +254,11 @@ def _check_content(path: Path, header: EncodingHeader, arrays: dict[str, Tensor]
 
 def damaged(header: EncodingHeader, arrays: dict[str, Tensor]) -> list[str]:
     """The names of arrays that do not have the sha256 of the header. Reads all of them."""
-    return [name for name, array in arrays.items() if hashlib.sha256(array.numpy().data).hexdigest() != header["arrays"][name]["sha256"]]
+    return [
+        name
+        for name, array in arrays.items()
+        if hashlib.sha256(array.numpy().data).hexdigest() != header["arrays"][name]["sha256"]
+    ]
 
 
 def read_arrays(path: Path) -> tuple[EncodingHeader, dict[str, Tensor]]:
@@ -251,7 +272,9 @@ def read_arrays(path: Path) -> tuple[EncodingHeader, dict[str, Tensor]]:
                 raise ValueError("its header is not what was written")
             arrays = {name: file.get_tensor(name) for name in header["arrays"]}
     except (OSError, SafetensorError, KeyError, ValueError) as error:
-        raise DatasetError(f"{path}: damaged ({error}); delete it and run: python -m stages.encode {path.parent.name}") from error
+        raise DatasetError(
+            f"{path}: damaged ({error}); delete it and run: python -m stages.encode {path.parent.name}"
+        ) from error
     return header, arrays
 
 
@@ -261,4 +284,6 @@ def read_note(path: Path) -> EncodingHeader:
         content = json.loads(path.read_bytes())
         return cast(EncodingHeader, {"digest": content["digest"], **content})
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DatasetError(f"{path}: damaged ({error}); delete it and run: python -m stages.encode {path.parent.name}") from error
+        raise DatasetError(
+            f"{path}: damaged ({error}); delete it and run: python -m stages.encode {path.parent.name}"
+        ) from error

@@ -121,10 +121,16 @@ def encode(
             _say(folder, key, f"computed again: {problem}")
         start = time.perf_counter()
         flags = _write(packed, path, encoding, full, jobs)
-        _say(folder, key, f"{packed.num_graphs:,} graphs, {_mib(path.stat().st_size)}, {time.perf_counter() - start:.1f} s")
+        _say(
+            folder,
+            key,
+            f"{packed.num_graphs:,} graphs, {_mib(path.stat().st_size)}, {time.perf_counter() - start:.1f} s",
+        )
         for flag, count in flags.items():
             if count:
-                _say(folder, key, f"{flag.replace('_', ' ')} in {count:,} of the graphs: its vectors are fixed by a rule")
+                _say(
+                    folder, key, f"{flag.replace('_', ' ')} in {count:,} of the graphs: its vectors are fixed by a rule"
+                )
         return path
 
 
@@ -174,14 +180,18 @@ def _writing(path: Path) -> Iterator[str]:
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except OSError as error:
-        raise WriteError(f"{path}: cannot be written ({error.strerror}); free some space and run the same command again") from error
+        raise WriteError(
+            f"{path}: cannot be written ({error.strerror}); free some space and run the same command again"
+        ) from error
     finally:
         if temporary is not None:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(temporary)
 
 
-def _write(packed: PackedDataset, path: Path, encoding: Encoding, arguments: Settings, jobs: int | None) -> dict[str, int]:
+def _write(
+    packed: PackedDataset, path: Path, encoding: Encoding, arguments: Settings, jobs: int | None
+) -> dict[str, int]:
     """Computes and writes batches through a memory map: memory stays bounded however large the arrays are.
 
     Returns by flag how many graphs have it.
@@ -250,14 +260,18 @@ class _Task:
 
     def run(self, one: tuple[int, int]) -> dict[str, int]:
         graphs = cast(LongTensor, torch.arange(*one))
-        arrays, flags = compute_with_flags(self.encoding.name, self.packed.batch(graphs), graphs=graphs, **self.arguments)
+        arrays, flags = compute_with_flags(
+            self.encoding.name, self.packed.batch(graphs), graphs=graphs, **self.arguments
+        )
         self.put(graphs, arrays)
         return _counts(flags)
 
     def put(self, graphs: LongTensor, arrays: dict[str, Tensor]) -> None:
         for name, kind in self.encoding.arrays.items():
             value = arrays[name].int() if arrays[name].dtype == torch.int64 else arrays[name]
-            value = shift(value, kind, self.pointers, graphs, to_batch=False) if name in self.encoding.offsets else value
+            value = (
+                shift(value, kind, self.pointers, graphs, to_batch=False) if name in self.encoding.offsets else value
+            )
             self.maps[name][rows_of(self.pointers[kind], graphs)] = value.numpy()
 
 
@@ -319,7 +333,9 @@ def libraries() -> dict[str, str]:
     other = re.search(r"LAPACK_INFO=(\w+)", torch.__config__.show())
     lapack = f"mkl {mkl[1]}" if mkl else other[1] if other else "unknown LAPACK"
     pools = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
-    blas = sorted({" ".join(str(pool[k]) for k in ("internal_api", "version", "architecture") if pool.get(k)) for pool in pools})
+    blas = sorted(
+        {" ".join(str(pool[k]) for k in ("internal_api", "version", "architecture") if pool.get(k)) for pool in pools}
+    )
     return {
         "torch": f"{torch.__version__}, {lapack}, {torch.backends.cpu.get_cpu_capability()}",
         "numpy": np.__version__,
@@ -332,7 +348,9 @@ def _counts(flags: dict[str, Tensor]) -> dict[str, int]:
     return {flag: int(graphs.sum()) for flag, graphs in flags.items()}
 
 
-def _layout(encoding: Encoding, arrays: dict[str, Tensor], widths: dict[str, int], pointers: dict[str, Tensor]) -> Layout:
+def _layout(
+    encoding: Encoding, arrays: dict[str, Tensor], widths: dict[str, int], pointers: dict[str, Tensor]
+) -> Layout:
     """Safetensors' table of the arrays."""
     layout: Layout = {}
     offset = 0
@@ -364,12 +382,16 @@ def _preamble(layout: Layout, header: EncodingHeader, size: int) -> bytes:
     return (size - 8).to_bytes(8, "little") + text.ljust(size - 8)
 
 
-def _progress(results: Iterator[dict[str, int]], packed: PackedDataset, ranges: list[tuple[int, int]]) -> Iterator[dict[str, int]]:
+def _progress(
+    results: Iterator[dict[str, int]], packed: PackedDataset, ranges: list[tuple[int, int]]
+) -> Iterator[dict[str, int]]:
     """`results`, one for each of `ranges` but the first, behind a bar."""
     from tqdm import tqdm
 
     quiet = not sys.stderr.isatty()
-    with tqdm(total=packed.num_graphs, initial=ranges[0][1], desc=packed.header.name, unit="graph", disable=quiet, leave=False) as bar:
+    with tqdm(
+        total=packed.num_graphs, initial=ranges[0][1], desc=packed.header.name, unit="graph", disable=quiet, leave=False
+    ) as bar:
         for (first, end), found in zip(ranges[1:], results, strict=True):
             bar.update(end - first)
             yield found

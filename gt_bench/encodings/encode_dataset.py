@@ -23,7 +23,12 @@ from gt_bench.utils.errors import DatasetError
 
 
 def encode_dataset(
-    dataset: str, grid: Grid, data: Path = Path("data"), recipes: Path = Path(), prune: bool = False, jobs: int | None = None
+    dataset: str,
+    grid: Grid,
+    data: Path = Path("data"),
+    recipes: Path = Path(),
+    prune: bool = False,
+    jobs: int | None = None,
 ) -> list[Path]:
     """Computes what is missing and writes the cells' files; returns the files of encodings.
 
@@ -43,7 +48,9 @@ def encode_dataset(
     from gt_models.encodings import EncodingError, find_encoding
 
     if dataset not in grid.datasets:
-        raise RecipeError(f"no dataset {dataset!r} in grid.yaml{nearest(dataset, grid.datasets)}; known: {', '.join(grid.datasets)}")
+        raise RecipeError(
+            f"no dataset {dataset!r} in grid.yaml{nearest(dataset, grid.datasets)}; known: {', '.join(grid.datasets)}"
+        )
     cells = {cell.cell: cell for cell in grid.cells.values() if cell.dataset == dataset}
     asked: dict[str, dict[str, tuple[str, Settings]]] = {}
     unreadable: dict[str, dict[str, str]] = {}  # cells that are not encoded: their own stages say why once more
@@ -73,8 +80,14 @@ def encode_dataset(
         paths = [encode(packed, folder, name, arguments, jobs=jobs) for name, arguments in union.values()]
     except ArithmeticError as error:  # eigenvectors that do not converge
         raise DatasetError(f"{dataset}: {error}") from error
-    digests = {key: EncodedDataset(packed, folder, {name: arguments}).digests[key] for key, (name, arguments) in union.items()}
-    _write_cells(folder, unreadable | {name: {key: digests[key] for key in sorted(wanted)} for name, wanted in asked.items()}, cells)
+    digests = {
+        key: EncodedDataset(packed, folder, {name: arguments}).digests[key] for key, (name, arguments) in union.items()
+    }
+    _write_cells(
+        folder,
+        unreadable | {name: {key: digests[key] for key in sorted(wanted)} for name, wanted in asked.items()},
+        cells,
+    )
     if not unreadable:  # whose encodings nobody knows
         _unasked(folder, set(paths), prune)
     if not union:
@@ -90,7 +103,11 @@ def requests(recipe: Recipe) -> list[tuple[str, Settings]]:
         return found
     for name, arguments in recipe.encodings.items():
         prefix = f"encodings.{name}."
-        space = {k.removeprefix(prefix): c for k, c in recipe.search.space.items() if k.startswith(prefix)} if recipe.search else {}
+        space = (
+            {k.removeprefix(prefix): c for k, c in recipe.search.space.items() if k.startswith(prefix)}
+            if recipe.search
+            else {}
+        )
         choices = []
         for key, choice in space.items():
             if not isinstance(choice, Choice):
@@ -120,7 +137,10 @@ def _write_cells(folder: Path, contents: dict[str, dict[str, str]], cells: dict[
 def _unasked(folder: Path, wanted: set[Path], prune: bool) -> None:
     for path in sorted([*folder.glob("*.safetensors"), *folder.glob("*.json")]):
         if path not in wanted:
-            print(f"{folder.name}: {path.name}: no recipe asks for it any more; {'deleted' if prune else '--prune deletes it'}", flush=True)
+            print(
+                f"{folder.name}: {path.name}: no recipe asks for it any more; {'deleted' if prune else '--prune deletes it'}",
+                flush=True,
+            )
             if prune:
                 path.unlink()
 
@@ -141,7 +161,9 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--data-root", type=Path, default=Path("data"), help="folder with packed/ and encodings/")
     parser.add_argument("--params", type=Path, default=Path("params.yaml"), help="the grid; recipes/ lies beside it")
     parser.add_argument("--prune", action="store_true", help="delete encodings that no recipe asks for any more")
-    parser.add_argument("--jobs", type=_positive, help="processes (default: as many as cores where the work is worth their start)")
+    parser.add_argument(
+        "--jobs", type=_positive, help="processes (default: as many as cores where the work is worth their start)"
+    )
     arguments = parser.parse_args(argv)
 
     def work() -> None:

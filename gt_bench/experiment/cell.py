@@ -31,7 +31,9 @@ def limited(recipe: Recipe, grid: Grid, cell: Cell) -> tuple[Recipe, list[str]]:
         cuts.append(str(Cut(limits.epochs, recipe.total_epochs, EPOCHS)))
         if recipe.phases:  # each phase keeps its share, and at least one epoch
             shares = [max(1, phase.epochs * limits.epochs // recipe.total_epochs) for phase in recipe.phases]
-            phases = [phase.model_copy(update={"epochs": epochs}) for phase, epochs in zip(recipe.phases, shares, strict=True)]
+            phases = [
+                phase.model_copy(update={"epochs": epochs}) for phase, epochs in zip(recipe.phases, shares, strict=True)
+            ]
             recipe = recipe.model_copy(update={"phases": phases})
         else:
             recipe = recipe.model_copy(update={"epochs": limits.epochs})
@@ -49,7 +51,9 @@ def settings_of(cell: Cell) -> Recipe:
     if cell.settings != "tuned":
         return recipe
     if not cell.settings_path.exists():
-        raise RecipeError(f"{cell.settings_path}: there is no such file yet: the cell is searched first, by `gt-bench tune {cell.cell}`")
+        raise RecipeError(
+            f"{cell.settings_path}: there is no such file yet: the cell is searched first, by `gt-bench tune {cell.cell}`"
+        )
     chosen = load_recipe(cell.settings_path)
     values = {key: chosen.value(key) for key in (recipe.search.space if recipe.search else ())}
     if (recipe.with_values(values).decisive(), recipe.seeds) != (chosen.decisive(), chosen.seeds):
@@ -60,7 +64,13 @@ def settings_of(cell: Cell) -> Recipe:
 
 
 def experiment_of(
-    cell: Cell, recipe: Recipe, grid: Grid, store: Store, data: Path, allocator: str = "system default", later: tuple[str, ...] = ()
+    cell: Cell,
+    recipe: Recipe,
+    grid: Grid,
+    store: Store,
+    data: Path,
+    allocator: str = "system default",
+    later: tuple[str, ...] = (),
 ) -> Experiment:
     """The experiment of a cell with this recipe, and of the cells that it starts from. Raises RecipeError where they start from each other."""
     from gt_bench.experiment.run import Experiment
@@ -70,7 +80,9 @@ def experiment_of(
         raise RecipeError(f"{cell.recipe_path}: start.cell: these cells start from each other: {', '.join(later)}")
     if recipe.start:
         before = grid.find(recipe.start.cell)
-        source = experiment_of(before, limited(settings_of(before), grid, before)[0], grid, store, data, allocator, (*later, cell.cell))
+        source = experiment_of(
+            before, limited(settings_of(before), grid, before)[0], grid, store, data, allocator, (*later, cell.cell)
+        )
     return Experiment(recipe, str(cell.settings_path), cell.dataset, grid.run, store, data, allocator, source)
 
 

@@ -36,7 +36,9 @@ def modules_of_run(model: str | None, task: str, recipe: Mapping[str, object] | 
     modules |= {"task": task_module(task), "trainer": TRAINER}
     modules |= {key: PROTOCOLS[key] for key in sorted(PROTOCOLS.keys() & recipe.keys())}
     encodings = recipe.get("encodings")
-    return modules | (modules_of_encodings(encodings) if "subgraphs" in recipe and isinstance(encodings, Mapping) else {})
+    return modules | (
+        modules_of_encodings(encodings) if "subgraphs" in recipe and isinstance(encodings, Mapping) else {}
+    )
 
 
 def run_versions(model: str | None, task: str, recipe: Mapping[str, object] | None = None) -> dict[str, int]:

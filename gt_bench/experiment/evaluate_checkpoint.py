@@ -37,14 +37,22 @@ def score(experiment: Experiment, seed: int) -> tuple[dict[str, float], dict[str
     """(test metrics of the kept weights of a seed, computed now; those in its record). Raises NotKept where no weights are kept."""
     record, folder = experiment.settled(seed), experiment.store.folder(experiment.digest(seed))
     if record is None or not (folder / FILE).exists():
-        raise NotKept(f"{folder / FILE}: there is no such file: only the weights of a cell's best seed are kept, where it was trained")
+        raise NotKept(
+            f"{folder / FILE}: there is no such file: only the weights of a cell's best seed are kept, where it was trained"
+        )
     try:
         kept = load_file(folder / FILE)
     except SafetensorError as error:
         raise NotKept(damaged(folder / FILE, error)) from None
     run = record["deterministic"]
     again = Run(
-        experiment.recipe, experiment.task, experiment.loader(seed), experiment.build, seed=seed, meter=Clock(), checkpoint=Checkpoint(None)
+        experiment.recipe,
+        experiment.task,
+        experiment.loader(seed),
+        experiment.build,
+        seed=seed,
+        meter=Clock(),
+        checkpoint=Checkpoint(None),
     )
     with computing_with(experiment.recipe.threads):
         again._begin()

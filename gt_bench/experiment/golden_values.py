@@ -67,7 +67,13 @@ class Entry(TypedDict):
 
 def shortened(recipe: Recipe) -> Recipe:
     """The recipe of a golden run: one seed, few epochs, layers and graphs in a batch, in float64 on one thread; all else as it is."""
-    changes: dict[str, object] = {"seeds": recipe.seeds[:1], "search": None, "precision": "float64", "threads": 1, "processes": 1}
+    changes: dict[str, object] = {
+        "seeds": recipe.seeds[:1],
+        "search": None,
+        "precision": "float64",
+        "threads": 1,
+        "processes": 1,
+    }
     changes |= {"eval_every": min(recipe.eval_every, 2), "eval_after": 1 if recipe.eval_after is not None else None}
     if recipe.phases:
         changes["phases"] = [phase.model_copy(update={"epochs": PER_PHASE}) for phase in recipe.phases]
@@ -76,13 +82,22 @@ def shortened(recipe: Recipe) -> Recipe:
     if recipe.patience:
         changes["patience"] = PATIENCE
     schedule, batch = recipe.schedule, recipe.batch
-    short = {"warmup": min(schedule.warmup, 2), "patience": 1, "every": schedule.every and 2, "total": schedule.total and 4}
+    short = {
+        "warmup": min(schedule.warmup, 2),
+        "patience": 1,
+        "every": schedule.every and 2,
+        "total": schedule.total and 4,
+    }
     changes["schedule"] = schedule.model_copy(update=short)
     small = {"parts": batch.parts and min(batch.parts, 2)}
     if batch.graphs and not recipe.protocol:  # two steps an epoch: a miniature trains on four graphs
         small["graphs"] = min(batch.graphs, 2)
     changes["batch"] = batch.model_copy(update=small)
-    layers = {key: min(value, LAYERS) for key, value in recipe.model.arguments.items() if key in DEPTHS and isinstance(value, int)}
+    layers = {
+        key: min(value, LAYERS)
+        for key, value in recipe.model.arguments.items()
+        if key in DEPTHS and isinstance(value, int)
+    }
     changes["model"] = recipe.model.model_copy(update=layers)
     result = recipe.model_copy(update=changes)
     return result.with_protocol(result.protocol.of_miniature()) if result.protocol else result
@@ -125,7 +140,9 @@ def _read_file(path: Path, _mtime: int) -> dict[str, Entry]:
     def distinct(pairs: list[tuple[str, object]]) -> dict[str, object]:
         names = [name for name, _ in pairs]
         if twice := [name for name in names if names.count(name) > 1]:
-            raise GoldenError(f"{path}: {twice[0]} stands there twice; keep one, or get the file again (`git checkout {path}`)")
+            raise GoldenError(
+                f"{path}: {twice[0]} stands there twice; keep one, or get the file again (`git checkout {path}`)"
+            )
         return dict(pairs)
 
     try:
@@ -140,7 +157,9 @@ def _read_file(path: Path, _mtime: int) -> dict[str, Entry]:
     except (ValueError, AttributeError, TypeError, KeyError) as error:
         if isinstance(error, GoldenError):
             raise
-        raise GoldenError(f"{path}: not a file of golden values ({error}); get it again (`git checkout {path}`)") from None
+        raise GoldenError(
+            f"{path}: not a file of golden values ({error}); get it again (`git checkout {path}`)"
+        ) from None
     return cast(dict[str, Entry], entries)
 
 
@@ -176,7 +195,9 @@ def differs(cell: str, kept: Entry, now: Entry, modules: Mapping[str, str]) -> s
         what = "recipe" if kept["recipe"] != now["recipe"] else "miniature of its dataset"
         return f"its {what} has changed since its golden values were computed; {update}"
     if kept["versions"] != now["versions"]:
-        raised = [component for component in now["versions"] if now["versions"][component] != kept["versions"].get(component)]
+        raised = [
+            component for component in now["versions"] if now["versions"][component] != kept["versions"].get(component)
+        ]
         return f"version of {', '.join(raised)} raised since its golden values were computed; {update}"
     difference = first_difference(kept["values"], now["values"])
     if difference is None:
@@ -275,8 +296,13 @@ def guardian(cell: str, model: str, task: str) -> str | None:
     same model and task, of the same model, or of the same task; None where there is none."""
     if find(cell, INSTALLED) is not None and _recipe_is_kept(cell):
         return cell
-    suites = sorted((path.stem for path in (INSTALLED / FOLDER).glob("*.json") if path.name != CHECKED), key=lambda s: (s != "embedded", s))
-    known = {name: (entry["model"], entry["task"]) for suite in suites for name, entry in load(suite, INSTALLED).items()}
+    suites = sorted(
+        (path.stem for path in (INSTALLED / FOLDER).glob("*.json") if path.name != CHECKED),
+        key=lambda s: (s != "embedded", s),
+    )
+    known = {
+        name: (entry["model"], entry["task"]) for suite in suites for name, entry in load(suite, INSTALLED).items()
+    }
     for m, t in ((model, task), (model, None), (None, task)):
         for name, (its_model, its_task) in known.items():
             if m in (None, its_model) and t in (None, its_task) and _recipe_is_kept(name):
@@ -288,11 +314,15 @@ def _recipe_is_kept(cell: str) -> bool:
     """Whether the cell's recipe is still the one that its golden values are of."""
     entry = find(cell, INSTALLED)
     with contextlib.suppress(RecipeError):
-        return entry is not None and recipe_digest(load_recipe(INSTALLED / "recipes" / f"{cell}.yaml")) == entry["recipe"]
+        return (
+            entry is not None and recipe_digest(load_recipe(INSTALLED / "recipes" / f"{cell}.yaml")) == entry["recipe"]
+        )
     return False
 
 
-def verdicts(wanted: Mapping[str, str], workers: int = 2, say: Callable[[str], None] = lambda line: None) -> dict[str, str | None]:
+def verdicts(
+    wanted: Mapping[str, str], workers: int = 2, say: Callable[[str], None] = lambda line: None
+) -> dict[str, str | None]:
     """By cell how its golden run differs from the kept values, None where it does not; computed once for each code.
 
     Args:
@@ -329,7 +359,12 @@ def _computed(cells: Sequence[str], workers: int) -> dict[str, tuple[Entry | Non
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     command = [sys.executable, "-m", "gt_bench.testing.golden_run", "--workers", str(workers), "--", *cells]
     done = subprocess.run(
-        command, cwd=INSTALLED, env=os.environ | {"PYTHONPATH": path}, stdout=subprocess.PIPE, encoding="utf-8", check=False
+        command,
+        cwd=INSTALLED,
+        env=os.environ | {"PYTHONPATH": path},
+        stdout=subprocess.PIPE,
+        encoding="utf-8",
+        check=False,
     )
     outcomes = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"cell"')]
     found = {outcome["cell"]: (outcome["entry"], outcome["error"]) for outcome in outcomes}

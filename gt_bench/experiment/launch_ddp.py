@@ -128,15 +128,21 @@ class Ranks(Generic[T]):
         return Lost(f"process {rank} of {self.world}: {Ending(status=self.processes[rank].exitcode).died}")
 
 
-def _serve(work: Work[object], rank: int, world: int, meeting: Path, gpu: bool, patience: float, pipe: Connection, parent: int) -> None:
+def _serve(
+    work: Work[object], rank: int, world: int, meeting: Path, gpu: bool, patience: float, pipe: Connection, parent: int
+) -> None:
     """The life of a process. What it says it says before it leaves: the others notice that only then."""
     with handled(say=False) if rank == 0 else contextlib.nullcontext():
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches everyone at a terminal; the parent decides
         if rank:
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a scheduler's, to all; process 0 ends the epoch, and needs the others for it
+            signal.signal(
+                signal.SIGTERM, signal.SIG_IGN
+            )  # a scheduler's, to all; process 0 ends the epoch, and needs the others for it
         die_with_parent(parent, signal.SIGKILL)
         try:
-            share = Share.join(rank, world, meeting, torch.device("cuda", rank) if gpu else torch.device("cpu"), patience)
+            share = Share.join(
+                rank, world, meeting, torch.device("cuda", rank) if gpu else torch.device("cpu"), patience
+            )
             ending = Ending(work(share, lambda *what: pipe.send(("told", what))))
         except Exception as error:
             ending = Ending(error=portable(error))
@@ -178,6 +184,8 @@ def compute_in_processes(compute: Compute, processes: int, gpu: bool, run: str, 
     record = records[0]
     record["measured"] |= {
         "processes": processes,
-        "peak_memory_mib": max(other["measured"]["peak_memory_mib"] for other in records),  # of the process that took most
+        "peak_memory_mib": max(
+            other["measured"]["peak_memory_mib"] for other in records
+        ),  # of the process that took most
     }
     return record

@@ -19,14 +19,24 @@ def check_metric(packed: "PackedDataset", task: Task, splits: Iterable[int], pat
     """Raises RecipeError, which names part and split, where the metric is undefined on one of these splits. Tasks with batches or a protocol of their own
     are left out."""
     header = packed.header
-    if task.loader or task.runner or not header.num_splits or header.level not in ("node", "graph") or header.split_kind == "hyperedge":
+    if (
+        task.loader
+        or task.runner
+        or not header.num_splits
+        or header.level not in ("node", "graph")
+        or header.split_kind == "hyperedge"
+    ):
         return
     y = packed.array("y")
     for split in sorted(set(splits)):
         for part in PARTS:
             ids = packed.split(part, split)
             if header.level == "node" and header.split_kind == "graph":
-                rows = torch.zeros(packed.num_graphs, dtype=torch.bool).index_fill(0, ids, True).repeat_interleave(packed.sizes)
+                rows = (
+                    torch.zeros(packed.num_graphs, dtype=torch.bool)
+                    .index_fill(0, ids, True)
+                    .repeat_interleave(packed.sizes)
+                )
             else:
                 rows = ids
             reason = why_undefined(task.metric, y[rows]) if len(ids) else None  # the loader says that a part is empty

@@ -13,9 +13,17 @@ FITTING = f"{', '.join(TASKS)}, node-classification on many graphs, and node-cla
 
 def check_processes(recipe: Recipe, task: str, split_kind: str, dataset: str, path: str | Path = "recipe") -> None:
     """Raises RecipeError where a step of the recipe on this dataset has no graphs that several processes could share."""
-    if recipe.processes == 1 or task in TASKS or (task == "node-classification" and (split_kind == "graph" or recipe.subgraphs)):
+    if (
+        recipe.processes == 1
+        or task in TASKS
+        or (task == "node-classification" and (split_kind == "graph" or recipe.subgraphs))
+    ):
         return
-    why = "is one graph, which a step takes whole" if split_kind in ("node", "hyperedge") else f"({task}) does not go in parts by graph"
+    why = (
+        "is one graph, which a step takes whole"
+        if split_kind in ("node", "hyperedge")
+        else f"({task}) does not go in parts by graph"
+    )
     raise RecipeError(
         f"{path}: processes: {recipe.processes} share the graphs of a step, and {dataset!r} {why}; take it out. Tasks that fit: {FITTING}"
     )

@@ -23,7 +23,16 @@ from gt_bench.experiment.process_count import check_machine, check_processes
 from gt_bench.experiment.validate import check_fit, check_model
 from gt_bench.plugins.models import files_digest, is_importable, is_own
 from gt_bench.runtime import fresh_process
-from gt_bench.runtime.environment import Clock, PeakMemory, Usage, bound_memory, choose_device, environment, memory_limit_mib, now
+from gt_bench.runtime.environment import (
+    Clock,
+    PeakMemory,
+    Usage,
+    bound_memory,
+    choose_device,
+    environment,
+    memory_limit_mib,
+    now,
+)
 from gt_bench.runtime.garbage_collection import spare_what_is_loaded
 from gt_bench.runtime.global_state import DETERMINISTIC, global_state
 from gt_bench.runtime.malloc import keep_allocations
@@ -132,7 +141,11 @@ class Experiment:
     @cached_property
     def digests(self) -> Digests:
         """What decides its runs besides recipe, seed, split and versions; see `Digests`."""
-        digests: Digests = {"recipe": digest_of(self.recipe.decisive()), "data": self.packed.digest, "encodings": self.encoded.digest}
+        digests: Digests = {
+            "recipe": digest_of(self.recipe.decisive()),
+            "data": self.packed.digest,
+            "encodings": self.encoded.digest,
+        }
         if files := files_digest(self.recipe.model.name, self.recipe.model.arguments):
             digests["files"] = files
         if self.modified:
@@ -173,7 +186,11 @@ class Experiment:
 
     def constructor(self) -> Settings:
         """What the model's constructor is called with."""
-        given = {"in_dim": self.task.in_dim(self.header), "out_dim": self.header.out_dim, "level": self.recipe.level_of(self.header.level)}
+        given = {
+            "in_dim": self.task.in_dim(self.header),
+            "out_dim": self.header.out_dim,
+            "level": self.recipe.level_of(self.header.level),
+        }
         if "edge_dim" in inspect.signature(model_info(self.recipe.model.name).cls).parameters:
             given["edge_dim"] = self.header.edge_dim
         return given | self.arguments
@@ -198,7 +215,9 @@ class Experiment:
         for phase in self.recipe.phases:
             enter: Callable[[str], None] | None = getattr(model, "set_phase", None)
             if enter is None:
-                raise RecipeError(f"{self.path}: phases: model {self.recipe.model.name!r} has none; give epochs in their place")
+                raise RecipeError(
+                    f"{self.path}: phases: model {self.recipe.model.name!r} has none; give epochs in their place"
+                )
             try:
                 enter(phase.name)
             except ValueError as error:
@@ -208,11 +227,17 @@ class Experiment:
     def loader(self, seed: int) -> Batches:
         """Batches of the dataset as the recipe's protocol reads it. Raises ValueError where the two do not fit."""
         dtype = torch.float64 if self.recipe.precision == "float64" else torch.float32
-        packed = StandardisedTargets(self.packed, self.recipe.targets, self.split_of(seed)) if self.recipe.targets else self._read
+        packed = (
+            StandardisedTargets(self.packed, self.recipe.targets, self.split_of(seed))
+            if self.recipe.targets
+            else self._read
+        )
         data = (packed, self.encoded, self.split_of(seed), self.recipe.batch, seed, self.device, dtype)
         if self.recipe.subgraphs:
             around = SubgraphLoader(*data, subgraphs=self.recipe.subgraphs, encodings=self.recipe.encodings)
-            return cast(Batches, around)  # all but `on`: only a graph that a step takes whole is evaluated on another device
+            return cast(
+                Batches, around
+            )  # all but `on`: only a graph that a step takes whole is evaluated on another device
         return (self.task.loader or Loader)(*data)
 
     @cached_property
@@ -285,7 +310,9 @@ class Experiment:
         if found != digest:
             mine: dict[str, object] = {**self.digests, **self.versions, "recipe": self.decisive(run["seed"])}
             theirs: dict[str, object] = {**run["digests"], **run["versions"], "recipe": run["recipe"]}
-            differing = sorted(key for key in mine.keys() | theirs.keys() if mine.get(key) != theirs.get(key)) or ["split"]
+            differing = sorted(key for key in mine.keys() | theirs.keys() if mine.get(key) != theirs.get(key)) or [
+                "split"
+            ]
             raise RecipeError(
                 f"{self.path}: seed {run['seed']}: the run was computed under another key than it was wanted by ({', '.join(differing)} changed meanwhile: "
                 "code, data or the model's files were edited); nothing is stored; run the same command again"
@@ -340,7 +367,9 @@ class Experiment:
 
         return build
 
-    def _compute_in_processes(self, seed: int, digest: str, test: bool, on_epoch: Callable[[int, dict[str, float]], None] | None) -> Record:
+    def _compute_in_processes(
+        self, seed: int, digest: str, test: bool, on_epoch: Callable[[int, dict[str, float]], None] | None
+    ) -> Record:
         """Raises RecipeError where the machine has not as many GPUs, and Lost where one of the processes dies."""
         from gt_bench.experiment.launch_ddp import compute_in_processes
 
@@ -350,7 +379,13 @@ class Experiment:
         return compute_in_processes(compute, self.recipe.processes, gpu, f"{self.path}: seed {seed}", on_epoch)
 
     def _compute_part(
-        self, seed: int, digest: str, test: bool, share: "Share", on_epoch: Callable[[int, dict[str, float]], None] | None, recomputed: bool
+        self,
+        seed: int,
+        digest: str,
+        test: bool,
+        share: "Share",
+        on_epoch: Callable[[int, dict[str, float]], None] | None,
+        recomputed: bool,
     ) -> Record:
         """In a process of its own."""
         on_gpu = share.device.type == "cuda"
@@ -382,7 +417,9 @@ class Experiment:
             if on_epoch:
                 on_epoch(epoch, values)
 
-        checkpoint = Checkpoint(self.store.folder(digest).absolute() / "checkpoint.safetensors", self.settings.checkpoint_seconds)
+        checkpoint = Checkpoint(
+            self.store.folder(digest).absolute() / "checkpoint.safetensors", self.settings.checkpoint_seconds
+        )
         try:
             loader = self.loader(seed)
             run = self._runner(share, recomputed)(
@@ -414,7 +451,9 @@ class Experiment:
         if run.recomputed:
             trained["layers"] = Counter(recomputed=1)
         taken = {"training": trained, "evaluation": evaluated}
-        forms = {phase: {operation: sorted(of) for operation, of in sorted(found.items())} for phase, found in taken.items()}
+        forms = {
+            phase: {operation: sorted(of) for operation, of in sorted(found.items())} for phase, found in taken.items()
+        }
         return self.record(outcome, seed, digest, clock, memory, forms, usage)
 
     def _runner(self, share: "Share | None", recomputed: bool) -> Callable[..., Run]:

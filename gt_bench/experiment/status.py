@@ -23,7 +23,12 @@ def seeds_kept(cell: Cell, grid: Grid, store: Store | None = None, data: Path = 
             raise DatasetError("not here")
         experiment = experiment_of(cell, recipe, grid, store, data)
         digests = [experiment.digest(seed) for seed in recipe.seeds]
-    except (RecipeError, DatasetError, ValueError, SyntaxError):  # the last: of the model's file, which training will name
+    except (
+        RecipeError,
+        DatasetError,
+        ValueError,
+        SyntaxError,
+    ):  # the last: of the model's file, which training will name
         result = read_result(Path("results", f"{cell.cell}.json"), cell.cell)
         digests = result["runs"] if result else []
     return [digest for digest in digests if (store.folder(digest) / "record.json").exists()], asked

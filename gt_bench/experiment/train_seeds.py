@@ -125,7 +125,9 @@ def seeds_side_by_side(experiment: "Experiment", watch: Watch, crew: Crew[tuple[
         if ending.ok and (alone or ending.value != "oom"):
             finish(seed)
         elif ending.ok:
-            watch.progress.say(f"{watch.name(seed)}: out of memory beside other seeds; it runs alone once they are finished")
+            watch.progress.say(
+                f"{watch.name(seed)}: out of memory beside other seeds; it runs alone once they are finished"
+            )
         elif ending.killed and not alone:
             watch.progress.say(f"{watch.name(seed)}: {ending.died}; it runs alone once the others are finished")
 
@@ -134,11 +136,17 @@ def seeds_side_by_side(experiment: "Experiment", watch: Watch, crew: Crew[tuple[
         finish(seed)
     tasks = [(seed, False) for seed in seeds if seed not in stored]
     endings = crew.run(tasks, heard, lambda waiting: pace.pays(len(waiting)), ended=ended)
-    again = [(seed, True) for (seed, _), ending in endings.items() if ending.killed or (ending.ok and ending.value == "oom")]
+    again = [
+        (seed, True) for (seed, _), ending in endings.items() if ending.killed or (ending.ok and ending.value == "oom")
+    ]
     crew.most = 1
     crew.refill()  # those that were killed
     endings |= crew.run(again, heard, ended=ended)
-    errors = {seed: ending for (seed, alone), ending in endings.items() if not ending.ok and (alone or (seed, True) not in endings)}
+    errors = {
+        seed: ending
+        for (seed, alone), ending in endings.items()
+        if not ending.ok and (alone or (seed, True) not in endings)
+    }
     _raise_lost(watch.progress.title, seeds, errors, len(found))
     return [found[seed] for seed in seeds]
 
@@ -151,7 +159,9 @@ class Pace:
 
     def __init__(self, reports: int):
         self.reports = reports
-        self.times: dict[int, tuple[float, float, float, int]] = {}  # seed -> when it began, first and last epoch, epochs
+        self.times: dict[
+            int, tuple[float, float, float, int]
+        ] = {}  # seed -> when it began, first and last epoch, epochs
         self.running: set[int] = set()
 
     def start(self, seed: int) -> None:
@@ -171,12 +181,18 @@ class Pace:
 
     def pays(self, waiting: int) -> bool:
         """Whether another process would be done with one of `waiting` runs before the present ones are with all."""
-        known = [(first - began, (last - first) / (count - 1)) for began, first, last, count in self.times.values() if count > 1]
+        known = [
+            (first - began, (last - first) / (count - 1))
+            for began, first, last, count in self.times.values()
+            if count > 1
+        ]
         if not known:
             return any(count and first - began > self.LONG for began, first, _, count in self.times.values())
         warmup, each = (min(column) for column in zip(*known))
         left = sum(max(0, self.reports - self.times[seed][3]) for seed in self.running)
-        return self.GAIN * (warmup + each * self.reports) < each * (left + waiting * self.reports) / max(1, len(self.running))
+        return self.GAIN * (warmup + each * self.reports) < each * (left + waiting * self.reports) / max(
+            1, len(self.running)
+        )
 
 
 def _raise_lost(cell: str, seeds: list[int], errors: dict[int, Ending], kept: int) -> None:

@@ -55,7 +55,9 @@ def check_fit(recipe: Recipe, level: str, dataset: str, path: str | Path = "reci
             raise RecipeError(f"{path}: encodings.{name}: {error}") from None
         if not set(encoding.arrays) & set(info.encodings):
             usable = [e.name for e in ENCODINGS.values() if set(e.arrays) & set(info.encodings)]
-            raise RecipeError(f"{path}: encodings.{name}: model {info.name!r} does not use it; it can use: {', '.join(usable) or 'none'}")
+            raise RecipeError(
+                f"{path}: encodings.{name}: model {info.name!r} does not use it; it can use: {', '.join(usable) or 'none'}"
+            )
 
 
 class _Arguments(NoBooleans):

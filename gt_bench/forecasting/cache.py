@@ -79,7 +79,9 @@ def _key(cell: Cell, grid: Grid, data: Path) -> str:
     recipe, searched = recipe_asked(cell, grid), load_recipe(cell.recipe_path).search
     search = searched and [searched.model_dump(mode="json"), grid.limits_of(cell).trials]
     here = (data / "packed" / cell.dataset / "header.json").exists()
-    return digest_of([cell.dataset, here, recipe.decisive(), search, device_name(choose_device(grid.run.device)), cpu_name()])
+    return digest_of(
+        [cell.dataset, here, recipe.decisive(), search, device_name(choose_device(grid.run.device)), cpu_name()]
+    )
 
 
 def _read(path: Path) -> dict[str, Cost]:
@@ -92,7 +94,9 @@ def _read(path: Path) -> dict[str, Cost]:
 def _sound(cost: Cost) -> Cost:
     """Raises TypeError for what is no number."""
     numbers = [
-        value for key, value in asdict(cost).items() if key != "problem" and not (key in ("seconds", "memory_mib") and value is None)
+        value
+        for key, value in asdict(cost).items()
+        if key != "problem" and not (key in ("seconds", "memory_mib") and value is None)
     ]
     if not all(isinstance(value, int | float) for value in numbers):
         raise TypeError("a cost is no number")

@@ -67,7 +67,11 @@ class Forecast:
 
 
 def forecast(
-    cells: Sequence[Cell], grid: Grid, data: Path = Path("data"), budget: float = BUDGET, say: Callable[[str], None] = lambda line: None
+    cells: Sequence[Cell],
+    grid: Grid,
+    data: Path = Path("data"),
+    budget: float = BUDGET,
+    say: Callable[[str], None] = lambda line: None,
 ) -> list[Forecast]:
     """One forecast per cell, each measured in a process of its own (so that memory is the cell's), beside what was measured in full runs."""
     found = []
@@ -78,7 +82,9 @@ def forecast(
                     measured = pool.submit(forecast_cell, cell, grid, data, budget)
                 one = measured.result()
             except BrokenProcessPool:
-                one = Forecast(cell.cell, problem="its process was killed, probably for too little memory on this machine")
+                one = Forecast(
+                    cell.cell, problem="its process was killed, probably for too little memory on this machine"
+                )
         if took := actual(cell, grid):
             one = replace(one, actual_seconds=took.seconds, actual_memory_mib=took.memory_mib)
         say(f"{cell.cell}: {one.problem or f'{hours(one.total_seconds)}, {one.memory_mib:,.0f} MiB ({one.basis})'}")
@@ -126,7 +132,9 @@ def _measured(cell: Cell, grid: Grid, data: Path, folder: Path, budget: float, a
     scale = 1.0 if real else max(1.0, (shape_of(spec).nodes or 0) / packed.num_nodes)
     disk = {f"data/{cell.dataset}": int(packed.header.data_bytes * scale)}
     encodings, encode_seconds = data / "encodings" / cell.dataset, 0.0
-    for name, arguments in {find_encoding(n).key(a): (n, a) for one in (*tried, *chosen) for n, a in one.encodings.items()}.values():
+    for name, arguments in {
+        find_encoding(n).key(a): (n, a) for one in (*tried, *chosen) for n, a in one.encodings.items()
+    }.values():
         key = find_encoding(name).key(arguments)
         if real and _sound(packed, encodings, name, arguments) and (encodings / f"{key}.safetensors").exists():
             disk[f"encodings/{cell.dataset}/{key}"] = (encodings / f"{key}.safetensors").stat().st_size
@@ -143,11 +151,15 @@ def _measured(cell: Cell, grid: Grid, data: Path, folder: Path, budget: float, a
     for one in (*tried, *chosen):
         if (key := digest_of(one.decisive())) not in measured:
             timed = one if real or not one.protocol else one.with_protocol(one.protocol.of_miniature())
-            experiment = Experiment(timed, str(cell.recipe_path), cell.dataset, grid.run, Store(folder / "store"), data, allocator)
+            experiment = Experiment(
+                timed, str(cell.recipe_path), cell.dataset, grid.run, Store(folder / "store"), data, allocator
+            )
             took, peak, count, _ = seconds_of(experiment, scale, budget)
             times = one.protocol.parts / timed.protocol.parts if one.protocol and timed.protocol else 1
             measured[key] = (took * times, peak, count, one.reports)
-    seconds, search = (statistics.mean(measured[digest_of(one.decisive())][0] for one in some) for some in (chosen, tried))
+    seconds, search = (
+        statistics.mean(measured[digest_of(one.decisive())][0] for one in some) for some in (chosen, tried)
+    )
     _, memory, parameters, reports = (max(column) for column in zip(*measured.values()))
     disk[f"store/{cell.cell}"] = (reports * 120 + 4000) * len(recipe.seeds)
     # weights, two moments and the best weights; one run of a cell at a time
@@ -172,7 +184,9 @@ def _ends(recipe: Recipe, cell: Cell, grid: Grid) -> list[Recipe]:
             low, high = min(space.choices), max(space.choices)
         for end, value in zip(ends, (low, high), strict=True):
             end.append(int(value) if getattr(space, "integer", False) else value)
-    return [limited(recipe.with_values(dict(zip(recipe.searched.space, end, strict=True))), grid, cell)[0] for end in ends]
+    return [
+        limited(recipe.with_values(dict(zip(recipe.searched.space, end, strict=True))), grid, cell)[0] for end in ends
+    ]
 
 
 def _trials(cell: Cell, grid: Grid) -> int:
@@ -221,7 +235,13 @@ def actual(cell: Cell, grid: Grid, store_root: Path = Path("store")) -> Took | N
         recipe = recipe_asked(cell, grid)
         result = json.loads(Path("results", f"{cell.cell}.json").read_text(encoding="utf-8"))
         records = [Store(store_root).get(digest) for digest in result["runs"]]
-    except (OSError, ValueError, KeyError, TypeError, StoreError):  # not there, or no result: the leaderboard says which
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        StoreError,
+    ):  # not there, or no result: the leaderboard says which
         return None
     device, cpu = device_name(choose_device(grid.run.device)), cpu_name()
     here = [
@@ -230,7 +250,10 @@ def actual(cell: Cell, grid: Grid, store_root: Path = Path("store")) -> Took | N
         if r is not None
         and (r["deterministic"]["status"], r["deterministic"]["recipe"]) == ("ok", recipe.decisive())
         and r["measured"]["device"] == device
-        and (device != "cpu" or (r["measured"]["environment"].get("cpu"), r["measured"].get("threads")) == (cpu, recipe.threads))
+        and (
+            device != "cpu"
+            or (r["measured"]["environment"].get("cpu"), r["measured"].get("threads")) == (cpu, recipe.threads)
+        )
     ]
     if not here:
         return None

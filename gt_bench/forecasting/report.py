@@ -63,7 +63,9 @@ def show(forecasts: Sequence["Forecast"]) -> None:
     from gt_bench.leaderboard.terminal import print_table
 
     priority = ("cell", "in all", "memory", "measured on")
-    print_table(COLUMNS, [row(one) for one in forecasts], *priority, wrapped=("measured on",), title="Forecast on this device")
+    print_table(
+        COLUMNS, [row(one) for one in forecasts], *priority, wrapped=("measured on",), title="Forecast on this device"
+    )
     print_text(summary(forecasts))
 
 

@@ -124,7 +124,11 @@ def seconds_of(experiment: "Experiment", scale: float, budget: float) -> tuple[f
     train = sum(n * t for n, t in zip(phases, typical)) / taken["train"] * _batches(loader, "train", scale)
     evaluations = sum(_evaluates(recipe, n) for n in range(1, recipe.total_epochs + 1))
     evaluation = statistics.median(eval_times[1:]) / taken["val"] * _batches(loader, "val", scale)
-    test = evaluation if loader.by_node else trial.watch.stretches["test"][-1] / taken["test"] * _batches(loader, "test", scale)
+    test = (
+        evaluation
+        if loader.by_node
+        else trial.watch.stretches["test"][-1] / taken["test"] * _batches(loader, "test", scale)
+    )
     if loader.by_node:  # one graph in place of a larger one
         peak = before + max(0.0, peak - before) * scale
     # what only the first epoch of a process pays, and of a cell's seeds only the first
@@ -141,7 +145,13 @@ def _trial(experiment: "Experiment", epochs: int, budget: float, parts: int = 4)
     sample = Sample(experiment.loader(seed), budget)
     watch = Stopwatch()
     run = (task.runner or Run)(
-        _short(recipe, epochs, parts), Lenient(task), sample, experiment.build, seed=seed, meter=watch, checkpoint=Checkpoint(None)
+        _short(recipe, epochs, parts),
+        Lenient(task),
+        sample,
+        experiment.build,
+        seed=seed,
+        meter=watch,
+        checkpoint=Checkpoint(None),
     )
     outcome = run.train(test=recipe.protocol is None)
     if outcome.status != "ok":

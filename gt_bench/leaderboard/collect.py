@@ -10,7 +10,17 @@ from gt_bench.config.verdict_settings import Rules
 from gt_bench.leaderboard.rows import absent, rows_of
 from gt_bench.leaderboard.verdicts import with_claims
 from gt_bench.schemas import Record, Result, Row
-from gt_bench.store.archive import ROOT, Shipped, check_folder, file_of, problems_of, read, read_result, record_problems, shipped_cells
+from gt_bench.store.archive import (
+    ROOT,
+    Shipped,
+    check_folder,
+    file_of,
+    problems_of,
+    read,
+    read_result,
+    record_problems,
+    shipped_cells,
+)
 from gt_bench.store.run_store import Store, StoreError
 
 OWN, SHIPPED = "own", "shipped"
@@ -44,7 +54,11 @@ def gather(grid: Grid, results: Path = Path("results"), store: Path = Path("stor
     if root != ROOT:
         check_folder(root)
     found, own_store = Gathered(), Store(store)
-    read = {cell.cell: _sound(file_of(cell.cell, root), root, found.problems) for suite in grid.suites for cell in grid.suite(suite)}
+    read = {
+        cell.cell: _sound(file_of(cell.cell, root), root, found.problems)
+        for suite in grid.suites
+        for cell in grid.suite(suite)
+    }
     shipped = {cell: one for cell, one in read.items() if one is not None}
     compare_golden_values(shipped.values(), grid)
     for suite in grid.suites:
@@ -54,7 +68,9 @@ def gather(grid: Grid, results: Path = Path("results"), store: Path = Path("stor
             if (results / f"{cell.cell}.json").exists():
                 rows[OWN], kept, records = collect([cell], results, own_store, grid.run.verdict)
                 for result in kept:
-                    found.versions[OWN, cell.cell] = Version(OWN, result, [records[d] for d in result["runs"] if d in records], [])
+                    found.versions[OWN, cell.cell] = Version(
+                        OWN, result, [records[d] for d in result["runs"] if d in records], []
+                    )
             if one := shipped.get(cell.cell):
                 stale = standing(one, grid).stale
                 found.versions[SHIPPED, cell.cell] = Version(SHIPPED, one.result, one.records, stale)
@@ -73,7 +89,9 @@ def gather(grid: Grid, results: Path = Path("results"), store: Path = Path("stor
 
 def _taken(rows: dict[str, list[Row]]) -> str:
     """Of two versions of a cell, the own one if it is complete or the shipped one is not."""
-    complete = [source for source in (OWN, SHIPPED) if source in rows and rows[source][0]["status"].partition(",")[0] == "ok"]
+    complete = [
+        source for source in (OWN, SHIPPED) if source in rows and rows[source][0]["status"].partition(",")[0] == "ok"
+    ]
     return (complete or [OWN if OWN in rows else SHIPPED])[0]
 
 
@@ -91,7 +109,9 @@ def _sound(path: Path, root: Path, problems: list[str]) -> Shipped | None:
     return one
 
 
-def collect(cells: Sequence[Cell], results: Path, store: Store, rules: Rules) -> tuple[list[Row], list[Result], dict[str, Record]]:
+def collect(
+    cells: Sequence[Cell], results: Path, store: Store, rules: Rules
+) -> tuple[list[Row], list[Result], dict[str, Record]]:
     """(rows of all declared cells in their order, without claims; the readable results; the readable records by digest)."""
     rows, found = [], []
     records: dict[str, Record] = {}

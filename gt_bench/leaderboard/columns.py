@@ -51,22 +51,42 @@ PRIORITY = (
     "claim",
     "seeds needed",
 )
-WRAPPED = {"expected", "as expected?", "verdict", "metric", "status", "claim", "difference [95 %]", "margin (power)", "device"}
+WRAPPED = {
+    "expected",
+    "as expected?",
+    "verdict",
+    "metric",
+    "status",
+    "claim",
+    "difference [95 %]",
+    "margin (power)",
+    "device",
+}
 RIGHT = {"mean ± std", "runs", "published", "parameters", "s/epoch", "peak MiB"}
 
 
 def cells(row: Row) -> list[str]:
     """What people read of a row, in the order of SHOWN and in the paper's unit."""
     metric = (
-        f"{row['metric']} {'↑' if row['direction'] == 'max' else '↓'}{' %' if row['unit'] == 'percent' else ''}" if row["metric"] else "–"
+        f"{row['metric']} {'↑' if row['direction'] == 'max' else '↓'}{' %' if row['unit'] == 'percent' else ''}"
+        if row["metric"]
+        else "–"
     )
-    ours = _number(row["mean"], row) + (f" ± {_number(row['std'], row)}" if row["runs"] > 1 and row["std"] is not None else "")
-    theirs = _number(row["published_mean"], row) + (f" ± {_number(row['published_std'], row)}" if row["published_std"] is not None else "")
+    ours = _number(row["mean"], row) + (
+        f" ± {_number(row['std'], row)}" if row["runs"] > 1 and row["std"] is not None else ""
+    )
+    theirs = _number(row["published_mean"], row) + (
+        f" ± {_number(row['published_std'], row)}" if row["published_std"] is not None else ""
+    )
     if row["published_mean"] is None and row["published_printed"]:
         theirs = row["published_printed"]
     theirs += " !" if row["flags"] else ""
     sign = "+" if row["difference"] is not None and row["difference"] > 0 else ""
-    interval = "" if row["interval_low"] is None else f" [{_number(row['interval_low'], row)}, {_number(row['interval_high'], row)}]"
+    interval = (
+        ""
+        if row["interval_low"] is None
+        else f" [{_number(row['interval_low'], row)}, {_number(row['interval_high'], row)}]"
+    )
     status = ", ".join(part for part in (row["status"], row["reduced"] and "reduced") if part)
     return [
         row["dataset"], row["model"], metric, ours, f"{row['runs']}/{row['seeds']}" if row["seeds"] else "–", theirs,
@@ -120,7 +140,9 @@ def terminal_table(suite: str, rows: Sequence[Row], width: int = 150) -> "Table"
 
     columns = shown_columns(rows)
     names, texts = [SHOWN[i] for i in columns], [[cells(row)[i] for i in columns] for row in rows]
-    return fitting_table(names, texts, width, PRIORITY, WRAPPED, RIGHT, f"Leaderboard: {suite}", f" (reports/{suite}.md, --json)")
+    return fitting_table(
+        names, texts, width, PRIORITY, WRAPPED, RIGHT, f"Leaderboard: {suite}", f" (reports/{suite}.md, --json)"
+    )
 
 
 def _margin(row: Row) -> str:

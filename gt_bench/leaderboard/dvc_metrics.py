@@ -36,7 +36,9 @@ def write_training(result: Result, records: Sequence[Record], metrics: Path = Pa
     ]
     shown = _in_unit(numbers, scale) | {"runs": row["runs"], "status": row["status"]}
     # DVC takes an empty list for a curve of no columns
-    write_json(metrics / f"{result['cell']}.json", shown | ({"curve": epochs[:: -(-len(epochs) // POINTS)]} if epochs else {}))
+    write_json(
+        metrics / f"{result['cell']}.json", shown | ({"curve": epochs[:: -(-len(epochs) // POINTS)]} if epochs else {})
+    )
 
 
 def write_leaderboard(suite: str, rows: Sequence[Row], reports: Path) -> None:
@@ -47,19 +49,32 @@ def write_leaderboard(suite: str, rows: Sequence[Row], reports: Path) -> None:
     for cell, row in first.items():
         write_json(reports / "metrics" / f"{cell}.json", metrics_of(row))
     beside = [(row["cell"], metrics_of(row)) for row in first.values()]
-    both = [(cell, found["published"], found["mean"], found["verdict"]) for cell, found in beside if {"published", "mean"} <= found.keys()]
+    both = [
+        (cell, found["published"], found["mean"], found["verdict"])
+        for cell, found in beside
+        if {"published", "mean"} <= found.keys()
+    ]
     write_bytes(reports / "published" / f"{suite}.csv", _csv(("cell", "published", "ours", "verdict"), both))
 
 
 def metrics_of(row: Row) -> dict[str, object]:
     """What of a row is a number or a word, in the paper's unit; what there is none of is left out."""
     scale = 100 if row["unit"] == "percent" else 1
-    numbers = {"mean": row["mean"], "std": row["std"], "published": row["published_mean"], "difference": row["difference"]}
+    numbers = {
+        "mean": row["mean"],
+        "std": row["std"],
+        "published": row["published_mean"],
+        "difference": row["difference"],
+    }
     return _in_unit(numbers, scale) | {"verdict": row["verdict"], "runs": row["runs"], "status": row["status"]}
 
 
 def _in_unit(numbers: Mapping[str, float | None], scale: int) -> dict[str, float]:
-    return {name: float(f"{scale * value:.6g}") for name, value in numbers.items() if value is not None and math.isfinite(value)}
+    return {
+        name: float(f"{scale * value:.6g}")
+        for name, value in numbers.items()
+        if value is not None and math.isfinite(value)
+    }
 
 
 def curve(runs: Sequence[Curves]) -> list[tuple[int, float]]:

@@ -110,7 +110,9 @@ def judged(expected: Expectation, row: Row, rules: Rules) -> str | None:
         return None
     if row["runs"] < 2:
         return "undecided"
-    width = quantile(1 - rules.level / 2, row["runs"] - 1) * sample_std(row["std"], row["runs"]) / math.sqrt(row["runs"])
+    width = (
+        quantile(1 - rules.level / 2, row["runs"] - 1) * sample_std(row["std"], row["runs"]) / math.sqrt(row["runs"])
+    )
     low, high = row["mean"] - width, row["mean"] + width
     # a score within its limit and an error beyond it lie below the line
     lies_below = expected.kind in ("at_most", "below")
@@ -127,7 +129,10 @@ def page(suite: str = "embedded") -> str:
 
     lines = [HEAD.strip(), "", "| dataset | what it tests | metric | chance |", "|---|---|---|---|"]
     found = theory().suites[suite]
-    shown = {name: (lambda v: f"{100 * v:.4g} %") if get_spec(name).metric in PERCENT else (lambda v: f"{v:.4g}") for name in found}
+    shown = {
+        name: (lambda v: f"{100 * v:.4g} %") if get_spec(name).metric in PERCENT else (lambda v: f"{v:.4g}")
+        for name in found
+    }
     for name, touchstone in found.items():
         chance = f"{shown[name](touchstone.chance)} ({touchstone.guess})"
         lines.append(f"| `{name}` | {touchstone.tests} | {get_spec(name).metric} | {chance} |")
@@ -136,7 +141,9 @@ def page(suite: str = "embedded") -> str:
         for row, e in touchstone.rows.items():
             margin = f", by more than {shown[name](e.margin)}" if e.margin and e.kind in BEYOND else ""
             margin = f", give or take {shown[name](e.margin)}" if e.margin and e.kind in WITHIN else margin
-            lines.append(f"| `{name}` | {row} | {e.kind.replace('_', ' ')} {shown[name](e.limit)}{margin} | {e.because} |")
+            lines.append(
+                f"| `{name}` | {row} | {e.kind.replace('_', ' ')} {shown[name](e.limit)}{margin} | {e.because} |"
+            )
     return "\n".join([*lines, "", TAIL.strip()]) + "\n"
 
 

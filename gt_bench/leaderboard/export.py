@@ -41,7 +41,9 @@ def rows_in(path: Path) -> list[Row]:
             raise ValueError("a row lacks columns")
         return rows
     except (OSError, RecursionError, ValueError, KeyError, TypeError) as error:
-        raise StoreError(f"{path}: not a leaderboard ({error}); write it again: python -m stages.leaderboard {path.stem}") from None
+        raise StoreError(
+            f"{path}: not a leaderboard ({error}); write it again: python -m stages.leaderboard {path.stem}"
+        ) from None
 
 
 def to_csv(rows: Sequence[Row]) -> str:
@@ -64,9 +66,7 @@ def tally(rows: Sequence[Row], rules: Rules) -> str:
     """How many verdicts there are of each kind, and how many of them chance alone would bring."""
     if any(row["expected"] for row in rows):
         words = Counter(row["as_expected"] or "without a number" for row in rows if row["expected"])
-        return (
-            f"{words.total()} rows of which theory says beforehand what to expect: {', '.join(f'{n} {word}' for word, n in words.items())}."
-        )
+        return f"{words.total()} rows of which theory says beforehand what to expect: {', '.join(f'{n} {word}' for word, n in words.items())}."
     complete = [row for row in rows if row["interval_low"] is not None and not row["provisional"]]
     words = Counter(row["verdict"].split(" (")[0] for row in complete)
     off = words["higher"] + words["lower"]

@@ -23,7 +23,9 @@ from gt_bench.utils.versions import version_text
 NO_NUMBER = "no number"  # status of a row whose metric is undefined (NaN or infinite) in a run that ended well
 
 
-def rows_of(result: Result, records: Sequence[Record], problems: Sequence[str] = (), rules: Rules | None = None) -> list[Row]:
+def rows_of(
+    result: Result, records: Sequence[Record], problems: Sequence[str] = (), rules: Rules | None = None
+) -> list[Row]:
     """The rows of one cell with their verdicts: its metric first, then one for every further number that the paper prints of these runs."""
     rows = [with_expectation(with_verdict(summarise(result, records, problems), result, rules), rules)]
     try:
@@ -60,14 +62,24 @@ def summarise(
     notes = list(result.get("notes") or ())
     published = printed or printed_number(result, notes)
     # a run that met its time limit has the counts over the pairs that were done
-    whole = [r for r in records if published and published.whole_in(r) and r["deterministic"]["status"] in ("ok", "timed-out")]
+    whole = [
+        r
+        for r in records
+        if published and published.whole_in(r) and r["deterministic"]["status"] in ("ok", "timed-out")
+    ]
     good = [r for r in records if r["deterministic"]["status"] == "ok" or r in whole]
     seeds = len(result.get("seeds") or ())
     failures = Counter(r["deterministic"]["status"] for r in records if r not in good)
     reasons = [reason] if (reason := result.get("reason")) else []
-    row |= {"status": _status(result["status"], len(good), seeds, failures, len(problems)), "runs": len(good), "seeds": seeds}
     row |= {
-        "reduced": [line for line in result.get("reduced") or () if not (whole and len(whole) == len(good) and _of_parts(line))],
+        "status": _status(result["status"], len(good), seeds, failures, len(problems)),
+        "runs": len(good),
+        "seeds": seeds,
+    }
+    row |= {
+        "reduced": [
+            line for line in result.get("reduced") or () if not (whole and len(whole) == len(good) and _of_parts(line))
+        ],
         "notes": [*notes, *_not_unique(records)],
         "flags": [],
         "values": [],
@@ -95,12 +107,21 @@ def summarise(
     row["unit"] = published.unit if published else "percent" if row["metric"] in PERCENT else "none"
     if good:
         # the printed dataset may be a part of the test set
-        of_part = published is not None and all(published.part in (r["deterministic"]["test_metrics"] or {}) for r in good)
-        values = [published.ours(r) if published and (printed or of_part or r in whole) else r["deterministic"]["test"] for r in good]
+        of_part = published is not None and all(
+            published.part in (r["deterministic"]["test_metrics"] or {}) for r in good
+        )
+        values = [
+            published.ours(r) if published and (printed or of_part or r in whole) else r["deterministic"]["test"]
+            for r in good
+        ]
         if published and of_part:
             row["metric"] = f"{published.metric} ({published.dataset})"
         row["values"] = [] if None in values else [value for value in values if value is not None]
-    undefined = [f"{v} of seed {r['deterministic']['seed']}" for v, r in zip(row["values"], good, strict=False) if not math.isfinite(v)]
+    undefined = [
+        f"{v} of seed {r['deterministic']['seed']}"
+        for v, r in zip(row["values"], good, strict=False)
+        if not math.isfinite(v)
+    ]
     if undefined:
         no_number = f"{row['metric']} is not a number on this split: {', '.join(undefined)}"
         row |= {"status": NO_NUMBER, "reason": "; ".join([row["reason"], no_number] if row["reason"] else [no_number])}
@@ -125,13 +146,19 @@ def summarise(
 def absent(cell: str, status: str, reason: str | None) -> Row:
     """The row of a cell without a readable result."""
     suite, dataset, model = cell.split("/")
-    result = cast(Result, {"cell": cell, "suite": suite, "dataset": dataset, "model": model, "status": status, "reason": reason})
+    result = cast(
+        Result, {"cell": cell, "suite": suite, "dataset": dataset, "model": model, "status": status, "reason": reason}
+    )
     return with_expectation(summarise(result, []) | {"verdict": "none: no result"})
 
 
 def _not_unique(records: Sequence[Record]) -> list[str]:
     """What the data do not determine in the encodings that these runs read: eigenvectors of a repeated eigenvalue."""
-    found = {key: said.get("flags", {}) for record in records for key, said in (record["measured"].get("encodings") or {}).items()}
+    found = {
+        key: said.get("flags", {})
+        for record in records
+        for key, said in (record["measured"].get("encodings") or {}).items()
+    }
     return [
         f"! the encoding {key} has a {flag.replace('_', ' ')} in {count:,} of the graphs: its vectors there are one choice of many, made by the order of the nodes"
         for key, flags in found.items()
@@ -148,7 +175,9 @@ def _of_parts(line: str) -> bool:
 def _status(status: str, good: int, seeds: int, failures: Counter[str], unreadable: int) -> str:
     if good == seeds > 0:
         return "ok"
-    counts = [f"{n} {what}" for what, n in sorted(failures.items())] + ([f"{unreadable} unreadable"] if unreadable else [])
+    counts = [f"{n} {what}" for what, n in sorted(failures.items())] + (
+        [f"{unreadable} unreadable"] if unreadable else []
+    )
     if good:
         return f"ok {good}/{seeds}" + (f" ({', '.join(counts)})" if counts else "")
     if unreadable and status == "ok":
@@ -161,5 +190,7 @@ def _search_note(search: SearchSummary) -> str:
     killed = search["trials"] - search.get("used", search["trials"])
     counts = {state: n - killed * (state == "FAIL") for state, n in sorted(search["states"].items())}
     states = ", ".join(f"{n} {state.lower()}" for state, n in counts.items() if n)
-    space = f" over {', '.join(search['keys'])} ({search['space']})" if search.get("keys") and search.get("space") else ""
+    space = (
+        f" over {', '.join(search['keys'])} ({search['space']})" if search.get("keys") and search.get("space") else ""
+    )
     return f"searched on validation: {search.get('used', search['trials'])} trials ({states}){space}"

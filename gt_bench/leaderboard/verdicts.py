@@ -8,7 +8,16 @@ from gt_bench.config.verdict_settings import Rules
 from gt_bench.papers.pair_counts import COUNT
 from gt_bench.papers.published import Published, PublishedError, lookup, resolve
 from gt_bench.schemas import Result, Row
-from gt_bench.stats.equivalence import COUNT_STD, Claim, Number, false_discovery, judge, judge_claim, sample_std, seeds_needed
+from gt_bench.stats.equivalence import (
+    COUNT_STD,
+    Claim,
+    Number,
+    false_discovery,
+    judge,
+    judge_claim,
+    sample_std,
+    seeds_needed,
+)
 
 
 def with_verdict(row: Row, result: Result, rules: Rules | None = None, printed: Published | None = None) -> Row:
@@ -56,8 +65,13 @@ def with_claims(rows: Sequence[Row], rules: Rules | None = None) -> list[Row]:
     for row in rows:
         if row["published_place"] and row["interval_low"] is not None and not row["provisional"]:
             ours.setdefault(tuple(row["published_place"]), []).append(row)
-    complete = [row["p_difference"] if row["interval_low"] is not None and not row["provisional"] else None for row in rows]
-    return [_with_claim(row, ours, rules) | {"q_difference": q} for row, q in zip(rows, false_discovery(complete), strict=True)]
+    complete = [
+        row["p_difference"] if row["interval_low"] is not None and not row["provisional"] else None for row in rows
+    ]
+    return [
+        _with_claim(row, ours, rules) | {"q_difference": q}
+        for row, q in zip(rows, false_discovery(complete), strict=True)
+    ]
 
 
 def printed_number(result: Result, notes: list[str]) -> Published | None:
@@ -82,7 +96,9 @@ def _with_claim(row: Row, ours: Mapping[tuple[str, ...], Sequence[Row]], rules: 
     if sign * published.number <= max(sign * rival.number for rival in rivals):
         return row | {"claim": "not claimed"}
     numbers = [_rival(rival, ours.get(rival.place, ()), sign) for rival in rivals]
-    claim = _better(row, published, max(numbers, key=lambda number: sign * number.mean), _printed_spread(published), rules)
+    claim = _better(
+        row, published, max(numbers, key=lambda number: sign * number.mean), _printed_spread(published), rules
+    )
     full = runs_in_full(row)
     low, high = claim.interval or (None, None)
     return row | {
@@ -124,7 +140,9 @@ def _rival(published: Published, rows: Sequence[Row], sign: int) -> Number:
         # of several recipes of one rival, the one that does best
         mean, row = max(runs, key=lambda run: sign * run[0])
         return Number(f"{published.method}, our run {row['model']}", mean, _spread(row), row["runs"])
-    return Number(f"{published.method}, printed", published.number, _printed_spread(published), published.runs, published.rounding)
+    return Number(
+        f"{published.method}, printed", published.number, _printed_spread(published), published.runs, published.rounding
+    )
 
 
 def _spread(row: Row) -> float | None:

@@ -66,8 +66,14 @@ def spent(seconds: Mapping[str, float]) -> str:
 
 def coverage(grid: Grid, rows: Sequence[Row], seconds: Mapping[str, Mapping[str, float]]) -> list[Coverage]:
     """Paper by paper. `rows`: of leaderboards; `seconds`: of all runs of a cell by device, by its name."""
-    held = [(lookup(*place), row) for row in rows if (place := row["published_place"]) and row["interval_low"] is not None]
-    cells = Counter(paper for cell in grid.cells.values() for paper in {number.paper for number in printed_numbers(cell) if number.own})
+    held = [
+        (lookup(*place), row) for row in rows if (place := row["published_place"]) and row["interval_low"] is not None
+    ]
+    cells = Counter(
+        paper
+        for cell in grid.cells.values()
+        for paper in {number.paper for number in printed_numbers(cell) if number.own}
+    )
     found = []
     for paper, numbers in _own_numbers().items():
         mine = [(number.place, row) for number, row in held if number.own and number.paper == paper]

@@ -112,7 +112,11 @@ class Published:
     def _names(self) -> list[str]:
         """What records may call this number."""
         names = pair_counts.names_of(self.dataset, self.metric)
-        return names or [self.part, *(name for name, theirs in METRIC_NAMES.items() if theirs == self.metric), self.metric]
+        return names or [
+            self.part,
+            *(name for name, theirs in METRIC_NAMES.items() if theirs == self.metric),
+            self.metric,
+        ]
 
     @property
     def source(self) -> str:
@@ -146,13 +150,17 @@ def lookup(
         if not found:
             near = _nearest(value, sorted({e[key] for e in entries}))
             before = ", ".join(f"{k} {v!r}" for k, v in list(wanted.items())[:number])
-            raise PublishedError(f"{Path(path).name} has no {key} {value!r}{' under ' + before if before else ''}; {near}")
+            raise PublishedError(
+                f"{Path(path).name} has no {key} {value!r}{' under ' + before if before else ''}; {near}"
+            )
         entries = found
     if split is None and len({e["split"] for e in entries}) > 1:
         entries = [e for e in entries if e["split"] == "test"] or entries
     if len(entries) > 1:
         choices = "; ".join(f"metric {e['metric']}, split {e['split']}" for e in entries)
-        raise PublishedError(f"{Path(path).name} prints several numbers for {', '.join(wanted.values())}; choose one of: {choices}")
+        raise PublishedError(
+            f"{Path(path).name} prints several numbers for {', '.join(wanted.values())}; choose one of: {choices}"
+        )
     return _published(entries[0])
 
 
@@ -162,7 +170,9 @@ def resolve(reference: Settings | None, dataset: str, metric: str | None) -> Pub
     None for no reference, and for a place that prints costs alone (which are `further` numbers). Raises PublishedError as `lookup` does, and for
     a reference that names no place.
     """
-    if reference is not None and (lacking := [k for k in ("paper", "table", "method") if not isinstance(reference.get(k), str)]):
+    if reference is not None and (
+        lacking := [k for k in ("paper", "table", "method") if not isinstance(reference.get(k), str)]
+    ):
         raise PublishedError(f"the reference says no {', '.join(lacking)}")
     if reference is None or _costs_alone(reference, dataset):
         return None
@@ -185,14 +195,19 @@ def further(reference: Settings | None, dataset: str, metric: str | None) -> lis
         return []
     main = resolve(reference, dataset, metric)
     split = main.split if main else reference.get("split")
-    place = {k: reference[k] for k in ("paper", "table", "method")} | {"dataset": reference.get("dataset") or dataset, "split": split}
+    place = {k: reference[k] for k in ("paper", "table", "method")} | {
+        "dataset": reference.get("dataset") or dataset,
+        "split": split,
+    }
     found = printed_at(place) if main is None or not reference.get("metric") else []
     for also in reference.get("also") or ():
         other = printed_at(place | {k: v for k, v in also.items() if v is not None} | {"split": also.get("split")})
         if len({entry.split for entry in other}) > 1:
             other = [entry for entry in other if entry.split == split]
         if not other:
-            raise PublishedError(f"{RESULTS.name} prints nothing at {also} of {reference['paper']}, {reference['table']}")
+            raise PublishedError(
+                f"{RESULTS.name} prints nothing at {also} of {reference['paper']}, {reference['table']}"
+            )
         found += other
     return [entry for entry in dict.fromkeys(found) if entry != main]
 
@@ -207,7 +222,9 @@ def paper_titles() -> dict[str, str]:
     """Paper -> its title. Raises PublishedError for a file that cannot be read."""
     files = [path for path in (RESULTS, RESULTS.with_name(FURTHER)) if path.exists()]
     papers = [
-        one for path in files for one in _read(path, lambda c: [{"paper": name, **about} for name, about in c["papers"].items()], {"title"})
+        one
+        for path in files
+        for one in _read(path, lambda c: [{"paper": name, **about} for name, about in c["papers"].items()], {"title"})
     ]
     return {paper["paper"]: paper["title"] for paper in papers}
 
@@ -254,10 +271,14 @@ def _read(path: Path, entries_of: Callable[[Settings], object], keys: set[str]) 
         if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
             raise ValueError("not a list of mappings")
         if incomplete := [n for n, entry in enumerate(entries, 1) if not keys <= entry.keys()]:
-            raise ValueError(f"entry {incomplete[0]} lacks {', '.join(sorted(keys - entries[incomplete[0] - 1].keys()))}")
+            raise ValueError(
+                f"entry {incomplete[0]} lacks {', '.join(sorted(keys - entries[incomplete[0] - 1].keys()))}"
+            )
     except (OSError, yaml.YAMLError, ValueError, KeyError, TypeError) as error:
         said = " ".join(str(error).split())
-        raise PublishedError(f"published/{path.name} cannot be read ({said}); get it again: git checkout published/{path.name}") from None
+        raise PublishedError(
+            f"published/{path.name} cannot be read ({said}); get it again: git checkout published/{path.name}"
+        ) from None
     return entries
 
 
@@ -267,7 +288,9 @@ def _published(entry: Settings) -> Published:
         return _published_entry(entry)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         place = ", ".join(str(entry[k]) for k in ("paper", "table", "method", "dataset"))
-        raise PublishedError(f"published/{RESULTS.name} or {FLAGS.name}: {place}: {type(error).__name__} {error}") from None
+        raise PublishedError(
+            f"published/{RESULTS.name} or {FLAGS.name}: {place}: {type(error).__name__} {error}"
+        ) from None
 
 
 def _published_entry(entry: Settings) -> Published:
@@ -277,7 +300,20 @@ def _published_entry(entry: Settings) -> Published:
     return Published(
         **{
             k: entry[k]
-            for k in ("paper", "table", "method", "dataset", "metric", "split", "direction", "unit", "printed", "runs", "oom", "own")
+            for k in (
+                "paper",
+                "table",
+                "method",
+                "dataset",
+                "metric",
+                "split",
+                "direction",
+                "unit",
+                "printed",
+                "runs",
+                "oom",
+                "own",
+            )
         },
         mean=_raw(entry["mean"], scale),
         std=_raw(entry["std"], scale),

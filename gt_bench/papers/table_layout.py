@@ -79,7 +79,12 @@ def find(paper: str, table: str) -> Layout:
     """The table by its name, its title or its number. Raises RecipeError with the nearest name."""
     tables = of_paper(paper)
     for layout in tables:
-        if table.lower() in (layout.table.lower(), layout.title.lower(), layout.title.lower().removeprefix("table "), layout.name):
+        if table.lower() in (
+            layout.table.lower(),
+            layout.title.lower(),
+            layout.title.lower().removeprefix("table "),
+            layout.name,
+        ):
             return layout
     known = [layout.title for layout in tables]
     raise RecipeError(f"{paper} has no table {table!r}{nearest(table, known)}; there are: {', '.join(known)}")

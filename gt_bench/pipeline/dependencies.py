@@ -37,7 +37,17 @@ from gt_models.registry import list_models, model_module
 ROOT, DATA = Path("state"), Path("data")
 # packages whose code decides what a report says; an edit of them runs the leaderboards again, which is cheap
 REPORTING = tuple(
-    f"gt_bench.{name}" for name in ("claims", "leaderboard", "papers", "pipeline.leaderboard", "provenance", "reports", "stats", "tracking")
+    f"gt_bench.{name}"
+    for name in (
+        "claims",
+        "leaderboard",
+        "papers",
+        "pipeline.leaderboard",
+        "provenance",
+        "reports",
+        "stats",
+        "tracking",
+    )
 )
 
 
@@ -57,20 +67,28 @@ def write_state(grid: Grid) -> None:
         try:
             recipe = load_recipe(cell.recipe_path)
         except RecipeError as error:  # its stages stop and say it again, and no other cell waits for that
-            print_text(f"{error}\n{cell.cell} cannot be run until that is mended; the other cells go on", file=sys.stderr)
+            print_text(
+                f"{error}\n{cell.cell} cannot be run until that is mended; the other cells go on", file=sys.stderr
+            )
             wanted[state_of], requests[cell.dataset][cell.key] = {"error": str(error)}, []
             continue
         try:
             state = _identity(recipe, specs[cell.dataset].task)
         except KeyError as error:
             raise RecipeError(f"{cell.recipe_path}, dataset {cell.dataset!r}: {error.args[0]}") from error
-        except UserError as error:  # of a model of one's own: its stage stops and says it, and no other cell waits for that
+        except (
+            UserError
+        ) as error:  # of a model of one's own: its stage stops and says it, and no other cell waits for that
             state = {"error": str(error)}
         limits = grid.limits_of(cell).model_dump(exclude_none=True)
         if cell.settings == "tuned" and cell.suite in grid.fair_search:
             limits["fair_search"] = grid.fair_search[cell.suite]
         # the recipe itself is a dependency of its stages; what it starts from shows here
-        base = {"base": digest_of(recipe.model_dump(mode="json", exclude_unset=True))} if bases_of(cell.recipe_path) else {}
+        base = (
+            {"base": digest_of(recipe.model_dump(mode="json", exclude_unset=True))}
+            if bases_of(cell.recipe_path)
+            else {}
+        )
         wanted[state_of] = states[cell.cell] = state | {"limits": limits, **base}
         requests[cell.dataset][cell.key] = encoding_requests(recipe)
     for name, modified in _modified(grid, states, {name: spec.task for name, spec in specs.items()}).items():
@@ -80,7 +98,10 @@ def write_state(grid: Grid) -> None:
         other = contradicted(name, DATA)  # named only then, so that the pins of a first use run nothing again
         state = {"spec": spec.digest, "available": can_be_had} | ({"packed_from_other": other} if other else {})
         wanted[ROOT / "datasets" / f"{name}.json"] = state
-        wanted[ROOT / "encodings" / f"{name}.json"] = {"versions": _encoding_versions(requests[name]), "requests": requests[name]}
+        wanted[ROOT / "encodings" / f"{name}.json"] = {
+            "versions": _encoding_versions(requests[name]),
+            "requests": requests[name],
+        }
     report_code, store = code_digest(["gt_bench.pipeline.leaderboard"], packages=REPORTING), _tracking_store()
     for suite in grid.suites:
         cells = [cell.cell for cell in grid.suite(suite)]
@@ -124,7 +145,9 @@ def _modified(grid: Grid, states: Mapping[str, Settings], tasks: Mapping[str, st
     found = golden_values.verdicts(codes, say=lambda line: print_text(line, file=sys.stderr, flush=True))
     for name, guardian in guardians.items():
         if found[guardian]:
-            print_text(f"{name}: {found[guardian]}, and no version was raised: it runs under a key of its own", file=sys.stderr)
+            print_text(
+                f"{name}: {found[guardian]}, and no version was raised: it runs under a key of its own", file=sys.stderr
+            )
     return {cell: codes[guardian] for cell, guardian in guardians.items() if found[guardian]}
 
 

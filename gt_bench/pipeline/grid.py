@@ -15,7 +15,9 @@ from gt_bench.runtime.exit_status import status_of, usage
 from gt_bench.utils.io import write_bytes
 
 GRID = Path("grid.yaml")
-OLD_MARK = "# Below: written by `python -m gt_bench.pipeline.grid`"  # where older checkouts had the grid: in params.yaml
+OLD_MARK = (
+    "# Below: written by `python -m gt_bench.pipeline.grid`"  # where older checkouts had the grid: in params.yaml
+)
 
 
 def main(arguments: list[str]) -> int:
@@ -27,7 +29,11 @@ def main(arguments: list[str]) -> int:
 
 def _check() -> int:
     agrees = _present() == render(Path("recipes"))
-    print(f"{GRID} agrees with recipes/" if agrees else f"{GRID} differs from recipes/: run `python -m gt_bench.pipeline.grid`")
+    print(
+        f"{GRID} agrees with recipes/"
+        if agrees
+        else f"{GRID} differs from recipes/: run `python -m gt_bench.pipeline.grid`"
+    )
     return int(not agrees)
 
 
@@ -46,7 +52,9 @@ def write_grid() -> int:
     if text != _present():
         write_bytes(GRID, text.encode())
     grid = load_grid(params)
-    print(f"{GRID}: {len(grid.cells)} cells, {len(grid.searches)} with a search, {len(grid.suites)} suites, {len(grid.datasets)} datasets")
+    print(
+        f"{GRID}: {len(grid.cells)} cells, {len(grid.searches)} with a search, {len(grid.suites)} suites, {len(grid.datasets)} datasets"
+    )
     return 0
 
 

@@ -80,9 +80,18 @@ def show_written(suite: str, grid: Grid) -> None:
     from gt_bench.tracking.uri import tracking_uri
     from gt_bench.utils.redact import without_credentials
 
-    show(suite, written(suite, grid), [Path("reports", f"{suite}.{form}") for form in ("json", "csv", "md")], grid.run.verdict)
+    show(
+        suite,
+        written(suite, grid),
+        [Path("reports", f"{suite}.{form}") for form in ("json", "csv", "md")],
+        grid.run.verdict,
+    )
     uri = without_credentials(tracking_uri())
-    print_text(f"MLflow: open {uri}" if uri.startswith("http") else "MLflow: `make ui` serves it and prints the address of each suite")
+    print_text(
+        f"MLflow: open {uri}"
+        if uri.startswith("http")
+        else "MLflow: `make ui` serves it and prints the address of each suite"
+    )
 
 
 def write_the_page(grid: Grid, out: Path, results: Path, store: Path, say: bool) -> None:
@@ -95,7 +104,9 @@ def write_the_page(grid: Grid, out: Path, results: Path, store: Path, say: bool)
         if say:
             print_text(f"all suites, for a browser: {out}")
     except (UserError, PublishedError) as error:
-        print_text(f"warning: {out} was not written: {error}. `gt-bench page` writes it when that is mended.", file=sys.stderr)
+        print_text(
+            f"warning: {out} was not written: {error}. `gt-bench page` writes it when that is mended.", file=sys.stderr
+        )
 
 
 def track(suite: str, results: Sequence[Result], records: dict[str, Record], rows: Sequence[Row], store: Store) -> None:

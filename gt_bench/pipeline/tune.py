@@ -24,7 +24,12 @@ from gt_bench.utils.io import make_folder
 
 
 def tune_cell(
-    cell: Cell, grid: Grid, data: Path = Path("data"), store_root: Path = Path("store"), tuned: Path = TUNED, studies: Path = STUDIES
+    cell: Cell,
+    grid: Grid,
+    data: Path = Path("data"),
+    store_root: Path = Path("store"),
+    tuned: Path = TUNED,
+    studies: Path = STUDIES,
 ) -> Recipe:
     """Runs the trials that are missing, writes the stage's five files and returns the chosen recipe. Raises RecipeError."""
     chosen = take_part(cell, grid, None, data, store_root, tuned, studies).chosen
@@ -75,7 +80,10 @@ def take_part(
         used = [t.number for t in study.trials if ended(t)]  # those that were not killed
         note = f"tuned: trial {used.index(best.number)} of {len(used)}, mean best validation {best.value:.4f} over seeds {recipe.searched.seeds}"
         cut = [f"{trials} of {asked} search trials"] if trials < asked else []
-        described = {"origin": _origins(recipe) | dict.fromkeys(recipe.with_tied(best.params), note), "reduced": [*recipe.reduced, *cut]}
+        described = {
+            "origin": _origins(recipe) | dict.fromkeys(recipe.with_tied(best.params), note),
+            "reduced": [*recipe.reduced, *cut],
+        }
         chosen = recipe.with_values(best.params).model_copy(update=described)
         finished = [t for t in study.trials if t.state.is_finished()]
         with workers.alone():

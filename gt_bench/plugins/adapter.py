@@ -51,11 +51,21 @@ class PlainModel(nn.Module):
     parts: ClassVar[tuple[str, ...] | None]  # what forward names; None where it takes all
 
     def __init__(
-        self, in_dim: int | Sequence[int], out_dim: int, level: str, edge_dim: int | Sequence[int] | None = None, **arguments: Any
+        self,
+        in_dim: int | Sequence[int],
+        out_dim: int,
+        level: str,
+        edge_dim: int | Sequence[int] | None = None,
+        **arguments: Any,
     ):
         super().__init__()
         self.in_dim, self.out_dim, self.level, self.edge_dim = in_dim, out_dim, level, edge_dim
-        widths = {"in_dim": _width(in_dim), "out_dim": out_dim, "level": level, "edge_dim": None if edge_dim is None else _width(edge_dim)}
+        widths = {
+            "in_dim": _width(in_dim),
+            "out_dim": out_dim,
+            "level": level,
+            "edge_dim": None if edge_dim is None else _width(edge_dim),
+        }
         given = {name: widths[what] for what, name in self.places.items()}
         try:
             with unchanged_process() as changed:
@@ -64,9 +74,13 @@ class PlainModel(nn.Module):
             raise
         except (Exception, SystemExit) as error:  # whatever a user's constructor may raise
             said = ", ".join(f"{key}={value!r:.200}" for key, value in (given | arguments).items())
-            raise OwnModelError(f"{where(self.plain, '__init__', error)}: {self.plain.__name__}({said}) raises {_text(error)}") from error
+            raise OwnModelError(
+                f"{where(self.plain, '__init__', error)}: {self.plain.__name__}({said}) raises {_text(error)}"
+            ) from error
         self._refuse(changed, "__init__")
-        if lazy := [name for name, parameter in self.model.named_parameters() if isinstance(parameter, UninitializedParameter)]:
+        if lazy := [
+            name for name, parameter in self.model.named_parameters() if isinstance(parameter, UninitializedParameter)
+        ]:
             raise OwnModelError(
                 f"{where(self.plain, '__init__')}: {self.plain.__name__} has lazy layers ({', '.join(lazy)}), whose size is not known before data come; "
                 f"write it: torch.nn.Linear({self._name('in_dim')}, ...)"
@@ -96,21 +110,33 @@ class PlainModel(nn.Module):
         batch = GraphBatch.of(batch)
         data = self._data(batch)
         due, self._due = self._due, False
-        given = {n: (v, v._version, _content(v) if due else None) for n, v in data.to_dict().items() if isinstance(v, Tensor)}
+        given = {
+            n: (v, v._version, _content(v) if due else None) for n, v in data.to_dict().items() if isinstance(v, Tensor)
+        }
         try:
             with unchanged_process() as altered:
-                output = self.model(data) if self.parts is None else self.model(**{name: getattr(data, name) for name in self.parts})
+                output = (
+                    self.model(data)
+                    if self.parts is None
+                    else self.model(**{name: getattr(data, name) for name in self.parts})
+                )
         except (Exception, SystemExit) as error:
             if isinstance(error, UserError | Stopped) or is_out_of_memory(error):
                 raise
             absent = [key for key in ENCODINGS if any(f"'{array}'" in str(error) for array in ENCODINGS[key].arrays)]
-            remedy = f"; it asks for an encoding: add --set encodings.{absent[0]}.KEY=... (in a recipe under encodings)" if absent else ""
+            remedy = (
+                f"; it asks for an encoding: add --set encodings.{absent[0]}.KEY=... (in a recipe under encodings)"
+                if absent
+                else ""
+            )
             remedy = f"; {advice}" if (advice := one_row(error)) else remedy
             raise OwnModelError(
                 f"{where(self.plain, 'forward', error)}: {_text(error)}{remedy}; it was given {_described(data)}"
             ) from error
         self._refuse(altered, "forward")
-        if changed := [n for n, (v, version, content) in given.items() if v._version != version or (due and _content(v) != content)]:
+        if changed := [
+            n for n, (v, version, content) in given.items() if v._version != version or (due and _content(v) != content)
+        ]:
             raise OwnModelError(
                 f"{where(self.plain, 'forward')}: {self.plain.__name__} changes data.{changed[0]} in place, and so the data of every later step; write a "
                 f"new tensor: x = x + y for x += y, no inplace=True on what the data give, and a copy for .data or .numpy()"
@@ -133,9 +159,16 @@ class PlainModel(nn.Module):
             output = output[:, None]
         if not isinstance(output, Tensor) or output.shape != (rows, self.out_dim) or not output.is_floating_point():
             came = (
-                f"{str(output.dtype).removeprefix('torch.')} {list(output.shape)}" if isinstance(output, Tensor) else type(output).__name__
+                f"{str(output.dtype).removeprefix('torch.')} {list(output.shape)}"
+                if isinstance(output, Tensor)
+                else type(output).__name__
             )
-            pool = self.level == "graph" and isinstance(output, Tensor) and output.dim() == 2 and len(output) == batch.num_nodes
+            pool = (
+                self.level == "graph"
+                and isinstance(output, Tensor)
+                and output.dim() == 2
+                and len(output) == batch.num_nodes
+            )
             remedy = (
                 "return torch_geometric.nn.global_mean_pool(h, data.batch) through a Linear"
                 if pool
@@ -168,7 +201,11 @@ def adapted(plain: type[nn.Module]) -> type[PlainModel]:
     """The class of `plain` that the registry holds. Raises OwnModelError for a constructor or a forward that cannot be called."""
     signature = _signature(plain)
     places = {what: name for what, names in GIVEN.items() for name in names if name in signature.parameters}
-    own = [p for p in signature.parameters.values() if p.name not in places.values() and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    own = [
+        p
+        for p in signature.parameters.values()
+        if p.name not in places.values() and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+    ]
     fixed = [inspect.Parameter(what, inspect.Parameter.KEYWORD_ONLY, annotation=Any) for what in GIVEN]
     hyper = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=_annotation(p)) for p in own]
     body = {
@@ -189,7 +226,9 @@ def unfilled(cls: type[nn.Module], given: Sequence[str]) -> None:
         return
     for name in cls.arguments:
         if inspect.signature(cls).parameters[name].default is inspect.Parameter.empty and name not in given:
-            known = "; ".join(f"{what} (or {', '.join(names[1:])})" if names[1:] else what for what, names in GIVEN.items())
+            known = "; ".join(
+                f"{what} (or {', '.join(names[1:])})" if names[1:] else what for what, names in GIVEN.items()
+            )
             raise OwnModelError(
                 f"{where(cls.plain, '__init__')}: {cls.plain.__name__} needs the argument {name!r:.200}, and nothing gives it: a dataset gives {known}. "
                 f"Write a default, {name}=..., or say --set model.{name}=... (in a recipe: model: {{{name}: ...}})"
@@ -200,7 +239,9 @@ def where(plain: type[nn.Module], method: str, error: BaseException | None = Non
     """ "file, line N" of the last line in the class's own file that `error` passed, else of the method."""
     code = getattr(plain.__dict__.get(method), "__code__", None)
     file = code.co_filename if code else _file_of(plain)
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file] if error else []
+    lines = (
+        [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file] if error else []
+    )
     line = lines[-1] if lines else code.co_firstlineno if code else _line_of(plain)
     return f"{file}, line {line}"
 
@@ -243,7 +284,11 @@ def _number(value: Any) -> int | float:
 def _parts(plain: type[nn.Module]) -> tuple[str, ...] | None:
     """What `forward` names of the data; None where it takes all as one argument."""
     parameters = list(inspect.signature(plain.forward).parameters.values())[1:]
-    needed = [p.name for p in parameters if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    needed = [
+        p.name
+        for p in parameters
+        if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
+    ]
     if len(needed) == 1 and needed[0] not in PARTS:
         return None
     if needed and set(needed) <= set(PARTS):
@@ -257,7 +302,11 @@ def _parts(plain: type[nn.Module]) -> tuple[str, ...] | None:
 
 def _content(value: Tensor) -> int:
     """A checksum: what is written through `.data` or NumPy raises no version."""
-    return zlib.crc32(value.detach().cpu().contiguous().view(-1).numpy().data) if value.numel() and not value.is_sparse else 0
+    return (
+        zlib.crc32(value.detach().cpu().contiguous().view(-1).numpy().data)
+        if value.numel() and not value.is_sparse
+        else 0
+    )
 
 
 def _width(dim: int | Sequence[int]) -> int:

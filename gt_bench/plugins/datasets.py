@@ -17,7 +17,19 @@ from gt_bench.config.schema import validated
 from gt_bench.data.custom.dataset import check
 from gt_bench.data.custom.pyg import Graphs, graphs_of
 from gt_bench.data.custom.readers import Given, Reader
-from gt_bench.data.declared import FILE, GROUP, USUAL_METRIC, Entry, entries, level_in, level_of, package_of, source_of, spec_of, task_in
+from gt_bench.data.declared import (
+    FILE,
+    GROUP,
+    USUAL_METRIC,
+    Entry,
+    entries,
+    level_in,
+    level_of,
+    package_of,
+    source_of,
+    spec_of,
+    task_in,
+)
 from gt_bench.data.registry import catalog
 from gt_bench.utils.errors import DatasetError
 from gt_bench.utils.io import held as held_lock
@@ -48,14 +60,18 @@ def named(text: str, task: str | None = None, metric: str | None = None) -> str:
     ascii_only = unicodedata.normalize("NFKD", stem).encode("ascii", "ignore").decode()
     name = re.sub(r"[^a-z0-9.]+", "-", ascii_only.lower()).strip("-.")
     if not name:
-        raise DatasetError(f"{text}: a dataset is called by its file or folder, in letters from a to z and digits; rename that")
+        raise DatasetError(
+            f"{text}: a dataset is called by its file or folder, in letters from a to z and digits; rename that"
+        )
     return _declare(name, text, source_of(text), task, metric)
 
 
 def held(data: Graphs, name: str = "own-data", task: str | None = None, metric: str | None = None) -> str:
     """The name of a dataset made of a Data object or a list of them; kept as data/own/NAME.npz. Raises DatasetError."""
     if not is_plain_name(name):
-        raise DatasetError(f"a dataset cannot be named {name!r}: letters, digits, '.', '_' and '-', beginning with a letter or digit")
+        raise DatasetError(
+            f"a dataset cannot be named {name!r}: letters, digits, '.', '_' and '-', beginning with a letter or digit"
+        )
     graphs = graphs_of(data, name)
     if isinstance(graphs, Iterator):  # it can be read once, and is read twice below
         graphs = list(graphs)
@@ -63,7 +79,9 @@ def held(data: Graphs, name: str = "own-data", task: str | None = None, metric: 
     reader = Reader(Given(lambda: graphs, "", name), level, (1.0, 0.0, 0.0), 1, 0)
     blocks = list(reader.blocks())
     axes = {"edge_index": -1, "split": -1}
-    arrays: dict[str, Any] = {key: np.concatenate([block[key] for block in blocks], axis=axes.get(key, 0)) for key in blocks[0]}
+    arrays: dict[str, Any] = {
+        key: np.concatenate([block[key] for block in blocks], axis=axes.get(key, 0)) for key in blocks[0]
+    }
     if reader.remarks:
         arrays["remarks"] = np.array(reader.remarks)
     path = HELD / f"{name}.npz"
@@ -76,12 +94,18 @@ def _check_free(name: str) -> None:
     """Raises DatasetError where an installed package names a dataset as the benchmark does."""
     for entry in entry_points(group=GROUP, name=name) if name in catalog() else ():
         what = f"the entry point {entry.name} = {entry.value!r} of {package_of(entry)} (group {GROUP})"
-        raise DatasetError(f"{what}: the name is taken by a dataset of the benchmark; rename it in that package's pyproject.toml")
+        raise DatasetError(
+            f"{what}: the name is taken by a dataset of the benchmark; rename it in that package's pyproject.toml"
+        )
 
 
-def _declare(name: str, text: str, source: Path | Given, task: str | None, metric: str | None, level: str | None = None) -> str:
+def _declare(
+    name: str, text: str, source: Path | Given, task: str | None, metric: str | None, level: str | None = None
+) -> str:
     if name in catalog():
-        raise DatasetError(f"{text}: its name {name!r} is taken by a dataset of the benchmark; rename the file or folder")
+        raise DatasetError(
+            f"{text}: its name {name!r} is taken by a dataset of the benchmark; rename the file or folder"
+        )
     content = entries()
     before = content.get(name)
     if before is not None:

@@ -27,7 +27,9 @@ def settings(texts: Sequence[str]) -> Settings:
     for text in texts:
         key, equals, value = text.partition("=")
         if not equals or not key.strip() or not value.strip():
-            raise SettingError(f"--set {text}: expected key=value with a dotted key of a recipe, for example --set optimizer.lr=0.01")
+            raise SettingError(
+                f"--set {text}: expected key=value with a dotted key of a recipe, for example --set optimizer.lr=0.01"
+            )
         try:
             found[key.strip()] = parse_yaml(value)
         except yaml.YAMLError as error:
@@ -49,13 +51,17 @@ def seeds_in(text: str) -> list[int]:
     return seeds
 
 
-def recipe_of(info: ModelInfo, header: PackedHeader, given: Settings, seeds: Sequence[int] | None, trials: int | None) -> Recipe:
+def recipe_of(
+    info: ModelInfo, header: PackedHeader, given: Settings, seeds: Sequence[int] | None, trials: int | None
+) -> Recipe:
     """What the rules say of this pair, with `given` (dotted keys) over it; without the encodings that the model reads.
 
     Raises RecipeError for a key or a value that no recipe can have.
     """
     if "model.name" in given:
-        raise SettingError(f"--set model.name: the model is what the command names first: gt-bench try {given['model.name']} {header.name}")
+        raise SettingError(
+            f"--set model.name: the model is what the command names first: gt-bench try {given['model.name']} {header.name}"
+        )
     content: Settings = {"model": {"name": info.name}}
     for rule in _rules()["recipe"]:
         if _holds(rule.get("when", {}), info, header):
@@ -96,7 +102,9 @@ def _holds(when: Settings, info: ModelInfo, header: PackedHeader) -> bool:
     answers = {
         "split": lambda value: header.split_kind == value,
         "task": lambda value: header.task == value,
-        "own": lambda value: ("content" in header.provenance.get("arguments", {})) == value,  # as gt_bench.data.custom.dataset packs them
+        "own": lambda value: (
+            ("content" in header.provenance.get("arguments", {})) == value
+        ),  # as gt_bench.data.custom.dataset packs them
         "nodes_above": lambda value: sizes.get("nodes", 0) > value,
         "graphs_above": lambda value: sizes.get("graphs", 1) > value,
         "model": lambda value: info.name.removesuffix("-released") == value,

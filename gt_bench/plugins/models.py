@@ -90,7 +90,9 @@ def from_class(cls: type[nn.Module]) -> ModelInfo:
     """A class in hand, as `gt_bench.evaluate` gets one. Raises OwnModelError where its text cannot be read, which records depend on."""
     _checked(cls, repr(cls))
     if cls.__module__.startswith("gt_models."):
-        return next(registry.model_info(name) for name in registry.list_models() if registry.model_info(name).cls is cls)
+        return next(
+            registry.model_info(name) for name in registry.list_models() if registry.model_info(name).cls is cls
+        )
     file = _code_file(cls)
     if file and Path(file).is_file():
         path = Path(file).resolve()
@@ -109,7 +111,9 @@ def from_class(cls: type[nn.Module]) -> ModelInfo:
 
 def is_own(model: str) -> bool:
     """Whether `model` is a user's own and not one of the library. Raises KeyError, OwnModelError."""
-    if model in _SOURCES or model not in registry.list_models():  # of the library only the file is read: an import takes seconds
+    if (
+        model in _SOURCES or model not in registry.list_models()
+    ):  # of the library only the file is read: an import takes seconds
         find(model)
     return model in _SOURCES
 
@@ -132,7 +136,9 @@ def files_digest(model: str, arguments: Mapping[str, object] | None = None) -> s
     source = _SOURCES[model]
     versions = {module: version_of(module) for module in sorted(closure(source.modules))}
     declared = [f"{module}={version}" for module, version in versions.items() if version > 1]
-    return hashlib.sha256(" ".join([source.digest, *_files_named(find(model).cls, arguments or {}), *declared]).encode()).hexdigest()
+    return hashlib.sha256(
+        " ".join([source.digest, *_files_named(find(model).cls, arguments or {}), *declared]).encode()
+    ).hexdigest()
 
 
 def _files_named(cls: type[nn.Module], arguments: Mapping[str, object]) -> list[str]:
@@ -206,7 +212,11 @@ def _module_of(path: Path, shown: str) -> ModuleType:
 
 
 def _class_of(module: ModuleType, name: str, shown: str) -> type[nn.Module]:
-    classes = [n for n, v in vars(module).items() if inspect.isclass(v) and issubclass(v, nn.Module) and v.__module__ == module.__name__]
+    classes = [
+        n
+        for n, v in vars(module).items()
+        if inspect.isclass(v) and issubclass(v, nn.Module) and v.__module__ == module.__name__
+    ]
     if not name:
         if len(classes) != 1:
             raise OwnModelError(
@@ -214,7 +224,9 @@ def _class_of(module: ModuleType, name: str, shown: str) -> type[nn.Module]:
             )
         name = classes[0]
     if not hasattr(module, name):
-        raise OwnModelError(f"{shown}: has no class {name!r}{nearest(name, classes)}; it has: {', '.join(classes) or 'none'}")
+        raise OwnModelError(
+            f"{shown}: has no class {name!r}{nearest(name, classes)}; it has: {', '.join(classes) or 'none'}"
+        )
     found = getattr(module, name)
     return _checked(found, f"{shown}, line {_line(found)}: {name}")
 
@@ -223,7 +235,9 @@ def _checked(found: object, what: str) -> type[nn.Module]:
     if inspect.isclass(found) and issubclass(found, nn.Module):
         return found
     kind = "a class" if inspect.isclass(found) else f"a {type(found).__name__}"
-    raise OwnModelError(f"{what} is {kind}; expected a class that derives from torch.nn.Module: class MyModel(torch.nn.Module):")
+    raise OwnModelError(
+        f"{what} is {kind}; expected a class that derives from torch.nn.Module: class MyModel(torch.nn.Module):"
+    )
 
 
 def _line(found: type) -> int | str:
@@ -245,5 +259,7 @@ def _definitions(cell: str) -> str:
     """A notebook's cell without what it only calls, so that another number of seeds is no other model. IPython's own lines are left out."""
     lines = [line for line in cell.splitlines() if not line.lstrip().startswith(("%", "!"))]
     tree = ast.parse("\n".join(lines))
-    kept = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef)]
+    kept = [
+        node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef)
+    ]
     return ast.unparse(ast.Module([*kept], []))

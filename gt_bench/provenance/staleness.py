@@ -36,7 +36,8 @@ class Standing:
         """In words."""
         parts = [f"stale: {', '.join(self.stale)}"] if self.stale else []
         return (
-            "; ".join(parts + ([f"cannot be told: {', '.join(self.unknown)}"] if self.unknown else [])) or "as the present tree computes it"
+            "; ".join(parts + ([f"cannot be told: {', '.join(self.unknown)}"] if self.unknown else []))
+            or "as the present tree computes it"
         )
 
 

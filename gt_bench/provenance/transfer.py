@@ -50,7 +50,9 @@ def export_cell(
     for digest in result["runs"]:
         record = store.get(digest)
         if record is None:
-            raise StoreError(f"{store.folder(digest)}/record.json is missing; `python -m stages.train {cell.cell}` makes it again")
+            raise StoreError(
+                f"{store.folder(digest)}/record.json is missing; `python -m stages.train {cell.cell}` makes it again"
+            )
         records.append(record)
     path, trials = root / f"{cell.cell}.json.gz", _trials(cell, records, store)
     if any("modified" in record["deterministic"]["digests"] for record in (*records, *trials)):
@@ -185,7 +187,9 @@ def import_cells(names: Sequence[str], grid: Grid, root: Path = ROOT) -> None:
     print_text(f"{len(shipped)} cells: {new} records imported, {there} there already; {len(written)} results written")
     suites = " ".join(dict.fromkeys(cell.partition("/")[0] for cell in written))
     if suites:
-        print_text(f"leaderboards of them, without computing: for s in {suites}; do python -m stages.leaderboard $s; done")
+        print_text(
+            f"leaderboards of them, without computing: for s in {suites}; do python -m stages.leaderboard $s; done"
+        )
 
 
 def _processors(*records: Record) -> str:
@@ -197,7 +201,9 @@ def _processors(*records: Record) -> str:
 def differences(one: Record, other: Record) -> str:
     """Keys of the deterministic part in which two records differ, as text; empty where they agree (NaN equals NaN)."""
     a, b = one["deterministic"], other["deterministic"]
-    return ", ".join(k for k in sorted({*a, *b}) if json.dumps(a.get(k), sort_keys=True) != json.dumps(b.get(k), sort_keys=True))
+    return ", ".join(
+        k for k in sorted({*a, *b}) if json.dumps(a.get(k), sort_keys=True) != json.dumps(b.get(k), sort_keys=True)
+    )
 
 
 def verify(shipped: Sequence[Shipped], store: Store | None = None, root: Path = ROOT) -> list[str]:
@@ -211,7 +217,9 @@ def verify(shipped: Sequence[Shipped], store: Store | None = None, root: Path = 
             # two cells may share a run, but not disagree on it
             other = seen.setdefault(record["digest"], (one.path, record))
             if differing := differences(other[1], record):
-                wrong.append(f"{one.path} and {other[0]} hold different records of one run (they differ in {differing})")
+                wrong.append(
+                    f"{one.path} and {other[0]} hold different records of one run (they differ in {differing})"
+                )
     return wrong + stored_problems(store or Store())[0]
 
 
@@ -226,7 +234,9 @@ def verify_cells(names: Sequence[str], grid: Grid, root: Path = ROOT) -> bool:
     problems += verify(shipped, root=root)
     for problem in problems:
         print_text(problem)
-    sound = [one for one in shipped if not any(problem.startswith((f"{one.path}:", f"{one.path} ")) for problem in problems)]
+    sound = [
+        one for one in shipped if not any(problem.startswith((f"{one.path}:", f"{one.path} ")) for problem in problems)
+    ]
     compare_golden_values(sound, grid)
     for one in sound:
         state = standing(one, grid)

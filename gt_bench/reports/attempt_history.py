@@ -75,7 +75,9 @@ def history_lines(found: Sequence[Attempt]) -> list[str]:
     for before, one in zip([None, *found], found, strict=False):
         lines += [f"    {change}" for change in changes(before, one)] if before else []
         now = "  <- current" if one.current else ""
-        lines.append(f"{one.name}: {one.shown['mean ± std']} {one.shown['metric']}, {one.shown['runs']} runs, {one.shown['status']}{now}")
+        lines.append(
+            f"{one.name}: {one.shown['mean ± std']} {one.shown['metric']}, {one.shown['runs']} runs, {one.shown['status']}{now}"
+        )
     return lines
 
 
@@ -83,7 +85,9 @@ def difference_lines(found: Sequence[Attempt], before: int, after: int) -> list[
     """What differs between two attempts, and their numbers; `before`, `after`: their numbers, counted from the last one where not positive. Raises
     NoAttempt."""
     if len(found) == 1:
-        raise NoAttempt(f"{found[0].result['cell']}: there is one attempt only, {found[0].name}: nothing to compare it with")
+        raise NoAttempt(
+            f"{found[0].result['cell']}: there is one attempt only, {found[0].name}: nothing to compare it with"
+        )
     first, second = (chosen(found, n if n > 0 else len(found) + n) for n in (before, after))
     return [*changes(first, second), *number_lines(first, second)]
 
@@ -91,17 +95,26 @@ def difference_lines(found: Sequence[Attempt], before: int, after: int) -> list[
 def chosen(found: Sequence[Attempt], number: int) -> Attempt:
     """Raises NoAttempt."""
     if not 1 <= number <= len(found):
-        raise NoAttempt(f"{found[0].result['cell']}: there is no attempt {number}; there are 1 to {len(found)} (`gt-bench history`)")
+        raise NoAttempt(
+            f"{found[0].result['cell']}: there is no attempt {number}; there are 1 to {len(found)} (`gt-bench history`)"
+        )
     return found[number - 1]
 
 
 def changes(before: Attempt, after: Attempt) -> list[str]:
     """What differs between two attempts, one line each: the recipe's values, then what else decides a number, then versions."""
-    lines = [f"recipe  {key}: {old} -> {new}" for key, old, new in recipe_changes(before.result["recipe"], after.result["recipe"])]
+    lines = [
+        f"recipe  {key}: {old} -> {new}"
+        for key, old, new in recipe_changes(before.result["recipe"], after.result["recipe"])
+    ]
     if before.result["reduced"] != after.result["reduced"]:
-        lines.append(f"cut     {', '.join(before.result['reduced']) or 'nothing'} -> {', '.join(after.result['reduced']) or 'nothing'}")
+        lines.append(
+            f"cut     {', '.join(before.result['reduced']) or 'nothing'} -> {', '.join(after.result['reduced']) or 'nothing'}"
+        )
     for what in ("data", "encodings", "files", "modified"):
-        old, new = ({str(r["deterministic"]["digests"].get(what, "none")) for r in one.records} for one in (before, after))
+        old, new = (
+            {str(r["deterministic"]["digests"].get(what, "none")) for r in one.records} for one in (before, after)
+        )
         if old != new:
             lines.append(f"{what:<7} {_digests(old)} -> {_digests(new)}")
     lines += [f"version {component}: {then} -> {now}" for component, then, now in _version_changes(before, after)]
@@ -109,15 +122,23 @@ def changes(before: Attempt, after: Attempt) -> list[str]:
         lines += code_changes(before, after)
     was, now = (_environment(one.records) for one in (before, after))
     return lines + [
-        f"machine {key}: {was.get(key)} -> {now.get(key)}" for key in sorted(was.keys() | now.keys()) if was.get(key) != now.get(key)
+        f"machine {key}: {was.get(key)} -> {now.get(key)}"
+        for key in sorted(was.keys() | now.keys())
+        if was.get(key) != now.get(key)
     ]
 
 
 def recipe_changes(before: Mapping[str, object], after: Mapping[str, object]) -> list[tuple[str, str, str]]:
     """(key, value before, value after) of what decides; `absent` where one side lacks the key."""
-    old, new = (_flat({k: v for k, v in recipe.items() if k not in ("origin", "published")}) for recipe in (before, after))
+    old, new = (
+        _flat({k: v for k, v in recipe.items() if k not in ("origin", "published")}) for recipe in (before, after)
+    )
     keys = [*old, *(key for key in new if key not in old)]
-    return [(key, old.get(key, ABSENT), new.get(key, ABSENT)) for key in keys if old.get(key, ABSENT) != new.get(key, ABSENT)]
+    return [
+        (key, old.get(key, ABSENT), new.get(key, ABSENT))
+        for key in keys
+        if old.get(key, ABSENT) != new.get(key, ABSENT)
+    ]
 
 
 def code_changes(before: Attempt, after: Attempt) -> list[str]:
@@ -136,14 +157,25 @@ def code_changes(before: Attempt, after: Attempt) -> list[str]:
     paths = [name.replace(".", "/") for name in modules]
     files = [path for stem in paths for path in (f"{stem}.py", f"{stem}/__init__.py")]
     stat = subprocess.run(
-        ["git", "diff", "--stat", "--end-of-options", *commits, "--", *files], cwd=ROOT, capture_output=True, encoding="utf-8", check=False
+        ["git", "diff", "--stat", "--end-of-options", *commits, "--", *files],
+        cwd=ROOT,
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
     )
-    return lines + ([f"       {line}" for line in stat.stdout.splitlines()] if stat.returncode == 0 else [f"        {stat.stderr.strip()}"])
+    return lines + (
+        [f"       {line}" for line in stat.stdout.splitlines()]
+        if stat.returncode == 0
+        else [f"        {stat.stderr.strip()}"]
+    )
 
 
 def number_lines(before: Attempt, after: Attempt) -> list[str]:
     """Both means, their difference, and that of the seeds that both have."""
-    lines = [f"{one.name}: {one.shown['mean ± std']} {one.shown['metric']}, {one.shown['runs']} runs" for one in (before, after)]
+    lines = [
+        f"{one.name}: {one.shown['mean ± std']} {one.shown['metric']}, {one.shown['runs']} runs"
+        for one in (before, after)
+    ]
     old, new = (_tested(one.records) for one in (before, after))
     both = [seed for seed in old if seed in new]
     if both:
@@ -159,7 +191,10 @@ def _version_changes(before: Attempt, after: Attempt) -> list[tuple[str, str, st
     old, new = ([r["deterministic"]["versions"] for r in one.records] for one in (before, after))
     components = dict.fromkeys(component for versions in (*old, *new) for component in versions)
     shown = [
-        (component, *(", ".join(sorted({str(versions.get(component, "none")) for versions in side})) for side in (old, new)))
+        (
+            component,
+            *(", ".join(sorted({str(versions.get(component, "none")) for versions in side})) for side in (old, new)),
+        )
         for component in components
     ]
     return [(component, then, now) for component, then, now in shown if then != now]
@@ -184,7 +219,9 @@ def _environment(records: Sequence[Record]) -> dict[str, str]:
 def _flat(content: Mapping[str, object], prefix: str = "") -> dict[str, str]:
     flat: dict[str, str] = {}
     for key, value in content.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) and value else {f"{prefix}{key}": str(value)}
+        flat |= (
+            _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) and value else {f"{prefix}{key}": str(value)}
+        )
     return flat
 
 

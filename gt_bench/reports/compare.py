@@ -52,12 +52,16 @@ class Comparison(NamedTuple):
     bayes: tuple[float, float, float] | None
 
 
-def sides(name: str, grid: Grid, held: Gathered, datasets: Sequence[str] = (), store: Path = Path("store")) -> dict[str, list[Side]]:
+def sides(
+    name: str, grid: Grid, held: Gathered, datasets: Sequence[str] = (), store: Path = Path("store")
+) -> dict[str, list[Side]]:
     """Dataset -> the versions that `name` means there, in the order of the grid. Raises RecipeError where there is no such row, or no run of it,
     NoAttempt where there is no such attempt."""
     bare, _, source = name.partition("@")
     if source not in ("", OWN, SHIPPED) and not source.isdecimal():
-        raise RecipeError(f"{name}: behind @ stands `own` (this machine's records), `shipped` or the number of an attempt, not {source!r}")
+        raise RecipeError(
+            f"{name}: behind @ stands `own` (this machine's records), `shipped` or the number of an attempt, not {source!r}"
+        )
     parts = bare.split("/")
     cells = [
         cell
@@ -65,7 +69,10 @@ def sides(name: str, grid: Grid, held: Gathered, datasets: Sequence[str] = (), s
         if bare in (cell.cell, cell.key, cell.model) or (len(parts) == 2 and parts == cell.cell.split("/")[::2])
     ]
     if not cells:
-        known = [*dict.fromkeys(cell.model for cell in grid.cells.values()), *(cell.cell for cell in grid.cells.values())]
+        known = [
+            *dict.fromkeys(cell.model for cell in grid.cells.values()),
+            *(cell.cell for cell in grid.cells.values()),
+        ]
         raise RecipeError(f"no row, and no cell, is named {bare!r}{nearest(bare, known)}; `gt-bench list` shows them")
     taken = {row["cell"]: row["source"] for row in held.rows}
     found: dict[str, list[Side]] = {}
@@ -80,10 +87,14 @@ def sides(name: str, grid: Grid, held: Gathered, datasets: Sequence[str] = (), s
             continue
         runs = [record["deterministic"] for record in version.records]
         values = {
-            (r["seed"], r["split"]): r["test"] for r in runs if r["status"] == "ok" and r["test"] is not None and math.isfinite(r["test"])
+            (r["seed"], r["split"]): r["test"]
+            for r in runs
+            if r["status"] == "ok" and r["test"] is not None and math.isfinite(r["test"])
         }
         if values:
-            found.setdefault(cell.dataset, []).append(Side(f"{cell.cell}{'@' if source else ''}{source}", version, values))
+            found.setdefault(cell.dataset, []).append(
+                Side(f"{cell.cell}{'@' if source else ''}{source}", version, values)
+            )
     if not found:
         where = f" on {', '.join(datasets)}" if datasets else ""
         raise RecipeError(
@@ -124,7 +135,9 @@ def compare(
         bayes = bayesian(*values, direction, rope) if rope is not None and len(common) > 1 else None
         left_out = len(a.values.keys() ^ b.values.keys())
         found.append(Comparison(dataset, metric, a, b, paired(*values, direction, rules), left_out, bayes))
-    return found, why + [f"{dataset}: only {second[dataset][0].name} has runs" for dataset in second if dataset not in first]
+    return found, why + [
+        f"{dataset}: only {second[dataset][0].name} has runs" for dataset in second if dataset not in first
+    ]
 
 
 def _measure(side: Side) -> str:
@@ -144,7 +157,9 @@ def mean_ranks(named: Mapping[str, Mapping[str, Sequence[Side]]], rules: Rules) 
     return ranks(means, rules), common
 
 
-def show(names: Sequence[str], grid: Grid, held: Gathered, datasets: Sequence[str] = (), rope: float | None = None) -> None:
+def show(
+    names: Sequence[str], grid: Grid, held: Gathered, datasets: Sequence[str] = (), rope: float | None = None
+) -> None:
     """Prints every other name against the first, dataset by dataset, and the mean ranks of all over the datasets that they share. Raises
     RecipeError for a name that is not there, and where nothing is in common."""
     from gt_bench.leaderboard.terminal import print_table
@@ -178,7 +193,9 @@ def show(names: Sequence[str], grid: Grid, held: Gathered, datasets: Sequence[st
     compared = [one for _, found in everything for one in found]
     if lonely := dict.fromkeys(text for one in compared for text in _without_partner(one)):
         print_text(f"  runs without a partner of the same seed and split: {', '.join(lonely)}")
-    stale = {side.name: side.version.stale for one in compared for side in (one.first, one.second) if side.version.stale}
+    stale = {
+        side.name: side.version.stale for one in compared for side in (one.first, one.second) if side.version.stale
+    }
     if stale:
         print_text(
             f"  the present tree would compute otherwise: {'; '.join(name + ': ' + ' and '.join(why) for name, why in stale.items())}"
@@ -192,24 +209,34 @@ def show(names: Sequence[str], grid: Grid, held: Gathered, datasets: Sequence[st
 def _without_partner(one: Comparison) -> list[str]:
     """How many runs of each side the other one does not have."""
     sides = (one.first, one.second), (one.second, one.first)
-    return [f"{one.dataset} {count} of {side.name}" for side, other in sides if (count := len(side.values.keys() - other.values.keys()))]
+    return [
+        f"{one.dataset} {count} of {side.name}"
+        for side, other in sides
+        if (count := len(side.values.keys() - other.values.keys()))
+    ]
 
 
 def _show_ranks(named: Mapping[str, Mapping[str, Sequence[Side]]], rules: Rules, rope: float | None) -> None:
     found, common = mean_ranks(named, rules)
     if found is None or len(common) < 2:
         return
-    print_text(f"mean ranks over {len(common)} datasets: {', '.join(f'{name} {rank:.2f}' for name, rank in found.mean_ranks.items())}")
+    print_text(
+        f"mean ranks over {len(common)} datasets: {', '.join(f'{name} {rank:.2f}' for name, rank in found.mean_ranks.items())}"
+    )
     if found.test is None:
         print_text(f"  too few datasets for a test over them: {FEWEST_DATASETS} are needed")
         return
-    critical = f"; ranks that differ by less than {found.critical:.2f} are not told apart (Nemenyi)" if found.critical else ""
+    critical = (
+        f"; ranks that differ by less than {found.critical:.2f} are not told apart (Nemenyi)" if found.critical else ""
+    )
     print_text(f"  {found.test}: p = {found.p_value:.3g}{critical}")
     if rope is not None and len(named) == 2:
         sign = {d: 1 if next(iter(named.values()))[d][0].version.result["direction"] == "max" else -1 for d in common}
         means = [[sign[d] * _mean(sides_of[d][0]) for d in common] for sides_of in named.values()]
         better, same, worse = bayesian_over_datasets(means[0], means[1], rope)
-        print_text(f"  over all of them: P(first) {better:.3f}, P(equal within {rope:g}) {same:.3f}, P(second) {worse:.3f}")
+        print_text(
+            f"  over all of them: P(first) {better:.3f}, P(equal within {rope:g}) {same:.3f}, P(second) {worse:.3f}"
+        )
 
 
 def _texts(one: Comparison, bayes: bool) -> list[str]:
@@ -243,7 +270,11 @@ def verdict_of(found: Paired) -> str:
         return "first is better" if found.word == FIRST else "second is better"
     if found.pairs == 1:
         return "inconclusive: one pair has no spread"
-    return f"inconclusive (+{found.more_pairs})" if found.more_pairs else "inconclusive (no number of seeds up to 1000 decides)"
+    return (
+        f"inconclusive (+{found.more_pairs})"
+        if found.more_pairs
+        else "inconclusive (no number of seeds up to 1000 decides)"
+    )
 
 
 def _mean(side: Side, runs: Collection[tuple[int, int]] | None = None) -> float:

@@ -16,7 +16,19 @@ from gt_bench.stats.paired import paired
 from gt_bench.store.archive import ROOT
 from gt_bench.store.run_store import Store
 
-COLUMNS = ("model", "of", "metric", "mean ± std", "runs", "this run against it", "published", "status", "parameters", "s/epoch", "peak MiB")
+COLUMNS = (
+    "model",
+    "of",
+    "metric",
+    "mean ± std",
+    "runs",
+    "this run against it",
+    "published",
+    "status",
+    "parameters",
+    "s/epoch",
+    "peak MiB",
+)
 FIRST = ("model", "mean ± std", "of", "runs", "this run against it", "status")  # where there is no room for all
 HERE = "this run"
 SUITE = "tried"  # the experiment of MLflow, and the folder below results/
@@ -73,7 +85,13 @@ class Comparison:
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
         return "\n".join(
-            [f"{self.dataset}: {self._summary()}", lines[0], "-" * len(lines[0]), *lines[1:], *([self.unit] if self.unit else [])]
+            [
+                f"{self.dataset}: {self._summary()}",
+                lines[0],
+                "-" * len(lines[0]),
+                *lines[1:],
+                *([self.unit] if self.unit else []),
+            ]
         )
 
     def __repr__(self) -> str:
@@ -97,12 +115,23 @@ class Comparison:
 
 
 def comparison(
-    cell: Cell, result: Result, grid: Grid, recipe: str, store: Path, results: Path = Path("results"), records: Path = ROOT
+    cell: Cell,
+    result: Result,
+    grid: Grid,
+    recipe: str,
+    store: Path,
+    results: Path = Path("results"),
+    records: Path = ROOT,
 ) -> Comparison:
     """`result`, just computed, beside the shipped cells and every other result of this folder on the same dataset."""
     runs = Store(store)
     here = [record for digest in result["runs"] if (record := runs.get(digest)) is not None]
-    ours: Compared = {**summarise(result, here), "of": HERE, "against": None, "targets": result["recipe"].get("targets")}
+    ours: Compared = {
+        **summarise(result, here),
+        "of": HERE,
+        "against": None,
+        "targets": result["recipe"].get("targets"),
+    }
     rows = [ours]
     cells = {key: other for key, other in grid.cells.items() if other.dataset == cell.dataset}
     found = gather(grid.model_copy(update={"cells": cells}), results, store, records)
@@ -115,7 +144,12 @@ def comparison(
         if row["mean"] is not None and (row["metric"] != result["metric"] or runs_of_row not in seen):
             theirs = [known[digest] for digest in row["digests"] if digest in known]
             targets = theirs[0]["deterministic"]["recipe"].get("targets") if theirs else None
-            other: Compared = {**row, "of": f"{row['cell'].split('/')[0]}, {row.get('source', OWN)}", "against": None, "targets": targets}
+            other: Compared = {
+                **row,
+                "of": f"{row['cell'].split('/')[0]}, {row.get('source', OWN)}",
+                "against": None,
+                "targets": targets,
+            }
             if _measure(other) == _measure(ours):
                 other["against"] = _against(here, theirs, grid)
             rows.append(other)
@@ -145,13 +179,20 @@ def _against(here: Sequence[Record], theirs: Sequence[Record], grid: Grid) -> st
 
 def _values(records: Sequence[Record]) -> dict[tuple[int, int], float]:
     runs = [record["deterministic"] for record in records]
-    return {(r["seed"], r["split"]): r["test"] for r in runs if r["status"] == "ok" and r["test"] is not None and math.isfinite(r["test"])}
+    return {
+        (r["seed"], r["split"]): r["test"]
+        for r in runs
+        if r["status"] == "ok" and r["test"] is not None and math.isfinite(r["test"])
+    }
 
 
 def tried_cells(dataset: str, results: Path = Path("results")) -> list[Cell]:
     """What was tried on a dataset, as cells of the suite `tried`."""
     names = [f"{SUITE}/{dataset}/{path.stem}" for path in sorted((results / SUITE / dataset).glob("*.json"))]
-    return [Cell(key=name.replace("/", "-"), cell=name, dataset=dataset, model=name.split("/")[2], settings="recipes") for name in names]
+    return [
+        Cell(key=name.replace("/", "-"), cell=name, dataset=dataset, model=name.split("/")[2], settings="recipes")
+        for name in names
+    ]
 
 
 def with_tried(grid: Grid, results: Path = Path("results")) -> Grid:
@@ -174,7 +215,9 @@ def _texts(row: Compared) -> list[str]:
         return "–" if value is None else f"{100 * value:.2f}" if percent else f"{value:.4g}"
 
     spread = f" ± {number(row['std'])}" if row["runs"] > 1 and row["std"] is not None else ""
-    printed = number(row["published_mean"]) + (f" ± {number(row['published_std'])}" if row["published_std"] is not None else "")
+    printed = number(row["published_mean"]) + (
+        f" ± {number(row['published_std'])}" if row["published_std"] is not None else ""
+    )
     return [
         row["model"], row["of"], f"{row['metric']} %" if percent else _metric(row), number(row["mean"]) + spread, f"{row['runs']}/{row['seeds']}", row["against"] or "–", printed,
         row["status"] + (", reduced" if row["reduced"] else ""), "–" if row["parameters"] is None else f"{row['parameters']:,}",

@@ -14,7 +14,9 @@ from gt_bench.schemas import Row
 FILE = "in_short.yaml"  # beside the shipped records
 
 
-def every_in_short(covered: Iterable[Coverage], verdicts: Iterable[tuple[str, str]], rows: Sequence[Row], path: Path) -> dict[str, str]:
+def every_in_short(
+    covered: Iterable[Coverage], verdicts: Iterable[tuple[str, str]], rows: Sequence[Row], path: Path
+) -> dict[str, str]:
     """Paper -> five sentences; none where the file is absent. `verdicts`: (paper, verdict) of claims; `rows`: of leaderboards, from which the
     names of cells between braces take our numbers. Raises RecipeError for a paper without text, and for a cell or metric that has no number."""
     if not path.exists():
@@ -56,4 +58,6 @@ def _claims(verdicts: Counter[str]) -> str:
     counts = [f"{verdicts[word]} {forms[verdicts[word] > 1]}" for word, forms in says.items() if verdicts[word]]
     if not counts:
         return "None of what it says in words was tested."
-    return f"Of what it says in words {sum(verdicts[word] for word in says)} sentences were tested: {', '.join(counts)}."
+    return (
+        f"Of what it says in words {sum(verdicts[word] for word in says)} sentences were tested: {', '.join(counts)}."
+    )

@@ -99,7 +99,11 @@ def paper_table(layout: Layout, rows: Sequence[Row]) -> PaperTable:
     ours: dict[tuple[str, Column], list[Row]] = {}
     for row in rows:
         place = row["published_place"]
-        if place and tuple(place[:2]) == (layout.paper, layout.table) and (where := (place[2], Column(*place[3:]))) in layout.printed:
+        if (
+            place
+            and tuple(place[:2]) == (layout.paper, layout.table)
+            and (where := (place[2], Column(*place[3:]))) in layout.printed
+        ):
             ours.setdefault(where, []).append(row)
     letters: dict[str, str] = {}
     marks = {}
@@ -193,7 +197,10 @@ def legend(table: PaperTable) -> list[str]:
     said = [f"{kind.sign} {kind.says}" for kind in table.kinds]
     if any(row["provisional"] for rows in table.ours.values() for row in rows):
         said.append(f"{PROVISIONAL} with fewer seeds than the recipe asks for")
-    head = [f"{table.run} of {len(table.layout.printed)} numbers have a run of ours" + (f": {'; '.join(said)}" if said else "")]
+    head = [
+        f"{table.run} of {len(table.layout.printed)} numbers have a run of ours"
+        + (f": {'; '.join(said)}" if said else "")
+    ]
     return head + [f"[{_letter(n)}] {printable(note)}" for n, note in enumerate(table.notes)]
 
 
@@ -202,7 +209,14 @@ def to_terminal(table: PaperTable, width: int) -> list["Table"]:
     from rich.table import Table
     from rich.text import Text
 
-    colours = {"reproduced": "blue", "consistent": "cyan", "better": "green", "worse": "yellow", "undecided": "magenta", "none": "dim"}
+    colours = {
+        "reproduced": "blue",
+        "consistent": "cyan",
+        "better": "green",
+        "worse": "yellow",
+        "undecided": "magenta",
+        "none": "dim",
+    }
     lines = [(line, _texts(table, line, lambda m: f" [{m}]", sign_of)) for line in table.lines]
     labels = [line.method if line.recipe is None else f"  ours: {line.recipe}" for line, _ in lines]
     heads = [heading(column, table.layout) for column in table.layout.columns]
@@ -223,9 +237,13 @@ def to_terminal(table: PaperTable, width: int) -> list["Table"]:
         for number in block:
             one.add_column("\n".join(heads[number]), justify="right", no_wrap=True)
         for (line, texts), label in zip(lines, labels, strict=True):
-            styles = [colours[kind_of(line.rows[c]).word] if (c := table.layout.columns[n]) in line.rows else "" for n in block]
+            styles = [
+                colours[kind_of(line.rows[c]).word] if (c := table.layout.columns[n]) in line.rows else ""
+                for n in block
+            ]
             one.add_row(
-                Text(terminal_text(label)), *(Text(terminal_text(texts[n]), style=style) for n, style in zip(block, styles, strict=True))
+                Text(terminal_text(label)),
+                *(Text(terminal_text(texts[n]), style=style) for n, style in zip(block, styles, strict=True)),
             )
         shown.append(one)
     return shown
@@ -262,11 +280,21 @@ def to_tex(table: PaperTable) -> str:
     def sign(row: Row) -> str:
         return "" if row["mean"] is None else kind_of(row).tex + (r"\,\ldots" if row["provisional"] else "")
 
-    out = [TEX_NEEDS, r"\begin{table}", r"\centering", rf"\caption{{{_tex(caption(table.layout))}; lines in italics are ours}}"]
+    out = [
+        TEX_NEEDS,
+        r"\begin{table}",
+        r"\centering",
+        rf"\caption{{{_tex(caption(table.layout))}; lines in italics are ours}}",
+    ]
     out += [rf"\begin{{tabular}}{{l{'r' * len(columns)}}}", r"\toprule"]
     heads = [heading(column, table.layout) for column in columns]
     for number in range(max(map(len, heads))):
-        out.append(" & ".join(["" if number else "method", *(_tex(head[number]) if number < len(head) else "" for head in heads)]) + r" \\")
+        out.append(
+            " & ".join(
+                ["" if number else "method", *(_tex(head[number]) if number < len(head) else "" for head in heads)]
+            )
+            + r" \\"
+        )
     out.append(r"\midrule")
     for line in table.lines:
         # marks and signs are TeX already: what they are put behind is escaped alone
@@ -277,7 +305,9 @@ def to_tex(table: PaperTable) -> str:
                 texts.append(_tex(line.printed[column].printed) + (f"$^{{{mark}}}$" if mark else ""))
             elif column in line.rows:
                 row = line.rows[column]
-                texts.append(rf"\textit{{{_tex(our_number(row, table.layout.printed[line.method, column]))}}} {sign(row)}".strip())
+                texts.append(
+                    rf"\textit{{{_tex(our_number(row, table.layout.printed[line.method, column]))}}} {sign(row)}".strip()
+                )
             else:
                 texts.append("")
         label = _tex(line.method) if line.recipe is None else rf"\quad \textit{{{_tex(line.recipe)}}}"
@@ -325,12 +355,20 @@ def to_csv(table: PaperTable) -> str:
             printed = table.layout.printed.get((method, column))
             if printed is None:
                 continue
-            theirs = {"paper": printed.paper, "table": printed.table, "method": method, **column._asdict(), "printed": printed.printed}
+            theirs = {
+                "paper": printed.paper,
+                "table": printed.table,
+                "method": method,
+                **column._asdict(),
+                "printed": printed.printed,
+            }
             theirs |= {"published_mean": printed.mean, "published_std": printed.std, "published_runs": printed.runs}
             theirs |= {"notes": "; ".join((*printed.flags, *([printed.note] if printed.note else [])))}
             keys = set(CSV_COLUMNS) - theirs.keys()
             rows: Sequence[Row | None] = table.ours.get((method, column)) or [None]
             for row in rows:
                 line = theirs | {key: row.get(key) if row else None for key in keys}
-                writer.writerow({key: csv_cell("; ".join(map(str, v)) if isinstance(v, list) else v) for key, v in line.items()})
+                writer.writerow(
+                    {key: csv_cell("; ".join(map(str, v)) if isinstance(v, list) else v) for key, v in line.items()}
+                )
     return file.getvalue()

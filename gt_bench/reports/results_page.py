@@ -31,7 +31,18 @@ from gt_bench.utils.format import print_text
 from gt_bench.utils.paths import place
 
 ABSENT = "no shipped record"  # status of a row of the board
-JUDGED = ("dataset", "model", "metric", "runs", "difference [95 %]", "verdict", "q", "margin (power)", "seeds needed", "claim")
+JUDGED = (
+    "dataset",
+    "model",
+    "metric",
+    "runs",
+    "difference [95 %]",
+    "verdict",
+    "q",
+    "margin (power)",
+    "seeds needed",
+    "claim",
+)
 
 
 def board(suite: str, grid: Grid, root: Path = ROOT, data: Path = Path("data")) -> list[Row]:
@@ -61,7 +72,9 @@ def show_suite(suite: str, grid: Grid, root: Path = ROOT, write: Path | None = N
         print_text(f"What the paper says: {said[-3]} `gt-bench claims {suite}` shows them")
     print_text(f"from {place(root / suite)} alone; nothing was computed")
     if without:
-        print_text(f"{len(without)} cells have no shipped record: {', '.join(cell.split('/', 1)[1] for cell in without)}")
+        print_text(
+            f"{len(without)} cells have no shipped record: {', '.join(cell.split('/', 1)[1] for cell in without)}"
+        )
     if write:
         print_text(f"written: {', '.join(map(str, write_reports(suite, rows, write, grid.run.verdict)))}")
 
@@ -91,16 +104,30 @@ def show_dataset(dataset: str, grid: Grid, root: Path = ROOT) -> None:
         texts = dict(zip(SHOWN, cells(row), strict=True))
         status = "" if row["status"].partition(",")[0] == "ok" else f"{row['status']}, "
         name = " / ".join(row["cell"].split("/")[::2])
-        lines.append([name, *(texts[k] for k in ("metric", "mean ± std", "runs", "published", "verdict")), f"{status}{row['source']}"])
+        lines.append(
+            [
+                name,
+                *(texts[k] for k in ("metric", "mean ± std", "runs", "published", "verdict")),
+                f"{status}{row['source']}",
+            ]
+        )
     run = {tuple(row["published_place"]) for row in rows if row["published_place"] and row["mean"] is not None}
     for number in everything():
         if number.dataset == dataset and number.place not in run:
-            metric = f"{number.metric} {'↑' if number.direction == 'max' else '↓'}{' %' if number.unit == 'percent' else ''}"
+            metric = (
+                f"{number.metric} {'↑' if number.direction == 'max' else '↓'}{' %' if number.unit == 'percent' else ''}"
+            )
             where = f"{number.table}{'' if number.split == 'test' else f', {number.split} split'}"
             lines.append([f"{number.paper}: {number.method}", metric, "–", "–", number.printed, "–", where])
     first, wrapped = (names[0], "mean ± std", "printed", "verdict"), {names[0], "metric", "verdict", "from"}
-    print_table(names, lines, *first, wrapped=wrapped, right=("mean ± std", "printed"), title=dataset, files=" (--json)")
-    absent = [cell.cell for cell in grid.cells.values() if cell.dataset == dataset and cell.cell not in {row["cell"] for row in rows}]
+    print_table(
+        names, lines, *first, wrapped=wrapped, right=("mean ± std", "printed"), title=dataset, files=" (--json)"
+    )
+    absent = [
+        cell.cell
+        for cell in grid.cells.values()
+        if cell.dataset == dataset and cell.cell not in {row["cell"] for row in rows}
+    ]
     if absent:
         print_text(f"{len(absent)} cells of the grid have not been run: {', '.join(absent)}")
     for problem in problems:
@@ -138,7 +165,16 @@ def page(grid: Grid, root: Path = ROOT) -> str:
             for table in run:
                 parts += [*to_markdown(table, signs=False).splitlines(), ""]
             parts += [*bare, ""] if bare else []
-    parts += ["## Every number judged", "", *_judged(rows), "", "## What the papers say", "", *_claims_in_short(claims), ""]
+    parts += [
+        "## Every number judged",
+        "",
+        *_judged(rows),
+        "",
+        "## What the papers say",
+        "",
+        *_claims_in_short(claims),
+        "",
+    ]
     return "\n".join([*parts, "## Looked into", "", (root / "looked_into.md").read_text(encoding="utf-8")])
 
 
@@ -150,8 +186,18 @@ def _counts(tables: Sequence[PaperTable]) -> list[str]:
     ]
     for paper in dict.fromkeys(table.layout.paper for table in tables):
         mine = [table for table in tables if table.layout.paper == paper]
-        kinds = Counter(kind_of(row).word for table in mine for rows in table.ours.values() for row in rows if row["mean"] is not None)
-        counts = [sum(len(table.layout.printed) for table in mine), sum(table.run for table in mine), *(kinds[kind.word] for kind in KINDS)]
+        kinds = Counter(
+            kind_of(row).word
+            for table in mine
+            for rows in table.ours.values()
+            for row in rows
+            if row["mean"] is not None
+        )
+        counts = [
+            sum(len(table.layout.printed) for table in mine),
+            sum(table.run for table in mine),
+            *(kinds[kind.word] for kind in KINDS),
+        ]
         lines.append(f"| {paper} | {' | '.join(map(str, counts))} |")
     return [*lines, "", "A number counts as run once; where several recipes are held against it, each has a verdict."]
 
@@ -164,7 +210,11 @@ def _judged(rows: Sequence[Row]) -> list[str]:
         if row["interval_low"] is not None:
             texts = cells(row)
             lines.append(f"| {' | '.join(texts[place].replace('|', chr(92) + '|') for place in places)} |")
-    return [*lines, "", "[What each column means](verdicts.md); the files that `gt-bench board SUITE --write FOLDER` makes have the rest."]
+    return [
+        *lines,
+        "",
+        "[What each column means](verdicts.md); the files that `gt-bench board SUITE --write FOLDER` makes have the rest.",
+    ]
 
 
 def _unprinted(rows: Sequence[Row]) -> list[str]:
@@ -180,19 +230,30 @@ def _unprinted(rows: Sequence[Row]) -> list[str]:
 
 def _claims(rows: Sequence[Row], rules: Rules) -> list[tuple[Claim, str, str]]:
     """(claim, verdict, why) of those that print and runs decide."""
-    return [(claim, *judged(claim, rows, rules=rules)) for claim in load_claims() if claim.test and not takes_data(claim)]
+    return [
+        (claim, *judged(claim, rows, rules=rules)) for claim in load_claims() if claim.test and not takes_data(claim)
+    ]
 
 
 def _seconds(grid: Grid, root: Path) -> dict[str, dict[str, float]]:
     """What the shipped runs of each cell took on each device, one after the other."""
-    return {one.cell: seconds_by_device(one.records) for suite in grid.suites for one in shipped_of(grid, suite, root).values()}
+    return {
+        one.cell: seconds_by_device(one.records)
+        for suite in grid.suites
+        for one in shipped_of(grid, suite, root).values()
+    }
 
 
 def _claims_in_short(claims: Sequence[tuple[Claim, str, str]]) -> list[str]:
     """How the sentences come out, and those that fail."""
-    failing = [f"- {claim.paper}, {claim.place}: \u201c{claim.sentence}\u201d: {why}" for claim, verdict, why in claims if verdict == FAILS]
+    failing = [
+        f"- {claim.paper}, {claim.place}: \u201c{claim.sentence}\u201d: {why}"
+        for claim, verdict, why in claims
+        if verdict == FAILS
+    ]
     return [
-        table_of([claim for claim, *_ in claims], {claim.id: (verdict, why) for claim, verdict, why in claims})[-1] + " Those that fail:",
+        table_of([claim for claim, *_ in claims], {claim.id: (verdict, why) for claim, verdict, why in claims})[-1]
+        + " Those that fail:",
         "",
         *failing,
         "",
@@ -207,7 +268,11 @@ def claim_lines(rows: Sequence[Row], paper: str | None = None, rules: Rules | No
     if not claims:
         return []
     lines = table_of(claims, {claim.id: judged(claim, rows, rules=rules) for claim in claims})
-    return [*lines, "", "docs/claims.md has all of them: those that take data too, and those that nothing tests yet (`gt-bench claims`)."]
+    return [
+        *lines,
+        "",
+        "docs/claims.md has all of them: those that take data too, and those that nothing tests yet (`gt-bench claims`).",
+    ]
 
 
 if __name__ == "__main__":

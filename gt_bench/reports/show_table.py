@@ -32,5 +32,7 @@ def show_list(paper: str | None, rows: Sequence[Row]) -> None:
         datasets = list(dict.fromkeys(column.dataset for column in layout.columns))
         over = ", ".join(datasets[:3]) + (f" and {len(datasets) - 3} more" if datasets[3:] else "")
         lines.append((layout.paper, layout.title, over, str(len(layout.printed)), str(paper_table(layout, rows).run)))
-    terminal.print_table(("paper", "table", "over", "numbers", "run"), lines, wrapped=("over",), right=("numbers", "run"))
+    terminal.print_table(
+        ("paper", "table", "over", "numbers", "run"), lines, wrapped=("over",), right=("numbers", "run")
+    )
     print("gt-bench table PAPER TABLE shows one of them")

@@ -100,7 +100,11 @@ class Usage:
         gpu = self.device.type == "cuda"
         memory = torch.cuda.memory_allocated(self.device) if gpu else self.process.memory_info().rss
         share = 100 * (busy - self.busy) / max(moment - self.last, 1e-9)
-        for name, value in (("epoch", self.seen), ("memory_mib", round(memory / 2**20, 1)), ("cpu_percent", round(share, 1))):
+        for name, value in (
+            ("epoch", self.seen),
+            ("memory_mib", round(memory / 2**20, 1)),
+            ("cpu_percent", round(share, 1)),
+        ):
             self.points[name].append(value)
         self.last, self.busy = moment, busy
         if len(self.points["epoch"]) >= self.MOST:
@@ -172,7 +176,9 @@ def packages(loaded: Collection[str] | None = None, root: Path = ROOT) -> dict[s
         used.add("llvmlite")
     versions = {}
     for package in (package for name, package in COMPUTING.items() if name in used):
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):  # installed under another name (pytorch-triton)
+        with contextlib.suppress(
+            importlib.metadata.PackageNotFoundError
+        ):  # installed under another name (pytorch-triton)
             versions[package] = importlib.metadata.version(package)
     return versions
 
@@ -182,11 +188,18 @@ def blas() -> dict[str, str]:
     config = torch.__config__.show()
     name, mkl = re.search(r"BLAS_INFO=(\w+)", config), re.search(r"Math Kernel Library Version (\S+)-", config)
     # linked into torch's own library, where threadpoolctl sees none
-    found = {"torch": f"{name[1]}{f' {mkl[1]}' if mkl and name[1] == 'mkl' else ''}, {_threads(torch.get_num_threads())}"} if name else {}
+    found = (
+        {"torch": f"{name[1]}{f' {mkl[1]}' if mkl and name[1] == 'mkl' else ''}, {_threads(torch.get_num_threads())}"}
+        if name
+        else {}
+    )
     for library in threadpoolctl.threadpool_info():
         if library["user_api"] != "blas":
             continue
-        owner = next((part.partition(".")[0] for part in Path(library["filepath"]).parts if part.endswith(".libs")), library["prefix"])
+        owner = next(
+            (part.partition(".")[0] for part in Path(library["filepath"]).parts if part.endswith(".libs")),
+            library["prefix"],
+        )
         what = " ".join(str(library[key]) for key in ("internal_api", "version", "architecture") if library.get(key))
         found[owner] = f"{what}, {_threads(library['num_threads'])}"
     return found
@@ -202,10 +215,22 @@ def commit(root: Path = ROOT, besides: Collection[str] = ()) -> str | None:
     if SHIPPED.is_dir():
         return None
     try:
-        if not subprocess.run(["git", "ls-files", "gt_models"], cwd=root, capture_output=True, encoding="utf-8", check=True).stdout:
+        if not subprocess.run(
+            ["git", "ls-files", "gt_models"], cwd=root, capture_output=True, encoding="utf-8", check=True
+        ).stdout:
             return None  # unpacked within another repository
-        head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, encoding="utf-8", check=True).stdout.strip()
-        status = ["git", "status", "--porcelain", "--untracked-files=normal", "--", *DECIDING, *(f":(exclude){path}" for path in besides)]
+        head = subprocess.run(
+            ["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, encoding="utf-8", check=True
+        ).stdout.strip()
+        status = [
+            "git",
+            "status",
+            "--porcelain",
+            "--untracked-files=normal",
+            "--",
+            *DECIDING,
+            *(f":(exclude){path}" for path in besides),
+        ]
         changed = subprocess.run(status, cwd=root, capture_output=True, encoding="utf-8", check=True).stdout
     except (OSError, subprocess.CalledProcessError):
         return None
@@ -219,5 +244,9 @@ def cpu_name(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
         first = cpuinfo.read_text(encoding="utf-8").partition("\n\n")[0]
         said = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in first.splitlines())}
         if name := said.get("model name"):
-            return f"{name} (family {said['cpu family']}, model {said['model']})" if {"cpu family", "model"} <= said.keys() else name
+            return (
+                f"{name} (family {said['cpu family']}, model {said['model']})"
+                if {"cpu family", "model"} <= said.keys()
+                else name
+            )
     return platform.processor() or platform.machine()

@@ -18,7 +18,9 @@ OF_A_FILE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EISDIR, errno.ENOTDIR
 
 def status_of(work: Callable[[], int | None]) -> int:
     """The exit status of `work`: what it returns, or what its error comes to, having said it."""
-    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # as gt_bench/runtime/startup.py sets it while a stage is imported
+    if (
+        signal.getsignal(signal.SIGINT) is signal.SIG_DFL
+    ):  # as gt_bench/runtime/startup.py sets it while a stage is imported
         signal.signal(signal.SIGINT, signal.default_int_handler)
     use_utf8()
     try:
@@ -34,12 +36,15 @@ def status_of(work: Callable[[], int | None]) -> int:
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             print_text(
-                "error: the disk is full; free some space and run the same command again: it continues where it was", file=sys.stderr
+                "error: the disk is full; free some space and run the same command again: it continues where it was",
+                file=sys.stderr,
             )
         elif error.errno == errno.ENOMEM:
             return status_of(_out_of_memory)
         elif error.errno in OF_A_FILE and error.filename is not None:
-            print_text(f"error: {error.filename}: {error.strerror}; mend that and run the same command again", file=sys.stderr)
+            print_text(
+                f"error: {error.filename}: {error.strerror}; mend that and run the same command again", file=sys.stderr
+            )
         else:
             raise
         return 1

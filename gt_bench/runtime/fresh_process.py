@@ -23,9 +23,13 @@ OnEpoch = Callable[[int, dict[str, float]], None]
 def compute_in_new_process(compute: Callable[[OnEpoch], Record], run: str, on_epoch: OnEpoch | None) -> Record:
     """What `compute`, which must pickle, returns in a new interpreter. `run`: its name in messages. Whatever ends this ends the run, which keeps
     a checkpoint. Raises what `compute` raises, and Lost where the process dies."""
-    path = os.pathsep.join(filter(None, [str(Path(__file__).parents[2]), *sys.path]))  # it imports what this process can
+    path = os.pathsep.join(
+        filter(None, [str(Path(__file__).parents[2]), *sys.path])
+    )  # it imports what this process can
     command = [sys.executable, "-m", "gt_bench.runtime.fresh_process"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=os.environ | {"PYTHONPATH": path}) as process:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=os.environ | {"PYTHONPATH": path}
+    ) as process:
         assert process.stdin is not None  # pipes, as requested
         assert process.stdout is not None
         try:

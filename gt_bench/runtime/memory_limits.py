@@ -75,7 +75,13 @@ def _groups(controller: str) -> Iterator[tuple[int, Path]]:
         _, controllers, group = line.split(":", 2)
         if controllers and controller not in controllers.split(","):
             continue
-        base = ROOT / controllers if controllers and (ROOT / controllers).is_dir() else ROOT / controller if controllers else ROOT
+        base = (
+            ROOT / controllers
+            if controllers and (ROOT / controllers).is_dir()
+            else ROOT / controller
+            if controllers
+            else ROOT
+        )
         # inside a container the group's path may be the host's: then the container's own group is at the root
         path = base / group.strip("/")
         for folder in (path, *path.parents):
@@ -88,10 +94,14 @@ def _memory_groups() -> list[tuple[int, int]]:
     """(limit, bytes in use without caches) of each group with a limit."""
     found = []
     for version, folder in _groups("memory"):
-        limit, used = ("memory.max", "memory.current") if version == 2 else ("memory.limit_in_bytes", "memory.usage_in_bytes")
+        limit, used = (
+            ("memory.max", "memory.current") if version == 2 else ("memory.limit_in_bytes", "memory.usage_in_bytes")
+        )
         if (most := _number(folder / limit)) is not None:
             key = "inactive_file" if version == 2 else "total_inactive_file"
-            stat = dict(line.split() for line in (_read(folder / "memory.stat") or "").splitlines() if len(line.split()) == 2)
+            stat = dict(
+                line.split() for line in (_read(folder / "memory.stat") or "").splitlines() if len(line.split()) == 2
+            )
             found.append((most, max(0, (_number(folder / used) or 0) - int(stat.get(key, 0)))))
     return found
 

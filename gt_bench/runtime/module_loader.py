@@ -36,7 +36,9 @@ _BESIDE: set[str] = set()
 @cache
 def _version(path: Path, shown: str, texts: tuple[tuple[Path, bytes], ...]) -> ModuleType:
     beside, root = {str(file) for file, _ in texts}, path.resolve().parent
-    names = {".".join(file.resolve().relative_to(root).with_suffix("").parts).removesuffix(".__init__") for file, _ in texts}
+    names = {
+        ".".join(file.resolve().relative_to(root).with_suffix("").parts).removesuffix(".__init__") for file, _ in texts
+    }
     for key, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
         if file in beside or (key in names and file in _BESIDE):  # of an older text, or of this name in another folder
@@ -60,7 +62,9 @@ def _version(path: Path, shown: str, texts: tuple[tuple[Path, bytes], ...]) -> M
         if isinstance(error, Stopped):
             raise
         line = error.lineno if isinstance(error, SyntaxError) and error.filename == str(path) else line_in(path, error)
-        remedy = "install that package, or take the import out" if isinstance(error, ImportError) else "correct the line"
+        remedy = (
+            "install that package, or take the import out" if isinstance(error, ImportError) else "correct the line"
+        )
         if isinstance(error, SystemExit):  # a script, which reads its own arguments perhaps
             remedy = 'put what is to run as a script alone below `if __name__ == "__main__":`'
         raise ImportFails(

@@ -52,7 +52,9 @@ class Progress:
 
     def finish_trial(self, outcome: str, values: Mapping[str, object]) -> None:
         """The last run was a search's trial with these values."""
-        self._finish(self.run, f"{self.title} {self.run}: {outcome} with {', '.join(f'{k}={v}' for k, v in values.items())}")
+        self._finish(
+            self.run, f"{self.title} {self.run}: {outcome} with {', '.join(f'{k}={v}' for k, v in values.items())}"
+        )
 
     def finish_run(self, record: Record, computed: bool, run: str | None = None) -> None:
         """Says the result of a run. `computed`: False where it was in the store."""

@@ -146,7 +146,8 @@ class Crew(Generic[Task]):
                 break
             left = None if until is None else max(0.0, until - time.monotonic())
             ready_pipes = wait(
-                [worker.pipe for worker in self._busy], POLL_SECONDS if waiting or (self.memory and self._busy[1:]) else left
+                [worker.pipe for worker in self._busy],
+                POLL_SECONDS if waiting or (self.memory and self._busy[1:]) else left,
             )
             self._share()
             for pipe in ready_pipes:
@@ -161,7 +162,9 @@ class Crew(Generic[Task]):
                     heard(task, *message)
         return endings
 
-    def _next(self, waiting: list[Task], more: Callable[[list[Task]], bool], ready: Callable[[Task, list[Task]], bool]) -> Task | None:
+    def _next(
+        self, waiting: list[Task], more: Callable[[list[Task]], bool], ready: Callable[[Task, list[Task]], bool]
+    ) -> Task | None:
         """The task to start now, None for none."""
         if not waiting or not (self._idle or self.fresh) or len(self._busy) >= self.most:
             return None

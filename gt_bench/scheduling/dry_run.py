@@ -29,7 +29,15 @@ def dry_run(entries: Sequence[Entry], grid: Grid, say: Callable[[str], None]) ->
         names = list(dict.fromkeys(job.name for job in jobs))
         total = hours_text(sum(job.seconds or 0.0 for job in jobs))
         runs = str(sum(len(job.seeds) + job.trials for job in jobs))
-        rows.append([need, str(len(jobs)), runs, total, ", ".join(names[:3]) + (f" and {len(names) - 3} more" if names[3:] else "")])
+        rows.append(
+            [
+                need,
+                str(len(jobs)),
+                runs,
+                total,
+                ", ".join(names[:3]) + (f" and {len(names) - 3} more" if names[3:] else ""),
+            ]
+        )
     return rows
 
 

@@ -108,7 +108,14 @@ def _search(cell: "Cell", grid: "Grid", trials: int, tell: Callable[..., None]) 
     tell(seed=None, outcome=outcome, why=f"{ran}, and the search is done" if part.chosen else ran, trials=part.ran)
 
 
-def _runs(cell: "Cell", grid: "Grid", seeds: list[int], shared: bool, tell: Callable[..., None], began: dict[str, tuple[int, int]]) -> None:
+def _runs(
+    cell: "Cell",
+    grid: "Grid",
+    seeds: list[int],
+    shared: bool,
+    tell: Callable[..., None],
+    began: dict[str, tuple[int, int]],
+) -> None:
     from gt_bench.config.schema import RecipeError
     from gt_bench.data.packed import DatasetUnavailable
     from gt_bench.experiment.cell import experiment_of, limited, settings_of
@@ -146,7 +153,9 @@ def _runs(cell: "Cell", grid: "Grid", seeds: list[int], shared: bool, tell: Call
                 continue
             tell(say=f"{cell.cell} seed {seed}: begins")
             try:
-                record, computed = experiment.run(seed, on_epoch=_Report(cell.cell, seed, recipe.reports, tell), shared=shared)
+                record, computed = experiment.run(
+                    seed, on_epoch=_Report(cell.cell, seed, recipe.reports, tell), shared=shared
+                )
             except (RecipeError, Lost) as error:
                 tell(seed=seed, outcome="failed", why=str(error))
                 continue

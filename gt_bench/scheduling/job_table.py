@@ -24,11 +24,15 @@ class JobTable:
 
         if self.live:
             running = sum(row[1] == "running" for row in rows)
-            table = Table("job", "state", "where", "runs", "done", title=f"{running} jobs run, {len(rows) - running} wait")
+            table = Table(
+                "job", "state", "where", "runs", "done", title=f"{running} jobs run, {len(rows) - running} wait"
+            )
             for row in rows[:SHOWN]:
                 table.add_row(*(text.replace("[", r"\[") for text in row))
             self.live.update(table, refresh=True)
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self.live:
             self.live.__exit__(kind, error, trace)

@@ -44,7 +44,9 @@ def work(
     records/ only runs of code that is in a commit. Raises RecipeError for no hours or jobs, WriteError where the disk is full,
     StoreError where the store's file system has no locks."""
     if hours is not None and not hours > 0:
-        raise RecipeError(f"--hours {hours:g}: give how long to work, more than 0; without it the queue works until all is done")
+        raise RecipeError(
+            f"--hours {hours:g}: give how long to work, more than 0; without it the queue works until all is done"
+        )
     if jobs is not None and jobs < 1:
         raise RecipeError(f"--jobs {jobs}: give how many runs at once, 1 or more")
     most = at_once(jobs or grid.run.parallel, 10**6, gpu=_has_gpu(grid))
@@ -146,7 +148,9 @@ class _Queue:
         need, limit = run.memory_mib if device.type == "cpu" else run.cost.memory_mib, memory_limit_mib(device)
         if need is None or need <= limit:
             return False
-        self._say_once(f"left out: {run.cell.cell}: a run takes {need:,.0f} MiB by forecast, and there are {limit:,.0f} here")
+        self._say_once(
+            f"left out: {run.cell.cell}: a run takes {need:,.0f} MiB by forecast, and there are {limit:,.0f} here"
+        )
         return True
 
     def _ready(self, job: Job, unfinished: Sequence[Job], running: Sequence[Job]) -> bool:
@@ -158,7 +162,9 @@ class _Queue:
             return False
         if sum(other.threads for other in running) + job.threads > self.most:
             return False
-        to_come = sum(max(0.0, MARGIN * (other.memory_mib or 0.0) - resident_mib(self.pids.get(other, 0))) for other in running)
+        to_come = sum(
+            max(0.0, MARGIN * (other.memory_mib or 0.0) - resident_mib(self.pids.get(other, 0))) for other in running
+        )
         return available_mib() - to_come >= MARGIN * (job.memory_mib or 0.0)
 
     def _is_alone(self, job: Job) -> bool:
@@ -224,7 +230,11 @@ class _Queue:
         missed = set(job.seeds or [-1]) - self.answered.pop(job, set())
         status = ending.value if ending.ok else None
         if missed and self.full is None:
-            why = str(ending.error) if ending.error else (f"its process ended with status {status}" if ending.ok else ending.died)
+            why = (
+                str(ending.error)
+                if ending.error
+                else (f"its process ended with status {status}" if ending.ok else ending.died)
+            )
             if job.kind == "search":
                 self.lost[job.name] = why
                 self.progress = True
@@ -235,12 +245,16 @@ class _Queue:
                 self.progress = True
                 self.say(f"{job}: {why}; it runs alone later")
                 return
-            self.tried.update((job.name, job.limits, seed) if job.kind == "runs" else (job.kind, job.name) for seed in missed)
+            self.tried.update(
+                (job.name, job.limits, seed) if job.kind == "runs" else (job.kind, job.name) for seed in missed
+            )
             self._say_once(f"left out: {job}: {why}")
 
     def _say_news(self, cells: dict[Cell, Limits]) -> None:
         try:
-            for line in news([(cell, limited_grid(self.grid, cell, limits)) for cell, limits in cells.items()], self.store):
+            for line in news(
+                [(cell, limited_grid(self.grid, cell, limits)) for cell, limits in cells.items()], self.store
+            ):
                 self.say(f"learnt: {line}")
         except WriteError as error:
             self.full = self.full or str(error)
@@ -253,7 +267,9 @@ class _Queue:
         head, shipped = commit(), self.export.resolve() == Path("records").resolve()
         if shipped and (head is None or head.endswith("-dirty")):
             what = "the code is in no commit" if head is None else f"the code differs from commit {head[:12]}"
-            self._say_once(f"nothing is written to {self.export}/: {what}; commit it first, or give --export another folder")
+            self._say_once(
+                f"nothing is written to {self.export}/: {what}; commit it first, or give --export another folder"
+            )
             return
         try:
             if path := export_cell(cell, self.export, self.store, dirty=not shipped):

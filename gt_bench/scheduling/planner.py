@@ -179,7 +179,9 @@ def jobs_of(plan: Plan, missing: Iterable[Missing] | None = None, shared: float 
         if cell.dataset in plan.data:
             jobs.setdefault(("data", cell.dataset), Job("data", cell.dataset, cell.dataset))
         if cell.cell in plan.searches and ("search", cell.cell, 0) not in jobs:
-            jobs |= {("search", cell.cell, job.number): job for job in _of_search(run, plan.searches[cell.cell], shared)}
+            jobs |= {
+                ("search", cell.cell, job.number): job for job in _of_search(run, plan.searches[cell.cell], shared)
+            }
         key, took = open_jobs.get(kind), run.seconds
         together = None if key is None or took is None else (jobs[key].seconds or 0) + took
         if key is not None and together is not None and together <= shared:
@@ -197,10 +199,14 @@ def _of_search(run: Missing, trials: Trials, shared: float) -> list[Job]:
     each = run.cost.search_seconds / trials.asked
     most = max(1, int(shared / each)) if each else 1
     sizes = [min(most, trials.left - first) for first in range(0, trials.left, most)] or [0]
-    return [_job("search", run, each * sizes[0] or None, trials=size, number=number) for number, size in enumerate(sizes)]
+    return [
+        _job("search", run, each * sizes[0] or None, trials=size, number=number) for number, size in enumerate(sizes)
+    ]
 
 
-def _job(kind: str, run: Missing, seconds: float | None, seeds: tuple[int, ...] = (), trials: int = 0, number: int = 0) -> Job:
+def _job(
+    kind: str, run: Missing, seconds: float | None, seeds: tuple[int, ...] = (), trials: int = 0, number: int = 0
+) -> Job:
     cell, cost = run.cell, run.cost
     return Job(
         kind, cell.cell, cell.dataset, seconds=seconds, memory_mib=run.memory_mib, limits=run.limits, after=cell.after, threads=run.threads,
@@ -222,13 +228,16 @@ def _with_sources(entry: Entry, grid: Grid) -> list[tuple[Cell, Limits]]:
     return list(found)
 
 
-def _of_cell(cell: Cell, limits: Limits, entry: int, grid: Grid, store: Store, data: Path) -> tuple[list[Missing], set[str]]:
+def _of_cell(
+    cell: Cell, limits: Limits, entry: int, grid: Grid, store: Store, data: Path
+) -> tuple[list[Missing], set[str]]:
     """(runs of the cell that are missing, digests of those that are not)."""
     own = limited_grid(grid, cell, limits)
     asked = limited(load_recipe(cell.recipe_path), own, cell)[0]
     rank, numbers = printed(cell)
     every = [
-        Missing(cell, limits, entry, seed, place, rank, numbers, asked.cores, asked.processes) for place, seed in enumerate(asked.seeds, 1)
+        Missing(cell, limits, entry, seed, place, rank, numbers, asked.cores, asked.processes)
+        for place, seed in enumerate(asked.seeds, 1)
     ]
     if _is_unsearched(cell):
         return [replace(run, searched=False) for run in every], set()
@@ -240,7 +249,9 @@ def _of_cell(cell: Cell, limits: Limits, entry: int, grid: Grid, store: Store, d
     except DatasetError:  # data or encodings are not there yet
         return every, set()
     missing = [run for run in every if run.seed not in kept]
-    missing = [replace(run, digest=digests[run.seed], done=part_done(store, digests[run.seed], recipe)) for run in missing]
+    missing = [
+        replace(run, digest=digests[run.seed], done=part_done(store, digests[run.seed], recipe)) for run in missing
+    ]
     return missing, {digests[seed] for seed in kept}
 
 

@@ -128,7 +128,9 @@ class _Failures(logging.Handler):
         while error is not None:
             texts.append(str(error))
             error = error.__cause__
-        self.found += [(m[1], int(m[2])) for text in texts for m in re.finditer(r"failed to run: (.+), exited with (-?\d+)", text)]
+        self.found += [
+            (m[1], int(m[2])) for text in texts for m in re.finditer(r"failed to run: (.+), exited with (-?\d+)", text)
+        ]
 
 
 def after(command: str, status: int, grid: Grid) -> str:
@@ -146,9 +148,7 @@ def after(command: str, status: int, grid: Grid) -> str:
         runs, asked = seeds_kept(cell, grid)
         if what[1] == "tune":
             return f"search of {cell.cell}: {happened}; its trials are kept, the same command goes on"
-        happened += (
-            f"; {len(runs)} of {asked} seed{'s' if asked > 1 else ''} {'is' if len(runs) == 1 else 'are'} kept, the same command goes on"
-        )
+        happened += f"; {len(runs)} of {asked} seed{'s' if asked > 1 else ''} {'is' if len(runs) == 1 else 'are'} kept, the same command goes on"
         write_json(Path("results", f"{cell.cell}.json"), unfinished(cell, grid, happened))
         return f"{cell.cell}: {happened}"
     except (RecipeError, StoreError) as error:

@@ -109,7 +109,11 @@ class Slurm:
             cpus_per_task=need.threads,
             signal_delay_s=warned,
             array_parallelism=most,
-            additional_parameters={"requeue": True, **({"gres": f"gpu:{need.gpus}"} if need.gpus else {}), **dict(need.slurm)},
+            additional_parameters={
+                "requeue": True,
+                **({"gres": f"gpu:{need.gpus}"} if need.gpus else {}),
+                **dict(need.slurm),
+            },
             stderr_to_stdout=True,
         )
         try:
@@ -126,7 +130,9 @@ class Slurm:
         """Those of the jobs that are still in the queue or running. Raises ClusterError where Slurm does not answer."""
         answer = _slurm("squeue", "--noheader", "--array", "--states=all", f"--name={NAME}", "--format=%i|%T|%N|%r")
         if answer.returncode:
-            raise ClusterError(f"Slurm does not answer ({' '.join(answer.stderr.split())}); jobs go on, the same command follows them")
+            raise ClusterError(
+                f"Slurm does not answer ({' '.join(answer.stderr.split())}); jobs go on, the same command follows them"
+            )
         found = {}
         for line in answer.stdout.splitlines():
             job, state, node, why = line.split("|", 3)

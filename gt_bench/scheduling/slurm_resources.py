@@ -70,7 +70,12 @@ def shares(groups: dict[Need, list[Job]], most: int) -> list[tuple[Need, list[Jo
             break
         a, b = alike
         jobs = [*left.pop(a), *left.pop(b)]
-        larger = replace(a, memory_gib=max(a.memory_gib, b.memory_gib), hours=max(a.hours, b.hours), threads=max(a.threads, b.threads))
+        larger = replace(
+            a,
+            memory_gib=max(a.memory_gib, b.memory_gib),
+            hours=max(a.hours, b.hours),
+            threads=max(a.threads, b.threads),
+        )
         left[larger] = [*left.get(larger, []), *jobs]
     chosen = list(left.items())[: max(0, most)]
     share = [1] * len(chosen)

@@ -75,7 +75,9 @@ class _Sweep:
     tried: set[Run] = field(default_factory=set)
     digests: dict[Run, str] = field(default_factory=dict)
     told: set[str] = field(default_factory=set)
-    searched: dict[str, int] = field(default_factory=dict)  # cell -> trials that were left when jobs of its search were last submitted
+    searched: dict[str, int] = field(
+        default_factory=dict
+    )  # cell -> trials that were left when jobs of its search were last submitted
     refused: bool = False
 
     def prepare(self) -> None:
@@ -99,7 +101,9 @@ class _Sweep:
             places = self.cluster.places([job.id for job in before])
             alive = [job for job in before if job.id in places]
             runs = {_key(run) for run in found.missing} | {(name, "", None) for name in found.searches}
-            new = [job for job in alive if any((n, "" if seed is None else cut, seed) in runs for n, cut, seed in job.runs)]
+            new = [
+                job for job in alive if any((n, "" if seed is None else cut, seed) in runs for n, cut, seed in job.runs)
+            ]
             self.submitted += [job for job in new if job.id not in {known.id for known in self.submitted}]
             taken = {run for job in alive for run in job.runs} | self.tried
             ready = [run for run in found.missing if _key(run) not in taken and run.cell.dataset not in found.data]
@@ -122,7 +126,9 @@ class _Sweep:
             return True
         stuck = self.searched.get(job.name) == found.searches[job.name].left
         if stuck:
-            self._say_once(f"left out: {job.name} search: its last jobs finished no trial; the same command submits it again")
+            self._say_once(
+                f"left out: {job.name} search: its last jobs finished no trial; the same command submits it again"
+            )
         return stuck
 
     def _submit(self, need: Need, group: Sequence[Job], share: int) -> None:
@@ -131,7 +137,9 @@ class _Sweep:
         except ClusterError as error:
             self.refused = True
             self.tried |= {run for job in group for run in _runs(job)}
-            self._say_once(f"left out: {len(group)} jobs, of {', '.join(dict.fromkeys(job.name for job in group))}: {error}")
+            self._say_once(
+                f"left out: {len(group)} jobs, of {', '.join(dict.fromkeys(job.name for job in group))}: {error}"
+            )
             return
         new = [
             Submitted(number, str(lines), share, job.name, job.limits.model_dump_json(), job.seeds)
@@ -165,7 +173,9 @@ class _Sweep:
                 line = said.get(seed)
                 if line is not None and line["outcome"] in ("changed", "unsearched"):  # a new process goes on
                     continue
-                if seed is not None or (line is not None and line["outcome"] == "failed"):  # a search goes on while it has trials
+                if seed is not None or (
+                    line is not None and line["outcome"] == "failed"
+                ):  # a search goes on while it has trials
                     self.tried.add((name, cut, seed))
                 if line is None:
                     again = "its trial is queued again" if seed is None else "the same command submits it again"
@@ -197,11 +207,19 @@ class _Sweep:
     def rows(self, places: dict[str, Place]) -> list[list[str]]:
         """Of each job in the queue: id, state, where, what, how far; those that run first."""
         rows = []
-        for job in sorted(self.submitted, key=lambda job: places[job.id].state != "RUNNING" if job.id in places else True):
+        for job in sorted(
+            self.submitted, key=lambda job: places[job.id].state != "RUNNING" if job.id in places else True
+        ):
             if place := places.get(job.id):
                 seeds = "search" if not job.seeds else f"seed {', '.join(map(str, job.seeds))}"
                 rows.append(
-                    [job.id, place.state.lower(), place.where, f"{job.name} {seeds}", self._done(job) if place.state == "RUNNING" else ""]
+                    [
+                        job.id,
+                        place.state.lower(),
+                        place.where,
+                        f"{job.name} {seeds}",
+                        self._done(job) if place.state == "RUNNING" else "",
+                    ]
                 )
         return rows
 
@@ -210,7 +228,9 @@ class _Sweep:
         for name, cut, seed in job.runs:
             if digest := self.digests.get((name, cut, seed)):
                 cell = self.grid.find(name)
-                recipe = limited(load_recipe(cell.recipe_path), limited_grid(self.grid, cell, Limits.model_validate_json(cut)), cell)[0]
+                recipe = limited(
+                    load_recipe(cell.recipe_path), limited_grid(self.grid, cell, Limits.model_validate_json(cut)), cell
+                )[0]
                 stored = (self.store.folder(digest) / "record.json").exists()
                 parts.append(1.0 if stored else part_done(self.store, digest, recipe))
         return f"{100 * sum(parts) / len(parts):.0f} %" if parts else ""

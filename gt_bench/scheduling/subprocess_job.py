@@ -29,13 +29,17 @@ class Line(TypedDict, total=False):
     root: str
 
 
-def run_job(content: str, tell: Callable[[Line], None], started: Callable[[subprocess.Popen[str]], None] = lambda process: None) -> int:
+def run_job(
+    content: str, tell: Callable[[Line], None], started: Callable[[subprocess.Popen[str]], None] = lambda process: None
+) -> int:
     """The exit status of the job. `tell` is called for each line of its output. Whatever ends this ends the job too, which keeps a checkpoint.
     Raises WriteError where the disk is full."""
     full = None
     # the code of this process, whatever else is installed under its name: another one would compute runs of other keys
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))}
-    with subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8", env=environment) as process:
+    with subprocess.Popen(
+        COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8", env=environment
+    ) as process:
         try:
             started(process)
             assert process.stdin is not None  # pipes, as asked for

@@ -38,7 +38,9 @@ def news(wanted: Sequence[tuple[Cell, Grid]], store: Store) -> list[str]:
             place = f"{cell.cell} {metric}"
             if said.get(place) != now and row["values"]:
                 before = f" (before: {said[place]['verdict']}, {said[place]['ours']})" if place in said else ""
-                lines.append(f"{cell.cell}: {metric} {ours} of {runs} runs, printed {theirs}, difference {difference}: {verdict}{before}")
+                lines.append(
+                    f"{cell.cell}: {metric} {ours} of {runs} runs, printed {theirs}, difference {difference}: {verdict}{before}"
+                )
             said[place] = now
     if lines:
         write_json(path, said)
@@ -53,7 +55,13 @@ def _rows(cell: Cell, grid: Grid, store: Store) -> list[Row]:
     cuts = [line for line in result["reduced"] if not seeds_in(line)]
     if len(seeds) < full:
         cuts.append(str(Cut(len(seeds), full, SEEDS)))
-    result |= {"status": "ok", "reason": None, "runs": [record["digest"] for record in records], "seeds": seeds, "reduced": cuts}
+    result |= {
+        "status": "ok",
+        "reason": None,
+        "runs": [record["digest"] for record in records],
+        "seeds": seeds,
+        "reduced": cuts,
+    }
     return rows_of(result, records, rules=grid.run.verdict) if records else []
 
 

@@ -42,13 +42,21 @@ def search_summary(cell: Cell) -> SearchSummary | None:
     best = None if not values else max(values) if rows[0]["direction"] == "max" else min(values)
     keys = [key for key in rows[0] if key not in ("number", "state", "value", "status", "direction")]
     trials, by_state = len(rows), dict(sorted(states.items()))
-    summary: SearchSummary = {"trials": trials, "used": trials, "states": by_state, "best_validation": best, "keys": keys}
+    summary: SearchSummary = {
+        "trials": trials,
+        "used": trials,
+        "states": by_state,
+        "best_validation": best,
+        "keys": keys,
+    }
     if space := load_recipe(cell.recipe_path).search:
         summary["space"] = size_text(space_size(space))
     return summary
 
 
-def write_outs(recipe: Recipe, cell: Cell, trials: Sequence["FrozenTrial"], tuned: Path, study: "Study | None" = None) -> None:
+def write_outs(
+    recipe: Recipe, cell: Cell, trials: Sequence["FrozenTrial"], tuned: Path, study: "Study | None" = None
+) -> None:
     """The five files of tuned/; without a study no trial was run."""
     base = tuned / cell.cell
     sweep(base.parent)
@@ -59,7 +67,9 @@ def write_outs(recipe: Recipe, cell: Cell, trials: Sequence["FrozenTrial"], tune
     rows: list[list[object]] = [["number", "state", "value", "status", "direction", *keys]]
     for t in trials:
         value = "" if t.value is None or t.state.name != "COMPLETE" else repr(t.value)
-        rows.append([t.number, t.state.name, value, ended(t) or KILLED, direction, *(t.params.get(key, "") for key in keys)])
+        rows.append(
+            [t.number, t.state.name, value, ended(t) or KILLED, direction, *(t.params.get(key, "") for key in keys)]
+        )
     table = io.StringIO(newline="")
     csv.writer(table).writerows(rows)
     write_bytes(base.with_name(base.name + ".csv"), table.getvalue().encode())
@@ -75,7 +85,10 @@ def ending(
     complete = [t for t in trials if t.state.name == "COMPLETE"]
     if varied(complete):
         shares = importance_of(study)
-        lines.append(f"importance over {len(complete)} complete trials (fANOVA): " + ", ".join(f"{k} {v:.2f}" for k, v in shares.items()))
+        lines.append(
+            f"importance over {len(complete)} complete trials (fANOVA): "
+            + ", ".join(f"{k} {v:.2f}" for k, v in shares.items())
+        )
     else:
         lines.append(f"importance: {len(complete)} complete trials, too few or too alike to tell")
     base = tuned / cell.cell
@@ -88,7 +101,9 @@ def ending(
 
 def varied(complete: Sequence["FrozenTrial"]) -> bool:
     """Whether importance, a share of the variance, is defined."""
-    return len({t.value for t in complete}) > 1 and any(len({repr(t.params[k]) for t in complete}) > 1 for k in complete[0].params)
+    return len({t.value for t in complete}) > 1 and any(
+        len({repr(t.params[k]) for t in complete}) > 1 for k in complete[0].params
+    )
 
 
 def importance_of(study: "Study") -> dict[str, float]:
@@ -130,7 +145,9 @@ def _plots(base: Path, study: "Study | None") -> None:
                 elif name == "parallel":
                     axes = plots.plot_parallel_coordinate(study)
                 else:
-                    axes = plots.plot_param_importances(study, evaluator=optuna.importance.FanovaImportanceEvaluator(seed=0))
+                    axes = plots.plot_param_importances(
+                        study, evaluator=optuna.importance.FanovaImportanceEvaluator(seed=0)
+                    )
                 figure = cast(Figure, axes.figure)
             picture = io.BytesIO()
             figure.savefig(picture, format="png", dpi=120, bbox_inches="tight")

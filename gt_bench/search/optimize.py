@@ -56,7 +56,9 @@ def run_search(
     search, store = recipe.searched, Store(store_root)
 
     def experiment(values: Settings) -> Experiment:
-        return Experiment(recipe.with_values(values), str(cell.recipe_path), cell.dataset, grid.run, store, data, allocator)
+        return Experiment(
+            recipe.with_values(values), str(cell.recipe_path), cell.dataset, grid.run, store, data, allocator
+        )
 
     first = experiment({})
     first.check_metric(search.seeds)
@@ -73,7 +75,9 @@ def run_search(
             with workers.alone():
                 _queue_killed(study, workers, search)
                 # one that has had its share only looks
-                trial, used, running = _claim(study, search, trials if most is None or ran < most else 0, points, workers)
+                trial, used, running = _claim(
+                    study, search, trials if most is None or ran < most else 0, points, workers
+                )
             if trial is not None:
                 ran += 1
                 values = {key: _suggest(trial, key, search.space[key]) for key in search.space}
@@ -82,11 +86,18 @@ def run_search(
                     _run_trial(study, trial, experiment(values), search.seeds, direction, progress)
                 except RecipeError as error:
                     shown = ", ".join(f"{key} {value!r}" for key, value in values.items())
-                    raise RecipeError(f"{error}\n{cell.recipe_path}: search.space holds what cannot be: {shown}; take it out") from None
+                    raise RecipeError(
+                        f"{error}\n{cell.recipe_path}: search.space holds what cannot be: {shown}; take it out"
+                    ) from None
             elif not running or most is not None:
                 whole = not running and used >= trials
                 if whole:
-                    _check_values(study, search.seeds, experiment, "the study storage" if storage_url(grid.run) else str(folder / JOURNAL))
+                    _check_values(
+                        study,
+                        search.seeds,
+                        experiment,
+                        "the study storage" if storage_url(grid.run) else str(folder / JOURNAL),
+                    )
                 return Taken(study, whole, ran)
             else:  # the last ones are with others, who may be killed
                 time.sleep(WAIT_SECONDS)
@@ -138,11 +149,16 @@ def trials_left(cell: Cell, grid: Grid, data: Path = Path("data"), store_root: P
     return Trials(max(0, trials - used), trials)
 
 
-def _study_of(recipe: Recipe, cell: Cell, grid: Grid, first: "Experiment", folder: Path, make: bool = True) -> "Study | None":
+def _study_of(
+    recipe: Recipe, cell: Cell, grid: Grid, first: "Experiment", folder: Path, make: bool = True
+) -> "Study | None":
     """A study belongs to what decides its values; a changed recipe, dataset or version starts a new one in the same journal. `first`: the experiment
     of the recipe as it is."""
     search = recipe.searched
-    space = {k: v.model_dump(mode="json", exclude=None if getattr(v, "also", None) else {"also"}) for k, v in search.space.items()}
+    space = {
+        k: v.model_dump(mode="json", exclude=None if getattr(v, "also", None) else {"also"})
+        for k, v in search.space.items()
+    }
     identity = {
         "recipe": recipe.decisive(),
         "space": space,
@@ -162,7 +178,9 @@ def _used(held: Sequence["FrozenTrial"]) -> int:
     return sum(ended(t) is not None for t in held)
 
 
-def _claim(study: "Study", search: SearchSection, trials: int, points: list[Settings], workers: Workers) -> tuple["Trial | None", int, int]:
+def _claim(
+    study: "Study", search: SearchSection, trials: int, points: list[Settings], workers: Workers
+) -> tuple["Trial | None", int, int]:
     """(a trial of this worker's own, or None where none is left; trials used up; trials that others are at). Under `workers.alone`."""
     from optuna.trial import TrialState
 
@@ -175,7 +193,11 @@ def _claim(study: "Study", search: SearchSection, trials: int, points: list[Sett
     if points and not any(t.state == TrialState.WAITING for t in held):
         taken = [t.params for t in held if t.state == TrialState.RUNNING or ended(t)]
         # a worker that has just begun has asked for none of its values yet: they are in what was queued for it
-        taken += [t.system_attrs["fixed_params"] for t in held if t.state == TrialState.RUNNING and "fixed_params" in t.system_attrs]
+        taken += [
+            t.system_attrs["fixed_params"]
+            for t in held
+            if t.state == TrialState.RUNNING and "fixed_params" in t.system_attrs
+        ]
         study.enqueue_trial(next(point for point in points if point not in taken))
     trial = study.ask()
     trial.set_user_attr("worker", workers.name)
@@ -195,7 +217,9 @@ def _queue_killed(study: "Study", workers: Workers, search: SearchSection) -> No
                 study.enqueue_trial(values)
 
 
-def _run_trial(study: "Study", trial: "Trial", experiment: "Experiment", seeds: list[int], direction: str, progress: "Progress") -> None:
+def _run_trial(
+    study: "Study", trial: "Trial", experiment: "Experiment", seeds: list[int], direction: str, progress: "Progress"
+) -> None:
     """One trial: mean over `seeds` of the best validation value so far, reported after every epoch, pruned where hopeless."""
     import optuna
     from optuna.trial import TrialState
@@ -217,11 +241,17 @@ def _run_trial(study: "Study", trial: "Trial", experiment: "Experiment", seeds: 
         best_so_far: list[float] = []
 
         def on_epoch(
-            epoch: int, values: dict[str, float], number: int = number, seed: int = seed, best_so_far: list[float] = best_so_far
+            epoch: int,
+            values: dict[str, float],
+            number: int = number,
+            seed: int = seed,
+            best_so_far: list[float] = best_so_far,
         ) -> None:
             progress.epoch(number * total + epoch, values)
             if "val" in values:
-                if not best_so_far:  # it goes on from a checkpoint: what was reported before was reported of the trial that was killed
+                if (
+                    not best_so_far
+                ):  # it goes on from a checkpoint: what was reported before was reported of the trial that was killed
                     for earlier, value in _validated(experiment, seed, epoch):
                         report(number, best_so_far, earlier, value)
                 report(number, best_so_far, epoch, values["val"])
@@ -247,7 +277,9 @@ def _run_trial(study: "Study", trial: "Trial", experiment: "Experiment", seeds: 
         assert result["val"] is not None  # a run that ended well has one
         finished.append(result["val"])
     mean = sum(finished) / len(finished)
-    if math.isnan(mean):  # a metric that is not defined on this split; optuna would take the trial for one that did not end
+    if math.isnan(
+        mean
+    ):  # a metric that is not defined on this split; optuna would take the trial for one that did not end
         fail("validation is not a number")
         return
     study.tell(trial, mean)
@@ -298,6 +330,8 @@ def _suggest(trial: "Trial", key: str, space: Choice | Range) -> bool | int | fl
 def best_of(study: "Study") -> "FrozenTrial | None":
     """The first of the best complete trials, or None."""
     sign = -1 if study.direction.name == "MAXIMIZE" else 1
-    complete = [(sign * t.value, t.number, t) for t in study.trials if t.value is not None and t.state.name == "COMPLETE"]
+    complete = [
+        (sign * t.value, t.number, t) for t in study.trials if t.value is not None and t.state.name == "COMPLETE"
+    ]
     finite = [one for one in complete if math.isfinite(one[0])]
     return min(finite)[2] if finite else None

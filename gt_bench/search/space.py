@@ -19,10 +19,14 @@ def check_space(recipe: Recipe, cell: Cell) -> None:
     if repeated := sorted({key for key in keys if keys.count(key) > 1}):
         raise RecipeError(f"{cell.recipe_path}: search.space chooses {', '.join(repeated)} more than once")
     if nothing := [key for key in keys if key.split(".")[0] in DESCRIBED or key == "model.name"]:
-        raise RecipeError(f"{cell.recipe_path}: search.space.{nothing[0]}: decides no run, so there is nothing to search")
+        raise RecipeError(
+            f"{cell.recipe_path}: search.space.{nothing[0]}: decides no run, so there is nothing to search"
+        )
     absent = [key for key in keys if key.startswith("encodings.") and key.split(".")[1] not in recipe.encodings]
     if absent:
-        raise RecipeError(f"{cell.recipe_path}: search.space.{absent[0]}: the recipe asks for no such encoding; add it under encodings")
+        raise RecipeError(
+            f"{cell.recipe_path}: search.space.{absent[0]}: the recipe asks for no such encoding; add it under encodings"
+        )
     for key, space in search.space.items():
         ends = [] if isinstance(space, Choice) else [int(v) if space.integer else v for v in (space.low, space.high)]
         candidates = space.choices if isinstance(space, Choice) else ends
@@ -30,10 +34,14 @@ def check_space(recipe: Recipe, cell: Cell) -> None:
             try:
                 check_model(recipe.with_values({key: value}), cell.recipe_path)
             except RecipeError as error:
-                raise RecipeError(f"{cell.recipe_path}: search.space.{key}: {value!r:.200} cannot stand there: {error}") from None
+                raise RecipeError(
+                    f"{cell.recipe_path}: search.space.{key}: {value!r:.200} cannot stand there: {error}"
+                ) from None
     ranges = [key for key, space in search.space.items() if not isinstance(space, Choice)]
     if search.sampler == "grid" and ranges:
-        raise RecipeError(f"{cell.recipe_path}: search.sampler grid needs choices, not a range, for {', '.join(ranges)}")
+        raise RecipeError(
+            f"{cell.recipe_path}: search.sampler grid needs choices, not a range, for {', '.join(ranges)}"
+        )
 
 
 def trials_of(cell: Cell, grid: Grid, recipe: Recipe) -> int:
@@ -49,7 +57,11 @@ def trials_of(cell: Cell, grid: Grid, recipe: Recipe) -> int:
             sizes.setdefault(space_size(search), []).append(other.cell)
     if len(sizes) > 1:
         lines = [f"{size_text(size)}: {', '.join(cells)}" for size, cells in sizes.items()]
-        raise RecipeError("\n  ".join([f"params.yaml: fair_search.{cell.suite}: the spaces are not of one size; make them equal:", *lines]))
+        raise RecipeError(
+            "\n  ".join(
+                [f"params.yaml: fair_search.{cell.suite}: the spaces are not of one size; make them equal:", *lines]
+            )
+        )
     return fair
 
 
@@ -69,7 +81,9 @@ def space_size(search: SearchSection) -> tuple[int, int]:
 def size_text(size: tuple[int, int]) -> str:
     """`space_size` in words."""
     points, continuous = size
-    return f"{points:,} points" + (f" times {continuous} continuous {'key' if continuous == 1 else 'keys'}" if continuous else "")
+    return f"{points:,} points" + (
+        f" times {continuous} continuous {'key' if continuous == 1 else 'keys'}" if continuous else ""
+    )
 
 
 def grid_points(search: SearchSection) -> list[Settings]:

@@ -169,7 +169,13 @@ def workers_of(settings: RunSettings, folder: Path, cell: str) -> Iterator[Worke
 
 
 def open_study(
-    settings: RunSettings, folder: Path, cell: str, identity: str, direction: str, pruning_after: int | None, make: bool = True
+    settings: RunSettings,
+    folder: Path,
+    cell: str,
+    identity: str,
+    direction: str,
+    pruning_after: int | None,
+    make: bool = True,
 ) -> "Study | None":
     """The optuna study of `identity`, made or continued; median pruning after that many epochs, or none. Without `make` None where there is none.
 
@@ -260,6 +266,10 @@ def _reported(url: str | None) -> Iterator[None]:
     try:
         yield
     except (ImportError, ModuleNotFoundError) as error:
-        raise RecipeError(f"study storage {shown}: its driver is not installed ({error}); pip install 'psycopg[binary]'") from error
+        raise RecipeError(
+            f"study storage {shown}: its driver is not installed ({error}); pip install 'psycopg[binary]'"
+        ) from error
     except SQLAlchemyError as error:
-        raise RecipeError(f"study storage {shown} cannot be used: {without_credentials(' '.join(str(error).split()))[:300]}") from error
+        raise RecipeError(
+            f"study storage {shown} cannot be used: {without_credentials(' '.join(str(error).split()))[:300]}"
+        ) from error

@@ -82,7 +82,12 @@ class Claim:
 
 
 def judge(
-    mean: float, std: float, runs: int, published: Published | None, full_runs: int | None = None, rules: Rules | None = None
+    mean: float,
+    std: float,
+    runs: int,
+    published: Published | None,
+    full_runs: int | None = None,
+    rules: Rules | None = None,
 ) -> Verdict:
     """Verdict on `runs` runs with `mean` and population standard deviation `std`, raw units; `full_runs`: as many as the cell has when complete
     (`runs` where left out), which sets the margin."""
@@ -98,7 +103,9 @@ def judge(
     difference = mean - published.mean
     if not readings and pairs is not None:
         errors = _errors_of_a_count(mean, pairs)
-        assumptions = ["one run against one number: the pairs, each with a network of its own, say how far a count may scatter"]
+        assumptions = [
+            "one run against one number: the pairs, each with a network of its own, say how far a count may scatter"
+        ]
     elif runs > 1:
         ours = Side(sample_std(std, runs), runs)
         errors = [_error(ours, theirs) for theirs in readings]
@@ -113,7 +120,9 @@ def judge(
     verdict = Verdict(
         "consistent" if all(inside) else "undecided",
         interval=(difference - widths[wide], difference + widths[wide]),
-        p_difference=_p_difference(max(abs(difference) - published.rounding, 0.0), *errors[wide], slack_of(published.mean)),
+        p_difference=_p_difference(
+            max(abs(difference) - published.rounding, 0.0), *errors[wide], slack_of(published.mean)
+        ),
         assumptions=tuple(assumptions),
     )
     if published.std is None and readings and readings[0].std == 0.0:
@@ -122,7 +131,9 @@ def judge(
         return replace(verdict, p_difference=None, assumptions=(*verdict.assumptions, alike))
     if not any(inside):
         better = (difference > 0) == (published.direction == "max")
-        verdict = replace(verdict, word=f"{'higher' if difference > 0 else 'lower'} ({'better' if better else 'worse'})")
+        verdict = replace(
+            verdict, word=f"{'higher' if difference > 0 else 'lower'} ({'better' if better else 'worse'})"
+        )
     if published.std is None or full_runs < 2:
         return verdict
     return _equivalence(verdict, difference, runs, full_runs, published, readings, errors, rules)
@@ -161,11 +172,15 @@ def _equivalence(
 
 def _margin(full_runs: int, published: Published, readings: Sequence[Side], rules: Rules) -> tuple[float, Side]:
     """The smallest margin of the readings (the tests take the fewest runs: neither helps), and the reading that it is from."""
-    factor, side = min(((margin_factor(full_runs, int(side.runs), rules), side) for side in readings), key=lambda f: f[0] * f[1].std)
+    factor, side = min(
+        ((margin_factor(full_runs, int(side.runs), rules), side) for side in readings), key=lambda f: f[0] * f[1].std
+    )
     return max(factor * side.std, published.rounding), side
 
 
-def seeds_needed(std: float, runs: int, published: Published, full_runs: int | None = None, rules: Rules | None = None) -> int | None:
+def seeds_needed(
+    std: float, runs: int, published: Published, full_runs: int | None = None, rules: Rules | None = None
+) -> int | None:
     """Runs of ours with which equal truth would pass as reproduced in `rules.power` of cases, where our true deviation is the one seen (of one
     run: the printed one). None where no number of runs would do, or equivalence is not asked."""
     rules, full_runs = rules or Rules(), full_runs or runs
@@ -207,7 +222,12 @@ def _readings(published: Published, our_std: float, runs: int, rules: Rules) -> 
 
 
 def judge_claim(
-    ours: Number, rival: Number, direction: str, spread: float | None = None, rules: Rules | None = None, floor: float = 0.0
+    ours: Number,
+    rival: Number,
+    direction: str,
+    spread: float | None = None,
+    rules: Rules | None = None,
+    floor: float = 0.0,
 ) -> Claim:
     """Is `ours` better than `rival`? `spread`: the sample deviation that is printed for our method, for the case of a single run of ours; `floor`: the least deviation that numbers
     of this metric have (`COUNT_STD`)."""
@@ -223,14 +243,18 @@ def judge_claim(
         our_std, certainty = known[0]
         if our_std == 0.0 and floor == 0.0:
             return Claim(
-                "undecided", rival.name, assumptions=("one run, and the spread that is printed is 0: nothing says how far ours scatters",)
+                "undecided",
+                rival.name,
+                assumptions=("one run, and the spread that is printed is 0: nothing says how far ours scatters",),
             )
         assumptions.append("a single run: its spread is the printed one")
     certainty, our_std = certainty or rules.unstated_runs[0], max(our_std, floor)
     if rival.std is None:
         if our_std == 0.0:
             return Claim(
-                "undecided", rival.name, assumptions=(*assumptions, f"all our runs are alike and no spread is printed for {rival.name}")
+                "undecided",
+                rival.name,
+                assumptions=(*assumptions, f"all our runs are alike and no spread is printed for {rival.name}"),
             )
         # one run at least as noisy as ours
         theirs, sure = our_std, certainty
@@ -245,7 +269,11 @@ def judge_claim(
     def width(runs: int) -> float:
         mine, others = our_std**2 / runs, other.std**2 / other.runs
         error = math.sqrt(mine + others)
-        df = (mine + others) ** 2 / (mine**2 / max(max(runs, certainty) - 1, 1) + others**2 / max(sure - 1, 1)) if error else math.inf
+        df = (
+            (mine + others) ** 2 / (mine**2 / max(max(runs, certainty) - 1, 1) + others**2 / max(sure - 1, 1))
+            if error
+            else math.inf
+        )
         return quantile(1 - rules.level / 2, df) * error + rival.rounding
 
     half = width(our_runs)
@@ -328,7 +356,9 @@ def _error(ours: Side, theirs: Side) -> tuple[float, float]:
     if theirs.runs == 1:
         # the spread of one run is our own, so that nothing but our runs says how well it is known
         return math.sqrt(mine + other), ours.runs - 1
-    return math.sqrt(mine + other), (mine + other) ** 2 / (mine**2 / (ours.runs - 1) + (other**2 / (theirs.runs - 1) if other else 0.0))
+    return math.sqrt(mine + other), (mine + other) ** 2 / (
+        mine**2 / (ours.runs - 1) + (other**2 / (theirs.runs - 1) if other else 0.0)
+    )
 
 
 def quantile(q: float, df: float) -> float:

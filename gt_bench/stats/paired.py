@@ -78,7 +78,9 @@ def paired(first: Sequence[float], second: Sequence[float], direction: str, rule
     return Paired(**{**base.__dict__, "word": INCONCLUSIVE, "more_pairs": more})
 
 
-def bayesian(first: Sequence[float], second: Sequence[float], direction: str, rope: float) -> tuple[float, float, float]:
+def bayesian(
+    first: Sequence[float], second: Sequence[float], direction: str, rope: float
+) -> tuple[float, float, float]:
     """(P(first better), P(equal within `rope`), P(second better)) on one dataset, by the correlated t-test, which holds the pairs to be as
     dependent as the folds of a cross-validation are."""
     import baycomp
@@ -86,7 +88,10 @@ def bayesian(first: Sequence[float], second: Sequence[float], direction: str, ro
 
     sign = 1 if direction == "max" else -1
     better, same, worse = (
-        float(p) for p in baycomp.CorrelatedTTest.probs(sign * np.asarray(first), sign * np.asarray(second), rope=max(rope, 1e-12))
+        float(p)
+        for p in baycomp.CorrelatedTTest.probs(
+            sign * np.asarray(first), sign * np.asarray(second), rope=max(rope, 1e-12)
+        )
     )
     return better, same, worse
 
@@ -97,7 +102,10 @@ def bayesian_over_datasets(first: Sequence[float], second: Sequence[float], rope
     import numpy as np
 
     better, same, worse = (
-        float(p) for p in baycomp.SignedRankTest.probs(np.asarray(first), np.asarray(second), rope=max(rope, 1e-12), random_state=0)
+        float(p)
+        for p in baycomp.SignedRankTest.probs(
+            np.asarray(first), np.asarray(second), rope=max(rope, 1e-12), random_state=0
+        )
     )
     return better, same, worse
 

@@ -27,7 +27,13 @@ ROOT = Path("records")
 STATUSES = (*FINAL, "oom", "timed-out")
 # what the values of a record are; types are held exactly, so that true is no number
 TEXT, WHOLE, NUMBER, LIST, MAPPING = "text", "a whole number", "a number", "a list", "a mapping"
-TYPES: dict[str, tuple[type, ...]] = {TEXT: (str,), WHOLE: (int,), NUMBER: (int, float), LIST: (list,), MAPPING: (dict,)}
+TYPES: dict[str, tuple[type, ...]] = {
+    TEXT: (str,),
+    WHOLE: (int,),
+    NUMBER: (int, float),
+    LIST: (list,),
+    MAPPING: (dict,),
+}
 RESULT_FORM = {
     "cell": TEXT, "suite": TEXT, "dataset": TEXT, "model": TEXT, "status": TEXT, "runs": LIST, "seeds": LIST, "recipe": MAPPING, "reduced": LIST,
 }  # fmt: skip
@@ -40,7 +46,14 @@ MEASURED_FORM = {
     "peak_memory_mib": NUMBER, "device": TEXT, "code": TEXT, "environment": MAPPING,
 }  # fmt: skip
 # what a result may have besides, and the keys of its search
-RESULT_OPTIONS = {"published": MAPPING, "search": MAPPING, "metric": TEXT, "direction": TEXT, "reason": TEXT, "imported": MAPPING}
+RESULT_OPTIONS = {
+    "published": MAPPING,
+    "search": MAPPING,
+    "metric": TEXT,
+    "direction": TEXT,
+    "reason": TEXT,
+    "imported": MAPPING,
+}
 SEARCH_FORM = {"trials": WHOLE, "states": MAPPING}
 RUN_KEYS, MEASURED_KEYS = tuple(RUN_FORM), tuple(MEASURED_FORM)
 NULLABLE = ("error", "best_epoch", "val", "test")
@@ -73,7 +86,9 @@ class Shipped:
 def is_trial(record: Record) -> bool:
     """Whether a record is a search's run, which never read the test split."""
     run = record["deterministic"]
-    return record["digest"] == run_digest(run["recipe"], run["seed"], run["split"], run["digests"], run["versions"], test=False)
+    return record["digest"] == run_digest(
+        run["recipe"], run["seed"], run["split"], run["digests"], run["versions"], test=False
+    )
 
 
 def read(path: Path) -> Shipped:
@@ -89,7 +104,9 @@ def read(path: Path) -> Shipped:
         result, origins = cast(Result, dict(content["result"])), cast(Origins, dict(content["origins"]))
         return Shipped(path, result, list(content["records"]), origins, list(content["trials"]))
     except (OSError, EOFError, zlib.error, RecursionError, ValueError, KeyError, TypeError) as error:
-        raise StoreError(f"{path}: not an export of records ({error}); get the file again (`git checkout {path}`)") from None
+        raise StoreError(
+            f"{path}: not an export of records ({error}); get the file again (`git checkout {path}`)"
+        ) from None
 
 
 def write(shipped: Shipped) -> Path:
@@ -110,7 +127,9 @@ def file_of(cell: str, root: Path = ROOT) -> Path:
 def check_folder(root: Path) -> None:
     """Raises StoreError where there is no such folder of shipped records."""
     if not place(root).is_dir():
-        raise StoreError(f"{root}: no such folder of shipped records; name the one that holds SUITE/DATASET/ROW.json.gz (--records)")
+        raise StoreError(
+            f"{root}: no such folder of shipped records; name the one that holds SUITE/DATASET/ROW.json.gz (--records)"
+        )
 
 
 def shipped_paths(grid: Grid, names: Sequence[str] = (), root: Path = ROOT) -> list[Path]:
@@ -149,7 +168,9 @@ def result_problems(result: object) -> list[str]:
     if wrong := _form_problems(result, RESULT_FORM):
         return wrong
     options = {key: kind for key, kind in RESULT_OPTIONS.items() if result.get(key) is not None}
-    wrong = _form_problems(result, options) or _form_problems(result.get("search") or {}, SEARCH_FORM if result.get("search") else {})
+    wrong = _form_problems(result, options) or _form_problems(
+        result.get("search") or {}, SEARCH_FORM if result.get("search") else {}
+    )
     return wrong or [
         f"an entry of {key} is not {kind}"
         for key, kind in (("runs", TEXT), ("seeds", WHOLE), ("reduced", TEXT))
@@ -191,7 +212,9 @@ def record_problems(record: object) -> list[str]:
     if tested and run["test"] is None:
         wrong.append("status ok without a test value")
     elif tested and not _same(run["test"], run["test_metrics"].get(run["metric"])):
-        wrong.append(f"its test value is {run['test']}, its {run['metric']} on the test split {run['test_metrics'].get(run['metric'])}")
+        wrong.append(
+            f"its test value is {run['test']}, its {run['metric']} on the test split {run['test_metrics'].get(run['metric'])}"
+        )
     if not tested and (run["test"] is not None or run["test_metrics"]):
         wrong.append("a search trial with a test value" if trial else f"status {run['status']} with a test value")
     return wrong + _validation_problems(run) + _metric_problems(run)
@@ -219,7 +242,11 @@ def _number_problems(run: Ran) -> list[str]:
         for k, v in curves.items()
         if type(v) is list and any(x is not None and type(x) not in TYPES[NUMBER] for x in v)
     ]
-    return wrong + [f"its {k} on the test split is no number" for k, v in run["test_metrics"].items() if type(v) not in TYPES[NUMBER]]
+    return wrong + [
+        f"its {k} on the test split is no number"
+        for k, v in run["test_metrics"].items()
+        if type(v) not in TYPES[NUMBER]
+    ]
 
 
 def _validation_problems(run: Ran) -> list[str]:
@@ -269,11 +296,18 @@ def problems_of(shipped: Shipped, root: Path = ROOT) -> list[str]:
     if not shipped.records:
         return [f"{where}: holds no record"]
     parts = (("record", shipped.records), ("trial", shipped.trials))
-    wrong = [f"{where}: {what} {n}: {line}" for what, held in parts for n, record in enumerate(held) for line in record_problems(record)]
+    wrong = [
+        f"{where}: {what} {n}: {line}"
+        for what, held in parts
+        for n, record in enumerate(held)
+        for line in record_problems(record)
+    ]
     if wrong:
         return wrong
     wrong = [f"{where}: record {n}: is a search trial" for n, record in enumerate(shipped.records) if is_trial(record)]
-    wrong += [f"{where}: trial {n}: is no search trial" for n, record in enumerate(shipped.trials) if not is_trial(record)]
+    wrong += [
+        f"{where}: trial {n}: is no search trial" for n, record in enumerate(shipped.trials) if not is_trial(record)
+    ]
     digests = [r["digest"] for r in shipped.records]
     seeds = [r["deterministic"]["seed"] for r in shipped.records]
     if where not in (root / f"{result['cell']}.json.gz", file_of(result["cell"], root)):
@@ -286,6 +320,9 @@ def problems_of(shipped: Shipped, root: Path = ROOT) -> list[str]:
     if any(r["deterministic"]["dataset"] != result["dataset"] for r in (*shipped.records, *shipped.trials)):
         wrong.append(f"{where}: a record is of another dataset")
     measure = (result.get("metric"), result.get("direction"))
-    if any((r["deterministic"]["metric"], r["deterministic"]["direction"]) != measure for r in (*shipped.records, *shipped.trials)):
+    if any(
+        (r["deterministic"]["metric"], r["deterministic"]["direction"]) != measure
+        for r in (*shipped.records, *shipped.trials)
+    ):
         wrong.append(f"{where}: a record measures another metric than its result names")
     return wrong

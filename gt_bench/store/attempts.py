@@ -33,7 +33,11 @@ def remember(result: Result, store: Store) -> None:
     except _DAMAGED as error:
         aside = path.with_name(f"{path.name}.damaged-{time.time_ns()}")
         path.rename(aside)
-        print(f"{path}: not a list of attempts ({error}); set aside as {aside.name}, and begun again", file=sys.stderr, flush=True)
+        print(
+            f"{path}: not a list of attempts ({error}); set aside as {aside.name}, and begun again",
+            file=sys.stderr,
+            flush=True,
+        )
         held = b""
     line = (json.dumps(result) + "\n").encode()
     if result["runs"] and not held.endswith(b"\n" + line) and held != line:

@@ -25,7 +25,9 @@ class StoreError(UserError, RuntimeError):
     """A file of the store is no record; the message names it and the remedy."""
 
 
-def run_digest(recipe: Settings, seed: int, split: int, digests: Digests, versions: Mapping[str, int], test: bool = True) -> str:
+def run_digest(
+    recipe: Settings, seed: int, split: int, digests: Digests, versions: Mapping[str, int], test: bool = True
+) -> str:
     """What decides a run, as one sha256: its key.
 
     Args:
@@ -34,7 +36,9 @@ def run_digest(recipe: Settings, seed: int, split: int, digests: Digests, versio
         versions: by component the declared version of what computes the run (gt_bench/utils/versions.py).
         test: False for a trial of a search, which never reads the test split.
     """
-    key = {"recipe": recipe, "seed": seed, "split": split, "versions": versions} | {k: v for k, v in digests.items() if k != "recipe"}
+    key = {"recipe": recipe, "seed": seed, "split": split, "versions": versions} | {
+        k: v for k, v in digests.items() if k != "recipe"
+    }
     return digest_of(key if test else key | {"test": False})
 
 

@@ -35,7 +35,9 @@ def all_arguments(model: str, given: Settings) -> Settings:
     return json.loads(json.dumps(defaults | dict(given), default=str))
 
 
-def save_trained(folder: Path, state: Mapping[str, Tensor], model: str, arguments: Settings, of_every_seed: bool = False) -> Path:
+def save_trained(
+    folder: Path, state: Mapping[str, Tensor], model: str, arguments: Settings, of_every_seed: bool = False
+) -> Path:
     """Writes the weights into `folder`, atomically, with what it takes to build their model. `of_every_seed`: `keep_best` lets them be.
     Raises WriteError on a full disk."""
     tensors = {name: value.detach().cpu().contiguous() for name, value in state.items()}

@@ -35,7 +35,9 @@ class BasisApproximation(Task):
         """The mean over graphs and bases, and each basis' own mean as "squared-error/0" to "squared-error/14"."""
         errors = torch.cat([output.detach().double().cpu() for output in outputs])
         mean = errors.mean().item()
-        return {"loss": mean, "squared-error": mean} | {f"squared-error/{i}": e for i, e in enumerate(errors.mean(0).tolist())}
+        return {"loss": mean, "squared-error": mean} | {
+            f"squared-error/{i}": e for i, e in enumerate(errors.mean(0).tolist())
+        }
 
 
 TASK = BasisApproximation

@@ -99,7 +99,9 @@ class BrecRun(Run):
     def _check_time(self) -> None:
         spent = self.meter.totals["train"] + self.meter.totals["eval"]
         if self.time_limit is not None and spent > self.time_limit:
-            raise TimedOut(f"{self.epoch} of {len(self.pairs)} pairs took longer than the limit of {self.time_limit:.0f} s")
+            raise TimedOut(
+                f"{self.epoch} of {len(self.pairs)} pairs took longer than the limit of {self.time_limit:.0f} s"
+            )
 
     def _pair(self, pair: int, graphs: Tensor, control: Tensor) -> dict[str, float | None]:
         # deviates: the reference seeds once, and a pair's weights then depend on all pairs before it
@@ -129,7 +131,9 @@ class BrecRun(Run):
         optimizer = create_optimizer(section, model.parameters())
         plateau = None
         if schedule.name == "plateau":  # the reference steps it on the training loss
-            plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, factor=schedule.factor, patience=schedule.patience)
+            plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(
+                optimizer, factor=schedule.factor, patience=schedule.patience
+            )
         steps = len(batches) if schedule.unit == "step" else 1
         best, kept = math.inf, None
         model.train()

@@ -76,19 +76,34 @@ class RankingLoader(Loader):
 
     JOINS_LAST = False
 
-    def __init__(self, packed: Packed, encoded: Encoded, split: int, section: Any, seed: int, device: torch.device, dtype: torch.dtype):
+    def __init__(
+        self,
+        packed: Packed,
+        encoded: Encoded,
+        split: int,
+        section: Any,
+        seed: int,
+        device: torch.device,
+        dtype: torch.dtype,
+    ):
         super().__init__(packed, encoded, split, section, seed, device, dtype)
         if not section.graphs or not section.configurations:
-            raise ValueError("configuration-ranking needs batch.graphs and batch.configurations (of each graph) in the recipe")
+            raise ValueError(
+                "configuration-ranking needs batch.graphs and batch.configurations (of each graph) in the recipe"
+            )
         if encoded.digests:
-            raise ValueError(f"configuration-ranking reads no encodings; the recipe asks for {', '.join(encoded.digests)}")
+            raise ValueError(
+                f"configuration-ranking reads no encodings; the recipe asks for {', '.join(encoded.digests)}"
+            )
 
     def training(self, epoch: int) -> Iterator[tuple[GraphBatch, None]]:
         """Each program with some of its configurations, drawn anew in every epoch."""
         rng = torch.Generator().manual_seed(seed_of("batches", self.seed, epoch))
         counts = self.packed.array("config_count")
         for graphs in self._plan(self.ids["train"], rng):
-            drawn = [torch.randperm(int(counts[g]), generator=rng)[: self.section.configurations].numpy() for g in graphs]
+            drawn = [
+                torch.randperm(int(counts[g]), generator=rng)[: self.section.configurations].numpy() for g in graphs
+            ]
             yield self._copies(graphs, drawn, rng), None
 
     def evaluation(self, part: str) -> Iterator[tuple[GraphBatch, None]]:
@@ -109,7 +124,9 @@ class RankingLoader(Loader):
             one, copies = self.packed.batch(graph[None]), len(configs)
             n = one.num_nodes
             times, features, nodes = configurations(self.packed, int(graph))
-            op = torch.nn.functional.one_hot(one.extras["opcode"].long().clamp(max=OPCODES - 1), OPCODES).to(one.x.dtype)
+            op = torch.nn.functional.one_hot(one.extras["opcode"].long().clamp(max=OPCODES - 1), OPCODES).to(
+                one.x.dtype
+            )
             fixed = torch.cat([compress(one.x), op], 1)  # [n, F + 120]
             configured = torch.from_numpy(np.ascontiguousarray(features[configs]))  # [C, k, f], or [C, f]
             spread = fixed.new_zeros(copies, n, configured.size(-1))
@@ -182,7 +199,9 @@ class ConfigurationRanking(Task):
             if times.min() < times.max():
                 pairs.append(ordered_pair_accuracy(mine, times))
         if not pairs:
-            raise ValueError("no graph of this part has two configurations with different runtimes: there is nothing to order")
+            raise ValueError(
+                "no graph of this part has two configurations with different runtimes: there is nothing to order"
+            )
         found = {"ordered-pair-accuracy": float(np.mean(pairs)), "accuracy": float(np.mean(tops))}
         return {"loss": float(self.loss(scores, target)), **{name: found[name] for name in (self.metric, *self.also)}}
 
@@ -203,7 +222,9 @@ def undirected(edge_index: Tensor, num_nodes: int) -> Tensor:
 
 def part_of(batch: GraphBatch, nodes: Tensor) -> GraphBatch:
     """The subgraphs of a batch on `nodes` (ascending), every graph with its own."""
-    place = torch.full((batch.num_nodes,), -1, device=nodes.device).index_copy(0, nodes, torch.arange(len(nodes), device=nodes.device))
+    place = torch.full((batch.num_nodes,), -1, device=nodes.device).index_copy(
+        0, nodes, torch.arange(len(nodes), device=nodes.device)
+    )
     edges = place[batch.edge_index]
     sizes = torch.bincount(batch.batch[nodes], minlength=batch.num_graphs)
     ptr = torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])

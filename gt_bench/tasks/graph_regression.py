@@ -16,7 +16,9 @@ def _of_known(loss: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Ten
     def mean(output: Tensor, target: Tensor) -> Tensor:
         target = target.view_as(output)
         known = ~target.isnan()
-        return loss(torch.where(known, output, 0.0), torch.where(known, target, 0.0)) * (known.numel() / known.sum(dtype=output.dtype))
+        return loss(torch.where(known, output, 0.0), torch.where(known, target, 0.0)) * (
+            known.numel() / known.sum(dtype=output.dtype)
+        )
 
     return mean
 

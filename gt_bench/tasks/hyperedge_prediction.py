@@ -80,7 +80,10 @@ class Negatives:
         # what is left has hardly anything to draw: the free choices are listed, which is what drawing again comes to
         keep = np.ones(len(wanted), bool)
         for row in open_rows:
-            places = [nodes if new else wanted[row, [p]] for p, (nodes, new) in enumerate(zip(self.nodes, exchanged[row], strict=True))]
+            places = [
+                nodes if new else wanted[row, [p]]
+                for p, (nodes, new) in enumerate(zip(self.nodes, exchanged[row], strict=True))
+            ]
             choices = np.stack(np.meshgrid(*places, indexing="ij"), axis=-1).reshape(-1, order)
             free = choices[~self.is_known(choices)]
             keep[row] = len(free) > 0
@@ -108,14 +111,25 @@ class HyperedgeLoader(Loader):
     validation and test are drawn once per seed.
     """
 
-    def __init__(self, packed: Packed, encoded: Encoded, split: int, section: Any, seed: int, device: torch.device, dtype: torch.dtype):
+    def __init__(
+        self,
+        packed: Packed,
+        encoded: Encoded,
+        split: int,
+        section: Any,
+        seed: int,
+        device: torch.device,
+        dtype: torch.dtype,
+    ):
         if not section.hyperedges:
             raise ValueError("hyperedge prediction takes batch.hyperedges, the known hyperedges of a step")
         super().__init__(packed, encoded, split, section, seed, device, dtype)
         self.members = packed.array("hyperedges").numpy().astype(np.int64)  # [H, order]
         kinds = packed.array("x").numpy() > 0  # [N, types]
         # a place in a hyperedge belongs to one type
-        self.places = [np.flatnonzero(kinds[:, kinds[self.members[0, p]].argmax()]) for p in range(self.members.shape[1])]
+        self.places = [
+            np.flatnonzero(kinds[:, kinds[self.members[0, p]].argmax()]) for p in range(self.members.shape[1])
+        ]
 
     @property
     def steps_per_epoch(self) -> int:
@@ -127,7 +141,9 @@ class HyperedgeLoader(Loader):
         """The graph, whose edges join nodes that share a training hyperedge; edge_attr [E, 1]: how many."""
         if self._whole is None:
             batch = self.load(torch.zeros(1, dtype=torch.long))
-            edges, shares = cooccurrence(self.members[self.ids["train"].numpy()], (self.packed.array("x") > 0).long().argmax(1).numpy())
+            edges, shares = cooccurrence(
+                self.members[self.ids["train"].numpy()], (self.packed.array("x") > 0).long().argmax(1).numpy()
+            )
             edge_index, edge_attr = (torch.from_numpy(array).to(self.device) for array in (edges, shares[:, None]))
             self._whole = replace(batch, edge_index=edge_index, edge_attr=edge_attr.to(self.dtype))
         return self._whole

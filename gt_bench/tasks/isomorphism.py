@@ -54,7 +54,9 @@ class IsomorphismRun(Run):
         rng = torch.Generator().manual_seed(seed_of("relabelling", self.seed))
         batches = [packed.batch(part) for part in parts]
         relabelled = [relabel(batch, rng) for batch in batches]
-        batches, relabelled = ([self._encoded(b, part) for b, part in zip(some, parts, strict=True)] for some in (batches, relabelled))
+        batches, relabelled = (
+            [self._encoded(b, part) for b, part in zip(some, parts, strict=True)] for some in (batches, relabelled)
+        )
         self.found = torch.zeros(packed.num_graphs, packed.num_graphs, dtype=torch.bool)
         total = self.recipe.total_epochs
         # a draw takes as long as two forward passes: a run that was stopped begins again
@@ -99,7 +101,9 @@ class IsomorphismRun(Run):
 def compare(model: nn.Module, batches: list[GraphBatch], relabelled: list[GraphBatch]) -> tuple[Tensor, float, float]:
     """(which pairs are apart [B, B], largest relative difference of two embeddings, largest relative change by relabelling)."""
     model.eval()
-    first, second = (torch.cat([model(batch) for batch in graphs]).double().cpu() for graphs in (batches, relabelled))  # [B, d]
+    first, second = (
+        torch.cat([model(batch) for batch in graphs]).double().cpu() for graphs in (batches, relabelled)
+    )  # [B, d]
     scale = float(first.abs().max())
     if not math.isfinite(scale) or scale == 0.0:
         return torch.zeros(len(first), len(first), dtype=torch.bool), 0.0, 0.0
@@ -118,9 +122,14 @@ def widen(model: nn.Module) -> None:
 def relabel(batch: GraphBatch, rng: torch.Generator) -> GraphBatch:
     """The same graphs with their nodes in another order, without encodings."""
     new = torch.cat(
-        [a + torch.randperm(b - a, generator=rng) for a, b in zip(batch.ptr[:-1].tolist(), batch.ptr[1:].tolist(), strict=True)]
+        [
+            a + torch.randperm(b - a, generator=rng)
+            for a, b in zip(batch.ptr[:-1].tolist(), batch.ptr[1:].tolist(), strict=True)
+        ]
     )
-    place = torch.empty_like(new).index_copy(0, new, torch.arange(len(new)))  # new[i] is the old node that comes to place i
+    place = torch.empty_like(new).index_copy(
+        0, new, torch.arange(len(new))
+    )  # new[i] is the old node that comes to place i
     return GraphBatch(batch.x[new], place[batch.edge_index], batch.ptr, batch.edge_attr, batch.y)
 
 

@@ -58,7 +58,9 @@ def mean_squared_error(output: Tensor, target: Tensor) -> float:
 def _f1(output: Tensor, target: Tensor, average: str) -> float:
     from sklearn.metrics import f1_score
 
-    return float(f1_score(target.view(-1).cpu().numpy(), output.argmax(-1).cpu().numpy(), average=average, zero_division=0))
+    return float(
+        f1_score(target.view(-1).cpu().numpy(), output.argmax(-1).cpu().numpy(), average=average, zero_division=0)
+    )
 
 
 def _mean_over_labels(score: Callable[..., float], output: Tensor, target: Tensor) -> float:
@@ -102,5 +104,8 @@ def why_undefined(metric: str, target: Tensor) -> str | None:
 def detached(tensors: list[Tensor]) -> Tensor:
     """Outputs of several batches as one tensor on the CPU."""
     return torch.cat(
-        [t.detach().float().cpu() if t.is_floating_point() and t.dtype != torch.float64 else t.detach().cpu() for t in tensors]
+        [
+            t.detach().float().cpu() if t.is_floating_point() and t.dtype != torch.float64 else t.detach().cpu()
+            for t in tensors
+        ]
     )

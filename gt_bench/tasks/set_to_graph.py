@@ -120,7 +120,9 @@ class SetToGraph(Task):
         parts = [measure(output, target) for output, target in zip(outputs, targets, strict=True)]
         scores = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}  # per graph
         sets = torch.tensor([float(len(t)) for t in targets], dtype=torch.float64)
-        losses = torch.tensor([float(self.loss(o, t)) for o, t in zip(outputs, targets, strict=True)], dtype=torch.float64)
+        losses = torch.tensor(
+            [float(self.loss(o, t)) for o, t in zip(outputs, targets, strict=True)], dtype=torch.float64
+        )
         found = {"loss": float((losses * sets).sum() / sets.sum())}
         found |= {name: scores[name].mean().item() for name in (self.metric, *self.also)}
         if targets[0].flavour is not None:
@@ -128,7 +130,9 @@ class SetToGraph(Task):
             for code, dataset in FLAVOURS.items():
                 if bool((flavour == code).any()):
                     for name in (self.metric, *self.also):
-                        found[f"{name.removeprefix('partition-')}@{dataset}"] = scores[name][flavour == code].mean().item()
+                        found[f"{name.removeprefix('partition-')}@{dataset}"] = (
+                            scores[name][flavour == code].mean().item()
+                        )
         return found
 
 

@@ -39,7 +39,13 @@ def cells_of(names: Sequence[str], grid: Grid) -> list[Cell]:
 
 def traits(recipe: Recipe, task: str, family: str) -> set[str]:
     """What a golden run of the recipe exercises, in words: model, task, loss, schedule and so on."""
-    found = {f"model {recipe.model.name}", f"task {task}", f"loss {task} {recipe.loss}", f"family {family}", f"select {recipe.select}"}
+    found = {
+        f"model {recipe.model.name}",
+        f"task {task}",
+        f"loss {task} {recipe.loss}",
+        f"family {family}",
+        f"select {recipe.select}",
+    }
     found |= {f"schedule {recipe.schedule.name} by {recipe.schedule.unit}", f"optimizer {recipe.optimizer.name}"}
     found |= {f"encoding {name}" for name in recipe.encodings}
     found |= {f"batch {key}" for key, value in recipe.batch.model_dump().items() if value}
@@ -105,10 +111,15 @@ def check(
     sound = {name: outcome for name, (outcome, wrong) in outcomes.items() if not wrong}
     if update:
         for suite in suites:
-            new = {name: outcome.entry for name, outcome in sound.items() if name.startswith(f"{suite}/") and outcome.entry}
+            new = {
+                name: outcome.entry for name, outcome in sound.items() if name.startswith(f"{suite}/") and outcome.entry
+            }
             listed = {cell.cell for cell in cells_of([], load_grid())}
             old = {name: entry for name, entry in kept.items() if name.startswith(f"{suite}/") and name in listed}
-            golden_values.save(suite, old | {name: entry for name, entry in new.items() if not golden_values.agrees(old.get(name), entry)})
+            golden_values.save(
+                suite,
+                old | {name: entry for name, entry in new.items() if not golden_values.agrees(old.get(name), entry)},
+            )
     return {cell.cell: outcomes[cell.cell] for cell in cells}
 
 
@@ -118,7 +129,14 @@ def _space_problem(cell: str) -> str | None:
     try:
         if recipe.search is not None:
             check_space(
-                recipe, Cell(key=cell.replace("/", "-"), cell=cell, dataset=cell.split("/")[1], model=recipe.model.name, settings="recipes")
+                recipe,
+                Cell(
+                    key=cell.replace("/", "-"),
+                    cell=cell,
+                    dataset=cell.split("/")[1],
+                    model=recipe.model.name,
+                    settings="recipes",
+                ),
             )
     except RecipeError as error:
         return str(error)
@@ -130,7 +148,11 @@ def _compared(outcome: Computed, kept: Entry | None, update: bool) -> str | None
     now = outcome.entry
     assert now is not None
     if kept is None:
-        return None if update else f"has no golden values; `python -m gt_bench.testing.check_grid {outcome.cell} --update` keeps them"
+        return (
+            None
+            if update
+            else f"has no golden values; `python -m gt_bench.testing.check_grid {outcome.cell} --update` keeps them"
+        )
     if update and not same_computation(kept, now) and not _lowered(kept, now):
         return None
     from gt_bench.data.registry import get_spec
@@ -164,7 +186,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--covering", action="store_true",
         help="only a subset that has every model, task, loss, schedule, encoding, ... once, and cells whose code has changed",
     )  # fmt: skip
-    parser.add_argument("--update", action="store_true", help="keep new values of the named cells; their version must be raised first")
+    parser.add_argument(
+        "--update", action="store_true", help="keep new values of the named cells; their version must be raised first"
+    )
     arguments = parser.parse_args(argv)
     settle_environment()
 
@@ -191,7 +215,9 @@ def report(outcomes: Mapping[str, tuple[Computed, str | None]], seconds: float) 
     failed = [(name, wrong) for name, (_, wrong) in outcomes.items() if wrong]
     if failed:
         print_table(("cell", "what is wrong"), failed, wrapped=("what is wrong",), title="Failures")
-    slowest = ", ".join(f"{o.cell} {o.seconds:.0f} s" for o, _ in sorted(outcomes.values(), key=lambda one: -one[0].seconds)[:3])
+    slowest = ", ".join(
+        f"{o.cell} {o.seconds:.0f} s" for o, _ in sorted(outcomes.values(), key=lambda one: -one[0].seconds)[:3]
+    )
     print(f"{len(outcomes)} cells in {seconds:.0f} s, {len(failed)} failures; slowest: {slowest}")
     return len(failed)
 

@@ -25,7 +25,15 @@ from typing import TYPE_CHECKING, cast
 
 from gt_bench.config.recipe import load_recipe
 from gt_bench.config.schema import RecipeError
-from gt_bench.experiment.golden_values import Entry, agrees, components, recipe_digest, sealed, shortened, without_unstable
+from gt_bench.experiment.golden_values import (
+    Entry,
+    agrees,
+    components,
+    recipe_digest,
+    sealed,
+    shortened,
+    without_unstable,
+)
 from gt_bench.runtime.exit_status import status_of
 from gt_bench.runtime.interrupts import listen, started_quietly
 from gt_bench.runtime.threads import settle_environment
@@ -67,7 +75,9 @@ def compute(cell: str, data: Path, root: Path = Path(), update: bool = False, ke
         with _alarm(SECONDS), contextlib.redirect_stdout(said):
             entry = _run(cell, data, root)
             if update and not agrees(kept, entry):
-                values = without_unstable(cast(Json, entry["values"]), cast(Json, _run(cell, data, root, jitter=1e-13)["values"]))
+                values = without_unstable(
+                    cast(Json, entry["values"]), cast(Json, _run(cell, data, root, jitter=1e-13)["values"])
+                )
                 entry = sealed(entry | {"values": cast(dict[str, Json], values)})
         return Computed(cell, time.perf_counter() - start, entry)
     except Exception as error:  # what breaks a cell must not hide the others
@@ -139,7 +149,12 @@ def _run(cell: str, data: Path, root: Path, jitter: float = 0.0) -> Entry:
     default = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:
-        with use("reference"), _in_float64(), _losses(differentiated) as losses, tempfile.TemporaryDirectory(prefix="gt-golden-") as store:
+        with (
+            use("reference"),
+            _in_float64(),
+            _losses(differentiated) as losses,
+            tempfile.TemporaryDirectory(prefix="gt-golden-") as store,
+        ):
             experiment = short_experiment(cell, data, Path(store), root, Watched)
             for seen in (models, norms, gradients, losses):  # those of the run that it starts from
                 seen.clear()
@@ -173,7 +188,11 @@ def _encoding_norms(experiment: "Experiment") -> dict[str, float]:
     folder = experiment.data / "encodings" / experiment.dataset
     stored = {key: folder / f"{key}.safetensors" for key in experiment.encoded.digests}
     arrays = {key: read_arrays(path)[1] for key, path in stored.items() if path.exists()}
-    return {f"{key}/{name}": float(array.double().norm()) for key, of in arrays.items() for name, array in sorted(of.items())}
+    return {
+        f"{key}/{name}": float(array.double().norm())
+        for key, of in arrays.items()
+        for name, array in sorted(of.items())
+    }
 
 
 @contextlib.contextmanager
@@ -220,13 +239,18 @@ def _moved(model: "nn.Module", share: float) -> "nn.Module":
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for weight in model.parameters() if share else ():
-            weight.mul_(1 + share * (2 * torch.rand(weight.shape, generator=generator, dtype=torch.float64) - 1).to(weight.dtype))
+            weight.mul_(
+                1
+                + share * (2 * torch.rand(weight.shape, generator=generator, dtype=torch.float64) - 1).to(weight.dtype)
+            )
     return model
 
 
 def _norm(model: "nn.Module") -> float:
     """Norm of all weights and buffers."""
-    return math.sqrt(sum(float(value.double().square().sum()) for value in model.state_dict().values() if value.is_floating_point()))
+    return math.sqrt(
+        sum(float(value.double().square().sum()) for value in model.state_dict().values() if value.is_floating_point())
+    )
 
 
 def _gradient(model: "nn.Module") -> float:
@@ -237,7 +261,11 @@ def _gradient(model: "nn.Module") -> float:
     """
     import torch
 
-    rows = [(g.flatten(1).norm(dim=1) if g.dim() > 1 else g.abs().view(-1)) for p in model.parameters() if (g := p.grad) is not None]
+    rows = [
+        (g.flatten(1).norm(dim=1) if g.dim() > 1 else g.abs().view(-1))
+        for p in model.parameters()
+        if (g := p.grad) is not None
+    ]
     norms = torch.cat([row.double() for row in rows])
     return float((norms / norms.norm().clamp(min=1e-300) + 1e-7).log().mean())
 
@@ -310,7 +338,9 @@ def compute_all(
             return done
         alone: list[str] = []
         try:
-            with ProcessPoolExecutor(min(workers, len(todo)), mp_context=get_context("spawn"), initializer=_begin) as pool:
+            with ProcessPoolExecutor(
+                min(workers, len(todo)), mp_context=get_context("spawn"), initializer=_begin
+            ) as pool:
                 with started_quietly():
                     runs = [pool.submit(compute, cell, data, root, update, (kept or {}).get(cell)) for cell in todo]
                 for future in as_completed(runs):
@@ -325,7 +355,11 @@ def compute_all(
                         run = pool.submit(compute, cell, data, root, update, (kept or {}).get(cell))
                     note(run.result())
                 except BrokenProcessPool:
-                    note(Computed(cell, 0.0, error="its process was killed: too little memory for this model on this machine"))
+                    note(
+                        Computed(
+                            cell, 0.0, error="its process was killed: too little memory for this model on this machine"
+                        )
+                    )
     finally:
         shutil.rmtree(data)
     return {cell: done[cell] for cell in cells}
@@ -356,7 +390,9 @@ def _with_sources(cell: str, root: Path) -> list[str]:
     """A cell and the ones that it starts from, as far as their recipes can be read."""
     found = [cell]
     with contextlib.suppress(RecipeError):
-        while (start := load_recipe(root / "recipes" / f"{found[-1]}.yaml").start) is not None and start.cell not in found:
+        while (
+            start := load_recipe(root / "recipes" / f"{found[-1]}.yaml").start
+        ) is not None and start.cell not in found:
             found.append(start.cell)
     return found
 

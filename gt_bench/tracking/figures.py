@@ -26,7 +26,9 @@ def learning_curves(title: str, records: Sequence[Record]) -> bytes:
             if run["best_epoch"] is not None and run["val"] is not None:
                 right.plot([run["best_epoch"]], [run["val"]], "o", markersize=4, color=line.get_color())
         left.set(xlabel="epoch", ylabel="training loss")
-        right.set(xlabel="epoch", ylabel=f"validation {records[0]['deterministic']['metric']}" if records else "validation")
+        right.set(
+            xlabel="epoch", ylabel=f"validation {records[0]['deterministic']['metric']}" if records else "validation"
+        )
         if 0 < len(records) <= 10:
             left.legend(fontsize="x-small", ncols=2)
         figure.suptitle(title, fontsize="medium")

@@ -40,7 +40,9 @@ class Live:
         after: seconds until the process that tracks begins; a cell that is closed before has none.
     """
 
-    def __init__(self, cell: "Cell", recipe: Mapping[str, object], dataset: Mapping[str, object], after: float = LIVE_AFTER):
+    def __init__(
+        self, cell: "Cell", recipe: Mapping[str, object], dataset: Mapping[str, object], after: float = LIVE_AFTER
+    ):
         self.suite, self.uri = cell.suite, tracking_uri()
         self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self._process: subprocess.Popen[str] | None = None

@@ -53,7 +53,9 @@ class Follower:
         """Keeps one epoch's values until `flush`; `time`: milliseconds since 1970."""
         seen = self.seen[digest]
         named = {f"curve/{k}": v for k, v in values.items()}
-        self.waiting[digest] += [(k, v, time, epoch) for k, v in named.items() if v is not None and (k, epoch) not in seen]
+        self.waiting[digest] += [
+            (k, v, time, epoch) for k, v in named.items() if v is not None and (k, epoch) not in seen
+        ]
 
     def flush(self) -> None:
         """Writes what waits, in one request per run."""
@@ -70,7 +72,11 @@ class Follower:
             held.pop(record["digest"], None)
 
     def close(
-        self, result: Result, records: Sequence[Record], earlier: Sequence[tuple[Result, Sequence[Record]]], store: str | None
+        self,
+        result: Result,
+        records: Sequence[Record],
+        earlier: Sequence[tuple[Result, Sequence[Record]]],
+        store: str | None,
     ) -> None:
         """Completes the cell, its earlier attempts and the views, as `complete` would."""
         with alone(self.uri, self.cell["suite"]):

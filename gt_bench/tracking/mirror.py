@@ -31,7 +31,11 @@ if TYPE_CHECKING:
     from mlflow.entities import Run
 
 # MLflow's own patience is 7 retries of 120 s each
-PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1", "MLFLOW_HTTP_REQUEST_TIMEOUT": "5", "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1"}
+PATIENCE = {
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "5",
+    "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
+}
 QUIET = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true"}
 PARENT, SEAL = "mlflow.parentRunId", "gt.seal"
 WEIGHTS = "weights.safetensors"  # in a run's folder of the store (gt_bench/store/weights.py, which needs torch)
@@ -60,7 +64,9 @@ class Mirror:
         """Gives the experiment its description and the views that have an address of their own."""
         experiment = self.client.get_experiment(self.experiment_id)
         params = sorted({key for run in self.runs.values() for key in run.data.params})
-        wanted = views_of(experiment.name, params, experiment.creation_time or 0) | {NOTE: described(experiment.name, self.experiment_id)}
+        wanted = views_of(experiment.name, params, experiment.creation_time or 0) | {
+            NOTE: described(experiment.name, self.experiment_id)
+        }
         for key, value in wanted.items():
             if experiment.tags.get(key) != value:
                 self.client.set_experiment_tag(self.experiment_id, key, value)
@@ -79,7 +85,10 @@ class Mirror:
                 for r in self.find("cell", result["cell"])
                 if SEAL not in r.data.tags or r.data.tags.get("gt.digest") == attempt_id(attempt)
             ]
-            parent = self.put(tracked_cell(attempt, held, row if current else None, current), [r for r in own if r.info.run_id not in kept])
+            parent = self.put(
+                tracked_cell(attempt, held, row if current else None, current),
+                [r for r in own if r.info.run_id not in kept],
+            )
             kept.add(parent)
             best = best_run(held)
             for record in [r for r in held if r["digest"] not in done]:
@@ -94,7 +103,11 @@ class Mirror:
     def drop_other_cells(self, cells: set[str]) -> None:
         """Deletes the runs of cells that are not among `cells`, except running ones."""
         for run in list(self.runs.values()):
-            if run.data.tags.get("gt.kind") and run.data.tags.get("gt.cell") not in cells and run.info.status != "RUNNING":
+            if (
+                run.data.tags.get("gt.kind")
+                and run.data.tags.get("gt.cell") not in cells
+                and run.info.status != "RUNNING"
+            ):
                 self.delete(run.info.run_id)
 
     def put(self, spec: Tracked, existing: Sequence["Run"], parent: str | None = None) -> str:
@@ -104,7 +117,9 @@ class Mirror:
             if self._is_whole(run, spec, tags) or self._fill(run, spec, tags):
                 break
         else:
-            run = self.create(spec.name, {k: tags[k] for k in ("gt.kind", "gt.cell", "gt.digest", PARENT) if k in tags}, spec.start)
+            run = self.create(
+                spec.name, {k: tags[k] for k in ("gt.kind", "gt.cell", "gt.digest", PARENT) if k in tags}, spec.start
+            )
             self._fill(run, spec, tags)
         for other in existing:
             if other.info.run_id != run.info.run_id:
@@ -130,7 +145,9 @@ class Mirror:
 
     def history(self, run: "Run") -> dict[str, list[tuple[int, float]]]:
         """Metric -> [(step, value)], all points of it."""
-        return {k: [(m.step, m.value) for m in self.client.get_metric_history(run.info.run_id, k)] for k in run.data.metrics}
+        return {
+            k: [(m.step, m.value) for m in self.client.get_metric_history(run.info.run_id, k)] for k in run.data.metrics
+        }
 
     def log(
         self,
@@ -192,7 +209,11 @@ class Mirror:
     def _fill(self, run: "Run", spec: Tracked, tags: Mapping[str, str]) -> bool:
         """Adds to `run` what it lacks; False, with nothing done, where it holds something that cannot be taken back."""
         run_id, points, held = run.info.run_id, _countable(spec.metrics), _countable(self.history(run))
-        if held - points or not run.data.params.items() <= spec.params.items() or not _datasets(run) <= _expected_datasets(spec):
+        if (
+            held - points
+            or not run.data.params.items() <= spec.params.items()
+            or not _datasets(run) <= _expected_datasets(spec)
+        ):
             return False
         missing = [(k, float(v), _moment(spec, step), step) for k, step, v in (points - held).elements()]
         params = {k: v for k, v in spec.params.items() if k not in run.data.params}

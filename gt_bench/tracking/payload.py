@@ -51,16 +51,30 @@ class Tracked:
     @cached_property
     def seal(self) -> str:
         """Digest of everything but ids and clocks; the last thing that is written to a run, so that a run that bears it is whole."""
-        content = [self.name, self.status, self.params, self.metrics, self.tags, self.dataset, sorted(self.artifacts), self.source]
+        content = [
+            self.name,
+            self.status,
+            self.params,
+            self.metrics,
+            self.tags,
+            self.dataset,
+            sorted(self.artifacts),
+            self.source,
+        ]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def tracked_run(cell: Named, record: Record, current: bool = True, best: bool = False, weights: Path | None = None) -> Tracked:
+def tracked_run(
+    cell: Named, record: Record, current: bool = True, best: bool = False, weights: Path | None = None
+) -> Tracked:
     """The run of one seed. `cell`: mapping with suite, dataset, model and cell (a result will do). `best`: of its cell on validation; then
     `weights` is the file that the store keeps, if it does."""
     run, measured = record["deterministic"], record["measured"]
     curves = {f"curve/{k}": v for k, v in run["epochs"].items() if k != "epoch"}
-    metrics = {k: [(e, _storable(v)) for e, v in zip(run["epochs"]["epoch"], values) if v is not None] for k, values in curves.items()}
+    metrics = {
+        k: [(e, _storable(v)) for e, v in zip(run["epochs"]["epoch"], values) if v is not None]
+        for k, values in curves.items()
+    }
     usage = measured.get("usage") or {"epoch": []}
     metrics |= {f"system/process_{k}": list(zip(usage["epoch"], values)) for k, values in usage.items() if k != "epoch"}
     figures = {
@@ -70,7 +84,10 @@ def tracked_run(cell: Named, record: Record, current: bool = True, best: bool = 
         "cost/parameters": run["parameters"],
     }
     figures |= {f"result/test_{_key(k)}": v for k, v in (run["test_metrics"] or {}).items()}
-    figures |= {f"cost/{k}": measured[k] for k in ("seconds", "train_seconds_per_epoch", "eval_seconds_per_epoch", "peak_memory_mib")}
+    figures |= {
+        f"cost/{k}": measured[k]
+        for k in ("seconds", "train_seconds_per_epoch", "eval_seconds_per_epoch", "peak_memory_mib")
+    }
     environment = measured["environment"]
     tags = {
         "gt.kind": "run", "gt.cell": cell["cell"], "gt.digest": record["digest"], "gt.status": run["status"], "gt.current": _word(current),
@@ -133,7 +150,11 @@ def tracked_cell(result: Result, records: Sequence[Record], judged: Row | None =
         NOTE: describe_cell(result, row, records, current),
     }  # fmt: skip
     if judged:
-        tags |= {tag: str(value) for column, value in judged.items() if value is not None and (tag := VERDICT_TAGS.get(column))}
+        tags |= {
+            tag: str(value)
+            for column, value in judged.items()
+            if value is not None and (tag := VERDICT_TAGS.get(column))
+        }
         for tag, low, high in (
             ("gt.verdict.interval", judged["interval_low"], judged["interval_high"]),
             ("gt.claim.interval", judged["claim_low"], judged["claim_high"]),
@@ -141,7 +162,9 @@ def tracked_cell(result: Result, records: Sequence[Record], judged: Row | None =
             tags[tag] = None if low is None else f"[{low:.6g}, {high:.6g}]"
     for name in ("recipe", "data", "encodings"):
         tags[f"gt.digest.{name}"] = ", ".join(sorted({r["digests"][name] for r in runs})) or None  # type: ignore[literal-required]
-    tags["gt.versions"] = ", ".join(sorted({version_text(r["versions"], "modified" in r["digests"]) for r in runs})) or None
+    tags["gt.versions"] = (
+        ", ".join(sorted({version_text(r["versions"], "modified" in r["digests"]) for r in runs})) or None
+    )
     artifacts: dict[str, Callable[[], bytes] | Path] = {"result.json": lambda: _json(result)}
     if any(r["epochs"]["epoch"] for r in runs):
         artifacts["learning_curves.png"] = lambda: _figure(result["cell"], records)
@@ -166,29 +189,41 @@ def describe_cell(result: Result, row: Row, records: Sequence[Record] = (), curr
     diff = "" if result["suite"] == TRIED else f": `gt-bench diff {result['cell']}` says what changed"
     said = [] if current else [f"**Superseded** by a later attempt{diff}."]
     what = f"`{result['model']}` on `{result['dataset']}` (suite `{result['suite']}`)"
-    mean = f": **{shown['mean ± std']}** {shown['metric']} over {shown['runs']} runs" if row["mean"] is not None else f": {row['status']}"
+    mean = (
+        f": **{shown['mean ± std']}** {shown['metric']} over {shown['runs']} runs"
+        if row["mean"] is not None
+        else f": {row['status']}"
+    )
     said.append(what + mean)
     if row["published_printed"]:
-        said.append(f"Published: {shown['published']} ({row['published_source']}); ours minus theirs: {shown['difference [95 %]']}")
+        said.append(
+            f"Published: {shown['published']} ({row['published_source']}); ours minus theirs: {shown['difference [95 %]']}"
+        )
     if row.get("verdict"):
         said.append(f"Verdict: **{row['verdict']}**" + (f"; {shown['claim']}" if row["claim"] else ""))
     said += [f"Reason: {row['reason']}"] if row["reason"] else []
     said += [f"Reduced, not the published setting: {', '.join(row['reduced'])}"] if row["reduced"] else []
     commit = next((r["measured"]["environment"].get("commit") for r in records), None)
-    return "  \n".join([*map(markdown_text, said), f"Make it again: `{command_of(result)}`", recipe_at(result["cell"], commit)])
+    return "  \n".join(
+        [*map(markdown_text, said), f"Make it again: `{command_of(result)}`", recipe_at(result["cell"], commit)]
+    )
 
 
 def describe_run(cell: Named, record: Record, current: bool, weights: Path | None) -> str:
     """The same of one seed."""
     run = record["deterministic"]
-    ended = f"{run['metric']} {run['test']:.6g} on test" if run["test"] is not None else f"{run['status']}: {run['error']}"
+    ended = (
+        f"{run['metric']} {run['test']:.6g} on test" if run["test"] is not None else f"{run['status']}: {run['error']}"
+    )
     said = [] if current else ["**Superseded** by a later attempt."]
     said.append(
         f"Seed {run['seed']}, split {run['split']} of `{cell['cell']}`: {ended}, epoch {run['best_epoch']} of {len(run['epochs']['epoch'])}"
     )
     if weights is not None and weights.exists():
         score = "" if cell["suite"] == TRIED else f"; `gt-bench score {cell['cell']}` scores it again"
-        said.append(f'The best seed on validation. Its model: `gt_bench.store.weights.load_trained("{weights}")`{score}')
+        said.append(
+            f'The best seed on validation. Its model: `gt_bench.store.weights.load_trained("{weights}")`{score}'
+        )
     return "  \n".join(
         [
             *map(markdown_text, said),
@@ -234,7 +269,11 @@ def repository() -> str:
     """The address of this repository as a browser opens it, without credentials; empty where it has none."""
     try:
         found = subprocess.run(
-            ["git", "config", "--get", "remote.origin.url"], cwd=ROOT, capture_output=True, encoding="utf-8", check=False
+            ["git", "config", "--get", "remote.origin.url"],
+            cwd=ROOT,
+            capture_output=True,
+            encoding="utf-8",
+            check=False,
         ).stdout
     except OSError:
         return ""
@@ -259,7 +298,10 @@ def _arguments(record: Record) -> dict[str, str]:
 def _end(record: Record) -> int:
     """A record's moments are whole seconds: a run of less has an end of its own."""
     measured = record["measured"]
-    return max(milliseconds(measured["finished"]), milliseconds(measured["started"]) + max(1, math.ceil(1000 * measured["seconds"])))
+    return max(
+        milliseconds(measured["finished"]),
+        milliseconds(measured["started"]) + max(1, math.ceil(1000 * measured["seconds"])),
+    )
 
 
 def _word(true: bool) -> str:
@@ -277,7 +319,10 @@ def tracked_search(cell: Named, rows: Sequence[Mapping[str, str]], tuned: Path =
     """A search as MLflow runs, from the rows of tuned/<cell>.csv: first the one of the search, with its pictures, then one per trial."""
     values = [(int(r["number"]), float(r["value"])) for r in rows if r["state"] == "COMPLETE"]
     better = max if rows[0]["direction"] == "max" else min
-    counts = {f"cost/trials_{state.lower()}": sum(r["state"] == state for r in rows) for state in sorted({r["state"] for r in rows})}
+    counts = {
+        f"cost/trials_{state.lower()}": sum(r["state"] == state for r in rows)
+        for state in sorted({r["state"] for r in rows})
+    }
     named = {f"gt.{k}": cell[k] for k in ("cell", "suite", "dataset", "model")}
     whole = Tracked(
         name=f"{cell_name(cell)} search",
@@ -298,7 +343,13 @@ def tracked_search(cell: Named, rows: Sequence[Mapping[str, str]], tuned: Path =
             params={_key(k): v for k, v in row.items() if k not in described},
             metrics=_points({"result/validation": float(row["value"])}) if row["state"] == "COMPLETE" else {},
             tags=_tags(
-                {"gt.kind": "trial", **named, "gt.digest": f"trial {row['number']}", "gt.state": row["state"], "gt.status": row["status"]}
+                {
+                    "gt.kind": "trial",
+                    **named,
+                    "gt.digest": f"trial {row['number']}",
+                    "gt.state": row["state"],
+                    "gt.status": row["status"],
+                }
             ),
             dataset=None,
             artifacts={},
@@ -315,7 +366,9 @@ def cell_name(cell: Named) -> str:
 
 def cell_tags(cell: Named) -> dict[str, str]:
     """Tags by which a cell's run is found."""
-    return {"gt.kind": "cell", "gt.current": "true"} | {f"gt.{k}": cell[k] for k in ("cell", "suite", "dataset", "model")}
+    return {"gt.kind": "cell", "gt.current": "true"} | {
+        f"gt.{k}": cell[k] for k in ("cell", "suite", "dataset", "model")
+    }
 
 
 def flatten(content: Mapping[str, object], prefix: str = "") -> dict[str, str]:

@@ -30,8 +30,12 @@ def views_of(experiment: str, params: Sequence[str], created: int) -> dict[str, 
         return {PREFIX + "trials": _named("Trials", created, _view(complete, columns, "metrics.`result/validation`"))}
     return {
         # the menu has the latest first
-        PREFIX + "leaderboard": _named("Leaderboard", created + 1, _view(CURRENT, LEADERBOARD, "tags.`gt.dataset`", ascending=True)),
-        PREFIX + "attempts": _named("Every attempt", created, _view("tags.`gt.kind` = 'cell'", ATTEMPTS, "tags.`gt.cell`", ascending=True)),
+        PREFIX + "leaderboard": _named(
+            "Leaderboard", created + 1, _view(CURRENT, LEADERBOARD, "tags.`gt.dataset`", ascending=True)
+        ),
+        PREFIX + "attempts": _named(
+            "Every attempt", created, _view("tags.`gt.kind` = 'cell'", ATTEMPTS, "tags.`gt.cell`", ascending=True)
+        ),
     }
 
 

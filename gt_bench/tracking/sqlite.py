@@ -41,8 +41,14 @@ def whole(uri: str) -> Iterator[None]:
     with held(path.with_name(f"{path.name}.lock")):
         if fault := fault_of(path):
             if uri != OWN:
-                raise TrackingError(f"{path} {fault}; it is left as it is: move it away, or name another one by MLFLOW_TRACKING_URI")
-            print(f"{path} {fault}: set aside as {set_aside(path).name}, and made anew from the records", file=sys.stderr, flush=True)
+                raise TrackingError(
+                    f"{path} {fault}; it is left as it is: move it away, or name another one by MLFLOW_TRACKING_URI"
+                )
+            print(
+                f"{path} {fault}: set aside as {set_aside(path).name}, and made anew from the records",
+                file=sys.stderr,
+                flush=True,
+            )
             path.with_name("id").unlink(
                 missing_ok=True
             )  # so that the next `dvc repro` fills it for every suite (gt_bench/pipeline/dependencies.py)
@@ -71,7 +77,10 @@ def fault_of(path: Path) -> str | None:
     try:
         with contextlib.closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=rw", uri=True)) as database:
             tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-            begun = "experiments" not in tables or database.execute("SELECT NOT EXISTS (SELECT 1 FROM experiments)").fetchone()[0]
+            begun = (
+                "experiments" not in tables
+                or database.execute("SELECT NOT EXISTS (SELECT 1 FROM experiments)").fetchone()[0]
+            )
             return "was only begun by a process that was killed" if begun else None
     except sqlite3.OperationalError:  # locked, or not to be read: MLflow says so itself
         return None
@@ -112,7 +121,15 @@ def remedy(uri: str, said: str) -> str:
     if "database schema" in said or "Can't locate revision" in said:
         return f". {path} is of another version of MLflow and left as it is: keep a copy and run `mlflow db upgrade {uri}`, install the MLflow that wrote it, or {anew}"
     if any(
-        sign in said for sign in ("malformed", "not a database", "already exists", "no such table", "no such column", "duplicate column")
+        sign in said
+        for sign in (
+            "malformed",
+            "not a database",
+            "already exists",
+            "no such table",
+            "no such column",
+            "duplicate column",
+        )
     ):
         return f". {path} is damaged: {anew}"
     return ""

@@ -54,7 +54,9 @@ def complete(
         if not only:
             mirror.drop_other_cells({r["cell"] for r in results})
         mirror.put_views()
-        searches = {r["cell"]: (r, trials) for r in results if r.get("search") and (trials := _trials(r["cell"], tuned))}
+        searches = {
+            r["cell"]: (r, trials) for r in results if r.get("search") and (trials := _trials(r["cell"], tuned))
+        }
         if searches:
             mirror = Mirror(uri, f"{suite}-search")
             for cell, trials in searches.values():
@@ -99,7 +101,10 @@ def track_search(cell: "Cell", tuned: Path = Path("tuned")) -> None:
 def _put_search(mirror: Mirror, cell: Named, rows: Sequence[Mapping[str, str]], tuned: Path) -> None:
     whole, *trials = tracked_search(cell, rows, tuned)
     parent = mirror.put(whole, mirror.find("search", cell["cell"]))
-    kept = {parent, *(mirror.put(trial, mirror.find("trial", cell["cell"], trial.tags["gt.digest"]), parent) for trial in trials)}
+    kept = {
+        parent,
+        *(mirror.put(trial, mirror.find("trial", cell["cell"], trial.tags["gt.digest"]), parent) for trial in trials),
+    }
     for run in [r for r in mirror.runs.of(cell["cell"]) if r.info.run_id not in kept]:
         mirror.delete(run.info.run_id)
 

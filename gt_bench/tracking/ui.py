@@ -14,7 +14,9 @@ from gt_bench.tracking.sqlite import TrackingError, whole
 from gt_bench.tracking.uri import tracking_uri
 from gt_bench.utils.redact import without_credentials
 
-NO_JOBS = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}  # eight processes that wait for work which nobody here gives them
+NO_JOBS = {
+    "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"
+}  # eight processes that wait for work which nobody here gives them
 
 
 def addresses(uri: str, root: str) -> list[str]:
@@ -52,7 +54,19 @@ def main() -> int:
         return 1
     if uri.startswith("http"):
         return 0
-    command = ["mlflow", "server", "--backend-store-uri", uri, "--host", own.host, "--port", str(own.port), "--workers", "1", *others]
+    command = [
+        "mlflow",
+        "server",
+        "--backend-store-uri",
+        uri,
+        "--host",
+        own.host,
+        "--port",
+        str(own.port),
+        "--workers",
+        "1",
+        *others,
+    ]
     os.execv(sys.executable, [sys.executable, "-m", *command])
 
 

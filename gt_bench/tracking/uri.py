@@ -40,4 +40,8 @@ def warn(uri: str, suite: str, reason: str, meanwhile: str = "Training goes on")
     # what was tried has no leaderboard
     remedy = "the same command" if suite == "tried" else f"`python -m stages.leaderboard {suite}`"
     uri, reason = without_credentials(uri), without_credentials(reason)
-    print(f"warning: MLflow at {uri} cannot be used: {reason}. {meanwhile}; {remedy} completes it later.", file=sys.stderr, flush=True)
+    print(
+        f"warning: MLflow at {uri} cannot be used: {reason}. {meanwhile}; {remedy} completes it later.",
+        file=sys.stderr,
+        flush=True,
+    )

@@ -15,7 +15,11 @@ from torch.utils.checkpoint import checkpoint
 def recompute(model: nn.Module) -> int:
     """Switches it on for every layer of the model's outermost ModuleLists; returns how many there are, 0 where it can change nothing."""
     # what counts its forward passes outside its buffers would draw its random features at another time
-    layers = [layer for layer in _layers(model) if not any(getattr(module, "counts_forwards", False) for module in layer.modules())]
+    layers = [
+        layer
+        for layer in _layers(model)
+        if not any(getattr(module, "counts_forwards", False) for module in layer.modules())
+    ]
     for layer in layers:
         layer.forward = partial(_forward, layer, layer.forward)
     return len(layers)

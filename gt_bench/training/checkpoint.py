@@ -19,7 +19,11 @@ from gt_bench.utils.io import write_bytes
 
 def flatten_optimizer(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     """State of an optimiser as named tensors: "<parameter number>.<quantity>"."""
-    return {f"{i}.{key}": torch.as_tensor(value) for i, state in optimizer.state_dict()["state"].items() for key, value in state.items()}
+    return {
+        f"{i}.{key}": torch.as_tensor(value)
+        for i, state in optimizer.state_dict()["state"].items()
+        for key, value in state.items()
+    }
 
 
 def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
@@ -51,7 +55,11 @@ class Checkpoint:
     def write(self, header: dict[str, Any], groups: dict[str, dict[str, Tensor]]) -> None:
         """Raises WriteError on a full disk."""
         began = time.monotonic()
-        tensors = {f"{group}/{name}": t.detach().cpu().contiguous().clone() for group, named in groups.items() for name, t in named.items()}
+        tensors = {
+            f"{group}/{name}": t.detach().cpu().contiguous().clone()
+            for group, named in groups.items()
+            for name, t in named.items()
+        }
         text = json.dumps(header | {"groups": sorted(groups)})
         write_bytes(self.path, save(tensors, {"header": text, "sha256": _digest(text, tensors)}))
         self._last = time.monotonic()
@@ -86,7 +94,10 @@ class Checkpoint:
             aside.unlink(missing_ok=True)
         self.path.replace(aside)
         reason = " ".join(f"{type(why).__name__}: {why}".split())[:200]
-        print(f"checkpoint {self.path} cannot be continued ({reason}); set aside as {aside.name}, the run starts over", flush=True)
+        print(
+            f"checkpoint {self.path} cannot be continued ({reason}); set aside as {aside.name}, the run starts over",
+            flush=True,
+        )
 
 
 def _digest(header: str, tensors: dict[str, Tensor]) -> str:

@@ -56,7 +56,10 @@ class Share:
     def join(cls, rank: int, world: int, meeting: Path, device: torch.device, patience: float = PATIENCE) -> "Share":
         """Waits for the others. `meeting`: a file that does not exist yet, the same for all; `patience`: see `PATIENCE`."""
         # on loopback: nobody else has business with these sockets
-        loopback = next((name for name, found in psutil.net_if_addrs().items() if any(a.address == "127.0.0.1" for a in found)), None)
+        loopback = next(
+            (name for name, found in psutil.net_if_addrs().items() if any(a.address == "127.0.0.1" for a in found)),
+            None,
+        )
         if loopback is not None:
             os.environ.update(GLOO_SOCKET_IFNAME=loopback, NCCL_SOCKET_IFNAME=loopback)
         backend = "gloo"
@@ -64,7 +67,9 @@ class Share:
             torch.cuda.set_device(device)
             backend = "cpu:gloo,cuda:nccl"
         limit = timedelta(seconds=patience)
-        dist.init_process_group(backend, init_method=f"file://{meeting.resolve()}", rank=rank, world_size=world, timeout=limit)
+        dist.init_process_group(
+            backend, init_method=f"file://{meeting.resolve()}", rank=rank, world_size=world, timeout=limit
+        )
         return cls(rank, world, device, dist.new_group(timeout=limit))
 
     def all_of(self, value: Tensor) -> Tensor:
@@ -147,7 +152,9 @@ class SharedBatches:
         mine = graphs.tensor_split(self._share.world)[self._share.rank]
         part = self._load_part(mine if len(mine) else graphs[:1])
         whole = self._load_bare(graphs).to(self._loader.device, self._loader.dtype)
-        return WholeBatch(**{f.name: getattr(whole, f.name) for f in fields(GraphBatch)}, part=part, counted=len(mine) > 0)
+        return WholeBatch(
+            **{f.name: getattr(whole, f.name) for f in fields(GraphBatch)}, part=part, counted=len(mine) > 0
+        )
 
     def training(self, epoch: int) -> Iterator[tuple[GraphBatch, Tensor | None]]:
         """The loader's batches of an epoch; random numbers differ between processes."""

@@ -85,22 +85,44 @@ class Loader:
     # not where a graph has several rows in a batch
     JOINS_LAST = True
 
-    def __init__(self, packed: Packed, encoded: Encoded, split: int, section: Any, seed: int, device: torch.device, dtype: torch.dtype):
-        self.packed, self.encoded, self.section, self.seed, self.device, self.dtype = packed, encoded, section, seed, device, dtype
+    def __init__(
+        self,
+        packed: Packed,
+        encoded: Encoded,
+        split: int,
+        section: Any,
+        seed: int,
+        device: torch.device,
+        dtype: torch.dtype,
+    ):
+        self.packed, self.encoded, self.section, self.seed, self.device, self.dtype = (
+            packed,
+            encoded,
+            section,
+            seed,
+            device,
+            dtype,
+        )
         self.by_node = packed.header.split_kind == "node"
         # a dataset without splits is read by its task's own runner, through `load`
-        self.ids = {part: packed.split(part, split) for part in ("train", "val", "test")} if packed.header.num_splits else {}
+        self.ids = (
+            {part: packed.split(part, split) for part in ("train", "val", "test")} if packed.header.num_splits else {}
+        )
         for part, ids in self.ids.items():
             if not len(ids):
                 raise ValueError(f"dataset {packed.header.name!r}: the {part} part of split {split} is empty")
         if self.by_node and (section.graphs or section.nodes):
-            raise ValueError("batch.graphs and batch.nodes are for datasets of many graphs; one large graph takes batch.parts or nothing")
+            raise ValueError(
+                "batch.graphs and batch.nodes are for datasets of many graphs; one large graph takes batch.parts or nothing"
+            )
         if section.hyperedges and packed.header.split_kind != "hyperedge":
             raise ValueError(
                 f"batch.hyperedges is for datasets of hyperedges; {packed.header.name!r} is split by {packed.header.split_kind}"
             )
         if not self.by_node and section.parts:
-            raise ValueError("batch.parts is for one large graph; this dataset has many: use batch.graphs or batch.nodes")
+            raise ValueError(
+                "batch.parts is for one large graph; this dataset has many: use batch.graphs or batch.nodes"
+            )
         self._whole: GraphBatch | None = None
         self._fixed: dict[str, list[GraphBatch]] = {}
 
@@ -183,7 +205,9 @@ class Loader:
 
     def load(self, graphs: Tensor) -> GraphBatch:
         """The graphs of these ids with their encodings, on the device."""
-        batch = self.packed.batch(graphs).to(self.device)  # first, so that encodings made on the fly are made on the device
+        batch = self.packed.batch(graphs).to(
+            self.device
+        )  # first, so that encodings made on the fly are made on the device
         return self.encoded.attach(batch, graphs).to(self.device, self.dtype)
 
     def _parts(self, rng: torch.Generator) -> Iterator[tuple[GraphBatch, Tensor]]:

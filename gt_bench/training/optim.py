@@ -14,7 +14,14 @@ def create_optimizer(section: Any, parameters: Iterable[nn.Parameter]) -> torch.
         return torch.optim.SGD(parameters, lr=section.lr, momentum=section.momentum, weight_decay=section.weight_decay)
     kind = torch.optim.AdamW if section.name == "adamw" else torch.optim.Adam
     # fused: one pass over each parameter, a quarter of the time
-    return kind(parameters, lr=section.lr, betas=tuple(section.betas), eps=section.eps, weight_decay=section.weight_decay, fused=True)
+    return kind(
+        parameters,
+        lr=section.lr,
+        betas=tuple(section.betas),
+        eps=section.eps,
+        weight_decay=section.weight_decay,
+        fused=True,
+    )
 
 
 def lr_factor(section: Any, position: float, total: float, validation: Sequence[float | None], direction: str) -> float:

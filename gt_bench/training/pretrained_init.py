@@ -27,7 +27,9 @@ def load_weights(model: nn.Module, folder: Path, how: Literal["all", "common"]) 
     common = [name for name in target if name in source and source[name].shape == target[name].shape]
     different = sorted((source.keys() | target.keys()) - set(common))
     if how == "all" and different:
-        raise ValueError(f"the model and the one it starts from differ in {', '.join(different[:5])}{' ...' if different[5:] else ''}")
+        raise ValueError(
+            f"the model and the one it starts from differ in {', '.join(different[:5])}{' ...' if different[5:] else ''}"
+        )
     if not set(common) & {name for name, _ in model.named_parameters()}:
         raise ValueError("the model has no parameter in common with the one it starts from")
     model.load_state_dict({name: source[name] for name in common}, strict=False)

@@ -43,7 +43,9 @@ class SubgraphLoader:
         self.seed, self.device, self.dtype = seed, device, dtype
         self.ids = {part: packed.split(part, split) for part in ("train", "val", "test")}
         self.by_node = False
-        self.subgraphs = Subgraphs(packed.batch(torch.arange(packed.num_graphs)), subgraphs.hops, subgraphs.max_nodes, seed)
+        self.subgraphs = Subgraphs(
+            packed.batch(torch.arange(packed.num_graphs)), subgraphs.hops, subgraphs.max_nodes, seed
+        )
 
     def training(self, epoch: int) -> Iterator[tuple[GraphBatch, Tensor | None]]:
         """Batches of training epoch `epoch` in random order."""

@@ -22,7 +22,9 @@ class StandardisedTargets:
 
     def __init__(self, packed: Packed, statistics: Literal["train", "all"], split: int):
         if not packed.header.task.endswith("-regression"):
-            raise ValueError(f"targets are standardised for a regression; {packed.header.name!r} is {packed.header.task}")
+            raise ValueError(
+                f"targets are standardised for a regression; {packed.header.name!r} is {packed.header.task}"
+            )
         self._packed = packed
         train = packed.split("train", split) if statistics == "train" else None
         of_nodes = packed.header.split_kind == "node"

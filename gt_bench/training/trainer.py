@@ -83,7 +83,13 @@ class Run:
         on_epoch: Callable[[int, dict[str, float]], None] | None = None,
     ):
         self.recipe, self.task, self.loader, self.build = recipe, task, loader, build
-        self.seed, self.meter, self.checkpoint, self.time_limit, self.on_epoch = seed, meter, checkpoint, time_limit, on_epoch
+        self.seed, self.meter, self.checkpoint, self.time_limit, self.on_epoch = (
+            seed,
+            meter,
+            checkpoint,
+            time_limit,
+            on_epoch,
+        )
         self.device = loader.device
         # where a graph is too large for the training device as a whole, the model goes to it to be evaluated
         self.evaluated = loader.on(torch.device(recipe.eval_device)) if recipe.eval_device else loader
@@ -106,7 +112,10 @@ class Run:
     def _attempt(self, test: bool) -> bool:
         """Trains and tests; whether to do it again, with less kept."""
         try:
-            with _deterministic(self.device), signals.deferred() if self.stops_between_epochs else contextlib.nullcontext():
+            with (
+                _deterministic(self.device),
+                signals.deferred() if self.stops_between_epochs else contextlib.nullcontext(),
+            ):
                 self._train()
                 if test:
                     self._test()
@@ -116,12 +125,20 @@ class Run:
             if not is_out_of_memory(error):
                 raise
             model = getattr(self, "model", None)  # none where it did not even get built
-            if not self.recomputed and type(self)._train is Run._train and model is not None and model.training and recompute(model):
+            if (
+                not self.recomputed
+                and type(self)._train is Run._train
+                and model is not None
+                and model.training
+                and recompute(model)
+            ):
                 self.recomputed, self.outcome, self.best = True, Outcome(), {}
                 del self.model, self.optimizer
                 return True
             self.outcome.status = OutOfMemory.status
-            self.outcome.error = f"out of memory in epoch {self.epoch + 1}: {str(error).splitlines()[0] if str(error) else 'no message'}"
+            self.outcome.error = (
+                f"out of memory in epoch {self.epoch + 1}: {str(error).splitlines()[0] if str(error) else 'no message'}"
+            )
         return False
 
     @property
@@ -191,7 +208,9 @@ class Run:
         header = self.loader.packed.header
         expected = self.task.output_shape(arguments[0], header)
         if not isinstance(output, Tensor) or not output.is_floating_point():
-            got = f"{output.dtype} of shape {list(output.shape)}" if isinstance(output, Tensor) else type(output).__name__
+            got = (
+                f"{output.dtype} of shape {list(output.shape)}" if isinstance(output, Tensor) else type(output).__name__
+            )
         elif expected is None or output.shape == expected:
             return
         else:
@@ -234,7 +253,9 @@ class Run:
         if not bool(nn.utils.get_total_norm(parameter.detach() for parameter in self.model.parameters()).isfinite()):
             names = [name for name, parameter in self.model.named_parameters() if not bool(parameter.isfinite().all())]
             if names:  # else only the norm is too large for its type
-                raise Diverged(f"weights are not finite after epoch {self.epoch + 1}: {', '.join(names[:3])}{' ...' if names[3:] else ''}")
+                raise Diverged(
+                    f"weights are not finite after epoch {self.epoch + 1}: {', '.join(names[:3])}{' ...' if names[3:] else ''}"
+                )
         return first_lr, mean  # type: ignore[return-value]
 
     def _predict(self, batch: Any, rows: Tensor | None) -> tuple[Tensor, Any]:
@@ -246,12 +267,16 @@ class Run:
 
     @torch.no_grad()
     def _evaluate(self, part: str) -> dict[str, float]:
-        elsewhere = self.evaluated.device != self.device  # moving what is there already would still walk over all weights
+        elsewhere = (
+            self.evaluated.device != self.device
+        )  # moving what is there already would still walk over all weights
         if elsewhere:
             self.model.to(self.evaluated.device)
         self.model.eval()
         self._draw_from("evaluate", self.seed, self.epoch)
-        outputs, targets = zip(*(self._predict(batch, rows) for batch, rows in self.evaluated.evaluation(part)), strict=True)
+        outputs, targets = zip(
+            *(self._predict(batch, rows) for batch, rows in self.evaluated.evaluation(part)), strict=True
+        )
         if elsewhere:
             self.model.to(self.device)
         epoch = self.epoch + 1 if part == "val" else self.outcome.best_epoch
@@ -260,17 +285,23 @@ class Run:
         scores = self.task.evaluate(list(outputs), list(targets))
         if not math.isfinite(scores["loss"]):
             raise Diverged(f"the loss on {part} is {scores['loss']} in epoch {epoch}")
-        if not math.isfinite(value := scores[self.task.metric]):  # nothing would be better than it, and the first epoch would be the best
+        if not math.isfinite(
+            value := scores[self.task.metric]
+        ):  # nothing would be better than it, and the first epoch would be the best
             raise RunFailure(f"{self.task.metric} on {part} is {value} in epoch {epoch}: it is not defined there")
         return scores
 
     def _keep_best(self, value: float | None) -> None:
         best, direction = self.outcome.val, self.task.direction
-        if value is not None and (best is None or self.recipe.select == "last" or (value > best if direction == "max" else value < best)):
+        if value is not None and (
+            best is None or self.recipe.select == "last" or (value > best if direction == "max" else value < best)
+        ):
             self.outcome.val, self.outcome.best_epoch = value, self.epoch
             now = {"model": self.model.state_dict()}
             # only where a phase to come starts from it
-            if any(phase.reload_best for phase, end in zip(self.phases[1:], self.ends, strict=False) if self.epoch <= end):
+            if any(
+                phase.reload_best for phase, end in zip(self.phases[1:], self.ends, strict=False) if self.epoch <= end
+            ):
                 now["optimizer"] = flatten_optimizer(self.optimizer)
             self.best = {what: _copied(tensors, self.best.get(what, {})) for what, tensors in now.items()}
 
@@ -323,7 +354,10 @@ class Run:
     def _restore(self, header: dict[str, Any], groups: dict[str, dict[str, Tensor]]) -> None:
         """Raises some error where header or groups are not those of this run."""
         curves = {name: list(header["curves"][name]) for name in self.outcome.curves}
-        if not 0 < len(curves["epoch"]) <= self.recipe.total_epochs or len({len(curve) for curve in curves.values()}) != 1:
+        if (
+            not 0 < len(curves["epoch"]) <= self.recipe.total_epochs
+            or len({len(curve) for curve in curves.values()}) != 1
+        ):
             raise ValueError("its curves do not fit the recipe")
         totals = {what: float(header["totals"][what]) for what in self.meter.totals}
         best_epoch, val = header["best_epoch"], header["val"]

@@ -50,7 +50,9 @@ def closure(modules: Iterable[str], root: Path = ROOT) -> set[str]:
 def imported_packages(modules: Iterable[str], root: Path = ROOT) -> set[str]:
     """Top-level packages of others that these modules of the project import, anywhere in their source."""
     paths = [path for name in modules if (path := source_file(name, root))]
-    return {base.partition(".")[0] for path in paths for level, base, _ in _read(path).imports if not level} - set(PACKAGES)
+    return {base.partition(".")[0] for path in paths for level, base, _ in _read(path).imports if not level} - set(
+        PACKAGES
+    )
 
 
 def source_file(module: str, root: Path = ROOT) -> Path | None:
@@ -111,7 +113,11 @@ def _dump(node: object) -> str:
         for name, value in ast.iter_fields(node):
             if name == "body" and isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                 first = value[0] if value else None
-                if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
+                if (
+                    isinstance(first, ast.Expr)
+                    and isinstance(first.value, ast.Constant)
+                    and isinstance(first.value.value, str)
+                ):
                     value = value[1:]
             if value is not None and value != [] and name not in ("type_comment", "kind"):
                 fields.append(f"{name}={_dump(value)}")

@@ -29,7 +29,9 @@ def fitting_table(
     order = [*(name for name in priority if name in names), *(name for name in names if name not in priority)]
     columns = {name: [name, *(row[i] for row in rows)] for i, name in enumerate(names)}
     whole = {name: max(map(cell_len, texts)) for name, texts in columns.items()}
-    least = {name: max(map(_longest_word, texts)) if name in wrapped else whole[name] for name, texts in columns.items()}
+    least = {
+        name: max(map(_longest_word, texts)) if name in wrapped else whole[name] for name, texts in columns.items()
+    }
     shown: set[str] = set()
     room = width - 1
     for name in order:
@@ -40,7 +42,9 @@ def fitting_table(
     caption = Text(terminal_text(f"left out for want of room: {', '.join(left_out)}{files}")) if left_out else None
     table = Table(title=title and Text(terminal_text(title)), caption=caption)
     lacking = {name: whole[name] - least[name] for name in shown}
-    share = min(1.0, max(room, 0) / max(sum(lacking.values()), 1))  # rich shares the room out otherwise, and then exceeds it
+    share = min(
+        1.0, max(room, 0) / max(sum(lacking.values()), 1)
+    )  # rich shares the room out otherwise, and then exceeds it
     for name in (name for name in names if name in shown):
         table.add_column(
             Text(name),

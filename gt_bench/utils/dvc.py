@@ -52,7 +52,10 @@ def keep_in_memory(folder: Path = Path(".dvc") / "tmp", memory: Path = MEMORY) -
     place = memory / f"dvc-{os.getuid()}-{hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:16]}"
     if not folder.is_dir() or not os.access(memory, os.W_OK) or (path.is_symlink() and path.readlink() == place):
         return
-    with contextlib.suppress(OSError, WriteError), _guarded(folder) as free:  # what goes wrong leaves it on the disk, which is only slower
+    with (
+        contextlib.suppress(OSError, WriteError),
+        _guarded(folder) as free,
+    ):  # what goes wrong leaves it on the disk, which is only slower
         if free:
             write_bytes(place, path.read_bytes() if path.exists() else b"{}")
             link = folder / f"rwlock.{os.getpid()}"

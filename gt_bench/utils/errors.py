@@ -16,8 +16,16 @@ class MissingPackage(UserError, ImportError):
 def missing(error: ImportError, of: str = "this command") -> MissingPackage:
     """What a user reads for an import that failed."""
     package = (error.name or str(error)).partition(".")[0]
-    return MissingPackage(f"{of} needs {package}, which is not installed; run: python -m pip install {PACKAGES.get(package, package)}")
+    return MissingPackage(
+        f"{of} needs {package}, which is not installed; run: python -m pip install {PACKAGES.get(package, package)}"
+    )
 
 
 # what is installed under another name than it is imported by; psycopg without its C library is of no use
-PACKAGES = {"psycopg": "'psycopg[binary]'", "sklearn": "scikit-learn", "yaml": "pyyaml", "ruamel": "ruamel.yaml", "sqlalchemy": "mlflow"}
+PACKAGES = {
+    "psycopg": "'psycopg[binary]'",
+    "sklearn": "scikit-learn",
+    "yaml": "pyyaml",
+    "ruamel": "ruamel.yaml",
+    "sqlalchemy": "mlflow",
+}

@@ -49,7 +49,9 @@ def write_bytes(path: Path, content: bytes) -> Path:
             raise WriteError(
                 f"{path}: the disk is full; free some space and run the same command again: it continues where it was"
             ) from error
-        raise WriteError(f"{path}: cannot be written ({error.strerror}); mend that and run the same command again") from error
+        raise WriteError(
+            f"{path}: cannot be written ({error.strerror}); mend that and run the same command again"
+        ) from error
     return path
 
 
@@ -117,4 +119,6 @@ def _writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise WriteError(f"{path}: cannot be written ({error.strerror}); mend that and run the same command again") from error
+        raise WriteError(
+            f"{path}: cannot be written ({error.strerror}); mend that and run the same command again"
+        ) from error

@@ -24,7 +24,20 @@ from gt_bench.utils.io import WriteError, make_folder, write_bytes
 
 BEAT, LEASE = 20.0, 100.0  # seconds
 MOUNTS = Path("/proc/self/mounts")
-NETWORK = ("nfs", "cifs", "smb", "lustre", "gpfs", "beegfs", "ceph", "glusterfs", "afs", "9p", "fuse.sshfs", "fuse.glusterfs")
+NETWORK = (
+    "nfs",
+    "cifs",
+    "smb",
+    "lustre",
+    "gpfs",
+    "beegfs",
+    "ceph",
+    "glusterfs",
+    "afs",
+    "9p",
+    "fuse.sshfs",
+    "fuse.glusterfs",
+)
 
 
 def this_machine() -> str:
@@ -120,7 +133,13 @@ class Lease:
         return self.path.with_name(f"{self.path.name}.{number}")
 
     def _content(self) -> bytes:
-        said: Holder = {"machine": self.machine, "pid": os.getpid(), "ticks": _ticks(os.getpid()), "token": self.token, "beat": self.count}
+        said: Holder = {
+            "machine": self.machine,
+            "pid": os.getpid(),
+            "ticks": _ticks(os.getpid()),
+            "token": self.token,
+            "beat": self.count,
+        }
         return json.dumps(said).encode()
 
     def _create(self) -> bool:

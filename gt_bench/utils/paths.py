@@ -17,4 +17,8 @@ def is_project() -> bool:
 def place(path: str | Path) -> Path:
     """`path` in the current folder; what was installed under that name where the folder is no project and has none of its own."""
     path = Path(path)
-    return path if path.is_absolute() or path.exists() or is_project() or not (INSTALLED / path).exists() else INSTALLED / path
+    return (
+        path
+        if path.is_absolute() or path.exists() or is_project() or not (INSTALLED / path).exists()
+        else INSTALLED / path
+    )

@@ -4,7 +4,9 @@ import re
 from pathlib import Path
 
 # a query's value by its name, as in ?X-Amz-Signature=... or &token=...
-_SECRET = re.compile(r"([?&][^=&\s]*(?:token|key|secret|sig|pass|pwd|credential|auth)[^=&\s]*=)[^&\s'\"]+", re.IGNORECASE)
+_SECRET = re.compile(
+    r"([?&][^=&\s]*(?:token|key|secret|sig|pass|pwd|credential|auth)[^=&\s]*=)[^&\s'\"]+", re.IGNORECASE
+)
 _USER = re.compile(r"([A-Za-z][\w+.-]*://)[^/\s'\"]*@")
 _ABSOLUTE = re.compile(r"(?<![\w:/.~…])/(?:[^\s/:;,'\"]+/)+(?=[^\s/:;,'\"]+/[^\s/:;,'\"]+)")
 

@@ -50,7 +50,9 @@ def project_modules(files: Iterable[Path]) -> list[str]:
 def _files(name: str, file: Path, root: Path) -> list[Path]:
     level = len(name) - len(name.lstrip("."))
     folder = file.parents[level - 1] if level else root
-    places = [folder.joinpath(*name.lstrip(".").split("."))] + ([] if level else [file.parent.joinpath(*name.split("."))])
+    places = [folder.joinpath(*name.lstrip(".").split("."))] + (
+        [] if level else [file.parent.joinpath(*name.split("."))]
+    )
     return [
         found.resolve()
         for place in places

@@ -6,9 +6,21 @@ import shutil
 import time
 from pathlib import Path
 
-FOLDERS = ("data", "state", "store", "studies", "tuned", "results", "metrics", "reports", "mlruns")  # what the pipeline writes
+FOLDERS = (
+    "data",
+    "state",
+    "store",
+    "studies",
+    "tuned",
+    "results",
+    "metrics",
+    "reports",
+    "mlruns",
+)  # what the pipeline writes
 ABANDONED = 3600.0  # seconds without a change, after which nobody writes it any more
-NAME = re.compile(r"\..+\.[a-z0-9_]{8}")  # `tempfile` of .NAME. beside NAME: gt_bench/utils/io.py, packed and encoded data
+NAME = re.compile(
+    r"\..+\.[a-z0-9_]{8}"
+)  # `tempfile` of .NAME. beside NAME: gt_bench/utils/io.py, packed and encoded data
 
 
 def sweep(*folders: Path, everywhere: bool = False, older_than: float = ABANDONED) -> list[Path]:

@@ -41,7 +41,9 @@ def _declared(path: Path, _mtime: int) -> int:
             continue
         value = node.value.value if isinstance(node.value, ast.Constant) else None
         if type(value) is not int or value < 1:
-            raise VersionError(f"{path}, line {node.lineno}: VERSION must be a whole number above 0, written as such: VERSION = 2")
+            raise VersionError(
+                f"{path}, line {node.lineno}: VERSION must be a whole number above 0, written as such: VERSION = 2"
+            )
         return value
     return 1
 

@@ -61,7 +61,9 @@ class ClassicGNN(nn.Module):
     ):
         super().__init__()
         if not isinstance(in_dim, int):
-            raise ValueError("classic-gnn reads continuous features (its first convolution multiplies them); these are categories")
+            raise ValueError(
+                "classic-gnn reads continuous features (its first convolution multiplies them); these are categories"
+            )
         if level != "node":
             raise ValueError(f"classic-gnn cannot predict at level {level!r}; it predicts: node")
         if convolution not in ("gcn", "gat", "sage"):
@@ -71,7 +73,9 @@ class ClassicGNN(nn.Module):
         if num_layers < 1:
             raise ValueError(f"classic-gnn needs at least one layer, not {num_layers}")
         if num_heads < 1 or hidden_dim % num_heads:
-            raise ValueError(f"hidden_dim {hidden_dim} does not split into {num_heads} heads: choose a multiple of num_heads")
+            raise ValueError(
+                f"hidden_dim {hidden_dim} does not split into {num_heads} heads: choose a multiple of num_heads"
+            )
         self.convolution, self.dropout, self.all_layers = convolution, dropout, all_layers
         self.input_layer = nn.Linear(in_dim, hidden_dim) if input_layer else None
         widths = [hidden_dim if input_layer else in_dim] + [hidden_dim] * (num_layers - 1)

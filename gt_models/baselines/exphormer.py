@@ -87,12 +87,18 @@ class Exphormer(nn.Module):
         if local_layer not in LOCAL_LAYERS:
             raise ValueError(f"unknown local_layer {local_layer!r}; known: {', '.join(LOCAL_LAYERS)}")
         if num_heads < 1 or hidden_dim % num_heads:
-            raise ValueError(f"hidden_dim {hidden_dim} does not split into {num_heads} heads: choose a multiple of num_heads")
+            raise ValueError(
+                f"hidden_dim {hidden_dim} does not split into {num_heads} heads: choose a multiple of num_heads"
+            )
         if min(expander_degree, virtual_nodes) < 0:
-            raise ValueError(f"expander_degree {expander_degree} and virtual_nodes {virtual_nodes}: give no negative number")
+            raise ValueError(
+                f"expander_degree {expander_degree} and virtual_nodes {virtual_nodes}: give no negative number"
+            )
         width = hidden_dim - pe_dim * bool(laplacian_dim)
         if width < 1:
-            raise ValueError(f"pe_dim {pe_dim} leaves nothing of hidden_dim {hidden_dim} for the features: lower pe_dim")
+            raise ValueError(
+                f"pe_dim {pe_dim} leaves nothing of hidden_dim {hidden_dim} for the features: lower pe_dim"
+            )
         self.level, self.pooling, self.laplacian_dim = level, pooling, laplacian_dim
         self.expander_degree, self.num_virtual, self.self_loops = expander_degree, virtual_nodes, self_loops
         self.node_encoder = FeatureEncoder(in_dim, width)
@@ -135,7 +141,11 @@ class Exphormer(nn.Module):
         plain = self.kinds.weight[0].expand(batch.num_edges, -1)
         edges = plain if self.edge_encoder is None else encode_edges(self.edge_encoder, batch)  # [E, d]
         links = self.links(batch, edges)
-        virtual = x.new_zeros(0, x.size(1)) if self.virtual is None else self.virtual.weight.repeat_interleave(batch.num_graphs, 0)
+        virtual = (
+            x.new_zeros(0, x.size(1))
+            if self.virtual is None
+            else self.virtual.weight.repeat_interleave(batch.num_graphs, 0)
+        )
         for layer in self.layers:
             x, virtual, edges = layer(x, virtual, edges, links, batch)
         return x
@@ -145,13 +155,18 @@ class Exphormer(nn.Module):
         vectors = laplacian_eigenvectors(batch, self.laplacian_dim, self.training)  # [N, k]
         values = batch.encoding("laplacian_eigenvalues", self.laplacian_dim)[batch.batch]  # [N, k]
         pairs = torch.stack([vectors, values], 2).to(self.laplacian_encoder[0].weight.dtype)  # type: ignore[index]  # [N, k, 2]
-        real = torch.arange(self.laplacian_dim, device=pairs.device) < batch.sizes[batch.batch, None]  # a graph of n nodes has n of them
+        real = (
+            torch.arange(self.laplacian_dim, device=pairs.device) < batch.sizes[batch.batch, None]
+        )  # a graph of n nodes has n of them
         return (self.laplacian_encoder(pairs).relu() * real[..., None]).sum(1)
 
     def links(self, batch: GraphBatch, edges: Tensor) -> Links:
         """Sources and targets [L] of attention, and what each link says, [L, d]. Virtual node v of graph b is number N + v B + b; a target beyond
         the last is that of an edge that is none."""
-        nodes, total = torch.arange(batch.num_nodes, device=batch.ptr.device), batch.num_nodes + self.num_virtual * batch.num_graphs
+        nodes, total = (
+            torch.arange(batch.num_nodes, device=batch.ptr.device),
+            batch.num_nodes + self.num_virtual * batch.num_graphs,
+        )
         sources, targets = [batch.edge_index[0]], [batch.edge_index[1]]
         says = [edges]
 
@@ -189,11 +204,16 @@ class ExphormerLayer(nn.Module):
 
     def __init__(self, hidden_dim: int, num_heads: int, local_layer: str, with_edges: bool, dropout: float):
         super().__init__()
-        self.local_layer, self.with_edges = local_layer, with_edges and local_layer == "gat"  # GCN ignores edge features
+        self.local_layer, self.with_edges = (
+            local_layer,
+            with_edges and local_layer == "gat",
+        )  # GCN ignores edge features
         self.local: nn.Module | None = None
         if local_layer == "gat":
             edge_dim = hidden_dim if self.with_edges else None
-            self.local = GATConv(hidden_dim, hidden_dim // num_heads, num_heads, add_self_loops=False, edge_dim=edge_dim)
+            self.local = GATConv(
+                hidden_dim, hidden_dim // num_heads, num_heads, add_self_loops=False, edge_dim=edge_dim
+            )
         elif local_layer == "gcn":
             self.local = GCNConv(hidden_dim, hidden_dim, normalize=False)
         elif local_layer == "gatedgcn":
@@ -208,7 +228,9 @@ class ExphormerLayer(nn.Module):
             if hasattr(module, "reset_parameters"):
                 module.reset_parameters()
 
-    def forward(self, x: Tensor, virtual: Tensor, edges: Tensor, links: Links, batch: GraphBatch) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(
+        self, x: Tensor, virtual: Tensor, edges: Tensor, links: Links, batch: GraphBatch
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Nodes [N, d], virtual nodes [V B, d] and edges [E, d] -> the next ones. `links`: see `Exphormer.links`."""
         heard = self.attention(torch.cat([x, virtual]), links)  # [N + V B, d]
         h = self.attn_norm(x + self.dropout(heard[: len(x)]))
@@ -241,7 +263,9 @@ class SparseAttention(nn.Module):
     def forward(self, x: Tensor, links: Links) -> Tensor:
         """`links`: sources and targets [L], a target that is no row of x for none, and what each says, [L, d]."""
         source, target, says = links
-        q, k, v, e = (t.unflatten(1, (self.num_heads, -1)) for t in (self.query(x), self.key(x), self.value(x), self.edge(says)))
+        q, k, v, e = (
+            t.unflatten(1, (self.num_heads, -1)) for t in (self.query(x), self.key(x), self.value(x), self.edge(says))
+        )
         product = k[source] * q[target.clamp(max=len(x) - 1)] * e  # [L, H, d_h]
         score = (product.sum(2) / q.size(2) ** 0.5).clamp(-5, 5).exp()  # [L, H]
         heard = sum_over_edges(score[..., None] * v[source], target, len(x))  # [N, H, d_h]

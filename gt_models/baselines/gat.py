@@ -12,7 +12,9 @@ from gt_models.nn.self_loops import attend, with_self_loops
 from gt_models.registry import register_model
 
 
-@register_model("gat", levels=("node", "graph"), cost="m d + n d^2", encodings=("rrwp", "laplacian_eigenvectors"), sparse_x=True)
+@register_model(
+    "gat", levels=("node", "graph"), cost="m d + n d^2", encodings=("rrwp", "laplacian_eigenvectors"), sparse_x=True
+)
 class GAT(NodeWise):
     """Node [N, out_dim] or graph [B, out_dim]. Heads side by side in every layer, hidden_dim / num_heads channels each.
 
@@ -46,7 +48,9 @@ class GAT(NodeWise):
         laplacian_dim: int = 0,
     ):
         if num_heads < 1 or hidden_dim % num_heads:
-            raise ValueError(f"hidden_dim {hidden_dim} does not split into {num_heads} heads: choose a multiple of num_heads")
+            raise ValueError(
+                f"hidden_dim {hidden_dim} does not split into {num_heads} heads: choose a multiple of num_heads"
+            )
         if version not in ("v1", "v2"):
             raise ValueError(f"unknown version {version!r}; known: v1, v2")
         layer, edge_width = GATConv if version == "v1" else GATv2Conv, None if edge_dim is None else hidden_dim

@@ -11,7 +11,9 @@ from gt_models.nn.node_wise import NodeWise, normalised_edges
 from gt_models.registry import register_model
 
 
-@register_model("gcn", levels=("node", "graph"), cost="m d + n d^2", encodings=("rrwp", "laplacian_eigenvectors"), sparse_x=True)
+@register_model(
+    "gcn", levels=("node", "graph"), cost="m d + n d^2", encodings=("rrwp", "laplacian_eigenvectors"), sparse_x=True
+)
 class GCN(NodeWise):
     """Node [N, out_dim] or graph [B, out_dim]. GCNConv adds the self-loops a graph lacks; edge features are not used.
 

@@ -11,7 +11,9 @@ from gt_models.nn.node_wise import NodeWise, normalised_edges
 from gt_models.registry import register_model
 
 
-@register_model("gcnii", levels=("node", "graph"), cost="m d + n d^2", encodings=("rrwp", "laplacian_eigenvectors"), sparse_x=True)
+@register_model(
+    "gcnii", levels=("node", "graph"), cost="m d + n d^2", encodings=("rrwp", "laplacian_eigenvectors"), sparse_x=True
+)
 class GCNII(NodeWise):
     """Node [N, out_dim] or graph [B, out_dim]. Layer l: ((1 - alpha) A x + alpha x_0)((1 - beta_l) I + beta_l W), beta_l = log(theta / l + 1).
 

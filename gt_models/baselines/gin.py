@@ -10,7 +10,9 @@ from gt_models.nn.node_wise import NodeWise
 from gt_models.registry import register_model
 
 
-@register_model("gin", levels=("node", "graph"), cost="m d + n d^2", encodings=("rrwp", "laplacian_eigenvectors"), sparse_x=True)
+@register_model(
+    "gin", levels=("node", "graph"), cost="m d + n d^2", encodings=("rrwp", "laplacian_eigenvectors"), sparse_x=True
+)
 class GIN(NodeWise):
     """Node [N, out_dim] or graph [B, out_dim]. GIN-0: MLP(x_i + sum of x_j); with edge features (GINE) MLP(x_i + sum of relu(x_j + e_ij)).
 

@@ -29,7 +29,9 @@ class BareGIN(nn.Module):
     Raises ValueError for categorical features, an unknown level or pooling, no layers, or a batch of another width.
     """
 
-    def __init__(self, in_dim: int, out_dim: int, level: str, hidden_dim: int = 16, num_layers: int = 2, pooling: str = "sum"):
+    def __init__(
+        self, in_dim: int, out_dim: int, level: str, hidden_dim: int = 16, num_layers: int = 2, pooling: str = "sum"
+    ):
         super().__init__()
         check_level("gin-bare", level, pooling, num_layers)
         if not isinstance(in_dim, int):
@@ -37,7 +39,9 @@ class BareGIN(nn.Module):
         self.in_dim, self.level, self.pooling = in_dim, level, pooling
         widths = [in_dim, *[hidden_dim] * (num_layers - 1), out_dim]
         self.mlps = nn.ModuleList(
-            nn.Sequential(nn.Linear(first, hidden_dim), nn.BatchNorm1d(hidden_dim), nn.ReLU(), nn.Linear(hidden_dim, last))
+            nn.Sequential(
+                nn.Linear(first, hidden_dim), nn.BatchNorm1d(hidden_dim), nn.ReLU(), nn.Linear(hidden_dim, last)
+            )
             for first, last in pairwise(widths)
         )
 
@@ -50,7 +54,9 @@ class BareGIN(nn.Module):
     def forward_features(self, batch: GraphBatch) -> Tensor:
         """Outputs of the last layer, [N, out_dim]."""
         if batch.x.size(1) != self.in_dim:
-            raise ValueError(f"features of shape {tuple(batch.x.shape)} given to a model built for {self.in_dim} columns")
+            raise ValueError(
+                f"features of shape {tuple(batch.x.shape)} given to a model built for {self.in_dim} columns"
+            )
         source, target = batch.edge_index
         x = batch.x.to(self.mlps[0][0].weight.dtype)  # type: ignore[index]
         for i, mlp in enumerate(self.mlps):

@@ -59,7 +59,11 @@ class GPRGNN(nn.Module):
             raise ValueError(f"{steps} steps with alpha {alpha}: give at least one step, and an alpha from 0 to 1")
         self.steps, self.alpha, self.continuous = steps, alpha, isinstance(in_dim, int)
         self.encoder, self.head = FeatureEncoder(in_dim, hidden_dim), nn.Linear(hidden_dim, out_dim)
-        self.in_dropout, self.dropout, self.step_dropout = Dropout(dropout), nn.Dropout(dropout), nn.Dropout(step_dropout)
+        self.in_dropout, self.dropout, self.step_dropout = (
+            Dropout(dropout),
+            nn.Dropout(dropout),
+            nn.Dropout(step_dropout),
+        )
         gamma = torch.empty(steps + 1)
         if self.learned:
             self.gamma = nn.Parameter(gamma)

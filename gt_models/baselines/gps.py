@@ -95,11 +95,15 @@ class GPS(nn.Module):
             raise ValueError("a layer with neither message passing nor attention: choose one of them")
         width = hidden_dim - pe_dim * (bool(rwse_dim) + bool(laplacian_dim))
         if width < 1:
-            raise ValueError(f"encodings of {pe_dim} channels each leave nothing of hidden_dim {hidden_dim} for the features: lower pe_dim")
+            raise ValueError(
+                f"encodings of {pe_dim} channels each leave nothing of hidden_dim {hidden_dim} for the features: lower pe_dim"
+            )
         self.level, self.pooling, self.rwse_dim, self.laplacian_dim = level, pooling, rwse_dim, laplacian_dim
         self.node_encoder = FeatureEncoder(in_dim, width)
         # edge features reach GCN in no way
-        self.edge_encoder = FeatureEncoder(edge_dim, hidden_dim) if edge_dim is not None and local_layer in ("gin", "gat") else None
+        self.edge_encoder = (
+            FeatureEncoder(edge_dim, hidden_dim) if edge_dim is not None and local_layer in ("gin", "gat") else None
+        )
         self.rwse_norm = nn.BatchNorm1d(rwse_dim) if rwse_dim else None
         self.rwse_encoder = nn.Linear(rwse_dim, pe_dim) if rwse_dim else None
         # unstated: depth and widths of this MLP; two layers with a ReLU after each, as in the implementation
@@ -231,7 +235,9 @@ def pack(batch: GraphBatch) -> PackedNodes:
     """Nodes as tokens; in one padded group where sizes must not be asked for, else in groups of like size."""
     packing = Packing.of(batch.sizes, batch.num_nodes, batch.max_nodes if fixed_sizes(batch.ptr) else None)
     place = packing.start[batch.batch] + batch.local
-    return PackedNodes(packing, place, torch.empty_like(place).scatter(0, place, torch.arange(len(place), device=place.device)))
+    return PackedNodes(
+        packing, place, torch.empty_like(place).scatter(0, place, torch.arange(len(place), device=place.device))
+    )
 
 
 def _local_layer(kind: str, hidden_dim: int, num_heads: int, with_edges: bool) -> nn.Module | None:
@@ -241,7 +247,9 @@ def _local_layer(kind: str, hidden_dim: int, num_heads: int, with_edges: bool) -
         return GCNConv(hidden_dim, hidden_dim)
     if kind == "gat":
         if hidden_dim % num_heads:
-            raise ValueError(f"hidden_dim {hidden_dim} does not split into {num_heads} heads: choose a multiple of num_heads")
+            raise ValueError(
+                f"hidden_dim {hidden_dim} does not split into {num_heads} heads: choose a multiple of num_heads"
+            )
         edge_dim = hidden_dim if with_edges else None
         return GATConv(hidden_dim, hidden_dim // num_heads, num_heads, add_self_loops=False, edge_dim=edge_dim)
     mlp = nn.Sequential(nn.Linear(hidden_dim, hidden_dim), nn.ReLU(), nn.Linear(hidden_dim, hidden_dim))

@@ -19,7 +19,11 @@ from gt_models.registry import register_model
 
 
 @register_model(
-    "graphormer", levels=("graph", "node"), cost="n^2 d", encodings=("shortest_path_distance", "shortest_path_edges"), sparse_x=True
+    "graphormer",
+    levels=("graph", "node"),
+    cost="n^2 d",
+    encodings=("shortest_path_distance", "shortest_path_edges"),
+    sparse_x=True,
 )
 class Graphormer(nn.Module):
     """Predicts [B, out_dim] (graph, from the graph token) or [N, out_dim] (node).
@@ -72,7 +76,9 @@ class Graphormer(nn.Module):
         if norm not in ("post", "pre"):
             raise ValueError(f"unknown norm {norm!r}; known: post, pre")
         if min(max_distance, path_length, max_degree) < 1:
-            raise ValueError(f"max_distance {max_distance}, path_length {path_length}, max_degree {max_degree}: give at least 1 each")
+            raise ValueError(
+                f"max_distance {max_distance}, path_length {path_length}, max_degree {max_degree}: give at least 1 each"
+            )
         self.level, self.num_heads = level, num_heads
         self.max_distance, self.path_length, self.max_degree = max_distance, path_length, max_degree
         self.node_encoder = FeatureEncoder(in_dim, hidden_dim)
@@ -87,7 +93,9 @@ class Graphormer(nn.Module):
         self.embedding_norm = nn.LayerNorm(hidden_dim) if embedding_norm else None
         self.dropout = Dropout(dropout)
         self.layers = nn.ModuleList(
-            GraphormerLayer(hidden_dim, num_heads, ffn_dim or hidden_dim, dropout, attn_dropout, activation_dropout, norm == "pre")
+            GraphormerLayer(
+                hidden_dim, num_heads, ffn_dim or hidden_dim, dropout, attn_dropout, activation_dropout, norm == "pre"
+            )
             for _ in range(num_layers)
         )
         self.final_norm = nn.LayerNorm(hidden_dim) if final_norm else None
@@ -145,7 +153,9 @@ class Graphormer(nn.Module):
         The implementation also adds, twice, a bias of the data's own, which is zero for all pairs.
         """
         pairs = self.pair_bias(batch)  # [P, H]
-        near_token = torch.stack([tokens.local[end] == 0 for end in tokens.pair_nodes]).any(0)  # either end is the graph token
+        near_token = torch.stack([tokens.local[end] == 0 for end in tokens.pair_nodes]).any(
+            0
+        )  # either end is the graph token
         bias = near_token[:, None] * self.token_bias.to(pairs.dtype)
         first, second = batch.pair_nodes
         return bias.index_copy(0, tokens.pair_of(place[first], place[second]), pairs)
@@ -153,14 +163,18 @@ class Graphormer(nn.Module):
     def pair_bias(self, batch: GraphBatch) -> Tensor:
         """b of Eq. 6 plus c of Eq. 7 for all ordered pairs, [sum n_b^2, H]."""
         distance = batch.encoding("shortest_path_distance", 1)[:, 0]  # [P], -1 without a path
-        bias = self.distance_bias(torch.where(distance < 0, self.max_distance + 1, distance.clamp(max=self.max_distance)))
+        bias = self.distance_bias(
+            torch.where(distance < 0, self.max_distance + 1, distance.clamp(max=self.max_distance))
+        )
         if self.edge_encoder is None:
             return bias
         path = batch.encoding("shortest_path_edges", self.path_length)  # [P, K], -1 beyond the end
         # one row of zeros, which -1 finds
         edges = F.pad(encode_edges(self.edge_encoder, batch), (0, 0, 0, 1))  # [E + 1, H]
         if isinstance(self.edge_encoder.in_dim, tuple):
-            edges = edges / len(self.edge_encoder.in_dim)  # unstated: several columns; their mean, as in the implementation
+            edges = edges / len(
+                self.edge_encoder.in_dim
+            )  # unstated: several columns; their mean, as in the implementation
         # each edge through the weights of each place: E K products instead of P K
         placed = torch.einsum("eh,khg->keg", edges, self.path_weight[: self.path_length].to(edges.dtype))  # type: ignore[index]  # [K, E + 1, H]
         steps = torch.arange(self.path_length, device=path.device) * edges.size(0)
@@ -184,7 +198,14 @@ class GraphormerLayer(nn.Module):
     """Attention with bias, then a feed-forward layer, norms before (Eqs. 8 and 9) or after: [T, d] -> [T, d]."""
 
     def __init__(
-        self, hidden_dim: int, num_heads: int, ffn_dim: int, dropout: float, attn_dropout: float, activation_dropout: float, pre_norm: bool
+        self,
+        hidden_dim: int,
+        num_heads: int,
+        ffn_dim: int,
+        dropout: float,
+        attn_dropout: float,
+        activation_dropout: float,
+        pre_norm: bool,
     ):
         super().__init__()
         self.pre_norm = pre_norm
@@ -211,7 +232,9 @@ class BiasedAttention(nn.Module):
     def __init__(self, hidden_dim: int, num_heads: int, dropout: float):
         super().__init__()
         if num_heads < 1 or hidden_dim % num_heads:
-            raise ValueError(f"hidden_dim {hidden_dim} does not split into {num_heads} heads: choose a multiple of num_heads")
+            raise ValueError(
+                f"hidden_dim {hidden_dim} does not split into {num_heads} heads: choose a multiple of num_heads"
+            )
         self.num_heads, self.scale, self.dropout = num_heads, (hidden_dim // num_heads) ** -0.5, dropout
         self.qkv, self.out = RowLinear(hidden_dim, 3 * hidden_dim), RowLinear(hidden_dim, hidden_dim)
 

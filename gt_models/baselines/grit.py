@@ -170,7 +170,9 @@ class GRITLayer(nn.Module):
             if hasattr(module, "reset_parameters"):
                 module.reset_parameters()
         if self.degree_scale is not None:
-            nn.init.normal_(self.degree_scale, std=(self.degree_scale.size(1) + 1) ** -0.5)  # Xavier normal of [1, d, 2], see attention
+            nn.init.normal_(
+                self.degree_scale, std=(self.degree_scale.size(1) + 1) ** -0.5
+            )  # Xavier normal of [1, d, 2], see attention
 
     def forward(self, x: Tensor, pairs: Tensor, log_degree: Tensor, batch: GraphBatch) -> tuple[Tensor, Tensor | None]:
         """`x`: nodes [N, d]; `pairs`: [P, d], P = sum n_b^2; `log_degree`: log(1 + degree) [N, 1]. Returns the next nodes and pairs."""
@@ -183,7 +185,9 @@ class GRITLayer(nn.Module):
         x = self.ffn_norm(x + self.ffn_out(self.dropout(self.activation(self.ffn_in(x)))))  # [N, d]
         if self.pair_out is None:
             return x, None
-        return x, self.pair_norm(pairs + row_linear(self.dropout(e), self.pair_out.weight, self.pair_out.bias))  # [P, d]
+        return x, self.pair_norm(
+            pairs + row_linear(self.dropout(e), self.pair_out.weight, self.pair_out.bias)
+        )  # [P, d]
 
 
 class GRITAttention(nn.Module):
@@ -195,8 +199,14 @@ class GRITAttention(nn.Module):
     def __init__(self, hidden_dim: int, num_heads: int, attn_dropout: float, clamp: float | None):
         super().__init__()
         if num_heads < 1 or hidden_dim % num_heads:
-            raise ValueError(f"hidden_dim {hidden_dim} does not split into {num_heads} heads: choose a multiple of num_heads")
-        self.num_heads, self.head_dim, self.clamp = num_heads, hidden_dim // num_heads, math.inf if clamp is None else clamp
+            raise ValueError(
+                f"hidden_dim {hidden_dim} does not split into {num_heads} heads: choose a multiple of num_heads"
+            )
+        self.num_heads, self.head_dim, self.clamp = (
+            num_heads,
+            hidden_dim // num_heads,
+            math.inf if clamp is None else clamp,
+        )
         self.query = nn.Linear(hidden_dim, hidden_dim)
         self.key = nn.Linear(hidden_dim, hidden_dim, bias=False)
         self.value = nn.Linear(hidden_dim, hidden_dim, bias=False)
@@ -217,13 +227,18 @@ class GRITAttention(nn.Module):
     def forward(self, x: Tensor, pairs: Tensor, batch: GraphBatch) -> tuple[Tensor, Tensor]:
         """Nodes [N, d] and pairs [P, d] -> what nodes receive [N, d], and e [P, d]."""
         # Ew of all heads, then Eb: the rows of `pair` lie head by head
-        weight, bias = (p.unflatten(0, (self.num_heads, 2, -1)).transpose(0, 1).flatten(0, 2) for p in (self.pair.weight, self.pair.bias))
+        weight, bias = (
+            p.unflatten(0, (self.num_heads, 2, -1)).transpose(0, 1).flatten(0, 2)
+            for p in (self.pair.weight, self.pair.bias)
+        )
         pair = row_linear(pairs, weight, bias).view(-1, 2, self.num_heads, self.head_dim)  # [P, 2, H, d_h]
         node_maps = linears(x, self.query.weight, self.key.weight, self.value.weight, self.query.bias, None, None)
         q, k, v = (y.view(-1, self.num_heads, self.head_dim) for y in node_maps)  # [N, H, d_h]
         # deviates: PPGT's Eq. 12 prints the root of the sum with Eb; GRIT's own code and numbers have Eb outside of it
         rate = self.dropout.p if self.training else 0.0
         seed = draw_seed() if rate else None
-        total, e = grit_attention(q, k, v, pair, self.logit, batch, self.clamp, rate, seed)  # [N, H, 2, d_h], [P, H, d_h]
+        total, e = grit_attention(
+            q, k, v, pair, self.logit, batch, self.clamp, rate, seed
+        )  # [N, H, 2, d_h], [P, H, d_h]
         o, row = total.unbind(2)
         return (o + torch.einsum("nhc,hcd->nhd", row, self.pair_value)).flatten(1), e.flatten(1)

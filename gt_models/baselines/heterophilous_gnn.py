@@ -77,7 +77,9 @@ class HeterophilousGNN(nn.Module):
         if num_layers < 1:
             raise ValueError(f"heterophilous-gnn needs at least one layer, not {num_layers}")
         if num_heads < 1 or hidden_dim % num_heads:
-            raise ValueError(f"hidden_dim {hidden_dim} does not split into {num_heads} heads: choose a multiple of num_heads")
+            raise ValueError(
+                f"hidden_dim {hidden_dim} does not split into {num_heads} heads: choose a multiple of num_heads"
+            )
         self.self_loops = layer in ("gcn", "gat", "gt")
         self.encoder = FeatureEncoder(in_dim, hidden_dim)
         self.activation = nn.Sequential(nn.Dropout(dropout), nn.GELU())
@@ -89,7 +91,9 @@ class HeterophilousGNN(nn.Module):
             elif layer.startswith("gat"):
                 self.layers.append(GraphAttention(hidden_dim, num_heads, dropout, separate=layer == "gat-sep"))
             else:
-                self.layers.append({"resnet": FeedForward, "gcn": GraphConvolution, "sage": MeanAndSelf}[layer](hidden_dim, dropout))
+                self.layers.append(
+                    {"resnet": FeedForward, "gcn": GraphConvolution, "sage": MeanAndSelf}[layer](hidden_dim, dropout)
+                )
         self.norms = nn.ModuleList(NORMS[normalisation](hidden_dim) for _ in range(len(self.layers) + 1))
         self.head = nn.Linear(hidden_dim, out_dim)
 
@@ -196,7 +200,9 @@ class DotProductAttention(nn.Module):
         """Nodes [N, dim] -> [N, dim]."""
         row, col = _ends(edges)
         # as the authors have it: the vector of the sender is the query, that of the receiver the key
-        query, key, value = (linear(x).unflatten(1, (self.num_heads, -1)) for linear in (self.query, self.key, self.value))  # [N, H, C]
+        query, key, value = (
+            linear(x).unflatten(1, (self.num_heads, -1)) for linear in (self.query, self.key, self.value)
+        )  # [N, H, C]
         scores = (query[col] * _padded(key)[row]).sum(-1) * query.size(-1) ** -0.5  # [E, H]
         message = _attend(scores, value, row, col)  # [N, d]
         return self.dropout(self.out(torch.cat([x, message], 1) if self.separate else message))

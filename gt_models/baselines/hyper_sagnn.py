@@ -58,7 +58,9 @@ class HyperSAGNN(nn.Module):
         if level != "hyperedge":
             raise ValueError(f"hyper-sagnn cannot predict at level {level!r}; it predicts: hyperedge")
         if hyperedge_order < 2:
-            raise ValueError(f"a node is held against the others of its hyperedge: hyperedge_order is at least 2, not {hyperedge_order}")
+            raise ValueError(
+                f"a node is held against the others of its hyperedge: hyperedge_order is at least 2, not {hyperedge_order}"
+            )
         self.level, self.order, self.num_heads, self.head_dim = level, hyperedge_order, num_heads, head_dim
         # deviates: entries of a node are dropped once per step, and all nodes are reconstructed; the authors do both for each node of a batch as
         # often as it occurs there
@@ -117,7 +119,9 @@ class HyperSAGNN(nn.Module):
     def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
         """Squared differences of each hyperedge's nodes -> logits [H, out_dim]."""
         # a loss takes logits: both logarithms of means, without 1 - p
-        score = self.head(features).float() if features.dtype != torch.float64 else self.head(features)  # [H, order, out]
+        score = (
+            self.head(features).float() if features.dtype != torch.float64 else self.head(features)
+        )  # [H, order, out]
         return F.logsigmoid(score).logsumexp(1) - F.logsigmoid(-score).logsumexp(1)
 
     def forward(self, batch: GraphBatch) -> Tensor:

@@ -17,7 +17,15 @@ FIXED = (
     "pair_dim", "attention", "urpe", "norm", "head", "degree", "node_order", "position_dim", "stem_ffn_init", "stem_norm", "layer_scale",
     "pool_norm",
 )  # fmt: skip
-BREC = {"hidden_dim": 96, "num_layers": 6, "num_heads": 16, "rrwp_dim": 33, "stem_dim": 192, "num_stem_ffn": 4, "num_frequencies": 15}
+BREC = {
+    "hidden_dim": 96,
+    "num_layers": 6,
+    "num_heads": 16,
+    "rrwp_dim": 33,
+    "stem_dim": 192,
+    "num_stem_ffn": 4,
+    "num_frequencies": 15,
+}
 
 
 @register_model("i2gnn-ppgt", levels=("graph", "node"), cost="m^2 d + n^2 d", encodings=("rrwp",))
@@ -35,7 +43,9 @@ class I2GNNPPGT(nn.Module):
     """
 
     @with_arguments_of(PPGTReleased, *FIXED, **BREC)
-    def __init__(self, subgraph_hops: int = 4, subgraph: Literal["edge", "source"] = "edge", gin_layers: int = 6, **released: Any):
+    def __init__(
+        self, subgraph_hops: int = 4, subgraph: Literal["edge", "source"] = "edge", gin_layers: int = 6, **released: Any
+    ):
         super().__init__()
         if subgraph not in ("edge", "source"):
             raise ValueError(f"unknown subgraph {subgraph!r}; known: edge, source")
@@ -78,7 +88,9 @@ class I2GNNPPGT(nn.Module):
         rrwp = batch.pairs_to_dense(batch.encoding("rrwp", self.rrwp_dim))  # [B, n, n, K]
         graph, first, second = batch.edge_slots()
         graph, first, second, local = graph[owner], first[owner], second[owner], batch.local[node]
-        seen = torch.cat([rrwp[graph, local, first], rrwp[graph, local, second]], 1)  # [S, 2 K], S nodes of all subgraphs
+        seen = torch.cat(
+            [rrwp[graph, local, first], rrwp[graph, local, second]], 1
+        )  # [S, 2 K], S nodes of all subgraphs
         h = self.node_linear(seen.to(self.node_linear.weight.dtype))  # [S, d]
         if _some(h.size(0), self.training):
             for layer in self.layers:
@@ -133,7 +145,9 @@ def edge_subgraphs(batch: GraphBatch, hops: int, source_only: bool) -> tuple[Ten
     n, device = batch.max_nodes, batch.ptr.device
     graph, first, second = batch.edge_slots()
     near = torch.eye(n, dtype=torch.bool, device=device).expand(batch.num_graphs, n, n) & batch.node_mask[:, :, None]
-    adjacency = torch.zeros(batch.num_graphs, n, n, device=device).index_put_((graph, first, second), torch.ones((), device=device))
+    adjacency = torch.zeros(batch.num_graphs, n, n, device=device).index_put_(
+        (graph, first, second), torch.ones((), device=device)
+    )
     for _ in range(hops):
         near = near | (torch.bmm(near.to(adjacency.dtype), adjacency) > 0)  # [B, n, n]: near[b, i, v]
     inside = near[graph, first] if source_only else near[graph, first] | near[graph, second]  # [E, n]

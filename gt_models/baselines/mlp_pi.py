@@ -57,11 +57,14 @@ class InvariantMLP(nn.Module):
         self.input = TensorInput(2, in_dim, edge_dim, hidden_dim, edge_columns, degree_embeddings)
         widths = [self.input.width] + [hidden_dim] * num_layers
         self.layers = nn.ModuleList(
-            EquivariantLinear(2, 2, width, hidden_dim, light, normalize_sums, global_classes=global_classes) for width in widths[:-1]
+            EquivariantLinear(2, 2, width, hidden_dim, light, normalize_sums, global_classes=global_classes)
+            for width in widths[:-1]
         )
         self.activation, self.dropout = make_activation(activation), nn.Dropout(dropout)
         l = 0 if level == "graph" else 1
-        self.readout = EquivariantLinear(2, l, widths[-1], hidden_dim, normalize=normalize_sums, global_classes=global_classes)
+        self.readout = EquivariantLinear(
+            2, l, widths[-1], hidden_dim, normalize=normalize_sums, global_classes=global_classes
+        )
         self.head = nn.Linear(hidden_dim, out_dim)
 
     def reset_parameters(self) -> None:

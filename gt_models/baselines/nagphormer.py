@@ -64,10 +64,14 @@ class NAGphormer(nn.Module):
         if not isinstance(in_dim, int):
             raise ValueError("nagphormer averages node features over neighbourhoods: it needs continuous ones")
         if min(hops, num_layers) < 1 or hidden_dim < 2:
-            raise ValueError(f"nagphormer needs a hop, a layer and a width to halve, not {hops}, {num_layers} and {hidden_dim}")
+            raise ValueError(
+                f"nagphormer needs a hop, a layer and a width to halve, not {hops}, {num_layers} and {hidden_dim}"
+            )
         self.tokens, self.width = hops + 1, in_dim + laplacian_dim
         self.encoder = nn.Linear(self.width, hidden_dim)
-        self.layers = nn.ModuleList(NAGphormerLayer(hidden_dim, num_heads, dropout, attn_dropout) for _ in range(num_layers))
+        self.layers = nn.ModuleList(
+            NAGphormerLayer(hidden_dim, num_heads, dropout, attn_dropout) for _ in range(num_layers)
+        )
         self.final_norm, self.readout = nn.LayerNorm(hidden_dim), nn.Linear(2 * hidden_dim, 1)
         self.head_in, self.head_out = nn.Linear(hidden_dim, hidden_dim // 2), nn.Linear(hidden_dim // 2, out_dim)
         self.reset_parameters()

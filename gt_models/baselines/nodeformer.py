@@ -84,17 +84,26 @@ class NodeFormer(nn.Module):
         if level != "node":
             raise ValueError(f"nodeformer cannot predict at level {level!r}; it predicts: node")
         if bias_order not in (0, 1, 2) or bias_transform not in ("sigmoid", "identity"):
-            raise ValueError(f"bias_order {bias_order} and bias_transform {bias_transform!r}: known are 0, 1, 2; sigmoid, identity")
+            raise ValueError(
+                f"bias_order {bias_order} and bias_transform {bias_transform!r}: known are 0, 1, 2; sigmoid, identity"
+            )
         if min(num_layers, num_heads, num_features) < 1 or samples < 0 or temperature <= 0 or edge_loss < 0:
             raise ValueError(
                 f"nodeformer needs layers, heads, features and a temperature, not {num_layers}, {num_heads}, {num_features}, {temperature}; "
                 f"and no negative samples ({samples}) or edge_loss ({edge_loss})"
             )
-        self.edge_loss, self.bias_order, self.activation, self.all_layers = edge_loss, bias_order, activation, all_layers
+        self.edge_loss, self.bias_order, self.activation, self.all_layers = (
+            edge_loss,
+            bias_order,
+            activation,
+            all_layers,
+        )
         self.encoder = FeatureEncoder(in_dim, hidden_dim)
         self.norms = nn.ModuleList(nn.LayerNorm(hidden_dim) for _ in range(num_layers + 1))
         self.attentions = nn.ModuleList(
-            NodeFormerAttention(hidden_dim, num_heads, num_features, redraw_interval, samples, temperature, bias_order, bias_transform)
+            NodeFormerAttention(
+                hidden_dim, num_heads, num_features, redraw_interval, samples, temperature, bias_order, bias_transform
+            )
             for _ in range(num_layers)
         )
         self.dropout = nn.Dropout(dropout)
@@ -107,7 +116,9 @@ class NodeFormer(nn.Module):
     def forward_features(self, batch: GraphBatch) -> Tensor:
         """What the head reads of the nodes: [N, d], or with `all_layers` [N, (1 + num_layers) d]."""
         near = compressed_edges(batch)
-        adjacencies = [near, two_steps(batch, near)][: self.bias_order] if self.bias_order > 1 else [near][: self.bias_order]
+        adjacencies = (
+            [near, two_steps(batch, near)][: self.bias_order] if self.bias_order > 1 else [near][: self.bias_order]
+        )
         with_loss = self.training and torch.is_grad_enabled() and self.edge_loss > 0
         states, logs = [self.dropout(F.elu(self.norms[0](self.encoder(batch.x))))], []  # [N, d]
         for attention, norm in zip(self.attentions, self.norms[1:], strict=True):
@@ -143,7 +154,12 @@ class NodeFormerAttention(nn.Module):
         bias_transform: str,
     ):
         super().__init__()
-        self.num_heads, self.samples, self.temperature, self.bias_transform = num_heads, samples, temperature, bias_transform
+        self.num_heads, self.samples, self.temperature, self.bias_transform = (
+            num_heads,
+            samples,
+            temperature,
+            bias_transform,
+        )
         self.query, self.key, self.value = (nn.Linear(hidden_dim, hidden_dim * num_heads) for _ in range(3))
         self.out = nn.Linear(hidden_dim * num_heads, hidden_dim)
         # deviates: the implementation draws features anew in evaluation too, with a seed from the sum of the queries; there the last ones stay
@@ -161,7 +177,9 @@ class NodeFormerAttention(nn.Module):
         if self.bias is not None:
             nn.init.constant_(self.bias, 0.1 if self.bias_transform == "sigmoid" else 1.0)
 
-    def forward(self, z: Tensor, batch: GraphBatch, near: Edges, adjacencies: list[Edges], with_log: bool) -> tuple[Tensor, Tensor]:
+    def forward(
+        self, z: Tensor, batch: GraphBatch, near: Edges, adjacencies: list[Edges], with_log: bool
+    ) -> tuple[Tensor, Tensor]:
         """`near`: the edges with self-loops; `adjacencies`: A_i; `with_log`: whether the second number is wanted (else it is 0)."""
         self.features.step()
         dtype = torch.promote_types(z.dtype, torch.float32)  # exp of 8 bits of mantissa is no feature
@@ -173,7 +191,9 @@ class NodeFormerAttention(nn.Module):
             heard = batch.from_dense(self._attend(q, k, v, mask).transpose(1, 2))  # [N, H, d]
             for i, edges in enumerate(adjacencies):
                 strength = self.bias[i].sigmoid() if self.bias_transform == "sigmoid" else self.bias[i]  # type: ignore[index]
-                heard = heard + strength.to(dtype)[:, None] * normalised_sum(value, edges).unflatten(1, (self.num_heads, -1))
+                heard = heard + strength.to(dtype)[:, None] * normalised_sum(value, edges).unflatten(
+                    1, (self.num_heads, -1)
+                )
             log = self._log_weights(q, k, batch, near) if with_log else value.new_zeros(())
         return self.out(heard.flatten(1).to(z.dtype)), log
 

@@ -72,16 +72,27 @@ class OGBGNN(nn.Module):
         self.encoder = FeatureEncoder(in_dim, hidden_dim)
         self.convs = nn.ModuleList(CONVOLUTIONS[convolution](hidden_dim) for _ in range(num_layers))
         self.edge_encoders = (
-            nn.ModuleList(FeatureEncoder(edge_dim, hidden_dim) for _ in range(num_layers)) if edge_dim is not None else None
+            nn.ModuleList(FeatureEncoder(edge_dim, hidden_dim) for _ in range(num_layers))
+            if edge_dim is not None
+            else None
         )
         self.norms = nn.ModuleList(nn.BatchNorm1d(hidden_dim) for _ in range(num_layers))
         self.virtual = nn.Parameter(torch.empty(hidden_dim)) if virtual_node else None
-        self.virtual_mlps = nn.ModuleList(VirtualNodeMLP(hidden_dim) for _ in range(num_layers - 1)) if virtual_node else None
+        self.virtual_mlps = (
+            nn.ModuleList(VirtualNodeMLP(hidden_dim) for _ in range(num_layers - 1)) if virtual_node else None
+        )
         self.head = nn.Linear(hidden_dim, out_dim)
         self._reset_embeddings()
 
     def reset_parameters(self) -> None:
-        for module in [self.encoder, *self.convs, *(self.edge_encoders or ()), *self.norms, *(self.virtual_mlps or ()), self.head]:
+        for module in [
+            self.encoder,
+            *self.convs,
+            *(self.edge_encoders or ()),
+            *self.norms,
+            *(self.virtual_mlps or ()),
+            self.head,
+        ]:
             module.reset_parameters()
         self._reset_embeddings()
 
@@ -213,7 +224,11 @@ class VirtualNodeMLP(nn.Module):
             # one graph has no variance: its batch is normalised as in evaluation
             batch = self.training and len(v) > 1
             v = linear(v)
-            v = (norm(v) if batch else F.batch_norm(v, norm.running_mean, norm.running_var, norm.weight, norm.bias, eps=norm.eps)).relu()
+            v = (
+                norm(v)
+                if batch
+                else F.batch_norm(v, norm.running_mean, norm.running_var, norm.weight, norm.bias, eps=norm.eps)
+            ).relu()
         return v
 
 

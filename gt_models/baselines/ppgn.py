@@ -56,15 +56,23 @@ class PPGN(nn.Module):
             raise ValueError(f"ppgn needs at least one block with one layer, not {num_layers} with {mlp_layers}")
         self.encoder = FeatureEncoder(in_dim, hidden_dim) if features and not isinstance(in_dim, int) else None
         self.edge_encoder = (
-            FeatureEncoder(edge_dim, hidden_dim) if features and edge_dim is not None and not isinstance(edge_dim, int) else None
+            FeatureEncoder(edge_dim, hidden_dim)
+            if features and edge_dim is not None and not isinstance(edge_dim, int)
+            else None
         )
         self.in_dim, self.edge_dim, self.features = in_dim, edge_dim, features
         node_width = in_dim if isinstance(in_dim, int) else hidden_dim
         edge_width = 0 if edge_dim is None else edge_dim if isinstance(edge_dim, int) else hidden_dim
         width = 1 + (node_width + edge_width if features else 0)
-        self.blocks = nn.ModuleList(Block(hidden_dim if i else width, hidden_dim, mlp_layers) for i in range(num_layers))
+        self.blocks = nn.ModuleList(
+            Block(hidden_dim if i else width, hidden_dim, mlp_layers) for i in range(num_layers)
+        )
         batch = normalisation == "batch"
-        self.norms = nn.ModuleList(nn.BatchNorm1d(hidden_dim, momentum=1.0, affine=False) for _ in range(num_layers)) if batch else None
+        self.norms = (
+            nn.ModuleList(nn.BatchNorm1d(hidden_dim, momentum=1.0, affine=False) for _ in range(num_layers))
+            if batch
+            else None
+        )
         self.out_norm = nn.BatchNorm1d(out_dim, momentum=1.0, affine=False) if batch else None
         self.heads = nn.ModuleList(nn.Linear(2 * hidden_dim, out_dim) for _ in range(num_layers))
         self._reset_linears()
@@ -127,7 +135,9 @@ class Block(nn.Module):
 
     def __init__(self, in_dim: int, dim: int, mlp_layers: int):
         super().__init__()
-        self.first, self.second = (nn.ModuleList(nn.Linear(dim if i else in_dim, dim) for i in range(mlp_layers)) for _ in range(2))
+        self.first, self.second = (
+            nn.ModuleList(nn.Linear(dim if i else in_dim, dim) for i in range(mlp_layers)) for _ in range(2)
+        )
         self.skip = nn.Linear(in_dim + dim, dim)
 
     def forward(self, x: Tensor, batch: GraphBatch) -> Tensor:
@@ -147,5 +157,7 @@ def _continuous(edge_attr: Tensor) -> Tensor:
 
 def _largest(x: Tensor, owner: Tensor, batch: GraphBatch) -> Tensor:
     """Per graph [B, d]; 0 where all is -inf (off the diagonal of one node)."""
-    out = x.new_full((batch.num_graphs, x.size(1)), -torch.inf).scatter_reduce(0, owner[:, None].expand_as(x), x, "amax")
+    out = x.new_full((batch.num_graphs, x.size(1)), -torch.inf).scatter_reduce(
+        0, owner[:, None].expand_as(x), x, "amax"
+    )
     return out.masked_fill(out == -torch.inf, 0.0)

@@ -63,13 +63,17 @@ class SetToGraph(nn.Module):
         self.level, self.order, self.unit_norm = level, 2 if level == "pair" else hyperedge_order, unit_norm
         self.input = node_input(node_encoder, 1, in_dim, None, set_dims[0] if node_dim is None else node_dim)
         widths = [self.input.width, *set_dims]
-        self.layers = nn.ModuleList(EquivariantLinear(1, 1, a, b, normalize=normalize_sums) for a, b in zip(widths, set_dims, strict=False))
+        self.layers = nn.ModuleList(
+            EquivariantLinear(1, 1, a, b, normalize=normalize_sums) for a, b in zip(widths, set_dims, strict=False)
+        )
         broadcast = self.order * widths[-1]
         self.broadcast = None
         if plus:
             broadcast = widths[-1]
             distinct = level == "hyperedge"
-            self.broadcast = EquivariantLinear(1, self.order, broadcast, broadcast, normalize=normalize_sums, distinct_output=distinct)
+            self.broadcast = EquivariantLinear(
+                1, self.order, broadcast, broadcast, normalize=normalize_sums, distinct_output=distinct
+            )
         self.broadcast_dropout = nn.Dropout(dropout) if broadcast_activation else None
         self.head = MLP([broadcast, *pair_dims, out_dim], "relu", dropout)
 
@@ -87,7 +91,9 @@ class SetToGraph(nn.Module):
         """[rows of the output, width of the broadcast]."""
         batch = GraphBatch.of(batch)
         pairs = self.level == "pair"
-        support = Support.complete(batch, 2) if pairs else Support(batch).add_hyperedges(hyperedge_index(batch, self.order))
+        support = (
+            Support.complete(batch, 2) if pairs else Support(batch).add_hyperedges(hyperedge_index(batch, self.order))
+        )
         x = self.input(batch, support, self.head[0].weight.dtype)
         for layer in self.layers:
             x = layer(x, support).relu()  # [n, width]

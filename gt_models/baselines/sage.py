@@ -9,7 +9,9 @@ from gt_models.nn.node_wise import NodeWise
 from gt_models.registry import register_model
 
 
-@register_model("sage", levels=("node", "graph"), cost="m d + n d^2", encodings=("rrwp", "laplacian_eigenvectors"), sparse_x=True)
+@register_model(
+    "sage", levels=("node", "graph"), cost="m d + n d^2", encodings=("rrwp", "laplacian_eigenvectors"), sparse_x=True
+)
 class GraphSAGE(NodeWise):
     """Node [N, out_dim] or graph [B, out_dim]. A layer is W_1 x_i + W_2 aggregate of the neighbours' x_j; edge features are not used.
 

@@ -80,12 +80,20 @@ class SAT(nn.Module):
             raise ValueError(
                 f"hidden_dim {hidden_dim} does not split into {num_heads} heads and {towers} towers, with {hops} hops: choose others"
             )
-        self.level, self.pooling, self.hops, self.rwse_dim, self.degree_scale = level, pooling, hops, rwse_dim, degree_scale
+        self.level, self.pooling, self.hops, self.rwse_dim, self.degree_scale = (
+            level,
+            pooling,
+            hops,
+            rwse_dim,
+            degree_scale,
+        )
         self.encoder = FeatureEncoder(in_dim, hidden_dim)
         self.rwse_encoder = nn.Linear(rwse_dim, hidden_dim) if rwse_dim else None
         self.edge_encoder = None if edge_dim is None else FeatureEncoder(edge_dim, edge_width, bias=False)
         width = None if edge_dim is None else edge_width
-        self.layers = nn.ModuleList(SATLayer(hidden_dim, num_heads, hops, towers, width, dropout) for _ in range(num_layers))
+        self.layers = nn.ModuleList(
+            SATLayer(hidden_dim, num_heads, hops, towers, width, dropout) for _ in range(num_layers)
+        )
         self.head = MLPHead(hidden_dim, out_dim, "constant", 1)
 
     def reset_parameters(self) -> None:
@@ -129,7 +137,9 @@ class SATLayer(nn.Module):
                 hidden_dim,
                 ["mean", "sum", "max"],
                 ["identity"],
-                torch.ones(2, dtype=torch.long),  # a histogram of degrees, which scalers other than the identity would read
+                torch.ones(
+                    2, dtype=torch.long
+                ),  # a histogram of degrees, which scalers other than the identity would read
                 edge_dim=edge_width,
                 towers=towers,
                 divide_input=True,
@@ -137,10 +147,17 @@ class SATLayer(nn.Module):
             for _ in range(hops)
         )
         self.structure_norm, self.structure_out = nn.BatchNorm1d(2 * hidden_dim), nn.Linear(2 * hidden_dim, hidden_dim)
-        self.keys_queries, self.values = nn.Linear(hidden_dim, 2 * hidden_dim, bias=False), nn.Linear(hidden_dim, hidden_dim, bias=False)
+        self.keys_queries, self.values = (
+            nn.Linear(hidden_dim, 2 * hidden_dim, bias=False),
+            nn.Linear(hidden_dim, hidden_dim, bias=False),
+        )
         self.out = nn.Linear(hidden_dim, hidden_dim)
         self.ffn_in, self.ffn_out = nn.Linear(hidden_dim, 2 * hidden_dim), nn.Linear(2 * hidden_dim, hidden_dim)
-        self.attn_norm, self.ffn_norm, self.dropout = nn.BatchNorm1d(hidden_dim), nn.BatchNorm1d(hidden_dim), nn.Dropout(dropout)
+        self.attn_norm, self.ffn_norm, self.dropout = (
+            nn.BatchNorm1d(hidden_dim),
+            nn.BatchNorm1d(hidden_dim),
+            nn.Dropout(dropout),
+        )
         self._xavier()
 
     def reset_parameters(self) -> None:
@@ -153,7 +170,9 @@ class SATLayer(nn.Module):
         for linear in (self.keys_queries, self.values):
             nn.init.xavier_uniform_(linear.weight)
 
-    def forward(self, x: Tensor, batch: GraphBatch, around: "Subgraphs", edges: Tensor | None, scale: Tensor | None) -> Tensor:
+    def forward(
+        self, x: Tensor, batch: GraphBatch, around: "Subgraphs", edges: Tensor | None, scale: Tensor | None
+    ) -> Tensor:
         """`edges`: features [Q, d_e] of the edges of the subgraphs, or None; `scale` [N, 1] of attention, or None."""
         heard = self._attend(self._structure(x, around, edges), x, batch)
         x = self.attn_norm(x + self.dropout(heard if scale is None else scale * heard))
@@ -165,12 +184,18 @@ class SATLayer(nn.Module):
         for conv in self.convs:
             h = conv(h, around.edge_index, edges).relu()
         h = h * around.there.to(h.dtype)[:, None]
-        return self.structure_out(self.structure_norm(torch.cat([x, torch.zeros_like(x).index_add(0, around.centres, h)], 1)))
+        return self.structure_out(
+            self.structure_norm(torch.cat([x, torch.zeros_like(x).index_add(0, around.centres, h)], 1))
+        )
 
     def _attend(self, s: Tensor, x: Tensor, batch: GraphBatch) -> Tensor:
         k, q = self.keys_queries(s).chunk(2, 1)
-        q, k, v = (batch.to_dense(t).unflatten(2, (self.num_heads, -1)).transpose(1, 2) for t in (q, k, self.values(x)))  # [B, H, n, d_h]
-        scores = (q @ k.transpose(2, 3) / q.size(3) ** 0.5).masked_fill(~batch.node_mask[:, None, None], torch.finfo(q.dtype).min)
+        q, k, v = (
+            batch.to_dense(t).unflatten(2, (self.num_heads, -1)).transpose(1, 2) for t in (q, k, self.values(x))
+        )  # [B, H, n, d_h]
+        scores = (q @ k.transpose(2, 3) / q.size(3) ** 0.5).masked_fill(
+            ~batch.node_mask[:, None, None], torch.finfo(q.dtype).min
+        )
         heard = F.dropout(scores.softmax(3), self.rate, self.training) @ v
         return self.out(batch.from_dense(heard.transpose(1, 2).flatten(2)))
 
@@ -208,7 +233,9 @@ def subgraphs(batch: GraphBatch, hops: int) -> Subgraphs:
     centres, nodes = batch.pair_nodes
     edge = torch.arange(batch.num_edges, device=graph.device)
     local, size = torch.arange(n, device=graph.device), batch.sizes[graph]  # centres of each edge's graph
-    first = batch.pair_ptr[graph][:, None] + local * size[:, None]  # [E, n], the place of node 0 of the graph around each
+    first = (
+        batch.pair_ptr[graph][:, None] + local * size[:, None]
+    )  # [E, n], the place of node 0 of the graph around each
     real = local < size[:, None]
     ends = [torch.where(real, first + end[:, None], 0) for end in (source, target)]  # [E, n]
     whole = real & inside[ends[0]] & inside[ends[1]]

@@ -64,13 +64,19 @@ class SGFormer(nn.Module):
         if level != "node":
             raise ValueError(f"sgformer cannot predict at level {level!r}; it predicts: node")
         if min(num_layers, num_attention_layers, num_heads) < 1:
-            raise ValueError(f"sgformer needs layers and heads, not {num_layers}, {num_attention_layers} and {num_heads}")
+            raise ValueError(
+                f"sgformer needs layers and heads, not {num_layers}, {num_attention_layers} and {num_heads}"
+            )
         if not 0 <= graph_weight <= 1:
             raise ValueError(f"graph_weight {graph_weight} is outside of 0 .. 1")
         self.num_heads, self.graph_weight, self.activation = num_heads, graph_weight, activation
-        self.attention_encoder, self.graph_encoder = FeatureEncoder(in_dim, hidden_dim), FeatureEncoder(in_dim, hidden_dim)
+        self.attention_encoder, self.graph_encoder = (
+            FeatureEncoder(in_dim, hidden_dim),
+            FeatureEncoder(in_dim, hidden_dim),
+        )
         self.queries, self.keys, self.values = (
-            nn.ModuleList(nn.Linear(hidden_dim, hidden_dim * num_heads) for _ in range(num_attention_layers)) for _ in range(3)
+            nn.ModuleList(nn.Linear(hidden_dim, hidden_dim * num_heads) for _ in range(num_attention_layers))
+            for _ in range(3)
         )
         self.attention_norms = nn.ModuleList(nn.LayerNorm(hidden_dim) for _ in range(num_attention_layers + 1))
         self.convs = nn.ModuleList(nn.Linear(hidden_dim, hidden_dim) for _ in range(num_layers))
@@ -80,7 +86,12 @@ class SGFormer(nn.Module):
 
     def reset_parameters(self) -> None:
         lists = (self.queries, self.keys, self.values, self.attention_norms, self.convs, self.graph_norms)
-        for module in [self.attention_encoder, self.graph_encoder, *(m for modules in lists for m in modules), self.head]:
+        for module in [
+            self.attention_encoder,
+            self.graph_encoder,
+            *(m for modules in lists for m in modules),
+            self.head,
+        ]:
             module.reset_parameters()
 
     def forward_features(self, batch: GraphBatch) -> Tensor:

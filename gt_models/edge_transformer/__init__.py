@@ -89,7 +89,9 @@ class EdgeTransformer(nn.Module):
         return PairTokens, EdgeTransformerLayer, PairReadout
 
     def reset_parameters(self) -> None:
-        for module in filter(lambda m: m is not None, [self.tokens, *self.layers, self.readout, self.pooling, self.head]):
+        for module in filter(
+            lambda m: m is not None, [self.tokens, *self.layers, self.readout, self.pooling, self.head]
+        ):
             module.reset_parameters()
 
     def forward_features(self, batch: GraphBatch) -> Tensor:
@@ -111,7 +113,9 @@ class EdgeTransformer(nn.Module):
 class EdgeTransformerLayer(nn.Module):
     """X <- FFN(X + TriangularAttention(LN(X))) on pair states [P, d]."""
 
-    def __init__(self, hidden_dim: int, num_heads: int, dropout: float, attn_dropout: float, act: str, ffn_residual: bool = False):
+    def __init__(
+        self, hidden_dim: int, num_heads: int, dropout: float, attn_dropout: float, act: str, ffn_residual: bool = False
+    ):
         super().__init__()
         self.norm = nn.LayerNorm(hidden_dim)
         self.attention = TriangularAttention(hidden_dim, num_heads, attn_dropout)
@@ -138,7 +142,9 @@ class TriangularAttention(nn.Module):
     def __init__(self, hidden_dim: int, num_heads: int, attn_dropout: float = 0.0):
         super().__init__()
         if hidden_dim % num_heads:
-            raise ValueError(f"hidden_dim {hidden_dim} does not split into {num_heads} heads: choose a multiple of num_heads")
+            raise ValueError(
+                f"hidden_dim {hidden_dim} does not split into {num_heads} heads: choose a multiple of num_heads"
+            )
         if not 0.0 <= attn_dropout < 1.0:
             raise ValueError(f"attn_dropout {attn_dropout} is outside [0, 1)")
         self.num_heads, self.attn_dropout = num_heads, attn_dropout
@@ -152,7 +158,9 @@ class TriangularAttention(nn.Module):
             module.reset_parameters()
 
     def forward(self, x: Tensor, batch: GraphBatch) -> Tensor:  # [P, d] -> [P, d]
-        projected = self.projections(x).view(x.size(0), 4, self.num_heads, x.size(1) // self.num_heads)  # [P, 4, H, d_h]
+        projected = self.projections(x).view(
+            x.size(0), 4, self.num_heads, x.size(1) // self.num_heads
+        )  # [P, 4, H, d_h]
         o = attend(projected, batch, self.attn_dropout if self.training else 0.0)  # [P, H, d_h]
         return self.out(o.flatten(1))  # [P, d]
 
@@ -171,7 +179,9 @@ class PairTokens(nn.Module):
         self.edge_token = nn.Parameter(torch.empty(edge_hidden_dim)) if edge_dim is None else None  # x_1
         self.diagonal_token = nn.Parameter(torch.empty(edge_hidden_dim))  # x_2
         # unstated: RRWP's MLP and its last ReLU; from the authors' code
-        self.rrwp_encoder = nn.Sequential(MLP([rrwp_dim, 2 * rrwp_hidden_dim, rrwp_hidden_dim]), nn.ReLU()) if rrwp_dim else None
+        self.rrwp_encoder = (
+            nn.Sequential(MLP([rrwp_dim, 2 * rrwp_hidden_dim, rrwp_hidden_dim]), nn.ReLU()) if rrwp_dim else None
+        )
         self.make_phi(hidden_dim, act)
         self.reset_tokens()
 
@@ -187,7 +197,9 @@ class PairTokens(nn.Module):
     def reset_parameters(self) -> None:
         self.reset_tokens()
         rrwp_mlp = None if self.rrwp_encoder is None else self.rrwp_encoder[0]
-        for module in filter(lambda m: m is not None, (self.node_encoder, self.edge_encoder, self.pair_encoder, self.pair_out, rrwp_mlp)):
+        for module in filter(
+            lambda m: m is not None, (self.node_encoder, self.edge_encoder, self.pair_encoder, self.pair_out, rrwp_mlp)
+        ):
             module.reset_parameters()
 
     def forward(self, batch: GraphBatch) -> Tensor:  # X, [P, d]
@@ -212,7 +224,9 @@ class PairTokens(nn.Module):
             if batch.edge_attr is None:
                 raise ValueError("the model was built with edge_dim, but the batch has no edge_attr")
             values = self.edge_encoder(batch.edge_attr).to(dtype)  # [E, q]
-            edges = values.new_zeros(len(nothing), values.size(1)).index_put((edge_pairs(batch),), values, accumulate=True)  # [P, q]
+            edges = values.new_zeros(len(nothing), values.size(1)).index_put(
+                (edge_pairs(batch),), values, accumulate=True
+            )  # [P, q]
         if self.diagonal_token is not None:
             edges = edges + nothing.index_fill(0, node_pairs(batch), 1.0) * self.diagonal_token
         if self.rrwp_encoder is not None:
@@ -243,7 +257,9 @@ class PairReadout(nn.Module):
     def sums(self, x: Tensor, batch: GraphBatch) -> tuple[Tensor, ...]:
         """Hidden units of X_ij, and of X_ji, summed over j: [N, 2d] each."""
         hidden = self.activation(self.hidden(x))  # [P, 2d]
-        return tuple(hidden.new_zeros(batch.num_nodes, hidden.size(1)).index_add(0, pair, hidden) for pair in batch.pair_nodes)
+        return tuple(
+            hidden.new_zeros(batch.num_nodes, hidden.size(1)).index_add(0, pair, hidden) for pair in batch.pair_nodes
+        )
 
     def last(self, rows: Tensor, columns: Tensor, batch: GraphBatch) -> Tensor:  # [N, d]
         bias = batch.sizes[batch.batch, None] * (self.first.bias + self.second.bias)  # one for each summand

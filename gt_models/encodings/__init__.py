@@ -18,7 +18,12 @@ from gt_models.encodings.counts import DEGREE, ORDER
 from gt_models.encodings.encoding import Encoding, EncodingError, nearest
 from gt_models.encodings.expander import EXPANDER
 from gt_models.encodings.hops import HOPS
-from gt_models.encodings.laplacian import LAPLACIAN, SECOND_EIGENVECTOR, laplacian_with_repeats, second_eigenvector_with_repeats
+from gt_models.encodings.laplacian import (
+    LAPLACIAN,
+    SECOND_EIGENVECTOR,
+    laplacian_with_repeats,
+    second_eigenvector_with_repeats,
+)
 from gt_models.encodings.number import NUMBER
 from gt_models.encodings.random_features import NEAR_ORTHOGONAL, ORTHOGONAL, RANDOM
 from gt_models.encodings.random_walk import RRWP, RWSE
@@ -38,7 +43,9 @@ _FLAGGED = {"laplacian": laplacian_with_repeats, "second-eigenvector": second_ei
 def find_encoding(name: str) -> Encoding:
     """Encoding `name`. Raises EncodingError with the nearest name."""
     if name not in ENCODINGS:
-        raise EncodingError(f"no encoding named {name!r}{nearest(name, ENCODINGS)}; known: {', '.join(sorted(ENCODINGS))}")
+        raise EncodingError(
+            f"no encoding named {name!r}{nearest(name, ENCODINGS)}; known: {', '.join(sorted(ENCODINGS))}"
+        )
     return ENCODINGS[name]
 
 

@@ -93,7 +93,13 @@ def blocks(batch: GraphBatch, fill: float = 1.0, entries: int = 2**24) -> Iterat
     for i, (start, end) in enumerate(cuts):
         number[order[start:end]] = i
     # edges sorted by block once, instead of searched for once per block
-    of_edge = number.to(device)[batch.batch[batch.edge_index[0]]] if batch.num_edges else torch.zeros(0, dtype=torch.long, device=device)
+    of_edge = (
+        number.to(device)[batch.batch[batch.edge_index[0]]]
+        if batch.num_edges
+        else torch.zeros(0, dtype=torch.long, device=device)
+    )
     edges = of_edge.argsort(stable=True).split(torch.bincount(of_edge, minlength=len(cuts)).tolist()) if cuts else ()
     for (start, end), numbers in zip(cuts, edges, strict=True):
-        yield Block(batch, order[start:end].to(device), int(sizes[start]), numbers, bool(sizes[start] == sizes[end - 1]))
+        yield Block(
+            batch, order[start:end].to(device), int(sizes[start]), numbers, bool(sizes[start] == sizes[end - 1])
+        )

@@ -47,7 +47,9 @@ class Encoding:
     @cached_property
     def parameters(self) -> dict[str, inspect.Parameter]:
         signature = inspect.signature(self.function, eval_str=True)
-        return {k: p for k, p in signature.parameters.items() if p.kind is p.KEYWORD_ONLY and k not in ("dtype", "graphs")}
+        return {
+            k: p for k, p in signature.parameters.items() if p.kind is p.KEYWORD_ONLY and k not in ("dtype", "graphs")
+        }
 
     @property
     def random(self) -> bool:
@@ -59,7 +61,9 @@ class Encoding:
         for key in given:
             if key not in self.parameters:
                 known = ", ".join(self.parameters) or "none"
-                raise EncodingError(f"encoding {self.name!r} has no argument {key!r:.200}{nearest(key, self.parameters)}; known: {known}")
+                raise EncodingError(
+                    f"encoding {self.name!r} has no argument {key!r:.200}{nearest(key, self.parameters)}; known: {known}"
+                )
         complete = {}
         for key in sorted(self.parameters):
             parameter = self.parameters[key]
@@ -67,9 +71,13 @@ class Encoding:
             if value is parameter.empty:
                 raise EncodingError(f"encoding {self.name!r} needs the argument {key!r:.200}")
             if not _fits(value, parameter.annotation):
-                raise EncodingError(f"encoding {self.name!r}: {key} must be {_describe(parameter.annotation)}, not {value!r:.200}")
+                raise EncodingError(
+                    f"encoding {self.name!r}: {key} must be {_describe(parameter.annotation)}, not {value!r:.200}"
+                )
             if type(value) is int and value < (0 if key == "seed" else 1):
-                raise EncodingError(f"encoding {self.name!r}: {key} must be at least {0 if key == 'seed' else 1}, not {value}")
+                raise EncodingError(
+                    f"encoding {self.name!r}: {key} must be at least {0 if key == 'seed' else 1}, not {value}"
+                )
             complete[key] = value
         self.widths(**complete)
         return complete

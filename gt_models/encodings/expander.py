@@ -82,7 +82,9 @@ def _gap(neighbours: np.ndarray) -> float:
     # regular: the second lowest of 2 d I - A is 2 d less the highest of A beside the constant vector, whose 2 d is taken away
     beside = LinearOperator((n, n), lambda x: adjacency @ x.ravel() - 2 * degree * x.mean(), dtype=np.float64)
     try:
-        highest = eigsh(beside, 1, which="LA", v0=np.random.default_rng(0).standard_normal(n), tol=1e-3, maxiter=2000)[0]
+        highest = eigsh(beside, 1, which="LA", v0=np.random.default_rng(0).standard_normal(n), tol=1e-3, maxiter=2000)[
+            0
+        ]
     except ArpackNoConvergence as error:
         raise ArithmeticError(f"the spectral gap of a random regular graph of {n} nodes was not found") from error
     return float(2 * degree - highest[0])

@@ -10,7 +10,12 @@ from gt_models.encodings.laplacian import laplacian
 
 
 def hops(
-    batch: GraphBatch, *, columns: int, steps: int = 3, eigenvectors: int | None = None, dtype: torch.dtype = torch.float32
+    batch: GraphBatch,
+    *,
+    columns: int,
+    steps: int = 3,
+    eigenvectors: int | None = None,
+    dtype: torch.dtype = torch.float32,
 ) -> dict[str, Tensor]:
     """{"hops": [N, (steps + 1) * (columns + eigenvectors)]}: x, A x, ..., A^steps x side by side, A = D^-1/2 (A_0 + I) D^-1/2 of the whole graph.
 

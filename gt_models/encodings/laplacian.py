@@ -74,7 +74,10 @@ def laplacian_with_repeats(
         one_values, one_vectors, repeated[graph] = _large(_local_edges(block), block.n, normalization, low, k - low)
         values[graph] = torch.from_numpy(one_values).to(dtype)
         vectors[work.ptr[graph] : work.ptr[graph + 1]] = torch.from_numpy(one_vectors).to(dtype)
-    arrays = {"laplacian_eigenvectors": vectors.to(batch.ptr.device), "laplacian_eigenvalues": values.to(batch.ptr.device)}
+    arrays = {
+        "laplacian_eigenvectors": vectors.to(batch.ptr.device),
+        "laplacian_eigenvalues": values.to(batch.ptr.device),
+    }
     return arrays, repeated.to(batch.ptr.device)
 
 
@@ -83,7 +86,9 @@ def second_eigenvector(batch: GraphBatch, *, dtype: torch.dtype = torch.float32)
     return second_eigenvector_with_repeats(batch, dtype=dtype)[0]
 
 
-def second_eigenvector_with_repeats(batch: GraphBatch, *, dtype: torch.dtype = torch.float32) -> tuple[dict[str, Tensor], Tensor]:
+def second_eigenvector_with_repeats(
+    batch: GraphBatch, *, dtype: torch.dtype = torch.float32
+) -> tuple[dict[str, Tensor], Tensor]:
     """What `second_eigenvector` returns, and for each graph whether the second eigenvalue is repeated, bool [B]."""
     # where the first eigenvalue is repeated, so is the second
     arrays, repeated = laplacian_with_repeats(batch, k=2, normalization="sym", which="lowest", dtype=dtype)
@@ -170,7 +175,9 @@ def _fix_bases(solved: Sequence[tuple[Tensor, Tensor]], low: int, high: int) -> 
     for group in groups.values():
         spaces = [vectors[rows, :, columns].mT for vectors, rows, columns in group]  # (S, n, dimension) each
         n = max(space.size(1) for space in spaces)
-        bases = _projected_basis(torch.cat([nn.functional.pad(space, (0, 0, 0, n - space.size(1))) for space in spaces]))
+        bases = _projected_basis(
+            torch.cat([nn.functional.pad(space, (0, 0, 0, n - space.size(1))) for space in spaces])
+        )
         for (vectors, rows, columns), basis in zip(group, bases.split([len(space) for space in spaces]), strict=True):
             vectors[rows, :, columns] = basis[:, : vectors.size(1)].mT
 
@@ -249,7 +256,9 @@ def _large(edges: np.ndarray, n: int, normalization: str, low: int, high: int) -
     return values, vectors, bool(repeated)
 
 
-def _small_components(adjacency, nodes, offsets, sizes, normalization, low, high) -> list[tuple[float, np.ndarray, np.ndarray, bool]]:
+def _small_components(
+    adjacency, nodes, offsets, sizes, normalization, low, high
+) -> list[tuple[float, np.ndarray, np.ndarray, bool]]:
     """All components up to _DENSE_SIZE as one batch of graphs, solved densely."""
     chosen = np.flatnonzero(sizes <= _DENSE_SIZE)
     if not len(chosen):
@@ -289,7 +298,9 @@ def _lanczos(adjacency, normalization: str, low: int, high: int) -> tuple[np.nda
     values, vectors, repeated = (np.concatenate([p[i] for p in parts], -1) for i in range(3))
     residual = np.linalg.norm(matrix @ vectors - vectors * values, axis=0).max()
     if residual > 1e-6 * top:
-        raise ArithmeticError(f"eigenvectors of a graph with {n} nodes were found with a residual of {residual:.1e} only")
+        raise ArithmeticError(
+            f"eigenvectors of a graph with {n} nodes were found with a residual of {residual:.1e} only"
+        )
     return values, _fix_signs(torch.from_numpy(vectors)[None])[0].numpy(), repeated
 
 
@@ -323,4 +334,6 @@ LAPLACIAN = Encoding(
     {"laplacian_eigenvectors": "node", "laplacian_eigenvalues": "graph"},
     lambda k, normalization, which: {"laplacian_eigenvectors": k, "laplacian_eigenvalues": k},
 )
-SECOND_EIGENVECTOR = Encoding("second-eigenvector", second_eigenvector, {"second_eigenvector": "node"}, lambda: {"second_eigenvector": 1})
+SECOND_EIGENVECTOR = Encoding(
+    "second-eigenvector", second_eigenvector, {"second_eigenvector": "node"}, lambda: {"second_eigenvector": 1}
+)

@@ -61,14 +61,23 @@ def rrwp(
         out = torch.from_numpy(np.empty(shape, np.float32 if dtype == torch.float32 else np.float64))
         walk_powers(out, batch.ptr, *_compressed_transition(batch, False, normalization, dtype), 0, steps, identity)
         if dual:
-            walk_powers(out, batch.ptr, *_compressed_transition(batch, True, normalization, dtype), int(identity) + steps, steps, False)
+            walk_powers(
+                out,
+                batch.ptr,
+                *_compressed_transition(batch, True, normalization, dtype),
+                int(identity) + steps,
+                steps,
+                False,
+            )
     else:
         out = torch.empty(shape, dtype=dtype, device=device)
         _write_products(out, batch, steps, identity, squaring, dual, normalization)
     return {"rrwp": out}
 
 
-def _compressed_transition(batch: GraphBatch, reverse: bool, normalization: str, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+def _compressed_transition(
+    batch: GraphBatch, reverse: bool, normalization: str, dtype: torch.dtype
+) -> tuple[Tensor, Tensor, Tensor]:
     """M of all graphs in compressed rows: offsets long [N + 1], columns long [E] and values [E]; of the reversed graphs if `reverse`."""
     source, target = batch.edge_index.flip(0).numpy() if reverse else batch.edge_index.numpy()
     n = batch.num_nodes
@@ -77,17 +86,25 @@ def _compressed_transition(batch: GraphBatch, reverse: bool, normalization: str,
     scale = np.repeat(degree, degree).astype(np.float64)
     if normalization == "sym":
         scale = np.sqrt(scale * np.bincount(rows.indices, minlength=n)[rows.indices])
-    return torch.from_numpy(rows.indptr).long(), torch.from_numpy(rows.indices).long(), torch.from_numpy(1 / scale).to(dtype)
+    return (
+        torch.from_numpy(rows.indptr).long(),
+        torch.from_numpy(rows.indices).long(),
+        torch.from_numpy(1 / scale).to(dtype),
+    )
 
 
 def _along_bonds(batch: GraphBatch) -> GraphBatch:
     if "bond" not in batch.extras:
-        raise EncodingError("rrwp: edges 'bonds' is for graphs whose extras mark the edges that are bonds (\"bond\"); these do not")
+        raise EncodingError(
+            "rrwp: edges 'bonds' is for graphs whose extras mark the edges that are bonds (\"bond\"); these do not"
+        )
     bonds = batch.extras["bond"].bool()
     return GraphBatch(batch.x, batch.edge_index[:, bonds], batch.ptr)
 
 
-def _write_products(out: Tensor, batch: GraphBatch, steps: int, identity: bool, squaring: bool, dual: bool, normalization: str) -> None:
+def _write_products(
+    out: Tensor, batch: GraphBatch, steps: int, identity: bool, squaring: bool, dual: bool, normalization: str
+) -> None:
     """The same by products of dense matrices: for GPUs and for squaring."""
     channels = out.size(1)
     buffer, scratch = out.new_empty(0), out.new_empty(0)
@@ -96,7 +113,9 @@ def _write_products(out: Tensor, batch: GraphBatch, steps: int, identity: bool, 
         if buffer.numel() < adjacency.numel() * channels:
             # one piece of memory for all blocks: fresh pages would cost as much as the products
             buffer, scratch = (out.new_empty(adjacency.numel() * width) for width in (channels, steps))
-        values = buffer[: adjacency.numel() * channels].view(len(adjacency), block.n, channels, block.n)  # (g, i, channel, j)
+        values = buffer[: adjacency.numel() * channels].view(
+            len(adjacency), block.n, channels, block.n
+        )  # (g, i, channel, j)
         if identity:
             values[:, :, 0] = torch.eye(block.n, dtype=out.dtype, device=out.device)
         for i, direction in enumerate((adjacency, adjacency.mT) if dual else (adjacency,)):
@@ -164,7 +183,9 @@ def _return_chances(block: Block, steps: int, dtype: torch.dtype, columns: int =
     pairs = torch.unique(source * n + target)
     source, target = pairs // n, pairs % n
     degree = torch.bincount(source, minlength=n).clamp(min=1)
-    m = torch.sparse_coo_tensor(torch.stack([source, target]), 1 / degree[source].to(dtype), (n, n), check_invariants=False)
+    m = torch.sparse_coo_tensor(
+        torch.stack([source, target]), 1 / degree[source].to(dtype), (n, n), check_invariants=False
+    )
     m = _compressed(m)
     out = torch.zeros(n, steps, dtype=dtype, device=device)
     for start in range(0, n, columns):

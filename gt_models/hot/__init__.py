@@ -50,13 +50,17 @@ class HigherOrderAttention(AttendingClasses):
             attended = self.kernel(values, queries, keys, support, features)  # for each pattern [r, classes x v]
         else:
             of_class = self.softmax(values, [q.unflatten() for q in queries], [k.unflatten() for k in keys], support)
-            attended = [torch.stack([of_class[s] for s in mine], 1).flatten(1) for mine in self.of_pattern.values() if mine]
+            attended = [
+                torch.stack([of_class[s] for s in mine], 1).flatten(1) for mine in self.of_pattern.values() if mine
+            ]
         out, joined = [], iter(attended)
         for pattern in light.patterns:
             if pattern == distinct(self.l) and light_rows is not None:
                 part = light_rows
             else:
-                part = light.at_pattern(values, support, pattern, slice(light.out_dim - values.size(1), None))  # [r, hidden], Eq. (14)
+                part = light.at_pattern(
+                    values, support, pattern, slice(light.out_dim - values.size(1), None)
+                )  # [r, hidden], Eq. (14)
             if mine := self.of_pattern[pattern]:
                 weight = self.output.weight[:, mine[0] * self.v_dim : (mine[-1] + 1) * self.v_dim]
                 part = part + linear(self.dropout(next(joined)), weight, self.output.bias)  # w^O of Eq. (10)
@@ -69,16 +73,25 @@ class HigherOrderAttention(AttendingClasses):
         """alpha^mu_ij = softmax over exactly the i of class mu of <q_j, k_i> / sqrt(d) (Eq. 12, 17), for each class [r, heads, head]."""
         v = [x.unflatten() for x in self.class_values(values, support)]
         return [
-            masked_attention(queries[s], keys[s], v[s], self.query_source(support, c), self.key_source(support, c), support, c)
+            masked_attention(
+                queries[s], keys[s], v[s], self.query_source(support, c), self.key_source(support, c), support, c
+            )
             for s, c in enumerate(self.classes)
         ]
 
     def kernel(
-        self, values: Tensor, queries: list[Columns], keys: list[Columns], support: Support, features: RandomFeatures | None
+        self,
+        values: Tensor,
+        queries: list[Columns],
+        keys: list[Columns],
+        support: Support,
+        features: RandomFeatures | None,
     ) -> list[Tensor]:
         """phi(q_j)^T sum_i phi(k_i) v_i^T / phi(q_j)^T sum_i phi(k_i) (Eq. 21): the sums once per group, read by the queries of the group."""
         if features is None:
-            raise ValueError("kernel attention needs its feature map: pass features=RandomFeatures(qk_dim // num_heads)")
+            raise ValueError(
+                "kernel attention needs its feature map: pass features=RandomFeatures(qk_dim // num_heads)"
+            )
         with torch.autocast(values.device.type, enabled=False):
             v, groups = self.class_values(full(values), support), self.groups(support)
             # a copy: a projection drawn anew in place must not change a backward pass to come
@@ -98,7 +111,9 @@ class HigherOrderAttention(AttendingClasses):
         """What each class' keys are stabilised by, broadcastable to [K, heads, 1]: the maximum over the keys of the graph and head."""
         found = []
         for k, c in zip(keys, self.classes, strict=True):
-            graph = support.counted(c.k, rows := self.key_rows(support, c), support.sets[c.k].graph[rows], support.num_graphs)
+            graph = support.counted(
+                c.k, rows := self.key_rows(support, c), support.sets[c.k].graph[rows], support.num_graphs
+            )
             found.append(graph_maximum(k, projection, self.key_source(support, c), graph, support.num_graphs))
         return found
 
@@ -106,7 +121,15 @@ class HigherOrderAttention(AttendingClasses):
 class EncoderLayer(nn.Module):
     """Enc_{k->l} (Eq. 8, 9): a = Attn(LN(A)); a + L2(act(L1(LN(a)))) with lightweight L1, L2. Attention has a linear path, and no residual."""
 
-    def __init__(self, attention: HigherOrderAttention, dim: int, ffn_dim: int, dropout: float, activation: str, distinct_output: bool):
+    def __init__(
+        self,
+        attention: HigherOrderAttention,
+        dim: int,
+        ffn_dim: int,
+        dropout: float,
+        activation: str,
+        distinct_output: bool,
+    ):
         super().__init__()
         l = attention.l
         # unstated: where normalisation is (footnote 1 omits it). Before attention and feed-forward, as the authors' implementation
@@ -186,20 +209,29 @@ class HigherOrderTransformer(nn.Module):
         self.input = self.make_input(node_encoder, in_dim, edge_dim, hidden_dim)
         self.input_map = EquivariantLinear(self.k, self.k, self.input.width, hidden_dim, light=True)
         # one map for all layers, as the authors do (unstated in the paper)
-        phi = (qk_dim // num_heads, num_features, redraw_interval, {"softmax": "softmax", "generalized": "relu"}[kernel])
+        phi = (
+            qk_dim // num_heads,
+            num_features,
+            redraw_interval,
+            {"softmax": "softmax", "generalized": "relu"}[kernel],
+        )
         self.features = RandomFeatures(*phi) if attention == "kernel" else None
         widths = [(self.k, qk_dim, v_dim, num_heads, False)] * num_layers
         widths += [(self.l, *self.last_widths(qk_dim, v_dim, num_heads), level == "hyperedge")]
         self.layers = nn.ModuleList()
         for l, qk, v, heads, hyperedges in widths:
-            attend = self.attention_class(self.k, l, hidden_dim, qk, v, heads, dropout, attention, global_classes, hyperedges)
+            attend = self.attention_class(
+                self.k, l, hidden_dim, qk, v, heads, dropout, attention, global_classes, hyperedges
+            )
             self.layers.append(EncoderLayer(attend, hidden_dim, ffn_dim, dropout, self.activation, hyperedges))
         self.head = self.make_head(hidden_dim, out_dim)
 
     # the places at which the released code does otherwise
     attention_class, activation = HigherOrderAttention, "relu"  # Eq. (8)
 
-    def make_input(self, encoder: str, in_dim: int | Sequence[int], edge_dim: int | Sequence[int] | None, hidden_dim: int) -> nn.Module:
+    def make_input(
+        self, encoder: str, in_dim: int | Sequence[int], edge_dim: int | Sequence[int] | None, hidden_dim: int
+    ) -> nn.Module:
         """What makes the first tensor of order k from node and edge features (see `node_input`)."""
         return node_input(encoder, self.k, in_dim, edge_dim, hidden_dim)
 

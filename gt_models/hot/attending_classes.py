@@ -59,10 +59,16 @@ class AttendingClasses(nn.Module):
         super().__init__()
         self.k, self.l, self.num_heads, self.qk_dim, self.v_dim = k, l, num_heads, qk_dim, v_dim
         classes = [
-            c for c in equivalence_classes(k, l, distinct_output) if not c.is_light and (global_classes or l == 0 or not c.is_global)
+            c
+            for c in equivalence_classes(k, l, distinct_output)
+            if not c.is_light and (global_classes or l == 0 or not c.is_global)
         ]
-        self.classes = sorted(classes, key=lambda c: (set_partitions(l).index(c.output_pattern), c.query_plan, c.key_plan))
-        self.value_slots = sorted(self.classes, key=lambda c: (set_partitions(k).index(c.input_pattern), c.key_plan, c.query_plan))
+        self.classes = sorted(
+            classes, key=lambda c: (set_partitions(l).index(c.output_pattern), c.query_plan, c.key_plan)
+        )
+        self.value_slots = sorted(
+            self.classes, key=lambda c: (set_partitions(k).index(c.input_pattern), c.key_plan, c.query_plan)
+        )
         # classes of one plan share their groups; queries and keys of order o are slots of one lightweight layer k -> o, plan after plan
         query_plans, key_plans = _by(self.classes, lambda c: c.query_plan), _by(self.value_slots, lambda c: c.key_plan)
         query_order, key_order = (lambda c: len(c.output_pattern)), (lambda c: len(self.key_blocks(c)))
@@ -73,7 +79,13 @@ class AttendingClasses(nn.Module):
         for o in orders:
             width = qk_dim * sum(map(len, self.queries[o] + self.keys[o])) + hidden_dim * (o == l)
             self.maps[str(o)] = EquivariantLinear(
-                k, o, hidden_dim, width, light=True, normalize=self.normalize, distinct_output=distinct_output and o == l
+                k,
+                o,
+                hidden_dim,
+                width,
+                light=True,
+                normalize=self.normalize,
+                distinct_output=distinct_output and o == l,
             )
         self.value = nn.Linear(hidden_dim, len(self.classes) * v_dim) if self.classes else None
         self.output = nn.Linear(len(self.classes) * v_dim, hidden_dim) if self.classes else None
@@ -89,7 +101,10 @@ class AttendingClasses(nn.Module):
         }
         same_entries = _by(self.value_slots, lambda c: self.takes_all_rows(c) or c.input_pattern)
         self.value_groups = [[number[c] for c in group] for group in same_entries]
-        self.grouping = "groups", tuple((c, self.takes_all_rows(c), self.key_blocks(c)) for c in self.classes)  # the same for like layers
+        self.grouping = (
+            "groups",
+            tuple((c, self.takes_all_rows(c), self.key_blocks(c)) for c in self.classes),
+        )  # the same for like layers
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -100,7 +115,9 @@ class AttendingClasses(nn.Module):
                 nn.init.xavier_normal_(layer.weight)
                 nn.init.zeros_(layer.bias)
 
-    def queries_and_keys(self, values: Tensor, support: Support, single: bool) -> tuple[list[Columns], list[Columns], Tensor | None]:
+    def queries_and_keys(
+        self, values: Tensor, support: Support, single: bool
+    ) -> tuple[list[Columns], list[Columns], Tensor | None]:
         """Queries and keys of each class at the tuples of distinct nodes of their order, [r, heads, head], and the light classes' part at the
         output tuples of distinct nodes, [r, hidden_dim] (None where no query or key shares its map). `single`: half precision becomes single."""
         queries: dict[int, Columns] = {}
@@ -110,7 +127,9 @@ class AttendingClasses(nn.Module):
             rows = self.maps[str(o)].at_pattern(values, support, distinct(o))  # [r, classes x qk (+ hidden)]
             rows = full(rows) if single else rows
             if o == self.l:
-                rows, light_rows = rows.split([self.qk_dim * (len(of_queries) + len(of_keys)), self.maps[str(o)].in_dim], 1)
+                rows, light_rows = rows.split(
+                    [self.qk_dim * (len(of_queries) + len(of_keys)), self.maps[str(o)].in_dim], 1
+                )
             parts = self._side_by_side(rows, [*of_queries, *of_keys], self.qk_dim)
             queries |= dict(parts[: len(of_queries)])
             keys |= dict(parts[len(of_queries) :])
@@ -122,7 +141,9 @@ class AttendingClasses(nn.Module):
         found: dict[int, Columns] = {}
         if self.value is not None:
             parts = [len(group) * self.v_dim for group in self.value_groups]
-            for group, weight, bias in zip(self.value_groups, self.value.weight.split(parts), self.value.bias.split(parts), strict=True):
+            for group, weight, bias in zip(
+                self.value_groups, self.value.weight.split(parts), self.value.bias.split(parts), strict=True
+            ):
                 v = linear(values[self.key_rows(support, self.classes[group[0]])], weight, bias)
                 found |= dict(self._side_by_side(v, group, self.v_dim))
         return [found[s] for s in range(len(found))]
@@ -145,9 +166,13 @@ class AttendingClasses(nn.Module):
         tied, key = c if len(c.shared) > 1 else (c.k, c.l), None  # groups of two shared nodes are numbered together
         if (source := self.key_source(support, c)) is not None:
             rows = support.sets[len(blocks)].rows[distinct(len(blocks))]
-            key = support.cached(("keys", c.k, c.input_pattern, blocks, wide), lambda: Grouped(source, rows.stop - rows.start))
+            key = support.cached(
+                ("keys", c.k, c.input_pattern, blocks, wide), lambda: Grouped(source, rows.stop - rows.start)
+            )
         of_entries = support.cached(("entries", tied, c.key_plan, wide), lambda: Grouped(entries, number))
-        return Groups(of_entries, support.cached(("queries", tied, c.query_plan), lambda: Grouped(queries, number)), key)
+        return Groups(
+            of_entries, support.cached(("queries", tied, c.query_plan), lambda: Grouped(queries, number)), key
+        )
 
     def key_source(self, support: Support, c: EquivalenceClass) -> Tensor | None:
         """For each entry that the class sums over, the row of its key among the distinct tuples of the key's order; None: itself."""
@@ -155,7 +180,9 @@ class AttendingClasses(nn.Module):
         if len(blocks) == c.k or (len(c.input_pattern) == 1 == len(blocks)):  # the one row of a node is its number
             return None
         columns = [support.sets[c.k].index[self.key_rows(support, c), c.input_pattern[a][0]] for a in blocks]
-        return support.cached(("key source", c.k, c.input_pattern, blocks, wide), lambda: support.rows_of_distinct(columns))
+        return support.cached(
+            ("key source", c.k, c.input_pattern, blocks, wide), lambda: support.rows_of_distinct(columns)
+        )
 
     def query_source(self, support: Support, c: EquivalenceClass) -> Tensor | None:
         """The same for queries."""

@@ -27,7 +27,13 @@ class Piece(NamedTuple):
 
 
 def masked_attention(
-    q: Tensor, k: Tensor, v: Tensor, query_source: Tensor | None, key_source: Tensor | None, support: Support, c: EquivalenceClass
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    query_source: Tensor | None,
+    key_source: Tensor | None,
+    support: Support,
+    c: EquivalenceClass,
 ) -> Tensor:
     """softmax_i(<q_j, k_i> / sqrt(d)) v_i over the keys i of class `c`: q, k [rows, heads, d], v [r_k, heads, d_v] -> [r, heads, d_v].
 
@@ -52,7 +58,10 @@ def masked_attention(
 def _attend(q: Tensor, k: Tensor, v: Tensor, piece: Piece) -> Tensor:
     """[g, Lq, heads, d_v]."""
     at_q, at_k = piece.queries.clamp(min=0), piece.keys.clamp(min=0)
-    padded = [x.index_select(0, at.flatten()).unflatten(0, at.shape).transpose(1, 2) for x, at in ((q, at_q), (k, at_k), (v, at_k))]
+    padded = [
+        x.index_select(0, at.flatten()).unflatten(0, at.shape).transpose(1, 2)
+        for x, at in ((q, at_q), (k, at_k), (v, at_k))
+    ]
     out = F.scaled_dot_product_attention(*padded, attn_mask=piece.mask)  # [g, heads, Lq, d_v]
     return torch.where(piece.any_key, out, 0.0).transpose(1, 2)
 
@@ -84,7 +93,11 @@ def _by_graph(graph: Tensor, most: int, num_graphs: int) -> tuple[Tensor, Tensor
     order = torch.argsort(graph, stable=True)
     counts = torch.zeros(num_graphs, dtype=torch.long, device=graph.device).index_add(0, graph, torch.ones_like(graph))
     sorted_graph = graph[order]
-    at = sorted_graph * most + torch.arange(graph.numel(), device=graph.device) - (counts.cumsum(0) - counts)[sorted_graph]
+    at = (
+        sorted_graph * most
+        + torch.arange(graph.numel(), device=graph.device)
+        - (counts.cumsum(0) - counts)[sorted_graph]
+    )
     rows = torch.full((num_graphs * most,), -1, device=graph.device).index_copy(0, at, order)
     return rows.view(num_graphs, most), torch.empty_like(at).index_copy(0, order, at)
 
@@ -124,11 +137,15 @@ def _padded(rows: Sorted, groups: np.ndarray, first: int, length: int) -> Tensor
     return torch.from_numpy(np.where(place < rows.ptr[groups + 1][:, None], found, -1))
 
 
-def _piece(queries: Tensor, keys: Tensor, query_nodes: list[Tensor], key_nodes: list[Tensor], same: Tensor | bool) -> Piece:
+def _piece(
+    queries: Tensor, keys: Tensor, query_nodes: list[Tensor], key_nodes: list[Tensor], same: Tensor | bool
+) -> Piece:
     """`same`: which queries and keys are of one group, bool [g, 1, Lq, Lk], or True for all."""
     mask = ((queries >= 0)[:, :, None] & (keys >= 0)[:, None, :])[:, None] & same  # [g, 1, Lq, Lk]
     for q in query_nodes:
         for k in key_nodes:  # a summed node differs from every output node
             mask = mask & (q[queries.clamp(min=0)][:, None, :, None] != k[keys.clamp(min=0)][:, None, None, :])
     any_key = mask.any(-1, keepdim=True)
-    return Piece(queries, keys, mask | ~any_key, any_key)  # a row without keys attends to all, for finite numbers, and is zeroed after
+    return Piece(
+        queries, keys, mask | ~any_key, any_key
+    )  # a row without keys attends to all, for finite numbers, and is zeroed after

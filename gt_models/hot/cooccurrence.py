@@ -53,7 +53,9 @@ class CooccurrenceInput(nn.Module):
     def __init__(self, in_dim: int | Sequence[int], hidden_dim: int, dropout: float = 0.25):
         super().__init__()
         if isinstance(in_dim, int) or len(in_dim) < 2:
-            raise ValueError(f"co-occurrence needs one categorical column for each of two or more node types; in_dim is {in_dim}")
+            raise ValueError(
+                f"co-occurrence needs one categorical column for each of two or more node types; in_dim is {in_dim}"
+            )
         self.width, self.dropout = hidden_dim, nn.Dropout(dropout)
         sizes = torch.tensor([size - 1 for size in in_dim])
         columns = sizes.sum() - sizes  # of other types, per type
@@ -98,10 +100,17 @@ class CooccurrenceInput(nn.Module):
             _check(batch.x, row, column, target)
         number = batch.x.gather(1, kind[:, None]).squeeze(1) - 1  # within the type, [N]
         # the node's place among the columns of the target's type: all nodes but those of that type
-        place = self.node_start[column] + number[source] - torch.where(column > row, self.sizes[row], 0) + self.weight_start[row]  # type: ignore[index, operator]  # [E]
+        place = (
+            self.node_start[column]
+            + number[source]
+            - torch.where(column > row, self.sizes[row], 0)
+            + self.weight_start[row]
+        )  # type: ignore[index, operator]  # [E]
         entry = batch.edge_attr.squeeze(1).to(dtype)  # a_vu, [E]
         first = torch.searchsorted(target.contiguous(), torch.arange(batch.num_nodes, device=target.device))  # [N]
-        summed = F.embedding_bag(place, self.weight, first, mode="sum", per_sample_weights=self.dropout(entry))  # [N, width]
+        summed = F.embedding_bag(
+            place, self.weight, first, mode="sum", per_sample_weights=self.dropout(entry)
+        )  # [N, width]
         hidden = (summed + self.bias[kind]).tanh()
         if self.training:
             batch.extras["reconstruction_error"] = self._error(hidden, place, target, entry, kind)
@@ -110,7 +119,9 @@ class CooccurrenceInput(nn.Module):
     def _error(self, hidden: Tensor, place: Tensor, target: Tensor, entry: Tensor, kind: Tensor) -> Tensor:
         decoded = (hidden.index_select(0, target) * self.weight[place]).sum(1) + self.decoder_bias[place]  # [E]
         entries = target.new_zeros(kind.numel()).index_add(0, target, torch.ones_like(target))  # [N]
-        per_node = hidden.new_zeros(kind.numel()).index_add(0, target, (entry - decoded).square()) / entries.clamp(min=1)
+        per_node = hidden.new_zeros(kind.numel()).index_add(0, target, (entry - decoded).square()) / entries.clamp(
+            min=1
+        )
         known = (entries > 0).to(hidden.dtype)
         zeros = hidden.new_zeros(len(self.columns))
         # a node without an entry has no error: it does not count in its type's mean
@@ -119,4 +130,6 @@ class CooccurrenceInput(nn.Module):
 
 def _check(x: Tensor, row: Tensor, column: Tensor, target: Tensor) -> None:
     if bool(((x > 0).sum(1) != 1).any()) or bool((row == column).any()) or bool((target.diff() < 0).any()):
-        raise ValueError("co-occurrence needs nodes of one type each, edges between types alone, and edges in order of their target")
+        raise ValueError(
+            "co-occurrence needs nodes of one type each, edges between types alone, and edges in order of their target"
+        )

@@ -112,7 +112,13 @@ class EquivalenceClass:
             for ins in combinations(self.free, count):
                 for outs in permutations(open_outputs, count):
                     found.append(
-                        from_patterns(self.input_pattern, self.output_pattern, (*self.shared, *zip(ins, outs, strict=True)), self.k, self.l)
+                        from_patterns(
+                            self.input_pattern,
+                            self.output_pattern,
+                            (*self.shared, *zip(ins, outs, strict=True)),
+                            self.k,
+                            self.l,
+                        )
                     )
         return tuple(found)
 
@@ -141,7 +147,9 @@ def equivalence_classes(k: int, l: int, distinct_output: bool = False) -> tuple[
     if distinct_output:
         classes = [c for c in classes if len(c.output_pattern) == l]
     patterns = set_partitions(l)
-    return tuple(sorted(classes, key=lambda c: (patterns.index(c.output_pattern), not c.is_light, len(c.blocks), c.blocks)))
+    return tuple(
+        sorted(classes, key=lambda c: (patterns.index(c.output_pattern), not c.is_light, len(c.blocks), c.blocks))
+    )
 
 
 def light_classes(k: int, l: int, distinct_output: bool = False) -> tuple[EquivalenceClass, ...]:

@@ -4,7 +4,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from gt_models.hot.equivalence_classes import EquivalenceClass, Partition, equivalence_classes, light_classes, set_partitions
+from gt_models.hot.equivalence_classes import (
+    EquivalenceClass,
+    Partition,
+    equivalence_classes,
+    light_classes,
+    set_partitions,
+)
 from gt_models.hot.support import Support
 from gt_models.kernels.row_linear import row_linear
 
@@ -43,7 +49,9 @@ class EquivariantLinear(nn.Module):
             # unstated: how layers l -> l act on hyperedges. Elementwise: the other orders of a hyperedge are not stored.
             classes = tuple(c for c in classes if not c.is_light or c.blocks == tuple((i, i + k) for i in range(k)))
         self.classes = tuple(c for c in classes if global_classes or l == 0 or not c.is_global)
-        self.patterns: tuple[Partition, ...] = tuple(p for p in set_partitions(l) if any(c.output_pattern == p for c in self.classes))
+        self.patterns: tuple[Partition, ...] = tuple(
+            p for p in set_partitions(l) if any(c.output_pattern == p for c in self.classes)
+        )
         self.weight = nn.Parameter(torch.empty(len(self.classes) * in_dim, out_dim))
         self.bias = nn.Parameter(torch.empty(len(self.patterns), out_dim)) if bias else None
         self.reset_parameters()
@@ -60,7 +68,10 @@ class EquivariantLinear(nn.Module):
         """values [rows of order k, in_dim] -> [rows of order l, out_dim]."""
         weights = self.weight.split([len(self._of(p)) * self.in_dim for p in self.patterns])  # one gradient of all
         biases = [None] * len(weights) if self.bias is None else self.bias.unbind()
-        parts = [linear(self._inputs(values, support, p), w.T, b) for p, w, b in zip(self.patterns, weights, biases, strict=True)]
+        parts = [
+            linear(self._inputs(values, support, p), w.T, b)
+            for p, w, b in zip(self.patterns, weights, biases, strict=True)
+        ]
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     def at_pattern(self, values: Tensor, support: Support, pattern: Partition, columns: slice = slice(None)) -> Tensor:
@@ -93,7 +104,9 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """x W^T + b: [r, in], [out, in], [out] -> [r, out]. Small products are torch's own, whose gradients cost the fewest calls."""
     if torch.compiler.is_compiling() or x.size(0) * weight.numel() < LARGE:
         return F.linear(x, weight, bias)
-    contiguous = weight if weight.T.is_contiguous() else weight.contiguous()  # oneDNN takes other strides a thousand times as long
+    contiguous = (
+        weight if weight.T.is_contiguous() else weight.contiguous()
+    )  # oneDNN takes other strides a thousand times as long
     return row_linear(x, contiguous, bias)
 
 

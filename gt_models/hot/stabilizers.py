@@ -11,7 +11,9 @@ def scaled_product(u: Tensor, projection: Tensor) -> Tensor:
     return (u * u.size(-1) ** -0.25) @ projection.T
 
 
-def graph_maximum(keys: Tensor, projection: Tensor, key_of_entry: Tensor | None, graph_of_entry: Tensor, num_graphs: int) -> Tensor:
+def graph_maximum(
+    keys: Tensor, projection: Tensor, key_of_entry: Tensor | None, graph_of_entry: Tensor, num_graphs: int
+) -> Tensor:
     """One for each graph and head: keys [K, heads, d] -> [K, heads, 1].
 
     Args:

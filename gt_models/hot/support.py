@@ -101,7 +101,9 @@ class Support:
         for k in range(2, order + 1):
             counts = support.sizes**k
             total = sum(support._num_tuples(len(p)) for p in set_partitions(k))
-            graph = torch.repeat_interleave(torch.arange(support.num_graphs, device=support.device), counts, output_size=total)
+            graph = torch.repeat_interleave(
+                torch.arange(support.num_graphs, device=support.device), counts, output_size=total
+            )
             number = torch.arange(total, device=support.device) - (counts.cumsum(0) - counts)[graph]
             size, columns = support.sizes[graph], []
             for _ in range(k):
@@ -110,8 +112,12 @@ class Support:
             index = torch.stack(columns[::-1], 1)  # [sum n_b^k, k]
             patterns = torch.stack([_has_pattern(index, p) for p in set_partitions(k)])
             order_of_rows = torch.argsort(patterns.long().argmax(0), stable=True)
-            support.flat_rows[k] = torch.empty_like(order_of_rows).index_copy(0, order_of_rows, torch.arange(total, device=support.device))
-            support.sets[k] = support._sorted_set(index[order_of_rows], {p: support._num_tuples(len(p)) for p in set_partitions(k)})
+            support.flat_rows[k] = torch.empty_like(order_of_rows).index_copy(
+                0, order_of_rows, torch.arange(total, device=support.device)
+            )
+            support.sets[k] = support._sorted_set(
+                index[order_of_rows], {p: support._num_tuples(len(p)) for p in set_partitions(k)}
+            )
         if order >= 2:
             support.edge_rows = support.lookup(2, [batch.edge_index[0], batch.edge_index[1]])
         return support
@@ -124,7 +130,9 @@ class Support:
 
     def add_hyperedges(self, index: Tensor) -> "Support":
         """Order `index.size(1)` on the given tuples [H, order] of distinct nodes of one graph, kept in their order (repetitions too)."""
-        self.sets[index.size(1)] = TupleSet(index, self.graph_of_node[index[:, 0]], {distinct(index.size(1)): slice(0, index.size(0))})
+        self.sets[index.size(1)] = TupleSet(
+            index, self.graph_of_node[index[:, 0]], {distinct(index.size(1)): slice(0, index.size(0))}
+        )
         return self
 
     def take(self, values: Tensor, classes: tuple[EquivalenceClass, ...]) -> Tensor:
@@ -224,7 +232,9 @@ class Support:
 
     def _code(self, columns: list[Tensor]) -> Tensor:
         if self.num_nodes ** len(columns) >= 2**63:
-            raise ValueError(f"{self.num_nodes} nodes are too many for tuples of order {len(columns)} in one batch: use smaller batches")
+            raise ValueError(
+                f"{self.num_nodes} nodes are too many for tuples of order {len(columns)} in one batch: use smaller batches"
+            )
         code = columns[0]
         for column in columns[1:]:
             code = code * self.num_nodes + column

@@ -19,7 +19,14 @@ class TensorHead(nn.Module):
         dropout: after each ReLU.
     """
 
-    def __init__(self, in_dim: int, out_dim: int, hidden_dims: Sequence[int] | None = None, diagonal: bool = False, dropout: float = 0.0):
+    def __init__(
+        self,
+        in_dim: int,
+        out_dim: int,
+        hidden_dims: Sequence[int] | None = None,
+        diagonal: bool = False,
+        dropout: float = 0.0,
+    ):
         super().__init__()
         self.norm = nn.LayerNorm(in_dim)
         self.project = nn.Linear(in_dim, out_dim if hidden_dims is None else in_dim)
@@ -52,14 +59,18 @@ def hyperedge_index(batch: GraphBatch, order: int) -> Tensor:
     """
     index = batch.extras.get("hyperedge_index", batch.encodings.get("hyperedge_index"))
     if index is None:
-        raise ValueError("hyperedge prediction needs the tuples to score: set batch.extras['hyperedge_index'], long [H, order]")
+        raise ValueError(
+            "hyperedge prediction needs the tuples to score: set batch.extras['hyperedge_index'], long [H, order]"
+        )
     if index.dim() != 2 or index.size(1) != order:
         raise ValueError(
             f"hyperedge_index of shape {tuple(index.shape)} given to a model built for hyperedges of {order} nodes: give [H, {order}]"
         )
     if index.numel() and not fixed_sizes(index):
         if bool((index < 0).any() | (index >= batch.num_nodes).any()):
-            raise ValueError(f"hyperedge_index names a node outside 0..{batch.num_nodes - 1}: it holds node ids of the whole batch")
+            raise ValueError(
+                f"hyperedge_index names a node outside 0..{batch.num_nodes - 1}: it holds node ids of the whole batch"
+            )
         ordered = index.sort(1).values
         if bool((ordered[:, 1:] == ordered[:, :-1]).any()):
             raise ValueError("a hyperedge names a node twice: hyperedges have distinct nodes")

@@ -42,13 +42,17 @@ class TensorInput(nn.Module):
         if edge_columns not in ("sum", "mean"):
             raise ValueError(f"unknown edge_columns {edge_columns!r}; known: sum, mean")
         if degree_embeddings and isinstance(in_dim, int):
-            raise ValueError("degree_embeddings are added to embedded nodes: give in_dim as vocabulary sizes, or degree_embeddings=0")
+            raise ValueError(
+                "degree_embeddings are added to embedded nodes: give in_dim as vocabulary sizes, or degree_embeddings=0"
+            )
         self.order, self.edge_columns = order, edge_columns
         self.in_dim, self.edge_dim = in_dim, edge_dim
         self.node = None if isinstance(in_dim, int) else FeatureEncoder(in_dim, hidden_dim)
         self.edge = FeatureEncoder(edge_dim, hidden_dim) if order == 2 and isinstance(edge_dim, Sequence) else None
         # both tables are fed the in-degree: the graphs are undirected
-        self.degree = nn.ModuleList(nn.Embedding(degree_embeddings, hidden_dim) for _ in range(2 if degree_embeddings else 0))
+        self.degree = nn.ModuleList(
+            nn.Embedding(degree_embeddings, hidden_dim) for _ in range(2 if degree_embeddings else 0)
+        )
         self.node_width = in_dim if isinstance(in_dim, int) else hidden_dim
         self.edge_width = hidden_dim if self.edge is not None else 1 if edge_dim is None else int(edge_dim)
         self.width = self.node_width + (self.edge_width if order == 2 else 0)
@@ -63,7 +67,9 @@ class TensorInput(nn.Module):
         x = self._checked(batch.x, self.node_width, "node") if self.node is None else self.node(batch.x)
         for table in self.degree:
             target = batch.edge_index[1]
-            in_degree = target.new_zeros(batch.num_nodes).index_add(0, target, torch.ones_like(target))  # bincount waits for the device
+            in_degree = target.new_zeros(batch.num_nodes).index_add(
+                0, target, torch.ones_like(target)
+            )  # bincount waits for the device
             x = x + table(in_degree.clamp(max=table.num_embeddings - 1))
         x = x.to(dtype)  # [n, node width]
         if self.order == 1:
@@ -90,5 +96,7 @@ class TensorInput(nn.Module):
 
     def _checked(self, values: Tensor, width: int, what: str) -> Tensor:
         if values.dim() != 2 or values.size(1) != width:
-            raise ValueError(f"{what} features of shape {tuple(values.shape)} given to a model built for {width} columns")
+            raise ValueError(
+                f"{what} features of shape {tuple(values.shape)} given to a model built for {width} columns"
+            )
         return values

@@ -29,7 +29,13 @@ class _TwoNumbers(torch.autograd.Function):
     def forward(ctx, x: Tensor, alpha: Tensor, beta: Tensor, eps: float) -> Tensor:
         d = x.size(-1)
         s = torch.linalg.vector_norm(x, dim=-1, keepdim=True).square_().div_(d).add_(eps).sqrt_()  # [..., 1]
-        t = torch.linalg.vector_norm(torch.addcmul(beta, alpha, x), dim=-1, keepdim=True).square_().div_(d).add_(eps).sqrt_()  # [..., 1]
+        t = (
+            torch.linalg.vector_norm(torch.addcmul(beta, alpha, x), dim=-1, keepdim=True)
+            .square_()
+            .div_(d)
+            .add_(eps)
+            .sqrt_()
+        )  # [..., 1]
         ctx.save_for_backward(x, alpha, beta, s, t)
         return x * (t / s)
 
@@ -41,7 +47,11 @@ class _TwoNumbers(torch.autograd.Function):
         d = x.size(-1)
         g = (dy * x).sum(-1, keepdim=True)  # [..., 1]
         c = g / (d * s * t)  # [..., 1]
-        dx = (dy * (t / s)).addcmul_(x, g * t / (d * s**3), value=-1).addcmul_(torch.addcmul(alpha * beta, alpha.square(), x), c)
+        dx = (
+            (dy * (t / s))
+            .addcmul_(x, g * t / (d * s**3), value=-1)
+            .addcmul_(torch.addcmul(alpha * beta, alpha.square(), x), c)
+        )
         rows, c = x.reshape(-1, d), c.reshape(1, -1)
         cx, cxx = (c @ rows).squeeze(0), (c @ rows.square()).squeeze(0)  # [d] each: sums over tokens as matrix products
         return dx, alpha * cxx + beta * cx, alpha * cx + beta * c.sum(), None
@@ -50,7 +60,12 @@ class _TwoNumbers(torch.autograd.Function):
 def _example(x: Tensor, alpha: Tensor, beta: Tensor, eps: float) -> tuple[tuple, dict]:
     """Five tokens."""
     tokens = torch.randn(5, x.size(-1), dtype=x.dtype).to(x.device)
-    return (tokens.requires_grad_(), torch.randn_like(alpha).requires_grad_(), torch.randn_like(beta).requires_grad_(), eps), {}
+    return (
+        tokens.requires_grad_(),
+        torch.randn_like(alpha).requires_grad_(),
+        torch.randn_like(beta).requires_grad_(),
+        eps,
+    ), {}
 
 
 def _numba():
@@ -60,5 +75,8 @@ def _numba():
 
 
 ada_rms = Operation(
-    "ada_rms", reference, [Form("numba", _numba), Form("two-numbers", lambda: _TwoNumbers.apply, devices=("cpu", "cuda"))], _example
+    "ada_rms",
+    reference,
+    [Form("numba", _numba), Form("two-numbers", lambda: _TwoNumbers.apply, devices=("cpu", "cuda"))],
+    _example,
 )

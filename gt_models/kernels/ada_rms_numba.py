@@ -31,7 +31,17 @@ class _AdaRMS(torch.autograd.Function):
         rows = x.view(-1, d)
         blocks = -(-len(rows) // BLOCK)
         sums = x.new_empty(blocks, 2, d)
-        run(_kernels(x.dtype, d).backward, blocks, rows, alpha, beta, real(x.dtype)(ctx.eps), grad.view(-1, d), dx.view(-1, d), sums)
+        run(
+            _kernels(x.dtype, d).backward,
+            blocks,
+            rows,
+            alpha,
+            beta,
+            real(x.dtype)(ctx.eps),
+            grad.view(-1, d),
+            dx.view(-1, d),
+            sums,
+        )
         total = sums.sum(0)
         return dx, total[0], total[1], None
 

@@ -76,7 +76,11 @@ def run_parts(kernel: Callable[..., None], bounds: Sequence[int], *arguments: An
     if len(bounds) == 2:
         kernel(bounds[0], bounds[1], *values)
     else:
-        list(_threads(os.getpid(), len(bounds) - 1).map(lambda begin, end: kernel(begin, end, *values), bounds[:-1], bounds[1:]))
+        list(
+            _threads(os.getpid(), len(bounds) - 1).map(
+                lambda begin, end: kernel(begin, end, *values), bounds[:-1], bounds[1:]
+            )
+        )
 
 
 def shares(costs: np.ndarray) -> list[int]:
@@ -103,9 +107,23 @@ def exp2(dtype: torch.dtype) -> Callable[..., Any]:
     NaN stays NaN.
     """
     if dtype == torch.float32:
-        number, whole, bits, bias, terms, lowest = np.float32, np.int32, np.int32(23), np.int32(127), 6, np.float32(-100)
+        number, whole, bits, bias, terms, lowest = (
+            np.float32,
+            np.int32,
+            np.int32(23),
+            np.int32(127),
+            6,
+            np.float32(-100),
+        )
     else:
-        number, whole, bits, bias, terms, lowest = np.float64, np.int64, np.int64(52), np.int64(1023), 13, np.float64(-900)
+        number, whole, bits, bias, terms, lowest = (
+            np.float64,
+            np.int64,
+            np.int64(52),
+            np.int64(1023),
+            13,
+            np.float64(-900),
+        )
     series = tuple(number(math.log(2) ** p / math.factorial(p)) for p in range(terms, -1, -1))
     zero = number(0)
 
@@ -117,7 +135,9 @@ def exp2(dtype: torch.dtype) -> Callable[..., Any]:
         y = series[0]
         for c in series[1:]:
             y = y * (x - k) + c
-        power = number(whole((whole(k) + bias) << bits).view(number))  # of NaN arbitrary, but finite or NaN: the product is NaN
+        power = number(
+            whole((whole(k) + bias) << bits).view(number)
+        )  # of NaN arbitrary, but finite or NaN: the product is NaN
         return zero if small else y * power
 
     return form
@@ -164,7 +184,9 @@ def move(x, at, by_row, by_channel, rows, channels, factor, out, to, out_by_row,
     """out[to + r out_by_row + c out_by_channel] = factor * x[at + r by_row + c by_channel] for each row r and channel c."""
     for r in range(rows):
         for c in range(channels):
-            out[np.uintp(to + r * out_by_row + c * out_by_channel)] = x[np.uintp(at + r * by_row + c * by_channel)] * factor
+            out[np.uintp(to + r * out_by_row + c * out_by_channel)] = (
+                x[np.uintp(at + r * by_row + c * by_channel)] * factor
+            )
 
 
 def row_capacity(width: int) -> int:
@@ -209,7 +231,9 @@ def vector_at(context, builder, array, index, first, lanes):
     kind, value = array
     at = builder.add(context.cast(builder, index[1], index[0], types.intp), context.get_constant(types.intp, first))
     data = context.make_array(kind)(context, builder, value).data
-    return builder.bitcast(builder.gep(data, [at]), ir.VectorType(context.get_data_type(kind.dtype), lanes).as_pointer())
+    return builder.bitcast(
+        builder.gep(data, [at]), ir.VectorType(context.get_data_type(kind.dtype), lanes).as_pointer()
+    )
 
 
 def _numbers_at(context, builder, array, index, first, lanes):
@@ -217,7 +241,9 @@ def _numbers_at(context, builder, array, index, first, lanes):
 
 
 def _repeated(builder, number, _, lanes):
-    one = builder.insert_element(ir.Constant(ir.VectorType(number.type, lanes), ir.Undefined), number, ir.Constant(ir.IntType(32), 0))
+    one = builder.insert_element(
+        ir.Constant(ir.VectorType(number.type, lanes), ir.Undefined), number, ir.Constant(ir.IntType(32), 0)
+    )
     return builder.shuffle_vector(one, one, ir.Constant(ir.VectorType(ir.IntType(32), lanes), None))
 
 
@@ -241,10 +267,16 @@ def _on_vectors(value: Callable[..., ir.Value]) -> Callable[..., Any]:
     def operation(typing, y, i, *others):
         def build(context, builder, signature, arguments):
             to, at = zip((y, i), arguments[:2], strict=True)
-            operands = list(_operands(context, builder, zip(others[:-1], cgutils.unpack_tuple(builder, arguments[2])), y.dtype))
+            operands = list(
+                _operands(context, builder, zip(others[:-1], cgutils.unpack_tuple(builder, arguments[2])), y.dtype)
+            )
             for span in _pieces(others[-1].literal_value):
                 place = vector_at(context, builder, to, at, *span)
-                builder.store(value(builder, builder.load(place, align=1), *(operand(*span) for operand in operands)), place, align=1)
+                builder.store(
+                    value(builder, builder.load(place, align=1), *(operand(*span) for operand in operands)),
+                    place,
+                    align=1,
+                )
             return context.get_dummy_value()
 
         return types.void(y, i, types.StarArgTuple(others)), build
@@ -255,9 +287,13 @@ def _on_vectors(value: Callable[..., ir.Value]) -> Callable[..., Any]:
 _FLAGS = tuple(sorted(FASTMATH))
 copy = _on_vectors(lambda builder, y, a: a)
 mul = _on_vectors(lambda builder, y, a, x: builder.fmul(a, x, flags=_FLAGS))  # a x
-muladd = _on_vectors(lambda builder, y, a, x: builder.fadd(y, builder.fmul(a, x, flags=_FLAGS), flags=_FLAGS))  # y + a x
+muladd = _on_vectors(
+    lambda builder, y, a, x: builder.fadd(y, builder.fmul(a, x, flags=_FLAGS), flags=_FLAGS)
+)  # y + a x
 largest = _on_vectors(lambda builder, y, x: builder.select(builder.fcmp_ordered("<", x, y), y, x))  # NaN if x is
-gate = _on_vectors(lambda builder, y, a, x: builder.select(builder.fcmp_ordered("<=", x, a), a, y))  # a where x <= a, else y
+gate = _on_vectors(
+    lambda builder, y, a, x: builder.select(builder.fcmp_ordered("<=", x, a), a, y)
+)  # a where x <= a, else y
 
 
 @intrinsic(prefer_literal=True)
@@ -292,7 +328,9 @@ def hash32(x):
 def _cache_folder() -> str:
     """Where compiled kernels are kept. Its name has the digest of all kernels' sources: Numba itself compiles a function anew only when the
     file of that function changes, not when one changes that it is compiled from."""
-    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.rglob("*.py")))).hexdigest()[:16]
+    digest = hashlib.sha256(
+        b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.rglob("*.py")))
+    ).hexdigest()[:16]
     asked = os.environ.get("NUMBA_CACHE_DIR")
     home = Path(asked) if asked else Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "gt_models"
     try:

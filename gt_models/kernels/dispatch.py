@@ -88,7 +88,9 @@ class Operation:
         self.name, self.reference, self.forms, self.example = name, reference, tuple(forms), example
         self.__doc__ = reference.__doc__
         self._loaded: dict[str, Callable[..., Any]] = {}
-        self._failed: dict[tuple[str, str, torch.dtype | None], str | None] = {}  # (form, device, dtype) -> why it is put aside
+        self._failed: dict[
+            tuple[str, str, torch.dtype | None], str | None
+        ] = {}  # (form, device, dtype) -> why it is put aside
         OPERATIONS[name] = self
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -110,7 +112,9 @@ class Operation:
         if asked == REFERENCE:
             return None
         if by_name and by_name not in {form.name for form in self.forms}:
-            raise ValueError(f"{self.name} has no form {asked!r}; it has: {', '.join([REFERENCE, *(f.name for f in self.forms)])}")
+            raise ValueError(
+                f"{self.name} has no form {asked!r}; it has: {', '.join([REFERENCE, *(f.name for f in self.forms)])}"
+            )
         for form in self.forms:
             if asked and form.name != asked:
                 continue
@@ -139,14 +143,23 @@ class Operation:
         if key not in self._failed:
             self._failed[key] = None if self.example is None else self._check(form, args, kwargs)
             if self._failed[key]:
-                warnings.warn(f"{self.name}: {form.name} is not used on {key[1]}: {self._failed[key]}", RuntimeWarning, stacklevel=4)
+                warnings.warn(
+                    f"{self.name}: {form.name} is not used on {key[1]}: {self._failed[key]}",
+                    RuntimeWarning,
+                    stacklevel=4,
+                )
         return self._failed[key]
 
     def _check(self, form: Form, args: Sequence[Any], kwargs: dict[str, Any]) -> str | None:
         """Outputs and gradients of `form` and reference on a small call; what is wrong with the form, None if nothing."""
         devices = [t.device for t in args if isinstance(t, Tensor) and t.is_cuda][:1]
         kinds = {"cpu", *(device.type for device in devices)}
-        with contextlib.ExitStack() as plain, torch.random.fork_rng(devices), torch.inference_mode(False), torch.enable_grad():
+        with (
+            contextlib.ExitStack() as plain,
+            torch.random.fork_rng(devices),
+            torch.inference_mode(False),
+            torch.enable_grad(),
+        ):
             for kind in kinds:  # the result counts for later calls too, which may be outside the caller's autocast
                 plain.enter_context(torch.autocast(kind, enabled=False))
             torch.manual_seed(0)
@@ -191,7 +204,9 @@ def forms_taken(training: bool | None = None) -> Iterator[dict[str, Counter[str]
 def all_operations() -> dict[str, Operation]:
     """Every operation of this package by name."""
     for module in pkgutil.iter_modules([str(Path(__file__).parent)]):
-        if not module.name.endswith(("_numba", "_triton", "compiled")):  # what needs its own package is loaded by the form that is it
+        if not module.name.endswith(
+            ("_numba", "_triton", "compiled")
+        ):  # what needs its own package is loaded by the form that is it
             importlib.import_module(f"{__package__}.{module.name}")
     return dict(OPERATIONS)
 
@@ -226,7 +241,11 @@ def _outputs_and_gradients(function: Callable[..., Any], args: Sequence[Any], kw
 
     args, kwargs = [fresh(a) for a in args], {k: fresh(v) for k, v in kwargs.items()}
     outputs = function(*args, **kwargs)
-    outputs = [o for o in (outputs if isinstance(outputs, tuple) else (outputs,)) if isinstance(o, Tensor) and o.is_floating_point()]
+    outputs = [
+        o
+        for o in (outputs if isinstance(outputs, tuple) else (outputs,))
+        if isinstance(o, Tensor) and o.is_floating_point()
+    ]
     wanted = [t for t in (*args, *kwargs.values()) if isinstance(t, Tensor) and t.requires_grad]
     generator = torch.Generator().manual_seed(1)
     weighted = [(o * torch.randn(o.shape, generator=generator, dtype=o.dtype).to(o.device)).sum() for o in outputs]

@@ -16,7 +16,14 @@ from gt_models.kernels.dropout import kept_at
 
 
 def reference(
-    qkv: Tensor, pairs: Tensor, num_heads: int, batch: GraphBatch, scale: float, key_scale: float, dropout: float, seed: Tensor | None
+    qkv: Tensor,
+    pairs: Tensor,
+    num_heads: int,
+    batch: GraphBatch,
+    scale: float,
+    key_scale: float,
+    dropout: float,
+    seed: Tensor | None,
 ) -> Tensor:
     """Queries, keys and values of all nodes [N, 3 d], heads side by side in each -> [N, d].
 
@@ -60,7 +67,9 @@ def kept(seed: Tensor, num_pairs: int, num_heads: int, rate: float) -> Tensor:
 
 def _example(qkv: Tensor, pairs: Tensor, num_heads: int, batch: GraphBatch, *rest) -> tuple[tuple, dict]:
     """Graphs of 5, 1 and 35 nodes."""
-    small = GraphBatch(torch.zeros(41, 1), torch.zeros(2, 0, dtype=torch.long), torch.tensor([0, 5, 6, 41])).to(qkv.device)
+    small = GraphBatch(torch.zeros(41, 1), torch.zeros(2, 0, dtype=torch.long), torch.tensor([0, 5, 6, 41])).to(
+        qkv.device
+    )
     shapes = (41, qkv.size(1)), (small.num_pairs, pairs.size(1))
     drawn = (torch.randn(shape, dtype=qkv.dtype).to(qkv.device).requires_grad_() for shape in shapes)
     return (*drawn, num_heads, small, *rest), {}

@@ -13,14 +13,36 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from gt_models.batch import GraphBatch
-from gt_models.kernels.compiled import compiled, copy, hash32, inner, local, move, mul, muladd, powers, real, run_parts, shares, softmax
+from gt_models.kernels.compiled import (
+    compiled,
+    copy,
+    hash32,
+    inner,
+    local,
+    move,
+    mul,
+    muladd,
+    powers,
+    real,
+    run_parts,
+    shares,
+    softmax,
+)
 from gt_models.kernels.dropout_numba import draws, factors
 
 
 class _GatedAttention(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx, qkv: Tensor, pairs: Tensor, heads: int, batch: GraphBatch, scale: float, key_scale: float, dropout: float, seed
+        ctx,
+        qkv: Tensor,
+        pairs: Tensor,
+        heads: int,
+        batch: GraphBatch,
+        scale: float,
+        key_scale: float,
+        dropout: float,
+        seed,
     ) -> Tensor:
         number, dim = real(qkv.dtype), qkv.size(1) // 3
         x, flat, stride = qkv.contiguous().view(-1), *_flat(pairs)
@@ -28,7 +50,9 @@ class _GatedAttention(torch.autograd.Function):
         graphs = torch.stack([batch.ptr[:-1], batch.sizes, batch.pair_ptr[:-1]], 1)
         gated, bounds = pairs.size(1) > heads, shares(batch.sizes.numpy() ** 2)
         settings = (graphs, number(scale), number(key_scale), *draws(seed, dropout, qkv.dtype), gated, stride)
-        run_parts(_kernels(qkv.dtype, heads, dim // heads).forward, bounds, *settings, x, flat, out.view(-1), stats.view(-1))
+        run_parts(
+            _kernels(qkv.dtype, heads, dim // heads).forward, bounds, *settings, x, flat, out.view(-1), stats.view(-1)
+        )
         ctx.save_for_backward(x, flat, out, stats)
         ctx.rest = settings, bounds, heads, pairs.shape
         return out
@@ -125,7 +149,25 @@ def _kernels(dtype: torch.dtype, heads: int, width: int) -> SimpleNamespace:
                 start += n
 
     @compiled
-    def backward(begin, end, graphs, scale, key_scale, seed, limit, drop_scale, gated, stride, x, pairs, out, stats, grad, dx, dpairs):
+    def backward(
+        begin,
+        end,
+        graphs,
+        scale,
+        key_scale,
+        seed,
+        limit,
+        drop_scale,
+        gated,
+        stride,
+        x,
+        pairs,
+        out,
+        stats,
+        grad,
+        dx,
+        dpairs,
+    ):
         """dx [N 3 d] and dpairs [P H or P 2 H], flat, from grad [N, d]."""
         hashed, columns = hash32(seed), 2 * heads if gated else heads
         query, dy, dquery = local(number, dim), local(number, dim), local(number, dim)
@@ -142,7 +184,9 @@ def _kernels(dtype: torch.dtype, heads: int, width: int) -> SimpleNamespace:
                     mean[h] = zero
                     for c in range(width):
                         dy[c * heads + h] = grad[i, h * width + c]
-                        mean[h] -= grad[i, h * width + c] * out[i, h * width + c]  # minus the mean of the gradients of the weights
+                        mean[h] -= (
+                            grad[i, h * width + c] * out[i, h * width + c]
+                        )  # minus the mean of the gradients of the weights
                 logits(query, keys, lengths, n, pairs, start, stride, score)
                 for j in range(n):
                     muladd(score, j * heads, -one, stats, 2 * i * heads, heads)

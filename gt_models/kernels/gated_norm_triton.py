@@ -18,9 +18,13 @@ PROGRAMS = 1024  # each adds up the vectors' gradients of its rows
 
 class _GatedNorm(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, h, a, skip, total, h_bias, skip_bias, b, weight, bias, eps, relu, seed, rate) -> tuple[Tensor, Tensor | None]:
+    def forward(
+        ctx, h, a, skip, total, h_bias, skip_bias, b, weight, bias, eps, relu, seed, rate
+    ) -> tuple[Tensor, Tensor | None]:
         h, a, skip, total = (None if t is None else t.contiguous() for t in (h, a, skip, total))
-        vectors = torch.stack([h_bias, torch.zeros_like(b) if skip_bias is None else skip_bias, b, (1 - b) * weight, (1 - b) * bias])
+        vectors = torch.stack(
+            [h_bias, torch.zeros_like(b) if skip_bias is None else skip_bias, b, (1 - b) * weight, (1 - b) * bias]
+        )
         x, stats, summed = torch.empty_like(h), h.new_empty(len(h), 2), None if total is None else torch.empty_like(h)
         ctx.settings = {"seed": 0 if seed is None else int(seed)} | _constants(h.size(1), relu, seed is not None, rate)
         if h.numel():
@@ -49,7 +53,21 @@ class _GatedNorm(torch.autograd.Function):
         # the norm's weight and bias enter times 1 - b
         db = db - dweight * weight - dbias * bias
         dskip, dskip_bias = da if with_skip else None, dskip_bias if with_skip_bias else None
-        return dh, da, dskip, grad_total, dh_bias, dskip_bias, db, (1 - b) * dweight, (1 - b) * dbias, None, None, None, None
+        return (
+            dh,
+            da,
+            dskip,
+            grad_total,
+            dh_bias,
+            dskip_bias,
+            db,
+            (1 - b) * dweight,
+            (1 - b) * dbias,
+            None,
+            None,
+            None,
+            None,
+        )
 
 
 def gated_norm(h: Tensor, a: Tensor, skip: Tensor | None, total: Tensor | None, *others) -> tuple[Tensor, Tensor]:
@@ -136,7 +154,13 @@ def _backward(
             dleft, dright = tl.where(left <= 0, 0.0, dleft), tl.where(right <= 0, 0.0, dright)
         tl.store(dh + i * D + c, dleft, inside)
         tl.store(da + i * D + c, dright, inside)
-        dh_bias, dskip_bias, db, dweight, dbias = dh_bias + dleft, dskip_bias + dright, db + g * dropped, dweight + g * normed, dbias + g
+        dh_bias, dskip_bias, db, dweight, dbias = (
+            dh_bias + dleft,
+            dskip_bias + dright,
+            db + g * dropped,
+            dweight + g * normed,
+            dbias + g,
+        )
         i += tl.num_programs(0)
     place = sums + first * 5 * D + c
     tl.store(place, dh_bias, inside)

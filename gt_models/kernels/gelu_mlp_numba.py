@@ -18,7 +18,12 @@ from gt_models.kernels.row_linear_numba import parameter_gradients, product
 P = np.float32(0.3275911 / math.sqrt(2))
 A5, A4, A3, A2, A1 = (np.float32(a / 2) for a in (1.061405429, -1.453152027, 1.421413741, -0.284496736, 0.254829592))
 BLOCK = 64  # numbers: threads get whole vectors, since LLVM rounds what is left over in another way
-ZERO, ONE, LOG2E_HALF, DENSITY = np.float32(0), np.float32(1), np.float32(math.log2(math.e) / 2), np.float32(1 / math.sqrt(2 * math.pi))
+ZERO, ONE, LOG2E_HALF, DENSITY = (
+    np.float32(0),
+    np.float32(1),
+    np.float32(math.log2(math.e) / 2),
+    np.float32(1 / math.sqrt(2 * math.pi)),
+)
 
 
 class _GELUMLP(torch.autograd.Function):

@@ -57,7 +57,9 @@ def linear_attention(query: Tensor, key: Tensor, value: Tensor, batch: GraphBatc
             return batch.from_dense(numerator) / batch.from_dense(denominator)
         # sizes so unlike that padding would cost more than a loop
         sizes = batch.sizes.tolist()
-        sums = [_sums(*(t[None] for t in part)) for part in zip(*(t.split(sizes) for t in (query, key, value)), strict=True)]
+        sums = [
+            _sums(*(t[None] for t in part)) for part in zip(*(t.split(sizes) for t in (query, key, value)), strict=True)
+        ]
         return torch.cat([(numerator / denominator)[0] for numerator, denominator in sums])
 
 

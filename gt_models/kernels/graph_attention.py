@@ -28,7 +28,9 @@ def reference(
     num_nodes, heads = value.size(0), att_source.size(0)
     v = value.view(num_nodes, heads, -1)  # [N, H, C]
     row, col = rows_of(ptr, col.numel()), col.long()  # [E]
-    score = F.leaky_relu((v * att_source).sum(-1)[col] + (v * att_target).sum(-1)[row.clamp(max=num_nodes - 1)], negative_slope)  # [E, H]
+    score = F.leaky_relu(
+        (v * att_source).sum(-1)[col] + (v * att_target).sum(-1)[row.clamp(max=num_nodes - 1)], negative_slope
+    )  # [E, H]
     index = row[:, None].expand_as(score)
     peak = score.new_full((num_nodes + 1, heads), -torch.inf).scatter_reduce(0, index, score.detach(), "amax")
     weight = (score - peak[row]).exp()
@@ -39,7 +41,9 @@ def reference(
 
 def rows_of(ptr: Tensor, num_edges: int) -> Tensor:
     """Target of each edge, long [E]; N for the edges behind the last node's."""
-    return torch.searchsorted(ptr[1:].contiguous(), torch.arange(num_edges, device=ptr.device, dtype=ptr.dtype), right=True)
+    return torch.searchsorted(
+        ptr[1:].contiguous(), torch.arange(num_edges, device=ptr.device, dtype=ptr.dtype), right=True
+    )
 
 
 def _example(value: Tensor, att_source: Tensor, *_, negative_slope: float | None = None) -> tuple[tuple, dict]:
@@ -79,4 +83,6 @@ def _triton():
     return graph_attention
 
 
-graph_attention = Operation("graph_attention", reference, [Form("numba", _numba), Form("triton", _triton, devices=("cuda",))], _example)
+graph_attention = Operation(
+    "graph_attention", reference, [Form("numba", _numba), Form("triton", _triton, devices=("cuda",))], _example
+)

@@ -38,7 +38,19 @@ class _GraphAttention(torch.autograd.Function):
         dscore, dtarget, dvalue = torch.empty_like(weight), torch.empty_like(score[:, 0]), torch.empty_like(v)
         datt = v.new_zeros(-(-n // BLOCK), *att.shape)
         run(kernels.by_target, n, v.view(-1), g, weight, score, *edges[:2], ctx.slope, dscore, dtarget, grain=256)
-        run(kernels.by_source, len(datt), v.view(-1), g, weight, dscore, dtarget, *edges[2:], att.view(-1), dvalue.view(-1), datt.view(-1))
+        run(
+            kernels.by_source,
+            len(datt),
+            v.view(-1),
+            g,
+            weight,
+            dscore,
+            dtarget,
+            *edges[2:],
+            att.view(-1),
+            dvalue.view(-1),
+            datt.view(-1),
+        )
         return dvalue, *datt.sum(0), *[None] * 6
 
 

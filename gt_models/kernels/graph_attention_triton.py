@@ -41,7 +41,9 @@ class _GraphAttention(torch.autograd.Function):
         dvalue, dscore = torch.empty_like(v), v.new_empty(len(perm_t), v.size(1))
         dsource, dtarget = torch.empty_like(source), torch.empty_like(source)
         if v.numel():
-            _by_source[(source.numel(),)](v, grad, source, of_target, ptr_t, col_t, perm_t, dscore, dsource, dvalue, **ctx.arguments)
+            _by_source[(source.numel(),)](
+                v, grad, source, of_target, ptr_t, col_t, perm_t, dscore, dsource, dvalue, **ctx.arguments
+            )
             _by_target[(source.numel(),)](dscore, ptr, dtarget, ctx.arguments["H"], 128)
         dvalue.addcmul_(dsource[..., None], att_source).addcmul_(dtarget[..., None], att_target)
         datt = ((of_scores[..., None] * v).sum(0) for of_scores in (dsource, dtarget))
@@ -121,7 +123,9 @@ def _by_source(
         g = tl.load(grad + (ih * C)[:, None] + c, inside[:, None] & (c < C), 0.0)  # [TILE, PADDED]
         s = of_source + tl.load(of_target + ih * 4, inside, 0.0)
         leaky = tl.where(s > 0, s, s * SLOPE)
-        w = tl.exp2((leaky - tl.load(of_target + ih * 4 + 1, inside, 0.0)) * LOG2E) / tl.load(of_target + ih * 4 + 2, inside, 1.0)
+        w = tl.exp2((leaky - tl.load(of_target + ih * 4 + 1, inside, 0.0)) * LOG2E) / tl.load(
+            of_target + ih * 4 + 2, inside, 1.0
+        )
         w = tl.where(inside, w, 0.0)
         ds = w * (tl.sum(g * own, 1) - tl.load(of_target + ih * 4 + 3, inside, 0.0))
         ds = tl.where(inside, tl.where(s > 0, ds, ds * SLOPE), 0.0)

@@ -14,7 +14,15 @@ from gt_models.kernels.dropout import reference as drop
 
 
 def reference(
-    q: Tensor, k: Tensor, v: Tensor, pair: Tensor, logit: Tensor, batch: GraphBatch, clamp: float, dropout: float, seed: Tensor | None
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    pair: Tensor,
+    logit: Tensor,
+    batch: GraphBatch,
+    clamp: float,
+    dropout: float,
+    seed: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
     """(sum_j w_ij v_j beside sum_j w_ij e_ij [N, H, 2, d], e [P, H, d]).
 
@@ -45,12 +53,16 @@ def signed_sqrt(x: Tensor) -> Tensor:
 def _softmax_over_keys(logits: Tensor, query: Tensor, num_nodes: int) -> Tensor:
     """Softmax of [P, H] over the pairs of each query."""
     index = query[:, None].expand_as(logits)
-    largest = logits.new_zeros(num_nodes, logits.size(1)).scatter_reduce(0, index, logits.detach(), "amax", include_self=False)
+    largest = logits.new_zeros(num_nodes, logits.size(1)).scatter_reduce(
+        0, index, logits.detach(), "amax", include_self=False
+    )
     weights = (logits - largest.index_select(0, query)).exp()
     return weights / weights.new_zeros(num_nodes, logits.size(1)).index_add(0, query, weights).index_select(0, query)
 
 
-def _example(q: Tensor, k: Tensor, v: Tensor, pair: Tensor, logit: Tensor, batch: GraphBatch, *rest) -> tuple[tuple, dict]:
+def _example(
+    q: Tensor, k: Tensor, v: Tensor, pair: Tensor, logit: Tensor, batch: GraphBatch, *rest
+) -> tuple[tuple, dict]:
     """Graphs of 5, 1 and 3 nodes."""
     small = GraphBatch(torch.zeros(9, 1), torch.zeros(2, 0, dtype=torch.long), torch.tensor([0, 5, 6, 9])).to(q.device)
     shapes = [(9, *q.shape[1:])] * 3 + [(small.num_pairs, *pair.shape[1:]), logit.shape]

@@ -51,7 +51,13 @@ def _kernels(dtype: torch.dtype, heads: int, width: int) -> SimpleNamespace:
     What is of a pair and a head stands for all keys of a query in a row, so that powers and hashes are of whole vectors.
     """
     number, dim, raise_two = real(dtype), heads * width, powers(dtype)
-    zero, half, one, tiny, log2e = number(0), number(0.5), number(1), number(torch.finfo(dtype).tiny), number(np.log2(np.e))
+    zero, half, one, tiny, log2e = (
+        number(0),
+        number(0.5),
+        number(1),
+        number(torch.finfo(dtype).tiny),
+        number(np.log2(np.e)),
+    )
 
     @compiled
     def forward(begin, end, graphs, clamp, seed, limit, scale, q, k, v, pair, logit, out, e, weights):
@@ -107,7 +113,29 @@ def _kernels(dtype: torch.dtype, heads: int, width: int) -> SimpleNamespace:
                         out[i, h, 0, c], out[i, h, 1, c] = value[h * width + c], row[h * width + c]
 
     @compiled
-    def backward(begin, end, graphs, clamp, seed, limit, scale, q, k, v, pair, logit, e, weights, grad, grad_e, dq, dk, dv, dpair, dlogit):
+    def backward(
+        begin,
+        end,
+        graphs,
+        clamp,
+        seed,
+        limit,
+        scale,
+        q,
+        k,
+        v,
+        pair,
+        logit,
+        e,
+        weights,
+        grad,
+        grad_e,
+        dq,
+        dk,
+        dv,
+        dpair,
+        dlogit,
+    ):
         """dq, dk, dv [N, H, width], dpair [P, 2, H, width] and dlogit [B, H, width] from grad [N, H, 2, width] and grad_e [P, H, width]."""
         hashed = hash32(seed)
         q, k, dq, pair, dpair = (
@@ -117,7 +145,12 @@ def _kernels(dtype: torch.dtype, heads: int, width: int) -> SimpleNamespace:
             pair.reshape(-1, 2 * dim),
             dpair.reshape(-1, 2 * dim),
         )
-        e, grad_e, e_flat, weights = e.reshape(-1, dim), grad_e.reshape(-1, dim), e.reshape(-1), weights.reshape(-1, heads)
+        e, grad_e, e_flat, weights = (
+            e.reshape(-1, dim),
+            grad_e.reshape(-1, dim),
+            e.reshape(-1),
+            weights.reshape(-1, heads),
+        )
         v, dk, dv, u = v.reshape(-1), dk.reshape(-1), dv.reshape(-1), logit.reshape(dim)
         query, by_query, by_logit = local(number, dim), local(number, dim), local(number, dim)
         dvalue, drow, wide, slope = local(number, dim), local(number, dim), local(number, dim), local(number, dim)
@@ -143,7 +176,9 @@ def _kernels(dtype: torch.dtype, heads: int, width: int) -> SimpleNamespace:
                 for j in range(n):
                     for h in range(heads):
                         at = h * width
-                        d = dot(dvalue, at, v, (node + j) * dim + at, width) + dot(drow, at, e_flat, (start + j) * dim + at, width)
+                        d = dot(dvalue, at, v, (node + j) * dim + at, width) + dot(
+                            drow, at, e_flat, (start + j) * dim + at, width
+                        )
                         d = d * scale if factor[j, h] != zero else zero
                         score[j, h] = d
                         mean[h] += weight[j, h] * d

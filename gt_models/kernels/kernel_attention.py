@@ -56,7 +56,10 @@ def kernel_attentions(
     def place(columns: Columns) -> tuple[int, int]:
         return numbers[id(columns.rows)], columns.first
 
-    attentions = [Attention(place(q), place(k), place(v), g, o) for q, k, v, g, o in zip(queries, keys, values, groups, outs, strict=True)]
+    attentions = [
+        Attention(place(q), place(k), place(v), g, o)
+        for q, k, v, g, o in zip(queries, keys, values, groups, outs, strict=True)
+    ]
     return kernel_attention(attentions, values[0].heads, values[0].width, projection, eps, *matrices)
 
 
@@ -96,7 +99,9 @@ def _read(phi: Tensor, sums: Tensor, group: Tensor) -> Tensor:
     return (phi[..., None, :] @ sums.index_select(0, group)).squeeze(-2)
 
 
-def _example(_: Any, heads: int, channels: int, projection: Tensor, eps: float, *matrices: Tensor) -> tuple[tuple, dict]:
+def _example(
+    _: Any, heads: int, channels: int, projection: Tensor, eps: float, *matrices: Tensor
+) -> tuple[tuple, dict]:
     """Two attentions with the same values' rows; three groups, the last without keys; in the first, entries 0 and 3 share a key."""
     width = projection.size(1)
     draw = lambda *shape: torch.randn(*shape, dtype=projection.dtype).to(projection.device).requires_grad_()  # noqa: E731
@@ -126,7 +131,9 @@ def _numba():
     return kernel_attention
 
 
-def _why_not(attentions: Sequence[Attention], heads: int, channels: int, projection: Tensor, eps: float, *_: Tensor) -> str | None:
+def _why_not(
+    attentions: Sequence[Attention], heads: int, channels: int, projection: Tensor, eps: float, *_: Tensor
+) -> str | None:
     if projection.requires_grad:
         return "it has no gradient by the projection"
     features, width = projection.shape

@@ -20,12 +20,27 @@ from numba.extending import intrinsic
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from gt_models.kernels.compiled import compiled, copy, dot, gate, inner, local, move, mul, muladd, real, run_parts, shares
+from gt_models.kernels.compiled import (
+    compiled,
+    copy,
+    dot,
+    gate,
+    inner,
+    local,
+    move,
+    mul,
+    muladd,
+    real,
+    run_parts,
+    shares,
+)
 from gt_models.kernels.grouped import Sorted
 from gt_models.kernels.kernel_attention_groups import Attention, Groups
 
 BLOCK = 512  # rows that are added up before they are added to a sum; the fewest rows of a thread
-QUERY, KEY, VALUE, OUT, DQUERY, DKEY, DVALUE, GRAD = range(0, 16, 2)  # columns of a table of matrices: addresses, each before its stride
+QUERY, KEY, VALUE, OUT, DQUERY, DKEY, DVALUE, GRAD = range(
+    0, 16, 2
+)  # columns of a table of matrices: addresses, each before its stride
 uintp = np.uintp  # of an index without a sign Numba does not ask whether it counts from the end: three instructions for each number read
 
 
@@ -36,10 +51,18 @@ class _KernelAttention(torch.autograd.Function):
         if first.layout is None or list(map(id, first.layout.others)) != list(map(id, others)):
             first.layout = _Layout(first, others)
         layout, kernels = first.layout, _kernels(projection.dtype, projection.size(1), channels, len(projection))
-        ends = projection.T.flatten(), projection.flatten(), real(projection.dtype)(eps), uintp(0)  # the last: see `_kernels`
+        ends = (
+            projection.T.flatten(),
+            projection.flatten(),
+            real(projection.dtype)(eps),
+            uintp(0),
+        )  # the last: see `_kernels`
         inputs = [_rows(m) for m in matrices]
         rows = {a.out: len(a.groups.queries.of) for a in attentions}
-        outs = [projection.new_empty(rows[out], n * heads * channels) for out, n in sorted(Counter(a.out for a in attentions).items())]
+        outs = [
+            projection.new_empty(rows[out], n * heads * channels)
+            for out, n in sorted(Counter(a.out for a in attentions).items())
+        ]
         table = _table(attentions, heads * channels, inputs, outs)
         phi = projection.new_empty(len(layout.key_costs) * heads * len(projection))
         run_parts(kernels.features, _shares(layout.key_costs), heads, table, *layout.keys, *ends, phi)
@@ -60,7 +83,16 @@ class _KernelAttention(torch.autograd.Function):
         phi = projection.new_empty(len(layout.key_costs) * heads * features)
         dsums = projection.new_empty(len(layout.group_costs) * heads * features * (channels + 1))
         run_parts(kernels.features, _shares(layout.key_costs), heads, table, *layout.keys, *ends, phi)
-        run_parts(kernels.backward_by_group, _shares(layout.group_costs, heads), heads, table, *layout.groups, *ends, phi, dsums)
+        run_parts(
+            kernels.backward_by_group,
+            _shares(layout.group_costs, heads),
+            heads,
+            table,
+            *layout.groups,
+            *ends,
+            phi,
+            dsums,
+        )
         run_parts(kernels.backward_by_key, _shares(layout.key_costs), heads, table, *layout.keys, *ends, dsums)
         return None, None, None, None, None, *gradients
 
@@ -111,7 +143,9 @@ class _Layout:
         of_group, first_group = _numbered(entries)
         of_key, first_key = _numbered(keys)
         key_of_entry = np.concatenate([k.of[e.rows] + at for e, k, at in zip(entries, keys, first_key, strict=True)])
-        group_of_entry = np.concatenate([e.of[k.rows] + at for e, k, at in zip(entries, keys, first_group, strict=True)])
+        group_of_entry = np.concatenate(
+            [e.of[k.rows] + at for e, k, at in zip(entries, keys, first_group, strict=True)]
+        )
         self.groups = of_group, *_joined(entries), key_of_entry, *_joined(queries)
         self.keys = of_key, np.arange(len(of_key)) - first_key[of_key], *_joined(keys), group_of_entry
         self.group_costs, self.key_costs = np.diff(self.groups[1] + self.groups[4]), np.diff(self.keys[2])
@@ -190,7 +224,9 @@ def _kernels(dtype: torch.dtype, width: int, channels: int, features: int) -> Si
             muladd(S, 0, one, block, 0, size)
 
     @compiled
-    def form(begin, end, heads, table, attention_of, row_of, ptr, entry_row, group_of, by_channel, by_feature, eps, nil, phi):
+    def form(
+        begin, end, heads, table, attention_of, row_of, ptr, entry_row, group_of, by_channel, by_feature, eps, nil, phi
+    ):
         above, own = local(number, features), local(number, features)
         for k in range(begin, end):
             key, stride = matrix(table, attention_of[k], KEY)
@@ -265,7 +301,22 @@ def _kernels(dtype: torch.dtype, width: int, channels: int, features: int) -> Si
                 copy(dvalue, entry_row[uintp(e)] * dvalue_stride + h * channels, dv, 0, channels)
 
     @compiled
-    def backward_by_key(begin, end, heads, table, attention_of, row_of, ptr, entry_row, group_of, by_channel, by_feature, eps, nil, dsums):
+    def backward_by_key(
+        begin,
+        end,
+        heads,
+        table,
+        attention_of,
+        row_of,
+        ptr,
+        entry_row,
+        group_of,
+        by_channel,
+        by_feature,
+        eps,
+        nil,
+        dsums,
+    ):
         """Gradients of keys."""
         above, own, dphi = local(number, features), local(number, features), local(number, features)
         spread, du = local(number, features), local(number, width)
@@ -284,4 +335,6 @@ def _kernels(dtype: torch.dtype, width: int, channels: int, features: int) -> Si
                         muladd(dphi, 0, value[v + uintp(c)], dsums, dS + c * features, features)
                 write_gradient(dphi, above, by_feature, spread, nil, du, dkey, row_of[k] * dkey_stride + h * width)
 
-    return SimpleNamespace(features=form, forward=forward, backward_by_group=backward_by_group, backward_by_key=backward_by_key)
+    return SimpleNamespace(
+        features=form, forward=forward, backward_by_group=backward_by_group, backward_by_key=backward_by_key
+    )

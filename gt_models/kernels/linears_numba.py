@@ -19,7 +19,9 @@ class _Linears(torch.autograd.Function):
         count = len(parameters) // 2
         ctx.save_for_backward(x, *parameters[:count])
         ctx.biases = [b is not None for b in parameters[count:]]
-        return tuple(product(x, w, b) for w, b in zip(parameters[:count], parameters[count:], strict=True) if w is not None)
+        return tuple(
+            product(x, w, b) for w, b in zip(parameters[:count], parameters[count:], strict=True) if w is not None
+        )
 
     @staticmethod
     @once_differentiable
@@ -32,7 +34,11 @@ class _Linears(torch.autograd.Function):
             for grad, weight in zip(grads[1:], weights[1:], strict=True):
                 grad_x = torch.ops.mkldnn._linear_pointwise.binary(grad, grad_x, weight.t(), None, "add")
         found = [_of_parameters(grad, x) for grad in grads]
-        return grad_x, *[weight for weight, _ in found], *[bias if b else None for (_, bias), b in zip(found, ctx.biases, strict=True)]
+        return (
+            grad_x,
+            *[weight for weight, _ in found],
+            *[bias if b else None for (_, bias), b in zip(found, ctx.biases, strict=True)],
+        )
 
 
 linears = _Linears.apply

@@ -11,12 +11,16 @@ from gt_models.kernels.dispatch import Form, Operation
 from gt_models.kernels.graph_attention import rows_of, small_edges
 
 
-def reference(value: Tensor, weight: Tensor, ptr: Tensor, col: Tensor, ptr_t: Tensor, col_t: Tensor, perm_t: Tensor) -> Tensor:
+def reference(
+    value: Tensor, weight: Tensor, ptr: Tensor, col: Tensor, ptr_t: Tensor, col_t: Tensor, perm_t: Tensor
+) -> Tensor:
     """out_i = sum_e weight_e value_j, [N, C] -> [N, C]; weight [E] has no gradient, edges as in `gt_models.kernels.graph_attention`.
 
     Holds an [E, C] tensor.
     """
-    out = value.new_zeros(len(value) + 1, value.size(1)).index_add(0, rows_of(ptr, col.numel()), weight[:, None] * value[col.long()])
+    out = value.new_zeros(len(value) + 1, value.size(1)).index_add(
+        0, rows_of(ptr, col.numel()), weight[:, None] * value[col.long()]
+    )
     return out[:-1]
 
 
@@ -47,7 +51,9 @@ def _why_not(value: Tensor, *_) -> str | None:
     return "autocast is on" if torch.is_autocast_enabled(value.device.type) else None
 
 
-with warnings.catch_warnings():  # torch says once per process that compressed rows are beta; hear it here, not in a training log
+with (
+    warnings.catch_warnings()
+):  # torch says once per process that compressed rows are beta; hear it here, not in a training log
     warnings.simplefilter("ignore")
     torch.sparse_csr_tensor(torch.tensor([0, 0]), torch.tensor([], dtype=torch.long), torch.tensor([]), size=(1, 1))
 
@@ -58,4 +64,6 @@ def _example(value: Tensor, *_) -> tuple[tuple, dict]:
     return (torch.randn_like(small).requires_grad_(), torch.rand_like(weight), *edges), {}
 
 
-neighbour_sum = Operation("neighbour_sum", reference, [Form("sparse", lambda: _Sparse.apply, _why_not, devices=("cpu", "cuda"))], _example)
+neighbour_sum = Operation(
+    "neighbour_sum", reference, [Form("sparse", lambda: _Sparse.apply, _why_not, devices=("cpu", "cuda"))], _example
+)

@@ -48,7 +48,9 @@ class Packing:
     max_padding: float | None = None
 
     @classmethod
-    def of(cls, counts: Tensor, num_tokens: int | None = None, longest: int | None = None, max_padding: float | None = None) -> Packing:
+    def of(
+        cls, counts: Tensor, num_tokens: int | None = None, longest: int | None = None, max_padding: float | None = None
+    ) -> Packing:
         """The packing of graphs with `counts` tokens, long [B]; `num_tokens` is their sum where it is known without asking the device."""
         num_tokens = int(counts.sum()) if num_tokens is None else num_tokens
         falling, order = counts.sort(descending=True, stable=True)
@@ -116,7 +118,11 @@ def _group(counts: Tensor, graph: Tensor, ptr: Tensor, length: int) -> Group:
 
 
 def by_groups(
-    query: Tensor | None, tokens: Tensor, packing: Packing, num_heads: int, attend: Callable[[Tensor, Tensor, Tensor, Group, int], Tensor]
+    query: Tensor | None,
+    tokens: Tensor,
+    packing: Packing,
+    num_heads: int,
+    attend: Callable[[Tensor, Tensor, Tensor, Group, int], Tensor],
 ) -> Tensor:
     """attend(q, k, v, group, row) of each group, [b, H, L or 1, d_h] and [b, H, L, d_h] -> the shape of q; `row` is the group's first query.
 
@@ -130,8 +136,12 @@ def by_groups(
             part = part.new_zeros(b * length, part.size(1)).index_copy(0, group.place, part)
         # split by width and not by a view's dimension: backward is then one copy into the gradient of `tokens`
         parts = part.split(part.size(1) // (3 if query is None else 2), 1)
-        *q, k, v = [t.unflatten(1, (num_heads, -1)).unflatten(0, (b, length)).transpose(1, 2) for t in parts]  # [b, H, L, d_h]
-        q = q[0] if query is None else query[graph : graph + b].view(b, 1, num_heads, -1).transpose(1, 2)  # [b, H, L or 1, d_h]
+        *q, k, v = [
+            t.unflatten(1, (num_heads, -1)).unflatten(0, (b, length)).transpose(1, 2) for t in parts
+        ]  # [b, H, L, d_h]
+        q = (
+            q[0] if query is None else query[graph : graph + b].view(b, 1, num_heads, -1).transpose(1, 2)
+        )  # [b, H, L or 1, d_h]
         out = attend(q, k, v, group, token if query is None else graph).transpose(1, 2).reshape(b * q.size(2), -1)
         outs.append(out if group.place is None or query is not None else out.index_select(0, group.place))
         token, graph = token + group.num_tokens, graph + b
@@ -140,7 +150,9 @@ def by_groups(
     return outs[0] if len(outs) == 1 else torch.cat(outs)
 
 
-def reference(query: Tensor | None, tokens: Tensor, packing: Packing, num_heads: int, dropout: float, seed: Tensor) -> Tensor:
+def reference(
+    query: Tensor | None, tokens: Tensor, packing: Packing, num_heads: int, dropout: float, seed: Tensor
+) -> Tensor:
     """Queries, keys and values -> what each query receives, [T, d] or [B, d].
 
     Args:
@@ -185,7 +197,9 @@ def _kept(seed: Tensor, rows: Tensor, num_heads: int, num_keys: int, rate: float
     return draw >= threshold(rate)
 
 
-def _example(query: Tensor | None, tokens: Tensor, packing: Packing, num_heads: int, dropout: float, seed: Tensor) -> tuple[tuple, dict]:
+def _example(
+    query: Tensor | None, tokens: Tensor, packing: Packing, num_heads: int, dropout: float, seed: Tensor
+) -> tuple[tuple, dict]:
     """Graphs of 19, 3 and 1 tokens: more than one tile of queries, and parts of one."""
     counts, parts = torch.tensor([3, 19, 1], device=tokens.device), 3 if query is None else 2
     draw = lambda rows, width: torch.randn(rows, width, dtype=tokens.dtype).to(tokens.device).requires_grad_()  # noqa: E731

@@ -15,7 +15,20 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from gt_models.kernels.compiled import compiled, copy, hash32, inner, local, move, mul, muladd, powers, real, run, softmax
+from gt_models.kernels.compiled import (
+    compiled,
+    copy,
+    hash32,
+    inner,
+    local,
+    move,
+    mul,
+    muladd,
+    powers,
+    real,
+    run,
+    softmax,
+)
 from gt_models.kernels.dropout_hash import GOLDEN
 from gt_models.kernels.dropout_numba import draws
 
@@ -30,7 +43,18 @@ class _PackedAttention(torch.autograd.Function):
         stats = tokens.new_empty(len(out), num_heads, 2)
         ctx.units, ctx.num_heads = (len(packing.ptr) - 1) * num_heads, num_heads
         ctx.dropping = draws(seed, dropout, tokens.dtype)
-        run(_kernels(tokens.dtype).forward, ctx.units, q, kv, packing.ptr, *sizes, *ctx.dropping, out.view(-1), stats, grain=num_heads)
+        run(
+            _kernels(tokens.dtype).forward,
+            ctx.units,
+            q,
+            kv,
+            packing.ptr,
+            *sizes,
+            *ctx.dropping,
+            out.view(-1),
+            stats,
+            grain=num_heads,
+        )
         ctx.save_for_backward(query, tokens, packing.ptr, stats)
         return out
 
@@ -42,18 +66,35 @@ class _PackedAttention(torch.autograd.Function):
         dtokens = torch.empty_like(tokens, memory_format=torch.contiguous_format)
         dquery = None if query is None else torch.empty_like(query, memory_format=torch.contiguous_format)
         gradients = grad.contiguous().view(-1), (dtokens if dquery is None else dquery).view(-1), dtokens.view(-1)
-        run(_kernels(q.dtype).backward, ctx.units, q, kv, ptr, *sizes, *ctx.dropping, stats, *gradients, grain=ctx.num_heads)
+        run(
+            _kernels(q.dtype).backward,
+            ctx.units,
+            q,
+            kv,
+            ptr,
+            *sizes,
+            *ctx.dropping,
+            stats,
+            *gradients,
+            grain=ctx.num_heads,
+        )
         return dquery, dtokens, None, None, None, None
 
 
 packed_attention = _PackedAttention.apply
 
 
-def _states(query: Tensor | None, tokens: Tensor, ptr: Tensor, num_heads: int) -> tuple[Tensor, Tensor, tuple[int, int, int]]:
+def _states(
+    query: Tensor | None, tokens: Tensor, ptr: Tensor, num_heads: int
+) -> tuple[Tensor, Tensor, tuple[int, int, int]]:
     """Queries and tokens, flat; heads, channels of a head, and parts of a token: (query,) key, value."""
     parts = 3 if query is None else 2
     kv = tokens.contiguous().view(-1)
-    return kv if query is None else query.contiguous().view(-1), kv, (num_heads, tokens.size(1) // (parts * num_heads), parts)
+    return (
+        kv if query is None else query.contiguous().view(-1),
+        kv,
+        (num_heads, tokens.size(1) // (parts * num_heads), parts),
+    )
 
 
 @cache
@@ -117,7 +158,11 @@ def _kernels(dtype: torch.dtype) -> SimpleNamespace:
         dim, scale = heads * d, number(1 / math.sqrt(d)) * log2e
         token, row = parts * dim, parts * dim if parts == 3 else dim
         keys, values = np.empty(room * d, number), np.empty(room * d, number)
-        query, read_out, scores = np.zeros(d * LANES, number), np.empty(d * LANES, number), np.empty(room * LANES, number)
+        query, read_out, scores = (
+            np.zeros(d * LANES, number),
+            np.empty(d * LANES, number),
+            np.empty(room * LANES, number),
+        )
         drawn, peak, inverse = np.empty(room * LANES, np.uint32), local(number, LANES), local(number, LANES)
         for unit in range(begin, end):
             h, n, q0, m, key = of_unit(unit, heads, d, ptr, parts)
@@ -147,7 +192,11 @@ def _kernels(dtype: torch.dtype) -> SimpleNamespace:
         query, of_grad = np.zeros(d * LANES, number), np.zeros(d * LANES, number)
         query_rows, grad_rows = np.zeros(padded * LANES, number), np.zeros(padded * LANES, number)
         dkeys, dvalues = np.empty(room * padded, number), np.empty(room * padded, number)
-        scores, slopes, drawn = np.empty(room * LANES, number), np.empty(room * LANES, number), np.empty(room * LANES, np.uint32)
+        scores, slopes, drawn = (
+            np.empty(room * LANES, number),
+            np.empty(room * LANES, number),
+            np.empty(room * LANES, np.uint32),
+        )
         peak, inverse, mean = local(number, LANES), local(number, LANES), local(number, LANES)
         for unit in range(begin, end):
             h, n, q0, m, key = of_unit(unit, heads, d, ptr, parts)
@@ -159,8 +208,32 @@ def _kernels(dtype: torch.dtype) -> SimpleNamespace:
                 move(q, first * row + h * d, row, 1, count, d, root * log2e, query, 0, 1, LANES)
                 move(grad, first * dim + h * d, dim, 1, count, d, one, of_grad, 0, 1, LANES)
                 for c in range(0, d, LANES):
-                    move(q, first * row + h * d + c, row, 1, count, min(LANES, d - c), root, query_rows, c * LANES, LANES, 1)
-                    move(grad, first * dim + h * d + c, dim, 1, count, min(LANES, d - c), one, grad_rows, c * LANES, LANES, 1)
+                    move(
+                        q,
+                        first * row + h * d + c,
+                        row,
+                        1,
+                        count,
+                        min(LANES, d - c),
+                        root,
+                        query_rows,
+                        c * LANES,
+                        LANES,
+                        1,
+                    )
+                    move(
+                        grad,
+                        first * dim + h * d + c,
+                        dim,
+                        1,
+                        count,
+                        min(LANES, d - c),
+                        one,
+                        grad_rows,
+                        c * LANES,
+                        LANES,
+                        1,
+                    )
                 product(keys, d, 1, n, d, query, scores, False)
                 product(values, d, 1, n, d, of_grad, slopes, False)
                 copy(mean, 0, zero, LANES)

@@ -23,7 +23,9 @@ def too_small(x: Tensor, weight: Tensor, *_: Tensor | None) -> str | None:
         return "autocast is on"
     if len(weight) % 4:
         return "an output of no multiple of four"
-    return "fewer than 2^20 multiplications: its calls cost more than torch's" if x.numel() * len(weight) < 2**20 else None
+    return (
+        "fewer than 2^20 multiplications: its calls cost more than torch's" if x.numel() * len(weight) < 2**20 else None
+    )
 
 
 def _example(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> tuple[tuple, dict]:

@@ -33,7 +33,11 @@ class _RowLinear(torch.autograd.Function):
     def backward(ctx, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         x, weight = ctx.saved_tensors
         grad_weight, grad_bias = parameter_gradients(grad, x)
-        return product(grad, weight.t()) if ctx.needs_input_grad[0] else None, grad_weight, grad_bias if ctx.with_bias else None
+        return (
+            product(grad, weight.t()) if ctx.needs_input_grad[0] else None,
+            grad_weight,
+            grad_bias if ctx.with_bias else None,
+        )
 
 
 row_linear = _RowLinear.apply

@@ -27,7 +27,10 @@ def _why_not(p: Tensor, num_frequencies: int) -> str | None:
 
 def _example(p: Tensor, num_frequencies: int) -> tuple[tuple, dict]:
     """Whole numbers, halves, and others."""
-    return (torch.linspace(-3, 3, 49, dtype=p.dtype, device=p.device)[:, None].expand(-1, p.size(1)), num_frequencies), {}
+    return (
+        torch.linspace(-3, 3, 49, dtype=p.dtype, device=p.device)[:, None].expand(-1, p.size(1)),
+        num_frequencies,
+    ), {}
 
 
 def _numba():

@@ -9,7 +9,9 @@ from gt_models.kernels.compiled import compiled, run
 
 HALF, ONE, TWO = np.float32(0.5), np.float32(1), np.float32(2)
 # of sin(pi r) / r and cos(pi r), r in [-1/2, 1/2]
-S6, S5, S4, S3, S2, S1, S0 = (np.float32((-1) ** k * math.pi ** (2 * k + 1) / math.factorial(2 * k + 1)) for k in range(6, -1, -1))
+S6, S5, S4, S3, S2, S1, S0 = (
+    np.float32((-1) ** k * math.pi ** (2 * k + 1) / math.factorial(2 * k + 1)) for k in range(6, -1, -1)
+)
 C6, C5, C4, C3, C2, C1 = (np.float32((-1) ** k * math.pi ** (2 * k) / math.factorial(2 * k)) for k in range(6, 0, -1))
 
 

@@ -20,7 +20,15 @@ class _TakenRows(torch.autograd.Function):
         ctx.row, ctx.shape = row, values.shape
         out = values.new_empty(len(row.of), values.size(1))
         kernels = _kernels(values.dtype, values.size(1))
-        run(kernels.forward, len(out), values.contiguous().view(-1), row.sorted.of, len(values), out.view(-1), grain=kernels.grain)
+        run(
+            kernels.forward,
+            len(out),
+            values.contiguous().view(-1),
+            row.sorted.of,
+            len(values),
+            out.view(-1),
+            grain=kernels.grain,
+        )
         return out
 
     @staticmethod
@@ -28,7 +36,15 @@ class _TakenRows(torch.autograd.Function):
     def backward(ctx, grad: Tensor):
         gradient, kernels = grad.new_empty(ctx.shape), _kernels(grad.dtype, grad.size(1))
         _, ptr, rows = ctx.row.sorted
-        run(kernels.backward, len(gradient), grad.contiguous().view(-1), ptr, rows, gradient.view(-1), grain=kernels.grain)
+        run(
+            kernels.backward,
+            len(gradient),
+            grad.contiguous().view(-1),
+            ptr,
+            rows,
+            gradient.view(-1),
+            grain=kernels.grain,
+        )
         return gradient, None
 
 

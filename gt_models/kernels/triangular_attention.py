@@ -21,7 +21,9 @@ from gt_models.kernels.dropout_hash import GOLDEN, hash32, threshold
 _MANY_VALUES = {"cpu": 2**22, "cuda": 2**27}
 
 
-def reference(x: Tensor, batch: GraphBatch, seed: Tensor, dropout: float, fusion_norm: Callable[[Tensor], Tensor] | None = None) -> Tensor:
+def reference(
+    x: Tensor, batch: GraphBatch, seed: Tensor, dropout: float, fusion_norm: Callable[[Tensor], Tensor] | None = None
+) -> Tensor:
     """Queries, keys, first and second values [P, 4, H, d] of the P = sum n_b^2 pairs of a batch -> [P, H, d].
 
     Args:
@@ -34,10 +36,14 @@ def reference(x: Tensor, batch: GraphBatch, seed: Tensor, dropout: float, fusion
     Holds [B, n, n, n, H, d] tensors.
     """
     q, k, v1, v2 = batch.pairs_to_dense(x).unbind(3)  # [B, n, n, H, d]
-    return batch.pairs_from_dense(_attend(q, k, v1, v2, *_mask_and_pairs(x, batch, dropout), seed, dropout, fusion_norm))
+    return batch.pairs_from_dense(
+        _attend(q, k, v1, v2, *_mask_and_pairs(x, batch, dropout), seed, dropout, fusion_norm)
+    )
 
 
-def chunked(x: Tensor, batch: GraphBatch, seed: Tensor, dropout: float, fusion_norm: Callable[[Tensor], Tensor] | None = None) -> Tensor:
+def chunked(
+    x: Tensor, batch: GraphBatch, seed: Tensor, dropout: float, fusion_norm: Callable[[Tensor], Tensor] | None = None
+) -> Tensor:
     """The same, a few graphs or a few rows i of one at a time; the backward pass computes each chunk again from its inputs."""
     q, k, v1, v2 = batch.pairs_to_dense(x).unbind(3)
     mask, pairs = _mask_and_pairs(x, batch, dropout)
@@ -97,7 +103,9 @@ def _why_not_numba(x, batch, seed, dropout, fusion_norm=None) -> str | None:
 
 
 def _why_not_triton(x, batch, seed, dropout, fusion_norm=None) -> str | None:
-    return _why_not_numba(x, batch, seed, dropout, fusion_norm) if x.is_cuda else f"runs on cuda, not on {x.device.type}"
+    return (
+        _why_not_numba(x, batch, seed, dropout, fusion_norm) if x.is_cuda else f"runs on cuda, not on {x.device.type}"
+    )
 
 
 def _why_not_chunked(x, batch, seed, dropout, fusion_norm=None) -> str | None:
@@ -123,7 +131,13 @@ triangular_attention = Operation(
     [
         Form("numba", _numba, _why_not_numba),
         Form("triton", _triton, _why_not_triton, ("cuda", "cpu")),  # the seed is on the CPU
-        Form("chunked", lambda: chunked, _why_not_chunked, ("cuda", "cpu"), (torch.float32, torch.float64, torch.bfloat16, torch.float16)),
+        Form(
+            "chunked",
+            lambda: chunked,
+            _why_not_chunked,
+            ("cuda", "cpu"),
+            (torch.float32, torch.float64, torch.bfloat16, torch.float16),
+        ),
     ],
     _example,
 )

@@ -22,7 +22,21 @@ from numba.extending import intrinsic
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from gt_models.kernels.compiled import compiled, copy, exp2, hash32, inner, local, mul, muladd, real, run_parts, shares, softmax, vector_at
+from gt_models.kernels.compiled import (
+    compiled,
+    copy,
+    exp2,
+    hash32,
+    inner,
+    local,
+    mul,
+    muladd,
+    real,
+    run_parts,
+    shares,
+    softmax,
+    vector_at,
+)
 from gt_models.kernels.dropout_hash import GOLDEN
 from gt_models.kernels.dropout_numba import draws
 
@@ -45,9 +59,13 @@ def _transposition(move: Callable[..., None]) -> Callable[..., Any]:
                 width = next(w for w in (8, 4, 2, 1) if w <= d.literal_value - channel)
 
                 def channels_of(lane, channel=channel, width=width):
-                    return vector_at(context, builder, x, (types.intp, builder.add(first, builder.mul(stride, lane))), channel, width)
+                    return vector_at(
+                        context, builder, x, (types.intp, builder.add(first, builder.mul(stride, lane))), channel, width
+                    )
 
-                move(builder, vector_at(context, builder, states, at, channel * LANES, width * LANES), channels_of, lanes)
+                move(
+                    builder, vector_at(context, builder, states, at, channel * LANES, width * LANES), channels_of, lanes
+                )
                 channel += width
             return context.get_dummy_value()
 
@@ -60,7 +78,10 @@ def _transposition(move: Callable[..., None]) -> Callable[..., Any]:
 def _gather(builder, states, channels_of, lanes):
     """A lane that is not there repeats the last one."""
     last = builder.sub(lanes, lanes.type(1))
-    there = [builder.select(builder.icmp_signed("<", last, lanes.type(lane)), last, lanes.type(lane)) for lane in range(LANES)]
+    there = [
+        builder.select(builder.icmp_signed("<", last, lanes.type(lane)), last, lanes.type(lane))
+        for lane in range(LANES)
+    ]
     vectors = [builder.load(channels_of(lane), align=1) for lane in there]
     while len(vectors) > 1:  # the numbers of two by turns: in the end those of all lanes
         half, width = len(vectors) // 2, vectors[0].type.count
@@ -75,7 +96,9 @@ def _scatter(builder, states, channels_of, lanes):
     vectors = [builder.load(states, align=1)]
     while len(vectors) < LANES:
         width = vectors[0].type.count
-        vectors = [builder.shuffle_vector(v, v, _indices(list(range(parity, width, 2)))) for parity in (0, 1) for v in vectors]
+        vectors = [
+            builder.shuffle_vector(v, v, _indices(list(range(parity, width, 2)))) for parity in (0, 1) for v in vectors
+        ]
     for lane, vector in enumerate(vectors):
         with builder.if_then(builder.icmp_signed("<", lanes.type(lane), lanes)):
             builder.store(vector, channels_of(lanes.type(lane)), align=1)
@@ -211,14 +234,32 @@ def _kernels(dtype: torch.dtype, d: int) -> SimpleNamespace:
             columns, rest = min(COLUMNS, n - j0), n - n % ROWS
             k, v2 = np.empty(n * d * COLUMNS, number), np.empty(n * d * COLUMNS, number)
             q, v1 = np.empty(ROWS * n * d, number), np.empty(ROWS * n * d, number)
-            weight, drawn, hashes = np.empty(n * ROWS * LANES, number), np.empty(n * ROWS * LANES, np.uint32), np.empty(ROWS * n, np.uint32)
+            weight, drawn, hashes = (
+                np.empty(n * ROWS * LANES, number),
+                np.empty(n * ROWS * LANES, np.uint32),
+                np.empty(ROWS * n, np.uint32),
+            )
             for first in range(0, columns, LANES):
                 for l in range(n):
-                    pack(x, p0 + l * n + j0 + first, 1, min(LANES, columns - first), 1, h, k, v2, (first * n + l * LANES) * d)
+                    pack(
+                        x,
+                        p0 + l * n + j0 + first,
+                        1,
+                        min(LANES, columns - first),
+                        1,
+                        h,
+                        k,
+                        v2,
+                        (first * n + l * LANES) * d,
+                    )
             for i in range(0, rest, ROWS):
-                rows_attend(i, n, j0, columns, p0, h, x, seed, limit, keep, k, v2, q, v1, weight, hashes, drawn, out, stats)
+                rows_attend(
+                    i, n, j0, columns, p0, h, x, seed, limit, keep, k, v2, q, v1, weight, hashes, drawn, out, stats
+                )
             for i in range(rest, n):
-                row_attends(i, n, j0, columns, p0, h, x, seed, limit, keep, k, v2, q, v1, weight, hashes, drawn, out, stats)
+                row_attends(
+                    i, n, j0, columns, p0, h, x, seed, limit, keep, k, v2, q, v1, weight, hashes, drawn, out, stats
+                )
 
     @compiled
     def means(begin, end, grad, out, mean):
@@ -239,7 +280,12 @@ def _kernels(dtype: torch.dtype, d: int) -> SimpleNamespace:
             [j, channel, lane]; q, v1, dq, dv1 [row, channel, lane]; of one j, weight and ds [row, lane]."""
             q, v1, dq, dv1 = local(number, states), local(number, states), local(number, states), local(number, states)
             s, da, weight, ds = local(number, lanes), local(number, lanes), local(number, lanes), local(number, lanes)
-            dk_c, dv2_c, t, hashes = local(number, LANES), local(number, LANES), local(number, LANES), local(np.uint32, lanes)
+            dk_c, dv2_c, t, hashes = (
+                local(number, LANES),
+                local(number, LANES),
+                local(number, LANES),
+                local(np.uint32, lanes),
+            )
             copy(dq, 0, zero, states)
             copy(dv1, 0, zero, states)
             for r in range(rows):
@@ -288,7 +334,12 @@ def _kernels(dtype: torch.dtype, d: int) -> SimpleNamespace:
         for t in range(begin, end):
             p0, n, h, l0 = tasks[t]
             count, rest, first = min(LANES, n - l0), n - n % ROWS, p0 + l0 * n
-            k, v2, dk, dv2 = np.empty(n * size, number), np.empty(n * size, number), np.zeros(n * size, number), np.zeros(n * size, number)
+            k, v2, dk, dv2 = (
+                np.empty(n * size, number),
+                np.empty(n * size, number),
+                np.zeros(n * size, number),
+                np.zeros(n * size, number),
+            )
             for j in range(n):
                 pack(x, first + j, n, count, 1, h, k, v2, j * size)
             for i in range(0, rest, ROWS):

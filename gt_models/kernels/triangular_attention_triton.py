@@ -28,7 +28,9 @@ class _TriangularAttention(torch.autograd.Function):
         tile = ctx.arguments["TILE"]
         if num_pairs:
             tiles = triton.cdiv(batch.max_nodes, tile)
-            _forward[(tiles * tiles, heads, batch.num_graphs)](x, batch.pair_ptr, batch.sizes, out, stats, **ctx.arguments)
+            _forward[(tiles * tiles, heads, batch.num_graphs)](
+                x, batch.pair_ptr, batch.sizes, out, stats, **ctx.arguments
+            )
         ctx.save_for_backward(x, out, stats, batch.pair_ptr, batch.sizes)
         ctx.max_nodes = batch.max_nodes
         return out
@@ -65,7 +67,9 @@ def _kept(pair, h, j, seed, LIMIT: tl.constexpr, H: tl.constexpr):
 
 
 @triton.jit
-def _rows(x, pair, inside, h, KIND: tl.constexpr, KINDS: tl.constexpr, H: tl.constexpr, D: tl.constexpr, PADDED: tl.constexpr):
+def _rows(
+    x, pair, inside, h, KIND: tl.constexpr, KINDS: tl.constexpr, H: tl.constexpr, D: tl.constexpr, PADDED: tl.constexpr
+):
     """Channels of some pairs, [.., PADDED]; zeros beyond D and where a pair is not inside."""
     c = tl.arange(0, PADDED)
     if len(pair.shape) == 1:
@@ -101,7 +105,9 @@ def _forward(
                 weight = tl.where(_kept(il[:, None], h, j[None, :], seed, LIMIT, H), weight * KEEP, 0.0)
             o = o * correction[:, :, None] + weight[:, :, None] * (v1[:, None, :] * v2[None, :, :])
         ij, inside, c = p0 + i[:, None] * n + j[None, :], (i < n)[:, None] & (j < n)[None, :], tl.arange(0, PADDED)
-        tl.store(out + (ij[:, :, None] * H + h) * D + c, o / total[:, :, None], inside[:, :, None] & (c < D)[None, None, :])
+        tl.store(
+            out + (ij[:, :, None] * H + h) * D + c, o / total[:, :, None], inside[:, :, None] & (c < D)[None, None, :]
+        )
         tl.store(stats + ij * H + h, peak + tl.log2(total), inside)
 
 

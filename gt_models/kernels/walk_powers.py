@@ -10,7 +10,9 @@ from torch import Tensor
 from gt_models.kernels.dispatch import Form, Operation
 
 
-def reference(out: Tensor, ptr: Tensor, row_ptr: Tensor, col: Tensor, weight: Tensor, channel: int, steps: int, identity: bool) -> Tensor:
+def reference(
+    out: Tensor, ptr: Tensor, row_ptr: Tensor, col: Tensor, weight: Tensor, channel: int, steps: int, identity: bool
+) -> Tensor:
     """Writes (I if `identity`), M^1 .. M^K into the channels of `out` from `channel` on, and returns `out`.
 
     Args:
@@ -23,8 +25,12 @@ def reference(out: Tensor, ptr: Tensor, row_ptr: Tensor, col: Tensor, weight: Te
     pair_ptr = torch.cat([ptr.new_zeros(1), sizes.square().cumsum(0)])
     graph = torch.repeat_interleave(torch.arange(len(sizes), device=ptr.device), sizes)  # of each node
     row = torch.repeat_interleave(torch.arange(len(graph), device=ptr.device), row_ptr.diff())  # of each edge
-    start = pair_ptr[graph] + (torch.arange(len(graph), device=ptr.device) - ptr[graph]) * sizes[graph]  # slot of (node, first node)
-    edge = torch.repeat_interleave(torch.arange(len(row), device=ptr.device), sizes[graph[row]])  # each edge for all columns j
+    start = (
+        pair_ptr[graph] + (torch.arange(len(graph), device=ptr.device) - ptr[graph]) * sizes[graph]
+    )  # slot of (node, first node)
+    edge = torch.repeat_interleave(
+        torch.arange(len(row), device=ptr.device), sizes[graph[row]]
+    )  # each edge for all columns j
     j = torch.arange(len(edge), device=ptr.device) - torch.repeat_interleave(
         (sizes[graph[row]].cumsum(0) - sizes[graph[row]]), sizes[graph[row]]
     )

@@ -21,7 +21,9 @@ def walk_powers(out, ptr, row_ptr, col, weight, channel, steps, identity) -> Ten
     """Fills `out` [P, channels] with the powers of the walk matrices, graph by graph; see `gt_models.kernels.walk_powers`."""
     pair_ptr = torch.cat([ptr.new_zeros(1), ptr.diff().square().cumsum(0)])
     num_graphs = len(ptr) - 1
-    num_threads = max(1, min(torch.get_num_threads(), int(pair_ptr[-1]) * (steps + 1) // ENTRIES_PER_THREAD, num_graphs))
+    num_threads = max(
+        1, min(torch.get_num_threads(), int(pair_ptr[-1]) * (steps + 1) // ENTRIES_PER_THREAD, num_graphs)
+    )
     # graphs in parts of about equally many pairs
     cuts = torch.searchsorted(pair_ptr, pair_ptr[-1] * torch.arange(1, num_threads) // num_threads).tolist()
     strips = [0, *cuts, num_graphs]

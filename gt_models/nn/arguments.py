@@ -8,7 +8,9 @@ from typing import Any
 from torch import nn
 
 
-def with_arguments_of(paper: type[nn.Module], *without: str, **defaults: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def with_arguments_of(
+    paper: type[nn.Module], *without: str, **defaults: Any
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Decorator of `def __init__(self, own: ... = ..., **paper)`: its signature becomes the arguments of `paper`, but for those in `without` and
     with other `defaults`, then its own. All of the paper's come in `**paper`, whether given or not; others raise TypeError.
 

@@ -62,4 +62,6 @@ def _build(edge_index: Tensor, num_nodes: int, self_loops: bool) -> Edges:
         source, target = torch.cat([source, nodes]), torch.cat([target, nodes])
     edges = compressed(source, target, num_nodes)
     ptr, col, ptr_t, _, _ = edges
-    return Edges(edges, rows_of(ptr, col.numel()).clamp(max=max(num_nodes - 1, 0)), ptr.long().diff(), ptr_t.long().diff())
+    return Edges(
+        edges, rows_of(ptr, col.numel()).clamp(max=max(num_nodes - 1, 0)), ptr.long().diff(), ptr_t.long().diff()
+    )

@@ -45,7 +45,9 @@ class FeatureEncoder(nn.Module):
         if self.linear is not None:
             x = x.to(self.linear.weight.dtype)
             if x.layout == torch.sparse_csr:
-                return sparse_linear(x.values(), x.crow_indices(), x.col_indices(), self.linear.weight, self.linear.bias)
+                return sparse_linear(
+                    x.values(), x.crow_indices(), x.col_indices(), self.linear.weight, self.linear.bias
+                )
             return self.linear(x)
         x = x.long()
         if not fixed_sizes(x):

@@ -12,4 +12,6 @@ def fixed_sizes(tensor: Tensor) -> bool:
 
 def stands_for_numbers(*tensors: Tensor) -> bool:
     """Whether a transform of torch.func is at work, or one of them is of a subclass, such as a fake tensor: it has no memory to read."""
-    return torch._C._functorch.peek_interpreter_stack() is not None or any(type(t) not in (Tensor, nn.Parameter) for t in tensors)
+    return torch._C._functorch.peek_interpreter_stack() is not None or any(
+        type(t) not in (Tensor, nn.Parameter) for t in tensors
+    )

@@ -22,13 +22,21 @@ def node_tuples(batch: GraphBatch, order: int, hyperedges: bool) -> Tensor:
         return torch.cat([nodes, batch.edge_index.T])
     index = extra(batch, "hyperedge_index")
     if index is None:
-        raise ValueError('hyperedge tokens need batch.extras["hyperedge_index"], long [H, order], the node ids of each hyperedge')
+        raise ValueError(
+            'hyperedge tokens need batch.extras["hyperedge_index"], long [H, order], the node ids of each hyperedge'
+        )
     if index.dim() != 2 or index.size(1) != order:
-        raise ValueError(f"hyperedge_index of shape {tuple(index.shape)} in a model of order {order}: give [H, {order}]")
+        raise ValueError(
+            f"hyperedge_index of shape {tuple(index.shape)} in a model of order {order}: give [H, {order}]"
+        )
     if index.numel() and bool((index < 0).any() | (index >= batch.num_nodes).any()):
-        raise ValueError(f"hyperedge_index names a node outside 0..{batch.num_nodes - 1}: it holds node ids of the whole batch")
+        raise ValueError(
+            f"hyperedge_index names a node outside 0..{batch.num_nodes - 1}: it holds node ids of the whole batch"
+        )
     if index.numel() and (batch.batch[index] != batch.batch[index[:, :1]]).any():
-        raise ValueError("a hyperedge joins nodes of two graphs: hyperedge_index must name nodes of the batch, not of each graph")
+        raise ValueError(
+            "a hyperedge joins nodes of two graphs: hyperedge_index must name nodes of the batch, not of each graph"
+        )
     return torch.cat([nodes, index])
 
 
@@ -37,7 +45,9 @@ def extra(batch: GraphBatch, name: str) -> Tensor | None:
     return batch.extras.get(name, batch.encodings.get(name))
 
 
-def orthogonal_rows(sizes: Tensor, owner: Tensor, local: Tensor, max_size: int, width: int, dtype: torch.dtype = torch.float32) -> Tensor:
+def orthogonal_rows(
+    sizes: Tensor, owner: Tensor, local: Tensor, max_size: int, width: int, dtype: torch.dtype = torch.float32
+) -> Tensor:
     """Orthogonal random features: per graph the rows of a random orthogonal n x n matrix (QR of a Gaussian one).
 
     Where n < width the channels are zero-padded; where n > width a random choice of `width` columns is kept: they are orthonormal, the rows
@@ -82,12 +92,16 @@ def rows_to_width(rows: Tensor, width: int) -> Tensor:
     return torch.nn.functional.normalize(rows, dim=1)
 
 
-def near_orthogonal_rows(count: int, width: int, dtype: torch.dtype = torch.float32, device: torch.device | None = None) -> Tensor:
+def near_orthogonal_rows(
+    count: int, width: int, dtype: torch.dtype = torch.float32, device: torch.device | None = None
+) -> Tensor:
     """Near-ORF: each entry +1/d_p or -1/d_p by coin toss, [count, width] (rows have length d_p^-1/2, as printed)."""
     return (torch.randint(0, 2, (count, width), device=device) * 2 - 1).to(dtype) / width
 
 
-def random_rows(count: int, width: int, dtype: torch.dtype = torch.float32, device: torch.device | None = None) -> Tensor:
+def random_rows(
+    count: int, width: int, dtype: torch.dtype = torch.float32, device: torch.device | None = None
+) -> Tensor:
     """Standard normal rows scaled to unit length, [count, width]: apart from each other, but not orthogonal."""
     return torch.nn.functional.normalize(torch.randn(count, width, dtype=dtype, device=device), dim=1)
 
@@ -98,7 +112,9 @@ def rows_of_table(table: Tensor, num_graphs: int, owner: Tensor, local: Tensor, 
     Raises ValueError where a graph needs more rows than the table has.
     """
     if max_size > table.size(0):
-        raise ValueError(f"a graph needs {max_size} identifiers and the table has {table.size(0)} rows: raise identifier_table")
+        raise ValueError(
+            f"a graph needs {max_size} identifiers and the table has {table.size(0)} rows: raise identifier_table"
+        )
     order = torch.rand(num_graphs, table.size(0), device=table.device).argsort(1)  # [B, R]
     return table[order[owner, local]]
 

@@ -16,7 +16,13 @@ class MLPHead(MLP):
     """
 
     def __init__(
-        self, hidden_dim: int, out_dim: int, head: str = "halving", hidden_layers: int = 2, act: str = "relu", unit_length: bool = False
+        self,
+        hidden_dim: int,
+        out_dim: int,
+        head: str = "halving",
+        hidden_layers: int = 2,
+        act: str = "relu",
+        unit_length: bool = False,
     ):
         if head not in HEADS:
             raise ValueError(f"unknown head {head!r}; known: {', '.join(HEADS)}")

@@ -85,7 +85,11 @@ class NodeWise(nn.Module):
 
     def edges(self, batch: GraphBatch) -> tuple[Tensor, ...]:
         """edge_index, and encoded features [E, d] where `edge_dim` was given; the same for all layers."""
-        return (batch.edge_index,) if self.edge_encoder is None else (batch.edge_index, encode_edges(self.edge_encoder, batch))
+        return (
+            (batch.edge_index,)
+            if self.edge_encoder is None
+            else (batch.edge_index, encode_edges(self.edge_encoder, batch))
+        )
 
     def forward_features(self, batch: GraphBatch) -> Tensor:
         """What the head reads of the nodes: [N, d], or with `all_layers` [N, (1 + num_layers) d]."""
@@ -151,7 +155,9 @@ def normalised_edges(batch: GraphBatch, dtype: torch.dtype) -> tuple[Tensor, Ten
 def encode_edges(encoder: FeatureEncoder, batch: GraphBatch) -> Tensor:
     """Edge features through `encoder`, [E, d]. Raises ValueError where the batch has none."""
     if batch.edge_attr is None:
-        raise ValueError("the model was built with edge_dim and the batch has no edge_attr: give it, or build with edge_dim=None")
+        raise ValueError(
+            "the model was built with edge_dim and the batch has no edge_attr: give it, or build with edge_dim=None"
+        )
     return encoder(batch.edge_attr)
 
 

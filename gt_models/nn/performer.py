@@ -40,7 +40,9 @@ class RandomFeatures(nn.Module):
         if kernel not in ("softmax", "relu"):
             raise ValueError(f"unknown kernel {kernel!r}; known: softmax, relu")
         if redraw_interval is not None and redraw_interval < 1:
-            raise ValueError(f"redraw_interval {redraw_interval}: give a positive number of training forwards, or None for never")
+            raise ValueError(
+                f"redraw_interval {redraw_interval}: give a positive number of training forwards, or None for never"
+            )
         self.head_dim, self.redraw_interval, self.kernel = head_dim, redraw_interval, kernel
         self.num_features = num_features_default(head_dim) if num_features is None else num_features
         self.eps = {"softmax": 1e-4, "relu": 1e-3}[kernel] if eps is None else eps
@@ -84,7 +86,9 @@ class RandomFeatures(nn.Module):
     @torch.no_grad()
     def _step_without_branches(self, interval: int) -> None:
         due = self.forwards == interval
-        drawn = gaussian_orthogonal_matrix(self.num_features, self.head_dim, dtype=self.projection.dtype).to(self.projection.device)
+        drawn = gaussian_orthogonal_matrix(self.num_features, self.head_dim, dtype=self.projection.dtype).to(
+            self.projection.device
+        )
         self.projection.copy_(torch.where(due, drawn, self.projection))
         self.forwards.copy_(torch.where(due, 0, self.forwards) + 1)
         self._forwards = None
@@ -151,7 +155,9 @@ def softmax_kernel(
     return phi if mask is None else phi.masked_fill(~mask[..., None], 0.0)
 
 
-def key_maximum(u: Tensor, projection: Tensor, mask: Tensor | None = None, key_dims: tuple[int, ...] = (-2, -1)) -> Tensor:
+def key_maximum(
+    u: Tensor, projection: Tensor, mask: Tensor | None = None, key_dims: tuple[int, ...] = (-2, -1)
+) -> Tensor:
     """The keys' stabiliser: the maximum of c P u over `key_dims` of [..., L, m], which stay as ones; 0 where no token is real."""
     return _maximum((u * u.size(-1) ** -0.25) @ projection.to(u.dtype).T, mask, key_dims)
 
@@ -199,7 +205,9 @@ def performer_attention(
         return linear_attention(features(q, True), features(k, False, mask), v).to(dtype)
 
 
-def _performer_in_chunks(q: Tensor, k: Tensor, v: Tensor, features: RandomFeatures, mask: Tensor | None, chunk: int) -> Tensor:
+def _performer_in_chunks(
+    q: Tensor, k: Tensor, v: Tensor, features: RandomFeatures, mask: Tensor | None, chunk: int
+) -> Tensor:
     places = [slice(i, min(i + chunk, k.size(-2))) for i in range(0, k.size(-2), chunk)]
     masks = [None if mask is None else mask[..., s] for s in places]
     stabilizer, projection = None, features.projection
@@ -217,7 +225,9 @@ def _performer_in_chunks(q: Tensor, k: Tensor, v: Tensor, features: RandomFeatur
         below = phi @ total.unsqueeze(-1)  # [..., C, 1]
         return (phi @ context) / below.masked_fill(below == 0, 1.0)
 
-    sums = [checkpoint(keys, k[..., s, :], v[..., s, :], m, use_reentrant=False) for s, m in zip(places, masks, strict=True)]
+    sums = [
+        checkpoint(keys, k[..., s, :], v[..., s, :], m, use_reentrant=False) for s, m in zip(places, masks, strict=True)
+    ]
     context, total = sum(s[0] for s in sums), sum(s[1] for s in sums)
     return torch.cat([checkpoint(queries, q[..., s, :], context, total, use_reentrant=False) for s in places], -2)
 
@@ -245,7 +255,9 @@ def gaussian_orthogonal_matrix(
     # none; no effect seen on gps. Here the sign makes q uniform over orthogonal matrices
     q = q * r.diagonal(dim1=-2, dim2=-1).sign()[:, None, :]
     directions = q.transpose(-1, -2).reshape(-1, num_columns)[:num_rows]  # [num_rows, num_columns]
-    norms = torch.randn(num_rows, num_columns, generator=generator, **like).norm(dim=1, keepdim=True)  # chi, num_columns degrees of freedom
+    norms = torch.randn(num_rows, num_columns, generator=generator, **like).norm(
+        dim=1, keepdim=True
+    )  # chi, num_columns degrees of freedom
     return directions * norms
 
 
@@ -270,10 +282,16 @@ def load_softmax_state(model: nn.Module, state: dict[str, Tensor]) -> None:
     features = [name for name, module in model.named_modules() if isinstance(module, RandomFeatures)]
     drawn = {f"{name}.{buffer}" for name in features for buffer in ("projection", "forwards")}
     if not drawn:
-        raise ValueError("this model has softmax attention: build it with attention='performer', or use load_state_dict")
+        raise ValueError(
+            "this model has softmax attention: build it with attention='performer', or use load_state_dict"
+        )
     missing, unknown = sorted(own.keys() - drawn - state.keys()), sorted(state.keys() - (own.keys() - drawn))
     shared = own.keys() & state.keys()
-    shapes = [f"{k} {tuple(state[k].shape)} for {tuple(own[k].shape)}" for k in shared if state[k].shape != own[k].shape]
+    shapes = [
+        f"{k} {tuple(state[k].shape)} for {tuple(own[k].shape)}" for k in shared if state[k].shape != own[k].shape
+    ]
     if missing or unknown or shapes:
-        raise ValueError(f"not the weights of this model with softmax attention: missing {missing}, unknown {unknown}, shapes {shapes}")
+        raise ValueError(
+            f"not the weights of this model with softmax attention: missing {missing}, unknown {unknown}, shapes {shapes}"
+        )
     model.load_state_dict({**state, **{name: own[name] for name in drawn}})

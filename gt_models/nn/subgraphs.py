@@ -42,14 +42,18 @@ class Subgraphs:
         """
         graph, n = self.graph, self.graph.num_nodes
         if targets.numel() and not 0 <= int(targets.min()) <= int(targets.max()) < n:
-            raise ValueError(f"targets name node {int(targets.max())} (min {int(targets.min())}) of a graph with {n} nodes")
+            raise ValueError(
+                f"targets name node {int(targets.max())} (min {int(targets.min())}) of a graph with {n} nodes"
+            )
         pieces = [self._piece(centre) for centre in targets.tolist()]
         ptr = np.concatenate([[0], np.cumsum([piece[0].size for piece in pieces], dtype=np.int64)])
         device = graph.x.device
         chosen, edge_ids = (torch.from_numpy(_join([piece[i] for piece in pieces])).to(device) for i in (0, 3))
         ends = [_join([piece[i] + start for piece, start in zip(pieces, ptr, strict=False)]) for i in (1, 2)]
         encodings = {k: v[chosen] for k, v in graph.encodings.items() if v.size(0) == n}
-        encodings["target"] = torch.zeros(chosen.numel(), 1, device=device).index_fill_(0, torch.from_numpy(ptr[:-1]).to(device), 1.0)
+        encodings["target"] = torch.zeros(chosen.numel(), 1, device=device).index_fill_(
+            0, torch.from_numpy(ptr[:-1]).to(device), 1.0
+        )
         y = graph.y
         if y is not None and y.dim() and y.size(0) == n:
             y = y[targets.to(y.device)]
@@ -100,7 +104,9 @@ class _Neighbours:
         return self.ends[slots], self.order[slots], owner
 
 
-def _breadth_first(both: _Neighbours, centre: int, num_hops: int, max_nodes: int, place: np.ndarray, seed: int) -> np.ndarray:
+def _breadth_first(
+    both: _Neighbours, centre: int, num_hops: int, max_nodes: int, place: np.ndarray, seed: int
+) -> np.ndarray:
     """Nodes of the subgraph, the centre first; leaves `place` as it found it."""
     rings = [np.array([centre])]
     size, place[centre] = 1, 0

@@ -118,9 +118,13 @@ class SelfAttention(nn.Module):
         if attention not in ATTENTIONS:
             raise ValueError(f"unknown attention {attention!r}; known: {', '.join(ATTENTIONS)}")
         if num_heads < 1 or hidden_dim % num_heads:
-            raise ValueError(f"hidden_dim {hidden_dim} does not split into {num_heads} heads: choose a multiple of num_heads")
+            raise ValueError(
+                f"hidden_dim {hidden_dim} does not split into {num_heads} heads: choose a multiple of num_heads"
+            )
         if attention == "performer" and attn_dropout:
-            raise ValueError(f"attn_dropout {attn_dropout} with Performer attention, which has no weights to drop: set attn_dropout to 0")
+            raise ValueError(
+                f"attn_dropout {attn_dropout} with Performer attention, which has no weights to drop: set attn_dropout to 0"
+            )
         self.num_heads, self.attn_dropout = num_heads, attn_dropout
         self.qkv = nn.Linear(hidden_dim, 3 * hidden_dim)
         self.out = nn.Linear(hidden_dim, hidden_dim)
@@ -161,7 +165,9 @@ class SelfAttention(nn.Module):
         rate = self.attn_dropout if self.training else 0.0
         seed = torch.randint(2**31 - 1, (1,)) if rate else torch.zeros(1, dtype=torch.long)
         dtype = tokens.dtype
-        if tokens.device.type == "cpu" and dtype != torch.float64:  # half precision is widened: the time is arithmetic, not memory
+        if (
+            tokens.device.type == "cpu" and dtype != torch.float64
+        ):  # half precision is widened: the time is arithmetic, not memory
             query, tokens = None if query is None else query.float(), tokens.float()
         with torch.autocast(tokens.device.type, enabled=False):
             return packed_attention(query, tokens, packing, self.num_heads, rate, seed).to(dtype)

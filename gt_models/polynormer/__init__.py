@@ -100,7 +100,9 @@ class LocalLayer(Resets):
         self.norm = nn.LayerNorm(dim) if norm else None
         self.beta, self.relu, self.dropout = beta, relu, Dropout(dropout)
 
-    def forward(self, x: Tensor, batch: GraphBatch, edges: Edges, v2: Tensor | None, total: Tensor | None) -> tuple[Tensor, Tensor]:
+    def forward(
+        self, x: Tensor, batch: GraphBatch, edges: Edges, v2: Tensor | None, total: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
         """X and total + X, both [N, d]; `total` is the sum of the layers before."""
         h, value = linears(x, self.gate.weight, self.local.linear.weight, None, None)  # H without its bias, V, [N, d]
         return self.close(h, self.mix(x, value, batch, edges), v2, total)
@@ -111,7 +113,13 @@ class LocalLayer(Resets):
         return a if self.parallel is None else a + self.parallel(x, value, batch)  # equation 15
 
     def close(
-        self, h: Tensor, a: Tensor, v2: Tensor | None, total: Tensor | None, skip: Tensor | None = None, skip_bias: Tensor | None = None
+        self,
+        h: Tensor,
+        a: Tensor,
+        v2: Tensor | None,
+        total: Tensor | None,
+        skip: Tensor | None = None,
+        skip_bias: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """h without its bias and a + skip + skip_bias -> X and total + X."""
         # unstated: where Polynormer-r puts its ReLUs; on H and AV, as in the authors' code
@@ -124,7 +132,16 @@ class LocalLayer(Resets):
 class GlobalLayer(Resets):
     """X = LayerNorm(WV) * (H + b) (equation 8, Listing 2), [N, d] -> [N, d]."""
 
-    def __init__(self, dim: int, num_heads: int, beta: nn.Module, relu: bool, norm: bool, dropout: float, share_query_key: bool = False):
+    def __init__(
+        self,
+        dim: int,
+        num_heads: int,
+        beta: nn.Module,
+        relu: bool,
+        norm: bool,
+        dropout: float,
+        share_query_key: bool = False,
+    ):
         super().__init__()
         self.gate = nn.Linear(dim, dim)
         self.attention = Attention(dim, dim, num_heads, share_query_key)
@@ -139,15 +156,28 @@ class GlobalLayer(Resets):
         """Equation 8, head first: the rows of the weights change places, so that [N, d] need not be transposed."""
         heads, of = self.attention.num_heads, self.attention
         maps = [m for m in (self.gate, of.value, of.key, of.query) if m is not None]
-        h, v, k, *q = linears(x, *(head_first(m.weight, 0, heads) for m in maps), *[None] * len(maps))  # [N, d] without biases
+        h, v, k, *q = linears(
+            x, *(head_first(m.weight, 0, heads) for m in maps), *[None] * len(maps)
+        )  # [N, d] without biases
         gate, v_bias, k_bias, *q_bias = (head_first(m.bias, 0, heads) for m in maps)
         (q, q_bias) = (q[0], q_bias[0]) if q else (None, None)
-        norm = (None, None) if self.norm is None else (head_first(t, 0, heads) for t in (self.norm.weight, self.norm.bias))
+        norm = (
+            (None, None) if self.norm is None else (head_first(t, 0, heads) for t in (self.norm.weight, self.norm.bias))
+        )
         b = head_first(self.beta(v2), -1, heads)  # [d] or [N, d]
-        return global_attention(h, v, k, q, gate + b, v_bias, k_bias, q_bias, *norm, heads, getattr(self.norm, "eps", 0.0), batch)
+        return global_attention(
+            h, v, k, q, gate + b, v_bias, k_bias, q_bias, *norm, heads, getattr(self.norm, "eps", 0.0), batch
+        )
 
 
-@register_model("polynormer", levels=("node", "graph"), cost="m d + n d^2", encodings=("second_eigenvector",), paper=PAPER, sparse_x=True)
+@register_model(
+    "polynormer",
+    levels=("node", "graph"),
+    cost="m d + n d^2",
+    encodings=("second_eigenvector",),
+    paper=PAPER,
+    sparse_x=True,
+)
 class Polynormer(Resets):
     """Polynormer and Polynormer-r, version 1 and 2.
 
@@ -202,7 +232,9 @@ class Polynormer(Resets):
         )  # fmt: skip
         global_dropout = dropout if global_dropout is None else global_dropout
         self.global_layers = nn.ModuleList(
-            GlobalLayer(hidden_dim, num_heads, Beta(hidden_dim, num_global_layers), relu, norm == "layer", global_dropout)
+            GlobalLayer(
+                hidden_dim, num_heads, Beta(hidden_dim, num_global_layers), relu, norm == "layer", global_dropout
+            )
             for _ in range(num_global_layers if "global" in self.phases else 0)
         )
         # unstated: how Listing 1's one output layer serves the local phase; it reads the local sum, as it later reads the global output
@@ -216,7 +248,9 @@ class Polynormer(Resets):
     def set_phase(self, name: Literal["local", "global"]) -> None:
         """Chooses what predicts: "local", the local module (warm-up), or "global", the whole model; ValueError for a phase it lacks."""
         if name not in self.phases:
-            raise ValueError(f"a Polynormer with attention {self.attention!r} has the phases {self.phases}, not {name!r}")
+            raise ValueError(
+                f"a Polynormer with attention {self.attention!r} has the phases {self.phases}, not {name!r}"
+            )
         self.phase = name
 
     def forward(self, batch: GraphBatch) -> Tensor:
@@ -226,7 +260,9 @@ class Polynormer(Resets):
 
     def forward_features(self, batch: GraphBatch) -> Tensor:  # [N, d]
         batch = GraphBatch.of(batch)
-        v2 = batch.encoding("second_eigenvector", 1).to(self.head.weight.dtype) if self.version == "v2" else None  # [N, 1]
+        v2 = (
+            batch.encoding("second_eigenvector", 1).to(self.head.weight.dtype) if self.version == "v2" else None
+        )  # [N, 1]
         x, total = self.embed(batch.x), None  # [N, d]
         edges = self.local_layers[0].local.edges(batch) if len(self.local_layers) else None  # one for all layers
         for layer in self.local_layers:
@@ -244,7 +280,11 @@ class Polynormer(Resets):
             x = layer(x, batch, v2)
         return x
 
-    def forward_head(self, features: Tensor, batch: GraphBatch, head: nn.Linear | None = None) -> Tensor:  # -> [N or B, out_dim]
+    def forward_head(
+        self, features: Tensor, batch: GraphBatch, head: nn.Linear | None = None
+    ) -> Tensor:  # -> [N or B, out_dim]
         # unstated: pooling for graph outputs (Appendix L predicts runtimes of programs without saying how); the mean, then the same layer
-        x = pool(features, GraphBatch.of(batch), self.pooling) if self.level == "graph" else features  # [N, d] or [B, d]
+        x = (
+            pool(features, GraphBatch.of(batch), self.pooling) if self.level == "graph" else features
+        )  # [N, d] or [B, d]
         return (head or self.head)(x)

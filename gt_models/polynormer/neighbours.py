@@ -23,7 +23,9 @@ class GraphAttention(nn.Module):
     def __init__(self, in_dim: int, out_dim: int, num_heads: int = 1, negative_slope: float = 0.2):
         super().__init__()
         if out_dim % num_heads:
-            raise ValueError(f"width {out_dim} cannot be split into {num_heads} heads: choose hidden_dim as a multiple of num_heads")
+            raise ValueError(
+                f"width {out_dim} cannot be split into {num_heads} heads: choose hidden_dim as a multiple of num_heads"
+            )
         self.num_heads, self.negative_slope = num_heads, negative_slope
         self.linear = nn.Linear(in_dim, out_dim, bias=False)
         self.att_source = nn.Parameter(torch.empty(num_heads, out_dim // num_heads))

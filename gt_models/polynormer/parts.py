@@ -51,6 +51,10 @@ def check(
     check_choice("local_layer", local_layer, tuple(LOCAL_ATTENTION))
     check_choice("norm", norm, ("layer", "none"))
     if hidden_dim % num_heads:
-        raise ValueError(f"hidden_dim {hidden_dim} cannot be split into {num_heads} heads: choose a multiple of num_heads")
-    if (attention != "global" and num_local_layers < 1) or (attention in ("global", "local-to-global") and num_global_layers < 1):
+        raise ValueError(
+            f"hidden_dim {hidden_dim} cannot be split into {num_heads} heads: choose a multiple of num_heads"
+        )
+    if (attention != "global" and num_local_layers < 1) or (
+        attention in ("global", "local-to-global") and num_global_layers < 1
+    ):
         raise ValueError(f"attention {attention!r} needs at least one layer of each of its modules")

@@ -50,7 +50,10 @@ class PPGT(nn.Module):
 
     # for subclasses, which set them before this constructor
     scale_queries: bool = True  # whether <q, k> is divided by sqrt(d / H), as Eq. 5 has it
-    node_extras: ClassVar[dict[str, int]] = {"degree": 1, "order": 1}  # channels of `extra_node_channels` (Appendix B.3)
+    node_extras: ClassVar[dict[str, int]] = {
+        "degree": 1,
+        "order": 1,
+    }  # channels of `extra_node_channels` (Appendix B.3)
     pair_extras: int = 3  # channels of `extra_pair_channels`
     stem_class: type[PairStem] = PairStem
     class_attention_layers: int = 2
@@ -83,7 +86,9 @@ class PPGT(nn.Module):
     ):
         super().__init__()
         if hidden_dim % num_heads:
-            raise ValueError(f"num_heads={num_heads} does not divide hidden_dim={hidden_dim}: choose heads that split the width evenly")
+            raise ValueError(
+                f"num_heads={num_heads} does not divide hidden_dim={hidden_dim}: choose heads that split the width evenly"
+            )
         given: dict[str, tuple] = {"level": (level, ("graph", "node")), "attention": (attention, ("sl2", "sdp"))}
         given |= {"urpe": (urpe, (True, False)), "head": (head, ("halving", "constant"))}
         given |= {"pooling": (pooling, ("sum", "mean", "class-attention"))}
@@ -91,7 +96,9 @@ class PPGT(nn.Module):
             if value not in known:
                 raise ValueError(f"unknown {name} {value!r}; known: {', '.join(map(str, known))}")
         if head == "halving" and hidden_dim >> (head_layers - 1) < 1:
-            raise ValueError(f"a head of width {hidden_dim} cannot halve {head_layers - 1} times: head='constant', or fewer head_layers")
+            raise ValueError(
+                f"a head of width {hidden_dim} cannot halve {head_layers - 1} times: head='constant', or fewer head_layers"
+            )
         pair_dim = pair_dim or hidden_dim
         self.level, self.rrwp_dim, self.num_heads, self.urpe, self.pooling = level, rrwp_dim, num_heads, urpe, pooling
         self.node_encoder = FeatureEncoder(in_dim, hidden_dim)
@@ -100,7 +107,15 @@ class PPGT(nn.Module):
             self.add_module(f"{name}_encoder", nn.Linear(width, hidden_dim))
         self.edge_encoder = None if edge_dim is None else FeatureEncoder(edge_dim, pair_dim)
         self.edge_vector = nn.Parameter(torch.empty(pair_dim)) if edge_vector else None
-        stem = (rrwp_dim + self.pair_extras, pair_dim, stem_dim, num_stem_ffn, stem_ffn_expansion, num_frequencies, norm)
+        stem = (
+            rrwp_dim + self.pair_extras,
+            pair_dim,
+            stem_dim,
+            num_stem_ffn,
+            stem_ffn_expansion,
+            num_frequencies,
+            norm,
+        )
         self.stem = self.stem_class(*stem)
         layer = (hidden_dim, num_heads, ffn_expansion, norm, attention, self.scale_queries, attn_dropout, drop_path)
         self.layers = nn.ModuleList([PPGTLayer(*layer, pair_dim, urpe) for _ in range(num_layers)])
@@ -139,14 +154,18 @@ class PPGT(nn.Module):
         x, p = self.encode_nodes(batch), self.encode_pairs(batch, edge_values)  # [N, d], [P, pair_dim], P = sum n^2
         # theta and phi of Eq. 5 are linear in the same p in every layer: one product for all of them
         weight = torch.cat([layer.attention.pair_linear.weight for layer in self.layers])
-        for layer, theta_phi in zip(self.layers, row_linear(p, weight, self.pair_bias()).chunk(len(self.layers), 1), strict=True):
+        for layer, theta_phi in zip(
+            self.layers, row_linear(p, weight, self.pair_bias()).chunk(len(self.layers), 1), strict=True
+        ):
             x = layer(x, theta_phi, batch)
         return self.norm(x)
 
     def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
         """Pooling where the level is the graph, then the MLP: [N, hidden_dim] -> [B or N, out_dim]."""
         h = self.class_attention(features, batch) if self.class_attention is not None else features
-        return self.predict(pool(h, batch, self.pooling) if self.level == "graph" and self.class_attention is None else h)
+        return self.predict(
+            pool(h, batch, self.pooling) if self.level == "graph" and self.class_attention is None else h
+        )
 
     def predict(self, h: Tensor) -> Tensor:  # the head: [rows, hidden_dim] -> [rows, out_dim]
         for i, linear in enumerate(self.head):
@@ -171,7 +190,9 @@ class PPGT(nn.Module):
     def encode_pairs(self, batch: GraphBatch, edge_values: Tensor | None) -> Tensor:
         """Eq. 10 with Appendix B.3: [P, pair_dim]."""
         dtype = self.diagonal_encoder.weight.dtype
-        raw = torch.cat([batch.encoding("rrwp", self.rrwp_dim).to(dtype), *self.extra_pair_channels(batch, dtype)], 1)  # [P, K + 3]
+        raw = torch.cat(
+            [batch.encoding("rrwp", self.rrwp_dim).to(dtype), *self.extra_pair_channels(batch, dtype)], 1
+        )  # [P, K + 3]
         edge = self.encode_edges(batch, edge_values)  # [E, pair_dim] or None
         if edge is not None:  # edges stored twice add up
             edge = edge.new_zeros(raw.size(0), edge.size(1)).index_add(0, batch.pair_of(*self.edge_ends(batch)), edge)
@@ -185,7 +206,9 @@ class PPGT(nn.Module):
         parts = [] if edge_values is None else [edge_values]
         if self.edge_encoder is not None:
             if batch.edge_attr is None:
-                raise ValueError("the model was built with edge_dim and the batch has no edge_attr: set it, or build with edge_dim=None")
+                raise ValueError(
+                    "the model was built with edge_dim and the batch has no edge_attr: set it, or build with edge_dim=None"
+                )
             parts.append(self.edge_encoder(batch.edge_attr))
         if self.edge_vector is not None:
             parts.append(self.edge_vector.expand(batch.num_edges, -1))
@@ -193,14 +216,21 @@ class PPGT(nn.Module):
 
     def extra_node_channels(self, batch: GraphBatch, dtype: torch.dtype) -> dict[str, Tensor]:
         """Appendix B.3: log degree and log order of nodes, [N, 1] each."""
-        return {"degree": self.degree(batch, dtype).log1p()[:, None], "order": batch.sizes[batch.batch].to(dtype).log1p()[:, None]}
+        return {
+            "degree": self.degree(batch, dtype).log1p()[:, None],
+            "order": batch.sizes[batch.batch].to(dtype).log1p()[:, None],
+        }
 
     def extra_pair_channels(self, batch: GraphBatch, dtype: torch.dtype) -> list[Tensor]:
         """Appendix B.3: 1 / order and 1 / degree of the key and of the query, [P, 1] each."""
         (query, key), degree = batch.pair_nodes, self.degree(batch, dtype)
         # unstated: 1/degree of a node without edges; 0, as in the authors' implementation
         inverse = degree.reciprocal().where(degree > 0, 0.0)  # [N]
-        return [batch.sizes[batch.batch[query]].to(dtype).reciprocal()[:, None], inverse[key][:, None], inverse[query][:, None]]
+        return [
+            batch.sizes[batch.batch[query]].to(dtype).reciprocal()[:, None],
+            inverse[key][:, None],
+            inverse[query][:, None],
+        ]
 
     def degree(self, batch: GraphBatch, dtype: torch.dtype) -> Tensor:  # edges that leave each node, [N]
         return batch.out_degree(dtype)
@@ -236,7 +266,9 @@ class SL2Attention(nn.Module):
     """Multi-head Eq. 5 on flat nodes [N, dim]: out_i = sum_j phi_ij softmax_j(<q_i, k_j> / sqrt(d) - |k_j|^2 / (2 sqrt(d)) + theta_ij) v_j,
     d the width of a head; theta and phi, side by side [P, G H], are this layer's `pair_linear` on the pair encodings; G is 1 without a gate."""
 
-    def __init__(self, dim: int, num_heads: int, attention: str, scale_queries: bool, dropout: float, pair_dim: int, urpe: bool):
+    def __init__(
+        self, dim: int, num_heads: int, attention: str, scale_queries: bool, dropout: float, pair_dim: int, urpe: bool
+    ):
         super().__init__()
         self.num_heads, self.dropout, root = num_heads, dropout, (dim // num_heads) ** 0.5
         self.scale = 1.0 / root if scale_queries else 1.0
@@ -246,4 +278,8 @@ class SL2Attention(nn.Module):
 
     def forward(self, x: Tensor, theta_phi: Tensor, batch: GraphBatch) -> Tensor:  # [N, dim]
         seed = draw_seed() if self.training and self.dropout else None
-        return self.out(gated_attention(self.qkv(x), theta_phi, self.num_heads, batch, self.scale, self.key_scale, self.dropout, seed))
+        return self.out(
+            gated_attention(
+                self.qkv(x), theta_phi, self.num_heads, batch, self.scale, self.key_scale, self.dropout, seed
+            )
+        )

@@ -90,7 +90,9 @@ class ClassAttentionLayer(nn.Module):
         q = self.query(self.norm1(token)).view(graphs, h, 1, -1)  # [B, H, 1, d / H]
         kv = batch.to_dense(self.key_value(x))  # [B, n, 2 d]
         k, v = kv.view(graphs, batch.max_nodes, 2, h, -1).permute(2, 0, 3, 1, 4).unbind(0)  # [B, H, n, d / H] each
-        mask = (self.key_scale * k.square().sum(-1)).masked_fill(~batch.node_mask[:, None], MASKED)[:, :, None]  # [B, H, 1, n]
+        mask = (self.key_scale * k.square().sum(-1)).masked_fill(~batch.node_mask[:, None], MASKED)[
+            :, :, None
+        ]  # [B, H, 1, n]
         dropout = self.dropout if self.training else 0.0
         y = F.scaled_dot_product_attention(q, k, v, mask, dropout, scale=self.scale)
         token = self.residual1(token, self.out(y.reshape(graphs, -1)), None, None)

@@ -48,7 +48,9 @@ class PairStem(nn.Module):
         chunk: rows at a time on a CPU; None computes and keeps all at once, as batch norm needs it.
     """
 
-    def __init__(self, in_dim: int, out_dim: int, mlp_dim: int, num_ffn: int, expansion: int, num_frequencies: int, norm: str):
+    def __init__(
+        self, in_dim: int, out_dim: int, mlp_dim: int, num_ffn: int, expansion: int, num_frequencies: int, norm: str
+    ):
         super().__init__()
         self.num_frequencies, self.chunk = num_frequencies, None if norm == "batch" else CHUNK
         self.linear1 = nn.Linear(in_dim * (1 + 2 * num_frequencies), mlp_dim)
@@ -99,7 +101,9 @@ class _InChunks(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, stem: PairStem, raw: Tensor, edge: Tensor | None, keep: Tensor | None, *parameters: Tensor) -> Tensor:
+    def forward(
+        ctx, stem: PairStem, raw: Tensor, edge: Tensor | None, keep: Tensor | None, *parameters: Tensor
+    ) -> Tensor:
         ctx.stem, ctx.autocast = stem, (torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu"))
         ctx.save_for_backward(raw, edge, keep, *parameters)
         return torch.cat([stem.rows(*part) for part in _chunks((raw, edge, keep), stem.chunk)])
@@ -110,12 +114,17 @@ class _InChunks(torch.autograd.Function):
         raw, edge, keep, *parameters = ctx.saved_tensors
         trained = [p for p in parameters if p.requires_grad]
         totals = [torch.zeros_like(p) for p in trained]
-        gradients = [torch.empty_like(t) if needed else None for t, needed in zip((raw, edge, keep), ctx.needs_input_grad[1:4])]
+        gradients = [
+            torch.empty_like(t) if needed else None for t, needed in zip((raw, edge, keep), ctx.needs_input_grad[1:4])
+        ]
         enabled, dtype = ctx.autocast
         for *chunk, dpart, place, edge_place, keep_place in _chunks((raw, edge, keep, dy, *gradients), ctx.stem.chunk):
             places = [place, edge_place, keep_place]
             with torch.enable_grad(), torch.autocast("cpu", dtype=dtype, enabled=enabled):
-                part = [None if t is None else t.detach().requires_grad_(to is not None) for t, to in zip(chunk, places, strict=True)]
+                part = [
+                    None if t is None else t.detach().requires_grad_(to is not None)
+                    for t, to in zip(chunk, places, strict=True)
+                ]
                 wanted = [*trained, *(t for t, to in zip(part, places, strict=True) if to is not None)]
                 grads = torch.autograd.grad(ctx.stem.rows(*part), wanted, dpart)
             for to, gradient in zip((to for to in places if to is not None), grads[len(totals) :], strict=True):

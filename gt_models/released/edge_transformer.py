@@ -15,7 +15,9 @@ from gt_models.nn.mlp import MLP
 from gt_models.registry import register_model
 
 
-@register_model("edge-transformer-released", levels=("graph", "node", "pair"), cost="n^3 d", encodings=("rrwp",), paper=PAPER)
+@register_model(
+    "edge-transformer-released", levels=("graph", "node", "pair"), cost="n^3 d", encodings=("rrwp",), paper=PAPER
+)
 class EdgeTransformerReleased(EdgeTransformer):
     """Arguments as of `EdgeTransformer`; the feed-forward network always adds its input."""
 
@@ -32,7 +34,9 @@ class EdgeTransformerReleased(EdgeTransformer):
 class ReleasedLayer(EdgeTransformerLayer):
     """U = LN(X + TriangularAttention(LN(X))); X <- LN(U + FFN(U)). Not in the paper: the last two norms and the second sum."""
 
-    def __init__(self, hidden_dim: int, num_heads: int, dropout: float, attn_dropout: float, act: str, ffn_residual: bool = True):
+    def __init__(
+        self, hidden_dim: int, num_heads: int, dropout: float, attn_dropout: float, act: str, ffn_residual: bool = True
+    ):
         super().__init__(hidden_dim, num_heads, dropout, attn_dropout, act, ffn_residual)
         self.attention_norm, self.ffn_norm = nn.LayerNorm(hidden_dim), nn.LayerNorm(hidden_dim)
 
@@ -65,7 +69,11 @@ class ReleasedReadout(PairReadout):
 
     def __init__(self, hidden_dim: int, act: str):
         nn.Module.__init__(self)  # other widths: nothing is drawn that is not used
-        self.norm, self.hidden, self.activation = nn.BatchNorm1d(hidden_dim), RowLinear(hidden_dim, 2 * hidden_dim), nn.ReLU()
+        self.norm, self.hidden, self.activation = (
+            nn.BatchNorm1d(hidden_dim),
+            RowLinear(hidden_dim, 2 * hidden_dim),
+            nn.ReLU(),
+        )
         self.first, self.second = nn.Linear(2 * hidden_dim, hidden_dim), nn.Linear(2 * hidden_dim, hidden_dim)
         self.node_norm, self.node_mlp = nn.BatchNorm1d(hidden_dim), MLP([hidden_dim, hidden_dim, hidden_dim])
 

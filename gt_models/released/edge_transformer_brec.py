@@ -50,7 +50,9 @@ class EdgeTransformerBRECReleased(nn.Module):
         if level != "graph":
             raise ValueError(f"edge-transformer-brec-released cannot predict at level {level!r}; it predicts: graph")
         out_dim = hidden_dim // 2 if out_dim is None else out_dim
-        self.layers = nn.ModuleList(BRECLayer(hidden_dim if i else 1, hidden_dim, num_heads, shared_weights) for i in range(num_layers))
+        self.layers = nn.ModuleList(
+            BRECLayer(hidden_dim if i else 1, hidden_dim, num_heads, shared_weights) for i in range(num_layers)
+        )
         self.readouts = nn.ModuleList(nn.Linear(2 * hidden_dim, out_dim) for _ in range(num_layers))
         self.output_norm = nn.BatchNorm1d(out_dim, momentum=1.0, affine=False) if output_norm else None
         self.reset_parameters()
@@ -98,7 +100,9 @@ class BRECLayer(nn.Module):
     def __init__(self, in_dim: int, hidden_dim: int, num_heads: int, shared_weights: bool):
         super().__init__()
         if hidden_dim % num_heads:
-            raise ValueError(f"hidden_dim {hidden_dim} does not split into {num_heads} heads: choose a multiple of num_heads")
+            raise ValueError(
+                f"hidden_dim {hidden_dim} does not split into {num_heads} heads: choose a multiple of num_heads"
+            )
         self.num_heads, self.shared_weights = num_heads, shared_weights
         count, head_dim = 1 if shared_weights else 4, hidden_dim // num_heads
         self.projections = nn.ModuleList(RowLinear(in_dim, hidden_dim) for _ in range(count))

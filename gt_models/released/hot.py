@@ -73,7 +73,9 @@ class ReleasedHigherOrderTransformer(HigherOrderTransformer):
         super().__init__(**paper)
         self.input_dropout = nn.Dropout(input_dropout)
 
-    def make_input(self, encoder: str, in_dim: int | Sequence[int], edge_dim: int | Sequence[int] | None, hidden_dim: int) -> nn.Module:
+    def make_input(
+        self, encoder: str, in_dim: int | Sequence[int], edge_dim: int | Sequence[int] | None, hidden_dim: int
+    ) -> nn.Module:
         """Embeddings of an edge's columns are averaged, and in-degrees are embedded (on PCQM4M)."""
         return node_input(encoder, self.k, in_dim, edge_dim, hidden_dim, "mean", self.degree_embeddings)
 
@@ -85,7 +87,9 @@ class ReleasedHigherOrderTransformer(HigherOrderTransformer):
 
     def make_head(self, hidden_dim: int, out_dim: int) -> nn.Module:
         """An MLP after the layer norm and a Linear of unchanged width."""
-        return TensorHead(hidden_dim, out_dim, self.head_dims, self.head_diagonal and self.level == "pair", self.head_dropout)
+        return TensorHead(
+            hidden_dim, out_dim, self.head_dims, self.head_diagonal and self.level == "pair", self.head_dropout
+        )
 
     def embed(self, batch: GraphBatch, support: Support) -> Tensor:
         """Dropout after the input map: an argument of the released code."""

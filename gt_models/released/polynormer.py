@@ -44,7 +44,9 @@ class ConstantBeta(nn.Module):
 
     def forward(self, v2: Tensor | None) -> Tensor:
         """B, [d], or [N, d] with the second eigenvector v2 [N, 1]."""
-        b = torch.full_like(self.like, self.init)  # from the number: single precision would bring its rounding into a model in float64
+        b = torch.full_like(
+            self.like, self.init
+        )  # from the number: single precision would bring its rounding into a model in float64
         return b if v2 is None else v2 * b
 
 
@@ -57,7 +59,9 @@ class ReleasedLocalLayer(LocalLayer):
         self.skip = nn.Linear(in_dim, dim)
         self.batch_norm = nn.BatchNorm1d(dim) if batch_norm else None
 
-    def forward(self, x: Tensor, batch: GraphBatch, edges: Edges, v2: Tensor | None, total: Tensor | None) -> tuple[Tensor, Tensor]:
+    def forward(
+        self, x: Tensor, batch: GraphBatch, edges: Edges, v2: Tensor | None, total: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
         x = x if self.pre_norm is None else self.pre_norm(x)
         maps = (self.gate, self.local.linear, self.skip)
         h, value, skip = linears(x, *(m.weight for m in maps), *[None] * 3)  # [N, d] without biases
@@ -124,7 +128,9 @@ class ReleasedPolynormer(Polynormer):
         pooling: Literal["mean", "sum", "max"] = "mean",
     ):
         nn.Module.__init__(self)
-        check(level, attention, version, local_layer, "layer", hidden_dim, num_heads, num_local_layers, num_global_layers)
+        check(
+            level, attention, version, local_layer, "layer", hidden_dim, num_heads, num_local_layers, num_global_layers
+        )
         check_choice("beta", beta, ("sigmoid", "raw", "constant"))
         if (beta_init is None) != (beta == "sigmoid"):
             raise ValueError(

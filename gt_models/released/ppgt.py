@@ -65,14 +65,20 @@ class PPGTReleased(PPGT):
             paper[name] for name in ("hidden_dim", "num_heads", "num_layers", "norm", "drop_path")
         )
         if self.urpe:  # 1 on the rows of phi among the pair layers of all layers
-            self.register_buffer("_gate_offset", torch.tensor([0.0, 1.0]).repeat_interleave(num_heads).repeat(num_layers), persistent=False)
+            self.register_buffer(
+                "_gate_offset",
+                torch.tensor([0.0, 1.0]).repeat_interleave(num_heads).repeat(num_layers),
+                persistent=False,
+            )
         self.node_norm = make_norm(norm, hidden_dim) if stem_norm else nn.Identity()
         self.stem.pre_norm = make_norm(norm, paper["pair_dim"] or hidden_dim) if stem_norm else nn.Identity()
         self.pool_norm = nn.BatchNorm1d(hidden_dim) if pool_norm else nn.Identity()
         self.out_norm = nn.BatchNorm1d(paper["out_dim"]) if out_norm else nn.Identity()
         if layer_scale is not None:
             for layer in (*self.layers, *(self.class_attention.layers if self.class_attention else ())):
-                layer.residual1, layer.residual2 = (ScaledResidual(hidden_dim, drop_path, layer_scale) for _ in range(2))
+                layer.residual1, layer.residual2 = (
+                    ScaledResidual(hidden_dim, drop_path, layer_scale) for _ in range(2)
+                )
 
     def encode_nodes(self, batch: GraphBatch) -> Tensor:
         """One more norm before the backbone, where `stem_norm` asks for it: nodes [N, hidden_dim]."""
@@ -129,7 +135,9 @@ class ReleasedStem(PairStem):
 
     def reset_parameters(self) -> None:
         super().reset_parameters()
-        for linear in [linear for block in self.blocks for linear in (block.linear1, block.linear2)] if self.truncated else ():
+        for linear in (
+            [linear for block in self.blocks for linear in (block.linear1, block.linear2)] if self.truncated else ()
+        ):
             nn.init.trunc_normal_(linear.weight, std=0.02)
         for scale in getattr(self, "scales", ()):
             nn.init.constant_(scale, self.initial_scale)

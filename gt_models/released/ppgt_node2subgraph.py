@@ -23,7 +23,9 @@ FIXED = {
 }  # fmt: skip
 
 
-@register_model("ppgt-node2subgraph-released", levels=("graph",), cost="n^2 d", encodings=("rrwp", "target"), paper=PAPER)
+@register_model(
+    "ppgt-node2subgraph-released", levels=("graph",), cost="n^2 d", encodings=("rrwp", "target"), paper=PAPER
+)
 class Node2SubgraphReleased(PPGTReleased):
     """Predicts [B, out_dim] from subgraphs whose node encoding "target" [N, 1] is 1 at the node that is asked for, else 0.
 
@@ -37,7 +39,15 @@ class Node2SubgraphReleased(PPGTReleased):
     """
 
     @with_arguments_of(
-        PPGTReleased, *FIXED, hidden_dim=192, num_layers=10, rrwp_dim=11, stem_dim=192, pair_dim=96, layer_scale=1e-5, head_layers=1
+        PPGTReleased,
+        *FIXED,
+        hidden_dim=192,
+        num_layers=10,
+        rrwp_dim=11,
+        stem_dim=192,
+        pair_dim=96,
+        layer_scale=1e-5,
+        head_layers=1,
     )
     def __init__(
         self,

@@ -71,7 +71,10 @@ def test_the_report_says_what_is_busy_and_what_is_a_miniature():
     assert "not to be trusted" not in quiet
     assert "Other work took 1.3 cores meanwhile: these ratios are not to be trusted." in busy
     alone = cells.report(
-        [{k: v for k, v in FOUND.items() if k not in ("floor", "rates")} | {"step": {"ours": 0.01}, "plain": {"error": "no memory"}}]
+        [
+            {k: v for k, v in FOUND.items() if k not in ("floor", "rates")}
+            | {"step": {"ours": 0.01}, "plain": {"error": "no memory"}}
+        ]
     )
     assert "| 10 | - | - | - | - | 50 | - |" in alone
 

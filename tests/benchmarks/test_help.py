@@ -9,7 +9,9 @@ import pytest
 from tests.conftest import ROOT
 
 SCRIPTS = sorted(
-    path.stem for path in (ROOT / "benchmarks").glob("*.py") if '"__main__"' in path.read_text() and path.stem != "measured_process"
+    path.stem
+    for path in (ROOT / "benchmarks").glob("*.py")
+    if '"__main__"' in path.read_text() and path.stem != "measured_process"
 )  # measured_process.py is the process that others start
 
 

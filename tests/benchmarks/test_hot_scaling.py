@@ -12,7 +12,12 @@ CPU = torch.device("cpu")
 
 def test_graphs_and_models_are_those_of_the_study():
     batch = graph(36, 3)
-    assert (batch.num_nodes, batch.num_edges, batch.x.shape, batch.edge_attr.shape) == (36, 10 * 31, (36, 16), (310, 16))
+    assert (batch.num_nodes, batch.num_edges, batch.x.shape, batch.edge_attr.shape) == (
+        36,
+        10 * 31,
+        (36, 16),
+        (310, 16),
+    )
     assert torch.equal(batch.x, graph(36, 3).x)
     counts = {name: sum(p.numel() for p in build(name).parameters()) for name in MODELS}
     assert counts["Ours (D, phi)"] == counts["Ours (S, phi)"]

@@ -17,7 +17,16 @@ HOUR = 3600.0
 
 
 def job(name: str, seconds: float, kind: str = "runs", number: int = 0, after: str | None = None) -> Job:
-    return Job(kind, name, "d", (number,) if kind == "runs" else (), number=number, limits=Limits(), after=after, seconds=seconds)
+    return Job(
+        kind,
+        name,
+        "d",
+        (number,) if kind == "runs" else (),
+        number=number,
+        limits=Limits(),
+        after=after,
+        seconds=seconds,
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +48,12 @@ def test_work_that_can_be_spread_is_bound_by_work_and_one_long_run_by_its_chain(
 
 
 def test_runs_wait_for_the_trials_of_their_search_and_for_the_cell_that_they_start_from():
-    jobs = [job("b", HOUR, after="a"), *(job("a", HOUR, "search", i) for i in range(3)), job("a", 2 * HOUR), job("c", HOUR)]
+    jobs = [
+        job("b", HOUR, after="a"),
+        *(job("a", HOUR, "search", i) for i in range(3)),
+        job("a", 2 * HOUR),
+        job("c", HOUR),
+    ]
     found = scale_schedule.simulate(jobs, 2)
     # two trials, then the third beside c, then the run of a alone, then that of b
     assert found.makespan == 5 * HOUR
@@ -88,7 +102,9 @@ def test_a_cell_without_a_count_is_taken_by_one_of_its_model_times_steps_and_nod
     assert found["estimated"] == donor.cell  # its model comes before its dataset
     assert found["calls"] == pytest.approx(100 * steps / donor_steps)
     assert found["bytes"] == pytest.approx(100 * nodes / donor_nodes)
-    assert "edge-transformer/brec/gin" not in scale_counts.filled({donor.cell: run}, grid)  # its protocol is no sequence of steps
+    assert "edge-transformer/brec/gin" not in scale_counts.filled(
+        {donor.cell: run}, grid
+    )  # its protocol is no sequence of steps
 
 
 def test_records_that_are_made_are_sound_and_no_two_alike(tmp_path, monkeypatch):

@@ -132,7 +132,12 @@ def main() -> int:
                 print(f"{part}: left out: {reason}")
                 continue
             if wrong:
-                lines += ["", f"**Wrong**, {len(wrong)}:", "", *(f"- `{' '.join(line.split())[:300]}`" for line in wrong)]
+                lines += [
+                    "",
+                    f"**Wrong**, {len(wrong)}:",
+                    "",
+                    *(f"- `{' '.join(line.split())[:300]}`" for line in wrong),
+                ]
             print(*lines, sep="\n", flush=True)
             failed |= bool(wrong)
             took = (
@@ -140,7 +145,9 @@ def main() -> int:
                 f"{(commit() or 'none')[:12]}, {os.cpu_count()} cores, Python {platform.python_version()}."
             )
             if not given.no_write:
-                write_between(PAGE, f"<!-- faults: {part} -->", f"<!-- end of {part} -->", "\n".join(["", *lines, "", took, ""]))
+                write_between(
+                    PAGE, f"<!-- faults: {part} -->", f"<!-- end of {part} -->", "\n".join(["", *lines, "", took, ""])
+                )
     return int(failed)
 
 

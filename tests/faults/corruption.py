@@ -74,4 +74,6 @@ def damage(world: World, finished: Path, what: str, how: str, seed: int) -> list
     )
     # a raw file that a damaged pin spoke against stays set aside, whole, where its packed form is there already
     aside = {content for file, content in found.items() if ".rejected-" in file}
-    return wrong + [f"{name}: {file}" for file in expected if found.get(file) != expected[file] and expected[file] not in aside]
+    return wrong + [
+        f"{name}: {file}" for file in expected if found.get(file) != expected[file] and expected[file] not in aside
+    ]

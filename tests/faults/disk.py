@@ -29,7 +29,9 @@ def small_disk(folder: Path) -> Iterator[None]:
     if folder.exists():
         folder.rename(aside)
     folder.mkdir()
-    done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "none", folder], capture_output=True, text=True)
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={size}", "none", folder], capture_output=True, text=True
+    )
     if done.returncode:
         pytest.skip(f"nothing can be mounted here: {done.stderr.strip()}")
     try:
@@ -75,7 +77,9 @@ def full_at(world: World, stage: str, part: str, pages: int, tally: Tally) -> bo
     folder = world.fresh(stage, name)
     with small_disk(folder / part):
         ballast = fill(folder / part, pages)
-        met, wrong = judged(name, do(stage, folder), r"disk is full|free some space|No space left|database or disk is full")
+        met, wrong = judged(
+            name, do(stage, folder), r"disk is full|free some space|No space left|database or disk is full"
+        )
         ballast.unlink()
         wrong += [f"{name}: {file}" for file in world.wrong(again(stage, folder), folder)]
     tally.failed += met
@@ -97,7 +101,9 @@ def read_only(world: World, stage: str, part: str) -> Tally:
     tally, folder = Tally(), world.fresh(stage, f"{stage}-{part}-read-only")
     with small_disk(folder / part):
         subprocess.run(["mount", "-o", "remount,ro", folder / part], check=True)
-        met, tally.wrong = judged(f"{stage}, {part} read only", do(stage, folder), rf"{part}.*(cannot be written|[Rr]ead-?only)")
+        met, tally.wrong = judged(
+            f"{stage}, {part} read only", do(stage, folder), rf"{part}.*(cannot be written|[Rr]ead-?only)"
+        )
         if not met:
             tally.wrong.append(f"{stage}: wrote nothing to {part}")
         tally.failed += met

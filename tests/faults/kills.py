@@ -86,7 +86,8 @@ def campaign(world: World, stage: str, kills: int, seed: int = 0, in_a_row: int 
             tally.kills += kill_one(world, stage, folder, draw, tally.kills % 2 == 0, changes)
         tally.rounds += 1
         tally.differ += [
-            f"{folder.name}: {name}" for name in world.wrong(again(stage, folder, to if tally.rounds % 5 == 1 else None), folder)
+            f"{folder.name}: {name}"
+            for name in world.wrong(again(stage, folder, to if tally.rounds % 5 == 1 else None), folder)
         ]
         shutil.rmtree(folder)
     return tally

@@ -34,7 +34,12 @@ from tests.faults.kills import watch
 from tests.faults.world import STAGES, Child, World, cell, status, tree
 
 ROOT = Path(__file__).parents[2]
-GENERATED = ("datasets", "suites", "cells", "searches")  # of params.yaml: what `python -m gt_bench.pipeline.grid` writes into grid.yaml
+GENERATED = (
+    "datasets",
+    "suites",
+    "cells",
+    "searches",
+)  # of params.yaml: what `python -m gt_bench.pipeline.grid` writes into grid.yaml
 PUBLISHED = ("results", "further", "flags", "theory")
 DVC_S = (".dvc/", "dvc.lock", "stages/dvc.lock", ".gitignore")
 
@@ -94,7 +99,9 @@ def work_of(command: str) -> Callable[[], Any]:
     return cell(of_cells[name], *names) if name in of_cells else STAGES[name].work
 
 
-def under_dvc(work: Callable[[], int], until: int | None = None, after: float = 0.0, group: bool = True) -> Callable[[], None]:
+def under_dvc(
+    work: Callable[[], int], until: int | None = None, after: float = 0.0, group: bool = True
+) -> Callable[[], None]:
     """`work`, as the leader of a group of processes of its own, with stages that are forked. With `until` it is killed at its so-many-th change to a
     file, or so many seconds after it, with its group or alone; where it ends before, a note says how many there were."""
 
@@ -150,7 +157,9 @@ def held(folder: Path) -> dict[str, Any]:
     for name in ("dvc.lock", "stages/dvc.lock"):
         stages = yaml.safe_load((folder / name).read_text())["stages"]
         for stage, known in stages.items():
-            known["outs"] = [out for out in known["outs"] if not out["path"].startswith("tuned/") or not out["path"].endswith(".csv")]
+            known["outs"] = [
+                out for out in known["outs"] if not out["path"].startswith("tuned/") or not out["path"].endswith(".csv")
+            ]
             found[f"{name}: {stage}"] = known
     return found
 
@@ -219,8 +228,12 @@ class Repro:
             self.tally.wrong.append(f"{folder.name}: make reproduce: status {child.status}: {child.said[-1500:]}")
             return
         found, computed = held(folder), Counter(notes(folder, "computed").read_text().split())
-        self.tally.wrong += [f"{folder.name}: computed {times} times: {digest}" for digest, times in computed.items() if times > 1]
-        differ = sorted(name for name in found.keys() | self.expected.keys() if found.get(name) != self.expected.get(name))
+        self.tally.wrong += [
+            f"{folder.name}: computed {times} times: {digest}" for digest, times in computed.items() if times > 1
+        ]
+        differ = sorted(
+            name for name in found.keys() | self.expected.keys() if found.get(name) != self.expected.get(name)
+        )
         self.tally.wrong += [f"{folder.name}: {name}" for name in differ]
 
     def campaign(self, kills: int, pairs: int, seed: int = 0, in_a_row: int = 2) -> Tally:

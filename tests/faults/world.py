@@ -84,10 +84,19 @@ def _prepare(spec: DatasetSpec, paths: Any, folder: Path) -> None:
 
 # the second one's digest is published by nobody: it is pinned on first use
 FILES = tuple(
-    RemoteFile(name, (), hashlib.sha256(content).hexdigest() if "graph" in name else None, len(content)) for name, content in RAW.items()
+    RemoteFile(name, (), hashlib.sha256(content).hexdigest() if "graph" in name else None, len(content))
+    for name, content in RAW.items()
 )
 SPEC = DatasetSpec(
-    "mini", "mini", "node-classification", "accuracy", _prepare, FILES, {"nodes": 60, "classes": 3}, level="node", split_kind="node"
+    "mini",
+    "mini",
+    "node-classification",
+    "accuracy",
+    _prepare,
+    FILES,
+    {"nodes": 60, "classes": 3},
+    level="node",
+    split_kind="node",
 )
 
 
@@ -269,7 +278,9 @@ class World:
         os.environ.update(QUIET)
         for name in IMPORTED:
             importlib.import_module(name)
-        code_digest(["gt_bench.pipeline.leaderboard", "gt_models.baselines.gcn", *IMPORTED[:2]])  # reads, once, what digests of code are of
+        code_digest(
+            ["gt_bench.pipeline.leaderboard", "gt_models.baselines.gcn", *IMPORTED[:2]]
+        )  # reads, once, what digests of code are of
         self.folder, self.seconds, self.after, self.work = folder, {}, {}, build(folder / "work")
         for name in STAGES:
             shutil.copytree(self.work, folder / "before" / name)
@@ -295,7 +306,9 @@ class World:
         differ = sorted(name for name in found.keys() | expected.keys() if found.get(name) != expected.get(name))
         if stage == "tracking":
             held = tracked(folder)
-            differ += sorted(f"tracked: {key}" for key in held.keys() | self.tracked.keys() if held.get(key) != self.tracked.get(key))
+            differ += sorted(
+                f"tracked: {key}" for key in held.keys() | self.tracked.keys() if held.get(key) != self.tracked.get(key)
+            )
         return differ
 
     def fresh(self, stage: str, name: str) -> Path:
@@ -304,7 +317,9 @@ class World:
 
 
 # locks, what is known of a file by its inode, what differs by who was killed, and temporary files of those who were killed
-IGNORED = re.compile(r"(^|/)(lock|.*\.lock|\.[^/]*\.checked\.json|\.[^/]*\.[a-z0-9_]{8}(/.*)?)$|^(studies|mlruns|mirror)/")
+IGNORED = re.compile(
+    r"(^|/)(lock|.*\.lock|\.[^/]*\.checked\.json|\.[^/]*\.[a-z0-9_]{8}(/.*)?)$|^(studies|mlruns|mirror)/"
+)
 
 
 def tree(folder: Path) -> dict[str, str]:

@@ -22,10 +22,17 @@ def make_record(cell: str, seed: int, status: str = "ok", test: float = 0.65, ep
     if status == "diverged":
         loss[-1] = math.nan
     good = status == "ok"
-    recipe = {"model": {"name": model, "hidden_dim": 16}, "optimizer": {"lr": 5e-4, "betas": [0.9, 0.999]}, "epochs": epochs}
+    recipe = {
+        "model": {"name": model, "hidden_dim": 16},
+        "optimizer": {"lr": 5e-4, "betas": [0.9, 0.999]},
+        "epochs": epochs,
+    }
     # what finds another number is another run
     data, encodings = (hashlib.sha256(text.encode()).hexdigest() for text in (dataset, f"{status} {test}"))
-    digests, versions = {"recipe": digest_of(recipe), "data": data, "encodings": encodings}, {"model": 1, "task": 1, "trainer": 1}
+    digests, versions = (
+        {"recipe": digest_of(recipe), "data": data, "encodings": encodings},
+        {"model": 1, "task": 1, "trainer": 1},
+    )
     record = {
         "schema": SCHEMA,
         "digest": run_digest(recipe, seed, seed, digests, versions),
@@ -71,7 +78,9 @@ def make_record(cell: str, seed: int, status: str = "ok", test: float = 0.65, ep
     return sealed(record)
 
 
-def make_result(cell: str, records: list[dict], method: str | None = "ET", reduced: tuple[str, ...] = ()) -> dict[str, Any]:
+def make_result(
+    cell: str, records: list[dict], method: str | None = "ET", reduced: tuple[str, ...] = ()
+) -> dict[str, Any]:
     suite, dataset, model = cell.split("/")
     failed = [r["deterministic"] for r in records if r["deterministic"]["status"] != "ok"]
     return {
@@ -92,13 +101,18 @@ def make_result(cell: str, records: list[dict], method: str | None = "ET", reduc
             "note": "x" * 900,
         },
         "reduced": list(reduced),
-        "published": method and {"paper": "edge_transformer", "table": "Table 3", "method": method, "dataset": None, "metric": None},
+        "published": method
+        and {"paper": "edge_transformer", "table": "Table 3", "method": method, "dataset": None, "metric": None},
         "search": None,
     }
 
 
 def without_data(cell: str) -> dict[str, Any]:
-    return make_result(cell, [], method="GCN") | {"status": "not run: data", "reason": "no source of texas answered", "metric": None}
+    return make_result(cell, [], method="GCN") | {
+        "status": "not run: data",
+        "reason": "no source of texas answered",
+        "metric": None,
+    }
 
 
 def write(root: Path, results: list[dict], records: list[dict]) -> None:

@@ -33,7 +33,14 @@ def pack_web(folder: Path, name: str = "web", nodes: int = 60, seed: int = 0) ->
     edges = rng.integers(0, nodes, (2, 3 * nodes))
     split = np.stack([rng.permutation(np.arange(nodes) % 3 + 1) for _ in range(2)])
     header = PackedHeader(
-        name=name, task="node-classification", metric="accuracy", level="node", in_dim=5, out_dim=3, split_kind="node", num_splits=2
+        name=name,
+        task="node-classification",
+        metric="accuracy",
+        level="node",
+        in_dim=5,
+        out_dim=3,
+        split_kind="node",
+        num_splits=2,
     )
     arrays = {"num_nodes": [nodes], "num_edges": [edges.shape[1]], "edge_index": edges, "x": x, "y": y, "split": split}
     return pack(folder / "packed" / name, header, arrays)
@@ -48,9 +55,23 @@ def pack_many(folder: Path, name: str = "many", graphs: int = 30, seed: int = 0)
     y = np.array([x[a:b, 0].mean() for a, b in zip(starts, starts[1:], strict=False)], np.float32)
     edges = np.concatenate([np.stack([np.arange(n), (np.arange(n) + 1) % n]) for n in sizes], 1)
     header = PackedHeader(
-        name=name, task="graph-regression", metric="mae", level="graph", in_dim=4, out_dim=1, split_kind="graph", num_splits=1
+        name=name,
+        task="graph-regression",
+        metric="mae",
+        level="graph",
+        in_dim=4,
+        out_dim=1,
+        split_kind="graph",
+        num_splits=1,
     )
-    arrays = {"num_nodes": sizes, "num_edges": sizes, "edge_index": edges, "x": x, "y": y, "split": (np.arange(graphs) % 3 + 1)[None]}
+    arrays = {
+        "num_nodes": sizes,
+        "num_edges": sizes,
+        "edge_index": edges,
+        "x": x,
+        "y": y,
+        "split": (np.arange(graphs) % 3 + 1)[None],
+    }
     return pack(folder / "packed" / name, header, arrays)
 
 
@@ -65,13 +86,20 @@ def write_yaml(tmp_path: Path, content, name: str = "recipe.yaml") -> Path:
 def project(tmp_path, monkeypatch):
     """`project.recipe(dataset, row, **changes)` writes a recipe and the grid; the working directory is the project."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("gt_bench.runtime.environment.commit", lambda: COMMIT)  # whoever runs the tests may have a dirty tree
+    monkeypatch.setattr(
+        "gt_bench.runtime.environment.commit", lambda: COMMIT
+    )  # whoever runs the tests may have a dirty tree
     pack_web(tmp_path / "data")
     pack_many(tmp_path / "data")
     cells: dict[str, dict] = {}
 
     def recipe(
-        dataset: str = "web", row: str = "mlp", suite: str = "small", run: dict | None = None, limits: dict | None = None, **changes
+        dataset: str = "web",
+        row: str = "mlp",
+        suite: str = "small",
+        run: dict | None = None,
+        limits: dict | None = None,
+        **changes,
     ):
         content = {**RECIPE, **changes}
         path = tmp_path / "recipes" / suite / dataset / f"{row}.yaml"

@@ -47,7 +47,9 @@ def write_many(folder: Path, graphs: int = 30) -> Path:
 def ours(tmp_path, monkeypatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("gt_bench.runtime.environment.commit", lambda: COMMIT)
-    web = custom_dataset("web", write_web(tmp_path / "raw/web"), task="node-classification", metric="accuracy", num_splits=2)
+    web = custom_dataset(
+        "web", write_web(tmp_path / "raw/web"), task="node-classification", metric="accuracy", num_splits=2
+    )
     many = custom_dataset("many", write_many(tmp_path / "raw/many"), task="graph-regression", metric="mae")
     for spec in (web, many):
         monkeypatch.setitem(catalog(), spec.name, spec)

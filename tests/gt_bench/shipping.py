@@ -18,7 +18,9 @@ CELL = "small/web/mlp"
 def edit_header(**changes):
     """Changes the header of the packed `web`."""
     folder = Path("data/packed/web")
-    write_header(folder, PackedHeader.model_validate_json((folder / "header.json").read_bytes()).model_copy(update=changes))
+    write_header(
+        folder, PackedHeader.model_validate_json((folder / "header.json").read_bytes()).model_copy(update=changes)
+    )
 
 
 def train():

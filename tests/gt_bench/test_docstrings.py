@@ -25,7 +25,9 @@ def silent(tree: ast.Module, classes: Mapping[str, ast.ClassDef]) -> list[str]:
     for node in public(tree.body):
         found += [node.name] if not ast.get_docstring(node) else []
         if isinstance(node, ast.ClassDef):
-            found += [f"{node.name}.{method.name}" for method in public(node.body) if not said(node, method.name, classes)]
+            found += [
+                f"{node.name}.{method.name}" for method in public(node.body) if not said(node, method.name, classes)
+            ]
     return found
 
 

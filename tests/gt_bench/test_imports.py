@@ -25,7 +25,9 @@ def cycles(root: Path) -> list[list[str]]:
 
 
 def test_no_modules_import_each_other():
-    assert cycles(ROOT) == [], "move what both need into a module of its own: an import within a function only hides a cycle"
+    assert cycles(ROOT) == [], (
+        "move what both need into a module of its own: an import within a function only hides a cycle"
+    )
 
 
 def test_an_import_within_a_function_closes_a_cycle_too(tmp_path):
@@ -40,7 +42,9 @@ def test_an_import_within_a_function_closes_a_cycle_too(tmp_path):
 
 def test_no_module_imports_a_private_name():
     private = re.compile(r"^\s*from gt_bench[\w.]* import (.*\b_[a-z]\w*.*)$", re.M)
-    found = {str(path.relative_to(ROOT)): private.findall(path.read_text()) for path in (ROOT / "gt_bench").rglob("*.py")}
+    found = {
+        str(path.relative_to(ROOT)): private.findall(path.read_text()) for path in (ROOT / "gt_bench").rglob("*.py")
+    }
     assert {name: taken for name, taken in found.items() if taken} == {}
 
 
@@ -67,7 +71,9 @@ def test_a_stage_is_an_entry_point_of_at_most_forty_lines():
     assert max(stages.values()) <= 40
 
 
-@pytest.mark.parametrize(("name", "place"), [("stages.datasets.packed", "gt_bench.data"), ("stages.store", "a package of gt_bench")])
+@pytest.mark.parametrize(
+    ("name", "place"), [("stages.datasets.packed", "gt_bench.data"), ("stages.store", "a package of gt_bench")]
+)
 def test_an_old_import_path_names_the_new_one(name, place):
     with pytest.raises(ModuleNotFoundError, match=f"the library is now gt_bench; look in {place}"):
         importlib.import_module(name)

@@ -47,9 +47,11 @@ V1 = {
     "memory/docker/c/memory.limit_in_bytes": 2 * GIB, "memory/docker/c/memory.usage_in_bytes": GIB, "memory/memory.limit_in_bytes": 2**63 - 4096,
     "memory/docker/c/memory.stat": "total_inactive_file 1024", "cpu/x/cpu.cfs_quota_us": 150000, "cpu/x/cpu.cfs_period_us": 50000, "cpu/cpu.cfs_quota_us": -1,
 }  # fmt: skip
-HOST_PATH = {"memory/memory.limit_in_bytes": GIB, "memory/memory.usage_in_bytes": GIB // 4, "cpu,cpuacct/cpu.cfs_quota_us": 50000} | {
-    "cpu,cpuacct/cpu.cfs_period_us": 100000
-}
+HOST_PATH = {
+    "memory/memory.limit_in_bytes": GIB,
+    "memory/memory.usage_in_bytes": GIB // 4,
+    "cpu,cpuacct/cpu.cfs_quota_us": 50000,
+} | {"cpu,cpuacct/cpu.cfs_period_us": 100000}
 
 
 @pytest.mark.parametrize(
@@ -57,7 +59,13 @@ HOST_PATH = {"memory/memory.limit_in_bytes": GIB, "memory/memory.usage_in_bytes"
     [
         ("0::/a/b\n", V2, 3, 1.5, 2),
         ("5:cpu:/x\n4:memory:/docker/c\n1:name=systemd:/x\n", V1, 2, 1 + 1024 / GIB, 3),
-        ("5:cpu,cpuacct:/the/host\n4:memory:/the/host/path\n", HOST_PATH, 1, 0.75, 1),  # inside the container, whose root is its group
+        (
+            "5:cpu,cpuacct:/the/host\n4:memory:/the/host/path\n",
+            HOST_PATH,
+            1,
+            0.75,
+            1,
+        ),  # inside the container, whose root is its group
         ("", {}, 8, 6, 12),
     ],
 )
@@ -79,7 +87,9 @@ def test_the_least_limit_counts(groups, monkeypatch, address, data, expected):
     monkeypatch.setattr(limits.resource, "getrlimit", lambda which: (soft[which], resource.RLIM_INFINITY))
     bounds = []
     monkeypatch.setattr(
-        limits.resource, "prlimit", lambda pid, which, limits: (bounds.append((pid, limits[0])), soft.update({which: limits[0]}))
+        limits.resource,
+        "prlimit",
+        lambda pid, which, limits: (bounds.append((pid, limits[0])), soft.update({which: limits[0]})),
     )
     monkeypatch.setattr(limits, "_data_bytes", lambda pid: GIB // 4)
     for _ in range(2):  # its own bound is no further limit
@@ -115,7 +125,11 @@ def test_a_process_under_ulimit_ends_as_oom_and_more_memory_is_tried_again(tmp_p
     ).stdout.split()  # fmt: skip
     assert said == ["2048.0", "2048.0", "True"]
     store = Store(tmp_path)
-    record = {"digest": "a" * 64, "deterministic": {"status": "oom"}, "measured": {"memory_limit_mib": 2048.0, "time_limit_seconds": None}}
+    record = {
+        "digest": "a" * 64,
+        "deterministic": {"status": "oom"},
+        "measured": {"memory_limit_mib": 2048.0, "time_limit_seconds": None},
+    }
     store.put(record)
     assert store.settled("a" * 64, time_limit=None, memory_limit=2048.0) == record
     assert store.settled("a" * 64, time_limit=None, memory_limit=8192.0) is None
@@ -124,7 +138,10 @@ def test_a_process_under_ulimit_ends_as_oom_and_more_memory_is_tried_again(tmp_p
 @pytest.fixture
 def group():
     """A control group of 3 GiB, of version 1 or 2."""
-    for root, limit in ((Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes"), (Path("/sys/fs/cgroup"), "memory.max")):
+    for root, limit in (
+        (Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes"),
+        (Path("/sys/fs/cgroup"), "memory.max"),
+    ):
         folder = root / f"gt-bench-test-{os.getpid()}"
         with contextlib.suppress(OSError):
             folder.mkdir()
@@ -139,7 +156,9 @@ def group():
 
 def in_group(group: Path, command: str) -> subprocess.CompletedProcess:
     script = f"echo $$ > {group}/cgroup.procs && exec {sys.executable} -m {command}"
-    return subprocess.run(["sh", "-c", script], env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        ["sh", "-c", script], env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False
+    )
 
 
 def test_seeds_side_by_side_share_the_bound_of_their_control_group(project, group):
@@ -172,7 +191,9 @@ def test_a_command_without_memory_says_how_much_there_is(capsys):
 def test_a_model_larger_than_its_control_group_is_a_row_and_no_killed_process(project, group):
     project.recipe(model={"name": "mlp", "hidden_dim": 30_000, "num_layers": 3}, seeds=[0])  # 3.4 GiB of weights
     script = f"echo $$ > {group}/cgroup.procs && exec {sys.executable} -m stages.train small/web/mlp"
-    done = subprocess.run(["sh", "-c", script], env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["sh", "-c", script], env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert json.loads(Path("results/small/web/mlp.json").read_text())["status"] == "oom"
     (record,) = project.records()

@@ -18,7 +18,9 @@ from gt_bench.utils.errors import UserError
 from tests.conftest import ROOT
 
 SOURCES = [
-    path for folder in ("stages", "gt_bench", "gt_models", "tools", "benchmarks", "docs") for path in sorted((ROOT / folder).rglob("*.py"))
+    path
+    for folder in ("stages", "gt_bench", "gt_models", "tools", "benchmarks", "docs")
+    for path in sorted((ROOT / folder).rglob("*.py"))
 ]
 # name called -> where it may be, and why
 ALLOWED = {
@@ -53,7 +55,9 @@ def test_no_source_runs_text_reads_foreign_pickles_or_asks_a_shell(path):
         if name == "torch.load":
             assert given.get("weights_only") == "True", f"{where}:{call.lineno}: torch.load without weights_only=True"
         if name.startswith("subprocess.") and call.args:
-            assert not isinstance(call.args[0], ast.JoinedStr), f"{where}:{call.lineno}: a command made of text; give a list"
+            assert not isinstance(call.args[0], ast.JoinedStr), (
+                f"{where}:{call.lineno}: a command made of text; give a list"
+            )
 
 
 def test_the_allowed_calls_are_still_there():
@@ -114,17 +118,39 @@ def test_nothing_of_the_environment_reaches_what_is_written(tmp_path):
         "HOSTNAME": secret,
     }
     for stage in ("stages.download", "stages.encode"):
-        subprocess.run([sys.executable, "-m", stage, "chains"], cwd=tmp_path, env=environment, check=True, capture_output=True, timeout=120)
+        subprocess.run(
+            [sys.executable, "-m", stage, "chains"],
+            cwd=tmp_path,
+            env=environment,
+            check=True,
+            capture_output=True,
+            timeout=120,
+        )
     subprocess.run(
-        [sys.executable, "-m", "stages.download", "texas"], cwd=tmp_path, env=environment, check=False, capture_output=True, timeout=120
+        [sys.executable, "-m", "stages.download", "texas"],
+        cwd=tmp_path,
+        env=environment,
+        check=False,
+        capture_output=True,
+        timeout=120,
     )
     said = ""
     for command in (["gt_bench.cli", "train", "embedded/chains/mlp"], ["stages.leaderboard", "embedded"]):
         done = subprocess.run(
-            [sys.executable, "-m", *command], cwd=tmp_path, env=environment, check=True, capture_output=True, text=True, timeout=240
+            [sys.executable, "-m", *command],
+            cwd=tmp_path,
+            env=environment,
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=240,
         )
         said += done.stdout + done.stderr
-    written = [path for path in tmp_path.rglob("*") if path.is_file() and not path.is_symlink() and f"home-{secret}" not in path.parts]
+    written = [
+        path
+        for path in tmp_path.rglob("*")
+        if path.is_file() and not path.is_symlink() and f"home-{secret}" not in path.parts
+    ]
     assert {"store", "results", "reports", "mlruns"} <= {part for path in written for part in path.parts}
     holding = [str(path.relative_to(tmp_path)) for path in written if secret.encode() in path.read_bytes()]
     assert not holding

@@ -15,7 +15,14 @@ from tests.conftest import ROOT
 
 
 def random_graphs(
-    sizes=(5, 3, 7), in_dim=4, edge_dim=3, density=0.5, seed=0, dtype=torch.float64, pair_encodings=(), node_encodings=()
+    sizes=(5, 3, 7),
+    in_dim=4,
+    edge_dim=3,
+    density=0.5,
+    seed=0,
+    dtype=torch.float64,
+    pair_encodings=(),
+    node_encodings=(),
 ) -> list[GraphBatch]:
     """Undirected random graphs, one GraphBatch each. `pair_encodings` / `node_encodings`: (name, width) filled with N(0, 1)."""
     rng = torch.Generator().manual_seed(seed)
@@ -63,7 +70,9 @@ def permute(graph: GraphBatch, order: Tensor, pair_names: tuple[str, ...] = ()) 
     return GraphBatch(graph.x[order], place[graph.edge_index[:, shuffle]], graph.ptr, attr, encodings=encodings)
 
 
-def assert_equivariant(model: nn.Module, graph: GraphBatch, level: str, pair_names: tuple[str, ...] = (), tol: float = 1e-10) -> None:
+def assert_equivariant(
+    model: nn.Module, graph: GraphBatch, level: str, pair_names: tuple[str, ...] = (), tol: float = 1e-10
+) -> None:
     """Node outputs move with the nodes, pair outputs with the pairs, graph outputs stay."""
     model.eval()
     n, order = graph.num_nodes, torch.randperm(graph.num_nodes)
@@ -109,7 +118,9 @@ def assert_deterministic(build: Callable[[], nn.Module], batch: GraphBatch) -> N
         assert torch.equal(first, second)
 
 
-def assert_learns_as_the_definition(model: nn.Module, batch: GraphBatch, tol: float, grad_tol: float) -> dict[str, dict[str, int]]:
+def assert_learns_as_the_definition(
+    model: nn.Module, batch: GraphBatch, tol: float, grad_tol: float
+) -> dict[str, dict[str, int]]:
     """Outputs to `tol` and each parameter's gradient to `grad_tol` of its norm, all fast forms beside the definitions; returns the forms taken."""
     results = []
     for form in (None, "reference"):
@@ -145,7 +156,9 @@ def said_by_two_processes(code: str, cache: Path) -> list[str]:
     """What `code` prints in a process that compiles its kernels, and in a second one that finds them in `cache`."""
     environment = os.environ | {"NUMBA_CACHE_DIR": str(cache), "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", code]
-    return [subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout for _ in range(2)]
+    return [
+        subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout for _ in range(2)
+    ]
 
 
 def assert_sound(

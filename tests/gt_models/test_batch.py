@@ -76,7 +76,11 @@ def test_cached_property_asks_once():
 
 def test_reads_torch_geometric():
     one = Data(
-        x=torch.arange(3), edge_index=torch.tensor([[0, 1], [1, 2]]), edge_attr=torch.tensor([5, 6]), y=torch.ones(1), rwse=torch.ones(3, 2)
+        x=torch.arange(3),
+        edge_index=torch.tensor([[0, 1], [1, 2]]),
+        edge_attr=torch.tensor([5, 6]),
+        y=torch.ones(1),
+        rwse=torch.ones(3, 2),
     )
     for data in (one, Batch.from_data_list([one, one])):
         read, count = GraphBatch.of(data), data.num_nodes // 3

@@ -49,7 +49,9 @@ OWN = {
 def build(name: str, **others) -> nn.Module:
     known = inspect.signature(model_info(name).cls).parameters
     nothing_drawn = {key: 0.0 for key in known if key.endswith(("dropout", "drop_path"))}
-    arguments = nothing_drawn | {key: value for key, value in SMALL.items() if key in known} | OWN.get(name, {}) | others
+    arguments = (
+        nothing_drawn | {key: value for key, value in SMALL.items() if key in known} | OWN.get(name, {}) | others
+    )
     torch.manual_seed(0)
     return create_model(name, level=model_info(name).levels[0], **arguments)
 
@@ -72,7 +74,9 @@ def batch(sizes: tuple[int, ...] = (5, 3, 4)) -> GraphBatch:
     return graphs
 
 
-def step(function, model: nn.Module, data: GraphBatch, forward: bool = False, backward: bool = False) -> tuple[Tensor, dict[str, Tensor]]:
+def step(
+    function, model: nn.Module, data: GraphBatch, forward: bool = False, backward: bool = False
+) -> tuple[Tensor, dict[str, Tensor]]:
     """Output and gradients of one training step, `forward` and `backward` under autocast."""
     torch.manual_seed(1)
     with torch.autocast("cpu", torch.bfloat16, enabled=forward):
@@ -99,7 +103,9 @@ def test_compiled_is_eager(name):
     torch.testing.assert_close(out, expected, rtol=1e-4, atol=1e-5)
     assert grads.keys() == expected_grads.keys()
     for key, grad in grads.items():
-        torch.testing.assert_close(grad, expected_grads[key], rtol=1e-4, atol=1e-5, msg=lambda m, key=key: f"{key}: {m}")
+        torch.testing.assert_close(
+            grad, expected_grads[key], rtol=1e-4, atol=1e-5, msg=lambda m, key=key: f"{key}: {m}"
+        )
 
 
 @pytest.mark.parametrize(
@@ -118,7 +124,9 @@ def test_what_torch_compiles_to_machine_code_is_eager(name, others):
     torch.testing.assert_close(out, expected, rtol=1e-4, atol=1e-5)
     assert grads.keys() == expected_grads.keys()
     for key, grad in grads.items():
-        torch.testing.assert_close(grad, expected_grads[key], rtol=1e-4, atol=1e-5, msg=lambda m, key=key: f"{key}: {m}")
+        torch.testing.assert_close(
+            grad, expected_grads[key], rtol=1e-4, atol=1e-5, msg=lambda m, key=key: f"{key}: {m}"
+        )
 
 
 class OnTensors(nn.Module):
@@ -126,9 +134,14 @@ class OnTensors(nn.Module):
 
     def __init__(self, model: nn.Module, graphs: GraphBatch):
         super().__init__()
-        self.model, self.sizes = model, {name: getattr(graphs, name) for name in ("max_nodes", "max_edges", "num_pairs")}
+        self.model, self.sizes = (
+            model,
+            {name: getattr(graphs, name) for name in ("max_nodes", "max_edges", "num_pairs")},
+        )
 
-    def forward(self, x: Tensor, edge_index: Tensor, ptr: Tensor, edge_attr: Tensor, encodings: dict, extras: dict) -> Tensor:
+    def forward(
+        self, x: Tensor, edge_index: Tensor, ptr: Tensor, edge_attr: Tensor, encodings: dict, extras: dict
+    ) -> Tensor:
         graphs = GraphBatch(x, edge_index, ptr, edge_attr, None, encodings, extras)
         vars(graphs).update(self.sizes)
         return self.model(graphs)
@@ -143,7 +156,9 @@ def test_exported_is_eager(name):
     """The program that torch.export makes of one batch gives the model's numbers for other features and encodings of the same graphs."""
     model, data, other = OnTensors(build(name).eval(), batch()), batch(), batch()
     other.x, other.edge_attr = other.x.flip(0), other.edge_attr.flip(0)
-    other.encodings = {name: value.flip(0) if value.is_floating_point() else value for name, value in other.encodings.items()}
+    other.encodings = {
+        name: value.flip(0) if value.is_floating_point() else value for name, value in other.encodings.items()
+    }
     torch.manual_seed(1)  # some draw identifiers at evaluation too
     # before the export: the table of equality patterns that TokenGT keeps must not be made of an exporter's tensors
     expected = model(*tensors(other))
@@ -153,7 +168,8 @@ def test_exported_is_eager(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["edge-transformer", "edge-transformer-released", "edge-transformer-brec-released", "tokengt", "tokengt-released"]
+    "name",
+    ["edge-transformer", "edge-transformer-released", "edge-transformer-brec-released", "tokengt", "tokengt-released"],
 )
 def test_one_graph_for_all_sizes(name):
     """No break, and once sizes are known to vary, no further compilation."""

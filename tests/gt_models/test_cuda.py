@@ -32,7 +32,9 @@ def test_the_same_on_both_devices(name):
     if name in TIES:
         return
     for parameter, grad in grads.items():
-        torch.testing.assert_close(other_grads[parameter], grad, rtol=1e-8, atol=1e-9, msg=lambda text, p=parameter: f"{p}: {text}")
+        torch.testing.assert_close(
+            other_grads[parameter], grad, rtol=1e-8, atol=1e-9, msg=lambda text, p=parameter: f"{p}: {text}"
+        )
 
 
 @pytest.mark.parametrize("name", list_models())

@@ -22,7 +22,10 @@ VARIANTS = {
     "polynormer": [{"relu": True}, {"version": "v2", "local_layer": "gcn"}, {"attention": "local-and-global"}],
     "polynormer-released": [{"relu": True, "batch_norm": True, "pre_norm": True}],
     "ppgt": [{"urpe": False}, {"pooling": "class-attention"}],
-    "tokengt": [{"attention": "performer", "attn_dropout": 0.0}, {"node_identifiers": "orf", "sparse_equivariant_basis": True}],
+    "tokengt": [
+        {"attention": "performer", "attn_dropout": 0.0},
+        {"node_identifiers": "orf", "sparse_equivariant_basis": True},
+    ],
     "tokengt-released": [{"node_identifiers": "orf", "eigenvector_dropout": 0.1}],
     "tokengt-attention": [{"node_identifiers": "random"}, {"node_identifiers": "orf-first-order", "node_id_dim": 40}],
 }
@@ -50,7 +53,18 @@ class WaitsForDevice(Exception):
 
 
 # what gives numbers to Python, or has a size that only the numbers know
-WAITS = {"item", "tolist", "numpy", "__bool__", "__int__", "__float__", "__index__", "__contains__", "equal", "allclose"}
+WAITS = {
+    "item",
+    "tolist",
+    "numpy",
+    "__bool__",
+    "__int__",
+    "__float__",
+    "__index__",
+    "__contains__",
+    "equal",
+    "allclose",
+}
 WAITS |= {"unique", "nonzero", "argwhere", "_unique2", "unique_dim", "unique_consecutive", "masked_select", "bincount"}
 
 
@@ -97,7 +111,9 @@ class PretendGPU(TorchFunctionMode):
         elif there and name not in ("copy_", "__get__"):
             # as with CUDA: numbers of no dimension, and indices, may come from the CPU
             strangers = [t for t in operands if not _on_gpu(t) and t.dim()]
-            if strangers and (name not in ("__getitem__", "__setitem__", "index_put", "index_put_") or not _on_gpu(args[0])):
+            if strangers and (
+                name not in ("__getitem__", "__setitem__", "index_put", "index_put_") or not _on_gpu(args[0])
+            ):
                 raise MixedDevices(f"{name} of {[(tuple(t.shape), _on_gpu(t)) for t in operands]}")
         out = function(*args, **kwargs)
         for t in _tensors(out) if asked is not None or there else ():
@@ -131,7 +147,9 @@ def run(model: nn.Module, data: GraphBatch, may_wait: bool = False) -> Tensor:
         moved(t)
     with PretendGPU(may_wait), use("reference"):  # a form for GPUs would ask the driver
         encodings = {name: moved(t) for name, t in data.encodings.items()}
-        there = GraphBatch(moved(data.x), moved(data.edge_index), moved(data.ptr), moved(data.edge_attr), encodings=encodings)
+        there = GraphBatch(
+            moved(data.x), moved(data.edge_index), moved(data.ptr), moved(data.edge_attr), encodings=encodings
+        )
         for name in ("max_nodes", "max_edges", "num_pairs"):  # as `GraphBatch.to` hands them on
             there.__dict__[name] = getattr(data, name)
         if getattr(model, "level", None) == "hyperedge":

@@ -40,7 +40,12 @@ def public(module) -> dict[str, object]:
 
 def _is_public_method(name: str, value: object) -> bool:
     kinds = (staticmethod, classmethod, property, cached_property, FunctionType)
-    return not name.startswith("_") and name not in USUAL and isinstance(value, kinds) and getattr(value, "__name__", name) != "<lambda>"
+    return (
+        not name.startswith("_")
+        and name not in USUAL
+        and isinstance(value, kinds)
+        and getattr(value, "__name__", name) != "<lambda>"
+    )
 
 
 def says(module, name: str, value: object) -> bool:
@@ -81,7 +86,9 @@ def test_what_the_library_shows_is_described():
 
 def described(cls: type) -> set[str]:
     """Arguments that the docstrings of a model and of its bases describe, as `name, name: text`, and those of the model that one refers to."""
-    text = " ".join(" ".join((base.__doc__ or "").split()) for base in cls.__mro__ if base.__module__.startswith("gt_models"))
+    text = " ".join(
+        " ".join((base.__doc__ or "").split()) for base in cls.__mro__ if base.__module__.startswith("gt_models")
+    )
     found = {name for names in re.findall(r"(\w+(?:, \w+)*): ", text) for name in names.split(", ")}
     others = re.findall(r"The others: see `(\w+)`", cls.__doc__ or "")
     return found.union(*(described(getattr(sys.modules[cls.__module__], name)) for name in others))

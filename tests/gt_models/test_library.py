@@ -22,7 +22,9 @@ EXAMPLES = re.findall(r"```python\n(.*?)```", (ROOT / "docs/library.md").read_te
 def ring(n: int, seed: int = 0) -> Data:
     around = torch.arange(n)
     edges = torch.stack([torch.cat([around, (around + 1) % n]), torch.cat([(around + 1) % n, around])])
-    return Data(x=torch.randn(n, 3, generator=torch.Generator().manual_seed(seed)), edge_index=edges, y=torch.tensor([n % 2]))
+    return Data(
+        x=torch.randn(n, 3, generator=torch.Generator().manual_seed(seed)), edge_index=edges, y=torch.tensor([n % 2])
+    )
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda text: re.search(r'create_model\("([\w-]+)"', text)[1])
@@ -120,7 +122,9 @@ def test_random_identifiers_go_with_the_graph():
 
 
 def test_numbers_of_edges_are_not_joined_by_a_loader():
-    net = create_model("graphormer", in_dim=3, out_dim=2, level="graph", edge_dim=None, hidden_dim=16, num_heads=2, num_layers=1)
+    net = create_model(
+        "graphormer", in_dim=3, out_dim=2, level="graph", edge_dim=None, hidden_dim=16, num_heads=2, num_layers=1
+    )
     with pytest.raises(EncodingError, match="apply the transform to each batch"):
         AddEncodings.for_model(net)(ring(5))
     batch = Batch.from_data_list([ring(5), ring(4)])

@@ -68,7 +68,10 @@ VARIANTS = {
 def test_transcription(variant, level):
     model = build(level, **VARIANTS[variant]).eval()
     batch = graphs()
-    expected = [transcribed(model, g, None if variant == "no identifiers" else g.encodings["laplacian_eigenvectors"]) for g in batch]
+    expected = [
+        transcribed(model, g, None if variant == "no identifiers" else g.encodings["laplacian_eigenvectors"])
+        for g in batch
+    ]
     torch.testing.assert_close(model(checks.collate(batch)), torch.cat(expected), rtol=1e-10, atol=1e-10)
 
 
@@ -90,7 +93,11 @@ def test_edges_move_with_the_nodes():
     order = torch.randperm(6)
     place = order.argsort()
     moved = GraphBatch(
-        graph.x[order], place[graph.edge_index], graph.ptr, graph.edge_attr, encodings={k: v[order] for k, v in graph.encodings.items()}
+        graph.x[order],
+        place[graph.edge_index],
+        graph.ptr,
+        graph.edge_attr,
+        encodings={k: v[order] for k, v in graph.encodings.items()},
     )
     torch.testing.assert_close(model(moved), model(graph), rtol=1e-10, atol=1e-10)
 
@@ -164,7 +171,9 @@ def test_drawn_identifiers_in_place_of_given_ones(kind):
     p = model.draw_identifiers(graph)
     torch.testing.assert_close(model(graph, p), transcribed(model, graph, p), rtol=1e-10, atol=1e-10)
     order = torch.randperm(6)  # equivariant once the identifiers move along: invariant in distribution
-    torch.testing.assert_close(model(checks.permute(graph, order), p[order]), model(graph, p)[order], rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(
+        model(checks.permute(graph, order), p[order]), model(graph, p)[order], rtol=1e-10, atol=1e-10
+    )
     torch.manual_seed(5)
     first = model(graph)
     torch.manual_seed(5)
@@ -177,7 +186,9 @@ def test_given_identifiers():
     with pytest.raises(MissingEncoding, match="node_identifiers"):
         model(graph)
     graph.encodings["node_identifiers"] = torch.randn(6, 5, dtype=torch.float64)
-    torch.testing.assert_close(model(graph), transcribed(model, graph, graph.encodings["node_identifiers"]), rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(
+        model(graph), transcribed(model, graph, graph.encodings["node_identifiers"]), rtol=1e-10, atol=1e-10
+    )
 
 
 def test_signs_flip_in_training_only_and_per_graph():
@@ -230,7 +241,9 @@ def test_performer_redraws_when_due_in_training_alone():
     for training in (True, True, True, False, False, False):
         model.train(training)(batch)
         drawn.append([layer.attn.features.projection.clone() for layer in model.layers])
-    same = [[torch.equal(a, b) for a, b in zip(first, second, strict=True)] for first, second in itertools.pairwise(drawn)]
+    same = [
+        [torch.equal(a, b) for a, b in zip(first, second, strict=True)] for first, second in itertools.pairwise(drawn)
+    ]
     assert same == [[True, True], [False, False], [True, True], [True, True], [True, True]]
 
 
@@ -249,7 +262,14 @@ def test_large_single_graph_in_linear_memory():
     edges = torch.randint(0, n, (2, 3 * n))
     graph = GraphBatch(torch.randn(n, 4), edges, torch.tensor([0, n]))
     model = TokenGT(
-        in_dim=4, out_dim=3, level="node", hidden_dim=8, num_heads=1, num_layers=2, node_identifiers="near-orf", attention="performer"
+        in_dim=4,
+        out_dim=3,
+        level="node",
+        hidden_dim=8,
+        num_heads=1,
+        num_layers=2,
+        node_identifiers="near-orf",
+        attention="performer",
     )
     largest = 0
 
@@ -265,7 +285,9 @@ def test_large_single_graph_in_linear_memory():
         out.square().sum().backward()
     assert out.shape == (n, 3)
     tokens = n + 3 * n + 1
-    assert largest <= tokens * 64  # widest: identifiers of both ends, and 24 channels of qkv; the square would be 12,001 a token
+    assert (
+        largest <= tokens * 64
+    )  # widest: identifiers of both ends, and 24 channels of qkv; the square would be 12,001 a token
 
 
 # hyperedges
@@ -278,7 +300,9 @@ def hypergraph(order: int) -> tuple[GraphBatch, list[GraphBatch]]:
         index[0, 1] = index[0, 0]  # a repeated node: another equality pattern
         g.extras = {"hyperedge_index": index, "hyperedge_attr": torch.randn(rows, 3, dtype=torch.float64)}
     batch = checks.collate(singles)
-    batch.extras["hyperedge_index"] = torch.cat([singles[0].extras["hyperedge_index"], singles[1].extras["hyperedge_index"] + 5])
+    batch.extras["hyperedge_index"] = torch.cat(
+        [singles[0].extras["hyperedge_index"], singles[1].extras["hyperedge_index"] + 5]
+    )
     return batch, singles
 
 
@@ -297,7 +321,11 @@ def test_hyperedge_errors():
     with pytest.raises(ValueError, match="two graphs"):
         model(
             GraphBatch(
-                batch.x, batch.edge_index, batch.ptr, encodings=batch.encodings, extras={"hyperedge_index": torch.tensor([[0, 1, 8]])}
+                batch.x,
+                batch.edge_index,
+                batch.ptr,
+                encodings=batch.encodings,
+                extras={"hyperedge_index": torch.tensor([[0, 1, 8]])},
             )
         )
     with pytest.raises(ValueError, match="order 2"):
@@ -328,25 +356,43 @@ def test_odd_graphs():
     attr = torch.randn(4, 3, dtype=torch.float64)
     batch = GraphBatch(x, edges, torch.tensor([0, 1, 3, 6]), attr, encodings={"laplacian_eigenvectors": eigenvectors})
     singles = [
-        GraphBatch(x[:1], edges[:, :0], torch.tensor([0, 1]), attr[:0], encodings={"laplacian_eigenvectors": eigenvectors[:1]}),
-        GraphBatch(x[1:3], edges[:, :0], torch.tensor([0, 2]), attr[:0], encodings={"laplacian_eigenvectors": eigenvectors[1:3]}),
-        GraphBatch(x[3:], edges - 3, torch.tensor([0, 3]), attr, encodings={"laplacian_eigenvectors": eigenvectors[3:]}),
+        GraphBatch(
+            x[:1], edges[:, :0], torch.tensor([0, 1]), attr[:0], encodings={"laplacian_eigenvectors": eigenvectors[:1]}
+        ),
+        GraphBatch(
+            x[1:3],
+            edges[:, :0],
+            torch.tensor([0, 2]),
+            attr[:0],
+            encodings={"laplacian_eigenvectors": eigenvectors[1:3]},
+        ),
+        GraphBatch(
+            x[3:], edges - 3, torch.tensor([0, 3]), attr, encodings={"laplacian_eigenvectors": eigenvectors[3:]}
+        ),
     ]
     for level in ("graph", "node", "edge"):
         for arguments in ({}, {"attention": "performer"}, {"sparse_equivariant_basis": True}):
             model = build(level, **arguments).eval()
             expected = torch.cat(
-                [transcribed(model, g, g.encodings["laplacian_eigenvectors"]) for g in singles if g.num_edges or level != "edge"]
+                [
+                    transcribed(model, g, g.encodings["laplacian_eigenvectors"])
+                    for g in singles
+                    if g.num_edges or level != "edge"
+                ]
             )
             torch.testing.assert_close(model(batch), expected, rtol=1e-10, atol=1e-10)
 
 
 def test_graphs_without_nodes():
-    batch = GraphBatch(torch.randn(3, 4).double(), torch.tensor([[0], [1]]), torch.tensor([0, 0, 3, 3]), torch.randn(1, 3).double())
+    batch = GraphBatch(
+        torch.randn(3, 4).double(), torch.tensor([[0], [1]]), torch.tensor([0, 0, 3, 3]), torch.randn(1, 3).double()
+    )
     assert build(node_identifiers="orf").eval()(batch).isfinite().all()  # the [graph] token stands alone
     assert build("node", node_identifiers="orf", graph_token=False)(batch).shape == (3, 2)
     with pytest.raises(ValueError, match="no graph"):
-        build(node_identifiers="orf")(GraphBatch(torch.zeros(0, 4).double(), torch.zeros(2, 0, dtype=torch.long), torch.tensor([0])))
+        build(node_identifiers="orf")(
+            GraphBatch(torch.zeros(0, 4).double(), torch.zeros(2, 0, dtype=torch.long), torch.tensor([0]))
+        )
 
 
 @pytest.mark.parametrize(
@@ -378,7 +424,10 @@ def test_bad_batches():
 
 
 def test_torch_geometric_batch_and_bfloat16():
-    data = [Data(x=torch.randn(n, 4), edge_index=torch.tensor([[0, 1], [1, 0]]), edge_attr=torch.randn(2, 3)) for n in (3, 5)]
+    data = [
+        Data(x=torch.randn(n, 4), edge_index=torch.tensor([[0, 1], [1, 0]]), edge_attr=torch.randn(2, 3))
+        for n in (3, 5)
+    ]
     for arguments in ({}, {"attention": "performer"}):
         model = TokenGT(**TINY, node_identifiers="orf", **arguments)
         assert model(Batch.from_data_list(data)).shape == (2, 2)

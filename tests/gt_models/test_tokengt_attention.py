@@ -103,7 +103,11 @@ def test_sparse_targets_are_rows_of_the_dense_ones():
     for mu, string in enumerate(set_partitions(4)):
         for i, left in enumerate(tuples):
             row = [
-                all(((*left, *right)[a] == (*left, *right)[b]) == (string[a] == string[b]) for a in range(4) for b in range(4))
+                all(
+                    ((*left, *right)[a] == (*left, *right)[b]) == (string[a] == string[b])
+                    for a in range(4)
+                    for b in range(4)
+                )
                 for right in tuples
             ]
             expected = [float(not any(row)), *[r / max(1, sum(row)) for r in row]]
@@ -184,7 +188,9 @@ def test_attention_by_loops(types, dense, implementation):
         tokens.append(token + model.type_encoder.weight[int(u == v)] if types else token)
     if implementation:
         tokens = [model.input_linear.weight @ t + model.input_linear.bias for t in tokens]
-        tokens = [(t - t.mean()) / (t.var(correction=0) + 1e-5).sqrt() * model.norm.weight + model.norm.bias for t in tokens]
+        tokens = [
+            (t - t.mean()) / (t.var(correction=0) + 1e-5).sqrt() * model.norm.weight + model.norm.bias for t in tokens
+        ]
     out = model(graph, p)
     assert out.shape == (1, 15, len(tokens) - 1, len(tokens))
     for head in range(15):
@@ -216,7 +222,9 @@ CONFIGURATIONS = [
 def test_the_ten_configurations_learn(kind, types, dense, implementation):
     width = 64 if kind.endswith("first-order") else 8
     arguments = (
-        {"identifier_table": 64 if width == 64 else 8, "num_heads": 16, "input_linear": True, "pre_norm": True} if implementation else {}
+        {"identifier_table": 64 if width == 64 else 8, "num_heads": 16, "input_linear": True, "pre_norm": True}
+        if implementation
+        else {}
     )
     model = TokenGTAttention(
         node_identifiers=kind,
@@ -319,7 +327,8 @@ def test_errors_by_groups_of_like_size_are_those_of_whole_matrices(groups, count
 
     def gradients(errors):
         return torch.autograd.grad(
-            (errors * torch.linspace(1, 2, errors.numel(), dtype=errors.dtype).view_as(errors)).sum(), model.parameters()
+            (errors * torch.linspace(1, 2, errors.numel(), dtype=errors.dtype).view_as(errors)).sum(),
+            model.parameters(),
         )
 
     whole = (model(batch) - model.targets(batch)).square().sum((-2, -1))

@@ -320,7 +320,7 @@ MUTATIONS = [
         "polynormer/tpugraphs-layout-tile/polynormer",
     ),
     # weight decay left out
-    Mutation(TRAINER, OPTIMISATION, "weight_decay=section.weight_decay, fused=True", "fused=True", "ppgt/csl/ppgt"),
+    Mutation(TRAINER, OPTIMISATION, "weight_decay=section.weight_decay,", "", "ppgt/csl/ppgt"),
     Mutation(
         TRAINER, OPTIMISATION, 'if section.name == "adamw" else torch.optim.Adam',
         'if section.name == "adam" else torch.optim.Adam', "ppgt/csl/ppgt",
@@ -484,7 +484,7 @@ MUTATIONS = [
         DATASETS, f"{FAMILY}/pyg_hosted.py", "((_array(data, name) - mean) / deviation)", "(_array(data, name) - mean)",
         "pascalvoc-sp",
     ),
-    Mutation(DATASETS, f"{FAMILY}/shchur.py", ", row_normalise=True)", ")", "computer-tokengt"),
+    Mutation(DATASETS, f"{FAMILY}/shchur.py", ", row_normalise=True", "", "computer-tokengt"),
     Mutation(
         DATASETS, f"{FAMILY}/tpugraphs.py", 'runtime = runtime / data["config_runtime_normalizers"]', "pass",
         "tpugraphs-layout-tile",

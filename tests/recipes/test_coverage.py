@@ -18,8 +18,12 @@ def own():
 def test_every_own_number_has_a_recipe_or_a_reason():
     known = [*places(), *published("without_recipe.yaml")]
     without = [e for e in own() if not any(matches(e, place) for place in known)]
-    listing = "\n".join(f"{e['paper']}, {e['table']}: {e['method']} on {e['dataset']} ({e['metric']}, {e['split']})" for e in without)
-    assert not without, f"{len(without)} printed numbers have neither a recipe nor a reason in published/without_recipe.yaml:\n{listing}"
+    listing = "\n".join(
+        f"{e['paper']}, {e['table']}: {e['method']} on {e['dataset']} ({e['metric']}, {e['split']})" for e in without
+    )
+    assert not without, (
+        f"{len(without)} printed numbers have neither a recipe nor a reason in published/without_recipe.yaml:\n{listing}"
+    )
 
 
 def test_a_reason_is_about_numbers_that_have_no_recipe():

@@ -16,7 +16,12 @@ def count(path, **changes):
     """Parameters of the recipe's model at its dataset's widths; `changes`: constructor arguments."""
     content, spec = recipe(path), get_spec(dataset(path))
     shape = shape_of(spec)
-    given = {"in_dim": shape.in_dim, "out_dim": shape.out_dim, "level": content.level_of(spec.level), "edge_dim": shape.edge_dim}
+    given = {
+        "in_dim": shape.in_dim,
+        "out_dim": shape.out_dim,
+        "level": content.level_of(spec.level),
+        "edge_dim": shape.edge_dim,
+    }
     taken = inspect.signature(model_info(content.model.name).cls).parameters
     arguments = {k: v for k, v in given.items() if k in taken} | check_model(content, path) | changes
     with torch.device("meta"):
@@ -33,22 +38,26 @@ def agree(counted: int, printed: int) -> bool:
     return abs(counted - printed) <= unit(printed) / 2
 
 
-_TABLES = (
-    "the implementation has 512 rows for each of 9 atom and 3 bond columns, ogb's vocabularies are smaller, and a pooler and a norm in vain"
-)
+_TABLES = "the implementation has 512 rows for each of 9 atom and 3 bond columns, ogb's vocabularies are smaller, and a pooler and a norm in vain"
 # cell: (what it has, why that is not what is printed)
 UNEQUAL = {
     "ppgt/pattern/ppgt": (
         495_426,
         "where the 497K come from is not known; the settings are those of Table 7 and of the release, which agree",
     ),
-    "ppgt/pascalvoc-sp/ppgt": (465_493, "nothing of this dataset was released; with a stem width of 96 a head of halving widths has 494K"),
+    "ppgt/pascalvoc-sp/ppgt": (
+        465_493,
+        "nothing of this dataset was released; with a stem width of 96 a head of halving widths has 494K",
+    ),
     "ppgt/pcqm4mv2/ppgt-small": (35_240_449, "the settings of Table 9 have twice the printed 17.6M"),
     "ppgt/ogbn-arxiv/ppgt": (3_749_096, "that of the release, which 3.74M cuts off instead of rounding"),
     "tokengt/pcqm4mv2/transformer": (43_299_073, _TABLES),
     "tokengt/pcqm4mv2/tokengt-orf": (43_398_913, _TABLES),
     "tokengt/pcqm4mv2/tokengt-lap": (43_325_185, _TABLES),
-    "ppgt/pcqm4mv2/grit": (11_766_017, "by the released settings, 16 layers of 256; where 16.6M come from is not known"),
+    "ppgt/pcqm4mv2/grit": (
+        11_766_017,
+        "by the released settings, 16 layers of 256; where 16.6M come from is not known",
+    ),
     "ppgt/pcqm4mv2/tokengt-orf": (43_398_913, _TABLES),
     "ppgt/pcqm4mv2/tokengt-lap": (43_325_185, _TABLES),
     "ppgt/pcqm4mv2/graphormer": (43_395_841, _TABLES),
@@ -73,10 +82,14 @@ def test_the_list_of_unequal_counts_is_about_recipes_with_a_printed_count():
     assert UNEQUAL.keys() <= {cell(path) for path in PATHS if recipe(path).parameters}
 
 
-@pytest.mark.parametrize(("row", "printed"), [("transformer", 48_500_000), ("tokengt-orf", 48_600_000), ("tokengt-lap", 48_500_000)])
+@pytest.mark.parametrize(
+    ("row", "printed"), [("transformer", 48_500_000), ("tokengt-orf", 48_600_000), ("tokengt-lap", 48_500_000)]
+)
 def test_tokengt_with_the_tables_of_its_implementation_has_the_printed_counts(row, printed):
     path = ROOT / f"recipes/tokengt/pcqm4mv2/{row}.yaml"
-    unused = 768 * 768 + 3 * 768  # a pooler and a norm that the implementation builds and never applies (`build_unused`)
+    unused = (
+        768 * 768 + 3 * 768
+    )  # a pooler and a norm that the implementation builds and never applies (`build_unused`)
     assert agree(count(path, in_dim=[512] * 9, edge_dim=[512] * 3) + unused, printed)
 
 

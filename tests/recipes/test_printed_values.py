@@ -14,7 +14,18 @@ from tests.recipes.shipped import PATHS, cell, recipe
 
 FILE = SHARED / "papers" / "recipes.yaml"
 pytestmark = pytest.mark.skipif(not FILE.exists(), reason=f"{FILE} is not at hand")
-POLYNORMER = ("computer", "photo", "cs", "physics", "wikics", "roman-empire", "amazon-ratings", "minesweeper", "tolokers", "questions")
+POLYNORMER = (
+    "computer",
+    "photo",
+    "cs",
+    "physics",
+    "wikics",
+    "roman-empire",
+    "amazon-ratings",
+    "minesweeper",
+    "tolokers",
+    "questions",
+)
 # cells -> the id of what is printed of them
 PLACES = {
     **{f"polynormer/{name}/polynormer{row}": f"polynormer/{name}" for name in POLYNORMER for row in ("", "-r")},
@@ -25,11 +36,17 @@ PLACES = {
     "ppgt/zinc/ppgt-as-released": "ppgt/zinc",
     "ppgt/zinc*/ppgt-as-printed": "ppgt/zinc",
     "ppgt/peptides-func/ppgt*": "ppgt/peptides-func",
-    **{f"ppgt/{name}/ppgt": f"ppgt/{name}" for name in ("mnist", "cifar10", "pattern", "cluster", "peptides-struct", "pascalvoc-sp")},
+    **{
+        f"ppgt/{name}/ppgt": f"ppgt/{name}"
+        for name in ("mnist", "cifar10", "pattern", "cluster", "peptides-struct", "pascalvoc-sp")
+    },
     "ppgt/pcqm4mv2/ppgt-small": "ppgt/pcqm4mv2",
     "ppgt/ogbn-arxiv/ppgt*": "ppgt/ogbn-arxiv",
     "ppgt/brec/ppgt": "ppgt/brec",
-    **{f"edge-transformer/{n}/edge*": f"edge_transformer/{n}" for n in ("zinc", "alchemy", "qm9", "cornell", "texas", "wisconsin", "brec")},
+    **{
+        f"edge-transformer/{n}/edge*": f"edge_transformer/{n}"
+        for n in ("zinc", "alchemy", "qm9", "cornell", "texas", "wisconsin", "brec")
+    },
     "edge-transformer/zinc-reconstructed/edge*": "edge_transformer/zinc",
     "tokengt/pcqm4mv2/tokengt-lap": "tokengt/pcqm4mv2-lap",
     "tokengt/pcqm4mv2/tokengt-orf": "tokengt/pcqm4mv2-orf",
@@ -80,7 +97,10 @@ KEYS = {
 @cache
 def printed() -> dict[str, dict[str, Any]]:
     """id -> name -> value, inherited values included."""
-    entries = {entry["id"]: entry for entry in yaml.load(FILE.read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))["recipes"]}
+    entries = {
+        entry["id"]: entry
+        for entry in yaml.load(FILE.read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))["recipes"]
+    }
 
     def values(name: str) -> dict[str, Any]:
         entry = entries[name]

@@ -17,10 +17,17 @@ from tests.recipes.shipped import PATHS, ROOT, cell, dataset, recipe
 def model_of(path):
     content, spec = recipe(path), get_spec(dataset(path))
     shape = shape_of(spec)
-    given = {"in_dim": shape.in_dim, "out_dim": shape.out_dim, "level": content.level_of(spec.level), "edge_dim": shape.edge_dim}
+    given = {
+        "in_dim": shape.in_dim,
+        "out_dim": shape.out_dim,
+        "level": content.level_of(spec.level),
+        "edge_dim": shape.edge_dim,
+    }
     taken = inspect.signature(model_info(content.model.name).cls).parameters
     with torch.device("meta"):
-        return create_model(content.model.name, **{k: v for k, v in given.items() if k in taken}, **check_model(content, path))
+        return create_model(
+            content.model.name, **{k: v for k, v in given.items() if k in taken}, **check_model(content, path)
+        )
 
 
 @pytest.mark.parametrize("path", [p for p in PATHS if recipe(p).start], ids=cell)
@@ -47,4 +54,6 @@ def test_the_stage_of_such_a_cell_waits_for_the_other():
     assert set(train["deps"]) <= set(finetune["deps"])
     assert (finetune["outs"], finetune["cmd"]) == (train["outs"], train["cmd"])
     grid = load_grid(ROOT / "params.yaml")
-    assert {c.cell: c.after for c in grid.finetunes.values()} == {cell(p): recipe(p).start.cell for p in PATHS if recipe(p).start}
+    assert {c.cell: c.after for c in grid.finetunes.values()} == {
+        cell(p): recipe(p).start.cell for p in PATHS if recipe(p).start
+    }

@@ -38,14 +38,28 @@ def prepared(data: Path, log: str) -> str:
             [_name(spec), spec.task, spec.metric, *counts, *dims, found.get("classes", found.get("targets", "")), header.num_splits or "",
              raw, size(header.data_bytes), seconds.get(name, "")]
         )  # fmt: skip
-    columns = ["dataset", "task", "metric", "graphs", "nodes", "edges", "features", "classes or targets", "splits", "raw", "packed", "s"]
+    columns = [
+        "dataset",
+        "task",
+        "metric",
+        "graphs",
+        "nodes",
+        "edges",
+        "features",
+        "classes or targets",
+        "splits",
+        "raw",
+        "packed",
+        "s",
+    ]
     return table(columns, rows)
 
 
 def encoded(data: Path, log: str) -> str:
     """Table of the encodings in data/encodings, stored and on the fly."""
     seconds = {
-        (name, key): took for name, key, took in re.findall(r"^(\S+): (\S+): [\d,]+ graphs, [\d.,]+ MiB, ([\d.]+) s$", log, re.MULTILINE)
+        (name, key): took
+        for name, key, took in re.findall(r"^(\S+): (\S+): [\d,]+ graphs, [\d.,]+ MiB, ([\d.]+) s$", log, re.MULTILINE)
     }
     rows = []
     for name in catalog():
@@ -55,7 +69,9 @@ def encoded(data: Path, log: str) -> str:
         for path in sorted([*folder.glob("*.safetensors"), *folder.glob("*.json")]):
             key = path.name.removesuffix(path.suffix)
             if path.suffix == ".json":
-                rows.append([f"`{name}`", f"`{key}`", "", "on the fly: " + json.loads(path.read_bytes())["on_the_fly"], ""])
+                rows.append(
+                    [f"`{name}`", f"`{key}`", "", "on the fly: " + json.loads(path.read_bytes())["on_the_fly"], ""]
+                )
                 continue
             with safe_open(path, framework="np") as file:
                 arrays = json.loads(file.metadata()["header"])["arrays"]

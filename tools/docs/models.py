@@ -79,7 +79,9 @@ def draw(path: Path, measured: Measured) -> None:
         nodes, times = [p[0] for p in points], [p[1] for p in points]
         (line,) = axes.plot(nodes, times, marker="o", markersize=3)
         axes.annotate(f"  {name}", (nodes[-1], times[-1]), color=line.get_color(), fontsize="small", va="center")
-    axes.set(xscale="log", yscale="log", xlabel="nodes of one graph, mean degree 4", ylabel="training step, ms of one thread")
+    axes.set(
+        xscale="log", yscale="log", xlabel="nodes of one graph, mean degree 4", ylabel="training step, ms of one thread"
+    )
     axes.set_xlim(right=3 * max(p[0] for points in measured["growth"].values() for p in points))
     with rc_context({"svg.hashsalt": "models"}):
         FigureCanvasSVG(figure).print_svg(path, metadata={"Date": None})
@@ -94,7 +96,15 @@ def _cells(card: ModelCard, measured: Measured, tables: dict[str, list[str]]) ->
     one = measured["models"].get(card.name)
     numbers = [f"{one['parameters']:,}", f"{one['ms']:.3g}", f"{one['mib']:.0f}"] if one else ["–", "–", "–"]
     where = "; ".join(tables.get(card.name, [])) or "–"
-    return [f"`{card.name}`", ", ".join(card.levels), card.cost, card.expressivity, ", ".join(card.encodings) or "–", *numbers, where]
+    return [
+        f"`{card.name}`",
+        ", ".join(card.levels),
+        card.cost,
+        card.expressivity,
+        ", ".join(card.encodings) or "–",
+        *numbers,
+        where,
+    ]
 
 
 def _tables() -> dict[str, list[str]]:
@@ -118,7 +128,9 @@ def _number(table: str) -> int:
 
 
 def _package(card: ModelCard) -> str:
-    return next(package for package in sorted(GROUPS, key=len, reverse=True) if card.cls.__module__.startswith(f"{package}."))
+    return next(
+        package for package in sorted(GROUPS, key=len, reverse=True) if card.cls.__module__.startswith(f"{package}.")
+    )
 
 
 def main() -> int:

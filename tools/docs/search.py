@@ -20,7 +20,11 @@ def keys(schema: type[BaseModel]) -> str:
     """Every key of a section: what it takes, its default, what it does."""
     shapes, rows = schema.model_json_schema()["properties"], []
     for name, field in schema.model_fields.items():
-        default = "required" if field.is_required() else f"`{'null' if field.default is None else str(field.default).lower()}`"
+        default = (
+            "required"
+            if field.is_required()
+            else f"`{'null' if field.default is None else str(field.default).lower()}`"
+        )
         rows.append([f"`{name}`", _takes(shapes[name]), default, field.description])
     return table(["key", "takes", "default", "what it does"], rows)
 
@@ -37,7 +41,13 @@ def _takes(shape: Settings) -> str:
         return " or ".join(_takes(one) for one in shape["anyOf"])
     if shape.get("type") == "array":
         return "a list"
-    words = {"integer": "a whole number", "number": "a number", "boolean": "true or false", "object": "a mapping", "null": "null"}
+    words = {
+        "integer": "a whole number",
+        "number": "a number",
+        "boolean": "true or false",
+        "object": "a mapping",
+        "null": "null",
+    }
     return words.get(shape.get("type", ""), "text") + (" above 0" if shape.get("exclusiveMinimum") == 0 else "")
 
 

@@ -49,14 +49,22 @@ def between(paper: str, network: str, above: str, below: str) -> Found:
 def no_more_than(paper: str, network: str, refinement: str) -> Found:
     """Every pair of BREC that the untrained network tells apart, colour refinement does too."""
     extra = _apart(network) - _apart(refinement)
-    return Found(not extra, f"{_pairs(network)}, {_pairs(refinement)}" + (f"; beyond: {_some(extra)}" if extra else ""), shown=True)
+    return Found(
+        not extra,
+        f"{_pairs(network)}, {_pairs(refinement)}" + (f"; beyond: {_some(extra)}" if extra else ""),
+        shown=True,
+    )
 
 
 @test
 def same_pairs(paper: str, first: str, second: str) -> Found:
     """Both tell apart the same pairs of BREC."""
     differ = _apart(first) ^ _apart(second)
-    return Found(not differ, f"{_pairs(first)}, {_pairs(second)}" + (f"; different: {_some(differ)}" if differ else ""), shown=True)
+    return Found(
+        not differ,
+        f"{_pairs(first)}, {_pairs(second)}" + (f"; different: {_some(differ)}" if differ else ""),
+        shown=True,
+    )
 
 
 def refinement(method: str) -> Callable[..., bool]:

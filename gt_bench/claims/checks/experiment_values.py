@@ -40,7 +40,13 @@ def so_far(name: str, cases: Collection[str]) -> dict[str, Any]:
 def to_compute(name: str, cases: list[str], cells: Sequence[str] = (), so_far: str = "") -> Found:
     """What has not been computed, by which commands it is, and what was found so far."""
     trained = f"{', '.join(f'`gt-bench train {cell}`' for cell in cells)}, then " if cells else ""
-    what = "a trained run with its weights: " if len(cells) == 1 else f"{len(cells)} trained runs with their weights: " if cells else ""
+    what = (
+        "a trained run with its weights: "
+        if len(cells) == 1
+        else f"{len(cells)} trained runs with their weights: "
+        if cells
+        else ""
+    )
     needs = f"needs {what}{trained}`{registry.command(name)} {' '.join(f'--case {case!r}' for case in cases)}`"
     return Found(None, f"{needs}; {so_far}" if so_far else needs, tried=False)
 

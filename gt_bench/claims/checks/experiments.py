@@ -12,7 +12,11 @@ def nearest_key(paper: str, form: str) -> Found:
     """The largest score of `form` is the nearest key's in every draw."""
     found = of("nearest_key")[form]
     shares = [value["nearest"] for value in found.values()]
-    return Found(min(shares) == 1.0, f"{form}, the largest score is the nearest key's in {percentages(shares)} of draws", shown=True)
+    return Found(
+        min(shares) == 1.0,
+        f"{form}, the largest score is the nearest key's in {percentages(shares)} of draws",
+        shown=True,
+    )
 
 
 @test
@@ -32,17 +36,26 @@ def fewer_long_keys(paper: str, form: str) -> Found:
 def magnitude_kept(paper: str, norm: str, kept: bool, most: float = 0.1, least: float = 0.5) -> Found:
     """Auto-encoders with `norm` recover magnitudes (`kept`: an error of at most `most` of their spread) or lose them (at least `least`); None where it hangs on
     what is unprinted: width and bias."""
-    found = {case.partition(", ")[2]: value["magnitude"] for case, value in of("auto_encoders").beginning(f"{norm}, ").items()}
+    found = {
+        case.partition(", ")[2]: value["magnitude"]
+        for case, value in of("auto_encoders").beginning(f"{norm}, ").items()
+    }
     right = [error <= most if kept else error >= least for error in found.values()]
     said = ", ".join(f"{setting} {error:.2g}" for setting, error in found.items())
     return Found(
-        True if all(right) else None if any(right) else False, f"error of the magnitude over its spread, {norm}: {said}", shown=True
+        True if all(right) else None if any(right) else False,
+        f"error of the magnitude over its spread, {norm}: {said}",
+        shown=True,
     )
 
 
 @test
 def growth(
-    paper: str, exponents: dict[str, float], largest: dict[str, float] | None = None, tolerance: float = 0.35, order: Literal[2, 3] = 2
+    paper: str,
+    exponents: dict[str, float],
+    largest: dict[str, float] | None = None,
+    tolerance: float = 0.35,
+    order: Literal[2, 3] = 2,
 ) -> Found:
     """The counted operations of each model grow with that power of the size, and the numbers of its largest tensor with those of `largest`. Lower terms
     make what is counted at finite sizes a little flatter: `tolerance`. `order`: of the tensors."""
@@ -56,12 +69,16 @@ def growth(
             right &= abs(measured - power) <= tolerance
             unit = case.partition(", by ")[2] or "nodes"
             name = case if what == "operations" else f"the largest tensor of {case}"
-            said.append(f"{name} {measured:.2f} (said {power:g}; {found[case]['sizes'][-2]:,} to {found[case]['sizes'][-1]:,} {unit})")
+            said.append(
+                f"{name} {measured:.2f} (said {power:g}; {found[case]['sizes'][-2]:,} to {found[case]['sizes'][-1]:,} {unit})"
+            )
     return Found(right, f"exponents of counted operations: {', '.join(said)}", shown=True)
 
 
 @test
-def relation(paper: str, model: str, steps: int, without: str | None = None, good: float = 0.99, bad: float = 0.9) -> Found:
+def relation(
+    paper: str, model: str, steps: int, without: str | None = None, good: float = 0.99, bad: float = 0.9
+) -> Found:
     """The model learns the relation of so many steps of MOTHER, and `without` does not: F1 of at least `good` on families that it has not seen, on larger ones and on two alike side
     by side, or below `bad` on one of them. None in between."""
     found = [of("relations")[f"{name}, {steps} steps"] for name in (model, without) if name]

@@ -32,7 +32,9 @@ def best(
     _of_table(paper, table, split=split)
     entries = printed_at({"paper": paper, "table": table, "method": method, "split": split})
     columns = [
-        e for e in entries if (not datasets or e.dataset in datasets) and (not metrics or e.metric in metrics) and e.mean is not None
+        e
+        for e in entries
+        if (not datasets or e.dataset in datasets) and (not metrics or e.metric in metrics) and e.mean is not None
     ]
     _all_there(columns, datasets, "dataset", paper, table)
     _all_there(columns, metrics, "metric", paper, table)
@@ -45,7 +47,11 @@ def best(
     for entry in columns:
         others = _column(entry)
         _all_there(others, against, "method", paper, table)
-        rivals = [e for e in others if (e.method in against if against else not e.own) and e.method != method and e.mean is not None]
+        rivals = [
+            e
+            for e in others
+            if (e.method in against if against else not e.own) and e.method != method and e.mean is not None
+        ]
         if not rivals:
             raise PublishedError(
                 f"{table} of {paper} prints no number beside that of {method} on {entry.dataset} to compare with: name some under `against`"
@@ -54,7 +60,8 @@ def best(
         (won if len(ahead) < rank else lost).append((entry, ahead))
     of = f"{len(won)} of {len(columns)} columns"
     beaten = "; ".join(
-        f"{e.dataset} {e.metric}: {e.printed} against {', '.join(f'{a.printed} of {a.method}' for a in ahead[:3])}" for e, ahead in lost
+        f"{e.dataset} {e.metric}: {e.printed} against {', '.join(f'{a.printed} of {a.method}' for a in ahead[:3])}"
+        for e, ahead in lost
     )
     place = "best" if rank == 1 else f"among the first {rank}"
     expected = len(columns) if count is None else count
@@ -64,7 +71,12 @@ def best(
         right,
         f"{place} in {of}" + (f" (not: {beaten})" if beaten else ""),
         columns=() if against else tuple(e.place for e in by_runs),
-        pairs=tuple((e.place, other.place) for e in by_runs for other in _column(e) if other.method in against and other.mean is not None),
+        pairs=tuple(
+            (e.place, other.place)
+            for e in by_runs
+            for other in _column(e)
+            if other.method in against and other.mean is not None
+        ),
     )
 
 
@@ -89,7 +101,14 @@ def gain(
         rivals = [lookup(paper, **over)] if over else entry.rivals()
         rival = max(rivals, key=lambda e: _sign(entry) * e.number)
         scale = 100 if entry.unit == "percent" else 1
-        gains.append((scale * _sign(entry) * (entry.number - rival.number), scale * (entry.rounding + rival.rounding), entry, rival))
+        gains.append(
+            (
+                scale * _sign(entry) * (entry.number - rival.number),
+                scale * (entry.rounding + rival.rounding),
+                entry,
+                rival,
+            )
+        )
     value, rounding, entry, rival = max(gains, key=operator.itemgetter(0))
     # the sentence's own last digit
     digits = 0.5 * 10.0 ** -_decimals(printed)
@@ -119,11 +138,19 @@ def share(
 
 @test
 def order(
-    paper: str, table: str, better: Sequence[str], worse: Sequence[str], datasets: Sequence[str] = (), metric: str | None = None
+    paper: str,
+    table: str,
+    better: Sequence[str],
+    worse: Sequence[str],
+    datasets: Sequence[str] = (),
+    metric: str | None = None,
 ) -> Found:
     """Every number of `better` beats every number of `worse`, column by column (of `datasets`; all)."""
     there = [e for e in _of_table(paper, table, metric) if not datasets or e.dataset in datasets]
-    entries, bare = [e for e in there if e.mean is not None], [e for e in there if e.mean is None and e.method in (*better, *worse)]
+    entries, bare = (
+        [e for e in there if e.mean is not None],
+        [e for e in there if e.mean is None and e.method in (*better, *worse)],
+    )
     _all_there(entries, datasets, "dataset", paper, table)
     _all_there(entries, [*better, *worse], "method", paper, table)
     columns: dict[tuple[str, ...], list[Published]] = {}
@@ -137,12 +164,21 @@ def order(
     ]
     if not pairs:
         raise PublishedError(f"{table} of {paper} prints no two numbers in one column that this compares")
-    wrong = [f"{a.dataset} {a.metric}: {a.printed} of {a.method}, {b.printed} of {b.method}" for a, b in pairs if not _better(a, b)]
-    said = f"{len(pairs) - len(wrong)} of {len(pairs)} comparisons" + (f" (not: {'; '.join(wrong[:4])})" if wrong else "")
+    wrong = [
+        f"{a.dataset} {a.metric}: {a.printed} of {a.method}, {b.printed} of {b.method}"
+        for a, b in pairs
+        if not _better(a, b)
+    ]
+    said = f"{len(pairs) - len(wrong)} of {len(pairs)} comparisons" + (
+        f" (not: {'; '.join(wrong[:4])})" if wrong else ""
+    )
     if left_out := [f"{e.printed} of {e.method} on {e.dataset}" for e in bare]:
         said += f", without {', '.join(left_out)}"
     # who has no number has not beaten who has one
-    lost = any(e.method in better and any(o.method in worse for o in columns.get((e.dataset, e.metric, e.split), ())) for e in bare)
+    lost = any(
+        e.method in better and any(o.method in worse for o in columns.get((e.dataset, e.metric, e.split), ()))
+        for e in bare
+    )
     return Found(not wrong and not lost, said, pairs=tuple((a.place, b.place) for a, b in pairs))
 
 
@@ -159,11 +195,21 @@ def no_gap(paper: str, table: str, methods: Sequence[str], seen: str, unseen: st
         _all_there(entries, [split], "split", paper, table)
     at = {(e.method, e.dataset, e.metric, e.split): e for e in entries}
     pairs = [
-        (e, at[e.method, e.dataset, e.metric, seen]) for e in entries if e.split == unseen and (e.method, e.dataset, e.metric, seen) in at
+        (e, at[e.method, e.dataset, e.metric, seen])
+        for e in entries
+        if e.split == unseen and (e.method, e.dataset, e.metric, seen) in at
     ]
-    wrong = [f"{a.dataset} {a.metric}: {a.printed}, {b.printed} on {seen}, of {a.method}" for a, b in pairs if not _better(a, b)]
+    wrong = [
+        f"{a.dataset} {a.metric}: {a.printed}, {b.printed} on {seen}, of {a.method}"
+        for a, b in pairs
+        if not _better(a, b)
+    ]
     said = f"{len(pairs) - len(wrong)} of {len(pairs)} numbers better on {unseen} than on {seen}"
-    return Found(not wrong, said + (f" (not: {'; '.join(wrong[:4])})" if wrong else ""), pairs=tuple((a.place, b.place) for a, b in pairs))
+    return Found(
+        not wrong,
+        said + (f" (not: {'; '.join(wrong[:4])})" if wrong else ""),
+        pairs=tuple((a.place, b.place) for a, b in pairs),
+    )
 
 
 @test
@@ -177,11 +223,16 @@ def best_groups(paper: str, table: str, below: Sequence[str], above: Sequence[st
         here = [e for e in entries if (e.dataset, e.metric, e.split) == column]
         groups = [[e for e in here if e.method in group] for group in (below, above)]
         if not all(groups):
-            raise PublishedError(f"{table} of {paper} prints none of {', '.join(above if groups[0] else below)} on {column[0]}")
+            raise PublishedError(
+                f"{table} of {paper} prints none of {', '.join(above if groups[0] else below)} on {column[0]}"
+            )
         first, second = (max(group, key=lambda e: _sign(e) * e.number) for group in groups)
         if not _better(second, first):
             wrong.append(f"{column[0]}: {first.printed} of {first.method}, {second.printed} of {second.method}")
-    return Found(not wrong, f"{len(columns) - len(wrong)} of {len(columns)} columns" + (f" (not: {'; '.join(wrong)})" if wrong else ""))
+    return Found(
+        not wrong,
+        f"{len(columns) - len(wrong)} of {len(columns)} columns" + (f" (not: {'; '.join(wrong)})" if wrong else ""),
+    )
 
 
 @test
@@ -230,7 +281,9 @@ def adds_up(paper: str, total: Mapping[str, str], parts: Sequence[str]) -> Found
     """The number at `total` is the sum of those on the datasets `parts`."""
     whole = lookup(paper, **total)
     values = [lookup(paper, **{**total, "dataset": part}).number for part in parts]
-    return Found(sum(values) == whole.mean, f"{' + '.join(f'{v:g}' for v in values)} = {sum(values):g}, printed {whole.printed}")
+    return Found(
+        sum(values) == whole.mean, f"{' + '.join(f'{v:g}' for v in values)} = {sum(values):g}, printed {whole.printed}"
+    )
 
 
 def _of_table(paper: str, table: str, metric: str | None = None, split: str | None = None) -> list[Published]:
@@ -262,7 +315,9 @@ def _raw(paper: str, place: Mapping[str, str], what: str) -> float:
     if what == "mean" and found.mean is not None:
         return found.mean
     (entry,) = [
-        e for e in read_entries(RESULTS) if tuple(e[k] for k in ("paper", "table", "method", "dataset", "metric", "split")) == found.place
+        e
+        for e in read_entries(RESULTS)
+        if tuple(e[k] for k in ("paper", "table", "method", "dataset", "metric", "split")) == found.place
     ]
     if entry.get(what) is None:
         raise PublishedError(f"{found.source}: no {what} are printed")

@@ -42,7 +42,9 @@ def told_apart(paper: str, pair: str) -> Found:
     first, second = found[f"{pair}, v1"], found[f"{pair}, v2"]
     if max(first["between the graphs"]) > CONTROL:
         raise AssertionError(f"version 1 tells {pair} apart")
-    rows = list(zip(*(second[key] for key in ("layers", "between the graphs", "within one", "relabelled copies")), strict=True))
+    rows = list(
+        zip(*(second[key] for key in ("layers", "between the graphs", "within one", "relabelled copies")), strict=True)
+    )
     one_graph = [max(*within, *copies, CONTROL) for _, _, within, copies in rows]
     apart = [gap > most for (_, gap, _, _), most in zip(rows, one_graph, strict=True)]
     beyond = [gap > 10 * most for (_, gap, _, _), most in zip(rows, one_graph, strict=True)]
@@ -95,11 +97,20 @@ def overflow(paper: str, graphs: list[str]) -> Found:
 @test
 def equivariant_layers(paper: str, layers: list[str], most: float = 1e-9) -> Found:
     """The Transformer with the proof's weights gives the equivariant layers to any precision: each sharpness brings it closer, and the last within `most`."""
-    found = {case: value for layer in layers for case, value in of("equivariant_layers").beginning(f"{layer}, n = ").items()}
-    right = all(value["rounding"] <= most and value["error"] == sorted(value["error"], reverse=True) for value in found.values())
+    found = {
+        case: value for layer in layers for case, value in of("equivariant_layers").beginning(f"{layer}, n = ").items()
+    }
+    right = all(
+        value["rounding"] <= most and value["error"] == sorted(value["error"], reverse=True) for value in found.values()
+    )
     other = of("equivariant_layers")["one layer, weights of n = 4, n = 5"]["rounding"]
-    said = ", ".join(f"{case} {value['rounding']:.0e} (with scores {SHARP} apart {value['error'][1]:.0e})" for case, value in found.items())
-    return Found(right, f"largest relative errors: {said}; weights made for 4 nodes are {other:.1g} off on 5", shown=True)
+    said = ", ".join(
+        f"{case} {value['rounding']:.0e} (with scores {SHARP} apart {value['error'][1]:.0e})"
+        for case, value in found.items()
+    )
+    return Found(
+        right, f"largest relative errors: {said}; weights made for 4 nodes are {other:.1g} off on 5", shown=True
+    )
 
 
 @test
@@ -128,7 +139,11 @@ def beyond_message_passing(paper: str, networks: list[str], datasets: list[str],
         counts = ", ".join(f"{name} {found[f'{method}; {name}']['apart']}" for name in datasets)
         return f"{method}: {counts}"
 
-    right = all(found[f"{network}; {name}"]["apart"] > found[f"1-WL; {name}"]["apart"] for network in networks for name in datasets)
+    right = all(
+        found[f"{network}; {name}"]["apart"] > found[f"1-WL; {name}"]["apart"]
+        for network in networks
+        for name in datasets
+    )
     pairs = ", ".join(f"{name} {found[f'1-WL; {name}']['pairs']}" for name in datasets)
     return Found(right or None, f"of {pairs} pairs {'; '.join(map(said, ('1-WL', *networks, *others)))}", shown=True)
 

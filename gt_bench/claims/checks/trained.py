@@ -14,7 +14,11 @@ def trains_or_crashes(paper: str, crashes: dict[str, bool]) -> Found:
     found = so_far("stress_test", crashes)
     if missing := [case for case in crashes if case not in found]:
         cases = " ".join(f"--case {case!r}" for case in missing)
-        return Found(None, f"needs {len(missing)} runs of an hour of one core: `{registry.command('stress_test')} {cases}`", tried=False)
+        return Found(
+            None,
+            f"needs {len(missing)} runs of an hour of one core: `{registry.command('stress_test')} {cases}`",
+            tried=False,
+        )
 
     def said(case: str) -> str:
         value = found[case]
@@ -37,7 +41,9 @@ def important_nodes_far_away(paper: str) -> Found:
     shares = [near / same for near, same in zip(found["within 5 hops"], found["same label"], strict=True)]
     pairs = sum(found["same label"]) / len(shares)
     return Found(
-        max(shares) < 0.5, f"of {pairs:,.0f} ordered pairs of one label among 100 nodes {percentages(shares)} lie within 5 hops", shown=True
+        max(shares) < 0.5,
+        f"of {pairs:,.0f} ordered pairs of one label among 100 nodes {percentages(shares)} lie within 5 hops",
+        shown=True,
     )
 
 
@@ -79,13 +85,18 @@ def maps_are_bases(paper: str, cases: list[str], share: float = 0.9) -> Found:
 
 
 @test
-def attention_distances(paper: str, said: Literal["deeper", "lowest", "spread"], far: float = 0.8, near: float = 0.5) -> Found:
+def attention_distances(
+    paper: str, said: Literal["deeper", "lowest", "spread"], far: float = 0.8, near: float = 0.5
+) -> Found:
     """The paper's runs, ORF and Lap. `deeper`: on average the heads of the upper half of the layers attend further than those of the lower half, and most of them globally: to `far` or more of the distance of
     even attention. `lowest`: of the heads of the lowest quarter of the layers one attends globally and one to at most `near` of it. `spread`: distances scatter more over heads with Lap. The stand-in decides nothing."""
     from gt_bench.claims.experiments.attention_distance import CELLS, STAND_IN
 
     found = so_far("attention_distance", list(CELLS))
-    shares = {case: [[head / value["uniform"] for head in layer] for layer in value["distance"]] for case, value in found.items()}
+    shares = {
+        case: [[head / value["uniform"] for head in layer] for layer in value["distance"]]
+        for case, value in found.items()
+    }
     said_of = "; ".join(
         f"{case}, {len(layers)} layers: distances over that of even attention ({found[case]['uniform']:.2f} hops) {', '.join(f'{min(layer):.2f} to {max(layer):.2f}' for layer in layers)}"
         for case, layers in shares.items()
@@ -100,7 +111,13 @@ def attention_distances(paper: str, said: Literal["deeper", "lowest", "spread"],
         upper, lower = ([head for layer in part for head in layer] for part in (layers[half:], layers[:half]))
         lowest = [head for layer in layers[:quarter] for head in layer]
         if said == "deeper":
-            right.append(False if fmean(upper) <= fmean(lower) else True if sum(head >= far for head in upper) > len(upper) / 2 else None)
+            right.append(
+                False
+                if fmean(upper) <= fmean(lower)
+                else True
+                if sum(head >= far for head in upper) > len(upper) / 2
+                else None
+            )
         elif said == "lowest":
             right.append(max(lowest) >= far and min(lowest) <= near)
     if said == "spread":

@@ -44,7 +44,12 @@ def compute(case: str, data: Path) -> dict[str, Any]:
     for graph in graphs:
         batch = loader.load(graph[None]).to("cpu", torch.float64)
         hops = token_distances(batch)
-        found.append([weighted(weights, hops) for weights in [torch.ones(1, *hops.shape, dtype=torch.float64), *attention(model, batch)]])
+        found.append(
+            [
+                weighted(weights, hops)
+                for weights in [torch.ones(1, *hops.shape, dtype=torch.float64), *attention(model, batch)]
+            ]
+        )
     uniform, *layers = (torch.stack(values).mean(0) for values in zip(*found, strict=True))
     return {
         "distance": [[round(value, 4) for value in layer.tolist()] for layer in layers],
@@ -58,14 +63,17 @@ def attention(model: nn.Module, batch: GraphBatch) -> list[Tensor]:
     """The softmax attention of each layer of a TokenGT among all tokens of one graph, [H, T, T]: special tokens, nodes, edges in their order."""
     taken: list[tuple[Any, Tensor]] = []
     layers: list[Any] = list(model.get_submodule("layers").children())
-    hooks = [layer.attn.register_forward_pre_hook(lambda module, given: taken.append((module, given[0]))) for layer in layers]
+    hooks = [
+        layer.attn.register_forward_pre_hook(lambda module, given: taken.append((module, given[0]))) for layer in layers
+    ]
     try:
         with torch.no_grad():
             model(batch)
             found = []
             for of, x in taken:
                 query, key, _ = (
-                    t.unflatten(1, (of.num_heads, -1)).transpose(0, 1) for t in F.linear(x, of.qkv.weight, of.qkv.bias).chunk(3, 1)
+                    t.unflatten(1, (of.num_heads, -1)).transpose(0, 1)
+                    for t in F.linear(x, of.qkv.weight, of.qkv.bias).chunk(3, 1)
                 )
                 found.append((query @ key.mT / math.sqrt(query.size(-1))).softmax(-1))
             return found

@@ -57,7 +57,9 @@ class Sums:
         heads = bell(4)
         self.products = torch.zeros(heads, heads, dtype=torch.float64)  # of maps and tensors
         self.squares = torch.zeros(2, heads, dtype=torch.float64)  # of maps and of tensors
-        self.shares = torch.zeros(3, heads, dtype=torch.float64)  # on the tensor's entries, of even attention, and rows with entries
+        self.shares = torch.zeros(
+            3, heads, dtype=torch.float64
+        )  # on the tensor's entries, of even attention, and rows with entries
 
     def add(self, attention: Tensor, targets: Tensor) -> None:
         """Attention and what it should be, [B, 15, T, 1 + T] each, column 0 [null], rows of padding zero."""

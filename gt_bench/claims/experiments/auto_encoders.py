@@ -13,7 +13,9 @@ from torch import nn
 from gt_models.ppgt.norms import make_norm
 
 NORMS, WIDTHS, POINTS, EPOCHS, RATE = ("batch", "rms", "adarms"), (2, 8, 64), 100, 5000, 1e-2
-SETTINGS = {f"width {width}, {'with' if bias else 'without'} bias": (width, bias) for width in WIDTHS for bias in (True, False)}
+SETTINGS = {
+    f"width {width}, {'with' if bias else 'without'} bias": (width, bias) for width in WIDTHS for bias in (True, False)
+}
 CASES = [f"{norm}, {setting}" for norm in NORMS for setting in SETTINGS]
 QUICK: list[str] = []  # 5,000 steps; tests/gt_bench/claims/experiments checks a bound that holds without training
 
@@ -24,7 +26,9 @@ def compute(case: str, data: Path) -> dict[str, Any]:
     width, bias = SETTINGS[setting]
     x = points(POINTS)
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(2, width, bias=bias), make_norm(norm, width), nn.Linear(width, 2, bias=bias)).double()
+    model = nn.Sequential(
+        nn.Linear(2, width, bias=bias), make_norm(norm, width), nn.Linear(width, 2, bias=bias)
+    ).double()
     optimizer = torch.optim.AdamW(model.parameters(), lr=RATE)
     for _ in range(EPOCHS):
         optimizer.zero_grad()

@@ -57,7 +57,10 @@ def compute(case: str, data: Path) -> dict[str, list[float] | float]:
         found = [transformer(x, identifiers, layers, made_for, sharp)[:, :WIDTH] for sharp in SHARPNESS]
     else:
         wanted = ign(x, layers, n) @ invariant
-        found = [transformer(x, identifiers, layers, made_for, sharp, pooled=True).sum(0)[reserved(n)] @ invariant for sharp in SHARPNESS]
+        found = [
+            transformer(x, identifiers, layers, made_for, sharp, pooled=True).sum(0)[reserved(n)] @ invariant
+            for sharp in SHARPNESS
+        ]
     errors = [((out - wanted).abs().max() / wanted.abs().max()).item() for out in found]
     return {"error": errors[:-1], "rounding": errors[-1]}
 
@@ -83,7 +86,9 @@ def reserved(n: int) -> slice:
     return slice(_spare(n), _spare(n) + TYPES * WIDTH)
 
 
-def transformer(x: Tensor, identifiers: Tensor, layers: list[Linear], n: int, sharp: float, pooled: bool = False) -> Tensor:
+def transformer(
+    x: Tensor, identifiers: Tensor, layers: list[Linear], n: int, sharp: float, pooled: bool = False
+) -> Tensor:
     """The Transformer's tokens [len(identifiers)^2, d_T] with weights for graphs of n nodes; `pooled`: the last layer writes to the channels of each class (Theorem 2)."""
     d_p = identifiers.size(1)
     pairs = pair_indices(len(identifiers))
@@ -111,7 +116,10 @@ def encoder_layer(layer: Linear, n: int, d_p: int, sharp: float, end: str) -> En
     query, key, value = (found.attn.qkv.weight[i * size : (i + 1) * size] for i in range(3))
     query_bias, key_bias, _ = (found.attn.qkv.bias[i * size : (i + 1) * size] for i in range(3))
     unit = root * torch.eye(d_p, dtype=torch.float64)
-    nodes, kind = [slice(WIDTH + s * d_p, WIDTH + (s + 1) * d_p) for s in range(2)], slice(WIDTH + 2 * d_p, WIDTH + 2 * d_p + TYPES)
+    nodes, kind = (
+        [slice(WIDTH + s * d_p, WIDTH + (s + 1) * d_p) for s in range(2)],
+        slice(WIDTH + 2 * d_p, WIDTH + 2 * d_p + TYPES),
+    )
     for h, pattern in enumerate(set_partitions(4)):
         first = h * head_dim
         for s in range(2):
@@ -122,7 +130,10 @@ def encoder_layer(layer: Linear, n: int, d_p: int, sharp: float, end: str) -> En
         of_query, of_key = (slice(first + 4 * d_p + i * TYPES, first + 4 * d_p + (i + 1) * TYPES) for i in range(2))
         same = root * torch.eye(TYPES, dtype=torch.float64)
         query[of_query, kind], key[of_key, kind] = same, same
-        query_bias[of_key], key_bias[of_query] = root * _types()[_kind(pattern[2:])], root * _types()[_kind(pattern[:2])]
+        query_bias[of_key], key_bias[of_query] = (
+            root * _types()[_kind(pattern[2:])],
+            root * _types()[_kind(pattern[:2])],
+        )
         value[first : first + WIDTH, :WIDTH] = torch.eye(WIDTH, dtype=torch.float64)
         found.attn.out.weight[spare + h * WIDTH : spare + (h + 1) * WIDTH, first : first + WIDTH] = layer.weight[h].T
     _write_mlp(found, layer, n, d_p, end)
@@ -145,7 +156,9 @@ def _write_mlp(found: EncoderLayer, layer: Linear, n: int, d_p: int, end: str) -
                 bias[unit] = sign * layer.bias[a, channel] - GATE / 2
                 write[(spare + a * WIDTH if end == "classes" else 0) + channel, unit] = sign
                 unit += 1
-    cleared = range(spare + HEADS * WIDTH) if end == "classes" else [*range(WIDTH), *range(spare, spare + HEADS * WIDTH)]
+    cleared = (
+        range(spare + HEADS * WIDTH) if end == "classes" else [*range(WIDTH), *range(spare, spare + HEADS * WIDTH)]
+    )
     for channel in cleared:
         for sign in (1, -1):
             read[unit, channel], write[channel, unit] = sign, -sign

@@ -38,7 +38,9 @@ def relabelled(adjacency: Tensor, seed: int) -> Tensor:
 def as_batch(adjacency: Tensor, features: int = 1) -> GraphBatch:
     """One graph whose nodes all have `features` ones in float64."""
     n = len(adjacency)
-    return GraphBatch(torch.ones(n, features, dtype=torch.float64), adjacency.nonzero().T.contiguous(), torch.tensor([0, n]))
+    return GraphBatch(
+        torch.ones(n, features, dtype=torch.float64), adjacency.nonzero().T.contiguous(), torch.tensor([0, n])
+    )
 
 
 def sorted_rows(x: Tensor) -> Tensor:

@@ -42,7 +42,10 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "HOT (D, φ)": (lambda: _hot("dense", "kernel"), (64, 128, 256)),
     "HOT (S)": (lambda: _hot("sparse", "softmax"), (256, 512, 1024)),
     "HOT (S, φ)": (lambda: _hot("sparse", "kernel"), (512, 1024, 2048)),
-    "Polynormer": (lambda: Polynormer(1, 1, hidden_dim=8, num_heads=2, num_local_layers=2, num_global_layers=1), (512, 1024, 2048)),
+    "Polynormer": (
+        lambda: Polynormer(1, 1, hidden_dim=8, num_heads=2, num_local_layers=2, num_global_layers=1),
+        (512, 1024, 2048),
+    ),
 }
 EDGES_PER_NODE, FIXED_NODES = 2, 64
 BY_EDGES = ("TokenGT", "TokenGT + Performer", "HOT (S)", "HOT (S, φ)")
@@ -70,7 +73,10 @@ def compute(case: str, data: Path) -> dict[str, Any]:
         largest.append(counter.largest)
     sizes = [4 * FIXED_NODES, 8 * FIXED_NODES, 16 * FIXED_NODES] if by_edges else list(sizes)
     step = math.log(sizes[-1] / sizes[-2])
-    exponents = {key: math.log(counts[-1] / counts[-2]) / step for key, counts in (("operations", operations), ("largest", largest))}
+    exponents = {
+        key: math.log(counts[-1] / counts[-2]) / step
+        for key, counts in (("operations", operations), ("largest", largest))
+    }
     return {"sizes": sizes, "operations": operations, "largest": largest, "exponent": exponents}
 
 

@@ -44,7 +44,9 @@ def compute(case: str, data: Path) -> dict[str, Any]:
     """`sizes`, numbers of nodes or of hyperedges; `operations`; `largest`: numbers in the largest tensor; the exponents of both between the last two sizes."""
     name, _, by_hyperedges = case.partition(", by ")
     make, nodes = MODELS[name]
-    sizes = [(FIXED_NODES, m * FIXED_NODES) for m in (8, 16, 32)] if by_hyperedges else [(n, HYPEREDGES * n) for n in nodes]
+    sizes = (
+        [(FIXED_NODES, m * FIXED_NODES) for m in (8, 16, 32)] if by_hyperedges else [(n, HYPEREDGES * n) for n in nodes]
+    )
     counted: dict[str, list[int]] = {"operations": [], "largest": []}
     for n, hyperedges in sizes:
         batch = hypergraph(n, hyperedges)

@@ -30,7 +30,11 @@ DATASETS = ("csl", "exp", "cexp", "sr25")
 PAIRS_OF_EXP = 20  # of 600: graph 2 k beside graph 2 k + 1
 FACTOR, FLOOR, K = 100.0, 1e-14, 16
 LAYERS, HEADS, SCALARS, VECTORS, GAIN = 4, 4, 4, 4, 3.0  # channels a head: so many numbers, and so many vectors of d_p
-BY_PRODUCTS = {"ORF by inner products": "orf", "Lap by inner products": "laplacian", f"Lap of {K} by inner products": "laplacian"}
+BY_PRODUCTS = {
+    "ORF by inner products": "orf",
+    "Lap by inner products": "laplacian",
+    f"Lap of {K} by inner products": "laplacian",
+}
 FREELY = {"ORF, any weights": "orf", "Lap, any weights": "laplacian"}
 METHODS = ("1-WL", *BY_PRODUCTS, *FREELY)
 CASES = [f"{method}; {name}" for method in METHODS for name in DATASETS]
@@ -95,7 +99,11 @@ def drawn(method: str, in_dim: Any, width: int) -> nn.Module:
     """`width`: nodes of the largest graph."""
     torch.manual_seed(0)
     if method == "1-WL":
-        network = GIN(in_dim, 16, "graph", hidden_dim=16, num_layers=LAYERS, mlp_norm=False, normalisation="layer").double().eval()
+        network = (
+            GIN(in_dim, 16, "graph", hidden_dim=16, num_layers=LAYERS, mlp_norm=False, normalisation="layer")
+            .double()
+            .eval()
+        )
         widen(network)
         return network
     d_p = K if f"of {K}" in method else width

@@ -25,7 +25,10 @@ from gt_models.nn.performer import RandomFeatures
 
 KERNELS = ("softmax", "relu")
 EQUAL, STARS = "equal features", "two stars"
-CASES = [*(f"equation 21, {kernel} kernel, {what}" for kernel in KERNELS for what in (EQUAL, STARS)), "coefficients of one"]
+CASES = [
+    *(f"equation 21, {kernel} kernel, {what}" for kernel in KERNELS for what in (EQUAL, STARS)),
+    "coefficients of one",
+]
 QUICK = CASES
 DRAWS, WIDTH, HEADS, NODES = 20, 8, 2, 24
 X, E, M, OUT, HIDDEN = 3, 2, 4, 3, 16  # widths of the message passing layer
@@ -53,7 +56,11 @@ def compute(case: str, data: Path) -> dict[str, Any]:
         rows = out[list(compared)]
         differ = max(differ, _relative(rows - rows[:1], out))
         control.append(_relative(out[1] - out[0], out) > 1e-3)
-    return {"degrees": sorted(set(degrees.tolist())), "differ": differ, "control": all(control) if what == STARS else None}
+    return {
+        "degrees": sorted(set(degrees.tolist())),
+        "differ": differ,
+        "control": all(control) if what == STARS else None,
+    }
 
 
 def encoded(batch: GraphBatch, kernel: str) -> Tensor:
@@ -92,7 +99,11 @@ def two_layers(batch: GraphBatch, weights: dict[str, Tensor]) -> Tensor:
     same = torch.eye(dim, dtype=torch.float64)
 
     def linear(
-        in_dim: int, out_dim: int, light: bool, blocks: dict[Any, Tensor], bias: tuple[tuple[Any, ...], Tensor] | None = None
+        in_dim: int,
+        out_dim: int,
+        light: bool,
+        blocks: dict[Any, Tensor],
+        bias: tuple[tuple[Any, ...], Tensor] | None = None,
     ) -> EquivariantLinear:
         layer = EquivariantLinear(2, 2, in_dim, out_dim, light=light).double().requires_grad_(False)
         layer.weight.zero_()
@@ -108,7 +119,9 @@ def two_layers(batch: GraphBatch, weights: dict[str, Tensor]) -> Tensor:
         found[rows, columns] = weight
         return found
 
-    def encoder(values: Tensor, attention: EquivariantLinear, inner: EquivariantLinear, outer: EquivariantLinear) -> Tensor:
+    def encoder(
+        values: Tensor, attention: EquivariantLinear, inner: EquivariantLinear, outer: EquivariantLinear
+    ) -> Tensor:
         attended = attention(values, support)
         return attended + outer(inner(attended, support).relu(), support)
 
@@ -124,8 +137,19 @@ def two_layers(batch: GraphBatch, weights: dict[str, Tensor]) -> Tensor:
     from_x, from_m = weights["U1"].split([X, M])
     values = encoder(
         values,
-        linear(dim, dim, False, {node: same, edge: same, arriving: block(at_m, at_m, torch.eye(M, dtype=torch.float64), (dim, dim))}),
-        linear(dim, HIDDEN, True, {node: block(at_x, every, from_x, read) + block(at_m, every, from_m, read)}, (((0, 1),), weights["u"])),
+        linear(
+            dim,
+            dim,
+            False,
+            {node: same, edge: same, arriving: block(at_m, at_m, torch.eye(M, dtype=torch.float64), (dim, dim))},
+        ),
+        linear(
+            dim,
+            HIDDEN,
+            True,
+            {node: block(at_x, every, from_x, read) + block(at_m, every, from_m, read)},
+            (((0, 1),), weights["u"]),
+        ),
         linear(HIDDEN, dim, True, {node: block(every, at_out, weights["U2"], (HIDDEN, dim))}),
     )
     return values[: batch.num_nodes, at_out]
@@ -134,7 +158,10 @@ def two_layers(batch: GraphBatch, weights: dict[str, Tensor]) -> Tensor:
 def _entries(batch: GraphBatch, support: Support, apart: bool = True) -> Tensor:
     """Node features on the diagonal and edge features on the edges, [N + E, .]: side by side (`apart`) or in the same channels."""
     x, e = batch.x, batch.edge_attr
-    left, right = (0, e.size(1)) if apart else (0, max(X, E) - x.size(1)), (x.size(1), 0) if apart else (0, max(X, E) - e.size(1))
+    left, right = (
+        (0, e.size(1)) if apart else (0, max(X, E) - x.size(1)),
+        (x.size(1), 0) if apart else (0, max(X, E) - e.size(1)),
+    )
     ordered = torch.empty_like(e).index_copy(0, support.edge_rows - batch.num_nodes, e)
     return torch.cat([nn.functional.pad(x, left), nn.functional.pad(ordered, right)])
 
@@ -146,7 +173,9 @@ def _random_graph() -> GraphBatch:
     pairs |= {(a, b) for a, b in torch.randint(NODES, (NODES // 2, 2), generator=rng).tolist() if a < b}
     edges = torch.tensor(sorted(pairs)).T
     edges = torch.cat([edges, edges.flip(0)], 1)
-    x, e = (torch.randn(rows, width, generator=rng, dtype=torch.float64) for rows, width in ((NODES, X), (edges.size(1), E)))
+    x, e = (
+        torch.randn(rows, width, generator=rng, dtype=torch.float64) for rows, width in ((NODES, X), (edges.size(1), E))
+    )
     return GraphBatch(x, edges, torch.tensor([0, NODES]), e)
 
 
@@ -161,7 +190,14 @@ def _stars() -> GraphBatch:
 
 
 def _drawn() -> dict[str, Tensor]:
-    shapes = {"M1": (2 * X + E, HIDDEN), "m": (HIDDEN,), "M2": (HIDDEN, M), "U1": (X + M, HIDDEN), "u": (HIDDEN,), "U2": (HIDDEN, OUT)}
+    shapes = {
+        "M1": (2 * X + E, HIDDEN),
+        "m": (HIDDEN,),
+        "M2": (HIDDEN, M),
+        "U1": (X + M, HIDDEN),
+        "u": (HIDDEN,),
+        "U2": (HIDDEN, OUT),
+    }
     return {name: torch.randn(shape, dtype=torch.float64) for name, shape in shapes.items()}
 
 

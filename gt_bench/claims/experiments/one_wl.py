@@ -38,7 +38,9 @@ def compute(case: str, data: Path) -> dict[str, Any]:
         }
     model = base if case not in LOCAL else polynormer(case)
     outputs = [sorted_rows(model(graph)) for graph in graphs]
-    control = max(_difference(out, sorted_rows(model(relabelled(graph, 1)))) for graph, out in zip(graphs, outputs, strict=True))
+    control = max(
+        _difference(out, sorted_rows(model(relabelled(graph, 1)))) for graph, out in zip(graphs, outputs, strict=True)
+    )
     classes: list[Tensor] = []
     found = []
     for out in outputs:
@@ -58,7 +60,11 @@ def connected(n: int) -> list[Tensor]:
     import networkx as nx
     from networkx.generators.atlas import graph_atlas_g
 
-    return [torch.from_numpy(nx.to_numpy_array(g)) for g in graph_atlas_g() if g.number_of_nodes() == n and nx.is_connected(g)]
+    return [
+        torch.from_numpy(nx.to_numpy_array(g))
+        for g in graph_atlas_g()
+        if g.number_of_nodes() == n and nx.is_connected(g)
+    ]
 
 
 def refined(graphs: list[Tensor]) -> list[int]:
@@ -69,7 +75,10 @@ def refined(graphs: list[Tensor]) -> list[int]:
     for graph in graphs:
         colours = [0] * len(graph)
         for _ in range(len(graph)):
-            keys = [(colours[i], tuple(sorted(colours[j] for j in np.flatnonzero(graph[i].numpy())))) for i in range(len(graph))]
+            keys = [
+                (colours[i], tuple(sorted(colours[j] for j in np.flatnonzero(graph[i].numpy()))))
+                for i in range(len(graph))
+            ]
             colours = [palette.setdefault(key, len(palette) + 1) for key in keys]
         found.append(kinds.setdefault(tuple(sorted(colours)), len(kinds)))
     return found
@@ -78,7 +87,9 @@ def refined(graphs: list[Tensor]) -> list[int]:
 def polynormer(local: str) -> Callable[[Tensor], Tensor]:
     """Polynormer with that local attention, as the library builds it (equations 7 and 17); all local layers, their sum as node outputs."""
     torch.manual_seed(0)
-    model = Polynormer(1, 1, hidden_dim=DIM, num_heads=2, num_local_layers=LAYERS, attention="local", local_layer=local).double()
+    model = Polynormer(
+        1, 1, hidden_dim=DIM, num_heads=2, num_local_layers=LAYERS, attention="local", local_layer=local
+    ).double()
     for parameter in model.parameters():
         nn.init.normal_(parameter, std=0.5)
     model.eval().requires_grad_(False)

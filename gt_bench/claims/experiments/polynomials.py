@@ -25,7 +25,9 @@ def compute(case: str, data: Path) -> dict[str, Any]:
     n, layers = SIZES[case]
     monomials = [m for m in itertools.product(range(2**layers + 1), repeat=n) if sum(m) == 2**layers and m[0] > 0]
     weights = one_hot_weights(n, layers)
-    missing = [monomial for monomial in monomials if monomial not in weights or not represents(weights[monomial], monomial)]
+    missing = [
+        monomial for monomial in monomials if monomial not in weights or not represents(weights[monomial], monomial)
+    ]
     return {"monomials": len(monomials), "represented": len(monomials) - len(missing), "missing": missing}
 
 
@@ -74,9 +76,14 @@ def _equation_9(layers: int) -> dict[str, bool]:
 
     def sums(coefficient: Callable[[tuple[int, ...]], float]) -> list[float]:
         tails = list(itertools.product(range(n), repeat=2**layers - 1))
-        return [sum(coefficient((i, *tail)) * prod(x[j].item() for j in (i, *tail)) for tail in tails) for i in range(n)]
+        return [
+            sum(coefficient((i, *tail)) * prod(x[j].item() for j in (i, *tail)) for tail in tails) for i in range(n)
+        ]
 
-    return {"as printed": sums(printed) == output.tolist(), "as derived": sums(lambda i: derived(i, layers)) == output.tolist()}
+    return {
+        "as printed": sums(printed) == output.tolist(),
+        "as derived": sums(lambda i: derived(i, layers)) == output.tolist(),
+    }
 
 
 def _base(weights: list[torch.Tensor], dim: int) -> PolynomialBase:

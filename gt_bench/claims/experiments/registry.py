@@ -76,9 +76,13 @@ def load(name: str, folder: Path = FOLDER) -> dict[str, Kept]:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise FindingError(f"{path}: cannot be read ({error}); `{command(name)}` makes it again") from None
     if seal != sealed(cases):
-        raise FindingError(f"{path}: was changed since it was computed; get it again by git, or `{command(name)}` makes it again")
+        raise FindingError(
+            f"{path}: was changed since it was computed; get it again by git, or `{command(name)}` makes it again"
+        )
     if strange := sorted(cases.keys() - set(module.CASES)):
-        raise FindingError(f"{path}: has a case {strange[0]!r} that {module.__name__} does not compute; `{command(name)}` makes it again")
+        raise FindingError(
+            f"{path}: has a case {strange[0]!r} that {module.__name__} does not compute; `{command(name)}` makes it again"
+        )
     return cases
 
 
@@ -92,11 +96,19 @@ def values(name: str, folder: Path = FOLDER) -> dict[str, Json]:
 
 def partial(name: str, folder: Path = FOLDER) -> dict[str, Json]:
     """{case: value} of the cases that are there, of a finding that may lack some. Raises FindingError for a damaged file."""
-    return {case: found["value"] for case, found in load(name, folder).items()} if (folder / f"{name}.json").exists() else {}
+    return (
+        {case: found["value"] for case, found in load(name, folder).items()}
+        if (folder / f"{name}.json").exists()
+        else {}
+    )
 
 
 def recompute(
-    name: str, cases: Iterable[str] = (), data: Path = Path("data"), say: Callable[[str], None] = print, folder: Path = FOLDER
+    name: str,
+    cases: Iterable[str] = (),
+    data: Path = Path("data"),
+    say: Callable[[str], None] = print,
+    folder: Path = FOLDER,
 ) -> bool:
     """Computes `cases` (all) anew and keeps each as soon as it is there. True where every value is the one that was kept before; says which is not.
     Raises FindingError for a case that does not exist, and what `compute` raises."""
@@ -117,7 +129,9 @@ def recompute(
         before = kept[case]["value"] if case in kept else None
         known = case in kept and agree(name, value, before)
         alike &= known
-        say(f"{name}, {case}: {json.dumps(value)}: {'as kept' if known else f'was {json.dumps(before)}' if case in kept else 'new'}")
+        say(
+            f"{name}, {case}: {json.dumps(value)}: {'as kept' if known else f'was {json.dumps(before)}' if case in kept else 'new'}"
+        )
         if not known or kept[case]["version"] != version:
             date = f"{datetime.now(UTC):%Y-%m-%d}"
             now: Kept = {"value": value, "command": command(name), "commit": made, "date": date, "version": version}
@@ -130,7 +144,9 @@ def stale(name: str, folder: Path = FOLDER) -> list[str]:
     """The cases that another version of the finding computed; none where nothing is kept. Raises FindingError."""
     if not (folder / f"{name}.json").exists():
         return []
-    return [case for case, found in load(name, folder).items() if found["version"] != version_of(module_of(name).__name__)]
+    return [
+        case for case, found in load(name, folder).items() if found["version"] != version_of(module_of(name).__name__)
+    ]
 
 
 def sealed(cases: Mapping[str, object]) -> str:
@@ -142,7 +158,9 @@ def agree(name: str, value: object, other: object) -> bool:
     """Two values of a finding are the same but for what is rounding."""
     module = module_of(name)
     rounding, tolerance = getattr(module, "ROUNDING", ()), getattr(module, "TOLERANCE", TOLERANCE)
-    first, second = ({k: v for k, v in one.items() if k not in rounding} if isinstance(one, dict) else one for one in (value, other))
+    first, second = (
+        {k: v for k, v in one.items() if k not in rounding} if isinstance(one, dict) else one for one in (value, other)
+    )
     return same(first, second, tolerance)
 
 

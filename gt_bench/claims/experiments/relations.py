@@ -8,7 +8,6 @@ On nodes: GraphGPS (message passing and attention), whose pair (i, j) is read fr
 double, so it cannot answer both: there F1 is 2/3 at the very best. The Edge Transformer is asked the same.
 """
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,9 @@ CASES = [
     "Edge Transformer, 1 layers, 2 steps", "Edge Transformer, 1 layers, 3 steps", "Edge Transformer, 2 layers, 3 steps", "Edge Transformer, 2 layers, 4 steps",
     "on nodes, 2 steps",
 ]  # fmt: skip
-QUICK: list[str] = []  # training; tests/gt_bench/claims/experiments checks the relations, the twins and what one layer can see
+QUICK: list[
+    str
+] = []  # training; tests/gt_bench/claims/experiments checks the relations, the twins and what one layer can see
 TRAIN, FAMILIES, BATCH, UPDATES, RATE, DIM, HEADS = 12, 100, 16, 300, 2e-3, 32, 4
 # trained in float32: other processors round otherwise, and training carries that on
 TOLERANCE = 0.05
@@ -36,7 +37,9 @@ class OnNodes(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.nodes = GPS(1, DIM, "node", edge_dim=[2], hidden_dim=DIM, num_layers=NODE_LAYERS, num_heads=HEADS, norm="layer")
+        self.nodes = GPS(
+            1, DIM, "node", edge_dim=[2], hidden_dim=DIM, num_layers=NODE_LAYERS, num_heads=HEADS, norm="layer"
+        )
         self.head = MLP([2 * DIM, DIM, DIM, 1])
 
     def forward(self, batch: GraphBatch) -> Tensor:
@@ -70,16 +73,19 @@ def compute(case: str, data: Path) -> dict[str, Any]:
         "larger": families(FAMILIES, 2 * TRAIN, steps, seen),
         "twins": families(FAMILIES, TRAIN, steps, seen, twice=True),
     }
-    return {name: round(f1(model, *what), 4) for name, what in asked.items()} | {"loss": round(sum(losses[-50:]) / 50, 4)}
+    return {name: round(f1(model, *what), 4) for name, what in asked.items()} | {
+        "loss": round(sum(losses[-50:]) / 50, 4)
+    }
 
 
 def network(name: str) -> nn.Module:
     """The model of a case: `Edge Transformer, L layers`, or a transformer on nodes."""
-    make: Callable[[], nn.Module] = OnNodes
-    if name.startswith("Edge Transformer"):
-        layers = int(name.split(", ")[1].split()[0])
-        make = lambda: EdgeTransformer(1, 1, "pair", edge_dim=[2], hidden_dim=DIM, num_layers=layers, num_heads=HEADS, ffn_residual=True)  # noqa: E731
-    return make()
+    if not name.startswith("Edge Transformer"):
+        return OnNodes()
+    layers = int(name.split(", ")[1].split()[0])
+    return EdgeTransformer(
+        1, 1, "pair", edge_dim=[2], hidden_dim=DIM, num_layers=layers, num_heads=HEADS, ffn_residual=True
+    )
 
 
 @torch.no_grad()
@@ -90,14 +96,18 @@ def f1(model: nn.Module, batch: GraphBatch, y: Tensor) -> float:
     return 2 * right / max(said.sum().item() + true.sum().item(), 1)
 
 
-def families(count: int, people: int, steps: int, rng: torch.Generator, twice: bool = False) -> tuple[GraphBatch, Tensor]:
+def families(
+    count: int, people: int, steps: int, rng: torch.Generator, twice: bool = False
+) -> tuple[GraphBatch, Tensor]:
     """`count` families as one batch, and for each ordered pair (row-major by family) whether the second is the mother of the mother ... of the first, `steps` times.
     `twice`: each is two families with nothing between them, the second a double of the first, `people` in all."""
     size = people // 2 if twice else people
     mothers = torch.stack([_mothers(size, rng) for _ in range(count)])  # [count, size], -1 where none
     if twice:
         mothers = torch.cat([mothers, torch.where(mothers < 0, mothers, mothers + size)], 1)
-    step = nn.functional.one_hot(mothers.clamp(min=0), people).double() * (mothers >= 0)[..., None]  # [count, people, people]
+    step = (
+        nn.functional.one_hot(mothers.clamp(min=0), people).double() * (mothers >= 0)[..., None]
+    )  # [count, people, people]
     graph, child = (mothers >= 0).nonzero().T
     edges = torch.stack([graph * people + child, graph * people + mothers[graph, child]])
     kind = torch.tensor([0, 1]).repeat_interleave(edges.size(1))[:, None]

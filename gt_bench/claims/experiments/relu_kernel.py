@@ -36,7 +36,9 @@ def compute(case: str, data: Path) -> dict[str, Any]:
         sums["sigmoid"] += key.sigmoid().sum(0)
     # of as many nodes as a chunk has: the others are drawn alike
     key = linear(next(_features(nodes, width)))
-    largest = {name: _denominators(f(key), sums[name], heads) for name, f in (("relu", torch.relu), ("sigmoid", torch.sigmoid))}
+    largest = {
+        name: _denominators(f(key), sums[name], heads) for name, f in (("relu", torch.relu), ("sigmoid", torch.sigmoid))
+    }
     return {
         "largest with ReLU": largest["relu"].max().item(), "largest with the sigmoid": largest["sigmoid"].max().item(),
         "zeros": int((largest["relu"] == 0).sum()), "denominators": largest["relu"].numel(), "most that float32 holds": torch.finfo(torch.float32).max,

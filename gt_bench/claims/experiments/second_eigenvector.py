@@ -46,7 +46,9 @@ def second_eigenvectors(adjacency: Tensor) -> Tensor:
     """An orthonormal basis [n, multiplicity] of the eigenspace of the normalised Laplacian's second smallest eigenvalue. Its first vector is the projection of the
     nodes' numbers 1, ..., n; of at most two dimensions, the rest is determined up to its sign."""
     scale = adjacency.sum(1).rsqrt()
-    values, vectors = torch.linalg.eigh(torch.eye(len(adjacency), dtype=adjacency.dtype) - scale[:, None] * adjacency * scale)
+    values, vectors = torch.linalg.eigh(
+        torch.eye(len(adjacency), dtype=adjacency.dtype) - scale[:, None] * adjacency * scale
+    )
     space = vectors[:, (values - values[1]).abs() < SAME_EIGENVALUE]
     numbers = space.T @ torch.arange(1, len(adjacency) + 1, dtype=adjacency.dtype)  # in the basis that LAPACK chose
     return space @ torch.linalg.qr(torch.cat([numbers[:, None], torch.eye(len(numbers), dtype=adjacency.dtype)], 1)).Q
@@ -77,11 +79,15 @@ def _beyond_the_sign(outputs: Tensor) -> float:
 
 def _of_copies(adjacency: Tensor, version: str, layers: int) -> float:
     def outputs(graph: Tensor) -> Tensor:
-        vector = torch.ones(len(graph), 1, dtype=torch.float64) if version == "v1" else second_eigenvectors(graph)[:, :1]
+        vector = (
+            torch.ones(len(graph), 1, dtype=torch.float64) if version == "v1" else second_eigenvectors(graph)[:, :1]
+        )
         return torch.stack([_output(graph, sign * vector, layers) for sign in ((1, -1) if version == "v2" else (1,))])
 
     mine = outputs(adjacency)
-    return max(torch.cdist(mine, outputs(relabelled(adjacency, seed)), p=torch.inf).min().item() for seed in range(COPIES))
+    return max(
+        torch.cdist(mine, outputs(relabelled(adjacency, seed)), p=torch.inf).min().item() for seed in range(COPIES)
+    )
 
 
 def _output(adjacency: Tensor, bias: Tensor, layers: int) -> Tensor:

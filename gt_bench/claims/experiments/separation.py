@@ -84,7 +84,9 @@ def compute(case: str, data: Path) -> dict[str, Any]:
 def difference(network: nn.Module, first: Tensor, second: Tensor) -> tuple[float, float]:
     """The difference of two graphs' outputs and the larger one of either graph and its relabelled copy, relative to the largest output."""
     with torch.no_grad():
-        a, b, a_copy, b_copy = (network(encoded(graph)) for graph in (first, second, relabelled(first, 1), relabelled(second, 2)))
+        a, b, a_copy, b_copy = (
+            network(encoded(graph)) for graph in (first, second, relabelled(first, 1), relabelled(second, 2))
+        )
     scale = torch.stack([a, b]).abs().max()
     gap, *controls = (((x - y).abs().max() / scale).item() for x, y in ((a, b), (a, a_copy), (b, b_copy)))
     return gap, max(controls)
@@ -95,14 +97,18 @@ def drawn(name: str) -> nn.Module:
     torch.manual_seed(0)
     network = NETWORKS[name]().double().eval()
     for parameter in network.parameters():
-        nn.init.normal_(parameter, std=GAIN.get(name, 1.0) * (0.5 if parameter.dim() == 1 else parameter.size(-1) ** -0.5))
+        nn.init.normal_(
+            parameter, std=GAIN.get(name, 1.0) * (0.5 if parameter.dim() == 1 else parameter.size(-1) ** -0.5)
+        )
     return network
 
 
 def encoded(adjacency: Tensor) -> GraphBatch:
     """The graph with every encoding that a network reads."""
     batch = as_batch(adjacency)
-    batch.encodings = rrwp(batch, steps=POWERS - 1, dtype=torch.float64) | shortest_path(batch, max_distance=DISTANCE, path_length=5)
+    batch.encodings = rrwp(batch, steps=POWERS - 1, dtype=torch.float64) | shortest_path(
+        batch, max_distance=DISTANCE, path_length=5
+    )
     return batch
 
 

@@ -14,7 +14,9 @@ def table_of(array: np.ndarray, key: str, where: str | Path) -> np.ndarray:
     """Rows and columns. Raises DatasetError where there are none, or the values are not numbers."""
     if array.ndim not in (1, 2) or 0 in array.shape[1:] or array.dtype.kind not in "biuf":
         remedy = "; number classes and categories 0, 1, ..." if array.dtype.kind in "SUO" else ""
-        raise DatasetError(f"{where}: {key} must be rows of numbers; it is {array.dtype} of shape {list(array.shape)}{remedy}")
+        raise DatasetError(
+            f"{where}: {key} must be rows of numbers; it is {array.dtype} of shape {list(array.shape)}{remedy}"
+        )
     return array[:, None] if array.ndim == 1 else array
 
 
@@ -29,7 +31,9 @@ def edges_of(array: np.ndarray, where: str | Path) -> np.ndarray:
 def whole_numbers(array: np.ndarray, what: str, where: str | Path, limit: int = MOST) -> np.ndarray:
     """The array. Raises DatasetError where it does not hold whole numbers from 0 to below `limit`."""
     if array.size and (array.dtype.kind not in "iu" or array.min() < 0 or array.max() >= limit):
-        said = f"; it is {array.dtype}" if array.dtype.kind not in "iu" else _entry(array, (array < 0) | (array >= limit))
+        said = (
+            f"; it is {array.dtype}" if array.dtype.kind not in "iu" else _entry(array, (array < 0) | (array >= limit))
+        )
         raise DatasetError(f"{where}: {what} must be whole numbers from 0 to {limit - 1}{said}")
     return array
 
@@ -63,7 +67,9 @@ def typed(arrays: dict[str, np.ndarray], where: str | Path) -> dict[str, np.ndar
             out[key] = (
                 finite(table, key, where)
                 if table.dtype.kind == "f"
-                else whole_numbers(table, f"categories in {key} (quantities are floating-point numbers)", where).astype(np.int32)
+                else whole_numbers(table, f"categories in {key} (quantities are floating-point numbers)", where).astype(
+                    np.int32
+                )
             )
     for key in ("num_nodes", "num_edges"):
         if whole_numbers(out[key], key, where).ndim != 1:

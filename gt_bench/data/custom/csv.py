@@ -29,7 +29,9 @@ class Identifiers:
         self.exact: dict[tuple[int, str], int] = {}
         for row, key in enumerate(zip(graph, cells, strict=True)):
             if key[1].lower() in ("", "nan"):
-                raise DatasetError(f"{table.at(row, column)} is empty; give each row its own identifier, or take the column out")
+                raise DatasetError(
+                    f"{table.at(row, column)} is empty; give each row its own identifier, or take the column out"
+                )
             if key in self.exact:
                 first = self.exact[key]
                 raise DatasetError(
@@ -45,7 +47,9 @@ class Identifiers:
     def rows(self, cells: Iterable[str], graph: Iterable[int]) -> np.ndarray:
         """Rows of these identifiers, -1 for those that are unknown."""
         found = ((one, cell, self.exact.get((one, cell))) for one, cell in zip(graph, cells, strict=True))
-        return np.array([self.numbers.get((one, _number(cell)), -1) if row is None else row for one, cell, row in found], np.int64)
+        return np.array(
+            [self.numbers.get((one, _number(cell)), -1) if row is None else row for one, cell, row in found], np.int64
+        )
 
     def unknown(self, table: Table, row: int, column: str, cell: str, where: str = "") -> DatasetError:
         """The error for an identifier that nothing has."""
@@ -75,11 +79,15 @@ def from_csv(folder: Path, level: str, remarks: list[str]) -> dict[str, np.ndarr
         if not len(table):
             raise DatasetError(f"{table.path}: has no rows")
     if not {"source", "target"} <= set(edges.columns):
-        raise DatasetError(f"{edges.path}: needs the columns source and target; it has {', '.join(map(shown, edges.columns))}: rename them")
+        raise DatasetError(
+            f"{edges.path}: needs the columns source and target; it has {', '.join(map(shown, edges.columns))}: rename them"
+        )
     _check_places(nodes, edges, graphs)
     if not (names := [name for name in targets.columns if name == "y" or name.startswith("y_")]):
         there = ", ".join(map(shown, targets.columns))
-        raise DatasetError(f"{folder}: no column y (or y_1, y_2, ...) with the targets in {targets.path.name}; it has {there}")
+        raise DatasetError(
+            f"{folder}: no column y (or y_1, y_2, ...) with the targets in {targets.path.name}; it has {there}"
+        )
 
     graph, edge_graph, count = _graphs(nodes, edges, graphs, remarks)
     ids = _node_ids(nodes, graph, remarks)
@@ -101,7 +109,9 @@ def from_csv(folder: Path, level: str, remarks: list[str]) -> dict[str, np.ndarr
     if graphs is None:
         arrays = {key: array[order] if key in ("y", "split") else array for key, array in arrays.items()}
     elif graphs.columns:
-        raise DatasetError(f"{graphs.path}: column {next(iter(graphs.columns))} is neither y, y_1, y_2, ... nor split; take it out")
+        raise DatasetError(
+            f"{graphs.path}: column {next(iter(graphs.columns))} is neither y, y_1, y_2, ... nor split; take it out"
+        )
     elif len(arrays["y"]) != count:
         said = f"names {count} graphs" if count > 1 else "is one graph without a column graph"
         raise DatasetError(f"{graphs.path}: has {len(arrays['y'])} rows; nodes.csv {said}, and each needs one row")
@@ -128,12 +138,16 @@ def _check_places(nodes: Table, edges: Table, graphs: Table | None) -> None:
             )
 
 
-def _graphs(nodes: Table, edges: Table, graphs: Table | None, remarks: list[str]) -> tuple[np.ndarray, np.ndarray | None, int]:
+def _graphs(
+    nodes: Table, edges: Table, graphs: Table | None, remarks: list[str]
+) -> tuple[np.ndarray, np.ndarray | None, int]:
     """(number of each node's graph, of each edge's graph or None where edges.csv does not say, how many graphs)."""
     key = _graph_key(graphs) if graphs else None
     names = [_graph_column(table, key) for table in (nodes, edges)]
     if names[0] is None and names[1] is not None:
-        raise DatasetError(f"{nodes.path}: needs a column graph, as {edges.path.name} has one; leave it out of both for a single graph")
+        raise DatasetError(
+            f"{nodes.path}: needs a column graph, as {edges.path.name} has one; leave it out of both for a single graph"
+        )
     if names[0] is None:
         if both := next((name for name in nodes.columns if _is_id(name) and name in edges.columns), None):
             raise DatasetError(
@@ -226,7 +240,9 @@ def _node_ids(nodes: Table, graph: np.ndarray, remarks: list[str]) -> Identifier
             f"{nodes.path}: columns {' and '.join(names)} both identify the nodes; take one out, or rename it where it is a feature"
         )
     if names:
-        remarks.append(f"{nodes.path.name}: column {names[0]} identifies the nodes: edges are joined by it, and it is no feature")
+        remarks.append(
+            f"{nodes.path.name}: column {names[0]} identifies the nodes: edges are joined by it, and it is no feature"
+        )
         return Identifiers(nodes, names[0], nodes.columns.pop(names[0]), of)
     begins = np.flatnonzero(np.diff(graph, prepend=-1))
     if len(begins) > len(set(of)):
@@ -238,7 +254,9 @@ def _node_ids(nodes: Table, graph: np.ndarray, remarks: list[str]) -> Identifier
 def _graphs_of_edges(nodes: Table, edges: Table, graph: np.ndarray, ids: Identifiers | None) -> np.ndarray:
     """Of edges that do not name their graph, that of their source, where identifiers of nodes are unique over all graphs."""
     if ids is None or len(set(ids.cells)) < len(ids.cells):
-        raise DatasetError(f"{edges.path}: needs a column graph, as {nodes.path.name} has one; leave it out of both for a single graph")
+        raise DatasetError(
+            f"{edges.path}: needs a column graph, as {nodes.path.name} has one; leave it out of both for a single graph"
+        )
     everywhere = Identifiers(nodes, ids.column, ids.cells, [0] * len(nodes))
     cells = edges.columns["source"]
     rows = everywhere.rows(cells, [0] * len(cells))
@@ -247,7 +265,9 @@ def _graphs_of_edges(nodes: Table, edges: Table, graph: np.ndarray, ids: Identif
     return graph[rows]
 
 
-def _ends(edges: Table, name: str, graph: np.ndarray, ids: Identifiers | None, num_nodes: np.ndarray, within: np.ndarray) -> np.ndarray:
+def _ends(
+    edges: Table, name: str, graph: np.ndarray, ids: Identifiers | None, num_nodes: np.ndarray, within: np.ndarray
+) -> np.ndarray:
     """One end of every edge, by number in its graph. Raises DatasetError for an edge to a node that its graph does not have."""
     several = len(num_nodes) > 1
     if ids is not None:
@@ -267,7 +287,13 @@ def _ends(edges: Table, name: str, graph: np.ndarray, ids: Identifiers | None, n
     if (wrong := np.flatnonzero(found >= num_nodes[graph])).size:
         row = int(wrong[0])
         last = num_nodes[graph[row]] - 1
-        hint = " in each graph" if several else " (the edges seem to count from 1)" if found[row] == last + 1 and found.min() == 1 else ""
+        hint = (
+            " in each graph"
+            if several
+            else " (the edges seem to count from 1)"
+            if found[row] == last + 1 and found.min() == 1
+            else ""
+        )
         raise DatasetError(
             f"{edges.at(row, name)} names a node that its graph does not have: {found[row]}, where they are numbered from 0 to {last}{hint}; correct it, or give "
             "nodes.csv a column id with the names that edges use"
@@ -277,7 +303,9 @@ def _ends(edges: Table, name: str, graph: np.ndarray, ids: Identifiers | None, n
 
 def _targets(table: Table, names: Sequence[str]) -> np.ndarray:
     if len(names) > 1 and "y" in names:
-        raise DatasetError(f"{table.path}: has the columns {', '.join(names)}; name one target y, several y_1, y_2, ...")
+        raise DatasetError(
+            f"{table.path}: has the columns {', '.join(names)}; name one target y, several y_1, y_2, ..."
+        )
     y = [table.numbers(name) for name in names]
     for name, column in zip(names, y, strict=True):
         if (wrong := np.flatnonzero(np.isinf(column))).size:
@@ -342,7 +370,9 @@ def _plain(name: str) -> str:
 
 def _is_id(name: str) -> bool:
     """Whether a name ends as those of identifiers do: mol_id, zinc-id, userId."""
-    return bool(re.search(r"[\W_](id|ids|idx|uid|uuid|guid|key|index)$", name.lower()) or re.search(r"[a-z](Id|ID)$", name))
+    return bool(
+        re.search(r"[\W_](id|ids|idx|uid|uuid|guid|key|index)$", name.lower()) or re.search(r"[a-z](Id|ID)$", name)
+    )
 
 
 def _number(cell: str) -> str:

@@ -53,10 +53,14 @@ def custom_dataset(
     Raises DatasetError for a task, metric, split or source that cannot be.
     """
     if task not in METRICS:
-        raise DatasetError(f"dataset {name!r}: no task {task!r}{_near(task, METRICS)}; known for your own data: {', '.join(METRICS)}")
+        raise DatasetError(
+            f"dataset {name!r}: no task {task!r}{_near(task, METRICS)}; known for your own data: {', '.join(METRICS)}"
+        )
     if metric not in METRICS[task]:
         known = METRICS[task]
-        raise DatasetError(f"dataset {name!r}: {task} has no metric {metric!r}{_near(metric, known)}; it takes {', '.join(known)}")
+        raise DatasetError(
+            f"dataset {name!r}: {task} has no metric {metric!r}{_near(metric, known)}; it takes {', '.join(known)}"
+        )
     if not isinstance(num_splits, int) or num_splits < 1:
         raise DatasetError(f"dataset {name!r}: num_splits must be 1 or more; got {num_splits!r}")
     if len(tuple(split)) != 3:
@@ -97,7 +101,11 @@ def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
         writer.append("split", split.astype(np.uint8))
         remarks = tuple(dict.fromkeys([*reader.remarks, *facts.remarks(split)]))
         header = spec.header(
-            in_dim=facts.dim("x"), edge_dim=facts.dim("edge_attr"), out_dim=facts.out_dim, num_splits=len(split), notes=remarks
+            in_dim=facts.dim("x"),
+            edge_dim=facts.dim("edge_attr"),
+            out_dim=facts.out_dim,
+            num_splits=len(split),
+            notes=remarks,
         )
         provenance = header.provenance | {"arguments": {"content": spec.arguments["content"]}}
         writer.finish(header.model_copy(update={"provenance": provenance}))

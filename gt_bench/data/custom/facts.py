@@ -56,7 +56,8 @@ class Facts:
         if y.ndim > 1 and y.shape[1] > 1:
             raise DatasetError(
                 f"{self._name}: {spec.task} needs one target per {spec.level}, a class 0, 1, ...; there are {y.shape[1]} columns: give the number of the class "
-                f"(of one column per class, the largest)" + (", or --task graph-multilabel" if spec.level == "graph" else "")
+                f"(of one column per class, the largest)"
+                + (", or --task graph-multilabel" if spec.level == "graph" else "")
             )
         if y.dtype.kind != "f":
             return y
@@ -75,7 +76,11 @@ class Facts:
         sizes, counts = np.asarray(block["num_nodes"], np.int64), np.asarray(block["num_edges"], np.int64)
         nodes, edges, graphs = int(sizes.sum()), int(counts.sum()), len(sizes)
         targets = nodes if self.spec.level == "node" else graphs
-        what = {"x": (nodes, "nodes"), "edge_attr": (edges, "edges"), "y": (targets, "nodes" if self.spec.level == "node" else "graphs")}
+        what = {
+            "x": (nodes, "nodes"),
+            "edge_attr": (edges, "edges"),
+            "y": (targets, "nodes" if self.spec.level == "node" else "graphs"),
+        }
         rows = {key: len(block[key]) for key in what if key in block} | {
             "edge_index": block["edge_index"].shape[1],
             "num_edges": len(counts),
@@ -102,7 +107,9 @@ class Facts:
         name, task = self._name, self.spec.task
         if self.classes:
             if y.size and y.max() >= MOST_CLASSES:
-                raise DatasetError(f"{name}: a label is {y.max()}; classes are numbered 0, 1, ... and fewer than {MOST_CLASSES:,}")
+                raise DatasetError(
+                    f"{name}: a label is {y.max()}; classes are numbered 0, 1, ... and fewer than {MOST_CLASSES:,}"
+                )
             if y.size and y.min() < -1:
                 raise DatasetError(f"{name}: a label is {y.min()}; classes are numbered from 0, and -1 is none")
         elif task == "graph-multilabel":
@@ -110,7 +117,9 @@ class Facts:
             wrong = values[(values != 0) & (values != 1)]
             if wrong.size:
                 hint = "; write 0 for no, and nan for what is not known" if wrong[0] == -1 else ""
-                raise DatasetError(f"{name}: a target is {wrong[0]:g}; labels of {task} are 0 and 1 (empty or NaN: not known){hint}")
+                raise DatasetError(
+                    f"{name}: a target is {wrong[0]:g}; labels of {task} are 0 and 1 (empty or NaN: not known){hint}"
+                )
 
     def check(self) -> None:
         """Raises DatasetError for targets that teach nothing, and for categories that are none."""
@@ -133,7 +142,9 @@ class Facts:
                 )
             if self.spec.metric == "roc-auc" and self.out_dim > 2:
                 hint = f" (numbered {known[0]} and {known[1]}: number them 0 and 1)" if len(known) == 2 else ""
-                raise DatasetError(f"{self._name}: the metric roc-auc needs two classes; the targets have {self.out_dim}{hint}")
+                raise DatasetError(
+                    f"{self._name}: the metric roc-auc needs two classes; the targets have {self.out_dim}{hint}"
+                )
         elif not self._labelled.any():
             raise DatasetError(f"{self._name}: every target is empty or NaN")
         for key, columns in self.columns.items():
@@ -155,7 +166,11 @@ class Facts:
                 part = custom_remarks.PARTS[split[number, row] - 1]
                 raise DatasetError(
                     f"{self._name}: {what} {row} has no target, but is in the {part} part of split {number}: take it out of all parts (in CSV: the split none)"
-                    + ("; where its label -1 is a class, number the classes from 0" if self.classes and not self.as_floats else "")
+                    + (
+                        "; where its label -1 is a class, number the classes from 0"
+                        if self.classes and not self.as_floats
+                        else ""
+                    )
                 )
             return split
         train, val, test = self.reader.shares
@@ -177,7 +192,9 @@ class Facts:
 
     def remarks(self, split: np.ndarray) -> list[str]:
         """What the user should know, in the order: columns, edges, targets, parts."""
-        csv = isinstance(self.reader.source, str | Path) and Path(self.reader.source).is_dir()  # which names its columns itself
+        csv = (
+            isinstance(self.reader.source, str | Path) and Path(self.reader.source).is_dir()
+        )  # which names its columns itself
         found = [line for key, columns in self.columns.items() if not csv for line in columns.remarks(key)]
         return [*found, *self.edges.remarks(), *custom_remarks.of_targets(self._y, self.spec, self.as_floats, split)]
 

@@ -27,7 +27,9 @@ def graphs_of(data: Graphs, where: str) -> "Iterable[BaseData]":
     if isinstance(data, BaseData):
         return data.to_data_list() if isinstance(data, Batch) else [data]
     if not isinstance(data, Iterable) and not hasattr(data, "__getitem__"):
-        raise DatasetError(f"{where}: returned {type(data).__name__}; return a Data, a list of Data or a torch_geometric dataset")
+        raise DatasetError(
+            f"{where}: returned {type(data).__name__}; return a Data, a list of Data or a torch_geometric dataset"
+        )
     return cast("Iterable[BaseData]", data)  # one that is indexed alone can be iterated too
 
 
@@ -45,7 +47,9 @@ def from_graphs(dataset: Graphs, level: str, where: str, remarks: list[str]) -> 
         first = first or form
         if form != first:
             key = next(key for key in first if form[key] != first[key])
-            raise DatasetError(f"{where}: {key} of graph {number} is {form[key]} and of graph 0 {first[key]}; all graphs need the same")
+            raise DatasetError(
+                f"{where}: {key} of graph {number} is {form[key]} and of graph 0 {first[key]}; all graphs need the same"
+            )
         block.append(arrays)
         if len(block) == BLOCK:
             yield _block(block, where)
@@ -76,7 +80,11 @@ def nodes_of(data: "BaseData") -> tuple[int | None, bool]:
 def _unread(data: "BaseData", arrays: Mapping[str, np.ndarray]) -> set[str]:
     """Names of what a Data object has beside `arrays`."""
     known = {"num_nodes", "x", "edge_index", "edge_attr", "y", *(MASKS if "split" in arrays else ())}
-    return {key for key, value in data.to_dict().items() if value is not None and key not in known} if hasattr(data, "to_dict") else set()
+    return (
+        {key for key, value in data.to_dict().items() if value is not None and key not in known}
+        if hasattr(data, "to_dict")
+        else set()
+    )
 
 
 def _form(arrays: Mapping[str, np.ndarray]) -> dict[str, str]:
@@ -84,7 +92,11 @@ def _form(arrays: Mapping[str, np.ndarray]) -> dict[str, str]:
     form = {}
     for key in ("x", "edge_attr"):
         array = arrays.get(key)
-        form[key] = "absent" if array is None else f"{'continuous' if array.dtype.kind == 'f' else 'categorical'}, {array.shape[1]} wide"
+        form[key] = (
+            "absent"
+            if array is None
+            else f"{'continuous' if array.dtype.kind == 'f' else 'categorical'}, {array.shape[1]} wide"
+        )
     form["y"] = f"{int(np.prod(arrays['y'].shape[1:]))} wide"
     form["train_mask"] = f"of {len(arrays['split'])} splits" if "split" in arrays else "absent"
     return form
@@ -115,9 +127,13 @@ def _arrays(data: "BaseData", level: str, where: str) -> dict[str, np.ndarray]:
             array = _array(data, key, where)
             arrays[key] = array.reshape(1, -1) if key == "y" and level == "graph" else table_of(array, key, where)
             if key != "y" and not np.isfinite(array).all():
-                raise DatasetError(f"{where}: {key} holds a number that is not finite; put one in its place, or take the graph out")
+                raise DatasetError(
+                    f"{where}: {key} holds a number that is not finite; put one in its place, or take the graph out"
+                )
             if len(arrays[key]) != rows[key] and not (key == "y" and level == "graph"):
-                raise DatasetError(f"{where}: {key} has {len(arrays[key])} rows where {rows[key]} are needed{BY_EDGES if counted else ''}")
+                raise DatasetError(
+                    f"{where}: {key} has {len(arrays[key])} rows where {rows[key]} are needed{BY_EDGES if counted else ''}"
+                )
     if edge_index.size and edge_index.max() >= nodes:
         row = int(np.flatnonzero((edge_index >= nodes).any(0))[0])
         raise DatasetError(
@@ -129,7 +145,10 @@ def _arrays(data: "BaseData", level: str, where: str) -> dict[str, np.ndarray]:
 
 
 def _block(graphs: Sequence[Mapping[str, np.ndarray]], where: str) -> dict[str, np.ndarray]:
-    arrays = {key: np.concatenate([graph[key] for graph in graphs], axis=int(key in ("edge_index", "split"))) for key in graphs[0]}
+    arrays = {
+        key: np.concatenate([graph[key] for graph in graphs], axis=int(key in ("edge_index", "split")))
+        for key in graphs[0]
+    }
     arrays.setdefault("x", np.zeros((arrays["num_nodes"].sum(), 1), np.uint8))
     y = arrays["y"]
     arrays["y"] = y[:, 0] if y.shape[1] == 1 else y
@@ -148,7 +167,9 @@ def _masks(data: "BaseData", nodes: int, where: str) -> np.ndarray:
     # [N, S]; wikics has one test mask for all
     splits = max(mask.shape[1] for mask in masks)
     if any(len(mask) != nodes or mask.shape[1] not in (1, splits) or mask.dtype != bool for mask in masks):
-        raise DatasetError(f"{where}: train_mask, val_mask and test_mask must be bool, with a row for each of the {nodes} nodes")
+        raise DatasetError(
+            f"{where}: train_mask, val_mask and test_mask must be bool, with a row for each of the {nodes} nodes"
+        )
     masks = [np.broadcast_to(mask, (nodes, splits)) for mask in masks]
     if np.stack(masks).sum(0).max(initial=0) > 1:
         raise DatasetError(f"{where}: a node is in two parts of one split")
@@ -161,4 +182,6 @@ def _array(data: "BaseData", key: str, where: str) -> np.ndarray:
     try:
         return value.detach().cpu().numpy() if hasattr(value, "detach") else np.asarray(value)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise DatasetError(f"{where}: {key} cannot be read ({error}); give a dense tensor of float32 or int64") from error
+        raise DatasetError(
+            f"{where}: {key} cannot be read ({error}); give a dense tensor of float32 or int64"
+        ) from error

@@ -64,7 +64,9 @@ class Reader:
         if isinstance(self.source, Given):
             yield from from_graphs(self.source.load(), self.level, self.source.where, self.remarks)
         elif callable(self.source):
-            yield from from_graphs(self.source(), self.level, f"{self.source.__module__}.{self.source.__qualname__}()", self.remarks)
+            yield from from_graphs(
+                self.source(), self.level, f"{self.source.__module__}.{self.source.__qualname__}()", self.remarks
+            )
         elif Path(self.source).is_dir():
             yield from_csv(Path(self.source), self.level, self.remarks)
         elif Path(self.source).suffix == ".npz":

@@ -54,13 +54,16 @@ class Columns:
     def problem(self, key: str) -> str | None:
         """Why they cannot be used."""
         problems = (
-            too_many_values(f"column {c} of {key}", int(m), self.rows) for c, m in enumerate([] if self.largest is None else self.largest)
+            too_many_values(f"column {c} of {key}", int(m), self.rows)
+            for c, m in enumerate([] if self.largest is None else self.largest)
         )
         return next((problem for problem in problems if problem), None)
 
     def remarks(self, key: str) -> list[str]:
         """Which look like identifiers."""
-        found = [column for column, parts in self.distinct.items() if parts and differs_everywhere(np.concatenate(parts))]
+        found = [
+            column for column, parts in self.distinct.items() if parts and differs_everywhere(np.concatenate(parts))
+        ]
         return [
             f"column {column} of {key} has a different whole number in each of {self.rows} rows and is taken as a feature; where it identifies the rows, take it out"
             for column in found
@@ -97,7 +100,9 @@ class Edges:
                 "directions"
             )
         if self.repeated:
-            found.append(f"{self.repeated:,} of {self.total:,} edges repeat another one, and count as often as they occur")
+            found.append(
+                f"{self.repeated:,} of {self.total:,} edges repeat another one, and count as often as they occur"
+            )
         return found
 
 
@@ -131,7 +136,9 @@ def of_targets(y: np.ndarray, spec: DatasetSpec, as_floats: bool, split: np.ndar
         lacking = [np.setdiff1d(known, y[row == code]).tolist() if (row == code).any() else [] for row in split]
         if which := [s for s, classes in enumerate(lacking) if classes]:
             more = f"; a class is missing there in {len(which)} of {len(split)} splits" if len(which) > 1 else ""
-            found.append(f"the {part} part of split {which[0]} has no {spec.level} of class {_some(lacking[which[0]])}{more}")
+            found.append(
+                f"the {part} part of split {which[0]} has no {spec.level} of class {_some(lacking[which[0]])}{more}"
+            )
     return found
 
 
@@ -143,11 +150,15 @@ def _one_valued(y: np.ndarray, split: np.ndarray) -> list[str]:
         lacking = []
         for row in split:
             rows = y[row == code]
-            lacking.append([c for c in range(y.shape[1]) if len(rows) and len(np.unique(rows[~np.isnan(rows[:, c]), c])) < 2])
+            lacking.append(
+                [c for c in range(y.shape[1]) if len(rows) and len(np.unique(rows[~np.isnan(rows[:, c]), c])) < 2]
+            )
         if which := [s for s, labels in enumerate(lacking) if labels]:
             labels = _some([c + 1 for c in lacking[which[0]]])
             more = f"; the same in {len(which)} of {len(split)} splits" if len(which) > 1 else ""
-            found.append(f"the {part} part of split {which[0]} has one value of label {labels}, which the metric leaves out there{more}")
+            found.append(
+                f"the {part} part of split {which[0]} has one value of label {labels}, which the metric leaves out there{more}"
+            )
     return found
 
 

@@ -77,7 +77,9 @@ class Table:
             wrong = np.flatnonzero(~((values >= 0) & (values < most) & (values == np.floor(values))))
         if wrong.size:
             row = int(wrong[0])
-            raise DatasetError(f"{self.at(row, name)} is {shown(cells[row])}: {what} must be whole numbers from 0 to {most - 1}")
+            raise DatasetError(
+                f"{self.at(row, name)} is {shown(cells[row])}: {what} must be whole numbers from 0 to {most - 1}"
+            )
         return values.astype(np.int64)
 
     def _number(self, row: int, name: str, cell: str) -> float:
@@ -97,9 +99,15 @@ class Table:
         except ValueError:
             if cell.lower() in MISSING:
                 what = "is empty" if not cell else f"is missing ({cell})"
-                remedy = "-1 for a label that is not known, nan for a number that is not" if name.startswith("y") else "a number"
+                remedy = (
+                    "-1 for a label that is not known, nan for a number that is not"
+                    if name.startswith("y")
+                    else "a number"
+                )
                 raise DatasetError(f"{where} {what}; write {remedy}") from None
-            raise DatasetError(f"{where}: expected a number, found {cell[:100]!r}; number categories 0, 1, ...") from None
+            raise DatasetError(
+                f"{where}: expected a number, found {cell[:100]!r}; number categories 0, 1, ..."
+            ) from None
         if abs(value) > _LARGEST and "inf" not in cell.lower():
             raise DatasetError(
                 f"{where}: {shown(cell)} is too large; numbers are stored as float32, up to {_LARGEST:.2g}: give another unit"
@@ -174,7 +182,9 @@ def _separator(path: Path, text: str) -> str:
         except csv.Error:
             continue
         if len({len(row) for row in rows}) == 1 and len(rows[0]) > 1:
-            fitting[separator] = any(_folded(name.strip()) in RESERVED or name.strip().startswith("y_") for name in rows[0])
+            fitting[separator] = any(
+                _folded(name.strip()) in RESERVED or name.strip().startswith("y_") for name in rows[0]
+            )
     fitting = {separator: True for separator, known in fitting.items() if known} or fitting
     if len(fitting) > 1:
         raise DatasetError(
@@ -188,7 +198,9 @@ def _rows(path: Path, text: str, separator: str) -> tuple[list[str], list[list[s
         rows, lines = _parsed(text, separator)
     except csv.Error as error:
         line = _line_of_error(text, separator)
-        raise DatasetError(f"{path}: line {line}: cannot be read ({error}); close each quoted cell, and double the quotes in it") from error
+        raise DatasetError(
+            f"{path}: line {line}: cannot be read ({error}); close each quoted cell, and double the quotes in it"
+        ) from error
     if not rows:
         raise DatasetError(f"{path}: is empty; its first line names the columns")
     names = [_folded(name.strip()) for name in rows[0]]
@@ -217,7 +229,9 @@ def _check_names(path: Path, names: list[str], rows: list[list[str]]) -> None:
             continue
         cells = {row[index].strip() for row in rows if index < len(row)}
         if name == "" and cells <= {""} and rows:
-            raise DatasetError(f"{path}: column {index + 1} has no name and no values: lines end with a separator; take it out")
+            raise DatasetError(
+                f"{path}: column {index + 1} has no name and no values: lines end with a separator; take it out"
+            )
         raise DatasetError(
             f"{path}: line 1: column {index + 1} has no name; where it is the index of a DataFrame, write to_csv(..., index=False) "
             "(R: row.names=FALSE), else name it"
@@ -225,7 +239,9 @@ def _check_names(path: Path, names: list[str], rows: list[list[str]]) -> None:
     if len(set(names)) < len(names):
         raise DatasetError(f"{path}: two columns are named {max(names, key=names.count)!r}")
     if all(re.fullmatch(r"[+-]?\d+([.,]\d+)?|[+-]?\d*\.\d+", name) for name in names):
-        raise DatasetError(f"{path}: line 1 holds numbers where it should name the columns; write a line of names above it")
+        raise DatasetError(
+            f"{path}: line 1 holds numbers where it should name the columns; write a line of names above it"
+        )
 
 
 def _check_widths(path: Path, names: list[str], rows: list[list[str]], lines: list[int], separator: str) -> None:

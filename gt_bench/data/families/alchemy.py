@@ -33,13 +33,22 @@ def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
         or (np.diff(graph) < 0).any()
         or len(graph) != len(labels)
     ):
-        raise DatasetError(f"{archive}: does not fit its index files (an index occurs twice, or graphs are out of order)")
-    if edges.min() < 0 or edges.max() >= len(graph) or edges.shape[1] != len(kinds) or (graph[edges[0]] != graph[edges[1]]).any():
+        raise DatasetError(
+            f"{archive}: does not fit its index files (an index occurs twice, or graphs are out of order)"
+        )
+    if (
+        edges.min() < 0
+        or edges.max() >= len(graph)
+        or edges.shape[1] != len(kinds)
+        or (graph[edges[0]] != graph[edges[1]]).any()
+    ):
         raise DatasetError(f"{archive}: an edge joins two graphs, or none")
     new = np.full(count, -1)
     new[chosen] = np.arange(len(chosen))
     of_node, of_edge = new[graph], new[graph[edges[0]]]
-    node_order, edge_order = (np.flatnonzero(of >= 0)[np.argsort(of[of >= 0], kind="stable")] for of in (of_node, of_edge))
+    node_order, edge_order = (
+        np.flatnonzero(of >= 0)[np.argsort(of[of >= 0], kind="stable")] for of in (of_node, of_edge)
+    )
     first = np.searchsorted(graph, np.arange(count))  # a graph's rows are consecutive in the file
     local = np.arange(len(graph)) - first[graph]
     part = np.repeat([1, 2, 3], [len(part) for part in ids])
@@ -84,7 +93,12 @@ DATASETS = [
         task="graph-regression",
         metric="mae",
         prepare=prepare,
-        files=files("alchemy/alchemy_full.zip", "alchemy/train_al_10.index", "alchemy/val_al_10.index", "alchemy/test_al_10.index"),
+        files=files(
+            "alchemy/alchemy_full.zip",
+            "alchemy/train_al_10.index",
+            "alchemy/val_al_10.index",
+            "alchemy/test_al_10.index",
+        ),
         expected={"graphs": 12000, "targets": 12, "symmetric": True, "train": 10000, "val": 1000, "test": 1000},
         licence="MIT",
         homepage="https://chrsmrrs.github.io/datasets/",

@@ -44,7 +44,9 @@ def prepare_exp(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> N
     # unstated: the folds; consecutive graphs are the two sides of a pair and stay together, fold k tests and fold k + 1 validates
     fold = np.repeat(np.random.default_rng(spec.arguments["seed"]).permutation(count // 2) % folds, 2)
     split = np.stack([np.where(fold == k, 3, np.where(fold == (k + 1) % folds, 2, 1)) for k in range(folds)])
-    pack(folder, spec.header(in_dim=[2], out_dim=2, num_splits=folds), {**data, "x": data["x"][:, None], "split": split})
+    pack(
+        folder, spec.header(in_dim=[2], out_dim=2, num_splits=folds), {**data, "x": data["x"][:, None], "split": split}
+    )
 
 
 def prepare_sr25(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
@@ -62,7 +64,9 @@ def prepare_brec(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> 
     lines = read_npy(decompress(path, Limits(total=1 << 28)), str(path))
     per_pair = 2 * RELABELLINGS
     if lines.shape != (2 * BREC_PAIRS * per_pair,) or lines.dtype.kind != "S":
-        raise DatasetError(f"{path}: {lines.shape} of {lines.dtype} where {2 * BREC_PAIRS * per_pair} graph6 strings are expected")
+        raise DatasetError(
+            f"{path}: {lines.shape} of {lines.dtype} where {2 * BREC_PAIRS * per_pair} graph6 strings are expected"
+        )
     place = np.arange(len(lines))
     control = place >= BREC_PAIRS * per_pair
     pair = place % (BREC_PAIRS * per_pair) // per_pair
@@ -100,7 +104,14 @@ def _exp(name: str, nodes: int, edges: int) -> DatasetSpec:
         prepare=prepare_exp,
         files=files(f"exp/{name.upper()}/{name}_plain.npz"),
         arguments={"folds": 10, "seed": 0},
-        expected={"graphs": 1200, "nodes": nodes, "edges": edges, "classes": 2, "label_counts": [600, 600], "symmetric": True},
+        expected={
+            "graphs": 1200,
+            "nodes": nodes,
+            "edges": edges,
+            "classes": 2,
+            "label_counts": [600, 600],
+            "symmetric": True,
+        },
         licence="GPL-3.0",
         homepage="https://github.com/ralphabb/GNN-RNI",
         citation="Abboud et al., The Surprising Power of Graph Neural Networks with Random Node Initialization, IJCAI 2021",

@@ -27,7 +27,10 @@ def prepare_delaunay(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path)
             sizes = rng.integers(a["min_points"], a["max_points"] + 1, min(BLOCK, sum(counts) - start))
             points = [rng.random((n, 2)).astype(np.float32) for n in sizes]
             corners = [Delaunay(p).simplices for p in points]
-            pairs = [both_directions(np.concatenate([c[:, [0, 1]], c[:, [1, 2]], c[:, [2, 0]]]).T, n) for c, n in zip(corners, sizes)]
+            pairs = [
+                both_directions(np.concatenate([c[:, [0, 1]], c[:, [1, 2]], c[:, [2, 0]]]).T, n)
+                for c, n in zip(corners, sizes)
+            ]
             writer.graphs(
                 num_nodes=sizes,
                 num_edges=np.zeros_like(sizes),
@@ -169,7 +172,9 @@ def prepare_sbm_pattern(spec: DatasetSpec, paths: Mapping[str, Path], folder: Pa
     )
 
 
-def _pattern_graph(rng: np.random.Generator, pattern: np.ndarray, signal: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _pattern_graph(
+    rng: np.random.Generator, pattern: np.ndarray, signal: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     community = np.repeat(np.arange(5), rng.integers(5, 35, 5))
     base, n = len(community), len(community) + len(pattern)
     probability = np.full((n, n), 0.5)  # between pattern and graph
@@ -199,7 +204,15 @@ def _delaunay(name: str, low: int, high: int) -> DatasetSpec:
         prepare=prepare_delaunay,
         # unstated: the 5,000 validation sets; HOT evaluates every epoch on its test sets
         arguments={"seed": 0, "min_points": low, "max_points": high, "train": 50000, "val": 5000, "test": 5000},
-        expected={"graphs": 60000, "edges": 0, "features": 2, "min_nodes": low, "max_nodes": high, "train": 50000, "test": 5000},
+        expected={
+            "graphs": 60000,
+            "edges": 0,
+            "features": 2,
+            "min_nodes": low,
+            "max_nodes": high,
+            "train": 50000,
+            "test": 5000,
+        },
         licence="generated here",
         citation=_HOT,
         notes=("HOT draws its own points with its own seed and has no validation sets; 5,000 are added here",),
@@ -216,7 +229,16 @@ def _basis(name: str, high: int, **expected: object) -> DatasetSpec:
         prepare=prepare_basis,
         # unstated: the number of seeds; the paper's ± fits runs that each have graphs of their own, and 12 is its code's default
         arguments={"seeds": [12, 13, 14, 15, 16], "min_nodes": 10, "max_nodes": high, "counts": [1024, 128, 128]},
-        expected={"graphs": 6400, "symmetric": True, "self_loops": 0, "splits": 5, "train": 1024, "val": 128, "test": 128, **expected},
+        expected={
+            "graphs": 6400,
+            "symmetric": True,
+            "self_loops": 0,
+            "splits": 5,
+            "train": 1024,
+            "val": 128,
+            "test": 128,
+            **expected,
+        },
         licence="generated here",
         citation=_TOKENGT,
         notes=(
@@ -276,7 +298,10 @@ DATASETS = [
     _basis("ba-equivariant-basis-sparse", 20),
     _basis("ba-equivariant-basis-dense", 15),
     *(_er(nodes) for nodes in (1000, 10000, 50000, 100000, 200000)),
-    _random_graphs("random-graphs", [6, 9, 12, 18, 25, 36, 51, 72, 102, 144, 204, 289, 409, 579, 819, 1158, 1638, 2317, 3276, 4634, 6553]),
+    _random_graphs(
+        "random-graphs",
+        [6, 9, 12, 18, 25, 36, 51, 72, 102, 144, 204, 289, 409, 579, 819, 1158, 1638, 2317, 3276, 4634, 6553],
+    ),
     _random_graphs("random-graphs-large", [9268, 13107, 18536, 26214, 37072, 52428]),
     DatasetSpec(
         name="sbm-pattern",
@@ -290,6 +315,8 @@ DATASETS = [
         licence="generated here",
         homepage="https://github.com/graphdeeplearning/benchmarking-gnns",
         citation="Dwivedi et al., Benchmarking Graph Neural Networks, JMLR 2023 (parameters of PATTERN)",
-        notes=("a small sample drawn with the parameters of PATTERN and 10 patterns in place of 100; not the published PATTERN",),
+        notes=(
+            "a small sample drawn with the parameters of PATTERN and 10 patterns in place of 100; not the published PATTERN",
+        ),
     ),
 ]

@@ -61,7 +61,9 @@ def _spec(name: str, nodes: int, edges: int, classes: int, features: int, notes:
     )
 
 
-_POINTER = ("the pinned checksum comes from a Git LFS pointer to the file and has not been seen to match the file itself",)
+_POINTER = (
+    "the pinned checksum comes from a Git LFS pointer to the file and has not been seen to match the file itself",
+)
 DATASETS = [
     _spec("roman-empire", 22662, 32927, 18, 300, _POINTER),
     _spec("amazon-ratings", 24492, 93050, 5, 300, _POINTER),

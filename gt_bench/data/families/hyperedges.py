@@ -23,7 +23,10 @@ def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
     train, test = read_npz(train_file, ("train_data", "nums_type")), read_npz(test_file, ("test_data", "nums_type"))
     sizes = train["nums_type"].astype(np.int64)
     offsets = np.concatenate([[0], sizes.cumsum()[:-1]])
-    rows = [_rows(train["train_data"], sizes, train_file), _rows(test["test_data"], sizes, test_file)]  # MovieLens is stored as float64
+    rows = [
+        _rows(train["train_data"], sizes, train_file),
+        _rows(test["test_data"], sizes, test_file),
+    ]  # MovieLens is stored as float64
     members = np.concatenate(rows) + offsets
     is_train = np.arange(len(members)) < len(rows[0])
     # every copy of a hyperedge gets the same draw, so that duplicates stay on one side
@@ -40,7 +43,9 @@ def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
     x[np.arange(len(kind)), kind] = 1 + np.arange(len(kind)) - offsets[kind]
     pack(
         folder,
-        spec.header(in_dim=(sizes + 1).tolist(), out_dim=1, num_splits=2, extras={"hyperedges": "table", "type_sizes": "table"}),
+        spec.header(
+            in_dim=(sizes + 1).tolist(), out_dim=1, num_splits=2, extras={"hyperedges": "table", "type_sizes": "table"}
+        ),
         {
             "num_nodes": [sizes.sum()],
             "num_edges": [0],
@@ -96,6 +101,11 @@ DATASETS = [
         ("the paper's table counts 2113/5908/9079 nodes and 47,957 hyperedges: the files are smaller",),
     ),
     _spec(
-        "drug", "drug", [12, 1077, 6398], 137404, 34352, ("the released split leaks: 9,444 distinct hyperedges are in train and in test",)
+        "drug",
+        "drug",
+        [12, 1077, 6398],
+        137404,
+        34352,
+        ("the released split leaks: 9,444 distinct hyperedges are in train and in test",),
     ),
 ]

@@ -89,7 +89,9 @@ def _read(path: Path) -> dict[str, np.ndarray]:
         with uproot.open(path) as root:
             found = root["tree"].arrays(wanted, library="np")
     except (*_DAMAGED, uproot.exceptions.KeyInFileError, uproot.deserialization.DeserializationError) as error:
-        raise DatasetError(f"{path}: not a readable ROOT file of jets ({type(error).__name__}: {str(error)[:200]})") from error
+        raise DatasetError(
+            f"{path}: not a readable ROOT file of jets ({type(error).__name__}: {str(error)[:200]})"
+        ) from error
     missing = [name for name in wanted if name not in found]
     if missing:
         raise DatasetError(f"{path}: not a readable ROOT file of jets: no branch named {', '.join(missing)}")

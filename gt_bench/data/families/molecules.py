@@ -31,15 +31,28 @@ def prepare_zinc(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> 
     graphs, counts = [], []
     for part, index in zip(("train", "val", "test"), index_files, strict=True):
         member = f"molecules/{part}.pickle"
-        molecules = load_pickle(read_member(archive, member, Limits(total=16 << 30, ratio=1000)), f"{archive}, {member}")
+        molecules = load_pickle(
+            read_member(archive, member, Limits(total=16 << 30, ratio=1000)), f"{archive}, {member}"
+        )
         chosen = np.concatenate(read_index_lines(index))
-        if not isinstance(molecules, list) or len(chosen) != len(np.unique(chosen)) or chosen.min() < 0 or chosen.max() >= len(molecules):
+        if (
+            not isinstance(molecules, list)
+            or len(chosen) != len(np.unique(chosen))
+            or chosen.min() < 0
+            or chosen.max() >= len(molecules)
+        ):
             raise DatasetError(f"{archive}: {member} is not a list of molecules that {index.name} fits")
         graphs += [_molecule(molecules[i], f"{archive}, {member}") for i in chosen]
         counts.append(len(chosen))
-    arrays = {key: np.concatenate([graph[key] for graph in graphs], axis=1 if key == "edge_index" else 0) for key in graphs[0]}
+    arrays = {
+        key: np.concatenate([graph[key] for graph in graphs], axis=1 if key == "edge_index" else 0) for key in graphs[0]
+    }
     arrays |= {"num_nodes": [len(g["x"]) for g in graphs], "num_edges": [len(g["edge_attr"]) for g in graphs]}  # type: ignore[dict-item]
-    pack(folder, spec.header(in_dim=ZINC_ATOMS, edge_dim=[4], out_dim=1), arrays | {"split": np.repeat([1, 2, 3], counts)[None]})
+    pack(
+        folder,
+        spec.header(in_dim=ZINC_ATOMS, edge_dim=[4], out_dim=1),
+        arrays | {"split": np.repeat([1, 2, 3], counts)[None]},
+    )
 
 
 def _molecule(molecule: Any, where: str) -> dict[str, np.ndarray]:
@@ -57,7 +70,9 @@ def _molecule(molecule: Any, where: str) -> dict[str, np.ndarray]:
 def prepare_reconstructed(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
     """Packs ZINC from three npz files, train, val and test: one category per atom and bond, y the penalised logP."""
     parts = [read_npz(paths[file.path], ZINC_KEYS) for file in spec.files]  # train, val, test
-    arrays = {key: np.concatenate([part[key] for part in parts], axis=1 if key == "edge_index" else 0) for key in ZINC_KEYS}
+    arrays = {
+        key: np.concatenate([part[key] for part in parts], axis=1 if key == "edge_index" else 0) for key in ZINC_KEYS
+    }
     arrays |= {"x": arrays["x"][:, None], "edge_attr": arrays["edge_attr"][:, None]}
     split = np.repeat([1, 2, 3], [len(part["y"]) for part in parts])[None]
     pack(folder, spec.header(in_dim=ZINC_ATOMS, edge_dim=[4], out_dim=1), arrays | {"split": split})
@@ -72,7 +87,9 @@ def prepare_ogb(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> N
     if given:
         split = ids_to_split(count, *(data[key] for key in given))
     else:
-        split = np.random.default_rng(a["seed"]).permuted(np.repeat([1, 2, 3], [count - 2 * (count // 10), count // 10, count // 10]))
+        split = np.random.default_rng(a["seed"]).permuted(
+            np.repeat([1, 2, 3], [count - 2 * (count // 10), count // 10, count // 10])
+        )
     y = data["y"].astype(np.float32)
     if a.get("standardise"):
         y = (y - y[split == 1].mean(0)) / y[split == 1].std(0)  # from the training part alone
@@ -131,7 +148,9 @@ DATASETS = [
         homepage="https://github.com/graphdeeplearning/benchmarking-gnns",
         citation=_ZINC_CITATION,
         derived="ZINC-12k, reconstructed train: official indices applied to the source SMILES. Validation and test are official",
-        notes=("training graphs are isomorphic to the official ones by all that could be checked, with another order of nodes",),
+        notes=(
+            "training graphs are isomorphic to the official ones by all that could be checked, with another order of nodes",
+        ),
     ),
     DatasetSpec(
         name="peptides-func",

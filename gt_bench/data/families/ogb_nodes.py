@@ -28,7 +28,10 @@ def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
             edges = both_directions(edges, len(labels), loops=True)
         for block in _csv(root / "raw/node-feat.csv.gz", np.float32):
             writer.append("x", block)
-        parts = [np.concatenate(list(_csv(root / f"split/{a['split']}/{part}.csv.gz", np.int64))) for part in ("train", "valid", "test")]
+        parts = [
+            np.concatenate(list(_csv(root / f"split/{a['split']}/{part}.csv.gz", np.int64)))
+            for part in ("train", "valid", "test")
+        ]
         writer.graphs(num_nodes=[len(labels)], num_edges=[edges.shape[1]], edge_index=edges.astype(np.int32), y=labels)
         writer.append("split", ids_to_split(len(labels), *parts)[None])
         writer.finish(spec.header(in_dim=a["features"], out_dim=a["classes"]))
@@ -86,7 +89,9 @@ DATASETS = [
         {"edges": 1166243},
         40,
         128,
-        ("citations are directed, as ogb stores them; PPGT's Table 6 prints 1,116,243 edges, Polynormer's Table 4 1,166,243",),
+        (
+            "citations are directed, as ogb stores them; PPGT's Table 6 prints 1,116,243 edges, Polynormer's Table 4 1,166,243",
+        ),
     ),
     _spec(
         "ogbn-arxiv-undirected",

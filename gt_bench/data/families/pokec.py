@@ -34,7 +34,12 @@ def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
             "x": np.asarray(x, np.float32),
             "edge_index": edges,
             "y": labels,
-            "split": np.stack([ids_to_split(nodes, s["train"], s["valid"], s["test"]) for s in _splits(splits, spec.arguments["splits"])]),
+            "split": np.stack(
+                [
+                    ids_to_split(nodes, s["train"], s["valid"], s["test"])
+                    for s in _splits(splits, spec.arguments["splits"])
+                ]
+            ),
         },
     )
 

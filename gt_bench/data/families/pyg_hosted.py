@@ -23,7 +23,11 @@ def prepare_sbm(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> N
     def read(data: dict[str, Any]) -> Graph:
         x = _array(data, "x")
         x = x.argmax(1) if x.ndim == 2 and x.shape[1] > 1 else x.ravel()
-        return {"x": x[:, None].astype(np.uint8), "edge_index": _array(data, "edge_index"), "y": _array(data, "y").astype(np.int64)}
+        return {
+            "x": x[:, None].astype(np.uint8),
+            "edge_index": _array(data, "edge_index"),
+            "y": _array(data, "y").astype(np.int64),
+        }
 
     parts = _three_lists(spec, paths)
     header = spec.header(in_dim=[spec.arguments["signals"]], out_dim=spec.arguments["classes"])
@@ -54,13 +58,26 @@ def prepare_voc(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> N
 
     def read(graph: Sequence[Any]) -> Graph:
         data = dict(zip(names, graph))
-        scaled = {name: ((_array(data, name) - mean) / deviation).astype(np.float32) for name, (mean, deviation) in moments.items()}
+        scaled = {
+            name: ((_array(data, name) - mean) / deviation).astype(np.float32)
+            for name, (mean, deviation) in moments.items()
+        }
         return {**scaled, "edge_index": _array(data, "edge_index"), "y": _array(data, "y").astype(np.int64)}
 
     archive, folder_name = paths[spec.files[0].path], spec.arguments["folder"]
-    parts = [load_pickle(read_member(archive, f"{folder_name}/{part}.pickle", LIMITS), archive) for part in ("train", "val", "test")]
-    moments = {name: _moments(_array(dict(zip(names, graph)), name) for graph in parts[0]) for name in ("x", "edge_attr")}
-    _write(folder, spec.header(in_dim=14, edge_dim=2, out_dim=21), [map(read, part) for part in parts], [len(part) for part in parts])
+    parts = [
+        load_pickle(read_member(archive, f"{folder_name}/{part}.pickle", LIMITS), archive)
+        for part in ("train", "val", "test")
+    ]
+    moments = {
+        name: _moments(_array(dict(zip(names, graph)), name) for graph in parts[0]) for name in ("x", "edge_attr")
+    }
+    _write(
+        folder,
+        spec.header(in_dim=14, edge_dim=2, out_dim=21),
+        [map(read, part) for part in parts],
+        [len(part) for part in parts],
+    )
 
 
 def prepare_qm9(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
@@ -88,7 +105,11 @@ def prepare_qm9(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> N
 
     extras = {"bond": "edge", "target_mean": "table", "target_deviation": "table"}
     header = spec.header(in_dim=11, edge_dim=5, out_dim=12, extras=extras)
-    tables = {"target_mean": mean.astype(np.float32), "target_deviation": deviation.astype(np.float32), "split": split[None]}
+    tables = {
+        "target_mean": mean.astype(np.float32),
+        "target_deviation": deviation.astype(np.float32),
+        "split": split[None],
+    }
     _write(folder, header, [map(read, enumerate(graphs))], [len(graphs)], tables)
 
 
@@ -96,7 +117,11 @@ def _completed(data: Mapping[str, Any], where: Path) -> Graph:
     """An edge for every ordered pair of atoms, row by row: four channels of the bond (zero where there is none) and the distance."""
     x, bonds, kinds, position = (_array(data, key) for key in ("x", "edge_index", "edge_attr", "pos"))
     n = len(x)
-    if position.shape != (n, 3) or kinds.shape != (bonds.shape[1], 4) or (bonds.size and not 0 <= bonds.min() <= bonds.max() < n):
+    if (
+        position.shape != (n, 3)
+        or kinds.shape != (bonds.shape[1], 4)
+        or (bonds.size and not 0 <= bonds.min() <= bonds.max() < n)
+    ):
         raise DatasetError(
             f"{where}: a molecule of {n} atoms has {position.shape} positions, {bonds.shape} bonds, {kinds.shape} kinds of bond"
         )
@@ -158,13 +183,18 @@ def _write(
 
 
 def _append(writer: PackedWriter, block: list[Graph]) -> None:
-    arrays = {key: np.concatenate([graph[key] for graph in block], axis=1 if key == "edge_index" else 0) for key in block[0]}
+    arrays = {
+        key: np.concatenate([graph[key] for graph in block], axis=1 if key == "edge_index" else 0) for key in block[0]
+    }
     arrays["edge_index"] = arrays["edge_index"].astype(np.int16)
     writer.graphs(num_nodes=[len(g["x"]) for g in block], num_edges=[g["edge_index"].shape[1] for g in block], **arrays)
 
 
 _DWIVEDI = "Dwivedi et al., Benchmarking Graph Neural Networks, JMLR 2023"
-_LICENCE, _HOMEPAGE = "MIT", "https://github.com/graphdeeplearning/benchmarking-gnns"  # of the four that Dwivedi et al. host
+_LICENCE, _HOMEPAGE = (
+    "MIT",
+    "https://github.com/graphdeeplearning/benchmarking-gnns",
+)  # of the four that Dwivedi et al. host
 _EDGES = "superpixel edges differ between hosts: this is torch_geometric's version"
 
 DATASETS = [
@@ -179,7 +209,14 @@ DATASETS = [
             files=files(f"pyg/{name.upper()}_v2.zip"),
             arguments={"member": f"{name.upper()}_v2.pt", "signals": signals, "classes": classes},
             # PPGT, Table 6; the parts: Dwivedi et al.
-            expected={"graphs": 10000 + 2 * held, "classes": classes, "symmetric": True, "train": 10000, "val": held, "test": held},
+            expected={
+                "graphs": 10000 + 2 * held,
+                "classes": classes,
+                "symmetric": True,
+                "train": 10000,
+                "val": held,
+                "test": held,
+            },
             licence=_LICENCE,
             homepage=_HOMEPAGE,
             citation=_DWIVEDI,
@@ -216,7 +253,10 @@ DATASETS = [
         licence="CC BY 4.0",
         homepage="https://github.com/vijaydwivedi75/lrgb",
         citation="Dwivedi et al., Long Range Graph Benchmark, NeurIPS 2022",
-        notes=(_EDGES, "node and edge features are standardised over the training graphs, as Tönshoff et al. (2024) have it"),
+        notes=(
+            _EDGES,
+            "node and edge features are standardised over the training graphs, as Tönshoff et al. (2024) have it",
+        ),
     ),
     DatasetSpec(
         name="qm9",

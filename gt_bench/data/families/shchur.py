@@ -17,7 +17,17 @@ from gt_bench.data.readers import both_directions, ids_to_split, per_class_split
 from gt_bench.data.spec import DatasetSpec, files
 from gt_bench.utils.errors import DatasetError
 
-KEYS = ("adj_data", "adj_indices", "adj_indptr", "adj_shape", "attr_data", "attr_indices", "attr_indptr", "attr_shape", "labels")
+KEYS = (
+    "adj_data",
+    "adj_indices",
+    "adj_indptr",
+    "adj_shape",
+    "attr_data",
+    "attr_indices",
+    "attr_indptr",
+    "attr_shape",
+    "labels",
+)
 
 
 def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
@@ -27,7 +37,9 @@ def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
     data = read_npz(path, KEYS)
     features, adjacency = _csr(data, "attr", path), _csr(data, "adj", path)
     labels, nodes = data["labels"], features.shape[0]
-    edges = both_directions(np.stack(adjacency.nonzero()), nodes)  # Amazon is stored in one direction here and there; photo has a self-loop
+    edges = both_directions(
+        np.stack(adjacency.nonzero()), nodes
+    )  # Amazon is stored in one direction here and there; photo has a self-loop
     if spec.arguments["protocol"] == "polynormer":
         ids = read_npz(paths[spec.files[1].path], ("train", "valid", "test"))
         split = ids_to_split(nodes, ids["train"], ids["valid"], ids["test"])[None]
@@ -36,7 +48,9 @@ def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
         split = per_class_splits(labels, val=30, test=30, seeds=range(spec.arguments["splits"]))
     pack(
         folder,
-        spec.header(in_dim=features.shape[1], out_dim=spec.arguments["classes"], num_splits=len(split), row_normalise=True),
+        spec.header(
+            in_dim=features.shape[1], out_dim=spec.arguments["classes"], num_splits=len(split), row_normalise=True
+        ),
         {
             "num_nodes": [nodes],
             "num_edges": [edges.shape[1]],
@@ -50,7 +64,9 @@ def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
 
 def _csr(data: Mapping[str, np.ndarray], name: str, path: Path) -> sp.csr_array:
     try:
-        matrix = sp.csr_array((data[f"{name}_data"], data[f"{name}_indices"], data[f"{name}_indptr"]), shape=tuple(data[f"{name}_shape"]))
+        matrix = sp.csr_array(
+            (data[f"{name}_data"], data[f"{name}_indices"], data[f"{name}_indptr"]), shape=tuple(data[f"{name}_shape"])
+        )
         matrix.check_format(full_check=True)
         return matrix
     except (ValueError, TypeError) as error:

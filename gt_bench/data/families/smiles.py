@@ -43,7 +43,10 @@ def prepare_pcqm(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> 
     with _member_rows(archive, f"{a['folder']}/raw/data.csv.gz") as rows, PackedWriter(folder) as writer:
         molecules = ((row["smiles"], [float(row["homolumogap"] or "nan")]) for row in rows)
         count, gaps = _convert(writer, molecules, archive)
-        parts = [np.asarray(ids.get(part, []), np.int64) for part in ("train", "valid", "test-dev" if "test-dev" in ids else "test")]
+        parts = [
+            np.asarray(ids.get(part, []), np.int64)
+            for part in ("train", "valid", "test-dev" if "test-dev" in ids else "test")
+        ]
         # unstated in the papers: the test parts have no public targets. As PPGT's code: 150,000 training molecules drawn with seed 42
         # validate, the official validation molecules test
         order = np.random.default_rng(42).permutation(len(parts[0]))
@@ -124,7 +127,11 @@ def _targets(row: Mapping[str, str], where: Path) -> list[float]:
 @contextmanager
 def _member_rows(archive: Path, member: str) -> Iterator[Iterator[dict[str, str]]]:
     try:
-        with zipfile.ZipFile(archive) as file, file.open(member) as packed, _gzip_rows(gzip.GzipFile(fileobj=packed), archive) as rows:
+        with (
+            zipfile.ZipFile(archive) as file,
+            file.open(member) as packed,
+            _gzip_rows(gzip.GzipFile(fileobj=packed), archive) as rows,
+        ):
             yield rows
     except (zipfile.BadZipFile, KeyError) as error:
         raise DatasetError(f"{archive}: no readable {member} ({error})") from error
@@ -189,9 +196,20 @@ DATASETS = [
         task="graph-regression",
         metric="mae",
         prepare=prepare_struct,
-        files=(file("peptides_struct/peptide_structure_dataset.csv.gz"), file("peptides_func/splits_random_stratified_peptide.pickle")),
+        files=(
+            file("peptides_struct/peptide_structure_dataset.csv.gz"),
+            file("peptides_func/splits_random_stratified_peptide.pickle"),
+        ),
         # PPGT, Table 6; LRGB's totals
-        expected={"graphs": 15535, "nodes": 2344859, "edges": 4773974, "targets": 11, "train": 10873, "val": 2331, "test": 2331},
+        expected={
+            "graphs": 15535,
+            "nodes": 2344859,
+            "edges": 4773974,
+            "targets": 11,
+            "train": 10873,
+            "val": 2331,
+            "test": 2331,
+        },
         licence="MIT",
         homepage="https://github.com/vijaydwivedi75/lrgb",
         citation="Dwivedi et al., Long Range Graph Benchmark, NeurIPS 2022",

@@ -15,7 +15,9 @@ def prepare_chains(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -
     a = spec.arguments
     rng = np.random.default_rng(a["seed"])
     lengths = np.repeat([a["train_length"], a["train_length"], a["test_length"]], [a["train"], a["val"], a["test"]])
-    classes = np.concatenate([rng.permuted(np.arange(a[part]) % 2) for part in ("train", "val", "test")])  # balanced in each part
+    classes = np.concatenate(
+        [rng.permuted(np.arange(a[part]) % 2) for part in ("train", "val", "test")]
+    )  # balanced in each part
     first = lengths.cumsum() - lengths
     x = np.zeros((lengths.sum(), 1), np.int64)  # category 0: tells nothing; 1, 2: the class
     x[first, 0] = 1 + classes
@@ -81,7 +83,13 @@ DATASETS = [
         # unstated: numbers of chains, the validation set (as the training set), undirected edges, the class as the first node's
         # category; HOT gives the two lengths only, and its generator is in no release
         arguments={"seed": 0, "train_length": 20, "test_length": 200, "train": 200, "val": 40, "test": 40},
-        expected={"graphs": 280, "nodes": 240 * 20 + 40 * 200, "edges": 2 * (240 * 19 + 40 * 199), "symmetric": True, "classes": 2},
+        expected={
+            "graphs": 280,
+            "nodes": 240 * 20 + 40 * 200,
+            "edges": 2 * (240 * 19 + 40 * 199),
+            "symmetric": True,
+            "classes": 2,
+        },
         licence="generated here",
         citation="Kim et al., Transformers Generalize DeepSets and Can be Extended to Graphs and Hypergraphs, NeurIPS 2021",
         notes=(
@@ -100,6 +108,8 @@ DATASETS = [
         licence="generated here",
         homepage="https://github.com/graphdeeplearning/benchmarking-gnns",
         citation="Dwivedi et al., Benchmarking Graph Neural Networks, JMLR 2023 (parameters of CLUSTER)",
-        notes=("a small sample drawn with the parameters of CLUSTER; not the published CLUSTER, whose graphs were drawn without a seed",),
+        notes=(
+            "a small sample drawn with the parameters of CLUSTER; not the published CLUSTER, whose graphs were drawn without a seed",
+        ),
     ),
 ]

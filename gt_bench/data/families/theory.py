@@ -143,10 +143,20 @@ DATASETS = [
         prepare=prepare_skip_circles,
         # the skips 6, 7 and 8 give graphs of the same four kinds over again
         arguments={"seed": 0, "nodes": 17, "skips": [2, 3, 4, 5], "train": 10, "val": 5, "test": 10},
-        expected={"graphs": 100, "nodes": 1700, "edges": 100 * 68, "label_counts": [25] * 4, "symmetric": True, "self_loops": 0},
+        expected={
+            "graphs": 100,
+            "nodes": 1700,
+            "edges": 100 * 68,
+            "label_counts": [25] * 4,
+            "symmetric": True,
+            "self_loops": 0,
+        },
         licence="generated here",
         citation="Murphy et al., Relational Pooling for Graph Representations, ICML 2019 (CSL, on 41 nodes)",
-        notes=("as CSL with 17 nodes for 41: the four kinds of graphs, each in 25 orders of its nodes drawn here; " + _COUNTED,),
+        notes=(
+            "as CSL with 17 nodes for 41: the four kinds of graphs, each in 25 orders of its nodes drawn here; "
+            + _COUNTED,
+        ),
     ),
     DatasetSpec(
         name="rook-shrikhande",
@@ -155,7 +165,14 @@ DATASETS = [
         metric="accuracy",
         prepare=prepare_rook_shrikhande,
         arguments={"seed": 0, "train": 20, "val": 10, "test": 20},
-        expected={"graphs": 100, "nodes": 1600, "edges": 100 * 96, "label_counts": [50, 50], "symmetric": True, "self_loops": 0},
+        expected={
+            "graphs": 100,
+            "nodes": 1600,
+            "edges": 100 * 96,
+            "label_counts": [50, 50],
+            "symmetric": True,
+            "self_loops": 0,
+        },
         licence="generated here",
         citation="the rook's graph 4 x 4 and the Shrikhande graph, the two strongly regular graphs with parameters (16, 6, 2, 2)",
         notes=("two graphs, each in fifty orders of its nodes drawn here; " + _COUNTED,),
@@ -169,7 +186,15 @@ DATASETS = [
         split_kind="node",
         prepare=prepare_torus_colours,
         arguments={"seed": 0, "side": 70, "noise": 0.7, "splits": 5},
-        expected={"nodes": 4900, "edges": 4 * 4900, "features": 5, "splits": 5, "symmetric": True, "self_loops": 0, "classes": 5},
+        expected={
+            "nodes": 4900,
+            "edges": 4 * 4900,
+            "features": 5,
+            "splits": 5,
+            "symmetric": True,
+            "self_loops": 0,
+            "classes": 5,
+        },
         licence="generated here",
         citation="made for this benchmark (a perfect colouring of the torus by x + 2 y mod 5)",
         notes=("no edge joins two nodes of a class: heterophily of 1; graph, features and splits are chosen here",),
@@ -194,7 +219,9 @@ DATASETS = [
         expected={"graphs": 600, "symmetric": True, "self_loops": 0, "train": 400, "val": 100, "test": 100},
         licence="generated here",
         citation="made for this benchmark (after decalin and bicyclopentyl, which 1-WL does not tell apart)",
-        notes=("molecule-like graphs and a target made up here: no chemistry is claimed; both graphs of a pair are in one part",),
+        notes=(
+            "molecule-like graphs and a target made up here: no chemistry is claimed; both graphs of a pair are in one part",
+        ),
     ),
     DatasetSpec(
         name="basis-small",

@@ -94,7 +94,11 @@ def _append(writer: PackedWriter, data: Mapping[str, np.ndarray], kind: str, whe
     nodes, runtime = len(data["node_feat"]), data["config_runtime"]
     features = data["node_config_feat"] if kind == "layout" else data["config_feat"]
     configured = data["node_config_ids"] if kind == "layout" else np.zeros(0, np.int64)
-    fits = len(features) == len(runtime) and len(data["node_opcode"]) == nodes and (kind == "tile" or features.shape[1] == len(configured))
+    fits = (
+        len(features) == len(runtime)
+        and len(data["node_opcode"]) == nodes
+        and (kind == "tile" or features.shape[1] == len(configured))
+    )
     if not fits or data["edge_index"].ndim != 2 or data["edge_index"].shape[1] != 2:
         raise DatasetError(f"{where}: configurations, nodes and edges do not fit together")
     if kind == "tile":
@@ -150,6 +154,10 @@ def _spec(name: str, kind: str, stem: str) -> DatasetSpec:
 
 
 DATASETS = [
-    *(_spec(f"tpugraphs-layout-{s}-{q}", "layout", f"npz_layout_{s}_{q}") for s in ("xla", "nlp") for q in ("default", "random")),
+    *(
+        _spec(f"tpugraphs-layout-{s}-{q}", "layout", f"npz_layout_{s}_{q}")
+        for s in ("xla", "nlp")
+        for q in ("default", "random")
+    ),
     _spec("tpugraphs-layout-tile", "tile", "npz_tile_xla"),
 ]

@@ -25,7 +25,9 @@ def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
     edges = np.unique(edges, axis=0)
     splits = []
     for index in range(SPLITS):
-        masks = read_npz(paths[f"webkb/splits/{name}_split_0.6_0.2_{index}.npz"], ("train_mask", "val_mask", "test_mask"))
+        masks = read_npz(
+            paths[f"webkb/splits/{name}_split_0.6_0.2_{index}.npz"], ("train_mask", "val_mask", "test_mask")
+        )
         splits.append(masks_to_split(masks["train_mask"], masks["val_mask"], masks["test_mask"]))
     pack(
         folder,

@@ -18,7 +18,9 @@ def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
     try:
         x, labels = np.array(data["features"], np.float32), np.array(data["labels"], np.int64)
         links = [(i, j) for i, targets in enumerate(data["links"]) for j in targets]
-        train, val, stopping = (np.array(data[key], bool) for key in ("train_masks", "val_masks", "stopping_masks"))  # [20, N]
+        train, val, stopping = (
+            np.array(data[key], bool) for key in ("train_masks", "val_masks", "stopping_masks")
+        )  # [20, N]
         test = np.broadcast_to(np.array(data["test_mask"], bool), train.shape)
     except (KeyError, TypeError, ValueError) as error:
         raise DatasetError(f"{path}: not WikiCS' JSON ({type(error).__name__}: {error})") from error
@@ -28,7 +30,14 @@ def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
     pack(
         folder,
         spec.header(in_dim=x.shape[1], out_dim=10, num_splits=len(split)),
-        {"num_nodes": [len(labels)], "num_edges": [edges.shape[1]], "x": x, "edge_index": edges, "y": labels, "split": split},
+        {
+            "num_nodes": [len(labels)],
+            "num_edges": [edges.shape[1]],
+            "x": x,
+            "edge_index": edges,
+            "y": labels,
+            "split": split,
+        },
     )
 
 

@@ -96,7 +96,9 @@ DATASETS = [
         2277,
         31371,
         3132,
-        ("chameleon has duplicate nodes (Platonov et al. 2023); another version of it has 5 classes and 2,325 features",),
+        (
+            "chameleon has duplicate nodes (Platonov et al. 2023); another version of it has 5 classes and 2,325 features",
+        ),
     ),
     _spec("crocodile", 11631, 170773, 13183),
 ]

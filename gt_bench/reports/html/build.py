@@ -51,14 +51,22 @@ def write_page(
     return write_bytes(out, page_html(grid, gather(grid, results, store, records), store, records=records).encode())
 
 
-def page_html(grid: Grid, held: Gathered, store: Path = Path("store"), data: Path = Path("data"), records: Path = ROOT) -> str:
+def page_html(
+    grid: Grid, held: Gathered, store: Path = Path("store"), data: Path = Path("data"), records: Path = ROOT
+) -> str:
     """The page as one document that contains its scripts, styles and data."""
     found = {row["cell"] for row in held.rows}
     absent = [cell for cell in grid.cells.values() if cell.cell not in found]
     tables = content.tables(held.rows)
-    claims, covered, problems = _claims(held.rows, grid.run.verdict), coverage(grid, held.rows, content.seconds(held)), list(held.problems)
+    claims, covered, problems = (
+        _claims(held.rows, grid.run.verdict),
+        coverage(grid, held.rows, content.seconds(held)),
+        list(held.problems),
+    )
     try:
-        short = every_in_short(covered, [(c["paper"], c["verdict"]) for c in claims], content.shipped(held), place(records / FILE))
+        short = every_in_short(
+            covered, [(c["paper"], c["verdict"]) for c in claims], content.shipped(held), place(records / FILE)
+        )
     except RecipeError as error:  # a record that it speaks of cannot be used
         short = {}
         problems.append(str(error))
@@ -130,7 +138,9 @@ def _claims(rows: Sequence[Row], rules: Rules) -> list[dict[str, str]]:
                 verdict, why = judged(claim, rows, rules=rules)
             except UserError as error:  # what was computed for it is not at hand
                 verdict, why = UNDECIDED, str(error)
-            found.append({"paper": claim.paper, "place": claim.place, "sentence": claim.sentence, "verdict": verdict, "why": why})
+            found.append(
+                {"paper": claim.paper, "place": claim.place, "sentence": claim.sentence, "verdict": verdict, "why": why}
+            )
     return found
 
 
@@ -139,7 +149,9 @@ def environment() -> "Environment":
     """Templates in which every value is escaped."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    return Environment(loader=FileSystemLoader(HERE / "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    return Environment(
+        loader=FileSystemLoader(HERE / "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
 
 
 def table_html(table: PaperTable) -> str:

@@ -30,7 +30,10 @@ def of_cells(grid: Grid, held: Gathered) -> dict[str, dict[str, object]]:
         name = f"{source}:{of}"
         found[name] = found[name] | _version(version, known[of])
     for cell in known.values():
-        if not any((source, cell.cell) in held.versions for source in ("own", "shipped")) and f"{OWN}:{cell.cell}" not in found:
+        if (
+            not any((source, cell.cell) in held.versions for source in ("own", "shipped"))
+            and f"{OWN}:{cell.cell}" not in found
+        ):
             recipe = readable(cell)
             problems = [shareable(str(recipe))] if isinstance(recipe, RecipeError) else []
             found[f"none:{cell.cell}"] = {
@@ -48,7 +51,9 @@ def _without_version(rows: Sequence[Row], cell: Cell) -> dict[str, object]:
     lines = []
     for row in rows:
         texts = texts_of(row)
-        lines.append([texts[k] for k in ("metric", "mean ± std", "runs", "published", "difference [95 %]", "verdict", "claim")])
+        lines.append(
+            [texts[k] for k in ("metric", "mean ± std", "runs", "published", "difference [95 %]", "verdict", "claim")]
+        )
     remarks = dict.fromkeys(remark.partition(": ")[2] for row in rows for remark in remarks_of(row))
     return {
         "cell": cell.cell,
@@ -92,7 +97,11 @@ def _version(version: Version, cell: Cell) -> dict[str, object]:
     commits = _distinct(m["environment"].get("commit") for m in measured)
     known = commit_id(commits[0]) if len(commits) == 1 else None
     first = f"git checkout {known} && " if known else ""
-    environment = {k: ", ".join(_distinct(m["environment"].get(k) for m in measured)) for m in measured[:1] for k in m["environment"]}
+    environment = {
+        k: ", ".join(_distinct(m["environment"].get(k) for m in measured))
+        for m in measured[:1]
+        for k in m["environment"]
+    }
     recipe = _recipe(version.result["recipe"]) if runs else _recipe_of(readable(cell))
     return {
         "recipe": recipe,

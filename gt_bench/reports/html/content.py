@@ -29,7 +29,13 @@ def board(rows: Sequence[Row], absent: Sequence[Cell]) -> list[dict[str, object]
         )  # fmt: skip
     for cell in absent:
         texts = dict.fromkeys(SHOWN, "–") | {"dataset": cell.dataset, "model": cell.model}
-        line: dict[str, object] = {"id": f"none:{cell.cell}", "suite": cell.suite, "texts": texts, "state": "not run", "source": "–"}
+        line: dict[str, object] = {
+            "id": f"none:{cell.cell}",
+            "suite": cell.suite,
+            "texts": texts,
+            "state": "not run",
+            "source": "–",
+        }
         lines.append(line | {"kind": "none", "sign": "", "order": {}})
     return lines
 
@@ -56,7 +62,13 @@ def state_of(row: Row) -> str:
         return "stale"
     if status.partition(",")[0] == "ok":
         return "reduced" if row["reduced"] else "ok"
-    return "not run" if status.startswith("not run") else "incomplete" if status.startswith("ok") or status == "unfinished" else "failed"
+    return (
+        "not run"
+        if status.startswith("not run")
+        else "incomplete"
+        if status.startswith("ok") or status == "unfinished"
+        else "failed"
+    )
 
 
 def id_of(row: Row) -> str:
@@ -77,7 +89,9 @@ def shipped(held: Gathered) -> list[Row]:
 def seconds(held: Gathered) -> dict[str, dict[str, float]]:
     """What the runs of each cell took on each device, one after the other, in the version of it that `held.rows` shows."""
     shown = {(row["source"] or OWN, row["cell"]) for row in held.rows}
-    return {cell: seconds_by_device(one.records) for (source, cell), one in held.versions.items() if (source, cell) in shown}
+    return {
+        cell: seconds_by_device(one.records) for (source, cell), one in held.versions.items() if (source, cell) in shown
+    }
 
 
 def readable(cell: Cell) -> Recipe | RecipeError:

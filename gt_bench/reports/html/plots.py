@@ -53,8 +53,13 @@ def scaling(rows: Sequence[Row]) -> list[dict[str, object]]:
         if family and row["seconds_per_epoch"] is not None and row["source"] is not None:
             found.append({"id": id_of(row), "family": family[1], "size": int(family[2]), "model": row["model"], "device": row["device"],
                           "seconds": short(row["seconds_per_epoch"]), "memory": short(row["peak_memory_mib"])})  # fmt: skip
-    sizes = {key: len({r["size"] for r in found if (r["family"], r["model"]) == key}) for key in {(r["family"], r["model"]) for r in found}}
-    return sorted((r for r in found if sizes[r["family"], r["model"]] > 1), key=lambda r: (r["family"], r["model"], r["size"]))
+    sizes = {
+        key: len({r["size"] for r in found if (r["family"], r["model"]) == key})
+        for key in {(r["family"], r["model"]) for r in found}
+    }
+    return sorted(
+        (r for r in found if sizes[r["family"], r["model"]] > 1), key=lambda r: (r["family"], r["model"], r["size"])
+    )
 
 
 def growth(folder: Path) -> dict[str, object]:
@@ -63,7 +68,11 @@ def growth(folder: Path) -> dict[str, object]:
 
     try:
         content = json.loads((folder / "growth.json").read_text(encoding="utf-8"))
-        return {name: case["value"] for name, case in content["cases"].items()} if content["sha256"] == sealed(content["cases"]) else {}
+        return (
+            {name: case["value"] for name, case in content["cases"].items()}
+            if content["sha256"] == sealed(content["cases"])
+            else {}
+        )
     except (OSError, ValueError, KeyError, TypeError):
         return {}
 

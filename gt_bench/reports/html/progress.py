@@ -13,7 +13,9 @@ from gt_bench.schemas import Row
 from gt_bench.utils.format import hours
 
 
-def of_suites(grid: Grid, held: Gathered, store: Path, data: Path, paper: Path = Path("docs/scale.json")) -> list[dict[str, object]]:
+def of_suites(
+    grid: Grid, held: Gathered, store: Path, data: Path, paper: Path = Path("docs/scale.json")
+) -> list[dict[str, object]]:
     """A line per suite: its cells by how far they are, and what the rest costs on one thread of a CPU, by the forecasts that store/ has or else on
     paper, and on a GPU on paper."""
     state = {row["cell"]: _how_far(row) for row in held.rows}
@@ -30,7 +32,13 @@ def of_suites(grid: Grid, held: Gathered, store: Path, data: Path, paper: Path =
         cpu = {name: one["cpu"] for name, one in counted.items() if "cpu" in one} | forecast
         gpu = {name: one["h100"] for name, one in counted.items()}
         begun = states["incomplete"] + states["reduced"] + states["failed"]
-        numbers = {"cells": len(mine), "done": done, "stale": states["stale"], "begun": begun, "absent": states["not run"]}
+        numbers = {
+            "cells": len(mine),
+            "done": done,
+            "stale": states["stale"],
+            "begun": begun,
+            "absent": states["not run"],
+        }
         how = f", {len(forecast)} by forecast" if forecast else ""
         lines.append({"suite": suite, "rest": _sum_of(cpu, len(left), how), "gpu": _sum_of(gpu, len(left)), **numbers})
     return lines
@@ -43,7 +51,13 @@ def _how_far(row: Row) -> str:
 
 
 def _sum_of(costs: Mapping[str, float], left: int, how: str = "") -> str:
-    return f"{hours(sum(costs.values()))} for {len(costs)} of {left} cells{how}" if costs else "not known" if left else "nothing"
+    return (
+        f"{hours(sum(costs.values()))} for {len(costs)} of {left} cells{how}"
+        if costs
+        else "not known"
+        if left
+        else "nothing"
+    )
 
 
 def _on_paper(path: Path, done: Mapping[str, int]) -> dict[str, dict[str, float]]:
@@ -57,7 +71,8 @@ def _on_paper(path: Path, done: Mapping[str, int]) -> dict[str, dict[str, float]
             if "h100" in one
         }
         return {
-            name: {"h100": cells[name]["h100"]["unfused"] * n} | ({"cpu": cells[name]["cpu"] * n} if "cpu" in cells[name] else {})
+            name: {"h100": cells[name]["h100"]["unfused"] * n}
+            | ({"cpu": cells[name]["cpu"] * n} if "cpu" in cells[name] else {})
             for name, n in left.items()
         }
     except (OSError, ValueError, KeyError, TypeError):
@@ -75,6 +90,8 @@ def _costs(grid: Grid, held: Gathered, store: Path, data: Path) -> dict[str, flo
     recipes = {name: recipe for name, cell in left.items() if not isinstance(recipe := readable(cell), RecipeError)}
     found = costs_of([(left[name], grid) for name in recipes], store, data, measure=False)
     return {
-        name: None if cost.seconds is None else cost.search_seconds + cost.seconds * max(0, len(recipe.seeds) - state.get(name, ("", 0))[1])
+        name: None
+        if cost.seconds is None
+        else cost.search_seconds + cost.seconds * max(0, len(recipe.seeds) - state.get(name, ("", 0))[1])
         for (name, recipe), cost in zip(recipes.items(), found, strict=True)
     }

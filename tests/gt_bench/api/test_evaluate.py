@@ -58,10 +58,25 @@ def test_every_command_prints_the_notes_of_its_dataset(ours, capsys, monkeypatch
 
     folder = write_web(ours / "lab/papers")
     rows = (folder / "nodes.csv").read_text().splitlines()
-    (folder / "nodes.csv").write_text("\n".join(["id," + rows[0], *(f"{i},{row}" for i, row in enumerate(rows[1:]))]) + "\n")
+    (folder / "nodes.csv").write_text(
+        "\n".join(["id," + rows[0], *(f"{i},{row}" for i, row in enumerate(rows[1:]))]) + "\n"
+    )
     note = "papers: note: nodes.csv: column id identifies the nodes: edges are joined by it, and it is no feature"
     shown = CliRunner().invoke(
-        app, ["try", "mlp", "lab/papers", "--seeds", "0", "--set", "epochs=2", "--set", "model.hidden_dim=8", "--save", "mine"]
+        app,
+        [
+            "try",
+            "mlp",
+            "lab/papers",
+            "--seeds",
+            "0",
+            "--set",
+            "epochs=2",
+            "--set",
+            "model.hidden_dim=8",
+            "--save",
+            "mine",
+        ],
     )
     assert shown.output.count(note) == 1
     capsys.readouterr()
@@ -77,7 +92,9 @@ def test_every_command_prints_the_notes_of_its_dataset(ours, capsys, monkeypatch
 
 
 def test_what_was_tried_becomes_a_cell_by_save(ours):
-    with pytest.raises(RecipeError, match="tried/web/mlp: a pair that was tried is no cell yet: `gt-bench try ... --save SUITE`"):
+    with pytest.raises(
+        RecipeError, match="tried/web/mlp: a pair that was tried is no cell yet: `gt-bench try ... --save SUITE`"
+    ):
         raise CliRunner().invoke(app, ["history", "tried/web/mlp"]).exception
 
 
@@ -86,7 +103,9 @@ def test_every_variant_stays_in_the_table(ours):
     found = try_pair("gcn", "web", FAST, [0], bar=False)
     assert [row["model"] for row in found.rows if row["of"] == "this run"] == ["gcn-epochs-3-hidden-dim-8"]
     assert {row["of"] for row in found.rows} == {"this run", "tried, own"}
-    assert next(row["against"] for row in found.rows if row["of"] != "this run") == "inconclusive: one pair has no spread"
+    assert (
+        next(row["against"] for row in found.rows if row["of"] != "this run") == "inconclusive: one pair has no spread"
+    )
     means = [row["mean"] for row in found.rows]
     assert means == sorted(means, reverse=True)
     assert found.mean == found.row["mean"]
@@ -99,12 +118,17 @@ def test_numbers_in_another_unit_are_not_ranked_together(ours):
     assert raw.unit == ""
     found = try_pair("mlp", "many", FAST, [0], bar=False)
     assert found.row["targets"] == "train"  # of data of one's own
-    assert [(row["model"], row["against"]) for row in found.rows] == [(found.row["model"], None), (raw.row["model"], None)]
+    assert [(row["model"], row["against"]) for row in found.rows] == [
+        (found.row["model"], None),
+        (raw.row["model"], None),
+    ]
     assert [texts[2] for texts in found.texts()] == ["mae / σ", "mae"]
     assert "this run is number 1 of 1" in str(found)
     assert found.unit.startswith("mae / σ: in standard deviations of the training targets")
     assert found.unit in str(found)
-    shown = CliRunner().invoke(app, ["try", "mlp", "many", "--seeds", "0", "--set", "epochs=3", "--set", "model.hidden_dim=8"])
+    shown = CliRunner().invoke(
+        app, ["try", "mlp", "many", "--seeds", "0", "--set", "epochs=3", "--set", "model.hidden_dim=8"]
+    )
     assert found.unit in shown.output
 
 
@@ -151,7 +175,10 @@ def test_only_data_of_ones_own_have_their_targets_standardised():
     about = {"name": "mine", "task": "graph-regression", "metric": "mae", "level": "graph", "in_dim": 4, "out_dim": 1}
     about |= {"split_kind": "graph", "num_splits": 1}
     for provenance, targets in (({"arguments": {"content": "0"}}, "train"), ({"arguments": {}}, None), ({}, None)):
-        assert recipe_of(model_info("gcn"), PackedHeader(**about, provenance=provenance), {}, None, None).targets == targets
+        assert (
+            recipe_of(model_info("gcn"), PackedHeader(**about, provenance=provenance), {}, None, None).targets
+            == targets
+        )
 
 
 def test_what_was_tried_is_on_the_board_of_its_dataset(ours):
@@ -189,7 +216,13 @@ def test_shipped_numbers_stand_beside(ours, monkeypatch):
     }
     monkeypatch.chdir(ROOT)
     found = comparison(
-        cell, result | {"metric": "accuracy", "direction": "max"}, grid, "x", ours / "store", ours / "results", ROOT / "records"
+        cell,
+        result | {"metric": "accuracy", "direction": "max"},
+        grid,
+        "x",
+        ours / "store",
+        ours / "results",
+        ROOT / "records",
     )
     assert any(row["of"] == "edge-transformer, shipped" for row in found.rows)
     assert found.mean is None
@@ -203,7 +236,9 @@ def test_encodings_are_as_wide_as_the_model_reads(ours):
 
 
 def test_an_encoding_that_needs_more_than_a_width_is_asked_for(ours):
-    with pytest.raises(RecipeError, match=r"gt-bench try nagphormer web: encoding 'hops': .* Give both `columns` and `steps`"):
+    with pytest.raises(
+        RecipeError, match=r"gt-bench try nagphormer web: encoding 'hops': .* Give both `columns` and `steps`"
+    ):
         try_pair("nagphormer", "web", {"epochs": 1, "model.hops": 5}, [0], bar=False)
 
 
@@ -240,7 +275,8 @@ def test_a_pair_that_cannot_be_says_why_and_what_fits(ours, model, dataset, says
 def test_states_of_all_pairs_that_do_not_fit(ours, monkeypatch):
     monkeypatch.setattr("gt_bench.runtime.resources.available_mib", lambda: 0.5)
     with pytest.raises(
-        Incompatible, match=r"(?s)keeps states of all pairs of nodes: with 60 nodes .*models linear in nodes and edges: .*gcn"
+        Incompatible,
+        match=r"(?s)keeps states of all pairs of nodes: with 60 nodes .*models linear in nodes and edges: .*gcn",
     ) as error:
         try_pair("edge-transformer", "web")
     assert "edge-transformer" not in str(error.value).split("models linear")[1]
@@ -252,7 +288,11 @@ def test_states_of_all_pairs_that_do_not_fit(ours, monkeypatch):
         ({"optimizer.lrr": 0.1}, RecipeError, r"unknown key 'optimizer.lrr' \(did you mean 'lr'\?\)"),
         ({"model.hidden": 3}, RecipeError, r"unknown key 'model.hidden' \(did you mean 'hidden_dim'\?\)"),
         ({"epochs.x": 3}, SettingError, "epochs is a value, not a section"),
-        ({"model.name": "mlp"}, SettingError, "--set model.name: the model is what the command names first: gt-bench try mlp web"),
+        (
+            {"model.name": "mlp"},
+            SettingError,
+            "--set model.name: the model is what the command names first: gt-bench try mlp web",
+        ),
     ],
 )
 def test_wrong_settings(ours, given, error, says):
@@ -261,14 +301,18 @@ def test_wrong_settings(ours, given, error, says):
     assert not Path("tried").exists()
 
 
-@pytest.mark.parametrize("model", ["mlp", "tokengt"])  # one that is built in its run, one whose encodings are asked for before
+@pytest.mark.parametrize(
+    "model", ["mlp", "tokengt"]
+)  # one that is built in its run, one whose encodings are asked for before
 def test_a_width_that_no_layer_can_have_is_no_bug(ours, model):
     with pytest.raises(RecipeError, match=r"model: Trying to create tensor with negative dimension -4|model: .*-4"):
         try_pair(model, "web", {"epochs": 1, "model.hidden_dim": -4}, [0], bar=False)
 
 
 def test_a_width_of_0_is_no_bug(ours):
-    with pytest.raises(RecipeError, match=r"tried/web/gcn-.*yaml: model: .* has no size; give each layer a width above 0"):
+    with pytest.raises(
+        RecipeError, match=r"tried/web/gcn-.*yaml: model: .* has no size; give each layer a width above 0"
+    ):
         try_pair("gcn", "web", {"epochs": 1, "model.hidden_dim": 0}, [0], bar=False)
 
 
@@ -280,8 +324,16 @@ def test_a_width_of_0_is_no_bug(ours):
             {"phases": [{"name": "warmup", "epochs": 1}]},
             "phases: a Polynormer with attention 'local-to-global' has the phases .*, not 'warmup'",
         ),
-        ("mlp", {"phases": [{"name": "local", "epochs": 1}]}, "phases: model 'mlp' has none; give epochs in their place"),
-        ("gcn", {"epochs": 1, "loss": "bce"}, "gt-bench try gcn web: loss 'bce' is not one of this task's: cross-entropy"),
+        (
+            "mlp",
+            {"phases": [{"name": "local", "epochs": 1}]},
+            "phases: model 'mlp' has none; give epochs in their place",
+        ),
+        (
+            "gcn",
+            {"epochs": 1, "loss": "bce"},
+            "gt-bench try gcn web: loss 'bce' is not one of this task's: cross-entropy",
+        ),
     ],
 )
 def test_phases_and_losses_that_a_pair_does_not_have(ours, model, given, says):
@@ -290,8 +342,16 @@ def test_phases_and_losses_that_a_pair_does_not_have(ours, model, given, says):
 
 
 def test_nothing_is_left_to_search(ours):
-    space = {"optimizer.lr": 0.1, "optimizer.weight_decay": 0, "model.hidden_dim": 8, "model.num_layers": 2, "model.dropout": 0.1}
-    with pytest.raises(SettingError, match="--search 2: nothing is left to search: --set gives optimizer.lr, .*; leave one out"):
+    space = {
+        "optimizer.lr": 0.1,
+        "optimizer.weight_decay": 0,
+        "model.hidden_dim": 8,
+        "model.num_layers": 2,
+        "model.dropout": 0.1,
+    }
+    with pytest.raises(
+        SettingError, match="--search 2: nothing is left to search: --set gives optimizer.lr, .*; leave one out"
+    ):
         try_pair("gcn", "web", space, [0], 2, bar=False)
 
 
@@ -301,7 +361,11 @@ def test_a_model_that_no_memory_holds_is_no_bug(ours):
 
 
 def test_what_the_command_line_says_is_read():
-    assert settings(["optimizer.lr=1e-3", "model.norm=none", "x=[1, 2]"]) == {"optimizer.lr": 0.001, "model.norm": "none", "x": [1, 2]}
+    assert settings(["optimizer.lr=1e-3", "model.norm=none", "x=[1, 2]"]) == {
+        "optimizer.lr": 0.001,
+        "model.norm": "none",
+        "x": [1, 2],
+    }
     assert seeds_in("0-2,7") == [0, 1, 2, 7]
     for wrong in ("a", "3-1", ""):
         with pytest.raises(SettingError, match="expected 0-9"):
@@ -317,7 +381,9 @@ def test_what_the_command_line_says_is_read():
 @pytest.mark.parametrize("split", ["node", "graph"])
 @pytest.mark.parametrize("size", [100, 100_000, 1_000_000])
 def test_there_are_defaults_for_every_model(split, size):
-    task, metric, level = ("node-classification", "accuracy", "node") if split == "node" else ("graph-regression", "mae", "graph")
+    task, metric, level = (
+        ("node-classification", "accuracy", "node") if split == "node" else ("graph-regression", "mae", "graph")
+    )
     header = PackedHeader(
         name="x", task=task, metric=metric, level=level, in_dim=3, out_dim=2, split_kind=split, num_splits=1, statistics={"nodes": size, "graphs": size}
     )  # fmt: skip
@@ -351,7 +417,9 @@ def test_another_recipe_is_not_written_over(ours):
 
 def test_a_search_without_optuna_is_one_line_before_any_work(ours, monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
-    with pytest.raises(UserError, match="a search needs optuna, which is not installed; run: python -m pip install optuna"):
+    with pytest.raises(
+        UserError, match="a search needs optuna, which is not installed; run: python -m pip install optuna"
+    ):
         try_pair("gcn", "web", FAST, [0], trials=2, bar=False)
     assert not Path("data").exists()
 

@@ -54,13 +54,21 @@ ALL = {claim.id: claim for claim in load_claims()}
         ("et-as-expressive-as-3-wl", "undecided", "3-WL 60/50/100/60"),
         ("tokengt-cost", "holds", "TokenGT + Performer 1.00 (said 1"),
         ("hot-linear-cost", "holds", "HOT (S, φ) 1.00 (said 1"),
-        ("hot-linear-in-hyperedges", "holds", "HOT 1 to 3 (S, φ), by hyperedges 0.92 (said 1; 1,024 to 2,048 hyperedges)"),
+        (
+            "hot-linear-in-hyperedges",
+            "holds",
+            "HOT 1 to 3 (S, φ), by hyperedges 0.92 (said 1; 1,024 to 2,048 hyperedges)",
+        ),
         ("hot-quadratic-in-hyperedges", "holds", "HOT 1 to 3 (S) 1.91 (said 2"),
         ("tokengt-cost-of-order-3", "holds", "TokenGT, by hyperedges 1.89 (said 2"),
         ("ppgt-complexity", "holds", "PPGT 2.00 (said 2"),
         ("tokengt-equivariant-layer", "holds", "one layer, n = 4 1e-14 (with scores 5 apart 1e-02)"),
         ("tokengt-as-expressive-as-2-ign", "holds", "2-IGN of 3 layers, n = 5 6e-15"),
-        ("hot-simulates-message-passing", "fails", "softmax kernel, equal features: nodes of 1, 2, 3, 4 and 5 neighbours differ by"),
+        (
+            "hot-simulates-message-passing",
+            "fails",
+            "softmax kernel, equal features: nodes of 1, 2, 3, 4 and 5 neighbours differ by",
+        ),
         ("hot-simulates-message-passing-without-normalisation", "holds", "24 nodes, 50 edges: relative error"),
         (
             "tokengt-beyond-message-passing",
@@ -68,14 +76,26 @@ ALL = {claim.id: claim for claim in load_claims()}
             "1-WL: csl 0, exp 0, cexp 10, sr25 0; ORF by inner products: csl 44, exp 20, cexp 20, sr25 105;",
         ),
         ("et-grandmother", "holds", "2 steps of MOTHER; Edge Transformer, 1 layers: F1 1.000"),
-        ("et-systematic-generalisation", "holds", "on two alike side by side 1.000; Edge Transformer, 1 layers: F1 0.220"),
+        (
+            "et-systematic-generalisation",
+            "holds",
+            "on two alike side by side 1.000; Edge Transformer, 1 layers: F1 0.220",
+        ),
         (
             "et-nodes-do-not-learn-relations",
             "holds",
             "on nodes: F1 0.263, on families twice as large 0.130, on two alike side by side 0.355",
         ),
-        ("ppgt-stress-test", "not tested", "needs 6 runs of an hour of one core: `gt-bench claims --recompute stress_test --case"),
-        ("polynormer-relu-kernel-nan", "undecided", "at most 1.1e+07 (with the sigmoid 2.4e+07), 0 / 0 in 0 of 400,000"),
+        (
+            "ppgt-stress-test",
+            "not tested",
+            "needs 6 runs of an hour of one core: `gt-bench claims --recompute stress_test --case",
+        ),
+        (
+            "polynormer-relu-kernel-nan",
+            "undecided",
+            "at most 1.1e+07 (with the sigmoid 2.4e+07), 0 / 0 in 0 of 400,000",
+        ),
     ],
 )
 def test_what_the_papers_own_numbers_say(claim, verdict, why):
@@ -86,7 +106,8 @@ def test_what_the_papers_own_numbers_say(claim, verdict, why):
 
 def test_eleven_of_thirteen_is_the_sum_of_three_claims():
     counts = [
-        judged(ALL[f"polynormer-{name}"])[1].split(" columns")[0] for name in ("homophilic-wins-of-eleven", "r-heterophilic", "large")
+        judged(ALL[f"polynormer-{name}"])[1].split(" columns")[0]
+        for name in ("homophilic-wins-of-eleven", "r-heterophilic", "large")
     ]
     assert counts == ["best in 3 of 5", "best in 5 of 5", "best in 3 of 3"]
 
@@ -97,7 +118,11 @@ def test_every_claim_that_needs_no_data_is_judged_and_the_page_is_theirs():
     for claim in ALL.values():
         if not takes_data(claim):
             assert judged(claim)[0] in ("holds", "fails", "undecided", "holds in print alone", "not tested")
-        (line,) = [line for line in page if f"| {claim.sentence.replace('|', chr(92) + '|')} |" in line and f"| {claim.place} |" in line]
+        (line,) = [
+            line
+            for line in page
+            if f"| {claim.sentence.replace('|', chr(92) + '|')} |" in line and f"| {claim.place} |" in line
+        ]
         if not takes_data(claim):
             assert line in table_of([claim], {claim.id: judged(claim, shipped)})
         else:
@@ -108,7 +133,12 @@ def test_every_claim_that_needs_no_data_is_judged_and_the_page_is_theirs():
 def test_a_verdict_follows_the_printed_numbers(monkeypatch):
     changed = [dict(entry) for entry in read_entries(RESULTS)]
     for entry in changed:
-        if (entry["paper"], entry["table"], entry["method"], entry["dataset"]) == ("edge_transformer", "Table 3", "ET", "cornell"):
+        if (entry["paper"], entry["table"], entry["method"], entry["dataset"]) == (
+            "edge_transformer",
+            "Table 3",
+            "ET",
+            "cornell",
+        ):
             entry["mean"] = 68.0
     monkeypatch.setattr("gt_bench.papers.published.read_entries", lambda path: changed)
     assert judged(ALL["et-outperforms-all-nodes"])[0] == "holds in print alone"
@@ -153,7 +183,9 @@ def runs_of(claim, change=lambda place, mean: mean, **how):
     """The claim, and runs of every number that it compares, with the printed means."""
     pairs = module.TESTS[claim.test.kind](paper=claim.paper, **claim.test.arguments).pairs
     places = sorted({place for pair in pairs for place in pair})
-    return claim, [run(place, mean, **how) for place in places if (mean := change(place, lookup(*place).mean)) is not None]
+    return claim, [
+        run(place, mean, **how) for place in places if (mean := change(place, lookup(*place).mean)) is not None
+    ]
 
 
 RANDOM, ORF = "node id. = Random, type id. = yes", "node id. = ORF, type id. = yes"
@@ -188,9 +220,20 @@ def test_our_runs_decide_which_of_two_is_better(change, how, verdict, why):
 def test_a_method_that_ran_out_of_memory_is_named_and_has_beaten_nobody():
     def found(better, worse):
         arguments = {"table": "table:transductive_node_classification", "better": better, "worse": worse}
-        return judged(Claim(id="x", paper="tokengt", place="here", sentence="so it is", test={"kind": "order", "arguments": arguments}))
+        return judged(
+            Claim(
+                id="x",
+                paper="tokengt",
+                place="here",
+                sentence="so it is",
+                test={"kind": "order", "arguments": arguments},
+            )
+        )
 
-    assert found(["GCN"], ["Graphormer"]) == ("holds in print alone", "5 of 5 comparisons, without OOM of Graphormer on physics")
+    assert found(["GCN"], ["Graphormer"]) == (
+        "holds in print alone",
+        "5 of 5 comparisons, without OOM of Graphormer on physics",
+    )
     assert found(["Graphormer"], ["GCN"])[0] == "fails"
 
 
@@ -204,7 +247,12 @@ def test_a_method_of_the_paper_against_another_of_its_own():
 def test_seen_and_unseen_graphs_are_two_columns_of_one_run():
     assert judged(*runs_of(ALL["tokengt-transfers-to-unseen-graphs"], std=1e-6))[0] == "holds"
     assert (
-        judged(*runs_of(ALL["tokengt-transfers-to-unseen-graphs"], lambda place, mean: mean + (place[5] == "test"), std=1e-6))[0] == "fails"
+        judged(
+            *runs_of(
+                ALL["tokengt-transfers-to-unseen-graphs"], lambda place, mean: mean + (place[5] == "test"), std=1e-6
+            )
+        )[0]
+        == "fails"
     )
 
 
@@ -226,11 +274,25 @@ def test_without_the_data_a_claim_is_undecided_and_says_what_it_needs(tmp_path):
     [
         ({"test": {"kind": "bets", "arguments": {}}}, "no kind of test 'bets' (did you mean 'best'?)"),
         ({"test": {"kind": "best", "arguments": {"table": "Table 3", "method": "EET"}}}, "EET"),
-        ({"test": {"kind": "best", "arguments": {"table": "Table 3", "method": "ET", "datasets": ["cornel"]}}}, "no dataset 'cornel'"),
-        ({"test": {"kind": "best", "arguments": {"table": "Table 3", "method": "ET", "against": ["GCNN"]}}}, "no method 'GCNN'"),
-        ({"test": {"kind": "best", "arguments": {"table": "Table 3", "methods": "ET"}}}, "does not take these arguments"),
         (
-            {"test": {"kind": "equals", "arguments": {"printed": 1, "of": {"table": "Table 9", "method": "ET", "dataset": "x"}}}},
+            {"test": {"kind": "best", "arguments": {"table": "Table 3", "method": "ET", "datasets": ["cornel"]}}},
+            "no dataset 'cornel'",
+        ),
+        (
+            {"test": {"kind": "best", "arguments": {"table": "Table 3", "method": "ET", "against": ["GCNN"]}}},
+            "no method 'GCNN'",
+        ),
+        (
+            {"test": {"kind": "best", "arguments": {"table": "Table 3", "methods": "ET"}}},
+            "does not take these arguments",
+        ),
+        (
+            {
+                "test": {
+                    "kind": "equals",
+                    "arguments": {"printed": 1, "of": {"table": "Table 9", "method": "ET", "dataset": "x"}},
+                }
+            },
             "no table 'Table 9'",
         ),
         ({"test": None}, "has no test, and does not say what one needs"),
@@ -264,16 +326,32 @@ TABLE_3 = {"table": "Table 3", "method": "ET", "dataset": "cornell"}
             {"table": "Table 3", "methods": [], "seen": "train", "unseen": "test"},
             "0 methods, 'train' and 'test' leave nothing to compare",
         ),
-        ("best", {"table": "Table 3", "method": "ET", "count": 4}, "Table 3 of edge_transformer has 3 columns for ET, not 4"),
+        (
+            "best",
+            {"table": "Table 3", "method": "ET", "count": 4},
+            "Table 3 of edge_transformer has 3 columns for ET, not 4",
+        ),
         ("best", {"table": "Table 3", "method": ["ET"]}, "method: Input should be a valid string"),
-        ("order", {"table": "Table 3", "better": ["ET"], "worse": ["GCN"], "datasets": ["cornell", "corn"]}, "no dataset 'corn'"),
+        (
+            "order",
+            {"table": "Table 3", "better": ["ET"], "worse": ["GCN"], "datasets": ["cornell", "corn"]},
+            "no dataset 'corn'",
+        ),
         ("order", {"table": "Table 3", "better": ["ET"], "worse": ["GCN"], "metric": "f2"}, "no metric 'f2'"),
-        ("order", {"table": "Table 3", "better": [], "worse": ["GCN"]}, "no two numbers in one column that this compares"),
+        (
+            "order",
+            {"table": "Table 3", "better": [], "worse": ["GCN"]},
+            "no two numbers in one column that this compares",
+        ),
         ("best_groups", {"table": "Table 33", "below": ["ET"], "above": ["GCN"]}, "no table 'Table 33'"),
         ("best_groups", {"table": "Table 3", "below": [], "above": ["GCN"]}, "prints none of  on cornell"),
         ("nobody_in_front", {"table": "Table 33", "rank": 3}, "no table 'Table 33'"),
         ("gain", {"printed": "much", "of": TABLE_3}, "printed: Input should be a valid number"),
-        ("share", {"printed": 1, "of": TABLE_3, "over": TABLE_3, "what": "param"}, "what: Input should be 'mean' or 'params'"),
+        (
+            "share",
+            {"printed": 1, "of": TABLE_3, "over": TABLE_3, "what": "param"},
+            "what: Input should be 'mean' or 'params'",
+        ),
         ("share", {"printed": 1, "of": TABLE_3, "over": TABLE_3, "what": "params"}, "no params are printed"),
         ("adds_up", {"total": TABLE_3, "parts": ["corn"]}, "no dataset 'corn'"),
         ("told_apart", {"pair": "CSL"}, "the finding second_eigenvector has no case 'CSL, v1'"),
@@ -281,7 +359,11 @@ TABLE_3 = {"table": "Table 3", "method": "ET", "dataset": "cornell"}
         ("magnitude_kept", {"norm": "layer", "kept": True}, "the finding auto_encoders has no case 'layer, '"),
         ("same_pairs", {"first": "GNI", "second": "1-WL"}, "the finding separation has no case 'GNI, '"),
         ("no_more_than", {"network": "GNI", "refinement": "1-WL"}, "the finding separation has no case 'GNI, '"),
-        ("equivariant_layers", {"layers": ["one layer", "two layers"]}, "the finding equivariant_layers has no case 'two layers, n = '"),
+        (
+            "equivariant_layers",
+            {"layers": ["one layer", "two layers"]},
+            "the finding equivariant_layers has no case 'two layers, n = '",
+        ),
         ("message_passing", {"reading": "equation 22"}, "the finding message_passing has no case 'equation 22'"),
         ("growth", {"exponents": {"HOT": 2}}, "the finding growth has no case 'HOT'"),
         ("growth", {"exponents": {"HOT (D)": 2}, "order": 3}, "the finding growth_of_order_3 has no case 'HOT (D)'"),
@@ -294,13 +376,19 @@ TABLE_3 = {"table": "Table 3", "method": "ET", "dataset": "cornell"}
         ("no_gap", {"table": "Table 3", "methods": ["ET"], "seen": "train", "unseen": "test"}, "no split 'train'"),
         ("trains_or_crashes", {"crashes": {"RMSN, 3": True}}, "the finding stress_test has no case 'RMSN, 3'"),
         ("maps_are_bases", {"cases": ["sparse"]}, "the finding attention_maps has no case 'sparse'"),
-        ("colour_refinement", {"method": "1-wl", "counts": {"brec-cif": 0}}, "BREC has no category 'brec-cif' (did you mean 'brec-cfi'?)"),
+        (
+            "colour_refinement",
+            {"method": "1-wl", "counts": {"brec-cif": 0}},
+            "BREC has no category 'brec-cif' (did you mean 'brec-cfi'?)",
+        ),
         ("colour_refinement", {"method": "2-wl", "counts": {"brec-cfi": 0}}, "no refinement '2-wl'"),
         ("homophily", {"printed": {"fotos": 0.1}}, "there is no dataset 'fotos' (did you mean 'photo'?)"),
     ],
 )
 def test_a_name_that_is_not_there_is_no_verdict(tmp_path, kind, arguments, said):
-    claim = Claim(id="x", paper="edge_transformer", place="here", sentence="so it is", test={"kind": kind, "arguments": arguments})
+    claim = Claim(
+        id="x", paper="edge_transformer", place="here", sentence="so it is", test={"kind": kind, "arguments": arguments}
+    )
     with pytest.raises(RecipeError) as error:
         judged(claim, data=tmp_path)
     assert said in str(error.value)
@@ -317,7 +405,10 @@ def test_two_claims_of_one_name(tmp_path):
 
 
 def test_metric_names_of_claims_are_those_of_the_file():
-    assert not {name for claim in ALL.values() if claim.test for name in claim.test.arguments.get("metrics", ())} & METRIC_NAMES.keys()
+    assert (
+        not {name for claim in ALL.values() if claim.test for name in claim.test.arguments.get("metrics", ())}
+        & METRIC_NAMES.keys()
+    )
 
 
 @pytest.mark.parametrize(

@@ -16,17 +16,22 @@ def test_help_is_in_groups_and_the_version_names_the_commit():
     assert not [line for line in shown.splitlines() if line.rstrip(" │").endswith("Exits 1 where")]
     places = [shown.index(group) for group in GROUPS]
     assert places == sorted(places)
-    commands = {command.name or command.callback.__name__ for command in (*app.registered_commands, *app.registered_groups)}
+    commands = {
+        command.name or command.callback.__name__ for command in (*app.registered_commands, *app.registered_groups)
+    }
     assert all(f" {name} " in shown for name in commands)
     assert {"list", "train", "compare", "doctor", "history", "diff", "score"} <= commands & {
         name for names in GROUPS.values() for name in names
     }
     assert re.fullmatch(
-        r"gt-bench \d+\.\d+\.\d+ \(commit ([0-9a-f]{40}(-dirty)?|unknown)\)\n", CliRunner().invoke(app, ["--version"]).output
+        r"gt-bench \d+\.\d+\.\d+ \(commit ([0-9a-f]{40}(-dirty)?|unknown)\)\n",
+        CliRunner().invoke(app, ["--version"]).output,
     )
 
 
 def test_the_command_line_alone_loads_no_schema_and_no_library():
     code = "import sys, gt_bench.cli; print({'pydantic', 'yaml', 'torch', 'numpy', 'gt_bench.config.grid', 'gt_bench.config.recipe'} & sys.modules.keys())"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout == "set()\n", "what a command needs is imported when it runs: `gt-bench --help` waits for nothing else"
+    assert done.stdout == "set()\n", (
+        "what a command needs is imported when it runs: `gt-bench --help` waits for nothing else"
+    )

@@ -25,11 +25,20 @@ def test_a_sound_grid(repository):
 @pytest.mark.parametrize(
     ("addition", "says"),
     [
-        ("published: {paper: hott, table: Table 1, method: GCN}", "published: results.yaml has no paper 'hott'; nearest: 'hot'"),
+        (
+            "published: {paper: hott, table: Table 1, method: GCN}",
+            "published: results.yaml has no paper 'hott'; nearest: 'hot'",
+        ),
         ("published: {paper: hot, table: Table 1, method: GNC}", "published: results.yaml has no method 'GNC'"),
         ("encodings: {rrwp: {steps: 3}}", "encodings.rrwp: model 'mlp' does not use it"),
-        ("search: {trials: 1, space: {model.dropout: {choices: [0.1]}}}", "`settings: tuned` goes with a `search:` section"),
-        ("search: {trials: 1, space: {model.droput: {choices: [0.1]}}}", "search.space.model.droput: 0.1 cannot stand there"),
+        (
+            "search: {trials: 1, space: {model.dropout: {choices: [0.1]}}}",
+            "`settings: tuned` goes with a `search:` section",
+        ),
+        (
+            "search: {trials: 1, space: {model.droput: {choices: [0.1]}}}",
+            "search.space.model.droput: 0.1 cannot stand there",
+        ),
         ("epocs: 3", "unknown key 'epocs' (did you mean 'epochs'?)"),
     ],
 )
@@ -49,7 +58,10 @@ def test_several_processes_for_one_graph(repository):
     assert write_grid([]) == 0
     shown = run("doctor")
     assert shown.exit_code == 1
-    assert f"{path}: processes: 2 share the graphs of a step, and 'texas' is one graph, which a step takes whole" in shown.output
+    assert (
+        f"{path}: processes: 2 share the graphs of a step, and 'texas' is one graph, which a step takes whole"
+        in shown.output
+    )
 
 
 def test_a_dataset_that_does_not_exist(repository):

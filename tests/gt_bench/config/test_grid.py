@@ -31,19 +31,35 @@ GRID = {
         (
             {
                 "cells": {
-                    "small-web-mlp": {"cell": "small/web/mlp", "dataset": "web", "model": "mlp", "settings": "recipes", "setings": "tuned"}
+                    "small-web-mlp": {
+                        "cell": "small/web/mlp",
+                        "dataset": "web",
+                        "model": "mlp",
+                        "settings": "recipes",
+                        "setings": "tuned",
+                    }
                 }
             },
             ["setings", "settings"],
         ),
-        ({"cells": {"x": {"cell": "small/web/mlp", "dataset": "web", "model": "mlp", "settings": "recipes"}}}, ["cell x", "disagree"]),
         (
-            {"cells": {"small-wed-mlp": {"cell": "small/wed/mlp", "dataset": "wed", "model": "mlp", "settings": "recipes"}}},
+            {"cells": {"x": {"cell": "small/web/mlp", "dataset": "web", "model": "mlp", "settings": "recipes"}}},
+            ["cell x", "disagree"],
+        ),
+        (
+            {
+                "cells": {
+                    "small-wed-mlp": {"cell": "small/wed/mlp", "dataset": "wed", "model": "mlp", "settings": "recipes"}
+                }
+            },
             ["wed", "did you mean 'web'"],
         ),
         ({"limits": {"smal": {"seeds": 1}}}, ["smal", "did you mean 'small'"]),
         ({"limits": {"small/web/mpl": {"seeds": 1}}}, ["limits: no suite or cell", "did you mean 'small/web/mlp'"]),
-        ({"resources": {"small/wed/mlp": {"hours": 1}}}, ["resources: no suite or cell", "did you mean 'small/web/mlp'"]),
+        (
+            {"resources": {"small/wed/mlp": {"hours": 1}}},
+            ["resources: no suite or cell", "did you mean 'small/web/mlp'"],
+        ),
         (
             {"limits": {"small/web/mlp": {"seeds": 1}, "small-web-mlp": {"seeds": 2}}},
             ["limits: small/web/mlp and small-web-mlp are one cell"],
@@ -61,7 +77,9 @@ def test_mistakes_in_params(tmp_path, change, words):
 
 @pytest.mark.parametrize("name", ["small/web/mlp", "small-web-mlp"])
 def test_a_cell_is_cut_by_its_path_and_by_its_key(tmp_path, name):
-    grid = load_grid(write_yaml(tmp_path, {**GRID, "limits": {name: {"seeds": 1}}, "resources": {name: {"hours": 2}}}, "params.yaml"))
+    grid = load_grid(
+        write_yaml(tmp_path, {**GRID, "limits": {name: {"seeds": 1}}, "resources": {name: {"hours": 2}}}, "params.yaml")
+    )
     cell = grid.find("small/web/mlp")
     assert (grid.limits_of(cell).seeds, grid.resources_of(cell).hours) == (1, 2)
     assert (list(grid.limits), list(grid.resources)) == (["small/web/mlp"], ["small/web/mlp"])

@@ -86,7 +86,10 @@ def test_a_base_may_have_a_base_in_another_folder(folder):
         ("base: main.yaml\ndrop: [model.depth]", r"row\.yaml: drop: .*main\.yaml has no 'model\.depth'"),
         ("base: main.yaml\ndrop: [origin.model.depth]", r"row\.yaml: drop: .*main\.yaml has no 'origin\.model\.depth'"),
         ("base: main.yaml\ndrop: epochs", r"row\.yaml: drop: expected a list of dotted keys"),
-        ("base: main.yaml\nepochs: 3", r"row\.yaml: epochs differs from its base and has no origin here; add origin\.epochs"),
+        (
+            "base: main.yaml\nepochs: 3",
+            r"row\.yaml: epochs differs from its base and has no origin here; add origin\.epochs",
+        ),
         ("base: main.yaml\nmodel: {widht: 3}\norigin: {model: 'chosen: x'}\nepocs: 3", "unknown key 'epocs'"),
     ],
 )
@@ -106,7 +109,9 @@ def test_bases_are_no_cells_a_changed_base_shows_in_the_state_and_a_cell_is_show
     place = Path("recipes/embedded/chains")
     place.mkdir(parents=True)
     (place.parent / "_mlp.yaml").write_text(MAIN.replace("published: {paper: hot, table: Table 1, method: GCN}\n", ""))
-    (place / "mlp.yaml").write_text("base: ../_mlp.yaml\nmodel: {hidden_dim: 4}\norigin: {model.hidden_dim: 'chosen: tiny'}\n")
+    (place / "mlp.yaml").write_text(
+        "base: ../_mlp.yaml\nmodel: {hidden_dim: 4}\norigin: {model.hidden_dim: 'chosen: tiny'}\n"
+    )
     Path("params.yaml").write_text("limits: {}\n")
     assert write_grid([]) == 0
     grid = load_grid()

@@ -15,7 +15,9 @@ def test_a_cut_is_read_as_it_was_written(unit):
     assert seeds_in(str(cut)) == (cut if unit == "seeds" else None)
 
 
-@pytest.mark.parametrize("line", ["derived data: 3 of 10 seeds", "3 of 10 trials", "3 of 10 seeds, and more", "seeds", ""])
+@pytest.mark.parametrize(
+    "line", ["derived data: 3 of 10 seeds", "3 of 10 trials", "3 of 10 seeds, and more", "seeds", ""]
+)
 def test_what_is_no_cut_limits_nothing(line):
     assert cut_in(line) is seeds_in(line) is None
     assert limits_in([line]) == Limits()

@@ -24,12 +24,21 @@ from tests.gt_bench.conftest import RECIPE, write_yaml
         ({"batch": {"graphs": 2, "parts": 3}}, ["batch", "one large graph"]),
         ({"search": {"trials": 2, "space": {}}}, ["search.space"]),
         ({"search": {"trials": 2, "space": {}}}, ["search.space: is empty"]),
-        ({"search": {"trials": 2, "space": {"model.dropout": {"choices": []}}}}, ["search.space.model.dropout.choices: is empty"]),
+        (
+            {"search": {"trials": 2, "space": {"model.dropout": {"choices": []}}}},
+            ["search.space.model.dropout.choices: is empty"],
+        ),
         ({"search": {"trials": 2, "space": {"model.dropout": {"low": 1, "high": 0}}}}, ["low < high"]),
-        ({"search": {"trials": 2, "space": {"epochs": {"low": 2, "high": 9, "log": True, "step": 2}}}}, ["logarithmic range has none"]),
+        (
+            {"search": {"trials": 2, "space": {"epochs": {"low": 2, "high": 9, "log": True, "step": 2}}}},
+            ["logarithmic range has none"],
+        ),
         ({"search": {"trials": 2, "space": {"epochs": {"low": 2, "high": 9, "step": 0}}}}, ["step is greater than 0"]),
         ({"search": {"trials": 2, "space": {"epochs": {"low": 1.5, "high": 9, "integer": True}}}}, ["whole numbers"]),
-        ({"search": {"trials": 2, "space": {"seeds": {"choices": [[0], [1]]}}}}, ["search.space.seeds.choices", "not [0]"]),
+        (
+            {"search": {"trials": 2, "space": {"seeds": {"choices": [[0], [1]]}}}},
+            ["search.space.seeds.choices", "not [0]"],
+        ),
         (
             {"search": {"trials": 2, "space": {"model.dropout": {"low": 0, "hihg": 1}}}},
             ["'search.space.model.dropout.hihg' (did you mean 'high'?)", "known here: high, integer, log, low, step"],
@@ -38,7 +47,10 @@ from tests.gt_bench.conftest import RECIPE, write_yaml
         ({"schedule": {"start_factor": math.inf}}, ["schedule.start_factor: Input should be a finite number"]),
         ({"optimizer": {"lr": 0.1, "clip_norm": math.inf}}, ["optimizer.clip_norm: Input should be a finite number"]),
         ({"model": {"name": "mlp", "dropout": math.inf}}, ["model: dropout is inf; expected a finite number"]),
-        ({"search": {"trials": 2, "space": {"model.dropout": {"choices": [math.nan]}}}}, ["choices: a choice is a finite number"]),
+        (
+            {"search": {"trials": 2, "space": {"model.dropout": {"choices": [math.nan]}}}},
+            ["choices: a choice is a finite number"],
+        ),
         ({"optimizer": 3}, ["optimizer: expected a mapping of keys (given: 3)"]),
         ({"origin": 3}, ["origin: expected a mapping of keys (given: 3)"]),
     ],
@@ -86,7 +98,10 @@ def test_digest_content_ignores_how_a_default_is_written():
     assert Recipe(**RECIPE, origin={"a": "b"}, reduced=["c"]).decisive() == plain.decisive()
     assert Recipe(**{**RECIPE, "seeds": [5]}).decisive() == plain.decisive()
     assert Recipe(**{**RECIPE, "epochs": 7}).decisive() != plain.decisive()
-    given = [Recipe(**{**RECIPE, "model": {"name": "mlp", **extra}}).decisive() for extra in ({}, {"a": None}, {"a": False}, {"a": []})]
+    given = [
+        Recipe(**{**RECIPE, "model": {"name": "mlp", **extra}}).decisive()
+        for extra in ({}, {"a": None}, {"a": False}, {"a": []})
+    ]
     assert all(one != other for i, one in enumerate(given) for other in given[:i])
 
 
@@ -96,12 +111,23 @@ def test_digest_content_ignores_how_a_default_is_written():
         ({"optimizer.rl": "printed: Table 4"}, ["origin.optimizer.rl", "did you mean 'optimizer.lr'"]),
         ({"optimizer.lr": "Table 4"}, ["origin.optimizer.lr", "printed, authors", "Table 4"]),
         (
-            {"optimizer.lr": "printed: Table 4", "optimizer.name": "printed: Table 4", "optimizer": "authors: a script"},
+            {
+                "optimizer.lr": "printed: Table 4",
+                "optimizer.name": "printed: Table 4",
+                "optimizer": "authors: a script",
+            },
             ["origin.optimizer", "second origin for optimizer.lr, optimizer.name"],
         ),
         ({"optimizer.lr": ["printed: Table 4", "authors: a script"]}, ["origin.optimizer.lr", "valid string"]),
         ({"model": "authors: a script", "all": "unstated: ours"}, None),
-        ({"optimizer.name": "authors: a script", "optimizer": "authors: a script", "optimizer.lr": "tuned: 3 trials"}, None),
+        (
+            {
+                "optimizer.name": "authors: a script",
+                "optimizer": "authors: a script",
+                "optimizer.lr": "tuned: 3 trials",
+            },
+            None,
+        ),
     ],
 )
 def test_origins(tmp_path, origin, words):
@@ -116,7 +142,10 @@ def test_origins(tmp_path, origin, words):
 
 
 def test_an_origin_that_stands_twice(tmp_path):
-    path = write_yaml(tmp_path, yaml.safe_dump(RECIPE) + "origin: {optimizer.lr: 'printed: Table 4', optimizer.lr: 'authors: a script'}\n")
+    path = write_yaml(
+        tmp_path,
+        yaml.safe_dump(RECIPE) + "origin: {optimizer.lr: 'printed: Table 4', optimizer.lr: 'authors: a script'}\n",
+    )
     with pytest.raises(RecipeError, match="recipe.yaml: .*key 'optimizer.lr' stands twice"):
         load_recipe(path)
 

@@ -55,11 +55,15 @@ def test_hostile_yaml_ends_in_one_short_line(name):
 
 
 @pytest.mark.parametrize("place", ["loss", "model: {name: mlp, hidden_dim", "encodings", "origin"])
-@pytest.mark.parametrize("name", [name for name in HOSTILE if name not in ("merge", "key", "long key", "sequences", "bomb")])
+@pytest.mark.parametrize(
+    "name", [name for name in HOSTILE if name not in ("merge", "key", "long key", "sequences", "bomb")]
+)
 def test_a_hostile_value_anywhere_in_a_recipe(tmp_path, place, name):
     value = HOSTILE[name][0].removeprefix("a: ")
     path = write_yaml(
-        tmp_path, yaml.safe_dump({k: v for k, v in RECIPE.items() if k != place[:5]}) + f"{place}: {value}{'}' * ('{' in place)}\n"
+        tmp_path,
+        yaml.safe_dump({k: v for k, v in RECIPE.items() if k != place[:5]})
+        + f"{place}: {value}{'}' * ('{' in place)}\n",
     )
     with pytest.raises(RecipeError) as error:
         load_recipe(path)
@@ -78,7 +82,9 @@ def test_one_bad_recipe_of_a_list_is_one_line_and_the_others_continue(project):
     cells = yaml.safe_load(Path("params.yaml").read_text())
     grid = Grid(**cells | {"cells": {key: {"key": key, **cell} for key, cell in cells["cells"].items()}})
     found, problems = listing(grid.cells.values(), grid)
-    assert {line["cell"]: line["state"] for line in found if line["state"] != "unreadable"} == {"small/web/mlp": "not run"}
+    assert {line["cell"]: line["state"] for line in found if line["state"] != "unreadable"} == {
+        "small/web/mlp": "not run"
+    }
     assert len(problems) == 4
     assert not any("\n" in problem for problem in problems)
 
@@ -92,7 +98,10 @@ def test_one_bad_recipe_of_a_list_is_one_line_and_the_others_continue(project):
         ({"seeds": [0, True]}, "seeds: expected a number (given: [0, True])"),
         ({"batch": {"graphs": False}}, "batch.graphs: expected a number (given: False)"),
         ({"schedule": {"warmup": True}}, "schedule.warmup: expected a number"),
-        ({"search": {"trials": True, "space": {"model.dropout": {"low": 0, "high": 1}}}}, "search.trials: expected a number"),
+        (
+            {"search": {"trials": True, "space": {"model.dropout": {"low": 0, "high": 1}}}},
+            "search.trials: expected a number",
+        ),
         ({"model": {"name": "mlp", "hidden_dim": True}}, "model.hidden_dim: expected a number (given: True)"),
         ({"model": {"name": "mlp", "dropout": False}}, "model.dropout: expected a number (given: False)"),
         ({"model": {"name": "mlp", "x": {"y": [1, {1: 2}]}}}, "x.y[1]: the key 1 is no word"),
@@ -150,7 +159,11 @@ def test_a_yaml_file_is_a_regular_file_of_bounded_size(tmp_path):
     os.mkfifo(tmp_path / "pipe.yaml")
     (tmp_path / "zero.yaml").symlink_to("/dev/zero")
     (tmp_path / "large.yaml").write_text("# " + "x" * (5 << 20))
-    for name, words in (("pipe", "not a regular file"), ("zero", "not a regular file"), ("large", "more than 4,194,304 bytes")):
+    for name, words in (
+        ("pipe", "not a regular file"),
+        ("zero", "not a regular file"),
+        ("large", "more than 4,194,304 bytes"),
+    ):
         with pytest.raises(RecipeError, match=f"{name}.yaml: {words}"):
             read_yaml(tmp_path / f"{name}.yaml")
 
@@ -159,7 +172,9 @@ def test_the_digest_of_a_recipe_does_not_depend_on_the_hash_seed(tmp_path):
     path = write_yaml(tmp_path, yaml.safe_dump(RECIPE).replace("name: mlp", "name: mlp\n  x: {b: [q, w, e], a: 1}"))
     code = f"from gt_bench.config.recipe import *; print(digest_of(load_recipe({str(path)!r}).decisive()))"
     found = {
-        subprocess.run([sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": str(ROOT), "PYTHONHASHSEED": seed}, stdout=-1).stdout
+        subprocess.run(
+            [sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": str(ROOT), "PYTHONHASHSEED": seed}, stdout=-1
+        ).stdout
         for seed in ("1", "2")
     }
     assert len(found) == 1

@@ -16,7 +16,9 @@ def test_the_text_is_the_recipe_and_each_value_has_its_origin(cell):
     text = recipe_text(recipe)
     assert Recipe.model_validate(parse_yaml(text) | {"origin": recipe.origin}).decisive() == recipe.decisive()
     (lr,) = [line for line in text.splitlines() if line.startswith("  lr: ")]
-    assert lr.endswith(f"# {next(recipe.origin[key] for key in ('optimizer.lr', 'optimizer', 'all') if key in recipe.origin)}")
+    assert lr.endswith(
+        f"# {next(recipe.origin[key] for key in ('optimizer.lr', 'optimizer', 'all') if key in recipe.origin)}"
+    )
     assert text.count("#") >= len(recipe.given_values()) - 5
 
 

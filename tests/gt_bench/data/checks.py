@@ -37,7 +37,9 @@ def assert_sound(dataset: PackedDataset) -> None:
     assert batch.x.is_floating_point() == isinstance(header.in_dim, int)
     assert batch.x.size(1) == (header.in_dim if isinstance(header.in_dim, int) else len(header.in_dim))
     if header.edge_dim is not None:
-        assert batch.edge_attr.size(1) == (header.edge_dim if isinstance(header.edge_dim, int) else len(header.edge_dim))
+        assert batch.edge_attr.size(1) == (
+            header.edge_dim if isinstance(header.edge_dim, int) else len(header.edge_dim)
+        )
     if batch.y is not None and header.task.endswith("-classification"):
         assert batch.y.dtype == torch.long
         assert int(batch.y.max()) < header.out_dim

@@ -34,7 +34,9 @@ def make_tar(path, members: dict[str, bytes], mode="w:gz"):
 MEMBERS = {"a.txt": b"alpha", "deep/er/b.bin": bytes(range(256))}
 
 
-@pytest.mark.parametrize("make", [lambda p: make_zip(p / "x.zip", MEMBERS), lambda p: make_tar(p / "x.tar.gz", MEMBERS)])
+@pytest.mark.parametrize(
+    "make", [lambda p: make_zip(p / "x.zip", MEMBERS), lambda p: make_tar(p / "x.tar.gz", MEMBERS)]
+)
 def test_members_come_out(tmp_path, make):
     archive = make(tmp_path)
     unpack(archive, tmp_path / "out")
@@ -106,7 +108,10 @@ def test_headers_that_would_fill_the_memory_are_refused(tmp_path, kind, mode):
     with gzip.open(tmp_path / "x.tar.gz", "wb", 1) as file:
         for number in range(1 if mode == "one" else 20):
             record = b"%d %d=" % (size, number)
-            file.write(_header(kind, size) + (record + b"a" * (size - len(record) - 1) + b"\n").ljust(-(-size // 512) * 512, b"\0"))
+            file.write(
+                _header(kind, size)
+                + (record + b"a" * (size - len(record) - 1) + b"\n").ljust(-(-size // 512) * 512, b"\0")
+            )
         file.write(_header(tarfile.REGTYPE, 0) + b"\0" * 1024)
     tracemalloc.start()
     with pytest.raises(ArchiveError, match="headers of one member"):

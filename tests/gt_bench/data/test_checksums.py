@@ -104,7 +104,9 @@ def test_a_lock_file_that_came_later_decides(cluster, tmp_path, lock_file):
     first = sha(cluster())
     get(tmp_path)
     second = cluster(seed=1)
-    lock_file.write_text(json.dumps({FILE: {"sha256": sha(second), "bytes": second.stat().st_size, "date": "2026-11-01"}}))
+    lock_file.write_text(
+        json.dumps({FILE: {"sha256": sha(second), "bytes": second.stat().st_size, "date": "2026-11-01"}})
+    )
     assert contradicted("cluster", tmp_path / "data") == [FILE]
     result = get(tmp_path)
     assert result.state == "packed"
@@ -122,7 +124,9 @@ def test_what_is_not_the_dataset_is_not_pinned(what, cluster, tmp_path, lock_fil
         cluster.archive([[Evil()], [], []])
     else:
         cluster().write_bytes(b"<html>confirm</html>")
-    with pytest.raises(DatasetError, match=r"none was pinned: if it is the wrong file, delete it and run the same command again") as caught:
+    with pytest.raises(
+        DatasetError, match=r"none was pinned: if it is the wrong file, delete it and run the same command again"
+    ) as caught:
         get(tmp_path)
     assert str(tmp_path / "data/raw" / FILE) in str(caught.value)
     assert not lock_file.exists()
@@ -136,7 +140,10 @@ def test_zinc_pins_its_archive_alone(tmp_path, monkeypatch, lock_file):
     (tmp_path / "mirror/zinc12k").mkdir(parents=True)
     zinc_files(tmp_path / "mirror/zinc12k", {"train": [4, 0], "val": [2], "test": [1]})
     spec = get_spec("zinc")
-    pinned = tuple(replace(file, sha256=sha(tmp_path / "mirror" / file.path), bytes=None) if file.sha256 else file for file in spec.files)
+    pinned = tuple(
+        replace(file, sha256=sha(tmp_path / "mirror" / file.path), bytes=None) if file.sha256 else file
+        for file in spec.files
+    )
     monkeypatch.setitem(catalog(), "zinc", replace(spec, files=pinned, expected={"graphs": 4}))
     assert prepare("zinc", tmp_path / "data", [str(tmp_path / "mirror")]).state == "packed"
     assert list(read_pins()) == ["zinc12k/molecules.zip"]
@@ -150,7 +157,11 @@ def test_pokec_pins_both_of_its_files(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     savemat(
         folder / "pokec.mat",
-        {"edge_index": rng.integers(0, 30, (2, 60)), "node_feat": rng.normal(size=(30, 4)), "label": rng.integers(0, 2, 30)},
+        {
+            "edge_index": rng.integers(0, 30, (2, 60)),
+            "node_feat": rng.normal(size=(30, 4)),
+            "label": rng.integers(0, 2, 30),
+        },
     )
     parts = [dict(zip(("train", "valid", "test"), np.split(rng.permutation(30), [10, 20]))) for _ in range(5)]
     np.save(folder / "pokec-splits.npy", np.array(parts, object), allow_pickle=True)
@@ -178,7 +189,11 @@ def test_pokec_pins_both_of_its_files(tmp_path, monkeypatch):
 def test_a_lock_file_that_cannot_be_true_is_one_clear_line(content, message, cluster, tmp_path, lock_file):
     cluster()
     lock_file.write_text(content)
-    for call in (lambda: get(tmp_path), lambda: planning(["cluster"], tmp_path / "data", []), lambda: contradicted("cluster", tmp_path)):
+    for call in (
+        lambda: get(tmp_path),
+        lambda: planning(["cluster"], tmp_path / "data", []),
+        lambda: contradicted("cluster", tmp_path),
+    ):
         with pytest.raises(DatasetError, match=message) as caught:
             call()
         assert "\n" not in str(caught.value)
@@ -190,7 +205,9 @@ def test_plan_state_and_verify_say_the_same(cluster, tmp_path, lock_file, monkey
     cluster()
     mirrors = [str(tmp_path / "mirror")]
     assert "pins 1 digest on first use" in planning(["cluster"], tmp_path / "data", mirrors)[1][0][1]
-    (tmp_path / "params.yaml").write_text(f"run: {{mirrors: {mirrors}}}\ndatasets: [cluster]\nsuites: []\ncells: {{}}\n")
+    (tmp_path / "params.yaml").write_text(
+        f"run: {{mirrors: {mirrors}}}\ndatasets: [cluster]\nsuites: []\ncells: {{}}\n"
+    )
 
     def written() -> dict:
         dependencies.write_state(load_grid())
@@ -209,7 +226,9 @@ def test_plan_state_and_verify_say_the_same(cluster, tmp_path, lock_file, monkey
 
 
 def test_reports_say_it():
-    row = summarise(make_result("s/cluster/gcn", [], method=None) | {"notes": ["digest pinned on first use, 2026-11-22"]}, [])
+    row = summarise(
+        make_result("s/cluster/gcn", [], method=None) | {"notes": ["digest pinned on first use, 2026-11-22"]}, []
+    )
     assert "digest pinned on first use, 2026-11-22" in row["notes"]
 
 

@@ -11,7 +11,9 @@ METHODS = ("1-wl", "gd-wl-shortest-paths", "gd-wl-rrwp", "3-wl")
 
 def pairs():
     rook = nx.line_graph(nx.complete_bipartite_graph(4, 4))
-    shrikhande = nx.Graph(((a, b), ((a + x) % 4, (b + y) % 4)) for a in range(4) for b in range(4) for x, y in ((0, 1), (1, 0), (1, 1)))
+    shrikhande = nx.Graph(
+        ((a, b), ((a + x) % 4, (b + y) % 4)) for a in range(4) for b in range(4) for x, y in ((0, 1), (1, 0), (1, 1))
+    )
     skips = [nx.circulant_graph(11, [1, skip]) for skip in (2, 3)]
     triangles = nx.disjoint_union(nx.cycle_graph(3), nx.cycle_graph(3))
     return {

@@ -63,7 +63,9 @@ class Style:
 def graphs(draw, level: str) -> list[Graph]:
     count = draw(st.integers(1, 4))
     width = draw(st.integers(1, 3))
-    numbers = st.one_of(st.integers(-5, 5).map(float), st.floats(-1e6, 1e6, width=32).filter(lambda v: v == 0 or abs(v) > 1e-6))
+    numbers = st.one_of(
+        st.integers(-5, 5).map(float), st.floats(-1e6, 1e6, width=32).filter(lambda v: v == 0 or abs(v) > 1e-6)
+    )
     classes = draw(st.sampled_from([[0, 1], [1], [0, 3], [2, 5, 9], [0, 1, 2]]))
     tag, found = 0, []
     for _ in range(count):
@@ -74,7 +76,9 @@ def graphs(draw, level: str) -> list[Graph]:
             x.append([tag + 0.5, *(draw(numbers) for _ in range(width - 1))])  # the first feature tells nodes apart
         node = st.integers(0, size - 1)
         edges = draw(st.lists(st.tuples(node, node, numbers), max_size=8))
-        found.append(Graph(x, edges, [draw(st.sampled_from(classes)) for _ in range(size)] if level == "node" else draw(numbers)))
+        found.append(
+            Graph(x, edges, [draw(st.sampled_from(classes)) for _ in range(size)] if level == "node" else draw(numbers))
+        )
     return found
 
 
@@ -125,8 +129,14 @@ def write(found: list[Graph], level: str, style: Style, folder: Path) -> None:
                 row[style.names["y"]] = str(one.y[node])
             nodes.append(row)
         for source, target, weight in one.edges:
-            ends = [name_of(graph, end, style).removesuffix(".0") if style.ids else str(end) for end in (source, target)]
-            row = {style.names["source"]: ends[0], style.names["target"]: ends[1], style.features[0]: number(weight, style)}
+            ends = [
+                name_of(graph, end, style).removesuffix(".0") if style.ids else str(end) for end in (source, target)
+            ]
+            row = {
+                style.names["source"]: ends[0],
+                style.names["target"]: ends[1],
+                style.features[0]: number(weight, style),
+            }
             edges.append(group | row)
         targets.append((group if named else {}) | {style.names["y"]: number(one.y, style) if level == "graph" else ""})
     order = style.rng.permutation
@@ -136,7 +146,11 @@ def write(found: list[Graph], level: str, style: Style, folder: Path) -> None:
     if named:
         targets = [targets[i] for i in order(len(targets))]
     header = [style.names["graph"]] * several + [style.names["source"], style.names["target"], style.features[0]]
-    for table, rows, names in (("nodes", nodes, list(nodes[0])), ("edges", edges, header), ("graphs", targets, list(targets[0]))):
+    for table, rows, names in (
+        ("nodes", nodes, list(nodes[0])),
+        ("edges", edges, header),
+        ("graphs", targets, list(targets[0])),
+    ):
         if table == "graphs" and level == "node":
             continue
         columns = [names[i] for i in order(len(names))]
@@ -146,7 +160,9 @@ def write(found: list[Graph], level: str, style: Style, folder: Path) -> None:
 
 def save(table: str, style: Style, folder: Path) -> None:
     text = io.StringIO(newline="")
-    csv.writer(text, delimiter=style.separator, lineterminator=style.end, quoting=style.quoting).writerows(style.written[table])
+    csv.writer(text, delimiter=style.separator, lineterminator=style.end, quoting=style.quoting).writerows(
+        style.written[table]
+    )
     (folder / f"{table}.csv").write_bytes(text.getvalue().encode(style.encoding))
 
 
@@ -166,9 +182,15 @@ def graphs_in(arrays: dict[str, np.ndarray], level: str) -> list[Graph]:
     nodes, edges = np.cumsum(arrays["num_nodes"])[:-1], np.cumsum(arrays["num_edges"])[:-1]
     weights = arrays.get("edge_attr", np.zeros((arrays["edge_index"].shape[1], 1)))
     y = np.split(arrays["y"], nodes) if level == "node" else arrays["y"]
-    ends = zip(np.split(arrays["x"], nodes), np.split(arrays["edge_index"].T, edges), np.split(weights, edges), y, strict=True)
+    ends = zip(
+        np.split(arrays["x"], nodes), np.split(arrays["edge_index"].T, edges), np.split(weights, edges), y, strict=True
+    )
     return [
-        Graph(x.tolist(), [(*pair, weight[0]) for pair, weight in zip(pairs.tolist(), weight.tolist(), strict=True)], one.tolist())
+        Graph(
+            x.tolist(),
+            [(*pair, weight[0]) for pair, weight in zip(pairs.tolist(), weight.tolist(), strict=True)],
+            one.tolist(),
+        )
         for x, pairs, weight, one in ends
     ]
 
@@ -187,7 +209,9 @@ def test_a_table_is_read_as_the_graph_that_it_says(tmp_path_factory, level, data
         refused = str(error)
     if refused is not None:  # commas of numbers, or of the name of an only column, that may as well separate columns
         assert style.comma or any(len(rows[0]) == 1 and "," in rows[0][0] for rows in style.written.values())
-        assert re.search(r"(nodes|edges|graphs)\.csv: line \d+.*(use one of them|where \d are named|thousands separator)", refused)
+        assert re.search(
+            r"(nodes|edges|graphs)\.csv: line \d+.*(use one of them|where \d are named|thousands separator)", refused
+        )
         return
     columns = [name for name in style.written["nodes"][0] if name in FEATURES]
     arrays["x"] = arrays["x"][:, [columns.index(name) for name in style.features[: len(columns)]]]
@@ -239,7 +263,8 @@ def test_a_duplicate_or_unknown_identifier_is_named(tmp_path_factory, data):
         rows[second][column] = rows[first][column]
         save("nodes", style, folder)
         with pytest.raises(
-            DatasetError, match=rf"nodes\.csv: line {max(first, second) + 1}: .*duplicate .* line {min(first, second) + 1};"
+            DatasetError,
+            match=rf"nodes\.csv: line {max(first, second) + 1}: .*duplicate .* line {min(first, second) + 1};",
         ):
             from_csv(folder, "node", [])
         rows[second] = before
@@ -249,7 +274,9 @@ def test_a_duplicate_or_unknown_identifier_is_named(tmp_path_factory, data):
     if row is not None:
         row[column] = "nobody"
         save("nodes", style, folder)
-        with pytest.raises(DatasetError, match=r"edges\.csv: line \d+: column (source|target): .* is not in column .* of nodes\.csv"):
+        with pytest.raises(
+            DatasetError, match=r"edges\.csv: line \d+: column (source|target): .* is not in column .* of nodes\.csv"
+        ):
             from_csv(folder, "node", [])
 
 

@@ -143,7 +143,9 @@ def raw_server():
     ],
 )
 @pytest.mark.parametrize("begun", [False, True])
-def test_only_an_answer_with_the_file_counts_and_the_next_source_is_tried(tmp_path, server, raw_server, answer, words, begun):
+def test_only_an_answer_with_the_file_counts_and_the_next_source_is_tried(
+    tmp_path, server, raw_server, answer, words, begun
+):
     if begun and b"206" in answer:
         answer = answer.replace(b"\r\n\r\n", b"\r\nContent-Range: bytes 0-0/1\r\n\r\n")
         words = "continues at another byte"
@@ -153,7 +155,10 @@ def test_only_an_answer_with_the_file_counts_and_the_next_source_is_tried(tmp_pa
         (tmp_path / "raw/a/b.bin.part").write_bytes(CONTENT[:1000])
     assert fetch(unpinned, tmp_path / "raw").read_bytes() == CONTENT
     with pytest.raises(SourceError, match=words):
-        fetch(RemoteFile("a/c.bin", (url,), None, None, at_most=1 << 20), tmp_path / "begun" if not begun else begin(tmp_path))
+        fetch(
+            RemoteFile("a/c.bin", (url,), None, None, at_most=1 << 20),
+            tmp_path / "begun" if not begun else begin(tmp_path),
+        )
 
 
 def begin(folder: Path) -> Path:
@@ -168,14 +173,18 @@ def test_a_host_that_sends_a_byte_now_and_then_is_given_up(tmp_path, server, raw
     head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(CONTENT)
     slow = raw_server([head, *(bytes([byte]) for byte in CONTENT)], 0.05)
     slow_head = raw_server([bytes([byte]) for byte in head * 100], 0.05)
-    with pytest.raises(SourceError, match=r"bytes in 0 s, which is too slow; \d+ bytes kept[^:]*\n.*has not answered within 0.5 s"):
+    with pytest.raises(
+        SourceError, match=r"bytes in 0 s, which is too slow; \d+ bytes kept[^:]*\n.*has not answered within 0.5 s"
+    ):
         fetch(remote(slow, slow_head), tmp_path / "raw")
     assert fetch(remote(slow, slow_head, f"{server.url}/b.bin"), tmp_path / "raw").read_bytes() == CONTENT
 
 
 def test_mirrors_come_first_and_a_good_file_is_kept(tmp_path, mirror_folder, server):
     said = []
-    path = fetch(remote(f"{server.url}/b.bin"), tmp_path / "raw", [str(tmp_path / "empty"), str(mirror_folder)], said.append)
+    path = fetch(
+        remote(f"{server.url}/b.bin"), tmp_path / "raw", [str(tmp_path / "empty"), str(mirror_folder)], said.append
+    )
     assert path.read_bytes() == CONTENT
     assert said == [f"a/b.bin: {len(CONTENT):,} bytes from {mirror_folder / 'a/b.bin'}"]
     (mirror_folder / "a/b.bin").unlink()
@@ -229,7 +238,9 @@ def test_a_full_disk_is_no_missing_source(tmp_path, server, mirror_folder, monke
     else:
         monkeypatch.setattr(download, "_bar", full)  # from where blocks are written
     mirrors = [str(mirror_folder)] if by == "folder" else []
-    with pytest.raises(WriteError, match=r"a/b\.bin\.part: cannot be written .No space left on device.*free some space"):
+    with pytest.raises(
+        WriteError, match=r"a/b\.bin\.part: cannot be written .No space left on device.*free some space"
+    ):
         fetch(remote(f"{server.url}/b.bin"), tmp_path / "raw", mirrors)
     monkeypatch.undo()
     assert fetch(remote(f"{server.url}/b.bin"), tmp_path / "raw", mirrors).read_bytes() == CONTENT
@@ -285,7 +296,11 @@ def test_every_file_has_a_bound_and_comes_by_https():
 )
 def test_https_is_never_left_by_a_redirect(first, location, followed):
     answer = requests.Response()
-    answer.status_code, answer.url, answer.headers = 302, first, requests.structures.CaseInsensitiveDict(Location=location)
+    answer.status_code, answer.url, answer.headers = (
+        302,
+        first,
+        requests.structures.CaseInsensitiveDict(Location=location),
+    )
     if followed:
         assert download._session().get_redirect_target(answer) == location
     else:
@@ -333,10 +348,22 @@ def test_no_source_lists_all_and_names_the_command(tmp_path, server):
     with pytest.raises(SourceError) as caught:
         fetch(remote(f"{server.url}/absent", dead), tmp_path / "raw", [str(tmp_path / "mirror")])
     text = str(caught.value)
-    for part in (str(tmp_path / "mirror/a/b.bin"), "no such file", f"{server.url}/absent", "404", dead, "does not answer", SHA):
+    for part in (
+        str(tmp_path / "mirror/a/b.bin"),
+        "no such file",
+        f"{server.url}/absent",
+        "404",
+        dead,
+        "does not answer",
+        SHA,
+    ):
         assert part in text
     assert f"\n  cp FILE {tmp_path / 'raw/a/b.bin'}\n" in text
-    assert [source for source, _ in caught.value.tried] == [str(tmp_path / "mirror/a/b.bin"), f"{server.url}/absent", dead]
+    assert [source for source, _ in caught.value.tried] == [
+        str(tmp_path / "mirror/a/b.bin"),
+        f"{server.url}/absent",
+        dead,
+    ]
 
 
 def test_reachable_is_cheap_and_right(tmp_path, mirror_folder, server):
@@ -361,7 +388,9 @@ def _fetch_in_child(raw: Path, mirror: Path, results):
 def test_two_processes_both_succeed_and_one_does_the_work(tmp_path, mirror_folder):
     context = multiprocessing.get_context("fork")
     results = context.Queue()
-    children = [context.Process(target=_fetch_in_child, args=(tmp_path / "raw", mirror_folder, results)) for _ in range(4)]
+    children = [
+        context.Process(target=_fetch_in_child, args=(tmp_path / "raw", mirror_folder, results)) for _ in range(4)
+    ]
     for child in children:
         child.start()
     for child in children:

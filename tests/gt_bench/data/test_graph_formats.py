@@ -132,7 +132,9 @@ def test_peptides_struct(tmp_path, molecules, without_rdkit):
     writer.writerow(names)
     writer.writerows([i, s, "AC", *y.tolist(), "[[0.0]]"] for i, ((s, _), y) in enumerate(zip(rows, targets)))
     (tmp_path / "a.csv.gz").write_bytes(gzip.compress(text.getvalue().encode()))
-    (tmp_path / "s.pickle").write_bytes(pickle.dumps({"train": np.arange(40), "val": np.arange(40, 50), "test": np.arange(50, 60)}))
+    (tmp_path / "s.pickle").write_bytes(
+        pickle.dumps({"train": np.arange(40), "val": np.arange(40, 50), "test": np.arange(50, 60)})
+    )
     paths = dict(zip([file.path for file in spec.files], (tmp_path / "a.csv.gz", tmp_path / "s.pickle")))
     spec.prepare(spec, paths, tmp_path / "out")
     dataset = PackedDataset.open(tmp_path / "out")
@@ -150,7 +152,9 @@ def test_rdkit_itself_gives_the_stored_graphs(molecules):
     rows, graphs = molecules
     arrays = smiles.convert_block([(s, [gap]) for s, gap in rows])
     np.testing.assert_array_equal(arrays["x"], np.concatenate([graphs[s]["node_feat"] for s, _ in rows]))
-    np.testing.assert_array_equal(arrays["edge_index"], np.concatenate([graphs[s]["edge_index"] for s, _ in rows], axis=1))
+    np.testing.assert_array_equal(
+        arrays["edge_index"], np.concatenate([graphs[s]["edge_index"] for s, _ in rows], axis=1)
+    )
     np.testing.assert_array_equal(arrays["edge_attr"], np.concatenate([graphs[s]["edge_feat"] for s, _ in rows]))
 
 
@@ -187,7 +191,12 @@ def test_alchemy(tmp_path):
     for part, chosen in parts.items():
         (tmp_path / f"{part}.index").write_text(",".join(map(str, chosen)) + "\n")
     spec = get_spec("alchemy")
-    paths = dict(zip([file.path for file in spec.files], [tmp_path / n for n in ("a.zip", "train.index", "val.index", "test.index")]))
+    paths = dict(
+        zip(
+            [file.path for file in spec.files],
+            [tmp_path / n for n in ("a.zip", "train.index", "val.index", "test.index")],
+        )
+    )
     write()
     spec.prepare(spec, paths, tmp_path / "out")
     dataset = PackedDataset.open(tmp_path / "out")
@@ -218,7 +227,10 @@ def jet_tree(sizes, seed=0):
 
     tree = {name: ragged(lambda n: rng.normal(size=n).astype(np.float32)) for name in jets.TRACK}
     tree |= {name: rng.normal(size=len(sizes)).astype(np.float32) for name in jets.JET}
-    return tree | {jets.VERTEX: ragged(lambda n: rng.integers(0, 3, n)), jets.FLAVOUR: rng.choice([0, 4, 5], len(sizes))}
+    return tree | {
+        jets.VERTEX: ragged(lambda n: rng.integers(0, 3, n)),
+        jets.FLAVOUR: rng.choice([0, 4, 5], len(sizes)),
+    }
 
 
 def write_root(path, tree):
@@ -327,7 +339,9 @@ def tpu_tar(path, kind, sizes, seed=0, edit=lambda data: data):
     return graphs
 
 
-@pytest.mark.parametrize(("name", "kind"), [("tpugraphs-layout-xla-random", "layout"), ("tpugraphs-layout-tile", "tile")])
+@pytest.mark.parametrize(
+    ("name", "kind"), [("tpugraphs-layout-xla-random", "layout"), ("tpugraphs-layout-tile", "tile")]
+)
 def test_tpugraphs(name, kind, tmp_path):
     graphs = tpu_tar(tmp_path / "train.tar", kind, [9, 14, 6]) + tpu_tar(tmp_path / "valid.tar", kind, [11, 7], 1)
     spec = get_spec(name)
@@ -354,7 +368,9 @@ def test_ordered_pair_accuracy_and_segments():
     rng = np.random.default_rng(0)
     runtimes, scores = rng.integers(0, 9, 40).astype(float), rng.integers(0, 9, 40).astype(float)
     pairs = [(i, j) for i in range(40) for j in range(40) if runtimes[i] > runtimes[j]]
-    assert tpugraphs.ordered_pair_accuracy(scores, runtimes) == pytest.approx(np.mean([scores[i] > scores[j] for i, j in pairs]))
+    assert tpugraphs.ordered_pair_accuracy(scores, runtimes) == pytest.approx(
+        np.mean([scores[i] > scores[j] for i, j in pairs])
+    )
     assert tpugraphs.ordered_pair_accuracy(runtimes, runtimes) == 1
     with pytest.raises(ValueError, match="all runtimes are equal"):
         tpugraphs.ordered_pair_accuracy(scores, np.ones(40))

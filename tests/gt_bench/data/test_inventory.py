@@ -105,7 +105,9 @@ def test_list_and_plan(run, mirror):
 
 @pytest.mark.parametrize("width", [40, 80, 120, 300])
 def test_nothing_is_cut_whatever_the_terminal(width, monkeypatch):
-    terminal = Console(highlight=False, force_terminal=True, color_system=None, width=width, soft_wrap=True, file=io.StringIO())
+    terminal = Console(
+        highlight=False, force_terminal=True, color_system=None, width=width, soft_wrap=True, file=io.StringIO()
+    )
     monkeypatch.setattr(inventory, "console", terminal)
     columns, rows = inventory.listing(Path("nowhere"))
     inventory.show_rows(columns, rows)
@@ -119,7 +121,9 @@ def test_nothing_is_cut_whatever_the_terminal(width, monkeypatch):
 
 
 def test_the_plan_knows_what_will_be_on_disk(run, mirror):
-    line = next(line for line in run("--plan", "minesweeper", "--mirror", str(mirror)).splitlines() if "minesweeper" in line)
+    line = next(
+        line for line in run("--plan", "minesweeper", "--mirror", str(mirror)).splitlines() if "minesweeper" in line
+    )
     raw = (mirror / "heterophilous/minesweeper.npz").stat().st_size
     said = run("minesweeper", "--mirror", str(mirror))
     packed = float(re.search(r"packed in [^;]*; ([\d.]+) KiB", said).group(1))
@@ -128,7 +132,9 @@ def test_the_plan_knows_what_will_be_on_disk(run, mirror):
 
 
 def test_params_give_the_mirrors_and_the_suites(run, tmp_path, mirror):
-    cells = "\n".join(f"  x-{d}-mlp: {{cell: x/{d}/mlp, dataset: {d}, model: mlp, settings: recipes}}" for d in ("texas", "chains"))
+    cells = "\n".join(
+        f"  x-{d}-mlp: {{cell: x/{d}/mlp, dataset: {d}, model: mlp, settings: recipes}}" for d in ("texas", "chains")
+    )
     params = f"run: {{mirrors: [{mirror}]}}\ndatasets: [texas, chains]\nsuites: [x]\ncells:\n{cells}\n"
     (tmp_path / "params.yaml").write_text(params)
     said = run("--plan", "x")

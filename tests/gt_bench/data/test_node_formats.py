@@ -113,7 +113,11 @@ def test_pokec(tmp_path):
     known = np.flatnonzero(labels >= 0)
     savemat(
         tmp_path / "p.mat",
-        {"edge_index": rng.integers(0, nodes, (2, 90)), "node_feat": rng.normal(size=(nodes, 65)), "label": labels[None]},
+        {
+            "edge_index": rng.integers(0, nodes, (2, 90)),
+            "node_feat": rng.normal(size=(nodes, 65)),
+            "label": labels[None],
+        },
     )
     splits = []
     for _ in range(5):

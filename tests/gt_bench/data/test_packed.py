@@ -14,14 +14,30 @@ from hypothesis import strategies as st
 from gt_bench.config.grid import load_grid
 from gt_bench.config.schema import RecipeError
 from gt_bench.data import packed
-from gt_bench.data.packed import DatasetUnavailable, PackedDataset, PackedHeader, PackedWriter, compact, pack, replace_folder
+from gt_bench.data.packed import (
+    DatasetUnavailable,
+    PackedDataset,
+    PackedHeader,
+    PackedWriter,
+    compact,
+    pack,
+    replace_folder,
+)
 from gt_bench.data.prepare import prepare
 from gt_bench.data.spec import DatasetSpec
 from gt_bench.utils.errors import DatasetError
 from gt_bench.utils.io import WriteError
 
 HEADER = PackedHeader(
-    name="toy", task="graph-regression", metric="mae", level="graph", in_dim=2, edge_dim=[4], out_dim=1, split_kind="graph", num_splits=1
+    name="toy",
+    task="graph-regression",
+    metric="mae",
+    level="graph",
+    in_dim=2,
+    edge_dim=[4],
+    out_dim=1,
+    split_kind="graph",
+    num_splits=1,
 )
 
 
@@ -107,7 +123,9 @@ def test_block_by_block_gives_the_same_file(tmp_path):
         for g in graphs:
             parts = {name: compact(array) for name, array in g.items()}
             writer.graphs(
-                num_nodes=[len(g["x"])], num_edges=[g["edge_index"].shape[1]], **parts | {"edge_index": g["edge_index"].astype(np.uint8)}
+                num_nodes=[len(g["x"])],
+                num_edges=[g["edge_index"].shape[1]],
+                **parts | {"edge_index": g["edge_index"].astype(np.uint8)},
             )
         writer.append("split", arrays["split"].astype(np.uint8))
         writer.finish(HEADER)
@@ -125,7 +143,14 @@ def test_safetensors_itself_reads_the_file_and_it_is_mapped_not_loaded(tmp_path)
 
     nodes = 3_000_000  # 24 MB of features
     header = PackedHeader(
-        name="big", task="node-classification", metric="accuracy", level="node", in_dim=2, out_dim=2, split_kind="node", num_splits=0
+        name="big",
+        task="node-classification",
+        metric="accuracy",
+        level="node",
+        in_dim=2,
+        out_dim=2,
+        split_kind="node",
+        num_splits=0,
     )
     big = {"num_nodes": [2] * (nodes // 2), "num_edges": [0] * (nodes // 2), "x": np.zeros((nodes, 2), np.float32)}
     pack(tmp_path / "big", header, big | {"edge_index": np.zeros((2, 0), int), "y": np.zeros(nodes, int)})
@@ -154,7 +179,9 @@ def test_other_bytes_of_the_same_length_are_found(toy, tmp_path, keep_mtime):
     if keep_mtime:
         os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert path.stat().st_size == before.st_size
-    with pytest.raises(DatasetError, match=r"content of data.safetensors is not.*prepare it again: python -m stages.download toy"):
+    with pytest.raises(
+        DatasetError, match=r"content of data.safetensors is not.*prepare it again: python -m stages.download toy"
+    ):
         PackedDataset.open(tmp_path / "toy")
     flip_labels(tmp_path / "toy")
     PackedDataset.open(tmp_path / "toy")
@@ -166,7 +193,10 @@ def test_the_content_is_read_again_only_when_the_file_has_changed(toy, tmp_path,
     monkeypatch.setattr(packed, "_sha256", lambda path: read.append(path) or whole(path))
     PackedDataset.open(tmp_path / "toy")
     assert read == []  # `toy` has opened it
-    assert sorted(p.name for p in path.parent.iterdir()) == ["data.safetensors", "header.json"]  # a change in there would run DVC's stages
+    assert sorted(p.name for p in path.parent.iterdir()) == [
+        "data.safetensors",
+        "header.json",
+    ]  # a change in there would run DVC's stages
     os.utime(path, (1, 1))
     for _ in range(2):
         PackedDataset.open(tmp_path / "toy")
@@ -211,7 +241,14 @@ def test_damaged_data_are_prepared_again_by_the_stage(tmp_path):
 
 def test_pairs_become_flat_targets(tmp_path):
     header = PackedHeader(
-        name="sets", task="set-to-graph", metric="f1", level="pair", in_dim=1, out_dim=1, split_kind="graph", num_splits=0
+        name="sets",
+        task="set-to-graph",
+        metric="f1",
+        level="pair",
+        in_dim=1,
+        out_dim=1,
+        split_kind="graph",
+        num_splits=0,
     )
     arrays = {
         "num_nodes": [2, 3],
@@ -314,7 +351,12 @@ def test_nothing_packed_and_unavailable_say_what_to_do(tmp_path):
     with pytest.raises(DatasetUnavailable, match=r"python -m stages\.download nowhere"):
         PackedDataset.open(tmp_path / "nowhere")
     (tmp_path / "gone").mkdir()
-    note = {"dataset": "gone", "reason": "no host answers", "tried": [{"source": "http://x", "error": "silence"}], "remedy": "cp FILE here"}
+    note = {
+        "dataset": "gone",
+        "reason": "no host answers",
+        "tried": [{"source": "http://x", "error": "silence"}],
+        "remedy": "cp FILE here",
+    }
     (tmp_path / "gone/unavailable.json").write_text(json.dumps(note))
     with pytest.raises(DatasetUnavailable, match=r"(?s)no host answers.*http:..x: silence.*cp FILE here"):
         PackedDataset.open(tmp_path / "gone")
@@ -348,5 +390,7 @@ def test_mutated_files_end_in_the_right_data_or_a_clean_error(tmp_path_factory, 
         dataset.verify()
     except DatasetError:
         return
-    assert dataset.header.data_sha256  # what passes is bytewise what was written, whatever a harmless header field now says
+    assert (
+        dataset.header.data_sha256
+    )  # what passes is bytewise what was written, whatever a harmless header field now says
     assert dataset.num_graphs == 5

@@ -39,7 +39,9 @@ def test_every_dataset_is_one_command_away(name, tmp_path, monkeypatch):
     monkeypatch.setattr("gt_bench.data.download._host_answers", lambda scheme, host: True)
     spec = get_spec(name)
     derived = [entry for entry in spec.files if not entry.urls]
-    assert all(entry.derived and entry.sha256 for entry in derived), "neither an address nor a derived file that a mirror has"
+    assert all(entry.derived and entry.sha256 for entry in derived), (
+        "neither an address nor a derived file that a mirror has"
+    )
     for entry in derived:
         (tmp_path / "mirror" / entry.path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "mirror" / entry.path).touch()

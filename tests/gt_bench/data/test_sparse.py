@@ -64,10 +64,14 @@ def test_wide_features_are_never_dense(tmp_path):
 def test_a_run_learns_the_same_from_either(tmp_path, model):
     pack_words(tmp_path)
     fields = (
-        {"name": "polynormer", "hidden_dim": 8, "num_heads": 2, "num_local_layers": 2, "in_dropout": 0.3} if model == "polynormer" else None
+        {"name": "polynormer", "hidden_dim": 8, "num_heads": 2, "num_local_layers": 2, "in_dropout": 0.3}
+        if model == "polynormer"
+        else None
     )
     recipe = Recipe(**{**RECIPE, "model": fields or RECIPE["model"]})
-    experiment = Experiment(recipe, "words.yaml", "words", RunSettings(device="cpu"), Store(tmp_path / "store"), tmp_path)
+    experiment = Experiment(
+        recipe, "words.yaml", "words", RunSettings(device="cpu"), Store(tmp_path / "store"), tmp_path
+    )
     with use("reference", sparse_linear="numba"):
         sparse = experiment.run(0)[0]
         experiment.store, experiment.__dict__["_read"] = Store(tmp_path / "other"), experiment.packed
@@ -75,11 +79,17 @@ def test_a_run_learns_the_same_from_either(tmp_path, model):
     forms = [r["measured"]["forms"]["training"].get("sparse_linear") for r in (sparse, dense)]
     assert forms == [["numba"], None]
     for curve in ("train_loss", "val_loss"):
-        assert sparse["deterministic"]["epochs"][curve] == pytest.approx(dense["deterministic"]["epochs"][curve], rel=1e-4)
+        assert sparse["deterministic"]["epochs"][curve] == pytest.approx(
+            dense["deterministic"]["epochs"][curve], rel=1e-4
+        )
 
 
 def test_a_model_that_does_not_say_so_gets_dense_features(tmp_path):
     pack_words(tmp_path)
-    recipe = Recipe(**{**RECIPE, "model": {"name": "edge-transformer", "hidden_dim": 8, "num_heads": 2, "num_layers": 1}})
-    experiment = Experiment(recipe, "words.yaml", "words", RunSettings(device="cpu"), Store(tmp_path / "store"), tmp_path)
+    recipe = Recipe(
+        **{**RECIPE, "model": {"name": "edge-transformer", "hidden_dim": 8, "num_heads": 2, "num_layers": 1}}
+    )
+    experiment = Experiment(
+        recipe, "words.yaml", "words", RunSettings(device="cpu"), Store(tmp_path / "store"), tmp_path
+    )
     assert experiment._read is experiment.packed

@@ -14,7 +14,20 @@ from gt_bench.utils.errors import DatasetError
 from tests.conftest import ROOT
 
 PACKED = Path(os.environ.get("GT_PACKED", ROOT / "data" / "packed"))
-FACE = ("name", "task", "metric", "also", "level", "in_dim", "edge_dim", "out_dim", "split_kind", "num_splits", "extras", "row_normalise")
+FACE = (
+    "name",
+    "task",
+    "metric",
+    "also",
+    "level",
+    "in_dim",
+    "edge_dim",
+    "out_dim",
+    "split_kind",
+    "num_splits",
+    "extras",
+    "row_normalise",
+)
 
 
 @pytest.mark.parametrize("name", sorted(catalog()))
@@ -34,8 +47,16 @@ def test_every_dataset_has_a_miniature_in_which_every_part_is_filled(name, tmp_p
                 assert packed.array("y")[ids].unique().numel() >= 2
     # what the spec says of the real data is also true of its shape
     shape, expected = shape_of(spec), spec.expected
-    assert expected.get("features", shape.in_dim) in (shape.in_dim, len(shape.in_dim) if isinstance(shape.in_dim, list) else None)
-    for theirs, ours in (("nodes", shape.nodes), ("graphs", shape.graphs), ("splits", shape.num_splits), ("train", shape.train)):
+    assert expected.get("features", shape.in_dim) in (
+        shape.in_dim,
+        len(shape.in_dim) if isinstance(shape.in_dim, list) else None,
+    )
+    for theirs, ours in (
+        ("nodes", shape.nodes),
+        ("graphs", shape.graphs),
+        ("splits", shape.num_splits),
+        ("train", shape.train),
+    ):
         assert ours is None or expected.get(theirs, ours) == ours, theirs
     assert expected.get("classes", shape.out_dim) == shape.out_dim
     assert expected.get("targets", shape.targets) == shape.targets
@@ -54,7 +75,9 @@ def test_a_miniature_is_directed_and_has_self_loops_and_isolated_nodes_where_the
     assert expected.get("self_loops", shape.self_loops) == shape.self_loops
 
 
-@pytest.mark.parametrize(("name", "parts"), [("zinc", (83, 8, 8)), ("peptides-func", (70, 15, 15)), ("mnist", (80, 10, 10))])
+@pytest.mark.parametrize(
+    ("name", "parts"), [("zinc", (83, 8, 8)), ("peptides-func", (70, 15, 15)), ("mnist", (80, 10, 10))]
+)
 def test_at_life_size_parts_have_the_dataset_s_shares(name, parts, tmp_path):
     """What an epoch takes is the share of training; where it is not known, 8 : 1 : 1."""
     miniature(catalog()[name], tmp_path / "mini", life_size=100)

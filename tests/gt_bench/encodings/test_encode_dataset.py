@@ -68,7 +68,9 @@ def folder_of(packed):
 
 def default_arguments(name):
     names = ENCODINGS[name].parameters
-    return {key: value for key, value in {"steps": 4, "k": 4, "count": 1, "degree": 3, "columns": 2}.items() if key in names}
+    return {
+        key: value for key, value in {"steps": 4, "k": 4, "count": 1, "degree": 3, "columns": 2}.items() if key in names
+    }
 
 
 @pytest.mark.parametrize("limit", [cache.STORE_LIMIT, 1])
@@ -87,7 +89,9 @@ def test_attach_gives_what_computing_the_graphs_gives(packed, name, limit, monke
             if array in ENCODINGS[name].offsets:
                 expected = compute(name, collate(singles), **arguments)[array]
             else:
-                expected = torch.cat([compute(name, s, graphs=g[None], **arguments)[array] for s, g in zip(singles, graphs)])
+                expected = torch.cat(
+                    [compute(name, s, graphs=g[None], **arguments)[array] for s, g in zip(singles, graphs)]
+                )
             assert batch.encodings[array].dtype == expected.dtype
             torch.testing.assert_close(batch.encodings[array], expected, rtol=1e-5, atol=1e-6)
 
@@ -104,7 +108,9 @@ def test_small_batches_while_encoding_change_no_more_than_rounding(packed, monke
     whole = load_file(path)["rrwp"]
     path.unlink()
     monkeypatch.setattr(cache, "_PAIRS_PER_BATCH", 30)
-    torch.testing.assert_close(load_file(encode(packed, folder_of(packed), "rrwp", {"steps": 4}))["rrwp"], whole, rtol=0, atol=1e-7)
+    torch.testing.assert_close(
+        load_file(encode(packed, folder_of(packed), "rrwp", {"steps": 4}))["rrwp"], whole, rtol=0, atol=1e-7
+    )
 
 
 def test_files_are_the_same_bytes_every_time(packed):
@@ -129,7 +135,8 @@ TREES = [nx.random_labeled_tree(n, seed=n) for n in (183, 40, 120)] + [nx.cycle_
 
 
 @pytest.mark.parametrize(
-    ("name", "dense_size"), [("laplacian", 1500), ("laplacian", 100), ("rwse", 1500), ("orthogonal", 1500), ("rrwp", 1500)]
+    ("name", "dense_size"),
+    [("laplacian", 1500), ("laplacian", 100), ("rwse", 1500), ("orthogonal", 1500), ("rrwp", 1500)],
 )
 def test_the_number_of_threads_decides_no_bit(tmp_path, monkeypatch, name, dense_size):
     """LAPACK shares out a matrix of this size among its threads, as numpy's BLAS the vectors of Lanczos."""
@@ -153,7 +160,11 @@ def test_the_number_of_threads_decides_no_bit(tmp_path, monkeypatch, name, dense
 def test_the_number_of_processes_decides_no_bit(packed, monkeypatch):
     monkeypatch.setattr(cache, "_PAIRS_PER_BATCH", 30)
     found = []
-    for jobs, start in ((1, "spawn"), (2, "spawn"), (4, "fork")):  # fork starts at once; the stage never forks, its libraries have threads
+    for jobs, start in (
+        (1, "spawn"),
+        (2, "spawn"),
+        (4, "fork"),
+    ):  # fork starts at once; the stage never forks, its libraries have threads
         monkeypatch.setattr(encoding, "_START", start)
         path = encode(packed, folder_of(packed), "laplacian", {"k": 3}, jobs=jobs)
         found.append(path.read_bytes())
@@ -169,7 +180,9 @@ def test_a_process_that_is_killed_is_named_and_leaves_no_file(packed, monkeypatc
     monkeypatch.setattr(cache, "_PAIRS_PER_BATCH", 30)
     monkeypatch.setattr(encoding, "_run_in_worker", die)
     monkeypatch.setattr(encoding, "_START", "fork")
-    with pytest.raises(DatasetError, match=r"tiny: encoding rwse: a process was killed, probably out of memory; .* tiny --jobs 1"):
+    with pytest.raises(
+        DatasetError, match=r"tiny: encoding rwse: a process was killed, probably out of memory; .* tiny --jobs 1"
+    ):
         encode(packed, folder_of(packed), "rwse", {"steps": 3}, jobs=2)
     assert list(folder_of(packed).iterdir()) == []
 
@@ -229,7 +242,9 @@ def test_a_digest_that_the_header_does_not_give_is_refused(packed):
 
 
 def test_the_header_says_which_library_decided_last_digits_and_what_is_not_unique(tmp_path, capsys):
-    packed = make_packed(tmp_path / "data/packed/trees", graphs=[of_networkx(graph) for graph in (*TREES, nx.path_graph(4))])
+    packed = make_packed(
+        tmp_path / "data/packed/trees", graphs=[of_networkx(graph) for graph in (*TREES, nx.path_graph(4))]
+    )
     laplacian = header_of(encode(packed, folder_of(packed), "laplacian", {"k": 2}))
     assert laplacian["flags"] == {"repeated_eigenvalue": 1}  # the cycle
     assert "repeated eigenvalue in 1 of the graphs: its vectors are fixed by a rule" in capsys.readouterr().out
@@ -239,15 +254,26 @@ def test_the_header_says_which_library_decided_last_digits_and_what_is_not_uniqu
     assert not {"flags", "computed_by"} & header_of(encode(packed, folder_of(packed), "degree", {})).keys()
     dataset = EncodedDataset(packed, folder_of(packed), {"laplacian": {"k": 2}, "degree": {}})
     assert dataset.computed_by == {
-        "laplacian-k=2-normalization=sym-which=lowest": {"computed_by": laplacian["computed_by"], "flags": {"repeated_eigenvalue": 1}}
+        "laplacian-k=2-normalization=sym-which=lowest": {
+            "computed_by": laplacian["computed_by"],
+            "flags": {"repeated_eigenvalue": 1},
+        }
     }
 
 
 def test_what_killed_writers_left_is_swept(packed, tmp_path):
     make_grid(tmp_path, {"a": "{rwse: {steps: 2}}"})
     folder, old = folder_of(packed), time.time() - 7200
-    left = [folder / ".rwse-steps=2.safetensors.abcd_123", folder / ".rwse-steps=9.json.abcd1234", folder / "cells/.s-tiny-a.json.abcd1234"]
-    busy, new, foreign = folder / ".order.safetensors.abcd1234", folder / "cells/.s-tiny-b.json.abcd1234", folder / ".notes"
+    left = [
+        folder / ".rwse-steps=2.safetensors.abcd_123",
+        folder / ".rwse-steps=9.json.abcd1234",
+        folder / "cells/.s-tiny-a.json.abcd1234",
+    ]
+    busy, new, foreign = (
+        folder / ".order.safetensors.abcd1234",
+        folder / "cells/.s-tiny-b.json.abcd1234",
+        folder / ".notes",
+    )
     (folder / "cells").mkdir(parents=True)
     for path in (*left, busy, new, foreign):
         path.touch()
@@ -271,7 +297,10 @@ def test_a_number_of_processes_that_is_none_is_refused(packed, tmp_path, capsys,
 def test_on_the_fly_is_said_and_has_a_digest_of_the_algorithm(packed, capsys):
     path = encode(packed, folder_of(packed), "rrwp", {"steps": 4}, limit=1)
     assert path.suffix == ".json"
-    assert "on the fly, for each batch on its device: stored it would take 0.0 MiB, above the bound of 0.0 MiB" in capsys.readouterr().out
+    assert (
+        "on the fly, for each batch on its device: stored it would take 0.0 MiB, above the bound of 0.0 MiB"
+        in capsys.readouterr().out
+    )
     there = EncodedDataset(packed, folder_of(packed), {"rrwp": {"steps": 4}}).digest
     encode(packed, folder_of(packed), "rrwp", {"steps": 5}, limit=1)
     assert EncodedDataset(packed, folder_of(packed), {"rrwp": {"steps": 5}}).digest != there
@@ -333,14 +362,18 @@ def test_the_arrays_are_read_again_only_when_their_file_has_changed(packed, monk
 
 
 def test_a_failed_computation_leaves_no_file(packed, monkeypatch):
-    monkeypatch.setattr(encoding, "compute_with_flags", lambda *a, **k: (_ for _ in ()).throw(ArithmeticError("no convergence")))
+    monkeypatch.setattr(
+        encoding, "compute_with_flags", lambda *a, **k: (_ for _ in ()).throw(ArithmeticError("no convergence"))
+    )
     with pytest.raises(ArithmeticError):
         encode(packed, folder_of(packed), "laplacian", {"k": 3})
     assert [p for p in folder_of(packed).rglob("*") if p.is_file()] == []
 
 
 def test_missing_encoding_says_which_command(packed):
-    with pytest.raises(DatasetError, match=r"tiny: the encoding rwse-steps=4 is not computed yet; run: python -m stages.encode tiny"):
+    with pytest.raises(
+        DatasetError, match=r"tiny: the encoding rwse-steps=4 is not computed yet; run: python -m stages.encode tiny"
+    ):
         EncodedDataset(packed, folder_of(packed), {"rwse": {"steps": 4}})
 
 
@@ -378,7 +411,9 @@ seeds: [0]
 
 
 def make_grid(root, recipes, datasets=("tiny",)):
-    cells = "".join(f"  s-tiny-{m}: {{cell: s/tiny/{m}, dataset: tiny, model: {m}, settings: recipes}}\n" for m in recipes)
+    cells = "".join(
+        f"  s-tiny-{m}: {{cell: s/tiny/{m}, dataset: tiny, model: {m}, settings: recipes}}\n" for m in recipes
+    )
     (root / "params.yaml").write_text(f"datasets: [{', '.join(datasets)}]\nsuites: [s]\ncells:\n{cells}")
     for model, encodings in recipes.items():
         path = root / f"recipes/s/tiny/{model}.yaml"
@@ -395,14 +430,23 @@ def test_adding_an_encoding_touches_no_other_cell(packed, tmp_path):
     make_grid(tmp_path, {"a": "{rrwp: {steps: 3}}", "b": "{rrwp: {steps: 3}, laplacian: {k: 2}}", "c": "{}"})
     assert run(tmp_path) == 0
     cells = folder_of(packed) / "cells"
-    before = {p.name: (p.read_bytes(), p.stat().st_mtime_ns) for p in sorted(folder_of(packed).rglob("*")) if p.is_file()}
+    before = {
+        p.name: (p.read_bytes(), p.stat().st_mtime_ns) for p in sorted(folder_of(packed).rglob("*")) if p.is_file()
+    }
     rrwp = "rrwp-dual=false-edges=all-identity=true-normalization=rw-squaring=false-steps=3"
     assert list(json.loads((cells / "s-tiny-a.json").read_text())) == [rrwp]
-    assert list(json.loads((cells / "s-tiny-b.json").read_text())) == ["laplacian-k=2-normalization=sym-which=lowest", rrwp]
+    assert list(json.loads((cells / "s-tiny-b.json").read_text())) == [
+        "laplacian-k=2-normalization=sym-which=lowest",
+        rrwp,
+    ]
     assert json.loads((cells / "s-tiny-c.json").read_text()) == {}
-    make_grid(tmp_path, {"a": "{rrwp: {steps: 3}, rwse: {steps: 2}}", "b": "{rrwp: {steps: 3}, laplacian: {k: 2}}", "c": "{}"})
+    make_grid(
+        tmp_path, {"a": "{rrwp: {steps: 3}, rwse: {steps: 2}}", "b": "{rrwp: {steps: 3}, laplacian: {k: 2}}", "c": "{}"}
+    )
     assert run(tmp_path) == 0
-    after = {p.name: (p.read_bytes(), p.stat().st_mtime_ns) for p in sorted(folder_of(packed).rglob("*")) if p.is_file()}
+    after = {
+        p.name: (p.read_bytes(), p.stat().st_mtime_ns) for p in sorted(folder_of(packed).rglob("*")) if p.is_file()
+    }
     assert {n for n in after if before.get(n) != after[n]} == {"s-tiny-a.json", "rwse-steps=2.safetensors"}
 
 
@@ -433,9 +477,14 @@ def test_unavailable_dataset_becomes_a_reason_per_cell(tmp_path, capsys):
 
 
 def test_search_over_an_encodings_arguments_computes_all_of_them(packed, tmp_path):
-    make_grid(tmp_path, {"a": "{rwse: {steps: 2}}\nsearch: {trials: 2, space: {encodings.rwse.steps: {choices: [2, 3]}}}"})
+    make_grid(
+        tmp_path, {"a": "{rwse: {steps: 2}}\nsearch: {trials: 2, space: {encodings.rwse.steps: {choices: [2, 3]}}}"}
+    )
     assert run(tmp_path) == 0
-    assert sorted(p.name for p in folder_of(packed).glob("*.safetensors")) == ["rwse-steps=2.safetensors", "rwse-steps=3.safetensors"]
+    assert sorted(p.name for p in folder_of(packed).glob("*.safetensors")) == [
+        "rwse-steps=2.safetensors",
+        "rwse-steps=3.safetensors",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -464,7 +513,10 @@ def test_unknown_dataset_names_the_nearest(packed, tmp_path, capsys):
 
 
 def test_a_recipe_that_cannot_be_read_is_named_and_keeps_no_other_cell_from_its_encodings(project, capsys):
-    asks = {"encodings": {"laplacian": {"k": 2}}, "model": {"name": "tokengt", "hidden_dim": 8, "num_layers": 1, "num_heads": 2}}
+    asks = {
+        "encodings": {"laplacian": {"k": 2}},
+        "model": {"name": "tokengt", "hidden_dim": 8, "num_layers": 1, "num_heads": 2},
+    }
     for row in ("mlp", "other"):
         project.recipe(row=row, **asks)
     grid, cells = load_grid(), Path("data/encodings/web/cells")
@@ -476,7 +528,10 @@ def test_a_recipe_that_cannot_be_read_is_named_and_keeps_no_other_cell_from_its_
     stage.encode_dataset("web", grid)
     said = capsys.readouterr()
     assert (cells / "small-web-mlp.json").read_bytes() == before
-    assert "recipes/small/web/other.yaml: not readable as YAML" in json.loads((cells / "small-web-other.json").read_text())["unreadable"]
+    assert (
+        "recipes/small/web/other.yaml: not readable as YAML"
+        in json.loads((cells / "small-web-other.json").read_text())["unreadable"]
+    )
     assert "small/web/other is not encoded; the other cells go on" in said.err
     # what the other one asked for is not known
     Path("recipes/small/web/mlp.yaml").write_text("model: [")

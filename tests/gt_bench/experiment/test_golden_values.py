@@ -71,7 +71,9 @@ def test_a_golden_run_without_an_outcome_is_an_error_and_no_verdict(monkeypatch,
     monkeypatch.setattr(golden_values, "_remembered", lambda *_: tmp_path / "verdict.json")
     monkeypatch.setattr(golden_values, "checked", dict)
     monkeypatch.setattr(golden_values.subprocess, "run", lambda *_, **__: SimpleNamespace(stdout="", returncode=-9))
-    with pytest.raises(golden_values.GoldenError, match=f"{MLP}: its golden run ended with status -9 .*; run the same command again"):
+    with pytest.raises(
+        golden_values.GoldenError, match=f"{MLP}: its golden run ended with status -9 .*; run the same command again"
+    ):
         verdicts({MLP: CODE})
     assert not (tmp_path / "verdict.json").exists()
 
@@ -91,13 +93,21 @@ def test_a_raised_version_is_no_modification(computing, monkeypatch):
 def test_who_speaks_for_a_cell_without_golden_values():
     assert guardian(MLP, "mlp", "node-classification") == MLP
     assert guardian("mine/web/mlp", "mlp", "node-classification") == "embedded/chains/mlp"
-    assert golden_values.model_and_task(guardian("mine/web/x", "lab/net.py:Net", "graph-regression"))[1] == "graph-regression"
+    assert (
+        golden_values.model_and_task(guardian("mine/web/x", "lab/net.py:Net", "graph-regression"))[1]
+        == "graph-regression"
+    )
     assert guardian("mine/web/x", "lab/net.py:Net", "no such task") is None
 
 
 def test_rounding_is_no_difference():
     kept = {"losses": [1.0, 1e-12, float("nan"), None], "best_epoch": 3, "test": {"loss": 2.0}}
-    assert first_difference(kept, {"losses": [1.0 + 9e-7, -1e-12, float("nan"), None], "best_epoch": 3, "test": {"loss": 2.0}}) is None
+    assert (
+        first_difference(
+            kept, {"losses": [1.0 + 9e-7, -1e-12, float("nan"), None], "best_epoch": 3, "test": {"loss": 2.0}}
+        )
+        is None
+    )
     for changed, name in (
         (kept | {"losses": [1.0 + 3e-6, 1e-12, float("nan"), None]}, "losses[0]"),
         (kept | {"losses": [1.0, 1e-12, float("nan")]}, "losses[3]"),
@@ -112,7 +122,9 @@ def cells_by_operation() -> dict[str, list[str]]:
     """For each operation of gt_models.kernels the cells whose golden run calls it."""
     found: dict[str, list[str]] = {name: [] for name in all_operations()}
     for path in sorted((INSTALLED / "golden").glob("*.json")):
-        for cell, entry in golden_values.load(path.stem, INSTALLED).items() if path.name != golden_values.CHECKED else ():
+        for cell, entry in (
+            golden_values.load(path.stem, INSTALLED).items() if path.name != golden_values.CHECKED else ()
+        ):
             for operation in entry["operations"]:
                 found[operation].append(cell)
     return found

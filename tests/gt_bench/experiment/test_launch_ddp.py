@@ -55,7 +55,9 @@ def wait_for(what, seconds: float = 120.0):
 def test_the_stage_starts_them_one_that_is_killed_ends_all_and_the_same_command_goes_on(project, monkeypatch):
     project.recipe("many", batch={"graphs": 10}, epochs=150, eval_every=50, seeds=[0], processes=2)
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    stage = subprocess.Popen([sys.executable, "-m", "stages.train", CELL], env=environment, stderr=subprocess.PIPE, text=True)
+    stage = subprocess.Popen(
+        [sys.executable, "-m", "stages.train", CELL], env=environment, stderr=subprocess.PIPE, text=True
+    )
     wait_for(lambda: checkpoint() or stage.poll() is not None)
     assert stage.poll() is None, stage.stderr.read()
     mine = [p for p in psutil.Process(stage.pid).children() if "spawn_main" in " ".join(p.cmdline())]
@@ -63,7 +65,10 @@ def test_the_stage_starts_them_one_that_is_killed_ends_all_and_the_same_command_
     second.kill()
     _, said = stage.communicate(timeout=60)
     assert stage.returncode == 1
-    assert "error: recipes/small/many/mlp.yaml: seed 0: process 1 of 2: killed by signal 9: probably out of memory; the run is kept" in said
+    assert (
+        "error: recipes/small/many/mlp.yaml: seed 0: process 1 of 2: killed by signal 9: probably out of memory; the run is kept"
+        in said
+    )
     assert not first.is_running()
     assert checkpoint()
     assert not list(Path("store").rglob("record.json"))
@@ -107,7 +112,10 @@ class _Stops:
 
 
 def test_a_process_that_is_stopped_is_named_and_does_not_hang_the_others(forked):
-    with Ranks(_Stops(), 2, patience=2) as both, pytest.raises(Lost, match=r"process 1 of 2 \(number \d+\) is stopped, .* for 2 s"):
+    with (
+        Ranks(_Stops(), 2, patience=2) as both,
+        pytest.raises(Lost, match=r"process 1 of 2 \(number \d+\) is stopped, .* for 2 s"),
+    ):
         both.values()
 
 
@@ -139,7 +147,9 @@ def _dies(share, tell):
 def _agrees(share, tell):
     tell(share.rank)
     share.all_of(torch.zeros(1))
-    listens = {socket.laddr.ip for socket in psutil.Process().net_connections("inet") if socket.status == psutil.CONN_LISTEN}
+    listens = {
+        socket.laddr.ip for socket in psutil.Process().net_connections("inet") if socket.status == psutil.CONN_LISTEN
+    }
     return share.rank, share.world, listens
 
 
@@ -173,7 +183,10 @@ def test_seeds_side_by_side_have_cores_for_all_their_processes(project, forked, 
         ({"processes": 5}, ["processes: 5", "batch.graphs is 4", "at most"]),
         ({"processes": 2, "eval_device": "cpu"}, ["processes: 2", "eval_device"]),
         ({"processes": 2, "batch": {"parts": 2}}, ["processes: 2", "batch.parts"]),
-        ({"processes": 2, "search": {"trials": 1, "space": {"processes": {"choices": [1, 2]}}}}, ["processes is no hyperparameter"]),
+        (
+            {"processes": 2, "search": {"trials": 1, "space": {"processes": {"choices": [1, 2]}}}},
+            ["processes is no hyperparameter"],
+        ),
     ],
 )
 def test_recipes_that_cannot_be(project, capsys, changes, words):
@@ -187,7 +200,9 @@ def test_recipes_that_cannot_be(project, capsys, changes, words):
 def test_a_graph_that_a_step_takes_whole_is_refused_with_the_tasks_that_fit(project):
     project.recipe("web", processes=2)
     grid = load_grid()
-    with pytest.raises(RecipeError, match=r"mlp.yaml: processes: 2 share .* 'web' is one graph.*Tasks that fit: graph-classification, "):
+    with pytest.raises(
+        RecipeError, match=r"mlp.yaml: processes: 2 share .* 'web' is one graph.*Tasks that fit: graph-classification, "
+    ):
         train_cell(grid.find("small/web/mlp"), grid)
     with pytest.raises(RecipeError, match=r"'pairs' \(isomorphism\) does not go in parts by graph"):
         check_processes(Recipe(**RECIPE, processes=2), "isomorphism", "graph", "pairs")
@@ -197,7 +212,9 @@ def test_a_graph_that_a_step_takes_whole_is_refused_with_the_tasks_that_fit(proj
 def test_each_process_has_a_gpu_of_its_own(monkeypatch):
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
     recipe = Recipe(**RECIPE, processes=3)
-    with pytest.raises(RecipeError, match=r"r.yaml: processes: 3 take a GPU each, and this machine has 2; set processes to 2 at most"):
+    with pytest.raises(
+        RecipeError, match=r"r.yaml: processes: 3 take a GPU each, and this machine has 2; set processes to 2 at most"
+    ):
         check_machine(recipe, "auto", True, "r.yaml")
     with pytest.raises(RecipeError, match=r"params.yaml names one: run.device: cuda:1"):
         check_machine(recipe, "cuda:1", True, "r.yaml")

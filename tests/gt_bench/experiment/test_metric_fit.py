@@ -77,7 +77,9 @@ def test_every_split_that_is_used_and_none_else_is_looked_at(ours):  # noqa: F81
 
 def test_a_validation_that_is_no_number_is_not_ok(ours, monkeypatch):  # noqa: F811
     write("a.npz", [0, 1, 0, 0, 0, 1], TWO)
-    monkeypatch.setattr("gt_bench.experiment.run.check_metric", lambda *arguments: None)  # as where nobody could see it coming
+    monkeypatch.setattr(
+        "gt_bench.experiment.run.check_metric", lambda *arguments: None
+    )  # as where nobody could see it coming
     row = try_pair("mlp", "a.npz", FAST, [0], task="graph-classification", metric="roc-auc", bar=False).row
     assert (row["status"], row["mean"]) == ("failed", None)
     (record,) = Store().records()

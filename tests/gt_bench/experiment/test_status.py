@@ -15,7 +15,12 @@ def test_a_seed_counts_while_its_record_is_there(trained):
     cell = grid.find(CELL)
     runs, asked = seeds_kept(cell, grid)
     assert len(runs) == asked == 2
-    assert listing([cell], grid)[0][0] | {"settings": ""} == {"cell": CELL, "settings": "", "seeds": "2/2", "state": "ok"}
+    assert listing([cell], grid)[0][0] | {"settings": ""} == {
+        "cell": CELL,
+        "settings": "",
+        "seeds": "2/2",
+        "state": "ok",
+    }
     # without the data no digest can be computed: the runs that the result names count
     Path("data").rename("elsewhere")
     assert seeds_kept(cell, grid) == (runs, 2)
@@ -25,7 +30,12 @@ def test_a_seed_counts_while_its_record_is_there(trained):
     shutil.rmtree("results")
     assert [one["state"] for one in listing([cell], grid)[0]] == ["begun"]
     result = unfinished(cell, grid, "killed")
-    assert (result["status"], result["reason"], result["runs"], result["metric"]) == ("unfinished", "killed", runs[1:], "accuracy")
+    assert (result["status"], result["reason"], result["runs"], result["metric"]) == (
+        "unfinished",
+        "killed",
+        runs[1:],
+        "accuracy",
+    )
 
 
 def test_a_damaged_record_is_listed_as_such(trained):

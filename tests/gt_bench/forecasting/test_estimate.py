@@ -29,7 +29,9 @@ def grid(project, monkeypatch):
         ("web", "node-classification", "accuracy", "node", "node"),
         ("many", "graph-regression", "mae", "graph", "graph"),
     ):
-        spec = DatasetSpec(name=name, family="test", task=task, metric=metric, prepare=print, level=level, split_kind=kind)
+        spec = DatasetSpec(
+            name=name, family="test", task=task, metric=metric, prepare=print, level=level, split_kind=kind
+        )
         monkeypatch.setitem(catalog(), name, spec)
     return project
 
@@ -197,7 +199,10 @@ def test_what_cannot_be_forecast_says_why(grid):
     grid.recipe()
     loaded = load_grid()
     cell = loaded.find(CELL)
-    assert "sizes of its graphs" in forecast_cell(cell.model_copy(update={"dataset": "jets"}), loaded, data=Path("nothing")).problem
+    assert (
+        "sizes of its graphs"
+        in forecast_cell(cell.model_copy(update={"dataset": "jets"}), loaded, data=Path("nothing")).problem
+    )
     assert "no dataset named" in forecast_cell(cell.model_copy(update={"dataset": "wbe"}), loaded).problem
     grid.recipe(optimizer={"name": "sgd", "lr": 1e30})
     assert "diverged" in forecast_cell(cell, loaded).problem
@@ -230,7 +235,9 @@ def test_beside_what_it_took_on_this_device_with_this_recipe(grid):
     took = actual(cell, loaded)
     assert took.seconds > 0
     for path in Path("store").glob("??/*/record.json"):
-        path.write_text(path.read_text().replace('"threads": 1', '"threads": 2'))  # as before threads were part of the digest
+        path.write_text(
+            path.read_text().replace('"threads": 1', '"threads": 2')
+        )  # as before threads were part of the digest
     assert actual(cell, loaded) is None
     grid.recipe(epochs=7)
     assert actual(cell, load_grid()) is None
@@ -258,9 +265,14 @@ def test_seconds_below_nothing(seconds):
     assert CliRunner().invoke(app.app, ["forecast", "--seconds", seconds]).exit_code == 2
 
 
-@pytest.mark.parametrize(("problems", "status"), [(["no data", "no data"], 1), (["no data", None], 0), ([None, None], 0)])
+@pytest.mark.parametrize(
+    ("problems", "status"), [(["no data", "no data"], 1), (["no data", None], 0), ([None, None], 0)]
+)
 def test_the_status_is_whether_a_cell_has_a_forecast(grid, monkeypatch, problems, status):
     grid.recipe()
-    ones = [Forecast("a", problem=text) if text else Forecast("b", "real data", 1.0, 1, memory_mib=1.0, disk={}) for text in problems]
+    ones = [
+        Forecast("a", problem=text) if text else Forecast("b", "real data", 1.0, 1, memory_mib=1.0, disk={})
+        for text in problems
+    ]
     monkeypatch.setattr(room, "forecast", lambda *_, **__: ones)
     assert CliRunner().invoke(app.app, ["forecast", "small"]).exit_code == status

@@ -7,8 +7,12 @@ from gt_bench.forecasting.report import markdown, median_error, row, totals
 
 
 def test_totals_errors_and_the_report():
-    one = Forecast("a/b/c", "real data", 10.0, 3, 0.0, 5.0, 100.0, {"data/b": 1000, "store/a/b/c": 10}, actual_seconds=8.0)
-    two = Forecast("a/b/d", "real data", 4000.0, 1, 60.0, 0.0, 300.0, {"data/b": 1000, "store/a/b/d": 20}, actual_seconds=5000.0)
+    one = Forecast(
+        "a/b/c", "real data", 10.0, 3, 0.0, 5.0, 100.0, {"data/b": 1000, "store/a/b/c": 10}, actual_seconds=8.0
+    )
+    two = Forecast(
+        "a/b/d", "real data", 4000.0, 1, 60.0, 0.0, 300.0, {"data/b": 1000, "store/a/b/d": 20}, actual_seconds=5000.0
+    )
     none = Forecast("a/b/e", problem="why\nnot")
     assert totals([one, two, none]) == {"seconds": 30 + 5 + 4060, "memory_mib": 300.0, "bytes": 1030}
     assert median_error([one, two, none]) == pytest.approx((0.25 + 0.2) / 2)

@@ -34,7 +34,11 @@ def test_pairs_of_brec_are_counted(monkeypatch):
 
 def test_a_protocol_that_says_nothing_of_its_time_is_not_forecast(monkeypatch):
     monkeypatch.setattr(step_timing, "_trial", lambda *_: None)
-    experiment = SimpleNamespace(recipe=load_recipe(ROOT / "recipes/ppgt/sr25/gin.yaml"), path="gin.yaml", device=torch.device("cpu"))
+    experiment = SimpleNamespace(
+        recipe=load_recipe(ROOT / "recipes/ppgt/sr25/gin.yaml"), path="gin.yaml", device=torch.device("cpu")
+    )
     experiment.task = SimpleNamespace(runner=object)
-    with pytest.raises(ValueError, match=r"gin.yaml: its task has a protocol of its own, which the forecast does not know"):
+    with pytest.raises(
+        ValueError, match=r"gin.yaml: its task has a protocol of its own, which the forecast does not know"
+    ):
         step_timing.seconds_of(experiment, 1.0, budget=3.0)

@@ -24,11 +24,19 @@ def test_metrics_and_what_was_published(tmp_path):
     ]
     for _ in range(2):  # what is of no cell any more goes
         write_leaderboard("edge-transformer", rows, tmp_path)
-        found = {p.relative_to(tmp_path / "metrics").as_posix(): json.loads(p.read_text()) for p in tmp_path.glob("metrics/*/*/*.json")}
+        found = {
+            p.relative_to(tmp_path / "metrics").as_posix(): json.loads(p.read_text())
+            for p in tmp_path.glob("metrics/*/*/*.json")
+        }
         assert sorted(found) == sorted(f"{row['cell']}.json" for row in rows)
         (tmp_path / "metrics/edge-transformer/cornell/gone.json").write_text("{}")
     metrics = found[f"{ET}.json"]
-    assert (metrics["mean"], metrics["published"], metrics["difference"], metrics["runs"]) == (65.0, 65.7, pytest.approx(-0.7), 2)
+    assert (metrics["mean"], metrics["published"], metrics["difference"], metrics["runs"]) == (
+        65.0,
+        65.7,
+        pytest.approx(-0.7),
+        2,
+    )
     assert metrics["verdict"] == rows[0]["verdict"]
     assert found[f"{GCN}.json"] == {"published": 56.2, "verdict": "none: no result", "runs": 0, "status": "oom"}
     assert found[f"{TEXAS}.json"]["status"] == "not run: data"
@@ -43,7 +51,9 @@ def test_what_training_alone_decides(tmp_path):
     assert (found["test"], found["std"], found["runs"], found["status"]) == (65.0, 5.0, 2, "ok")
     assert found["validation"] == pytest.approx(50 * sum(r["deterministic"]["val"] for r in records), rel=1e-5)
     assert [point["epoch"] for point in found["curve"]] == [2, 4, 6, 8, 10, 12]
-    assert found["curve"][1]["validation"] == pytest.approx(found["validation"], rel=1e-5), "the best epoch is the fourth"
+    assert found["curve"][1]["validation"] == pytest.approx(found["validation"], rel=1e-5), (
+        "the best epoch is the fourth"
+    )
     failed = [make_record(GCN, 0, "oom", epochs=0)]
     write_training(make_result(GCN, failed, method="GCN"), failed, tmp_path)
     assert json.loads((tmp_path / f"{GCN}.json").read_text()) == {"runs": 0, "status": "oom"}

@@ -64,7 +64,10 @@ def test_a_run_that_was_cut_in_more_than_seeds_is_not_judged():
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"at_most": 0.5, "above": 0.4, "margin": 0.1}, "give one of at_most, at_least, above, below; given: at_most, above"),
+        (
+            {"at_most": 0.5, "above": 0.4, "margin": 0.1},
+            "give one of at_most, at_least, above, below; given: at_most, above",
+        ),
         ({"margin": 0.1}, "given: none"),
         ({"at_most": 0.5}, "margin"),
         ({"atmost": 0.5, "margin": 0.1}, "unknown key"),
@@ -73,7 +76,9 @@ def test_a_run_that_was_cut_in_more_than_seeds_is_not_judged():
 def test_a_mistake_in_the_file_is_named(tmp_path, given, says):
     path = tmp_path / "theory.yaml"
     row = given | {"because": "."}
-    path.write_text(yaml.safe_dump({"suites": {"s": {"d": {"tests": ".", "chance": 0.5, "guess": ".", "rows": {"r": row}}}}}))
+    path.write_text(
+        yaml.safe_dump({"suites": {"s": {"d": {"tests": ".", "chance": 0.5, "guess": ".", "rows": {"r": row}}}}})
+    )
     with pytest.raises(RecipeError, match=says) as error:
         theory(path)
     assert str(path) in str(error.value)
@@ -83,10 +88,18 @@ def test_rows_of_which_theory_says_something_show_it_and_not_what_nobody_printed
     cells_ = ("embedded/chains/gcn", "embedded/chains/mine", "hot/chains/gcn")
     mine, other, foreign = (with_expectation(row([0.5, 0.5], cell)) for cell in cells_)
     assert (mine["expected"], mine["expected_limit"], mine["as_expected"]) == ("at most", 0.5125, "as expected")
-    assert (other["chance"], other["expected"], other["as_expected"]) == (0.5, None, None)  # a user's own row on this dataset
+    assert (other["chance"], other["expected"], other["as_expected"]) == (
+        0.5,
+        None,
+        None,
+    )  # a user's own row on this dataset
     assert foreign == row([0.5, 0.5], "hot/chains/gcn")
     text = "\n".join(table_lines([mine, other]))
-    for part in ("| at most 51.25 | as expected |", "chains / gcn: at most 51.25 expected: 4 layers", f"chains: {mine['tests']}"):
+    for part in (
+        "| at most 51.25 | as expected |",
+        "chains / gcn: at most 51.25 expected: 4 layers",
+        f"chains: {mine['tests']}",
+    ):
         assert part in text
     assert "published" not in text.splitlines()[0]
     assert "as expected?" in [str(column.header) for column in terminal_table("embedded", [mine, other]).columns]
@@ -98,7 +111,9 @@ def test_rows_of_which_theory_says_something_show_it_and_not_what_nobody_printed
 
 
 def test_every_entry_is_a_cell_of_its_suite():
-    entries = {f"embedded/{dataset}/{name}" for dataset, found in theory().suites["embedded"].items() for name in found.rows}
+    entries = {
+        f"embedded/{dataset}/{name}" for dataset, found in theory().suites["embedded"].items() for name in found.rows
+    }
     assert entries <= {cell.cell for cell in load_grid(ROOT / "params.yaml").suite("embedded")}
     directions = {"above": "max", "at_most": "max", "below": "min", "at_least": "min"}
     for dataset, found in theory().suites["embedded"].items():

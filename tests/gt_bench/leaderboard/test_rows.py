@@ -20,9 +20,18 @@ def test_a_row_in_figures():
     assert row["mean"] == pytest.approx(0.65)
     assert row["std"] == pytest.approx(np.std([0.6, 0.65, 0.7]))
     assert (row["std_ddof"], row["runs"], row["seeds"], row["status"]) == (0, 3, 3, "ok")
-    assert (row["published_mean"], row["published_std"], row["published_source"]) == (0.657, 0.049, "edge_transformer, Table 3, ET")
+    assert (row["published_mean"], row["published_std"], row["published_source"]) == (
+        0.657,
+        0.049,
+        "edge_transformer, Table 3, ET",
+    )
     assert row["difference"] == pytest.approx(-0.007)
-    assert (row["parameters"], row["seconds_per_epoch"], row["peak_memory_mib"], row["device"]) == (1234, 1.25, 402.0, "cpu")
+    assert (row["parameters"], row["seconds_per_epoch"], row["peak_memory_mib"], row["device"]) == (
+        1234,
+        1.25,
+        402.0,
+        "cpu",
+    )
     shown = cells(with_verdict(row, make_result(ET, runs)))
     assert shown[2:7] == ["accuracy ↑ %", "65.00 ± 4.08", "3/3", "65.70 ± 4.90 !", "-0.70 [-11.30, 9.90]"]
     assert any("two incompatible protocols" in flag or "split" in flag for flag in row["flags"])
@@ -55,7 +64,10 @@ def brec_runs(pairs, distinguished, status="ok", seeds=3):
 def test_a_category_of_brec_is_a_whole_experiment(status):
     runs = brec_runs([*range(60), *range(60, 99)], set(range(60)), status)
     result = make_result("ppgt/brec/ppgt", runs, reduced=("99 of 400 pairs",)) | {"metric": "pairs-distinguished"}
-    also = [{"table": "Table 1", "dataset": f"brec-{part}", "metric": "pairs-distinguished"} for part in ("basic", "regular")]
+    also = [
+        {"table": "Table 1", "dataset": f"brec-{part}", "metric": "pairs-distinguished"}
+        for part in ("basic", "regular")
+    ]
     result["published"] = {
         "paper": "ppgt",
         "table": "Table 1",
@@ -67,7 +79,13 @@ def test_a_category_of_brec_is_a_whole_experiment(status):
     rows = {row["published_place"][3]: row for row in rows_of(result, runs) if row["published_place"]}
     assert rows["brec-total"]["verdict"] in ("none: reduced", "none: no result")
     basic = rows["brec-basic"]
-    assert (basic["verdict"], basic["mean"], basic["published_mean"], basic["reduced"], basic["status"]) == ("consistent", 60, 60, [], "ok")
+    assert (basic["verdict"], basic["mean"], basic["published_mean"], basic["reduced"], basic["status"]) == (
+        "consistent",
+        60,
+        60,
+        [],
+        "ok",
+    )
     if status == "ok":
         assert rows["brec-regular"]["verdict"] == "none: reduced"  # 39 of its 140 pairs
     else:
@@ -130,10 +148,15 @@ def test_a_row_for_every_number_that_is_printed_of_the_same_runs():
     runs = [make_record(cell, seed) for seed in range(3)]
     for run in runs:
         run["deterministic"]["test_metrics"] |= {"f1-micro": 0.5, "f1-macro": 0.25}
-    result = make_result(cell, runs) | {"published": {"paper": "hot", "table": "Table 1", "method": "Ours (S)", "metric": None}}
+    result = make_result(cell, runs) | {
+        "published": {"paper": "hot", "table": "Table 1", "method": "Ours (S)", "metric": None}
+    }
     result["published"] |= {"also": [{"table": "Table 1", "metric": "f1-macro"}], "metric": "f1-micro"}
     main, macro = rows_of(result, runs)
-    assert (main["metric"], main["published_mean"]) == ("accuracy", lookup("hot", "Table 1", "Ours (S)", "chains", "f1-micro").mean)
+    assert (main["metric"], main["published_mean"]) == (
+        "accuracy",
+        lookup("hot", "Table 1", "Ours (S)", "chains", "f1-micro").mean,
+    )
     assert (macro["metric"], macro["mean"], macro["values"]) == ("macro-f1", 0.25, [0.25] * 3)
     assert macro["published_mean"] == lookup("hot", "Table 1", "Ours (S)", "chains", "macro-f1").mean
     assert macro["verdict"] == "lower (worse)"
@@ -157,7 +180,12 @@ def test_a_place_that_prints_costs_alone_has_a_row_for_each_and_none_for_the_met
     result = make_result(cell, runs) | {"metric": "mae", "direction": "min"}
     result["published"] = {"paper": "ppgt", "table": "Table 15", "method": "GRIT"}
     main, *costs = rows_of(result, runs)
-    assert (main["metric"], main["published_mean"], main["verdict"], main["notes"]) == ("mae", None, "no published number", [])
+    assert (main["metric"], main["published_mean"], main["verdict"], main["notes"]) == (
+        "mae",
+        None,
+        "no published number",
+        [],
+    )
     printed = {row["metric"]: row["published_mean"] for row in costs}
     assert printed == {"gpu-memory-gb": 29.16, "seconds-per-epoch": 141.6}
 
@@ -175,16 +203,26 @@ def test_a_printed_dataset_may_be_a_part_of_the_test_set():
     records = [make_record("hot/jets/hot-dense", seed) for seed in range(2)]
     for record in records:
         record["deterministic"] |= {"metric": "partition-f1", "test": 0.9}
-        parts = {f"{metric}@jets-{flavour}": 0.6 for metric in ("f1", "rand-index", "adjusted-rand-index") for flavour in "bcl"}
+        parts = {
+            f"{metric}@jets-{flavour}": 0.6
+            for metric in ("f1", "rand-index", "adjusted-rand-index")
+            for flavour in "bcl"
+        }
         record["deterministic"]["test_metrics"] = {"partition-f1": 0.9, "rand-index": 0.8, **parts, "f1@jets-b": 0.667}
     also = [{"table": "Table 3", "dataset": f"jets-{flavour}"} for flavour in "cl"]
     result = make_result("hot/jets/hot-dense", records) | {"metric": "partition-f1"}
     result["published"] = {"paper": "hot", "table": "Table 3", "method": "Ours (D)", "dataset": "jets-b", "also": also}
     rows = rows_of(result, records)
     assert len(rows) == 9
-    assert (rows[0]["metric"], rows[0]["mean"], rows[0]["published_mean"]) == ("f1 (jets-b)", pytest.approx(0.667), 0.667)
+    assert (rows[0]["metric"], rows[0]["mean"], rows[0]["published_mean"]) == (
+        "f1 (jets-b)",
+        pytest.approx(0.667),
+        0.667,
+    )
     assert all(row["mean"] == pytest.approx(0.6) for row in rows[1:])
-    assert {row["metric"] for row in rows} == {f"{m} (jets-{f})" for m in ("f1", "rand-index", "adjusted-rand-index") for f in "bcl"}
+    assert {row["metric"] for row in rows} == {
+        f"{m} (jets-{f})" for m in ("f1", "rand-index", "adjusted-rand-index") for f in "bcl"
+    }
 
 
 def test_a_number_printed_for_the_training_set_is_the_last_training_loss():
@@ -196,7 +234,10 @@ def test_a_number_printed_for_the_training_set_is_the_last_training_loss():
             "test_metrics": {"squared-error": record["deterministic"]["test"]},
         }
     table = "table:equivariant_basis_approximation_std"
-    result = make_result("tokengt/ba-equivariant-basis-dense/orf", records) | {"metric": "squared-error", "direction": "min"}
+    result = make_result("tokengt/ba-equivariant-basis-dense/orf", records) | {
+        "metric": "squared-error",
+        "direction": "min",
+    }
     result["published"] = {
         "paper": "tokengt", "table": table, "method": "node id. = ORF, type id. = yes", "split": "test", "also": [{"table": table, "split": "train"}],
     }  # fmt: skip
@@ -209,7 +250,13 @@ def test_a_number_printed_for_the_training_set_is_the_last_training_loss():
 def test_equal_records_give_equal_rows_whatever_was_killed_on_the_way():
     cell = "edge-transformer/texas/gcn"
     runs = [make_record(cell, seed) for seed in range(2)]
-    search = {"trials": 4, "used": 4, "states": {"COMPLETE": 3, "PRUNED": 1}, "best_validation": 0.5, "keys": ["model.dropout"]}
+    search = {
+        "trials": 4,
+        "used": 4,
+        "states": {"COMPLETE": 3, "PRUNED": 1},
+        "best_validation": 0.5,
+        "keys": ["model.dropout"],
+    }
     plain = rows_of(make_result(cell, runs) | {"search": search}, runs)
     # results of older versions count trials that were killed and queued again as failed
     killed = search | {"trials": 7, "states": {"COMPLETE": 3, "FAIL": 3, "PRUNED": 1}}

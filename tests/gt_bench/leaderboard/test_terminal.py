@@ -29,7 +29,10 @@ def test_it_fits(command, monkeypatch):
 @pytest.mark.parametrize("width", [30, 45, 60, 200])
 def test_columns_of_several_lines_share_the_room(width):
     """Columns of very different length, which rich alone makes wider than the terminal."""
-    rows = [("a", "one two three four five six seven eight", "undecided", "because of this and of that"), ("b", "x", "fails", "y")]
+    rows = [
+        ("a", "one two three four five six seven eight", "undecided", "because of this and of that"),
+        ("b", "x", "fails", "y"),
+    ]
     console = Console(width=width, record=True, quiet=True)
     console.print(fitting_table(("name", "claim", "verdict", "why"), rows, width, wrapped=("claim", "verdict", "why")))
     body = [line for line in console.export_text().splitlines() if line.startswith(("┃", "│"))]

@@ -74,7 +74,9 @@ def test_a_claim_is_held_against_our_own_run_of_the_rival_where_there_is_one():
     assert with_claims([ours, unfinished])[0]["claim_rival"] == "GAT-sep, printed"
     provisional = row("polynormer-r", 0.95 + noise[:3], "Polynormer-r", reduced=("3 of 10 seeds",))
     assert with_claims([provisional])[0]["claim"] == "claim holds, 3 of 10 runs"
-    near = with_claims([row("polynormer-r", 0.9391 + 0.001 + noise[::3], "Polynormer-r", reduced=("4 of 10 seeds",))])[0]
+    near = with_claims([row("polynormer-r", 0.9391 + 0.001 + noise[::3], "Polynormer-r", reduced=("4 of 10 seeds",))])[
+        0
+    ]
     assert near["claim"] == "undecided, 4 of 10 runs"
     assert cells(near)[11].startswith("undecided, 4 of 10 runs")
     # its paper never said that it is the best there
@@ -89,6 +91,12 @@ def test_a_claim_on_three_runs_of_one_count_is_not_free_of_noise():
     (row,) = rows_of(make_result(ET, records()), records())
     published = lookup("ppgt", "Table 1", "I2GNN+PPGT", "brec-total", "pairs-distinguished")
     best = max(rival.mean for rival in published.rivals())
-    count = row | {"published_place": list(published.place), "published_mean": published.mean, "std": 0.0, "runs": 3, "provisional": False}
+    count = row | {
+        "published_place": list(published.place),
+        "published_mean": published.mean,
+        "std": 0.0,
+        "runs": 3,
+        "provisional": False,
+    }
     claims = [with_claims([count | {"mean": best + more}])[0]["claim"] for more in (1.0, 3.0)]
     assert claims == ["undecided", "claim holds"]

@@ -30,22 +30,32 @@ def covered(rows):
 def test_coverage_is_of_the_papers_own_numbers_alone(covered, rows):
     entries = yaml.safe_load(RESULTS.read_text())["results"]
     for one in covered:
-        own = [e for e in entries if e["own"] and e["paper"] == one.paper and e["mean"] is not None and e["metric"] != "seconds-per-epoch"]
+        own = [
+            e
+            for e in entries
+            if e["own"] and e["paper"] == one.paper and e["mean"] is not None and e["metric"] != "seconds-per-epoch"
+        ]
         assert 0 <= one.provisional <= one.judged <= one.numbers <= len(own)
         assert one.cells_judged <= one.cells
-    some = [row for row in rows if row["dataset"] in ("chains", "gps")]  # other datasets' records are still to be shipped
+    some = [
+        row for row in rows if row["dataset"] in ("chains", "gps")
+    ]  # other datasets' records are still to be shipped
     hot = {one.paper: one for one in coverage(load_grid(), some, SECONDS)}["hot"]
     # four rows of chains in two metrics, and one of gps in two; baselines are nobody's own
     assert (hot.judged, hot.provisional, hot.cells_judged, hot.seconds) == (10, 0, 5, {"cpu": 3600.0})
     judged = {row["cell"] for row in rows if row["interval_low"] is not None}
     grid = load_grid()
     assert all(
-        any(n.own for n in printed_numbers(grid.find(c))) for c in judged if c.endswith(("hot-sparse", "ppgt-basic", "polynormer-v2"))
+        any(n.own for n in printed_numbers(grid.find(c)))
+        for c in judged
+        if c.endswith(("hot-sparse", "ppgt-basic", "polynormer-v2"))
     )
 
 
 def test_a_number_with_a_verdict_by_two_recipes_counts_once_and_is_provisional_where_no_recipe_is_complete(rows):
-    et = [row | {"provisional": True} for row in rows if row["cell"].startswith("edge-transformer/texas/edge-transformer")]
+    et = [
+        row | {"provisional": True} for row in rows if row["cell"].startswith("edge-transformer/texas/edge-transformer")
+    ]
     assert len(et) == 2
 
     def counts(some):
@@ -75,7 +85,10 @@ def test_a_recipe_whose_reference_is_wrong_has_no_numbers(monkeypatch):
 
 def test_each_paper_is_told_in_five_sentences(covered, rows):
     told = every_in_short(
-        covered, [("hot", "holds"), ("hot", "fails"), ("hot", "fails"), ("hot", "not tested")], rows, ROOT / "records" / FILE
+        covered,
+        [("hot", "holds"), ("hot", "fails"), ("hot", "fails"), ("hot", "not tested")],
+        rows,
+        ROOT / "records" / FILE,
     )
     assert set(told) == {"tokengt", "hot", "ppgt", "edge_transformer", "polynormer"}
     for paper, text in told.items():
@@ -89,9 +102,13 @@ def test_each_paper_is_told_in_five_sentences(covered, rows):
 
 def test_a_printed_number_is_not_typed_again(rows, tmp_path):
     path = tmp_path / FILE
-    path.write_text("hot: It has {hot/gps/s2g-plus aupr} for {hot/gps/s2g-plus aupr printed}, and {hot/gps/s2g-plus printed}.")
+    path.write_text(
+        "hot: It has {hot/gps/s2g-plus aupr} for {hot/gps/s2g-plus aupr printed}, and {hot/gps/s2g-plus printed}."
+    )
     text = every_in_short([ONE], [], rows, path)["hot"]
-    assert re.search(r" It has 0\.\d{3} ± 0\.\d{3} for 0\.726, and 0\.943\.$", text), text  # ours changes with its records
+    assert re.search(r" It has 0\.\d{3} ± 0\.\d{3} for 0\.726, and 0\.943\.$", text), (
+        text
+    )  # ours changes with its records
 
 
 ONE = Coverage("hot", 4, 0, 0, 2, 0, {})
@@ -101,7 +118,10 @@ ONE = Coverage("hot", 4, 0, 0, 2, 0, {})
     ("text", "error"),
     [
         ("ppgt: all.", "has no text of hot"),
-        ("hot: it has {hot/chains/hot-spare}.", "no number of 'hot/chains/hot-spare' is shipped.*did you mean 'hot/chains/hot-sparse'"),
+        (
+            "hot: it has {hot/chains/hot-spare}.",
+            "no number of 'hot/chains/hot-spare' is shipped.*did you mean 'hot/chains/hot-sparse'",
+        ),
         ("hot: it has {hot/chains/hot-sparse auc}.", "no number of 'hot/chains/hot-sparse auc' is shipped"),
     ],
 )

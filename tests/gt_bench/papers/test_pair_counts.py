@@ -15,7 +15,12 @@ def record(**told_apart):
 def test_the_categories_are_the_400_pairs_each_once():
     parts = [PAIRS[name] for name in PAIRS if name != "brec-total"]
     assert sorted(pair for part in parts for pair in part) == sorted(PAIRS["brec-total"]) == list(range(400))
-    assert [len(PAIRS[name]) for name in ("brec-basic", "brec-regular", "brec-extension", "brec-cfi")] == [60, 140, 100, 100]
+    assert [len(PAIRS[name]) for name in ("brec-basic", "brec-regular", "brec-extension", "brec-cfi")] == [
+        60,
+        140,
+        100,
+        100,
+    ]
 
 
 def test_only_a_count_is_of_so_many_pairs():

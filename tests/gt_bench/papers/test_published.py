@@ -54,11 +54,21 @@ def test_the_readme_of_published_counts_what_is_there():
     words = {5: "five", 9: "nine"}
     for paper in {entry["paper"] for entry in further}:
         own = [entry for entry in further if entry["paper"] == paper]
-        assert f"({len(own)} numbers on {words[len({entry['dataset'] for entry in own})]} sets)" in " ".join(text.split())
+        assert f"({len(own)} numbers on {words[len({entry['dataset'] for entry in own})]} sets)" in " ".join(
+            text.split()
+        )
     missing = yaml.load(RESULTS.read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))["missing"]
-    names = {"tokengt": "TokenGT", "hot": "HOT", "ppgt": "PPGT", "edge_transformer": "Edge Transformer", "polynormer": "Polynormer"}
+    names = {
+        "tokengt": "TokenGT",
+        "hot": "HOT",
+        "ppgt": "PPGT",
+        "edge_transformer": "Edge Transformer",
+        "polynormer": "Polynormer",
+    }
     (lost,) = re.findall(r"## Not in the texts\n(.*?)\n\n", text, re.DOTALL)
-    assert {names[entry["paper"]] for entry in missing} == {name for name in names.values() if name in " ".join(lost.split())}
+    assert {names[entry["paper"]] for entry in missing} == {
+        name for name in names.values() if name in " ".join(lost.split())
+    }
     # every file is said to be there, and every command that it names is one
     for path in folder.iterdir():
         assert path.name == "README.md" or f"`{path.name}{'/' * path.is_dir()}`" in text, path.name
@@ -79,9 +89,17 @@ def test_a_name_that_is_not_printed_is_an_error_with_the_nearest(position):
 
 
 def test_several_numbers_ask_for_a_choice_and_the_test_split_is_the_default():
-    with pytest.raises(PublishedError, match="metric seconds-per-epoch, split train; metric gpu-memory-gb, split train"):
+    with pytest.raises(
+        PublishedError, match="metric seconds-per-epoch, split train; metric gpu-memory-gb, split train"
+    ):
         lookup("polynormer", "Table 6", "Polynormer", "pokec")
-    names = ("tokengt", "table:equivariant_basis_approximation_std", "node id. = ORF, type id. = yes", "ba-equivariant-basis-dense", "l2")
+    names = (
+        "tokengt",
+        "table:equivariant_basis_approximation_std",
+        "node id. = ORF, type id. = yes",
+        "ba-equivariant-basis-dense",
+        "l2",
+    )
     assert lookup(*names).split == "test"
     assert lookup(*names, "train").split == "train"
     assert lookup(*names, "train").mean != lookup(*names).mean

@@ -34,7 +34,10 @@ def test_a_recipe_that_cannot_be_read_is_named_and_stops_no_other_cell(repositor
     shutil.copy("recipes/embedded/chains/mlp.yaml", "recipes/embedded/chains/other.yaml")
     assert write_grid([]) == 0
     assert dependencies.main() == 0
-    files = [Path("state", name) for name in ("cells/embedded/chains/mlp.json", "encodings/chains.json", "suites/embedded.json")]
+    files = [
+        Path("state", name)
+        for name in ("cells/embedded/chains/mlp.json", "encodings/chains.json", "suites/embedded.json")
+    ]
     before = [file.read_bytes() for file in files]
     Path("recipes/embedded/chains/other.yaml").write_text("model: [")
     assert dependencies.main() == 0

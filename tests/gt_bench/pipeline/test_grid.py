@@ -31,7 +31,10 @@ def test_the_grid_from_a_folder_of_recipes(tmp_path):
     recipe = {"model": {"name": "mlp"}, "optimizer": {"lr": 0.1}, "epochs": 1, "seeds": [0]}
     for place in ("b/web/mlp", "embedded/web/mlp"):
         write(tmp_path / "recipes" / f"{place}.yaml", recipe)
-    write(tmp_path / "recipes/b/web/gcn.yaml", recipe | {"search": {"trials": 2, "space": {"model.dropout": {"choices": [0, 0.5]}}}})
+    write(
+        tmp_path / "recipes/b/web/gcn.yaml",
+        recipe | {"search": {"trials": 2, "space": {"model.dropout": {"choices": [0, 0.5]}}}},
+    )
     text = render(tmp_path / "recipes")
     assert text.startswith(MARK)
     (tmp_path / "params.yaml").write_text("limits: {}\n")
@@ -53,7 +56,9 @@ def test_the_grid_from_a_folder_of_recipes(tmp_path):
     with pytest.raises(RecipeError, match=r"after 'b/web/mpl' is no other cell \(did you mean 'b/web/mlp'\?\)"):
         load_grid(tmp_path / "params.yaml")
     grid.unlink()
-    with pytest.raises(RecipeError, match=r"grid.yaml: there is no such file; write it from recipes/: python -m gt_bench.pipeline.grid"):
+    with pytest.raises(
+        RecipeError, match=r"grid.yaml: there is no such file; write it from recipes/: python -m gt_bench.pipeline.grid"
+    ):
         load_grid(tmp_path / "params.yaml")
     (tmp_path / "recipes/stray.yaml").write_text("a: 1\n")
     with pytest.raises(RecipeError, match=r"stray.yaml: a recipe is recipes/<suite>/<dataset>/<row>.yaml"):
@@ -61,7 +66,10 @@ def test_the_grid_from_a_folder_of_recipes(tmp_path):
 
 
 def test_the_grid_of_an_older_checkout_leaves_params_yaml(tmp_path, monkeypatch, capsys):
-    write(tmp_path / "recipes/b/web/mlp.yaml", {"model": {"name": "mlp"}, "optimizer": {"lr": 0.1}, "epochs": 1, "seeds": [0]})
+    write(
+        tmp_path / "recipes/b/web/mlp.yaml",
+        {"model": {"name": "mlp"}, "optimizer": {"lr": 0.1}, "epochs": 1, "seeds": [0]},
+    )
     monkeypatch.chdir(tmp_path)
     params, grid = tmp_path / "params.yaml", tmp_path / "grid.yaml"
     params.write_text(
@@ -82,13 +90,19 @@ def test_the_grid_of_an_older_checkout_leaves_params_yaml(tmp_path, monkeypatch,
 @pytest.mark.parametrize(
     ("start", "source", "says"),
     [
-        ("b/web/mpl", {"keep_weights": True}, r"fine.yaml: start.cell: there is no .*mpl.yaml \(did you mean 'b/web/mlp'\?\)"),
+        (
+            "b/web/mpl",
+            {"keep_weights": True},
+            r"fine.yaml: start.cell: there is no .*mpl.yaml \(did you mean 'b/web/mlp'\?\)",
+        ),
         ("b/web/mlp", {}, r"fine.yaml: start.cell: .*b/web/mlp.yaml needs keep_weights: true"),
         ("b/web/mlp", {"keep_weights": True, "seeds": [1]}, r"fine.yaml: start.cell: .*b/web/mlp.yaml needs seeds 0"),
         ("b/web/fine", {}, "cannot start from itself"),
     ],
 )
-def test_a_checkpoint_source_that_is_missing_is_named_before_anything_is_written(tmp_path, monkeypatch, capsys, start, source, says):
+def test_a_checkpoint_source_that_is_missing_is_named_before_anything_is_written(
+    tmp_path, monkeypatch, capsys, start, source, says
+):
     recipe = {"model": {"name": "mlp"}, "optimizer": {"lr": 0.1}, "epochs": 1, "seeds": [0]}
     write(tmp_path / "recipes/b/web/mlp.yaml", recipe | source)
     write(tmp_path / "recipes/b/web/fine.yaml", recipe | {"start": {"cell": start}})
@@ -105,7 +119,12 @@ def test_the_stage_that_always_runs_imports_no_torch(tmp_path):
         (tmp_path / name).symlink_to(ROOT / name)
     said = "import sys, gt_bench.pipeline.dependencies; print(gt_bench.pipeline.dependencies.main(), 'torch' in sys.modules)"
     done = subprocess.run(
-        [sys.executable, "-c", said], cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False
+        [sys.executable, "-c", said],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.stdout == "0 False\n", done.stderr
     assert (tmp_path / "state" / "cells" / "embedded" / "chains" / "gcn.json").exists()
@@ -125,7 +144,9 @@ RECIPE = {"model": {"name": "mlp"}, "optimizer": {"lr": 0.1}, "epochs": 1, "seed
     ],
 )
 @pytest.mark.parametrize("alone", [False, True])
-def test_outside_a_project_a_faulty_recipe_is_left_out_and_named(tmp_path, monkeypatch, capsys, path, content, says, alone):
+def test_outside_a_project_a_faulty_recipe_is_left_out_and_named(
+    tmp_path, monkeypatch, capsys, path, content, says, alone
+):
     monkeypatch.chdir(tmp_path)
     params._warn_once.cache_clear()
     if not alone:

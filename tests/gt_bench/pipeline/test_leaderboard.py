@@ -33,7 +33,13 @@ def project(tmp_path, monkeypatch):
         "datasets": ["cornell", "texas", "wisconsin"],
         "suites": [SUITE, "embedded"],
         "cells": {
-            c.replace("/", "-"): {"cell": c, "dataset": c.split("/")[1], "model": c.split("/")[2], "settings": "recipes"} for c in CELLS
+            c.replace("/", "-"): {
+                "cell": c,
+                "dataset": c.split("/")[1],
+                "model": c.split("/")[2],
+                "settings": "recipes",
+            }
+            for c in CELLS
         },
     }
     Path("params.yaml").write_text(yaml.safe_dump(grid, sort_keys=False))
@@ -102,7 +108,12 @@ def test_equal_records_give_equal_files(project):
     shutil.rmtree("reports")
     run(SUITE, "--no-mlflow", "--no-print")
     assert {p: p.read_bytes() for p in Path("reports").rglob("*") if p.is_file()} == before
-    assert {p.name for p in before if p.parent == Path("reports")} == {f"{SUITE}.json", f"{SUITE}.csv", f"{SUITE}.md", "index.html"}
+    assert {p.name for p in before if p.parent == Path("reports")} == {
+        f"{SUITE}.json",
+        f"{SUITE}.csv",
+        f"{SUITE}.md",
+        "index.html",
+    }
     assert {p.parts[1] for p in before if p.parent != Path("reports")} == {"metrics", "published"}
 
 
@@ -132,7 +143,10 @@ def test_a_page_that_cannot_be_written_costs_a_warning(project):
             "its test value is 0.9025, its accuracy on the test split 0.57",
         ),
         (lambda p: edit(p, lambda run: run["recipe"].update(epochs=9), seal=True), "its contents give the digest"),
-        (lambda p: edit(p, lambda run: run.update(test=9.0, test_metrics={"accuracy": 9.0}), seal=True), "a share lies between 0 and 1"),
+        (
+            lambda p: edit(p, lambda run: run.update(test=9.0, test_metrics={"accuracy": 9.0}), seal=True),
+            "a share lies between 0 and 1",
+        ),
         (lambda p: p.write_text(p.read_text().replace(p.parent.name, "0" * 64)), "not a record"),
         (lambda p: p.write_text("[]"), "delete the file"),
     ],
@@ -165,7 +179,9 @@ def test_a_broken_result_is_named_in_its_row(project, content):
 
 
 def test_a_metric_that_is_no_number_is_the_status_of_its_row_alone(project):
-    edit(record_file(CELLS[0], 1), lambda run: run.update(test=math.nan, test_metrics={"accuracy": math.nan}), seal=True)
+    edit(
+        record_file(CELLS[0], 1), lambda run: run.update(test=math.nan, test_metrics={"accuracy": math.nan}), seal=True
+    )
     result = run(SUITE, "--no-mlflow")
     assert result.exit_code == 0, result.output
     row = rows()[CELLS[0]]
@@ -238,7 +254,9 @@ def test_runs_of_modified_code_say_so_in_every_report(project):
     run(SUITE, "--no-mlflow")
     assert (rows()[CELLS[0]]["status"], rows()[CELLS[0]]["verdict"]) == ("ok, modified", "none: modified code")
     for text in (Path("reports", f"{SUITE}.csv").read_text(), Path("reports", f"{SUITE}.md").read_text()):
-        assert "changed without raising a version (model version 1, task version 1, trainer version 1, modified)" in text
+        assert (
+            "changed without raising a version (model version 1, task version 1, trainer version 1, modified)" in text
+        )
 
 
 def test_an_unknown_suite_shows_the_nearest_and_writes_nothing(project, capsys):

@@ -87,7 +87,9 @@ def test_kill_9_in_the_middle_and_start_again(project):
     # slow enough to be caught in the middle: a checkpoint after every epoch
     project.recipe(epochs=150, seeds=[3])
     process = subprocess.Popen(
-        [sys.executable, "-m", "stages.train", CELL], env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.DEVNULL
+        [sys.executable, "-m", "stages.train", CELL],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.DEVNULL,
     )
     deadline = time.monotonic() + 120
     while not list(Path("store").rglob("checkpoint.safetensors")):
@@ -110,7 +112,10 @@ def test_kill_9_in_the_middle_and_start_again(project):
 def test_two_processes_that_ask_for_the_same_cell_do_the_work_once(project):
     project.recipe(epochs=30)
     command = [sys.executable, "-m", "stages.train", CELL]
-    both = [subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    both = [
+        subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
     outputs = [p.communicate(timeout=180)[0] for p in both]
     assert [p.returncode for p in both] == [0, 0]
     assert sum(o.count(" s)") for o in outputs) == 2
@@ -122,7 +127,9 @@ def test_a_dataset_that_cannot_be_had_is_a_row_and_later_a_run(project):
     packed = Path("data/packed/web")
     packed.rename("aside")
     packed.mkdir()
-    (packed / "unavailable.json").write_text(json.dumps({"dataset": "web", "reason": "no source", "tried": [], "remedy": "fetch it"}))
+    (packed / "unavailable.json").write_text(
+        json.dumps({"dataset": "web", "reason": "no source", "tried": [], "remedy": "fetch it"})
+    )
     result = train()
     assert result["status"] == "not run: data"
     assert "fetch it" in result["reason"]
@@ -198,7 +205,9 @@ def fine_tune(project, source=None, **changes):
 def test_fine_tuning_begins_from_the_best_weights_of_the_same_seed(project):
     still = {"name": "sgd", "lr": 1e-12}
     fine_tune(project, optimizer=still)
-    with pytest.raises(RecipeError, match=r"start: small/web/mlp: its run with seed 0 is not run; .*stages.train small/web/mlp"):
+    with pytest.raises(
+        RecipeError, match=r"start: small/web/mlp: its run with seed 0 is not run; .*stages.train small/web/mlp"
+    ):
         train("small/web/fine")
     first = train()
     assert (Path("store") / first["runs"][0][:2] / first["runs"][0] / "weights.safetensors").exists()
@@ -255,7 +264,9 @@ def test_a_model_that_cannot_start_from_the_other(project):
     wide = {**RECIPE["model"], "hidden_dim": 16}
     fine_tune(project, model=wide)
     train()
-    with pytest.raises(RecipeError, match="start: small/web/mlp: the model and the one it starts from differ in encoder"):
+    with pytest.raises(
+        RecipeError, match="start: small/web/mlp: the model and the one it starts from differ in encoder"
+    ):
         train("small/web/fine")
     fine_tune(project, model=wide, start={"cell": CELL, "load": "common"})
     assert train("small/web/fine")["status"] == "ok"  # with the last bias of the other
@@ -276,7 +287,9 @@ def test_cells_that_start_from_each_other(project):
 
 def test_a_cell_that_is_not_searched_yet(project):
     project.recipe(search={"trials": 1, "space": {"model.dropout": {"choices": [0.1]}}})
-    with pytest.raises(RecipeError, match="tuned/small/web/mlp.yaml: there is no such file yet: .* `gt-bench tune small/web/mlp`"):
+    with pytest.raises(
+        RecipeError, match="tuned/small/web/mlp.yaml: there is no such file yet: .* `gt-bench tune small/web/mlp`"
+    ):
         train()
 
 
@@ -290,7 +303,8 @@ def test_a_search_of_another_recipe(project):
     for change in ({"seeds": [5]}, {"epochs": 2}):
         project.recipe(search=search, **change)
         with pytest.raises(
-            RecipeError, match="tuned/small/web/mlp.yaml: chosen for another state of .*mlp.yaml; search again: `gt-bench tune"
+            RecipeError,
+            match="tuned/small/web/mlp.yaml: chosen for another state of .*mlp.yaml; search again: `gt-bench tune",
         ):
             train()
     tune_cell(grid.find(CELL), grid)
@@ -396,7 +410,9 @@ def test_out_of_memory_beside_others_is_no_result_before_it_happened_alone(proje
         raise MemoryError("none is left")
 
     # the first time only
-    monkeypatch.setattr(Experiment, "_started", lambda self, seed: build if seed == 1 and not flag.exists() else started(self, seed))
+    monkeypatch.setattr(
+        Experiment, "_started", lambda self, seed: build if seed == 1 and not flag.exists() else started(self, seed)
+    )
     assert train()["status"] == "ok"
     assert {record["status"] for record in deterministic().values()} == {"ok"}
     assert "seed 1 (2/3): out of memory beside other seeds; it runs alone" in capsys.readouterr().out
@@ -448,7 +464,9 @@ def run_cli(*arguments):
 def test_cells_side_by_side_leave_what_they_leave_one_after_the_other(project):
     for row in ("one", "two"):
         project.recipe(row=row, model={**RECIPE["model"], "hidden_dim": len(row) + ord(row[0]) % 7}, keep_weights=True)
-    project.recipe(row="fine", start={"cell": "small/web/one"}, model={**RECIPE["model"], "hidden_dim": 3 + ord("o") % 7})
+    project.recipe(
+        row="fine", start={"cell": "small/web/one"}, model={**RECIPE["model"], "hidden_dim": 3 + ord("o") % 7}
+    )
     assert run_cli("small/web/one", "small/web/two", "small/web/fine").exit_code == 0
     in_turn = deterministic()
     Path("store").rename("in turn")

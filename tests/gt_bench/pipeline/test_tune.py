@@ -109,7 +109,9 @@ def test_a_value_that_was_edited_in_the_journal_is_no_best_one(project):
     whole = journal.read_text()
     journal.write_text(whole.replace(f'"values":[{rows[0]["value"]}]', '"values":[0.99]'))
     assert journal.read_text() != whole
-    with pytest.raises(RecipeError, match=r"journal.log: trial 0 says 0.99, its records 0\.\d+; move it away and search again"):
+    with pytest.raises(
+        RecipeError, match=r"journal.log: trial 0 says 0.99, its records 0\.\d+; move it away and search again"
+    ):
         tune()
     journal.unlink()  # the remedy
     tune()
@@ -168,7 +170,9 @@ def test_killed_after_any_entry_of_its_journal_a_search_ends_as_if_it_had_not_be
     monkeypatch.setattr("gt_bench.search.artifacts._plots", lambda *_: None)
     monkeypatch.setattr("gt_bench.search.artifacts.importance_of", lambda study: {})
     space = {"model.dropout": {"low": 0.0, "high": 0.9}, "optimizer.lr": {"low": 1e-6, "high": 1.0, "log": True}}
-    project.recipe(search={"trials": 12, "seeds": [0], "space": space, "warmup_epochs": 1}, epochs=4)  # ten of them before TPE has a model
+    project.recipe(
+        search={"trials": 12, "seeds": [0], "space": space, "warmup_epochs": 1}, epochs=4
+    )  # ten of them before TPE has a model
     undisturbed, kills = searched("undisturbed"), 0
     assert {"COMPLETE", "PRUNED"} == {state for state, *_ in undisturbed[0]}
     while True:
@@ -186,7 +190,9 @@ def test_a_process_killed_while_it_writes_the_journal_blocks_nobody(project):
     from gt_bench.search.storage import KernelLock
 
     holds = "import sys, time; from pathlib import Path; from gt_bench.search.storage import KernelLock; KernelLock(Path('journal.lock')).acquire(); print(1, flush=True); time.sleep(60)"
-    process = subprocess.Popen([sys.executable, "-c", holds], env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE)
+    process = subprocess.Popen(
+        [sys.executable, "-c", holds], env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE
+    )
     process.stdout.readline()
     process.send_signal(signal.SIGKILL)
     process.wait()
@@ -197,7 +203,9 @@ def test_a_process_killed_while_it_writes_the_journal_blocks_nobody(project):
 
 def test_hopeless_trials_are_pruned(project):
     space = {"optimizer.lr": {"choices": [0.05, 1e-9]}, "model.hidden_dim": {"choices": [8, 9, 10, 11, 12, 13]}}
-    project.recipe(search={"trials": 20, "sampler": "grid", "space": space, "warmup_epochs": 2, "seeds": [0]}, epochs=12)
+    project.recipe(
+        search={"trials": 20, "sampler": "grid", "space": space, "warmup_epochs": 2, "seeds": [0]}, epochs=12
+    )
     tune()
     rows = trials()
     assert len({(r["optimizer.lr"], r["model.hidden_dim"]) for r in rows}) == len(rows) == 12
@@ -241,11 +249,17 @@ def test_keys_that_take_one_choice_together(project):
     assert content["model"]["dropout"] == content["optimizer"]["weight_decay"] in (0.125, 0.25)
     assert content["origin"]["optimizer.weight_decay"] == content["origin"]["model.dropout"]
     ran = [r["deterministic"]["recipe"] for r in project.records()]
-    assert sorted((r["model"]["dropout"], r["optimizer"]["weight_decay"]) for r in ran) == [(0.125, 0.125), (0.25, 0.25)]
+    assert sorted((r["model"]["dropout"], r["optimizer"]["weight_decay"]) for r in ran) == [
+        (0.125, 0.125),
+        (0.25, 0.25),
+    ]
 
 
 def test_trials_that_all_end_alike_are_no_error(project):
-    project.recipe(search={"trials": 3, "space": {"model.dropout": {"choices": [0.1, 0.2, 0.3]}}}, optimizer={"name": "sgd", "lr": 1e-12})
+    project.recipe(
+        search={"trials": 3, "space": {"model.dropout": {"choices": [0.1, 0.2, 0.3]}}},
+        optimizer={"name": "sgd", "lr": 1e-12},
+    )
     tune()
     assert len({r["value"] for r in trials()}) == 1
     assert Path("tuned/small/web/mlp.importance.png").stat().st_size > 1000

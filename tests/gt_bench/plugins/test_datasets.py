@@ -72,7 +72,11 @@ def test_a_task_that_is_said(ours):
 def test_a_task_that_the_data_do_not_fit_is_not_kept(ours):
     write_web(ours / "lab/papers")
     for name in ("lab/papers", "papers"):
-        says = "lab/papers/graphs.csv: cannot be read" if "/" in name else "has the task node-classification, not graph-regression"
+        says = (
+            "lab/papers/graphs.csv: cannot be read"
+            if "/" in name
+            else "has the task node-classification, not graph-regression"
+        )
         with pytest.raises(DatasetError, match=says):
             try_pair("mlp", name, FAST, [0], task="graph-regression", bar=False)
         assert try_pair("mlp", "lab/papers", FAST, [0], bar=False).row["status"] == "ok"
@@ -118,7 +122,10 @@ def test_labels_as_floats_are_classes_where_that_is_said(ours):
     (folder / "graphs.csv").write_text("y\n" + "".join(f"{i % 2}.0\n" for i in range(29)) + "nan\n")
     header = prepare(named("lab/mine")).header
     assert header.task == "graph-regression"
-    assert any("all targets are whole numbers (0, 1)" in note and "--task graph-classification" in note for note in header.notes)
+    assert any(
+        "all targets are whole numbers (0, 1)" in note and "--task graph-classification" in note
+        for note in header.notes
+    )
     header = prepare(named("lab/mine", "graph-classification")).header
     assert (header.out_dim, header.statistics["label_counts"], header.statistics["unlabelled"]) == (2, [15, 14], 1)
 
@@ -132,7 +139,9 @@ def test_remarks_on_data_in_hand_are_kept(ours):
 
 def test_a_source_is_one_however_its_path_is_written(ours):
     write_web(ours / "lab/papers")
-    assert {named(text) for text in ("lab/papers", "lab/papers/", "./lab/papers", str(ours / "lab/papers"))} == {"papers"}
+    assert {named(text) for text in ("lab/papers", "lab/papers/", "./lab/papers", str(ours / "lab/papers"))} == {
+        "papers"
+    }
     assert len(yaml.safe_load(Path("datasets.yaml").read_text())) == 1
 
 
@@ -189,7 +198,10 @@ def test_whether_targets_are_per_node_is_read_off_more_than_the_first_graph(ours
 
 
 def test_an_iterator_of_graphs_is_read_whole(ours):
-    graphs = [Data(x=torch.full((4, 1), float(i)), edge_index=torch.zeros(2, 0, dtype=torch.long), y=float(i)) for i in range(12)]
+    graphs = [
+        Data(x=torch.full((4, 1), float(i)), edge_index=torch.zeros(2, 0, dtype=torch.long), y=float(i))
+        for i in range(12)
+    ]
     name = held((data for data in graphs), "twelve")
     assert np.load("data/own/twelve.npz")["y"].tolist() == [float(i) for i in range(12)]
     assert get_spec(name).task == "graph-regression"
@@ -198,18 +210,29 @@ def test_an_iterator_of_graphs_is_read_whole(ours):
 def test_an_npz_file_of_graphs_of_one_node(ours):
     ones = np.ones(9, np.int64)
     np.savez(
-        "dots.npz", x=np.zeros((9, 2)), edge_index=np.zeros((2, 0), np.int64), y=np.linspace(0, 1, 9), num_nodes=ones, num_edges=0 * ones
+        "dots.npz",
+        x=np.zeros((9, 2)),
+        edge_index=np.zeros((2, 0), np.int64),
+        y=np.linspace(0, 1, 9),
+        num_nodes=ones,
+        num_edges=0 * ones,
     )
     assert get_spec(named("dots.npz")).task == "graph-regression"
 
 
 def test_several_functions_of_one_file(ours):
     write("lab/rings.py", LOAD + LOAD.partition("\n\n")[2].replace("load()", "small()").replace("30", "20"))
-    assert [named(text) for text in ("lab/rings.py:load", "lab/rings.py:small", "lab/rings.py")] == ["rings", "rings-small", "rings"]
+    assert [named(text) for text in ("lab/rings.py:load", "lab/rings.py:small", "lab/rings.py")] == [
+        "rings",
+        "rings-small",
+        "rings",
+    ]
 
 
 def test_a_file_in_another_encoding(ours):
-    Path("latin.py").write_bytes(textwrap.dedent("# -*- coding: latin-1 -*-\n# caf\xe9\n" + LOAD.replace("\n    ", "\n")).encode("latin-1"))
+    Path("latin.py").write_bytes(
+        textwrap.dedent("# -*- coding: latin-1 -*-\n# caf\xe9\n" + LOAD.replace("\n    ", "\n")).encode("latin-1")
+    )
     assert prepare(named("latin.py")).header.out_dim == 3
 
 
@@ -218,7 +241,8 @@ def test_names_in_other_alphabets(ours):
     assert named("lab/é Größe") == "e-groe"
     write_web(ours / "lab/日本")
     with pytest.raises(
-        DatasetError, match="lab/日本: a dataset is called by its file or folder, in letters from a to z and digits; rename"
+        DatasetError,
+        match="lab/日本: a dataset is called by its file or folder, in letters from a to z and digits; rename",
     ):
         named("lab/日本")
 
@@ -236,7 +260,12 @@ def test_names_stay_in_their_folders(ours):
 
 
 def test_an_npz_file(ours):
-    np.savez("points.npz", x=np.random.default_rng(0).normal(size=(20, 3)), edge_index=np.array([[0, 1], [1, 0]]), y=np.arange(20) % 2)
+    np.savez(
+        "points.npz",
+        x=np.random.default_rng(0).normal(size=(20, 3)),
+        edge_index=np.array([[0, 1], [1, 0]]),
+        y=np.arange(20) % 2,
+    )
     assert try_pair("mlp", "points.npz", FAST, [0], bar=False).row["status"] == "ok"
 
 
@@ -251,7 +280,9 @@ def test_a_function_that_returns_one_data(ours):
     assert get_spec("rings").digest != before
 
 
-@pytest.mark.parametrize("data", [graph(), [graph(), graph(20)], Batch.from_data_list([graph(), graph(20)])], ids=["data", "list", "batch"])
+@pytest.mark.parametrize(
+    "data", [graph(), [graph(), graph(20)], Batch.from_data_list([graph(), graph(20)])], ids=["data", "list", "batch"]
+)
 def test_data_in_hand(ours, data):
     name = held(data, "mine")
     assert get_spec(name).task == "node-classification"
@@ -289,17 +320,22 @@ def test_a_dataset_of_an_installed_package(ours, monkeypatch):
     monkeypatch.syspath_prepend(str(ours / "site"))
     assert try_pair("mlp", "acme-rings", FAST, [0], bar=False).row["status"] == "ok"
     with pytest.raises(
-        DatasetError, match=r"the entry point acme-bad = 'acmedata:nothing' of acme \(group gt_bench.datasets\) does not load: .*, line \d+"
+        DatasetError,
+        match=r"the entry point acme-bad = 'acmedata:nothing' of acme \(group gt_bench.datasets\) does not load: .*, line \d+",
     ):
         get_spec("acme-bad")
-    with pytest.raises(DatasetError, match=r"the entry point texas = .* of acme .*: the name is taken by a dataset of the benchmark"):
+    with pytest.raises(
+        DatasetError, match=r"the entry point texas = .* of acme .*: the name is taken by a dataset of the benchmark"
+    ):
         named("texas")
 
 
 def test_a_category_beside_continuous_columns_is_taken(ours):
     folder = write_web(ours / "lab/papers")
     rows = (folder / "nodes.csv").read_text().splitlines()
-    (folder / "nodes.csv").write_text("\n".join([f"{row},{'kind' if i == 0 else i % 3}" for i, row in enumerate(rows)]) + "\n")
+    (folder / "nodes.csv").write_text(
+        "\n".join([f"{row},{'kind' if i == 0 else i % 3}" for i, row in enumerate(rows)]) + "\n"
+    )
     prepared = prepare(named("lab/papers"))
     assert prepared.header.in_dim == 4 + 3
     assert (
@@ -319,7 +355,11 @@ def edited(folder: Path, file: str, line: int, text: str) -> None:
     ("line", "text", "says"),
     [
         (5, ",0.1,0.2,0.3,0.4", "nodes.csv: line 5: column y is empty; write -1 for a label that is not known"),
-        (6, "cat,0.1,0.2,0.3,0.4", "nodes.csv: line 6: column y: expected a number, found 'cat'; number categories 0, 1, ..."),
+        (
+            6,
+            "cat,0.1,0.2,0.3,0.4",
+            "nodes.csv: line 6: column y: expected a number, found 'cat'; number categories 0, 1, ...",
+        ),
         (7, "1,0.1,,0.3,0.4", "nodes.csv: line 7: column b is empty; write a number"),
     ],
 )

@@ -90,10 +90,19 @@ def test_every_model_that_fits_a_task_has_defaults(packed, task):
             tried.append(name)
     assert CASES[task][1] in tried
     assert all("carry no encodings" in reason or "continuous" in reason for reason in refused.values()), refused
-    assert {"ppgt", "grit"} <= refused.keys() if task == "configuration-ranking" else refused.keys() <= {"gin-bare", "classic-gnn"}
+    assert (
+        {"ppgt", "grit"} <= refused.keys()
+        if task == "configuration-ranking"
+        else refused.keys() <= {"gin-bare", "classic-gnn"}
+    )
 
 
 def test_brec_is_by_the_reference_protocol(packed):
     found = try_pair("mlp", "brec", {"epochs": 1}, [0], bar=False)
     recipe = load_recipe(found.recipe)
-    assert (recipe.brec.threshold, recipe.batch.graphs, recipe.select, recipe.optimizer.name) == (72.34, 16, "last", "adam")
+    assert (recipe.brec.threshold, recipe.batch.graphs, recipe.select, recipe.optimizer.name) == (
+        72.34,
+        16,
+        "last",
+        "adam",
+    )

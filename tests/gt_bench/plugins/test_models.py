@@ -74,7 +74,12 @@ def test_a_plain_module_on_nodes_and_graphs(ours, dataset):
 
 
 def test_parts_of_the_data_by_name(ours):
-    write("a.py", PLAIN.replace("self, data", "self, x, edge_index, batch=None").replace("data.batch", "batch").replace("data.x", "x"))
+    write(
+        "a.py",
+        PLAIN.replace("self, data", "self, x, edge_index, batch=None")
+        .replace("data.batch", "batch")
+        .replace("data.x", "x"),
+    )
     assert try_pair("a.py", "many", FAST, [0], bar=False).row["status"] == "ok"
 
 
@@ -208,7 +213,9 @@ def test_targets_are_not_handed_over(ours):
     write("a.py", PLAIN.replace("self.encode(data.x)", "self.encode(data.x * (1 if data.y is None else 0))"))
     find("a.py:Plain")
     model = registry.create_model("a.py:Plain", in_dim=4, out_dim=3, level="node")
-    batch = GraphBatch(torch.randn(5, 4), torch.zeros(2, 0, dtype=torch.long), torch.tensor([0, 5]), y=torch.zeros(5).long())
+    batch = GraphBatch(
+        torch.randn(5, 4), torch.zeros(2, 0, dtype=torch.long), torch.tensor([0, 5]), y=torch.zeros(5).long()
+    )
     assert model(batch).std() > 0
 
 
@@ -360,7 +367,10 @@ def test_the_model_that_the_guide_shows_works(ours):
     assert "gt_models" not in block
     write("lab/my_model.py", block)
     for dataset in ("web", "many"):
-        assert try_pair("lab/my_model.py:MyModel", dataset, FAST | {"model.hidden": 8}, [0], bar=False).row["status"] == "ok"
+        assert (
+            try_pair("lab/my_model.py:MyModel", dataset, FAST | {"model.hidden": 8}, [0], bar=False).row["status"]
+            == "ok"
+        )
 
 
 NORMED = """
@@ -384,8 +394,12 @@ def test_batch_norm_on_a_row_per_graph_trains_whatever_is_left_over(ours):
     assert found.row["status"] == "ok"
     record = next(Store().records())["deterministic"]
     assert record["digests"]["last_batch"] == "joined"
-    with pytest.raises(UserError, match="BatchNorm needs at least two rows in a training batch: set batch.graphs to 2 or more"):
-        try_pair("normed.py:Normed", "many", FAST | {"batch.graphs": trained - 1, "batch.last": "alone"}, [0], bar=False)
+    with pytest.raises(
+        UserError, match="BatchNorm needs at least two rows in a training batch: set batch.graphs to 2 or more"
+    ):
+        try_pair(
+            "normed.py:Normed", "many", FAST | {"batch.graphs": trained - 1, "batch.last": "alone"}, [0], bar=False
+        )
     with pytest.raises(UserError, match="BatchNorm needs at least two rows"):
         try_pair("normed.py:Normed", "many", FAST | {"batch.graphs": 1}, [0], bar=False)
 
@@ -401,4 +415,10 @@ def test_a_run_without_a_rest_has_the_key_that_it_had(ours):
 
 def test_a_shipped_model_with_batch_norm_and_one_row(ours):
     with pytest.raises(RecipeError, match=r"tried/many/ppgt.*BatchNorm needs at least two rows"):
-        try_pair("ppgt-released", "many", FAST | {"batch.graphs": 1, "model.hidden_dim": 8, "model.pool_norm": True}, [0], bar=False)
+        try_pair(
+            "ppgt-released",
+            "many",
+            FAST | {"batch.graphs": 1, "model.hidden_dim": 8, "model.pool_norm": True},
+            [0],
+            bar=False,
+        )

@@ -29,7 +29,9 @@ def test_what_changed_since_makes_a_cell_stale(trained, monkeypatch):
     assert standing(nowhere, grid).text == "cannot be told: data (not at hand)"
     shutil.move("elsewhere", "data")
     with monkeypatch.context() as patched:
-        patched.setattr("gt_bench.experiment.components.version_of", lambda module: 2 if module == "gt_models.baselines.mlp" else 1)
+        patched.setattr(
+            "gt_bench.experiment.components.version_of", lambda module: 2 if module == "gt_models.baselines.mlp" else 1
+        )
         assert standing(shipped, grid).stale == ["model (version 1, now 2)"]
     newer = shipped.records[0]["deterministic"]["versions"]
     newer["trainer"] = 3
@@ -72,7 +74,9 @@ def test_encodings_are_compared_by_what_is_computed_and_never_by_bits(trained, m
     from gt_bench.encodings.encode_dataset import encode_dataset
 
     trained.recipe(
-        model={"name": "tokengt", "hidden_dim": 8, "num_layers": 1, "num_heads": 2}, encodings={"laplacian": {"k": 16}}, epochs=1
+        model={"name": "tokengt", "hidden_dim": 8, "num_layers": 1, "num_heads": 2},
+        encodings={"laplacian": {"k": 16}},
+        epochs=1,
     )
     grid = load_grid()
     encode_dataset("web", grid)
@@ -94,7 +98,9 @@ def test_encodings_are_compared_by_what_is_computed_and_never_by_bits(trained, m
 def test_a_searched_cell_is_held_against_its_search_space(project, monkeypatch):
     from gt_bench.pipeline.tune import tune_cell
 
-    spec = DatasetSpec(name="web", family="test", task="node-classification", metric="accuracy", prepare=print, level="node")
+    spec = DatasetSpec(
+        name="web", family="test", task="node-classification", metric="accuracy", prepare=print, level="node"
+    )
     monkeypatch.setitem(catalog(), "web", spec)
     search = {"trials": 2, "space": {"model.dropout": {"choices": [0.0, 0.5]}}}
     project.recipe(search=search)

@@ -24,7 +24,9 @@ def test_there_and_back_gives_equal_records_and_equal_bytes(trained):
     assert len(stored) == 2
     shutil.rmtree("store")
     assert import_records(list(shipped_cells(load_grid()))) == (2, 0)
-    assert {p: json.loads(p.read_text()) for p in Path("store").rglob("record.json")} == {p: json.loads(t) for p, t in stored.items()}
+    assert {p: json.loads(p.read_text()) for p in Path("store").rglob("record.json")} == {
+        p: json.loads(t) for p, t in stored.items()
+    }
     assert import_records(list(shipped_cells(load_grid()))) == (0, 2)
     path.unlink()
     assert export().read_bytes() == first
@@ -59,7 +61,9 @@ def test_a_record_of_another_machine_is_there_already_and_one_that_contradicts_s
 
 def test_a_damaged_result_is_not_exported(trained):
     Path("results", f"{CELL}.json").write_text("[]")
-    with pytest.raises(StoreError, match=f"results/{CELL}.json: not a result .* delete it and run: python -m stages.train {CELL}"):
+    with pytest.raises(
+        StoreError, match=f"results/{CELL}.json: not a result .* delete it and run: python -m stages.train {CELL}"
+    ):
         export()
 
 
@@ -68,7 +72,9 @@ def test_the_same_run_told_in_two_ways(trained):
     other = json.loads(json.dumps(one.records[0]))
     other["deterministic"]["parameters"] += 1
     other = sealed(other)
-    second = Shipped(Path("records/small/web/twin.json.gz"), one.result | {"cell": "small/web/twin"}, [other, one.records[1]])
+    second = Shipped(
+        Path("records/small/web/twin.json.gz"), one.result | {"cell": "small/web/twin"}, [other, one.records[1]]
+    )
     assert verify([one]) == []
     assert "hold different records of one run (they differ in parameters)" in verify([one, second])[0]
 
@@ -141,7 +147,9 @@ def test_a_search_travels_with_its_cell_and_is_found_again_without_training(proj
     from gt_bench.pipeline.tune import tune_cell
     from gt_bench.training.trainer import Run
 
-    spec = DatasetSpec(name="web", family="test", task="node-classification", metric="accuracy", prepare=print, level="node")
+    spec = DatasetSpec(
+        name="web", family="test", task="node-classification", metric="accuracy", prepare=print, level="node"
+    )
     monkeypatch.setitem(catalog(), "web", spec)
     search = {"trials": 3, "seeds": [0, 1], "sampler": "grid", "space": {"model.dropout": {"choices": [0.0, 0.3, 0.5]}}}
     project.recipe(search=search)
@@ -184,7 +192,8 @@ def test_records_of_code_that_is_in_no_commit_are_not_exported_unasked(trained, 
     shutil.rmtree("store")
     train()
     with pytest.raises(
-        StoreError, match=f"^{CELL} is not exported: its runs were made by code that differs from commit 0123456789ab;.*--dirty$"
+        StoreError,
+        match=f"^{CELL} is not exported: its runs were made by code that differs from commit 0123456789ab;.*--dirty$",
     ):
         export()
     assert not Path("records").exists()

@@ -23,12 +23,21 @@ def project(tmp_path, monkeypatch):
     """gcn, gin and gat on five datasets; gin lost a seed on texas, gat has other seeds on cornell; ppgt has gcn on cornell too."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
-    cells = [f"edge-transformer/{d}/{m}" for d in SETS for m in ("gcn", "gin", "gat")] + ["ppgt/cornell/gcn", "ppgt/cornell/mlp"]
+    cells = [f"edge-transformer/{d}/{m}" for d in SETS for m in ("gcn", "gin", "gat")] + [
+        "ppgt/cornell/gcn",
+        "ppgt/cornell/mlp",
+    ]
     grid = {
         "datasets": list(SETS),
         "suites": ["ppgt", "edge-transformer"],
         "cells": {
-            c.replace("/", "-"): {"cell": c, "dataset": c.split("/")[1], "model": c.split("/")[2], "settings": "recipes"} for c in cells
+            c.replace("/", "-"): {
+                "cell": c,
+                "dataset": c.split("/")[1],
+                "model": c.split("/")[2],
+                "settings": "recipes",
+            }
+            for c in cells
         },
     }
     Path("params.yaml").write_text(yaml.safe_dump(grid, sort_keys=False))
@@ -105,7 +114,10 @@ def test_the_command(project):
         (["gcn", "gni"], "no row, and no cell, is named 'gni' (did you mean 'gin'?)"),
         (["gcn"], "name two or more"),
         (["gcn", "gcn"], "name two or more"),
-        (["gcn", "mlp"], "mlp: none of its 1 cells has a run that ended well; run one: `dvc repro train@ppgt-cornell-mlp`"),
+        (
+            ["gcn", "mlp"],
+            "mlp: none of its 1 cells has a run that ended well; run one: `dvc repro train@ppgt-cornell-mlp`",
+        ),
         (["gcn@mine", "gin"], "behind @ stands `own`"),
         (["edge-transformer/texas/gcn", "edge-transformer/exp/gcn"], "nothing to compare: texas: only"),
         (["edge-transformer/texas/gcn@own", "edge-transformer/texas/gcn@shipped"], "none of its 1 cells has a run"),

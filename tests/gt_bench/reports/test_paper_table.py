@@ -155,9 +155,15 @@ def test_latex_compiles(table, tmp_path):
     if compiler is None:
         pytest.skip("pdflatex is not installed")
     body = "\n".join(to_tex(t) for t in (table, *(paper_table(layout, []) for layout in layouts())))
-    preamble = r"\documentclass{article}\usepackage[utf8]{inputenc}\usepackage[T1]{fontenc}" + TEX_NEEDS.partition(": ")[2]
-    (tmp_path / "t.tex").write_text(f"{preamble}\\begin{{document}}{body.replace(chr(92) + 'centering', '')}\\end{{document}}\n")
-    done = subprocess.run([compiler, "-halt-on-error", "t.tex"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    preamble = (
+        r"\documentclass{article}\usepackage[utf8]{inputenc}\usepackage[T1]{fontenc}" + TEX_NEEDS.partition(": ")[2]
+    )
+    (tmp_path / "t.tex").write_text(
+        f"{preamble}\\begin{{document}}{body.replace(chr(92) + 'centering', '')}\\end{{document}}\n"
+    )
+    done = subprocess.run(
+        [compiler, "-halt-on-error", "t.tex"], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
     assert done.returncode == 0, done.stdout[-2000:]
 
 
@@ -180,11 +186,19 @@ def test_html_has_ours_in_the_cell_of_the_print(table):
     cells = re.findall(r"<td.*?</td>", table_html(table), re.S)
     assert len(cells) == 18
     (cornell,) = [cell for cell in cells if "56.2 ± 2.6" in cell]
-    assert [text in cornell for text in ("56.0 ± 0.8 ✓", "81.0 ± 0.8 ▲", "gcn-as-released: higher (better)")] == [True] * 3
+    assert [text in cornell for text in ("56.0 ± 0.8 ✓", "81.0 ± 0.8 ▲", "gcn-as-released: higher (better)")] == [
+        True
+    ] * 3
 
 
 def test_all_papers_are_listed():
-    assert [len(of_paper(paper)) for paper in ("tokengt", "hot", "ppgt", "edge_transformer", "polynormer")] == [3, 3, 9, 3, 7]
+    assert [len(of_paper(paper)) for paper in ("tokengt", "hot", "ppgt", "edge_transformer", "polynormer")] == [
+        3,
+        3,
+        9,
+        3,
+        7,
+    ]
 
 
 def test_the_page_gets_each_number_beside_its_place(table):
@@ -198,5 +212,8 @@ def test_the_page_gets_each_number_beside_its_place(table):
         table.layout.printed["GCN", CORNELL].printed,
         table.layout.printed["GCN", CORNELL].mean,
     )
-    assert [one["cell"] for one in gcn[cornell]["ours"]] == ["edge-transformer/cornell/gcn", "edge-transformer/cornell/gcn-as-released"]
+    assert [one["cell"] for one in gcn[cornell]["ours"]] == [
+        "edge-transformer/cornell/gcn",
+        "edge-transformer/cornell/gcn-as-released",
+    ]
     assert [one["kind"] for one in gcn[texas]["ours"]] == ["none"]  # no data, no number

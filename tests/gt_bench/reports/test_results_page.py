@@ -61,7 +61,9 @@ def test_the_page_of_results_is_up_to_date(monkeypatch):
     for row in every_row(load_grid()):
         if row["published_place"]:
             text = our_number(row, lookup(*row["published_place"]))
-            assert any(row["model"] in line and text in line for line in shown.splitlines() if line.startswith("| ours: ")), row["cell"]
+            assert any(
+                row["model"] in line and text in line for line in shown.splitlines() if line.startswith("| ours: ")
+            ), row["cell"]
         else:
             assert f"{row['model']} {cells(row)[3]}" in shown, row["cell"]
     # what is to be read; tables grow with what is run
@@ -74,7 +76,10 @@ def test_the_page_of_results_has_what_each_verdict_stands_on():
     shown = [line.split(" | ") for line in lines[start : lines.index("", start)]]
     rows = [row for row in every_row(load_grid()) if row["interval_low"] is not None]
     assert [line[5] for line in shown] == [row["verdict"] for row in rows]
-    assert all(line[4].endswith("]") and (line[7] == "–") == (row["margin"] is None) for line, row in zip(shown, rows, strict=True))
+    assert all(
+        line[4].endswith("]") and (line[7] == "–") == (row["margin"] is None)
+        for line, row in zip(shown, rows, strict=True)
+    )
 
 
 def test_the_page_of_results_shows_what_is_shipped(trained):

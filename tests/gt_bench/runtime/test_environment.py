@@ -22,7 +22,14 @@ def git(root: Path, *arguments: str) -> None:
 
 @pytest.fixture
 def tree(tmp_path) -> Path:
-    for name in ("gt_models/mlp.py", "recipes/a/b/c.yaml", "records/page.md", "docs/page.md", "params.yaml", "dvc.yaml"):
+    for name in (
+        "gt_models/mlp.py",
+        "recipes/a/b/c.yaml",
+        "records/page.md",
+        "docs/page.md",
+        "params.yaml",
+        "dvc.yaml",
+    ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("one\n")
     git(tmp_path, "init", "-q")
@@ -41,7 +48,8 @@ def test_a_commit_is_dirty_where_a_file_that_decides_a_number_differs(tree, name
 
 
 @pytest.mark.parametrize(
-    "name", ["records/page.md", "records/a/b/c.json.gz", "docs/page.md", "tests/test_mine.py", "reports/a.md", "dvc.yaml"]
+    "name",
+    ["records/page.md", "records/a/b/c.json.gz", "docs/page.md", "tests/test_mine.py", "reports/a.md", "dvc.yaml"],
 )
 def test_a_commit_is_clean_whatever_records_and_docs_hold(tree, name):
     (tree / name).parent.mkdir(parents=True, exist_ok=True)
@@ -62,7 +70,9 @@ def test_unpacked_within_another_repository_there_is_no_commit(tree):
 
 def test_a_package_counts_where_code_of_ours_imports_it(tmp_path):
     (tmp_path / "gt_models").mkdir()
-    (tmp_path / "gt_models" / "fast.py").write_text("import numpy as np\ndef compiled():\n    from llvmlite import binding\n")
+    (tmp_path / "gt_models" / "fast.py").write_text(
+        "import numpy as np\ndef compiled():\n    from llvmlite import binding\n"
+    )
     (tmp_path / "gt_models" / "faster.py").write_text("import numba\n")
     other = ["torch_geometric", "numba", "llvmlite", "numpy", "scipy"]  # loaded, by whomever
     assert list(packages(["gt_models.fast", *other], tmp_path)) == ["numpy", "llvmlite"]

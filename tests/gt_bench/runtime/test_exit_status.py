@@ -29,7 +29,9 @@ def raising(error):
     return work
 
 
-@pytest.mark.parametrize("kind", [RecipeError, StoreError, WriteError, DatasetError, DatasetUnavailable, UnknownDataset, Lost])
+@pytest.mark.parametrize(
+    "kind", [RecipeError, StoreError, WriteError, DatasetError, DatasetUnavailable, UnknownDataset, Lost]
+)
 def test_what_a_user_can_mend_is_one_line(kind, capsys):
     assert status_of(raising(kind("web.yaml: mend it"))) == 1
     assert capsys.readouterr().err == "error: web.yaml: mend it\n"
@@ -44,7 +46,10 @@ def test_a_bug_is_not_swallowed():
 def test_a_file_that_cannot_be_read_or_written_is_named(tmp_path, capsys):
     for work, says in (
         (lambda: tmp_path.read_text(), f"{tmp_path}: Is a directory"),
-        (raising(PermissionError(errno.EACCES, "Permission denied", "results/a.json")), "results/a.json: Permission denied"),
+        (
+            raising(PermissionError(errno.EACCES, "Permission denied", "results/a.json")),
+            "results/a.json: Permission denied",
+        ),
         (raising(OSError(errno.EROFS, "Read-only file system", "store")), "store: Read-only file system"),
     ):
         assert status_of(work) == 1
@@ -68,7 +73,9 @@ def test_a_full_disk_and_a_stop_by_hand_end_in_one_line(project, monkeypatch, ca
     ]
 
 
-@pytest.mark.parametrize(("arguments", "status"), [(["--help"], 0), (["-h"], 0), ([], 2), (["--nonsense"], 2), (["a", "b"], 2)])
+@pytest.mark.parametrize(
+    ("arguments", "status"), [(["--help"], 0), (["-h"], 0), ([], 2), (["--nonsense"], 2), (["a", "b"], 2)]
+)
 def test_help_that_was_asked_for_is_no_failure(monkeypatch, capsys, arguments, status):
     monkeypatch.setattr(sys, "argv", ["train", *arguments])
     for main in (
@@ -91,7 +98,9 @@ def test_a_locale_without_utf_8_changes_nothing(project):
     path = project.recipe(epochs=1, seeds=[0], origin={"all": "chosen: Schrödinger’s ± guess"})
     path.write_text(path.read_text().replace("\\u2019", "’").replace("\\xB1", "±"), encoding="utf-8")
     ascii_only = {"LC_ALL": "C", "LANG": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONPATH": str(ROOT)}
-    environment = {key: value for key, value in os.environ.items() if not key.startswith(("LC_", "PYTHONIOENCODING"))} | ascii_only
+    environment = {
+        key: value for key, value in os.environ.items() if not key.startswith(("LC_", "PYTHONIOENCODING"))
+    } | ascii_only
     for command in (
         ["stages.train", "small/web/mlp"],
         ["stages.leaderboard", "small"],
@@ -107,11 +116,25 @@ def test_a_locale_without_utf_8_changes_nothing(project):
 
 def test_every_file_is_opened_as_utf_8():
     texts = {
-        path: path.read_text(encoding="utf-8") for package in ("gt_bench", "gt_models", "stages") for path in (ROOT / package).rglob("*.py")
+        path: path.read_text(encoding="utf-8")
+        for package in ("gt_bench", "gt_models", "stages")
+        for path in (ROOT / package).rglob("*.py")
     }
     for path, text in texts.items():
         assert not re.search(r"\.read_text\(\)|text=True|universal_newlines", text), path
-    command = [sys.executable, "-m", "ruff", "check", "--preview", "--select", "PLW1514", "--isolated", "gt_bench", "gt_models", "stages"]
+    command = [
+        sys.executable,
+        "-m",
+        "ruff",
+        "check",
+        "--preview",
+        "--select",
+        "PLW1514",
+        "--isolated",
+        "gt_bench",
+        "gt_models",
+        "stages",
+    ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, encoding="utf-8", check=False)
     assert done.returncode == 0, done.stdout
 

@@ -47,7 +47,9 @@ def test_what_it_tells_and_returns():
 def test_what_it_raises_and_how_it_dies():
     with pytest.raises(RecipeError, match="^recipe.yaml: no"):
         compute_in_new_process(Raises(), "run", None)
-    with pytest.raises(Killed, match="run: killed by signal 9: probably out of memory; the run is kept up to its last checkpoint"):
+    with pytest.raises(
+        Killed, match="run: killed by signal 9: probably out of memory; the run is kept up to its last checkpoint"
+    ):
         compute_in_new_process(Dies(signal.SIGKILL), "run", None)
     with pytest.raises(Lost, match="killed by signal 6"):
         compute_in_new_process(Dies(signal.SIGABRT), "run", None)

@@ -15,7 +15,9 @@ def printed(code: str) -> str:
 
 
 def test_a_stage_imports_its_code_with_rare_collections(tmp_path):
-    (tmp_path / "shown.py").write_text("import gc\nTHRESHOLD = gc.get_threshold()\ndef main():\n    print(THRESHOLD[0])\n")
+    (tmp_path / "shown.py").write_text(
+        "import gc\nTHRESHOLD = gc.get_threshold()\ndef main():\n    print(THRESHOLD[0])\n"
+    )
     code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from gt_bench.runtime.startup import run_module; run_module('shown')"
     assert printed(code) == "50000"
 

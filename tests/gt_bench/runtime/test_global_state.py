@@ -47,7 +47,9 @@ def losses(seeds: list[int]) -> dict[int, list[float]]:
     shutil.rmtree("store", ignore_errors=True)
     runs = try_pair("lab/m.py:M", "web", {"epochs": 2}, seeds, grid=load_grid())
     assert runs.row["status"] == "ok"
-    return {record["deterministic"]["seed"]: record["deterministic"]["epochs"]["train_loss"] for record in Store().records()}
+    return {
+        record["deterministic"]["seed"]: record["deterministic"]["epochs"]["train_loss"] for record in Store().records()
+    }
 
 
 @pytest.mark.parametrize(
@@ -75,7 +77,10 @@ def test_a_seed_finds_the_same_number_whatever_ran_before_it(ours, parts):
         ({"forward": "torch.set_num_threads(3)"}, "number of threads of the whole process"),
         ({"forward": "os.chdir('/')"}, "the working directory of the whole process"),
         ({"module": "os.chdir('/')"}, "changes the working directory"),
-        ({"init": "torch.nn.modules.module.register_module_forward_hook(lambda *a: None)"}, "global hooks of the whole process"),
+        (
+            {"init": "torch.nn.modules.module.register_module_forward_hook(lambda *a: None)"},
+            "global hooks of the whole process",
+        ),
         ({"init": "relu = torch.relu; torch.relu = lambda x: relu(x) * 2"}, "functions of torch of the whole process"),
         ({"forward": "data.x.data.mul_(2)"}, "changes data.x in place"),
         ({"forward": "data.x.numpy()[0] = 7"}, "changes data.x in place"),

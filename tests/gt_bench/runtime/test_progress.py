@@ -16,7 +16,9 @@ def clock(monkeypatch):
 def test_plain_lines_have_the_time_left(clock, capsys):
     with Progress("cell", 40, bar=False) as shown:
         shown.start_run("seed 0", 20)
-        shown.finish_run({"deterministic": {"status": "ok", "test": None, "error": None}}, computed=False)  # costs nothing, tells nothing
+        shown.finish_run(
+            {"deterministic": {"status": "ok", "test": None, "error": None}}, computed=False
+        )  # costs nothing, tells nothing
         shown.start_run("seed 1", 20)
         clock[0] += 60
         shown.epoch(4, {"val": 0.5})

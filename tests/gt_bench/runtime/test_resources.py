@@ -23,7 +23,12 @@ def test_how_many_at_once(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(12)))
     assert cores() <= 12
     monkeypatch.setattr(resources, "cores", lambda: 8)
-    assert [at_once("auto", 20), at_once("auto", 3), at_once("auto", 20, threads=3), at_once("auto", 20, threads=16)] == [8, 3, 2, 1]
+    assert [
+        at_once("auto", 20),
+        at_once("auto", 3),
+        at_once("auto", 20, threads=3),
+        at_once("auto", 20, threads=16),
+    ] == [8, 3, 2, 1]
     assert [at_once("auto", 20, gpu=True), at_once(2, 20, gpu=True), at_once(30, 20), at_once(4, 0)] == [1, 2, 20, 1]
     monkeypatch.setattr(sys, "platform", "darwin")
     assert at_once("auto", 20) == 1

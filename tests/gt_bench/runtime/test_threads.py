@@ -76,10 +76,25 @@ def outcomes(data: Path, cores: set[int], busy: int, **environment: str) -> dict
 
 
 def test_one_cell_of_each_task_on_one_core_and_on_two_beside_other_work(tmp_path):
-    tasks = {path.stem.replace("_", "-") for path in (ROOT / "gt_bench/tasks").glob("*.py")} - {"--init--", "base", "metrics", "registry"}
-    assert set(CELLS) == tasks - {"node-regression"}, "a task without a cell here"  # that one is of one's own data: no cell has it
+    tasks = {path.stem.replace("_", "-") for path in (ROOT / "gt_bench/tasks").glob("*.py")} - {
+        "--init--",
+        "base",
+        "metrics",
+        "registry",
+    }
+    assert set(CELLS) == tasks - {"node-regression"}, (
+        "a task without a cell here"
+    )  # that one is of one's own data: no cell has it
     mine = sorted(os.sched_getaffinity(0))
-    one = outcomes(tmp_path, {mine[0]}, 1, OMP_NUM_THREADS="7", OMP_THREAD_LIMIT="3", ATEN_CPU_CAPABILITY="default", MKL_CBWR="COMPATIBLE")
+    one = outcomes(
+        tmp_path,
+        {mine[0]},
+        1,
+        OMP_NUM_THREADS="7",
+        OMP_THREAD_LIMIT="3",
+        ATEN_CPU_CAPABILITY="default",
+        MKL_CBWR="COMPATIBLE",
+    )
     two = outcomes(tmp_path, set(mine[:2]), 2, OMP_NUM_THREADS="2", OMP_WAIT_POLICY="active", OPENBLAS_NUM_THREADS="2")
     assert one == two
     assert {(status, threads) for status, _, threads in one.values()} == {("ok", 1)}
@@ -111,7 +126,9 @@ def test_a_run_has_the_threads_of_its_recipe_whatever_the_process_has(project):
 
 def test_the_environment_is_settled_and_threads_wait_asleep(monkeypatch):
     given = {f"{prefix}X" if prefix.endswith("_") else prefix: "9" for prefix in DECIDING}
-    monkeypatch.setattr(os, "environ", dict(os.environ) | given | {"OMP_WAIT_POLICY": "active", "KMP_DUPLICATE_LIB_OK": "TRUE"})
+    monkeypatch.setattr(
+        os, "environ", dict(os.environ) | given | {"OMP_WAIT_POLICY": "active", "KMP_DUPLICATE_LIB_OK": "TRUE"}
+    )
     settle_environment()
     assert {name: value for name, value in os.environ.items() if name.startswith(DECIDING)} == {
         "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive", "KMP_DUPLICATE_LIB_OK": "TRUE"
@@ -119,11 +136,13 @@ def test_the_environment_is_settled_and_threads_wait_asleep(monkeypatch):
 
 
 def test_entry_points_load_no_library_before_the_environment_is_settled():
-    code = (
-        "import sys, gt_bench.cli, stages.train, stages.tune, gt_bench.testing.check_grid; print({'torch', 'numpy'} & sys.modules.keys())"
-    )
+    code = "import sys, gt_bench.cli, stages.train, stages.tune, gt_bench.testing.check_grid; print({'torch', 'numpy'} & sys.modules.keys())"
     done = subprocess.run(
-        [sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True
+        [sys.executable, "-c", code],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert done.stdout == "set()\n"
 

@@ -92,7 +92,14 @@ def test_a_full_disk_ends_what_has_not_begun():
 def test_a_task_waits_for_the_one_it_needs():
     order = []
     ready = lambda task, unfinished: task != "second" or "first" not in unfinished  # noqa: E731
-    endings = run(lambda task, tell: tell(), 3, ["second", "first", "third"], True, ready=ready, ended=lambda task, _: order.append(task))
+    endings = run(
+        lambda task, tell: tell(),
+        3,
+        ["second", "first", "third"],
+        True,
+        ready=ready,
+        ended=lambda task, _: order.append(task),
+    )
     assert len(endings) == 3
     assert order.index("first") < order.index("second")
     # one that waits for itself is run all the same, and says so itself

@@ -8,7 +8,9 @@ def test_what_was_noted_is_read_again_and_a_line_cut_short_names_no_job(tmp_path
     store = Store(tmp_path)
     assert registered(store) == []
     (tmp_path / "sweep").mkdir()
-    first, second = (Submitted(f"{number}_0", str(tmp_path / "lines"), 2, "small/web/mlp", "{}", (0, 1)) for number in (7, 8))
+    first, second = (
+        Submitted(f"{number}_0", str(tmp_path / "lines"), 2, "small/web/mlp", "{}", (0, 1)) for number in (7, 8)
+    )
     register(store, [first])
     with (tmp_path / "sweep" / "submitted.jsonl").open("a") as file:
         file.write('{"id": "9_0", "li\n{"pid": 3}\n')

@@ -11,7 +11,10 @@ class Terminal(io.StringIO):
 
 
 def test_on_a_terminal_the_first_jobs_are_shown_and_elsewhere_nothing_is(monkeypatch, capsys):
-    rows = [[f"{number}_0", "running" if number < 2 else "pending", "n1", f"cell{number} [seed 0]", ""] for number in range(SHOWN + 5)]
+    rows = [
+        [f"{number}_0", "running" if number < 2 else "pending", "n1", f"cell{number} [seed 0]", ""]
+        for number in range(SHOWN + 5)
+    ]
     with JobTable() as update:
         update(rows)
     assert capsys.readouterr().out == ""

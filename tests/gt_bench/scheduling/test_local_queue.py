@@ -60,7 +60,10 @@ def test_from_nothing_to_exported_cells_and_verdicts(tmp_path, monkeypatch):
     assert work(entries(load_grid()), load_grid(), jobs=2, export=Path("out"), say=said.append)
     text = "\n".join(said)
     assert [str(path) for path in Path("out").rglob("*.gz")] == ["out/embedded/chains/mlp.json.gz"]
-    assert json.loads(Path("results/embedded/chains/mlp.json").read_text())["reduced"] == ["2 of 3 seeds", "1 of 30 epochs"]
+    assert json.loads(Path("results/embedded/chains/mlp.json").read_text())["reduced"] == [
+        "2 of 3 seeds",
+        "1 of 30 epochs",
+    ]
     assert len(list(Path("store").glob("??/*/record.json"))) == 2
     assert "chains data and encodings: ok" in text
     assert text.count("learnt: embedded/chains/mlp: accuracy ↑ %") == 1
@@ -87,13 +90,18 @@ def test_at_the_end_of_its_hours_a_run_keeps_a_checkpoint(project, monkeypatch):
             clock.ahead = 2 * 3600.0
 
     assert not work(entries(grid), grid, hours=1, jobs=1, say=say)
-    assert said[-2:] == ["0 runs computed; 1 of 1 are missing", "the hours are over; the same command continues where it was"]
+    assert said[-2:] == [
+        "0 runs computed; 1 of 1 are missing",
+        "the hours are over; the same command continues where it was",
+    ]
     (left,) = plan(entries(grid), grid).missing
     assert left.done > 0
     assert not list(Path("store").glob("??/*/record.json"))
 
 
-@pytest.mark.parametrize(("hours", "jobs", "says"), [(0, None, "--hours 0: "), (-1, None, "--hours -1: "), (None, 0, "--jobs 0: ")])
+@pytest.mark.parametrize(
+    ("hours", "jobs", "says"), [(0, None, "--hours 0: "), (-1, None, "--hours -1: "), (None, 0, "--jobs 0: ")]
+)
 def test_no_hours_and_no_jobs(project, hours, jobs, says):
     project.recipe()
     with pytest.raises(RecipeError, match=says):
@@ -112,7 +120,9 @@ def test_a_full_disk_ends_the_queue_and_it_says_what_it_would_need(project):
     project.recipe(seeds=list(range(20)))
     store = project.root / "store"
     store.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(store)], capture_output=True, text=True)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(store)], capture_output=True, text=True
+    )
     if mounted.returncode:
         pytest.skip(f"no small file system can be mounted here: {mounted.stderr.strip()}")
     try:
@@ -122,7 +132,9 @@ def test_a_full_disk_ends_the_queue_and_it_says_what_it_would_need(project):
         kept = len(list(store.glob("??/*/record.json")))
         assert 0 < kept < 20
         assert "the disk is full" in str(error.value)
-        assert f"what is left takes about {(20 - kept) * 5000 / 1024 + 9000 / 1024:.3g} KiB of store/" in str(error.value)
+        assert f"what is left takes about {(20 - kept) * 5000 / 1024 + 9000 / 1024:.3g} KiB of store/" in str(
+            error.value
+        )
         # nothing that was written is half written
         assert sum(Store().get(path.parent.name) is not None for path in store.glob("??/*/record.json")) == kept
     finally:
@@ -133,7 +145,9 @@ def told(seeds, began=None, limits=None):
     lines = []
     content = {"kind": "runs", "name": CELL, "seeds": seeds, "limits": limits or {}, "shared": False}
     do(content, lambda **line: lines.append(line), sources() if began is None else began)
-    return [(line["seed"], line["outcome"]) for line in lines if "outcome" in line], [line for line in lines if "whole" in line]
+    return [(line["seed"], line["outcome"]) for line in lines if "outcome" in line], [
+        line for line in lines if "whole" in line
+    ]
 
 
 def test_a_run_that_another_process_is_at_is_left_to_it(project):
@@ -265,7 +279,13 @@ def test_one_that_is_out_of_memory_beside_others_runs_alone(project, monkeypatch
     def launch(shared, alone):
         def one(job, tell):
             beside = not any((job.name, job.limits, seed) in alone for seed in job.seeds)
-            tell({"seed": 0, "outcome": "oom" if job.name == "small/web/large" else "ok", "why": f"{'beside' if beside else 'alone'}"})
+            tell(
+                {
+                    "seed": 0,
+                    "outcome": "oom" if job.name == "small/web/large" else "ok",
+                    "why": f"{'beside' if beside else 'alone'}",
+                }
+            )
             return 0
 
         return one

@@ -23,8 +23,13 @@ def plan(text: str) -> Path:
 
 
 def test_entries_name_suites_cells_and_patterns_and_cut(grid):
-    entries = read_plan(plan("runs:\n- cells: ['small/web/gcn*', small/web/gcn]\n  seeds: 1\n- {cells: [small]}\n"), grid)
-    assert [[cell.model for cell in entry.cells] for entry in entries] == [["gcn", "gcn-wide"], ["gcn", "gcn-wide", "mlp"]]
+    entries = read_plan(
+        plan("runs:\n- cells: ['small/web/gcn*', small/web/gcn]\n  seeds: 1\n- {cells: [small]}\n"), grid
+    )
+    assert [[cell.model for cell in entry.cells] for entry in entries] == [
+        ["gcn", "gcn-wide"],
+        ["gcn", "gcn-wide", "mlp"],
+    ]
     assert entries[0].limits == Limits(seeds=1)
     cell = entries[0].cells[0]
     # what params.yaml cuts besides stays cut
@@ -34,7 +39,10 @@ def test_entries_name_suites_cells_and_patterns_and_cut(grid):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("runs:\n- {cells: [small/web/gcm]}", "plan.yaml: entry 1: no cell 'small/web/gcm' in grid.yaml (did you mean 'small/web/gcn'?)"),
+        (
+            "runs:\n- {cells: [small/web/gcm]}",
+            "plan.yaml: entry 1: no cell 'small/web/gcm' in grid.yaml (did you mean 'small/web/gcn'?)",
+        ),
         ("runs:\n- {cells: [small]}\n- {cells: ['big/*']}", "plan.yaml: entry 2: no cell is named like 'big/*'"),
         ("runs:\n- {cells: [smal]}", "plan.yaml: entry 1: no suite named 'smal' (did you mean 'small'?)"),
         ("runs:\n- {cells: [small], seed: 3}", "plan.yaml: unknown key 'runs.0.seed' (did you mean 'seeds'?)"),

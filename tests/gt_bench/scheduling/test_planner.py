@@ -36,11 +36,19 @@ def forecasts(monkeypatch):
 
 
 def run(
-    model: str, place: int = 1, hours: float | None = 1.0, rank: int = OWN, numbers: int = 1, entry: int = 0, done: float = 0.0
+    model: str,
+    place: int = 1,
+    hours: float | None = 1.0,
+    rank: int = OWN,
+    numbers: int = 1,
+    entry: int = 0,
+    done: float = 0.0,
 ) -> Missing:
     cell = Cell(key=f"s-d-{model}", cell=f"s/d/{model}", dataset="d", model=model, settings="recipes")
     cost = Cost(None if hours is None else hours * HOUR)
-    return Missing(cell, Limits(), entry, seed=place - 1, place=place, rank=rank, numbers=numbers, threads=1, done=done, cost=cost)
+    return Missing(
+        cell, Limits(), entry, seed=place - 1, place=place, rank=rank, numbers=numbers, threads=1, done=done, cost=cost
+    )
 
 
 def test_the_order_of_runs():
@@ -87,7 +95,12 @@ def test_short_runs_of_a_cell_share_a_job():
 
 def test_data_and_a_search_come_before_the_runs_that_need_them():
     jobs = jobs_of(whole([run("a"), run("b")], data=["d"], searches={"s/d/b": Trials(1, 1)}))
-    assert [(job.kind, job.name) for job in jobs] == [("data", "d"), ("runs", "s/d/a"), ("search", "s/d/b"), ("runs", "s/d/b")]
+    assert [(job.kind, job.name) for job in jobs] == [
+        ("data", "d"),
+        ("runs", "s/d/a"),
+        ("search", "s/d/b"),
+        ("runs", "s/d/b"),
+    ]
     data, a, search, b = jobs
     assert [job.waits_for(data) for job in jobs] == [False, True, True, True]
     assert [job.waits_for(search) for job in jobs] == [False, False, False, True]
@@ -101,7 +114,11 @@ def test_trials_that_are_left_are_jobs_of_their_own_and_short_ones_share():
     runs = [replace(run("a"), searched=False, cost=Cost(60.0, 100.0, search_seconds=10 * 100.0))]
 
     def jobs(left):
-        found = [job for job in jobs_of(whole(runs, searches={"s/d/a": Trials(left, 10)}), shared=300) if job.kind == "search"]
+        found = [
+            job
+            for job in jobs_of(whole(runs, searches={"s/d/a": Trials(left, 10)}), shared=300)
+            if job.kind == "search"
+        ]
         assert [job.number for job in found] == list(range(len(found)))
         return [(job.trials, job.seconds) for job in found]
 
@@ -110,7 +127,9 @@ def test_trials_that_are_left_are_jobs_of_their_own_and_short_ones_share():
     # all are done, and whoever should have written what was found was killed
     assert jobs(0) == [(0, None)]
     unknown = [replace(runs[0], cost=Cost())]
-    assert [job.trials for job in jobs_of(whole(unknown, searches={"s/d/a": Trials(3, 3)})) if job.kind == "search"] == [1, 1, 1]
+    assert [
+        job.trials for job in jobs_of(whole(unknown, searches={"s/d/a": Trials(3, 3)})) if job.kind == "search"
+    ] == [1, 1, 1]
 
 
 def test_what_the_store_has_is_not_missing(project, forecasts):
@@ -170,7 +189,12 @@ def test_what_a_cell_starts_from_comes_first(project, forecasts):
     project.recipe(row="tuned", seeds=[0, 1], start={"cell": "small/web/base"})
     grid = load_grid()
     found = plan([Entry((grid.find("small/web/tuned"),), Limits(seeds=2))], grid)
-    assert {(one.cell.model, one.seed) for one in found.missing} == {("base", 0), ("base", 1), ("tuned", 0), ("tuned", 1)}
+    assert {(one.cell.model, one.seed) for one in found.missing} == {
+        ("base", 0),
+        ("base", 1),
+        ("tuned", 0),
+        ("tuned", 1),
+    }
 
 
 def test_a_search_that_is_not_done_and_data_that_are_not_there(project, forecasts):
@@ -218,7 +242,8 @@ def test_a_cell_that_cannot_run_is_named_and_costs_no_other(project, forecasts):
 
 
 @pytest.mark.parametrize(
-    "damage", [lambda text: text[:40], lambda text: text.replace('"seconds": 3600.0', '"seconds": "an hour"'), lambda text: "[]"]
+    "damage",
+    [lambda text: text[:40], lambda text: text.replace('"seconds": 3600.0', '"seconds": "an hour"'), lambda text: "[]"],
 )
 def test_a_damaged_file_of_costs_is_measured_again(project, forecasts, damage):
     project.recipe()

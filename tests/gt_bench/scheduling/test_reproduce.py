@@ -51,7 +51,10 @@ def chain(cells: list[str], train: str, encode: str = "true") -> None:
     reports = [{"reports/${item}.json": {"cache": False}}]
     stages = {
         "encode": {"foreach": ["web"], "do": {"cmd": encode}},
-        "train": {"foreach": {cell.replace("/", "-"): {"cell": cell} for cell in cells}, "do": {"cmd": train, "outs": results}},
+        "train": {
+            "foreach": {cell.replace("/", "-"): {"cell": cell} for cell in cells},
+            "do": {"cmd": train, "outs": results},
+        },
         "leaderboard": {
             "foreach": ["small"],
             "do": {"cmd": "python -m stages.leaderboard ${item}", "deps": ["results/${item}"], "outs": reports},
@@ -125,7 +128,12 @@ def test_an_archive_of_a_commit_runs_without_git(tmp_path, monkeypatch):
         shutil.copy(ROOT / name, Path("tree", name))
     assert not Config(Path("tree/.dvc").resolve())["core"].get("no_scm")
     author = ["-c", "user.name=a", "-c", "user.email=a@b"]
-    for command in (["init", "-q"], ["add", "-A"], [*author, "commit", "-qm", "first"], ["archive", "-o", "../release.tar", "HEAD"]):
+    for command in (
+        ["init", "-q"],
+        ["add", "-A"],
+        [*author, "commit", "-qm", "first"],
+        ["archive", "-o", "../release.tar", "HEAD"],
+    ):
         subprocess.run(["git", *command], cwd="tree", check=True)
     shutil.unpack_archive("release.tar", "release")
     assert Config(Path("release/.dvc").resolve())["core"]["no_scm"] is True
@@ -140,7 +148,10 @@ def test_a_killed_cell_leaves_its_row_and_a_board(one_seed, capsys, monkeypatch)
     assert reproduce("small") == 1
     said = capsys.readouterr()
     assert ".dvc/tmp/rwlock: was left broken by a process that was killed; removed" in said.out
-    assert "dvc.lock: is not what DVC wrote; set aside as dvc.lock.damaged: every stage runs, and finds its runs in store/" in said.out
+    assert (
+        "dvc.lock: is not what DVC wrote; set aside as dvc.lock.damaged: every stage runs, and finds its runs in store/"
+        in said.out
+    )
     words = "killed by signal 9: probably out of memory; 1 of 2 seeds is kept, the same command goes on"
     assert f"{CELL}: {words}" in said.err
     row = json.loads(Path("reports/small.json").read_text())["rows"][0]
@@ -170,7 +181,8 @@ def test_cells_without_a_result_train_side_by_side_and_dvc_runs_none_of_them_aga
 def test_what_fails_side_by_side_is_left_to_dvc(two_cells, broken, monkeypatch, capsys):
     chain(two_cells, train="touch by_dvc && false", encode="false" if broken == "encode" else "true")
     monkeypatch.setattr(
-        "gt_bench.scheduling.train_cells.train_cell", lambda *_, **__: (_ for _ in ()).throw(Lost("its memory was too small"))
+        "gt_bench.scheduling.train_cells.train_cell",
+        lambda *_, **__: (_ for _ in ()).throw(Lost("its memory was too small")),
     )
     assert reproduce("small") == 1
     assert Path("by_dvc").exists()
@@ -195,8 +207,13 @@ def test_a_cell_that_has_no_seed_yet_and_one_that_is_searched(project):
     assert after(f"python -m stages.train {CELL}", 1, grid).endswith("0 of 2 seeds are kept, the same command goes on")
     assert json.loads(Path("results", f"{CELL}.json").read_text())["status"] == "unfinished"
     said = after("python -m stages.tune small/web/other", -9, grid)
-    assert said == "search of small/web/other: killed by signal 9: probably out of memory; its trials are kept, the same command goes on"
-    assert after("python -m stages.download web", -9, grid).startswith("python -m stages.download web: killed by signal 9")
+    assert (
+        said
+        == "search of small/web/other: killed by signal 9: probably out of memory; its trials are kept, the same command goes on"
+    )
+    assert after("python -m stages.download web", -9, grid).startswith(
+        "python -m stages.download web: killed by signal 9"
+    )
     assert after("python -m stages.train small/web/gone", -9, grid).startswith("small/web/gone: killed by signal 9")
 
 

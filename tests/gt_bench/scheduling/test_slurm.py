@@ -65,7 +65,14 @@ def control(*arguments: str) -> str:
 
 
 def field(job: str, name: str) -> str:
-    return next((part.partition("=")[2] for part in control("show", "job", job, "--oneliner").split() if part.startswith(f"{name}=")), "")
+    return next(
+        (
+            part.partition("=")[2]
+            for part in control("show", "job", job, "--oneliner").split()
+            if part.startswith(f"{name}=")
+        ),
+        "",
+    )
 
 
 def end_steps_of(node: str) -> None:
@@ -86,7 +93,9 @@ class Followed(threading.Thread):
 
     def run(self):
         grid = load_grid()
-        self.done = sweep([Entry(tuple(grid.cells.values()))], grid, Slurm(Path("store/sweep")), 4, self.said.append, poll=0.5)
+        self.done = sweep(
+            [Entry(tuple(grid.cells.values()))], grid, Slurm(Path("store/sweep")), 4, self.said.append, poll=0.5
+        )
 
     def end(self):
         self.join(SECONDS)
@@ -147,7 +156,10 @@ def test_whatever_happens_the_numbers_are_those_of_one_machine(slurm, project, m
     for row in ("killed", "cancelled"):
         train_cell(alone.find(f"small/web/{row}"), alone, store_root=Path("alone"), results=Path("alone-results"))
     ours, theirs = (
-        {(r := json.loads(path.read_text()))["digest"]: r["deterministic"] for path in Path(root).glob("??/*/record.json")}
+        {
+            (r := json.loads(path.read_text()))["digest"]: r["deterministic"]
+            for path in Path(root).glob("??/*/record.json")
+        }
         for root in ("store", "alone")
     )
     assert ours == theirs

@@ -13,7 +13,9 @@ from gt_bench.scheduling.slurm_resources import Need, minutes_of, need_of, share
 CELL = "small/web/mlp"
 
 
-@pytest.mark.parametrize(("hours", "expected"), [(0.001, (5, 75)), (2 / 60, (5, 75)), (0.1, (6, 90)), (1.001, (61, 90)), (24, (1440, 90))])
+@pytest.mark.parametrize(
+    ("hours", "expected"), [(0.001, (5, 75)), (2 / 60, (5, 75)), (0.1, (6, 90)), (1.001, (61, 90)), (24, (1440, 90))]
+)
 def test_slurm_warns_a_job_in_the_last_quarter_of_its_time(hours, expected):
     minutes, warned = minutes_of(Need(1, hours))
     assert (minutes, warned) == expected
@@ -28,7 +30,9 @@ def test_at_most_so_many_jobs_at_once():
     assert [(n.memory_gib, len(jobs), share) for n, jobs, share in shares(groups, 4)] == [(1, 6, 3), (2, 2, 1)]
     # more kinds than places: the smallest are joined at the larger need
     joined = shares({n: [job] for n in need}, 2)
-    assert [(n.memory_gib, len(jobs), share) for n, jobs, share in joined] == [(8, 1, 1), (4, 3, 1)] or sum(s for *_, s in joined) == 2
+    assert [(n.memory_gib, len(jobs), share) for n, jobs, share in joined] == [(8, 1, 1), (4, 3, 1)] or sum(
+        s for *_, s in joined
+    ) == 2
     assert sum(len(jobs) for _, jobs, _ in joined) == 4
     # those that cannot be joined wait
     assert len(shares({Need(1, 1): [job], Need(1, 1, gpus=1): [job]}, 1)) == 1
@@ -42,7 +46,9 @@ def test_what_a_job_asks_for(project):
     job = Job("runs", CELL, "web", (0,), threads=2, seconds=3000.0, memory_mib=3000.0)
     assert need_of(job, cell, grid) == Need(8.0, 4.0, 2)
     few = grid.model_copy(update={"resources": {"all": Resources(gpus=2)}})
-    with pytest.raises(RecipeError, match=r"a run of it has 3 processes, each with a GPU, and resources.gpus of params.yaml grants 2"):
+    with pytest.raises(
+        RecipeError, match=r"a run of it has 3 processes, each with a GPU, and resources.gpus of params.yaml grants 2"
+    ):
         need_of(replace(job, processes=3), cell, few)
     said = {
         "all": Resources(hours=2, slurm={"partition": "long"}),
@@ -52,10 +58,13 @@ def test_what_a_job_asks_for(project):
     said = grid.model_copy(update={"resources": said})
     assert need_of(job, cell, said) == Need(8.0, 2.0, 2, 2, (("account", "me"), ("partition", "long")))
     with pytest.raises(
-        RecipeError, match=r"there is no forecast of it; .* resources: \{small/web/mlp: \{memory_gib: \.\.\., hours: \.\.\.\}\}"
+        RecipeError,
+        match=r"there is no forecast of it; .* resources: \{small/web/mlp: \{memory_gib: \.\.\., hours: \.\.\.\}\}",
     ):
         need_of(Job("runs", CELL, "web", (0,)), cell, grid)
-    with pytest.raises(RecipeError, match=r"there is no forecast of it \(oom: too large\); say what a run needs in params.yaml"):
+    with pytest.raises(
+        RecipeError, match=r"there is no forecast of it \(oom: too large\); say what a run needs in params.yaml"
+    ):
         need_of(Job("runs", CELL, "web", (0,), problem="oom: too large"), cell, grid)
 
 

@@ -101,7 +101,9 @@ def test_what_another_sweep_has_in_the_queue_is_followed_not_submitted(project):
     # the first look, before anything is submitted, must not compute it
     looks = cluster.places
     cluster.places = lambda ids: (
-        {number: Place("PENDING") for number in ids if number in cluster.waiting} if not cluster.submitted else looks(ids)
+        {number: Place("PENDING") for number in ids if number in cluster.waiting}
+        if not cluster.submitted
+        else looks(ids)
     )
     done, said = swept(cluster)
     assert done, said
@@ -137,7 +139,8 @@ def test_a_job_that_is_lost_or_refused_costs_no_other_and_is_submitted_again(pro
     assert not done
     lost = cluster.runs[0][1][0]
     assert (
-        f"{CELL} seed {lost}: job 0_0 ended without a result (cancelled, or lost with its node); the same command submits it again" in text
+        f"{CELL} seed {lost}: job 0_0 ended without a result (cancelled, or lost with its node); the same command submits it again"
+        in text
     )
     assert "left out: 1 jobs, of small/web/refused: Slurm refuses" in text
     assert len(project.records()) == 1
@@ -155,7 +158,9 @@ def test_a_run_that_fails_is_said_and_not_submitted_again_in_this_sweep(project)
     assert not done
     assert cluster.runs[0] == ("small/web/base", [0])
     assert sorted(cluster.runs[1:]) == [(CELL, [0]), (CELL, [7])]
-    assert any(line.startswith(f"{CELL} seed 7: failed, recipes/small/web/mlp.yaml: start: small/web/base") for line in said)
+    assert any(
+        line.startswith(f"{CELL} seed 7: failed, recipes/small/web/mlp.yaml: start: small/web/base") for line in said
+    )
 
 
 SEARCH = {"trials": 3, "sampler": "grid", "pruner": "none", "space": {"model.dropout": {"choices": [0.0, 0.1, 0.2]}}}
@@ -166,7 +171,10 @@ def test_trials_are_jobs_and_the_seeds_of_the_cell_come_after_them(project):
     cluster = Cluster()
     done, said = swept(cluster)
     assert done, said
-    assert [(content["kind"], content["trials"]) for _, content, _ in cluster.submitted] == [*[("search", 1)] * 3, ("runs", 0)]
+    assert [(content["kind"], content["trials"]) for _, content, _ in cluster.submitted] == [
+        *[("search", 1)] * 3,
+        ("runs", 0),
+    ]
     assert [line for line in said if "search: ok" in line] == [
         f"{CELL} search: ok, 1 trial", f"{CELL} search: ok, 1 trial", f"{CELL} search: ok, 1 trial, and the search is done",
     ]  # fmt: skip
@@ -196,7 +204,10 @@ def test_a_trial_that_is_lost_with_its_job_is_found_by_another(project, monkeypa
     cluster = Cluster(loses=(0,))
     done, said = swept(cluster)
     assert done, said
-    assert f"{CELL} search: job 0_0 ended without a result (cancelled, or lost with its node); its trial is queued again" in said
+    assert (
+        f"{CELL} search: job 0_0 ended without a result (cancelled, or lost with its node); its trial is queued again"
+        in said
+    )
     # three trials, of which one job was lost: it is submitted again, in the same sweep
     assert [content["kind"] for _, content, _ in cluster.submitted] == ["search"] * 4 + ["runs"]
     assert sorted(row["status"] for row in trials()) == ["killed, queued again", "ok", "ok", "ok"]
@@ -288,7 +299,10 @@ def test_what_slurm_says_is_said_in_one_line(project, monkeypatch):
         a_command(commands, name, "exit 0")
     a_command(commands, "scontrol", "echo 'slurm_load_ctl_conf error: Unable to contact slurm controller' >&2; exit 1")
     monkeypatch.setenv("PATH", f"{commands}:{os.environ['PATH']}")
-    with pytest.raises(ClusterError, match=r"^Slurm does not answer \(slurm_load_ctl_conf error: .*slurmctld running\? .*--cluster local$"):
+    with pytest.raises(
+        ClusterError,
+        match=r"^Slurm does not answer \(slurm_load_ctl_conf error: .*slurmctld running\? .*--cluster local$",
+    ):
         Slurm(Path("store/sweep"))
     a_command(commands, "scontrol", "exec sleep 60")
     with monkeypatch.context() as patch:
@@ -327,7 +341,9 @@ def test_without_a_number_this_machine_runs_as_many_as_it_holds(project, monkeyp
 
         def run(self, jobs, heard, ready, ended, until):
             for free in (1e6, 250.0):
-                monkeypatch.setattr("gt_bench.scheduling.local_queue.available_mib", lambda left=free: left - 110.0 * len(self.tasks))
+                monkeypatch.setattr(
+                    "gt_bench.scheduling.local_queue.available_mib", lambda left=free: left - 110.0 * len(self.tasks)
+                )
                 self.tasks = []
                 while len(self.tasks) < len(jobs) and ready(jobs[len(self.tasks)], []):
                     self.tasks.append(jobs[len(self.tasks)])

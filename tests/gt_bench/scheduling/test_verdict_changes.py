@@ -10,7 +10,9 @@ from gt_bench.scheduling.verdict_changes import news
 from gt_bench.store.run_store import Store
 
 
-@pytest.mark.parametrize("damage", ["[]", "{", '{"small/web/mlp accuracy ↑ %": 3}', '{"small/web/mlp accuracy ↑ %": {}}'])
+@pytest.mark.parametrize(
+    "damage", ["[]", "{", '{"small/web/mlp accuracy ↑ %": 3}', '{"small/web/mlp accuracy ↑ %": {}}']
+)
 def test_a_damaged_list_is_said_anew(project, damage):
     project.recipe(seeds=[0])
     grid = load_grid()

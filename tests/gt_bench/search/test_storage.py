@@ -50,7 +50,9 @@ def trials():
 
 def worker():
     environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen([sys.executable, "-m", "stages.tune", CELL], env=environment, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        [sys.executable, "-m", "stages.tune", CELL], env=environment, stdout=subprocess.PIPE, text=True
+    )
 
 
 def finished_trials(said: str) -> int:
@@ -159,7 +161,10 @@ def test_a_study_file_of_another_cell_and_one_that_is_none(project):
     whole = journal.read_text()
     for content in ("what\n" * 3, "what\n", "[]\n", whole + "what\n" + whole):
         journal.write_text(content)
-        with pytest.raises(RecipeError, match=r"journal.log: not a journal of studies .*move it away and search again: trials .* records"):
+        with pytest.raises(
+            RecipeError,
+            match=r"journal.log: not a journal of studies .*move it away and search again: trials .* records",
+        ):
             tune()
         assert journal.read_text() == content
 
@@ -184,14 +189,17 @@ def test_a_space_with_values_that_the_model_refuses_together_names_them(project)
     space = {"model.dropout": {"choices": [7.0]}, "model.hidden_dim": {"choices": [8]}}
     project.recipe(search={"trials": 2, "space": space})
     with pytest.raises(
-        RecipeError, match=r"mlp.yaml: search.space holds what cannot be: model.dropout 7.0, model.hidden_dim 8; take it out"
+        RecipeError,
+        match=r"mlp.yaml: search.space holds what cannot be: model.dropout 7.0, model.hidden_dim 8; take it out",
     ):
         tune()
     project.recipe(search={"trials": 2, "space": {"reduced": {"choices": ["a"]}}})
     with pytest.raises(RecipeError, match="search.space.reduced: decides no run"):
         tune()
     project.recipe(search={"trials": 2, "sampler": "grid", "space": {"model.dropout": {"low": 0.0, "high": 0.5}}})
-    with pytest.raises(RecipeError, match="mlp.yaml: search.sampler grid needs choices, not a range, for model.dropout"):
+    with pytest.raises(
+        RecipeError, match="mlp.yaml: search.sampler grid needs choices, not a range, for model.dropout"
+    ):
         tune()
 
 
@@ -238,14 +246,22 @@ def test_a_fair_search_gives_every_cell_the_same_trials_over_spaces_of_one_size(
     for row in ("mlp", "twin"):
         tune_cell(grid.find(f"small/web/{row}"), grid)
         summary = search_summary(grid.find(f"small/web/{row}"))
-        assert (summary["used"], summary["space"], summary["keys"]) == (4, "9 points", ["model.dropout", "optimizer.lr"])
+        assert (summary["used"], summary["space"], summary["keys"]) == (
+            4,
+            "9 points",
+            ["model.dropout", "optimizer.lr"],
+        )
     # neither more nor fewer than its recipe says is a cut
     assert train_cell(grid.find("small/web/twin"), grid)["reduced"] == []
     project.recipe(row="twin", search={**GRID, "space": {"model.dropout": {"choices": [0.1, 0.2]}}})
     fair(4)
     with pytest.raises(RecipeError) as error:
         trials_of(load_grid().find(CELL), load_grid(), load_recipe("recipes/small/web/mlp.yaml"))
-    for text in ("fair_search.small: the spaces are not of one size", "9 points: small/web/mlp", "2 points: small/web/twin"):
+    for text in (
+        "fair_search.small: the spaces are not of one size",
+        "9 points: small/web/mlp",
+        "2 points: small/web/twin",
+    ):
         assert text in str(error.value)
     Path("params.yaml").write_text(Path("params.yaml").read_text().replace("{small: 4}", "{smal: 4}"))
     with pytest.raises(RecipeError, match="did you mean 'small'"):

@@ -26,7 +26,11 @@ from gt_bench.stats.equivalence import (
 AUC = lookup("polynormer", "Table 2", "Polynormer-r", "minesweeper")  # 97.46 ± 0.36 of 10
 DRAWS = 10_000
 PRINTED = sorted(
-    {entry["runs"] for entry in read_entries(RESULTS) if entry["runs"] and entry["std"] is not None and entry["paper"] != "luo2024"}
+    {
+        entry["runs"]
+        for entry in read_entries(RESULTS)
+        if entry["runs"] and entry["std"] is not None and entry["paper"] != "luo2024"
+    }
 )
 # those of Luo et al. are three, and so are ours: with 3 on one side alone Welch's interval misses in up to 7 % of cases
 PAIRS = [*((ours, theirs) for ours in PRINTED for theirs in PRINTED), (3, 3)]
@@ -89,7 +93,11 @@ def test_judge_says_of_each_draw_what_the_textbook_says(ours, theirs):
         difference, error, df, their_std = welch(ours, theirs, sides)
         off = np.abs(difference) > special.stdtrit(df, 0.975) * error
         same = np.abs(difference) + special.stdtrit(df, 0.95) * error < margin_factor(full, theirs) * their_std
-        words = np.where(off, np.where(difference > 0, "higher (better)", "lower (worse)"), np.where(same, "reproduced", "consistent"))
+        words = np.where(
+            off,
+            np.where(difference > 0, "higher (better)", "lower (worse)"),
+            np.where(same, "reproduced", "consistent"),
+        )
         for i in range(200):
             mean, std, other, other_std = (float(side[i]) for side in sides)
             print_ = replace(AUC, mean=other, std=other_std, runs=theirs, rounding=0.0)
@@ -148,7 +156,9 @@ def test_what_is_not_printed_makes_no_verdict_easier():
 def test_a_spread_of_one_run_is_one_of_an_unstated_number():
     verdict = judge(0.9746, 0.0036, 10, replace(AUC, runs=1))
     assert verdict.assumptions == ("a spread of one run is printed: of 4 to 10 runs it is",)
-    assert replace(verdict, assumptions=()) == replace(judge(0.9746, 0.0036, 10, replace(AUC, runs=None)), assumptions=())
+    assert replace(verdict, assumptions=()) == replace(
+        judge(0.9746, 0.0036, 10, replace(AUC, runs=None)), assumptions=()
+    )
 
 
 def test_one_run_is_judged_by_the_printed_spread_alone_and_says_so():
@@ -195,10 +205,15 @@ def test_without_any_spread_nothing_is_different():
 
 def test_a_claim_on_counts_that_are_all_the_same_is_not_free_of_noise():
     def claim(count, rival=None):
-        return judge_claim(Number("ours", count, 0.0, 3), Number("r", 23, rival, rival and 3), "max", floor=COUNT_STD).word
+        return judge_claim(
+            Number("ours", count, 0.0, 3), Number("r", 23, rival, rival and 3), "max", floor=COUNT_STD
+        ).word
 
     assert [claim(count) for count in (20, 22, 24, 26)] == ["claim fails", "undecided", "undecided", "claim holds"]
-    assert [claim(count, 1e-9) for count in (22, 24)] == ["claim fails", "claim holds"]  # three alike on either side: less than one apart
+    assert [claim(count, 1e-9) for count in (22, 24)] == [
+        "claim fails",
+        "claim holds",
+    ]  # three alike on either side: less than one apart
 
 
 # what is not printed: (our runs, printed runs or None, whether a spread is printed, runs in truth)
@@ -233,7 +248,10 @@ def test_the_page_on_verdicts_has_the_numbers_of_the_code():
     factors = [f"{margin_factor(n, n):.2f} at {n} {'runs ' if n == 10 else ''}against {n}" for n in (10, 7, 4)]
     assert ", ".join(factors) in page
     assert f"equal truth would pass in {100 * equal_passes(4, 4, 2.4, 0.05):.0f} % of cases only" in page
-    assert f"the margin {100 * (np.sqrt(10 / 9) - 1):.0f} % (ten runs) to {100 * (np.sqrt(4 / 3) - 1):.0f} % (four) wider" in page
+    assert (
+        f"the margin {100 * (np.sqrt(10 / 9) - 1):.0f} % (ten runs) to {100 * (np.sqrt(4 / 3) - 1):.0f} % (four) wider"
+        in page
+    )
 
 
 def test_counts_that_are_all_the_same_are_not_free_of_noise():
@@ -241,7 +259,9 @@ def test_counts_that_are_all_the_same_are_not_free_of_noise():
     assert (cfi.mean, cfi.std) == (24, None)
     words = {count: judge(count, 0.0, 3, cfi).word for count in (24, 23, 25, 20)}
     assert words == {24: "consistent", 23: "undecided", 25: "undecided", 20: "lower (worse)"}
-    assert judge(60, 0.0, 10, lookup("ppgt", "Table 1", "PPGT", "brec-basic", "pairs-distinguished")).word == "consistent"
+    assert (
+        judge(60, 0.0, 10, lookup("ppgt", "Table 1", "PPGT", "brec-basic", "pairs-distinguished")).word == "consistent"
+    )
 
 
 def test_one_run_of_brec_is_judged_by_its_pairs():
@@ -277,8 +297,14 @@ def test_seeds_needed_are_the_full_ones_at_equal_spread_and_more_with_more_noise
     assert seeds_needed(population * np.sqrt(10 / 9 * 2 / 3), 3, AUC, 10) == 10
     assert seeds_needed(2 * population, 10, AUC) == 37
     assert seeds_needed(0.0, 1, AUC, 10) == 10
-    assert seeds_needed(population, 10, replace(AUC, runs=None)) is None  # four runs behind the print are too few, whatever we run
-    assert equal_passes(37, 10, margin_factor(10, 10), 0.05, 2.0) >= 0.8 > equal_passes(36, 10, margin_factor(10, 10), 0.05, 2.0)
+    assert (
+        seeds_needed(population, 10, replace(AUC, runs=None)) is None
+    )  # four runs behind the print are too few, whatever we run
+    assert (
+        equal_passes(37, 10, margin_factor(10, 10), 0.05, 2.0)
+        >= 0.8
+        > equal_passes(36, 10, margin_factor(10, 10), 0.05, 2.0)
+    )
 
 
 def test_a_claim_holds_fails_or_is_undecided_by_its_interval():
@@ -332,7 +358,10 @@ def test_a_claim_against_a_bare_number_and_of_a_single_run():
     bare = judge_claim(Number("ours", 0.72, 0.01, 10), Number("GPS, printed", 0.7, None, None), "max")
     assert bare.word == "undecided"
     assert "no spread is printed for GPS, printed" in bare.assumptions[0]
-    assert judge_claim(Number("ours", 0.73, 0.01, 10), Number("GPS, printed", 0.7, None, None), "max").word == "claim holds"
+    assert (
+        judge_claim(Number("ours", 0.73, 0.01, 10), Number("GPS, printed", 0.7, None, None), "max").word
+        == "claim holds"
+    )
     one = Number("ours", 0.72, None, 1)
     assert judge_claim(one, Number("r", 0.7, None, 1), "max").word == "undecided"
     assert judge_claim(one, Number("r", 0.7, None, 1), "max").interval is None
@@ -347,12 +376,24 @@ def test_a_claim_against_a_bare_number_and_of_a_single_run():
 
 
 def test_false_discovery_leaves_out_what_has_no_test():
-    assert false_discovery([0.01, None, 0.04, 0.5]) == [pytest.approx(0.03), None, pytest.approx(0.06), pytest.approx(0.5)]
+    assert false_discovery([0.01, None, 0.04, 0.5]) == [
+        pytest.approx(0.03),
+        None,
+        pytest.approx(0.06),
+        pytest.approx(0.5),
+    ]
     assert false_discovery([None, None]) == [None, None]
     assert false_discovery([]) == []
 
 
 def test_rules_are_held():
-    for wrong in ({"level": 0.0}, {"power": 1.0}, {"unstated_runs": (1, 10)}, {"unstated_runs": (10, 4)}, {"margin": 1}, {"power": 0.95}):
+    for wrong in (
+        {"level": 0.0},
+        {"power": 1.0},
+        {"unstated_runs": (1, 10)},
+        {"unstated_runs": (10, 4)},
+        {"margin": 1},
+        {"power": 0.95},
+    ):
         with pytest.raises(ValidationError, match=next(iter(wrong))):
             Rules(**wrong)

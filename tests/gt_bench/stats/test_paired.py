@@ -85,7 +85,9 @@ def test_bayesian_probabilities_are_of_the_side_that_is_better():
 
 def test_mean_ranks_and_the_critical_difference():
     rng = np.random.default_rng(0)
-    means = {name: (shift + 0.1 * rng.standard_normal(8)).tolist() for name, shift in (("a", 0.0), ("b", 1.0), ("c", 2.0))}
+    means = {
+        name: (shift + 0.1 * rng.standard_normal(8)).tolist() for name, shift in (("a", 0.0), ("b", 1.0), ("c", 2.0))
+    }
     found = ranks(means)
     assert list(found.mean_ranks.items()) == [("c", 1.0), ("b", 2.0), ("a", 3.0)]
     assert found.test == "friedman"

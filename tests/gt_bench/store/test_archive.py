@@ -20,7 +20,10 @@ from tests.gt_bench.shipping import export, in_first, rewrite, run, train
     ("change", "says"),
     [
         (in_first(lambda r: r["deterministic"].update(seed=7)), "its contents give the digest"),
-        (in_first(lambda r: r["deterministic"]["recipe"]["optimizer"].update(lr=1.0)), "its recipe does not have the digest"),
+        (
+            in_first(lambda r: r["deterministic"]["recipe"]["optimizer"].update(lr=1.0)),
+            "its recipe does not have the digest",
+        ),
         (in_first(lambda r: r["deterministic"]["digests"].pop("data")), "lacks the digest of data"),
         (in_first(lambda r: r["deterministic"].pop("test_metrics")), "lacks test_metrics"),
         (in_first(lambda r: r["deterministic"].update(test=None)), "ok without a test value"),
@@ -29,24 +32,41 @@ from tests.gt_bench.shipping import export, in_first, rewrite, run, train
         (in_first(lambda r: r["measured"].pop("device")), "lacks device"),
         (in_first(lambda r: r.update(schema=9)), "schema 9, this code reads 2"),
         # an edited number that contradicts no other
-        (in_first(lambda r: r["deterministic"]["epochs"]["train_loss"].__setitem__(0, 9.0)), "does not have the checksum that it names"),
+        (
+            in_first(lambda r: r["deterministic"]["epochs"]["train_loss"].__setitem__(0, 9.0)),
+            "does not have the checksum that it names",
+        ),
         (in_first(lambda r: r["deterministic"].update(parameters=7)), "does not have the checksum that it names"),
         # a record that contradicts itself
-        (in_first(lambda r: r["deterministic"].update(test=0.987)), "its test value is 0.987, its accuracy on the test split"),
+        (
+            in_first(lambda r: r["deterministic"].update(test=0.987)),
+            "its test value is 0.987, its accuracy on the test split",
+        ),
         (in_first(lambda r: r["deterministic"]["test_metrics"].pop("accuracy")), "its accuracy on the test split None"),
         (in_first(lambda r: r["deterministic"].update(val=0.987)), "its validation value is 0.987, its curve has"),
         (in_first(lambda r: r["deterministic"].update(val=None)), "its validation value is None, its curve has"),
-        (in_first(lambda r: r["deterministic"].update(best_epoch=99)), "its best epoch is 99, which its validation curve does not have"),
+        (
+            in_first(lambda r: r["deterministic"].update(best_epoch=99)),
+            "its best epoch is 99, which its validation curve does not have",
+        ),
         (in_first(lambda r: r["deterministic"].update(best_epoch=None)), "its best epoch is None, which"),
         (in_first(lambda r: r["deterministic"].update(test=True)), "its test is true, not a number"),
-        (in_first(lambda r: r["deterministic"]["test_metrics"].update(loss=True)), "its loss on the test split is no number"),
-        (in_first(lambda r: r["deterministic"]["epochs"].update(val=[True] * 6)), "its curve of val holds what is no number"),
+        (
+            in_first(lambda r: r["deterministic"]["test_metrics"].update(loss=True)),
+            "its loss on the test split is no number",
+        ),
+        (
+            in_first(lambda r: r["deterministic"]["epochs"].update(val=[True] * 6)),
+            "its curve of val holds what is no number",
+        ),
         (
             in_first(lambda r: r["deterministic"].update(test=1.5, test_metrics={"accuracy": 1.5})),
             "its accuracy on the test split is 1.5, and a share lies between 0 and 1",
         ),
         (
-            in_first(lambda r: r["deterministic"].update(metric="loss", test=r["deterministic"]["test_metrics"]["loss"])),
+            in_first(
+                lambda r: r["deterministic"].update(metric="loss", test=r["deterministic"]["test_metrics"]["loss"])
+            ),
             "it measures loss (max), and web is measured by accuracy (max)",
         ),
         (
@@ -68,7 +88,10 @@ from tests.gt_bench.shipping import export, in_first, rewrite, run, train
         (lambda c: c["result"].update(reduced=[7]), "an entry of reduced is not text"),
         (lambda c: (c.update(records=[]), c["result"].update(runs=[])), "holds no record"),
         (lambda c: c["records"].reverse(), "are not the runs that its result names"),
-        (lambda c: (c["records"].append(c["records"][0]), c["result"]["runs"].append(c["result"]["runs"][0])), "seed 0 stands twice"),
+        (
+            lambda c: (c["records"].append(c["records"][0]), c["result"]["runs"].append(c["result"]["runs"][0])),
+            "seed 0 stands twice",
+        ),
         (lambda c: c["result"].update(cell="small/many/mlp"), "is the file of small/many/mlp"),
         (lambda c: c["result"].pop("reduced"), "lacks reduced"),
     ],
@@ -91,7 +114,9 @@ ZEROED = gzip.compress(b"{}" * 99)[:10] + bytes(50)
 DEEP = gzip.compress(b'{"schema": ' + b"[" * 100_000 + b"]" * 100_000 + b"}")
 
 
-@pytest.mark.parametrize("content", [b"", b"no gzip", gzip.compress(b"{"), gzip.compress(b'{"schema": 4}'), ZEROED, DEEP])
+@pytest.mark.parametrize(
+    "content", [b"", b"no gzip", gzip.compress(b"{"), gzip.compress(b'{"schema": 4}'), ZEROED, DEEP]
+)
 def test_a_file_that_is_no_export(trained, content):
     path = export()
     path.write_bytes(content)
@@ -123,7 +148,17 @@ def test_doctor_finds_a_record_of_the_store_that_contradicts_itself(trained):
 
 
 @pytest.mark.parametrize(
-    "command", ["store verify", "store import", "board small", "board --dataset web", "compare mlp small/mlp", "page", "table", "claims"]
+    "command",
+    [
+        "store verify",
+        "store import",
+        "board small",
+        "board --dataset web",
+        "compare mlp small/mlp",
+        "page",
+        "table",
+        "claims",
+    ],
 )
 def test_a_folder_of_records_that_is_not_there_is_an_error(trained, command):
     export()

@@ -30,13 +30,14 @@ def test_modified_code_runs_under_a_key_of_its_own_and_is_not_exported(trained, 
     export()
     with monkeypatch.context() as patched:
         patched.setattr(
-            "gt_bench.experiment.run.golden_values.verdicts", lambda wanted: dict.fromkeys(wanted, "losses[0] was 1.0, now 2.0")
+            "gt_bench.experiment.run.golden_values.verdicts",
+            lambda wanted: dict.fromkeys(wanted, "losses[0] was 1.0, now 2.0"),
         )
         modified = train()
         assert not set(modified["runs"]) & set(before["runs"])
-        digests = json.loads(Path("store", modified["runs"][0][:2], modified["runs"][0], "record.json").read_text())["deterministic"][
-            "digests"
-        ]
+        digests = json.loads(Path("store", modified["runs"][0][:2], modified["runs"][0], "record.json").read_text())[
+            "deterministic"
+        ]["digests"]
         assert len(digests["modified"]) == 64
         with pytest.raises(StoreError, match="is not exported: its runs are of modified code"):
             export_cell(grid.find(CELL))
@@ -47,7 +48,8 @@ def test_verify_says_which_shipped_cells_the_code_would_compute_otherwise(traine
     shipped, grid = read(export()), load_grid()
     monkeypatch.setattr("gt_bench.provenance.staleness.code_of", lambda model, task: CODE)
     monkeypatch.setattr(
-        "gt_bench.provenance.staleness.golden_values.verdicts", lambda wanted, say=print: dict.fromkeys(wanted, "losses[0] differs")
+        "gt_bench.provenance.staleness.golden_values.verdicts",
+        lambda wanted, say=print: dict.fromkeys(wanted, "losses[0] differs"),
     )
     assert standing(shipped, grid).stale == ["code (losses[0] differs)"]
     shown = run("store", "verify")

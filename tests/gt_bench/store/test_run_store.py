@@ -37,10 +37,18 @@ def test_every_part_of_the_key_decides_the_digest():
     base = {"recipe": {"a": 1}, "seed": 0, "split": 0, "digests": parts, "versions": {"model": 1, "trainer": 1}}
     digests = {run_digest(**base), run_digest(**base, test=False)}
     others = [parts | {"data": "x"}, parts | {"encodings": "x"}, parts | {"files": "x"}, parts | {"modified": "x"}]
-    changes = [("recipe", {"a": 2}), ("seed", 1), ("split", 1), ("versions", {"model": 2, "trainer": 1}), *(("digests", d) for d in others)]
+    changes = [
+        ("recipe", {"a": 2}),
+        ("seed", 1),
+        ("split", 1),
+        ("versions", {"model": 2, "trainer": 1}),
+        *(("digests", d) for d in others),
+    ]
     digests |= {run_digest(**base | {key: value}) for key, value in changes}
     assert len(digests) == 10
-    assert run_digest(**base | {"digests": parts | {"recipe": "x"}}) == run_digest(**base), "the recipe itself is in the key"
+    assert run_digest(**base | {"digests": parts | {"recipe": "x"}}) == run_digest(**base), (
+        "the recipe itself is in the key"
+    )
 
 
 @pytest.mark.parametrize(
@@ -103,10 +111,16 @@ def test_a_store_that_cannot_be_written_is_named(tmp_path, monkeypatch):
     with store.lock("ab12"), store.lock("cd34"):
         pass
     monkeypatch.setattr(FileLock, "acquire", refuses)
-    with pytest.raises(WriteError, match="lock: cannot be written .Read-only file system.; mend that"), store.lock("ab12"):
+    with (
+        pytest.raises(WriteError, match="lock: cannot be written .Read-only file system.; mend that"),
+        store.lock("ab12"),
+    ):
         pass
     monkeypatch.setattr(Path, "mkdir", refuses)
-    with pytest.raises(WriteError, match="ab12: cannot be written .Read-only file system.; mend that"), store.lock("ab12"):
+    with (
+        pytest.raises(WriteError, match="ab12: cannot be written .Read-only file system.; mend that"),
+        store.lock("ab12"),
+    ):
         pass
 
 

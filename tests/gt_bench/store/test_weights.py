@@ -59,7 +59,9 @@ def test_weights_that_another_process_removes_meanwhile_stop_no_training(project
     """Two that train one cell both remove the weights of all but its best seed: before one looks at them, or after it."""
     result = trained(project, seeds=[0, 1, 2])
     whole = next(path for digest in result["runs"] if (path := Store().folder(digest) / "weights.safetensors").exists())
-    others = [path for digest in result["runs"] if not (path := Store().folder(digest) / "weights.safetensors").exists()]
+    others = [
+        path for digest in result["runs"] if not (path := Store().folder(digest) / "weights.safetensors").exists()
+    ]
     for path in others:
         path.write_bytes(whole.read_bytes())
 

@@ -29,7 +29,9 @@ def experiment(root: Path, dataset: str, store: str = "store", **changes: Any) -
     return Experiment(recipe, "recipe.yaml", dataset, settings, Store(root / store), root)
 
 
-def assert_resumes(root: Path, dataset: str, killed_at: int = 2, seed: int = 0, **changes: Any) -> tuple[dict[str, Any], Run]:
+def assert_resumes(
+    root: Path, dataset: str, killed_at: int = 2, seed: int = 0, **changes: Any
+) -> tuple[dict[str, Any], Run]:
     """Runs whole, then killed after epoch `killed_at` and continued; both records must agree to the last bit.
 
     Returns the deterministic part of the record, and the finished run with the tested weights.

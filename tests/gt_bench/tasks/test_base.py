@@ -21,7 +21,11 @@ def test_binary_cross_entropy_of_every_class_against_the_rest():
 
 @pytest.mark.parametrize(
     ("task", "metric", "loss"),
-    [("node-classification", "accuracy", "mse"), ("graph-regression", "mae", "cross-entropy"), ("graph-multilabel", "ap", "l1")],
+    [
+        ("node-classification", "accuracy", "mse"),
+        ("graph-regression", "mae", "cross-entropy"),
+        ("graph-multilabel", "ap", "l1"),
+    ],
 )
 def test_a_loss_that_does_not_fit_the_targets_is_named(task, metric, loss):
     with pytest.raises(KeyError, match=f"loss '{loss}' is not one of this task's"):
@@ -72,7 +76,10 @@ def test_a_regression_is_taught_and_judged_by_the_entries_that_are_known(loss, p
 
 def test_a_split_is_judged_as_a_whole_and_not_batch_by_batch():
     task = create_task("graph-regression", "mae", "mse", also=("mse",))
-    outputs, targets = [torch.tensor([[1.0], [2.0], [3.0]]), torch.tensor([[10.0]])], [torch.tensor([1.0, 2.0, 3.0]), torch.tensor([2.0])]
+    outputs, targets = (
+        [torch.tensor([[1.0], [2.0], [3.0]]), torch.tensor([[10.0]])],
+        [torch.tensor([1.0, 2.0, 3.0]), torch.tensor([2.0])],
+    )
     assert task.evaluate(outputs, targets) == {"loss": 16.0, "mae": 2.0, "mse": 16.0}
     assert task.direction == "min"
 

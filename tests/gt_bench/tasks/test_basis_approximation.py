@@ -65,7 +65,10 @@ def plain_errors(attention: torch.Tensor, tuples: list[tuple[int, int]]) -> list
     "changes",
     [
         {"model": MODEL | {"node_identifiers": "laplacian", "node_id_dim": 6}, "encodings": {"laplacian": {"k": 6}}},
-        {"model": MODEL | {"node_identifiers": "orf", "node_id_dim": 16, "identifier_table": 12, "dense": True}, "epochs": 4},
+        {
+            "model": MODEL | {"node_identifiers": "orf", "node_id_dim": 16, "identifier_table": 12, "dense": True},
+            "epochs": 4,
+        },
     ],
 )
 def test_a_run_keeps_its_last_epoch_and_resumes(changes, tmp_path):
@@ -81,7 +84,10 @@ def test_a_run_keeps_its_last_epoch_and_resumes(changes, tmp_path):
 
 def test_the_number_is_the_sum_of_squares_over_rows_and_columns(tmp_path):
     name = pack_graphs(tmp_path, high=11)
-    changes = {"model": MODEL | {"node_identifiers": "laplacian", "node_id_dim": 6}, "encodings": {"laplacian": {"k": 6}}}
+    changes = {
+        "model": MODEL | {"node_identifiers": "laplacian", "node_id_dim": 6},
+        "encodings": {"laplacian": {"k": 6}},
+    }
     record, run = assert_resumes(tmp_path, name, killed_at=1, **(LAST | changes | {"epochs": 2}))
     run.model.double().eval()
     errors = []
@@ -101,7 +107,9 @@ def test_the_number_is_the_sum_of_squares_over_rows_and_columns(tmp_path):
 def test_every_seed_has_graphs_of_its_own(tmp_path):
     name = pack_graphs(tmp_path)
     done = experiment(
-        tmp_path, name, **(LAST | {"model": MODEL | {"node_identifiers": "none", "type_identifiers": False}, "seeds": [0, 1]})
+        tmp_path,
+        name,
+        **(LAST | {"model": MODEL | {"node_identifiers": "none", "type_identifiers": False}, "seeds": [0, 1]}),
     )
     assert [done.split_of(seed) for seed in (0, 1)] == [0, 1]
     graphs = [set(done.packed.split(part, split).tolist()) for split in (0, 1) for part in ("train", "val", "test")]

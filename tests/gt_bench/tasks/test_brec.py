@@ -58,7 +58,9 @@ def pack_brec(data: Path, pairs=PAIRS, relabellings: int = 32, name: str = "brec
     for which in (0, 1):
         for number, both in pairs.items():
             for i in range(2 * relabellings):
-                graphs.append(nx.relabel_nodes(both[0 if which else i % 2], dict(enumerate(rng.permutation(len(both[0]))))))
+                graphs.append(
+                    nx.relabel_nodes(both[0 if which else i % 2], dict(enumerate(rng.permutation(len(both[0])))))
+                )
                 pair.append(number), side.append(i % 2), control.append(which)
     edges = [np.array(list(g.to_directed().edges), np.int64).T for g in graphs]
     sizes = [len(g) for g in graphs]
@@ -78,7 +80,9 @@ def experiment(tmp_path):
 
     def make(store="store", settings=None, **changes):
         settings = RunSettings(device="cpu", **(settings or {}))
-        return Experiment(Recipe(**{**RECIPE, **changes}), "recipe.yaml", "brec", settings, Store(tmp_path / store), tmp_path / "data")
+        return Experiment(
+            Recipe(**{**RECIPE, **changes}), "recipe.yaml", "brec", settings, Store(tmp_path / store), tmp_path / "data"
+        )
 
     return make
 
@@ -90,7 +94,9 @@ def literal_t_squared(first: np.ndarray, second: np.ndarray) -> float:
     covariance = np.zeros((d, d))
     for a in range(d):
         for b in range(d):
-            products = ((first[i, a] - second[i, a] - mean[a]) * (first[i, b] - second[i, b] - mean[b]) for i in range(n))
+            products = (
+                (first[i, a] - second[i, a] - mean[a]) * (first[i, b] - second[i, b] - mean[b]) for i in range(n)
+            )
             covariance[a, b] = sum(products) / (n - 1)
     inverse = np.linalg.pinv(covariance)
     return sum(mean[a] * inverse[a, b] * mean[b] for a in range(d) for b in range(d))
@@ -99,10 +105,14 @@ def literal_t_squared(first: np.ndarray, second: np.ndarray) -> float:
 def test_the_statistic_is_the_written_one():
     rng = np.random.default_rng(1)
     first, second = rng.normal(size=(32, 16)), rng.normal(size=(32, 16)) + 0.3
-    assert hotelling(torch.from_numpy(first), torch.from_numpy(second)) == pytest.approx(literal_t_squared(first, second), rel=1e-10)
+    assert hotelling(torch.from_numpy(first), torch.from_numpy(second)) == pytest.approx(
+        literal_t_squared(first, second), rel=1e-10
+    )
     # less rank than columns: the pseudo-inverse, not the inverse
     low = rng.normal(size=(32, 3)) @ rng.normal(size=(3, 16))
-    assert hotelling(torch.from_numpy(low), torch.from_numpy(0 * low)) == pytest.approx(literal_t_squared(low, 0 * low), rel=1e-6)
+    assert hotelling(torch.from_numpy(low), torch.from_numpy(0 * low)) == pytest.approx(
+        literal_t_squared(low, 0 * low), rel=1e-6
+    )
     # outputs that do not vary have no covariance
     assert hotelling(torch.ones(32, 16), torch.zeros(32, 16)) == 0
     assert math.isnan(hotelling(torch.full((32, 16), torch.nan), torch.zeros(32, 16)))
@@ -139,8 +149,15 @@ def test_counts_by_category():
     result = scores({"pair": pairs, "distinguished": found, "unchecked": found, "reliable": ok})
     assert result["pairs-distinguished"] == 7
     assert result["accuracy"] == pytest.approx(7 / 12)
-    assert {k: result[k] for k in ("basic", "regular", "extension", "cfi")} == {"basic": 1, "regular": 4, "extension": 2, "cfi": 0}
-    assert {k: result[k] for k in ("simple-regular", "strongly-regular", "4-vertex-condition", "distance-regular")} == dict(
+    assert {k: result[k] for k in ("basic", "regular", "extension", "cfi")} == {
+        "basic": 1,
+        "regular": 4,
+        "extension": 2,
+        "cfi": 0,
+    }
+    assert {
+        k: result[k] for k in ("simple-regular", "strongly-regular", "4-vertex-condition", "distance-regular")
+    } == dict(
         zip(("simple-regular", "strongly-regular", "4-vertex-condition", "distance-regular"), (2, 0, 1, 1), strict=True)
     )
     assert result["unreliable-pairs"] == 1
@@ -148,7 +165,9 @@ def test_counts_by_category():
     # a category of which nothing was run is no zero
     assert "cfi" not in scores({"pair": [0], "distinguished": [1], "unchecked": [1], "reliable": [1]})
     # of the 400 pairs, the papers count so many in each category
-    everything = scores({"pair": list(range(400)), **dict.fromkeys(("distinguished", "unchecked", "reliable"), [1] * 400)})
+    everything = scores(
+        {"pair": list(range(400)), **dict.fromkeys(("distinguished", "unchecked", "reliable"), [1] * 400)}
+    )
     assert [everything[k] for k in PUBLISHED] == [60, 140, 100, 100, 400, 1]
 
 
@@ -172,7 +191,11 @@ def test_pairs_of_nodes_separate_all(experiment):
 
 def test_training_is_the_reference_loop(experiment):
     """One pair, written out with the library's own loss, optimiser and scheduler."""
-    one = experiment(epochs=25, brec={"stop_below": 0.0, "pairs": [[60, 61]]}, schedule={"name": "plateau", "factor": 0.5, "patience": 2})
+    one = experiment(
+        epochs=25,
+        brec={"stop_below": 0.0, "pairs": [[60, 61]]},
+        schedule={"name": "plateau", "factor": 0.5, "patience": 2},
+    )
     curves = one.run(3)[0]["deterministic"]["epochs"]
     torch.manual_seed(seed_of("pair", 3, 60))
     model = one.build()
@@ -205,11 +228,18 @@ def test_training_is_the_reference_loop(experiment):
 def test_stopping_and_the_weights_that_are_tested(experiment, monkeypatch):
     pairs_of_nodes = {"model": {"name": "edge-transformer-brec-released", "hidden_dim": 16, "num_layers": 2}}
     for below, epochs in ((0.2, 1), (0.0, 3)):
-        run = experiment(**pairs_of_nodes, brec={"pairs": [[0, 1]], "stop_below": below}).run(0)[0]["deterministic"]["epochs"]
+        run = experiment(**pairs_of_nodes, brec={"pairs": [[0, 1]], "stop_below": below}).run(0)[0]["deterministic"][
+            "epochs"
+        ]
         assert run["trained_epochs"] == [epochs]
         assert run["train_loss"][0] < 0.2
     # a rate at which the loss goes up and down: the best epoch's weights are not the last one's
-    wild = {"brec": {"pairs": [[0, 1]], "stop_below": 0.0}, "epochs": 6, "optimizer": {"name": "adam", "lr": 0.3}, "schedule": {}}
+    wild = {
+        "brec": {"pairs": [[0, 1]], "stop_below": 0.0},
+        "epochs": 6,
+        "optimizer": {"name": "adam", "lr": 0.3},
+        "schedule": {},
+    }
     kept = []
     monkeypatch.setattr(brec, "hotelling", lambda first, second: kept.append(first.clone()) or 0.0)
     for select in ("last", "best"):
@@ -241,7 +271,9 @@ def test_a_run_that_was_stopped_between_pairs_ends_as_if_it_had_not_been(experim
     assert result_of(record) == result_of(whole)
     # one pair alone gives what it gives among the others
     alone = result_of(experiment(brec={"pairs": [[265, 266]]}).run(1)[0])["epochs"]
-    assert {k: v[0] for k, v in alone.items() if k != "epoch"} == {k: v[2] for k, v in result_of(whole)["epochs"].items() if k != "epoch"}
+    assert {k: v[0] for k, v in alone.items() if k != "epoch"} == {
+        k: v[2] for k, v in result_of(whole)["epochs"].items() if k != "epoch"
+    }
     assert result_of(experiment().run(2)[0])["epochs"]["t_squared"] != result_of(whole)["epochs"]["t_squared"]
 
 
@@ -285,17 +317,40 @@ def test_bad_ranges_of_pairs():
 
 
 def test_graphs_that_are_not_stored_side_by_side():
-    arrays = {"pair": torch.zeros(8), "control": torch.tensor([0, 0, 0, 0, 1, 1, 1, 1]), "side": torch.tensor([0, 0, 1, 1, 0, 1, 0, 1])}
+    arrays = {
+        "pair": torch.zeros(8),
+        "control": torch.tensor([0, 0, 0, 0, 1, 1, 1, 1]),
+        "side": torch.tensor([0, 0, 1, 1, 0, 1, 0, 1]),
+    }
     packed = SimpleNamespace(array=arrays.__getitem__, header=SimpleNamespace(num_splits=0, split_kind="graph"))
     loader = Loader(packed, None, 0, Recipe(**RECIPE).batch, 0, torch.device("cpu"), torch.float32)
     with pytest.raises(ValueError, match="side by side"):
-        brec.BrecRun(Recipe(**RECIPE), brec.Brec("pairs-distinguished"), loader, None, seed=0, meter=Clock(), checkpoint=Checkpoint(None))
+        brec.BrecRun(
+            Recipe(**RECIPE),
+            brec.Brec("pairs-distinguished"),
+            loader,
+            None,
+            seed=0,
+            meter=Clock(),
+            checkpoint=Checkpoint(None),
+        )
 
 
 def test_a_cell_through_the_stage_with_a_limit_on_pairs(project, capsys):
     pack_brec(project.root / "data")
-    recipe = copy.deepcopy(RECIPE) | {"encodings": {"rrwp": {"steps": 4}}, "brec": {"pairs": [[0, 1], [60, 61], [265, 266]]}}
-    recipe["model"] = {"name": "ppgt", "hidden_dim": 8, "num_layers": 1, "num_heads": 2, "rrwp_dim": 5, "stem_dim": 8, "num_stem_ffn": 1}
+    recipe = copy.deepcopy(RECIPE) | {
+        "encodings": {"rrwp": {"steps": 4}},
+        "brec": {"pairs": [[0, 1], [60, 61], [265, 266]]},
+    }
+    recipe["model"] = {
+        "name": "ppgt",
+        "hidden_dim": 8,
+        "num_layers": 1,
+        "num_heads": 2,
+        "rrwp_dim": 5,
+        "stem_dim": 8,
+        "num_stem_ffn": 1,
+    }
     project.recipe("brec", "ppgt", limits={"small/brec/ppgt": {"pairs": 2}}, **recipe)
     grid = yaml.safe_load(Path("params.yaml").read_text())
     Path("params.yaml").write_text(yaml.safe_dump(grid | {"datasets": [*grid["datasets"], "brec"]}))

@@ -15,7 +15,16 @@ from gt_bench.data.packed import PackedDataset
 from gt_bench.data.registry import get_spec
 from gt_bench.experiment.run import Experiment
 from gt_bench.store.run_store import Store
-from gt_bench.tasks.configuration_ranking import CONFIGURED, Runtimes, best_of_top, compress, list_mle, pairwise_hinge, part_of, undirected
+from gt_bench.tasks.configuration_ranking import (
+    CONFIGURED,
+    Runtimes,
+    best_of_top,
+    compress,
+    list_mle,
+    pairwise_hinge,
+    part_of,
+    undirected,
+)
 from gt_bench.tasks.registry import create_task
 from gt_models import GraphBatch
 from tests.gt_bench.data.test_graph_formats import tpu_tar
@@ -33,7 +42,11 @@ RECIPE = {
 def learnable(data):
     """Runtimes that follow from the configuration."""
     features = data.get("node_config_feat", data.get("config_feat"))
-    return data | {"config_runtime": (1000 + 500 * np.tanh(features.reshape(len(features), -1)[:, :18].sum(1) / 4)).astype(np.int64)}
+    return data | {
+        "config_runtime": (1000 + 500 * np.tanh(features.reshape(len(features), -1)[:, :18].sum(1) / 4)).astype(
+            np.int64
+        )
+    }
 
 
 def prepare(folder, kind, sizes=(9, 14, 6, 8, 12), edit=learnable):
@@ -55,13 +68,23 @@ def experiment(packed, tmp_path):
     def make(store="store", **changes):
         settings = RunSettings(device="cpu")
         recipe = Recipe(**{**RECIPE, **changes})
-        return Experiment(recipe, "recipe.yaml", packed.header.name, settings, Store(tmp_path / store), tmp_path / "data")
+        return Experiment(
+            recipe, "recipe.yaml", packed.header.name, settings, Store(tmp_path / store), tmp_path / "data"
+        )
 
     return make
 
 
 def loader_of(experiment, seed=0):
-    parts = (experiment.packed, experiment.encoded, 0, experiment.recipe.batch, seed, torch.device("cpu"), torch.float32)
+    parts = (
+        experiment.packed,
+        experiment.encoded,
+        0,
+        experiment.recipe.batch,
+        seed,
+        torch.device("cpu"),
+        torch.float32,
+    )
     return experiment.task.loader(*parts)
 
 
@@ -73,7 +96,11 @@ def test_losses_are_the_written_ones():
     expected = []
     for rows in (range(4), range(4, 7)):
         order = sorted(rows, key=lambda i: -runtimes[i])
-        expected.append(-sum(math.log(math.exp(scores[i]) / sum(math.exp(scores[j]) for j in order[k:])) for k, i in enumerate(order)))
+        expected.append(
+            -sum(
+                math.log(math.exp(scores[i]) / sum(math.exp(scores[j]) for j in order[k:])) for k, i in enumerate(order)
+            )
+        )
     assert list_mle(scores, target).item() == pytest.approx(sum(expected) / 2, rel=1e-12)
     expected = []
     for rows in (range(4), range(4, 7)):
@@ -81,7 +108,10 @@ def test_losses_are_the_written_ones():
         expected.append(sum(max(0.0, 1 - float(scores[i] - scores[j])) for i, j in pairs) / len(pairs))
     assert pairwise_hinge(scores, target).item() == pytest.approx(sum(expected) / 2, rel=1e-12)
     # the true order is the most probable one
-    best = min(itertools.permutations(range(4)), key=lambda p: list_mle(torch.tensor(p).double(), Runtimes(runtimes[:4], torch.zeros(4))))
+    best = min(
+        itertools.permutations(range(4)),
+        key=lambda p: list_mle(torch.tensor(p).double(), Runtimes(runtimes[:4], torch.zeros(4))),
+    )
     assert best == (3, 0, 1, 2)
 
 
@@ -134,7 +164,8 @@ def test_every_epoch_draws_other_configurations_and_every_run_the_same(experimen
     assert drawn[0] == drawn[1] != drawn[2]
     assert loader_of(experiment()).steps_per_epoch == len(drawn[0]) == 2
     assert all(
-        batch.extras["graph"].unique_consecutive(return_counts=True)[1].max() <= 3 for batch, _ in loader_of(experiment()).training(0)
+        batch.extras["graph"].unique_consecutive(return_counts=True)[1].max() <= 3
+        for batch, _ in loader_of(experiment()).training(0)
     )
     few = list(loader_of(experiment(batch={"graphs": 2, "configurations": 3, "evaluated": 2})).evaluation("test"))
     assert [b.num_graphs for b, _ in few] == [2, 2]
@@ -157,7 +188,11 @@ def test_gradients_flow_through_the_segment_alone(experiment):
     assert len(touched) > 0
     # where the segment is the whole graph, it is the model
     everything = GraphBatch(
-        batch.x.detach(), batch.edge_index, batch.ptr, y=batch.y, extras=batch.extras | {"segment": torch.arange(batch.num_nodes)}
+        batch.x.detach(),
+        batch.edge_index,
+        batch.ptr,
+        y=batch.y,
+        extras=batch.extras | {"segment": torch.arange(batch.num_nodes)},
     )
     torch.testing.assert_close(one.task.predict(model, everything, None)[0], model(everything).squeeze(1))
     part = part_of(batch, nodes)
@@ -204,7 +239,8 @@ def test_bad_recipes(experiment, changes, words):
 
 def test_a_model_of_pairs_has_no_segments(experiment):
     one = experiment(
-        batch={"graphs": 2, "configurations": 2, "segment": 4}, model={"name": "edge-transformer", "hidden_dim": 8, "num_heads": 2}
+        batch={"graphs": 2, "configurations": 2, "segment": 4},
+        model={"name": "edge-transformer", "hidden_dim": 8, "num_heads": 2},
     )
     with pytest.raises(ValueError, match="those of nodes"):
         one.run(0)

@@ -30,7 +30,9 @@ def members(count: int = 60, seed: int = 0) -> np.ndarray:
     """Hyperedges whose numbers agree modulo 3, with repetitions."""
     rng = np.random.default_rng(seed)
     group = rng.integers(0, 3, count)
-    return np.stack([group + 3 * rng.integers(0, 3, count), 9 + group + 3 * rng.integers(0, 2, count), 15 + group], axis=1)
+    return np.stack(
+        [group + 3 * rng.integers(0, 3, count), 9 + group + 3 * rng.integers(0, 2, count), 15 + group], axis=1
+    )
 
 
 def test_negatives_are_unknown_and_exchange_one_node_in_nine_of_ten():
@@ -81,7 +83,10 @@ def test_the_node_encoder_is_a_tied_autoencoder_per_type():
     torch.manual_seed(1)
     edges, shares = cooccurrence(members(12), KIND)
     batch = GraphBatch(
-        torch.from_numpy(columns()), torch.from_numpy(edges), torch.tensor([0, len(KIND)]), torch.from_numpy(shares).double()[:, None]
+        torch.from_numpy(columns()),
+        torch.from_numpy(edges),
+        torch.tensor([0, len(KIND)]),
+        torch.from_numpy(shares).double()[:, None],
     )
     encoder = CooccurrenceInput([n + 1 for n in SIZES], 4, dropout=0.0).double()
     with torch.no_grad():
@@ -100,7 +105,9 @@ def test_the_node_encoder_is_a_tied_autoencoder_per_type():
         for v in np.flatnonzero(kind == KIND):
             hidden = torch.tanh(dense[v, others] @ weight + encoder.bias[kind])
             normed = (hidden - hidden.mean()) / (hidden.var(unbiased=False) + 1e-5).sqrt()
-            torch.testing.assert_close(out[v], normed * encoder.norm_weight[kind] + encoder.norm_bias[kind], rtol=0, atol=1e-12)
+            torch.testing.assert_close(
+                out[v], normed * encoder.norm_weight[kind] + encoder.norm_bias[kind], rtol=0, atol=1e-12
+            )
             entries = [i for i, u in enumerate(others) if dense[v, u] != 0]
             if entries:
                 decoded = weight @ hidden + shift
@@ -140,7 +147,10 @@ def test_input_that_does_not_fit_is_named(change, words):
 
 
 def test_the_loss_weighs_known_hyperedges_five_times():
-    output, labels = torch.tensor([0.3, -1.0, 2.0], dtype=torch.float64), torch.tensor([1.0, 0.0, 0.0], dtype=torch.float64)
+    output, labels = (
+        torch.tensor([0.3, -1.0, 2.0], dtype=torch.float64),
+        torch.tensor([1.0, 0.0, 0.0], dtype=torch.float64),
+    )
     p = 1 / (1 + np.exp(-output.numpy()))
     expected = (-5 * math.log(p[0]) - math.log(1 - p[1]) - math.log(1 - p[2])) / 3
     loss = create_task("hyperedge-prediction", "auc").loss
@@ -173,13 +183,27 @@ HOT = {
     "head_dims": [8],
     "head_dropout": 0.1,
 }
-S2G = {"name": "s2g", "plus": True, "set_dims": [], "pair_dims": [8], "node_encoder": "cooccurrence", "node_dim": 8, "dropout": 0.1}
+S2G = {
+    "name": "s2g",
+    "plus": True,
+    "set_dims": [],
+    "pair_dims": [8],
+    "node_encoder": "cooccurrence",
+    "node_dim": 8,
+    "dropout": 0.1,
+}
 
 
 @pytest.mark.parametrize("model", [HOT | ENCODER, S2G | {"broadcast_activation": True}])
 def test_a_run_learns_resumes_and_tests_what_it_says(model, tmp_path):
     pack_hypergraph(tmp_path)
-    changes = {"model": model, "batch": {"hyperedges": 16}, "split": 0, "epochs": 8, "optimizer": {"name": "adam", "lr": 0.02}}
+    changes = {
+        "model": model,
+        "batch": {"hyperedges": 16},
+        "split": 0,
+        "epochs": 8,
+        "optimizer": {"name": "adam", "lr": 0.02},
+    }
     record, run = assert_resumes(tmp_path, "hyper", **changes)
     assert record["epochs"]["train_loss"][-1] < record["epochs"]["train_loss"][0]
     # once more by hand: all hyperedges of the part, then the negatives that belong to them
@@ -210,7 +234,9 @@ def test_what_a_part_may_know(tmp_path):
     pack_hypergraph(tmp_path)
     done = experiment(tmp_path, "hyper", model=HOT | ENCODER, batch={"hyperedges": 16}, split=0)
     loader = done.task.loader(done.packed, done.encoded, 0, done.recipe.batch, 0, torch.device("cpu"), torch.float32)
-    parts = {part: {tuple(t) for t in loader.members[loader.ids[part].numpy()].tolist()} for part in ("train", "val", "test")}
+    parts = {
+        part: {tuple(t) for t in loader.members[loader.ids[part].numpy()].tolist()} for part in ("train", "val", "test")
+    }
     first, second = (
         [b.extras["hyperedge_index"].tolist() for b, _ in loader.training(0)],
         [b.extras["hyperedge_index"].tolist() for b, _ in loader.training(1)],
@@ -218,7 +244,12 @@ def test_what_a_part_may_know(tmp_path):
     assert len(first) == loader.steps_per_epoch == len(loader.ids["train"]) // 16
     assert first != second
     assert first == [b.extras["hyperedge_index"].tolist() for b, _ in loader.training(0)]
-    made = {tuple(t) for epoch in range(20) for b, _ in loader.training(epoch) for t in b.extras["hyperedge_index"][16:].tolist()}
+    made = {
+        tuple(t)
+        for epoch in range(20)
+        for b, _ in loader.training(epoch)
+        for t in b.extras["hyperedge_index"][16:].tolist()
+    }
     assert not made & parts["train"]
     assert made & parts["test"]  # a test hyperedge is not known in training: it may be drawn there
     # nodes are told by training hyperedges alone
@@ -242,7 +273,9 @@ def test_what_a_part_may_know(tmp_path):
 )
 def test_the_released_protocol_and_wrong_batches_are_refused(changes, words, tmp_path):
     pack_hypergraph(tmp_path)
-    done = experiment(tmp_path, "hyper", **({"model": HOT | ENCODER, "batch": {"hyperedges": 16}, "split": 0} | changes))
+    done = experiment(
+        tmp_path, "hyper", **({"model": HOT | ENCODER, "batch": {"hyperedges": 16}, "split": 0} | changes)
+    )
     with pytest.raises(RecipeError, match=words):
         done.run(0)
 

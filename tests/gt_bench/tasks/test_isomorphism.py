@@ -51,15 +51,37 @@ def experiment(tmp_path):
     edges = [np.array(list(g.to_directed().edges), np.int64).T for g in GRAPHS]
     sizes = [len(g) for g in GRAPHS]
     header = PackedHeader(
-        name="few", task="isomorphism", metric="pairs-distinguished", level="graph", in_dim=[1], out_dim=8, split_kind="graph", num_splits=0
+        name="few",
+        task="isomorphism",
+        metric="pairs-distinguished",
+        level="graph",
+        in_dim=[1],
+        out_dim=8,
+        split_kind="graph",
+        num_splits=0,
     )
-    arrays = {"num_nodes": np.array(sizes), "num_edges": np.array([e.shape[1] for e in edges]), "edge_index": np.concatenate(edges, 1)}
-    pack(tmp_path / "data/packed/few", header, arrays | {"x": np.zeros((sum(sizes), 1), np.uint8), "y": np.arange(len(GRAPHS))})
+    arrays = {
+        "num_nodes": np.array(sizes),
+        "num_edges": np.array([e.shape[1] for e in edges]),
+        "edge_index": np.concatenate(edges, 1),
+    }
+    pack(
+        tmp_path / "data/packed/few",
+        header,
+        arrays | {"x": np.zeros((sum(sizes), 1), np.uint8), "y": np.arange(len(GRAPHS))},
+    )
     encode(PackedDataset.open(tmp_path / "data/packed/few"), tmp_path / "data/encodings/few", "rrwp", {"steps": 8})
 
     def make(**changes):
         settings = RunSettings(device="cpu")
-        return Experiment(Recipe(**{**RECIPE, **changes}), "recipe.yaml", "few", settings, Store(tmp_path / "store"), tmp_path / "data")
+        return Experiment(
+            Recipe(**{**RECIPE, **changes}),
+            "recipe.yaml",
+            "few",
+            settings,
+            Store(tmp_path / "store"),
+            tmp_path / "data",
+        )
 
     return make
 
@@ -68,7 +90,9 @@ def experiment(tmp_path):
 def test_models_separate_what_their_class_separates(experiment, name):
     model, encodings, same = MODELS[name]
     seen = []
-    record, _ = experiment(model=model, encodings=encodings).run(0, on_epoch=lambda epoch, values: seen.append(values["distinguished"]))
+    record, _ = experiment(model=model, encodings=encodings).run(
+        0, on_epoch=lambda epoch, values: seen.append(values["distinguished"])
+    )
     run = record["deterministic"]
     assert (run["status"], run["test"]) == ("ok", 10 - len(same))
     assert run["epochs"]["distinguished"] == seen == sorted(seen)
@@ -103,7 +127,11 @@ def test_a_model_that_is_not_invariant_distinguishes_nothing():
         def forward(self, batch):
             return batch.x[batch.ptr[:-1]]
 
-    batch = GraphBatch(torch.tensor([[1.0], [0.0], [2.0], [0.0]]).double(), torch.zeros(2, 0, dtype=torch.long), torch.tensor([0, 2, 4]))
+    batch = GraphBatch(
+        torch.tensor([[1.0], [0.0], [2.0], [0.0]]).double(),
+        torch.zeros(2, 0, dtype=torch.long),
+        torch.tensor([0, 2, 4]),
+    )
     swapped = GraphBatch(batch.x[[1, 0, 3, 2]], batch.edge_index, batch.ptr)
     apart, _, noise = compare(FirstNode(), [batch], [swapped])
     assert noise > 0

@@ -54,7 +54,9 @@ def test_one_joined_pair_joins_whole_groups():
     assert partition_scores(logits.ravel(), Pairs(truth.ravel(), torch.tensor([4])))["rand-index"].item() == 1.0
 
 
-@pytest.mark.parametrize(("name", "metric", "reference"), [("bce", "f1", plain.bce), ("bce-f1", "partition-f1", plain.bce_f1)])
+@pytest.mark.parametrize(
+    ("name", "metric", "reference"), [("bce", "f1", plain.bce), ("bce-f1", "partition-f1", plain.bce_f1)]
+)
 def test_losses_equal_a_plain_reading(name, metric, reference):
     logits, target, graphs = drawn(True)
     logits.requires_grad_()
@@ -113,7 +115,9 @@ def test_scores_are_means_over_graphs_and_per_flavour():
     assert found["partition-f1"] == pytest.approx(np.mean([e["partition-f1"] for e in each]))
     assert found["rand-index@jets-c"] == pytest.approx(np.mean([each[b]["rand-index"] for b in (1, 4)]))
     assert found["f1@jets-l"] == pytest.approx(each[3]["partition-f1"])
-    assert found.keys() == {"loss", "partition-f1", "rand-index"} | {f"{m}@jets-{f}" for m in ("f1", "rand-index") for f in "bcl"}
+    assert found.keys() == {"loss", "partition-f1", "rand-index"} | {
+        f"{m}@jets-{f}" for m in ("f1", "rand-index") for f in "bcl"
+    }
 
 
 def test_metrics_of_two_kinds_are_refused():
@@ -129,7 +133,9 @@ def pack_sets(folder, partition=False, graphs=24):
     if partition:
         pairs = [np.stack(((p[:, :1] > 0) == (p[:, :1] > 0).T).nonzero()) for p in points]
     else:
-        pairs = [np.stack(((np.abs(p[:, :1] - p[:, :1].T) < 0.7) & ~np.eye(len(p), dtype=bool)).nonzero()) for p in points]
+        pairs = [
+            np.stack(((np.abs(p[:, :1] - p[:, :1].T) < 0.7) & ~np.eye(len(p), dtype=bool)).nonzero()) for p in points
+        ]
     kinds = {"metric": "partition-f1", "also": ["rand-index", "adjusted-rand-index"], "extras": {"flavour": "graph"}}
     header = PackedHeader(
         name="sets", task="set-to-graph", level="pair", in_dim=2, out_dim=1, split_kind="graph", num_splits=1,
@@ -144,12 +150,24 @@ def pack_sets(folder, partition=False, graphs=24):
     return pack(folder / "packed" / "sets", header, arrays)
 
 
-HOT = {"name": "hot-released", "form": "dense", "attention": "softmax", "hidden_dim": 8, "num_layers": 1, "num_heads": 2, "head_dims": [8]}
+HOT = {
+    "name": "hot-released",
+    "form": "dense",
+    "attention": "softmax",
+    "hidden_dim": 8,
+    "num_layers": 1,
+    "num_heads": 2,
+    "head_dims": [8],
+}
 
 
 @pytest.mark.parametrize(
     ("partition", "model"),
-    [(False, HOT), (True, HOT | {"attention": "kernel"}), (False, {"name": "s2g", "set_dims": [8, 8], "pair_dims": [8]})],
+    [
+        (False, HOT),
+        (True, HOT | {"attention": "kernel"}),
+        (False, {"name": "s2g", "set_dims": [8, 8], "pair_dims": [8]}),
+    ],
 )
 def test_a_run_learns_resumes_and_tests_what_it_says(partition, model, tmp_path):
     pack_sets(tmp_path, partition)
@@ -165,7 +183,11 @@ def test_a_run_learns_resumes_and_tests_what_it_says(partition, model, tmp_path)
             batch = run.loader.packed.batch(i[None])
             n = int(batch.sizes)
             logits, truth = run.model(batch).view(n, n).double().numpy(), batch.y.view(n, n).numpy()
-            scores.append(plain.partition_scores(logits, truth.argmax(1).tolist()) if partition else plain.edge_scores(logits, truth))
+            scores.append(
+                plain.partition_scores(logits, truth.argmax(1).tolist())
+                if partition
+                else plain.edge_scores(logits, truth)
+            )
     for name in scores[0]:
         assert record["test_metrics"][name] == pytest.approx(np.mean([s[name] for s in scores]), abs=1e-9), name
     assert record["test"] == record["test_metrics"][record["metric"]]

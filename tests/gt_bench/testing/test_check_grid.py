@@ -34,7 +34,9 @@ def grid(project, monkeypatch):
         ("web", "node-classification", "accuracy", "node", "node"),
         ("many", "graph-regression", "mae", "graph", "graph"),
     ):
-        spec = DatasetSpec(name=name, family="test", task=task, metric=metric, prepare=print, level=level, split_kind=kind)
+        spec = DatasetSpec(
+            name=name, family="test", task=task, metric=metric, prepare=print, level=level, split_kind=kind
+        )
         monkeypatch.setitem(catalog(), name, spec)
     return project
 
@@ -47,7 +49,9 @@ def one(cell: str = CELL) -> Computed:
 
 def checked(monkeypatch, update: bool = False) -> str | None:
     """What `check` says of CELL, run in this process."""
-    monkeypatch.setattr(check_grid, "compute_all", lambda cells, root, workers, say, update, kept: [say(one(cell)) for cell in cells])
+    monkeypatch.setattr(
+        check_grid, "compute_all", lambda cells, root, workers, say, update, kept: [say(one(cell)) for cell in cells]
+    )
     return check(cells_of([CELL], load_grid()), say=lambda line: None, update=update)[CELL][1]
 
 
@@ -55,7 +59,13 @@ def test_a_golden_run_is_short_and_complete(grid):
     schedule = {"name": "cosine", "warmup": 50}
     grid.recipe(epochs=50, eval_every=3, patience=4, eval_after=20, precision="bf16", threads=2, schedule=schedule)
     recipe = shortened(load_recipe(f"recipes/{CELL}.yaml"))
-    assert (recipe.total_epochs, recipe.eval_every, recipe.patience, recipe.eval_after, recipe.seeds) == (4, 2, 2, 1, [0])
+    assert (recipe.total_epochs, recipe.eval_every, recipe.patience, recipe.eval_after, recipe.seeds) == (
+        4,
+        2,
+        2,
+        1,
+        [0],
+    )
     assert (recipe.precision, recipe.threads, recipe.schedule.warmup) == ("float64", 1, 2)
     before = {p for p in Path().rglob("*") if "mini" not in p.parts and p.name[0] != "."}
     outcome = one()
@@ -94,7 +104,11 @@ def test_what_a_miniature_is_too_small_for(grid):
 
 
 def test_every_phase_is_trained_and_the_best_weights_are_loaded(grid):
-    phases = [{"name": "local", "epochs": 90}, {"name": "global", "epochs": 200, "reload_best": True}, {"name": "local", "epochs": 3}]
+    phases = [
+        {"name": "local", "epochs": 90},
+        {"name": "global", "epochs": 200, "reload_best": True},
+        {"name": "local", "epochs": 3},
+    ]
     model = {"name": "polynormer", "hidden_dim": 8, "num_local_layers": 7, "num_global_layers": 1, "num_heads": 2}
     grid.recipe(model=model, epochs=None, phases=phases)
     recipe = shortened(load_recipe(f"recipes/{CELL}.yaml"))
@@ -159,7 +173,9 @@ def test_a_changed_number_names_the_quantity_and_the_version_to_raise(grid, monk
     assert "raise VERSION in gt_bench/training/trainer.py (trainer)" in said
     assert "gt_models/baselines/mlp.py (model)" in said
     assert checked(monkeypatch, update=True) == said, "an update does not take the place of a version"
-    monkeypatch.setattr("gt_bench.testing.golden_run.version_of", lambda module: 2 if module == "gt_bench.training.trainer" else 1)
+    monkeypatch.setattr(
+        "gt_bench.testing.golden_run.version_of", lambda module: 2 if module == "gt_bench.training.trainer" else 1
+    )
     assert "version of trainer raised since its golden values were computed" in checked(monkeypatch)
     assert checked(monkeypatch, update=True) is None
     assert golden_values.load("small")[CELL]["versions"]["trainer"] == 2
@@ -245,7 +261,9 @@ def test_the_covering_cells_have_every_trait_of_the_grid(monkeypatch):
     cells = cells_of([], load_grid())
 
     def has(some):
-        return set().union(*(traits(load_recipe(c.recipe_path), (s := get_spec(c.dataset)).task, s.prepare.__module__) for c in some))
+        return set().union(
+            *(traits(load_recipe(c.recipe_path), (s := get_spec(c.dataset)).task, s.prepare.__module__) for c in some)
+        )
 
     some = covering(cells)
     assert has(some) == has(cells)

@@ -77,7 +77,9 @@ def snapshot(uri: str, suite: str = SUITE, artifacts: Path | None = None) -> dic
             "tags": tags,
             "metrics": {k: sorted((s, repr(v)) for s, v in points) for k, points in mirror.history(run).items()},
             "last": {k: repr(v) for k, v in run.data.metrics.items()},
-            "inputs": [(i.dataset.to_dictionary(), [(t.key, t.value) for t in i.tags]) for i in run.inputs.dataset_inputs],
+            "inputs": [
+                (i.dataset.to_dictionary(), [(t.key, t.value) for t in i.tags]) for i in run.inputs.dataset_inputs
+            ],
             "artifacts": {p.name: p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()},
             "parent": mirror.runs[parent].data.tags["gt.cell"] if parent else None,
         }
@@ -96,7 +98,9 @@ def rebuilt(empty, world, tmp_path_factory):
 
 
 def cell_of(result: dict) -> SimpleNamespace:
-    return SimpleNamespace(**{k: result[k] for k in ("cell", "suite", "dataset", "model")}, key=result["cell"].replace("/", "-"))
+    return SimpleNamespace(
+        **{k: result[k] for k in ("cell", "suite", "dataset", "model")}, key=result["cell"].replace("/", "-")
+    )
 
 
 def open_(result: dict, record: dict, live: Live) -> None:
@@ -118,7 +122,9 @@ def train(live: Live, record: dict, epochs: range | None = None, begins: bool = 
     curves = run["epochs"]
     for i, epoch in enumerate(curves["epoch"]):
         if epochs is None or epoch in epochs:
-            live.log_epoch(record["digest"], epoch, {k: v[i] for k, v in curves.items() if k != "epoch" and v[i] is not None})
+            live.log_epoch(
+                record["digest"], epoch, {k: v[i] for k, v in curves.items() if k != "epoch" and v[i] is not None}
+            )
 
 
 class Told(Live):

@@ -58,7 +58,9 @@ def test_killed_training_is_marked_resumed_and_completed(store, world, rebuilt):
     live.close(result, [record, other])
     assert follow(live.lines) == 0
     assert snapshot(uri) == {k: v for k, v in rebuilt.items() if k[1] == ET}
-    assert {r.info.run_id for r in runs} < set(Mirror(uri, SUITE).runs), "the runs of before were completed, not replaced"
+    assert {r.info.run_id for r in runs} < set(Mirror(uri, SUITE).runs), (
+        "the runs of before were completed, not replaced"
+    )
 
 
 def test_a_server_that_talks_nonsense_costs_one_warning(world, monkeypatch, capfd):

@@ -12,7 +12,9 @@ def test_mlflow_shows_what_the_leaderboard_shows(monkeypatch):
     runs = records()
     result = make_result(ET, runs)
     (row,) = with_claims(rows_of(result, runs))
-    assert not any(tag.startswith(("gt.verdict", "gt.claim")) for tag in tracked_cell(result, runs).tags)  # while it trains
+    assert not any(
+        tag.startswith(("gt.verdict", "gt.claim")) for tag in tracked_cell(result, runs).tags
+    )  # while it trains
     tags = tracked_cell(result, runs, row).tags
     assert (tags["gt.verdict"], tags["gt.claim"]) == ("reproduced", "not claimed")
     assert tags["gt.verdict.interval"] == f"[{row['interval_low']:.6g}, {row['interval_high']:.6g}]"
@@ -34,5 +36,10 @@ def test_mlflow_shows_what_the_leaderboard_shows(monkeypatch):
 
     monkeypatch.setattr(sync, "Mirror", Store)
     other = make_result(ET.replace("cornell", "texas"), [])
-    sync.complete("edge-transformer", [result, other], {r["digest"]: r for r in runs}, rows=[row, row | {"verdict": "a further number"}])
+    sync.complete(
+        "edge-transformer",
+        [result, other],
+        {r["digest"]: r for r in runs},
+        rows=[row, row | {"verdict": "a further number"}],
+    )
     assert [arguments[2] for arguments in put] == [row, None]

@@ -78,7 +78,11 @@ def begin(path: Path) -> None:
 
 def tracked() -> list[str]:
     """The digests of the runs in the store."""
-    return sorted(run.data.tags["gt.digest"] for run in Mirror(sqlite.OWN, SUITE).runs.values() if run.data.tags["gt.kind"] == "run")
+    return sorted(
+        run.data.tags["gt.digest"]
+        for run in Mirror(sqlite.OWN, SUITE).runs.values()
+        if run.data.tags["gt.kind"] == "run"
+    )
 
 
 DIGESTS = sorted(record["digest"] for record in RECORDS)
@@ -90,9 +94,7 @@ def test_one_that_was_only_begun_is_made_anew_from_the_records(quick, capsys, st
     left, identity = FILE.read_bytes(), FILE.with_name("id")
     identity.write_text("of before")
     track(SUITE, RESULTS, {r["digest"]: r for r in RECORDS}, [], Store("store"))
-    said = (
-        "mlruns/mlflow.db was only begun by a process that was killed: set aside as mlflow.db.damaged-1, and made anew from the records\n"
-    )
+    said = "mlruns/mlflow.db was only begun by a process that was killed: set aside as mlflow.db.damaged-1, and made anew from the records\n"
     err = capsys.readouterr().err
     assert err.endswith(said)
     assert err.count("\n") == 1
@@ -159,7 +161,9 @@ def test_one_of_somebody_else_is_never_moved(tmp_path, monkeypatch):
     killed(begin, other, 12)
     before = other.read_bytes()
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{other}")
-    with pytest.raises(TrackingError, match=r"theirs\.db was only begun .* left as it is: move it away, or name another"):
+    with pytest.raises(
+        TrackingError, match=r"theirs\.db was only begun .* left as it is: move it away, or name another"
+    ):
         complete(SUITE, RESULTS, {r["digest"]: r for r in RECORDS})
     assert other.read_bytes() == before
     other.write_bytes(b"no database" * 1000)

@@ -25,18 +25,30 @@ def test_what_a_store_holds(rebuilt, world):
     record = world.by_cell[ET][0]
     run = rebuilt["run", ET, record["digest"]]
     assert run["parent"] == ET
-    assert run["metrics"]["curve/train_loss"] == [(e, repr(v)) for e, v in enumerate(record["deterministic"]["epochs"]["train_loss"], 1)]
+    assert run["metrics"]["curve/train_loss"] == [
+        (e, repr(v)) for e, v in enumerate(record["deterministic"]["epochs"]["train_loss"], 1)
+    ]
     assert [s for s, _ in run["metrics"]["curve/val"]] == [2, 4, 6, 8, 10, 12]
     assert run["metrics"]["result/best_epoch"] == [(0, "4.0")]
     assert run["tags"]["gt.commit"] == run["tags"]["mlflow.source.git.commit"] == "0123abc"
     assert run["tags"]["mlflow.source.name"] == f"recipes/{ET}.yaml"
     assert {name.partition("/")[0] for name in run["metrics"]} == {"curve", "result", "cost", "system"}
     assert run["params"]["model.dropout"] == "0.1", "a default of the constructor, which the recipe does not give"
-    for said in ("65.00", "65.70", "edge_transformer, Table 3, ET", f"python -m stages.train {ET}", f"recipes/{ET}.yaml"):
+    for said in (
+        "65.00",
+        "65.70",
+        "edge_transformer, Table 3, ET",
+        f"python -m stages.train {ET}",
+        f"recipes/{ET}.yaml",
+    ):
         assert said in parent["tags"]["mlflow.note.content"]
     assert parent["tags"]["gt.current"] == run["tags"]["gt.current"] == "true"
     assert run["tags"]["gt.digest.encodings"] == record["deterministic"]["digests"]["encodings"]
-    assert run["tags"]["gt.versions"] == parent["tags"]["gt.versions"] == "model version 1, task version 1, trainer version 1"
+    assert (
+        run["tags"]["gt.versions"]
+        == parent["tags"]["gt.versions"]
+        == "model version 1, task version 1, trainer version 1"
+    )
     ((dataset, tags),) = run["inputs"]
     assert (dataset["name"], dataset["digest"]) == ("cornell", record["deterministic"]["digests"]["data"][:36])
     assert tags == [("mlflow.data.context", "train")]
@@ -64,7 +76,9 @@ def test_completion_mends_whatever_is_missing_wrong_or_too_much(store, world, re
         half = mirror.create("half", {k: second.data.tags[k] for k in ("gt.kind", "gt.cell", "gt.digest")})
         client.log_metric(half.info.run_id, "curve/lr", 5e-4, step=1)
     artifacts = Path(et.info.artifact_uri.removeprefix("file://"))
-    (artifacts / ".artifact.uploading.ab_cd012").write_bytes(b"half of a picture")  # as MLflow names it until it is whole
+    (artifacts / ".artifact.uploading.ab_cd012").write_bytes(
+        b"half of a picture"
+    )  # as MLflow names it until it is whole
     mirror.create("old", {"gt.kind": "run", "gt.cell": ET, "gt.digest": "0" * 64})
     gone = mirror.create("gone", {"gt.kind": "cell", "gt.cell": "edge-transformer/cornell/mlp"})
     client.set_terminated(gone.info.run_id, "FINISHED")
@@ -99,7 +113,9 @@ def test_superseded_attempts_stay_and_say_so(store, tmp_path):
         "true": attempt_id(third),
         "false": attempt_id(first),
     }
-    assert {key[2] for key, run in seen.items() if key[0] == "run" and run["tags"]["gt.current"] == "false"} == {r["digest"] for r in old}
+    assert {key[2] for key, run in seen.items() if key[0] == "run" and run["tags"]["gt.current"] == "false"} == {
+        r["digest"] for r in old
+    }
     assert "Superseded" in seen["cell", ET, attempt_id(first)]["tags"]["mlflow.note.content"]
     (tmp_path / "superseded" / "mlflow.db").unlink()
     uri = store("again")
@@ -107,16 +123,37 @@ def test_superseded_attempts_stay_and_say_so(store, tmp_path):
     assert snapshot(uri) == seen, "deleted and made again from the store alone"
     experiment = Mirror(uri, SUITE).client.get_experiment_by_name(SUITE)
     view = json.loads(json.loads(experiment.tags[f"{PREFIX}leaderboard"])["state"])
-    current = Mirror(uri, SUITE).client.search_runs([experiment.experiment_id], view["searchFilter"], order_by=[view["orderByKey"]])
+    current = Mirror(uri, SUITE).client.search_runs(
+        [experiment.experiment_id], view["searchFilter"], order_by=[view["orderByKey"]]
+    )
     assert [run.data.tags["gt.digest"] for run in current] == [attempt_id(third)]
     held = {"metrics": current[0].data.metrics, "tags": current[0].data.tags}
     shown = [column.replace("`", "").split(".", 1) for column in view["selectedColumns"]]
-    assert [name for kind, name in shown if name not in held[kind]] == ["gt.verdict"], "which the leaderboard's rows give"
+    assert [name for kind, name in shown if name not in held[kind]] == ["gt.verdict"], (
+        "which the leaderboard's rows give"
+    )
 
 
 def test_params_are_flat_and_within_the_limits():
-    flat = flatten({"a": {"b": {"c": 1, "d": []}, "e": "text"}, "f": None, "g": [1, "x"], "h": {}, "odd (key)": True, "long": "y" * 501})
+    flat = flatten(
+        {
+            "a": {"b": {"c": 1, "d": []}, "e": "text"},
+            "f": None,
+            "g": [1, "x"],
+            "h": {},
+            "odd (key)": True,
+            "long": "y" * 501,
+        }
+    )
     assert flat.pop("long").startswith("y" * 400)
-    assert flat == {"a.b.c": "1", "a.b.d": "[]", "a.e": "text", "f": "null", "g": '[1, "x"]', "h": "{}", "odd _key_": "true"}
+    assert flat == {
+        "a.b.c": "1",
+        "a.b.d": "[]",
+        "a.e": "text",
+        "f": "null",
+        "g": '[1, "x"]',
+        "h": "{}",
+        "odd _key_": "true",
+    }
     assert len(flatten({"k": "z" * 10_000})["k"]) == 500
     assert flatten({"k": "z" * 10_000}) != flatten({"k": "z" * 9_999 + "y"})

@@ -73,7 +73,9 @@ def healthy(port: int) -> bool:
 def shown(page, columns: Sequence[str], one: str) -> list[str]:
     """What the column `one` shows from top to bottom, once the page shows these columns from left to right, and rows."""
     left_to_right = "(all) => all.map((n) => [n.getBoundingClientRect().left, n.getAttribute('col-id')]).sort((a, b) => a[0] - b[0])"
-    top_to_bottom = "(all) => all.map((n) => [n.getBoundingClientRect().top, n.textContent]).sort((a, b) => a[0] - b[0])"
+    top_to_bottom = (
+        "(all) => all.map((n) => [n.getBoundingClientRect().top, n.textContent]).sort((a, b) => a[0] - b[0])"
+    )
     for _ in range(PATIENCE // 100):
         found = page.locator(".ag-header-container .ag-header-cell").evaluate_all(left_to_right)
         names = [name.replace("`", "") for _, name in found if name != OF_MLFLOW]
@@ -89,10 +91,18 @@ def test_the_printed_address_shows_the_leaderboard_every_attempt_and_a_run(brows
 
     def watch(page):
         page.on(
-            "console", lambda said: wrong.append(said.text) if said.type == "error" and NO_ACCOUNTS not in said.location["url"] else None
+            "console",
+            lambda said: (
+                wrong.append(said.text) if said.type == "error" and NO_ACCOUNTS not in said.location["url"] else None
+            ),
         )
         page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.on("request", lambda request: wrong.append(request.url) if not re.match(r"http://127\.|data:|blob:", request.url) else None)
+        page.on(
+            "request",
+            lambda request: (
+                wrong.append(request.url) if not re.match(r"http://127\.|data:|blob:", request.url) else None
+            ),
+        )
 
     place.on("page", watch)
     place.set_default_timeout(PATIENCE)

@@ -26,7 +26,12 @@ class Deep(nn.Module):
 
     def __init__(self, limit=float("inf")):
         super().__init__()
-        self.input, self.layers, self.out, self.limit = nn.Linear(5, 8), nn.ModuleList(Layer() for _ in range(3)), nn.Linear(8, 3), limit
+        self.input, self.layers, self.out, self.limit = (
+            nn.Linear(5, 8),
+            nn.ModuleList(Layer() for _ in range(3)),
+            nn.Linear(8, 3),
+            limit,
+        )
         self.most = 0
 
     def forward(self, batch):
@@ -62,7 +67,9 @@ def test_a_run_that_does_not_fit_goes_on_with_less_and_finds_the_same_bits(tmp_p
     assert run.recomputed
     assert 0 < models[-1].most <= limit
     state = whole.model.state_dict()
-    assert all(torch.equal(value, state[name]) for name, value in run.model.state_dict().items())  # BatchNorm counted once
+    assert all(
+        torch.equal(value, state[name]) for name, value in run.model.state_dict().items()
+    )  # BatchNorm counted once
 
 
 def test_what_does_not_fit_even_so_is_out_of_memory(tmp_path):
@@ -89,7 +96,10 @@ def test_a_model_without_layers_is_not_tried_again(tmp_path):
 
 MODELS = [
     ("polynormer", {"num_heads": 2, "dropout": 0.5}),
-    ("tokengt", {"num_heads": 2, "num_layers": 2, "node_identifiers": "near-orf", "attention": "performer", "dropout": 0.2}),
+    (
+        "tokengt",
+        {"num_heads": 2, "num_layers": 2, "node_identifiers": "near-orf", "attention": "performer", "dropout": 0.2},
+    ),
     ("ppgt", {"num_heads": 2, "num_layers": 2, "rrwp_dim": 5, "attn_dropout": 0.2, "drop_path": 0.3}),
     ("edge-transformer", {"num_heads": 2, "num_layers": 2}),
     ("gcn", {"num_layers": 2, "normalisation": "batch", "dropout": 0.3}),

@@ -64,7 +64,9 @@ DAMAGES = {
     "a tensor left out": rewrite(lambda metadata, header, tensors: tensors.pop("optimizer/0.exp_avg")),
     "no curves": written_anew(lambda header, groups: header.pop("curves")),
     "curves of other lengths": written_anew(lambda header, groups: header["curves"]["val"].pop()),
-    "more epochs than the recipe": written_anew(lambda header, groups: [c.extend([1.0] * 9) for c in header["curves"].values()]),
+    "more epochs than the recipe": written_anew(
+        lambda header, groups: [c.extend([1.0] * 9) for c in header["curves"].values()]
+    ),
     "no optimiser state": written_anew(lambda header, groups: groups.pop("optimizer")),
     "no best weights": written_anew(lambda header, groups: groups.pop("best_model")),
     "another shape": written_anew(a_parameter_of_another_shape),

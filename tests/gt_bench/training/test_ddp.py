@@ -43,13 +43,22 @@ SGD = {"name": "sgd", "lr": 0.01, "momentum": 0.9}
 # one cell of each task; what its recipe draws in a forward pass is taken out, and widths are small
 CELLS = {
     "graph-classification": ("edge-transformer/csl/gcn", {"num_layers": 2, "hidden_dim": 8}),
-    "graph-regression": ("ppgt/zinc/gps", {"num_layers": 2, "hidden_dim": 16, "pe_dim": 4, "dropout": 0.0, "attn_dropout": 0.0}),
+    "graph-regression": (
+        "ppgt/zinc/gps",
+        {"num_layers": 2, "hidden_dim": 16, "pe_dim": 4, "dropout": 0.0, "attn_dropout": 0.0},
+    ),
     "graph-multilabel": ("ppgt/peptides-func/grit", {"num_layers": 2, "hidden_dim": 16, "attn_dropout": 0.0}),
     "set-to-graph": ("hot/delaunay-50/s2g", {"set_dims": [16, 16, 8], "pair_dims": [16]}),
     "node-classification": ("ppgt/pattern/gatedgcn", {"num_layers": 2, "hidden_dim": 8}),
 }
 # without draws, so that any number of processes finds the same
-PLAIN = {"model": {"name": "mlp", "hidden_dim": 8, "num_layers": 2}, "batch": {"graphs": 4}, "optimizer": SGD, "epochs": 5, "eval_every": 2}
+PLAIN = {
+    "model": {"name": "mlp", "hidden_dim": 8, "num_layers": 2},
+    "batch": {"graphs": 4},
+    "optimizer": SGD,
+    "epochs": 5,
+    "eval_every": 2,
+}
 
 
 @pytest.fixture(autouse=True)
@@ -79,8 +88,12 @@ def of_cell(root: Path, task: str, **changes: Any) -> Experiment:
         miniature(get_spec(dataset), root / "packed" / dataset)
     content = recipe.model_dump(exclude_unset=True, exclude={"origin", "published", "parameters", "patience"})
     content["model"] |= arguments
-    content["optimizer"] = SGD | {key: value for key, value in content["optimizer"].items() if key in ("clip_norm", "weight_decay")}
-    return experiment(root, dataset, **content | {"epochs": 3, "eval_every": 1, "seeds": [0], "batch": {"graphs": 3}, **changes})
+    content["optimizer"] = SGD | {
+        key: value for key, value in content["optimizer"].items() if key in ("clip_norm", "weight_decay")
+    }
+    return experiment(
+        root, dataset, **content | {"epochs": 3, "eval_every": 1, "seeds": [0], "batch": {"graphs": 3}, **changes}
+    )
 
 
 def numbers(record: dict[str, Any]) -> dict[str, Any]:
@@ -118,8 +131,13 @@ def test_two_processes_find_the_numbers_of_one(tmp_path, task):
 )
 def test_the_tolerance_holds_for_batch_norm_and_any_step(tmp_path, changes):
     """GPS on the miniature of ZINC has BatchNorm: its statistics, which are in the weights, are those of all processes."""
-    one, several = of_cell(tmp_path, "graph-regression", **changes | {"processes": 1}), of_cell(tmp_path, "graph-regression", **changes)
-    tolerance = TOLERANCE["float32" if one.recipe.precision == "float32" else one.recipe.optimizer.name.removesuffix("w")]
+    one, several = (
+        of_cell(tmp_path, "graph-regression", **changes | {"processes": 1}),
+        of_cell(tmp_path, "graph-regression", **changes),
+    )
+    tolerance = TOLERANCE[
+        "float32" if one.recipe.precision == "float32" else one.recipe.optimizer.name.removesuffix("w")
+    ]
     assert_same(one.run(0)[0], several.run(0)[0], tolerance)
     weights = [load_file(e.store.folder(e.digest(0)) / "weights.safetensors") for e in (one, several)]
     assert weights[0].keys() == weights[1].keys()
@@ -140,17 +158,38 @@ def test_labels_that_are_unknown_count_nowhere(tmp_path):
     y[:6, 2] = [0, 1, 0, 1, 0, 1]
     edges = np.concatenate([np.stack([np.arange(n), (np.arange(n) + 1) % n]) for n in sizes], 1)
     header = PackedHeader(
-        name="labels", task="graph-multilabel", metric="ap", level="graph", in_dim=4, out_dim=3, split_kind="graph", num_splits=1
+        name="labels",
+        task="graph-multilabel",
+        metric="ap",
+        level="graph",
+        in_dim=4,
+        out_dim=3,
+        split_kind="graph",
+        num_splits=1,
     )
     x = rng.normal(size=(sizes.sum(), 4)).astype(np.float32)
-    arrays = {"num_nodes": sizes, "num_edges": sizes, "edge_index": edges, "x": x, "y": y, "split": (np.arange(24) // 2 % 3 + 1)[None]}
+    arrays = {
+        "num_nodes": sizes,
+        "num_edges": sizes,
+        "edge_index": edges,
+        "x": x,
+        "y": y,
+        "split": (np.arange(24) // 2 % 3 + 1)[None],
+    }
     pack(tmp_path / "packed" / "labels", header, arrays)
     one, two = (experiment(tmp_path, "labels", processes=count) for count in (1, 2))
     assert_same(one.run(0)[0], two.run(0)[0])
 
 
 def test_subgraphs_are_shared_as_graphs_are(tmp_path):
-    model = {"name": "ppgt-node2subgraph-released", "hidden_dim": 8, "num_layers": 1, "num_heads": 2, "rrwp_dim": 5, "stem_dim": 8}
+    model = {
+        "name": "ppgt-node2subgraph-released",
+        "hidden_dim": 8,
+        "num_layers": 1,
+        "num_heads": 2,
+        "rrwp_dim": 5,
+        "stem_dim": 8,
+    }
     changes = {
         "model": model | {"num_stem_ffn": 1, "node_mask_rate": 0.0},
         "encodings": {"rrwp": {"steps": 2, "dual": True}},
@@ -200,7 +239,9 @@ def test_a_run_goes_on_with_another_number_of_processes(tmp_path, before, after)
 def test_two_runs_agree_bit_for_bit_and_a_process_draws_for_itself(tmp_path):
     """Dropout is not that of one process: the numbers differ by more than rounding does, and are the same each time."""
     changes = {"model": {"name": "mlp", "hidden_dim": 8, "num_layers": 2, "dropout": 0.5}}
-    first, second = (experiment(tmp_path, store=store, processes=2, **changes).run(0)[0] for store in ("first", "second"))
+    first, second = (
+        experiment(tmp_path, store=store, processes=2, **changes).run(0)[0] for store in ("first", "second")
+    )
     assert first["deterministic"] == second["deterministic"]
     one, _ = experiment(tmp_path, store="one", **changes).run(0)
     loss = [record["deterministic"]["epochs"]["train_loss"] for record in (one, first)]
@@ -223,7 +264,9 @@ def _evaluated(share: Any, tell: Any) -> tuple[list[float], list[int], list[floa
             return self.drawn + batch.x.new_zeros(batch.num_graphs).index_add(0, batch.batch, batch.x[:, 0])[:, None]
 
     packed = PackedDataset.open(Path(os.environ["MANY"]))
-    loader = SharedBatches(Loader(packed, NOTHING_ENCODED, 0, BatchSection(graphs=4), 0, share.device, torch.float64), share)
+    loader = SharedBatches(
+        Loader(packed, NOTHING_ENCODED, 0, BatchSection(graphs=4), 0, share.device, torch.float64), share
+    )
     model, drawn = share.model(Sums)().eval(), []
     with torch.no_grad():
         outputs = torch.cat([model(batch) for batch, _ in loader.evaluation("test")])

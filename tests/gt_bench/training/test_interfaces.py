@@ -34,4 +34,9 @@ def test_it_has_what_its_face_promises(face, cls):
         if inspect.isfunction(promise):
             assert list(inspect.signature(promise).parameters) == list(inspect.signature(there).parameters), name
         else:
-            assert there is not None or name in getattr(cls, "__annotations__", {}) or f"self.{name}" in text or f"{name}:" in text, name
+            assert (
+                there is not None
+                or name in getattr(cls, "__annotations__", {})
+                or f"self.{name}" in text
+                or f"{name}:" in text
+            ), name

@@ -48,13 +48,20 @@ def test_parts_cover_the_training_nodes_once_with_induced_edges(tmp_path):
     seen = []
     for part, rows in loader.training(0):
         seen.append(part.x[rows])
-        whole = {tuple(e) for e in zip(*(loader.whole.x[loader.whole.edge_index[i]][:, 0].tolist() for i in (0, 1)), strict=True)}
-        assert {tuple(e) for e in zip(*(part.x[part.edge_index[i]][:, 0].tolist() for i in (0, 1)), strict=True)} <= whole
+        whole = {
+            tuple(e)
+            for e in zip(*(loader.whole.x[loader.whole.edge_index[i]][:, 0].tolist() for i in (0, 1)), strict=True)
+        }
+        assert {
+            tuple(e) for e in zip(*(part.x[part.edge_index[i]][:, 0].tolist() for i in (0, 1)), strict=True)
+        } <= whole
     train = loader.whole.x[loader.ids["train"]]
     assert sorted(torch.cat(seen)[:, 0].tolist()) == sorted(train[:, 0].tolist())
 
 
-@pytest.mark.parametrize(("dataset", "batch", "word"), [("web", {"graphs": 2}, "batch.parts"), ("many", {"parts": 2}, "batch.graphs")])
+@pytest.mark.parametrize(
+    ("dataset", "batch", "word"), [("web", {"graphs": 2}, "batch.parts"), ("many", {"parts": 2}, "batch.graphs")]
+)
 def test_a_batch_section_that_does_not_fit_the_data(tmp_path, dataset, batch, word):
     with pytest.raises(ValueError, match=word):
         make(tmp_path, dataset=dataset, batch=batch)

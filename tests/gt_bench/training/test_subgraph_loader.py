@@ -17,7 +17,14 @@ from gt_models.nn.subgraphs import node_to_subgraphs
 from tests.gt_bench.conftest import pack_many, pack_web
 
 PPGT = {
-    "model": {"name": "ppgt-node2subgraph-released", "hidden_dim": 8, "num_layers": 1, "num_heads": 2, "rrwp_dim": 5, "stem_dim": 8}
+    "model": {
+        "name": "ppgt-node2subgraph-released",
+        "hidden_dim": 8,
+        "num_layers": 1,
+        "num_heads": 2,
+        "rrwp_dim": 5,
+        "stem_dim": 8,
+    }
     | {"num_stem_ffn": 1, "node_mask_rate": 0.5},
     "encodings": {"rrwp": {"steps": 2, "dual": True}},
     "subgraphs": {"hops": 2, "max_nodes": 7},
@@ -35,7 +42,15 @@ def loader(tmp_path, graphs=8, seed=3):
     encodings = {"rrwp": {"steps": 2}}
     device = torch.device("cpu")
     return SubgraphLoader(
-        packed, None, 0, section, seed, device, torch.float64, subgraphs=SubgraphsSection(hops=2, max_nodes=7), encodings=encodings
+        packed,
+        None,
+        0,
+        section,
+        seed,
+        device,
+        torch.float64,
+        subgraphs=SubgraphsSection(hops=2, max_nodes=7),
+        encodings=encodings,
     )
 
 
@@ -65,7 +80,14 @@ def run(tmp_path, **changes):
     pack_web(tmp_path / "data")
     pack_many(tmp_path / "data")
     dataset = changes.pop("dataset", "web")
-    return Experiment(Recipe(**PPGT | changes), "r.yaml", dataset, RunSettings(device="cpu"), Store(tmp_path / "store"), tmp_path / "data")
+    return Experiment(
+        Recipe(**PPGT | changes),
+        "r.yaml",
+        dataset,
+        RunSettings(device="cpu"),
+        Store(tmp_path / "store"),
+        tmp_path / "data",
+    )
 
 
 def test_a_run_on_subgraphs_of_a_node_level_dataset(tmp_path):

@@ -47,12 +47,31 @@ def test_statistics_of_nodes(statistics, split_kind, tmp_path):
     sizes = [40] if split_kind == "node" else [10] * 4
     codes = rng.integers(1, 4, 40) if split_kind == "node" else np.array([1, 2, 1, 3])
     header = PackedHeader(
-        name="readings", task="node-regression", metric="mae", level="node", in_dim=1, out_dim=2, split_kind=split_kind, num_splits=1
+        name="readings",
+        task="node-regression",
+        metric="mae",
+        level="node",
+        in_dim=1,
+        out_dim=2,
+        split_kind=split_kind,
+        num_splits=1,
     )
-    sizes_and_edges = {"num_nodes": np.array(sizes), "num_edges": np.zeros(len(sizes), np.int64), "edge_index": np.zeros((2, 0), np.int64)}
-    pack(tmp_path / "readings", header, sizes_and_edges | {"x": np.ones((40, 1), np.float32), "y": y, "split": codes[None]})
+    sizes_and_edges = {
+        "num_nodes": np.array(sizes),
+        "num_edges": np.zeros(len(sizes), np.int64),
+        "edge_index": np.zeros((2, 0), np.int64),
+    }
+    pack(
+        tmp_path / "readings",
+        header,
+        sizes_and_edges | {"x": np.ones((40, 1), np.float32), "y": y, "split": codes[None]},
+    )
     dataset = StandardisedTargets(PackedDataset.open(tmp_path / "readings"), statistics, 0)
-    rows = np.ones(40, bool) if statistics == "all" else np.repeat(codes, np.array(sizes) if split_kind == "graph" else 1) == 1
+    rows = (
+        np.ones(40, bool)
+        if statistics == "all"
+        else np.repeat(codes, np.array(sizes) if split_kind == "graph" else 1) == 1
+    )
     of = y[rows].astype(float)
     expected = (y - np.nanmean(of, 0)) / np.nanstd(of, 0, ddof=1)
     found = dataset.batch(torch.arange(len(sizes))).y
@@ -65,11 +84,17 @@ def test_it_is_part_of_what_decides_a_run(packed, tmp_path):
         if not (tmp_path / "data/packed").exists():
             (tmp_path / "packed").rename(tmp_path / "data/packed")
         recipe = Recipe(**GRAPHS | changes)
-        return Experiment(recipe, "r.yaml", dataset, RunSettings(device="cpu"), Store(tmp_path / "store"), tmp_path / "data")
+        return Experiment(
+            recipe, "r.yaml", dataset, RunSettings(device="cpu"), Store(tmp_path / "store"), tmp_path / "data"
+        )
 
     runs = [experiment(), experiment(targets="train"), experiment(targets="all")]
     assert len({e.digest(0) for e in runs}) == 3
-    assert [("targets" in e.versions) for e in runs] == [False, True, True]  # the version of standardising counts where it is used
+    assert [("targets" in e.versions) for e in runs] == [
+        False,
+        True,
+        True,
+    ]  # the version of standardising counts where it is used
     tests = [e.run(0)[0]["deterministic"]["test"] for e in runs]
     assert len(set(tests)) == 3
     with pytest.raises(RecipeError, match="is node-classification"):

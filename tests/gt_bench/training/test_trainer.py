@@ -39,7 +39,9 @@ class Net(nn.Module):
         return out.new_zeros(batch.num_graphs, out.size(1)).index_add(0, batch.batch, out) if self.graph else out
 
 
-def make(tmp_path, dataset="web", seed=0, checkpoint=None, build=None, task=("node-classification", "accuracy"), **changes):
+def make(
+    tmp_path, dataset="web", seed=0, checkpoint=None, build=None, task=("node-classification", "accuracy"), **changes
+):
     folder = tmp_path / "data" / "packed" / dataset
     if not folder.exists():
         (pack_web if dataset == "web" else pack_many)(tmp_path / "data")
@@ -48,7 +50,9 @@ def make(tmp_path, dataset="web", seed=0, checkpoint=None, build=None, task=("no
     dtype = torch.float64 if recipe.precision == "float64" else torch.float32
     loader = Loader(packed, NOTHING_ENCODED, 0, recipe.batch, seed, torch.device("cpu"), dtype)
     build = build or (lambda: Net(5, 3) if dataset == "web" else Net(4, 1, graph=True))
-    return Run(recipe, create_task(*task), loader, build, seed=seed, meter=Clock(), checkpoint=checkpoint or Checkpoint(None))
+    return Run(
+        recipe, create_task(*task), loader, build, seed=seed, meter=Clock(), checkpoint=checkpoint or Checkpoint(None)
+    )
 
 
 def curves(outcome):
@@ -59,7 +63,8 @@ REGRESSION = {"dataset": "many", "task": ("graph-regression", "mae"), "batch": {
 
 
 @pytest.mark.parametrize(
-    "case", [{}, {"batch": {"parts": 3}}, REGRESSION, {**REGRESSION, "batch": {"nodes": 20}}, {**REGRESSION, "batch": {}}]
+    "case",
+    [{}, {"batch": {"parts": 3}}, REGRESSION, {**REGRESSION, "batch": {"nodes": 20}}, {**REGRESSION, "batch": {}}],
 )
 def test_two_runs_agree_bit_for_bit_and_seeds_differ(tmp_path, case):
     first, second = make(tmp_path, **case).train(), make(tmp_path, **case).train()
@@ -74,7 +79,12 @@ class Killed(BaseException):
 
 
 @pytest.mark.parametrize(
-    "case", [{}, REGRESSION, {"phases": [{"name": "a", "epochs": 3}, {"name": "b", "epochs": 3, "reload_best": True}], "epochs": None}]
+    "case",
+    [
+        {},
+        REGRESSION,
+        {"phases": [{"name": "a", "epochs": 3}, {"name": "b", "epochs": 3, "reload_best": True}], "epochs": None},
+    ],
 )
 @pytest.mark.parametrize("killed_at", [1, 3, 4])
 def test_killed_and_resumed_equals_uninterrupted(tmp_path, case, killed_at):
@@ -129,7 +139,11 @@ def test_eval_every_and_patience(tmp_path):
 
 def test_validation_can_begin_late(tmp_path):
     outcome = make(tmp_path, eval_every=2, eval_after=3, epochs=7).train()
-    assert [e for e, v in zip(outcome.curves["epoch"], outcome.curves["val"], strict=True) if v is not None] == [4, 6, 7]
+    assert [e for e, v in zip(outcome.curves["epoch"], outcome.curves["val"], strict=True) if v is not None] == [
+        4,
+        6,
+        7,
+    ]
     # patience waits for the first validation
     assert len(make(tmp_path, eval_after=5, patience=3, epochs=7).train().curves["epoch"]) == 7
 
@@ -223,7 +237,11 @@ def on_validation(value):
         (lambda: Hidden(5, 3), {}, "weights are not finite after epoch 1: root"),
         (lambda: on_validation(math.inf)(5, 3), {"eval_every": 2}, "outputs on val are not finite in epoch 2"),
         (lambda: on_validation(math.nan)(5, 3), {}, "outputs on val are not finite in epoch 1"),
-        (lambda: on_validation(1e30)(4, 1, graph=True), {**REGRESSION, "loss": "mse"}, "the loss on val is inf in epoch 1"),
+        (
+            lambda: on_validation(1e30)(4, 1, graph=True),
+            {**REGRESSION, "loss": "mse"},
+            "the loss on val is inf in epoch 1",
+        ),
     ],
 )
 def test_what_is_not_finite_ends_the_run_as_diverged_with_its_epoch(tmp_path, build, case, error):
@@ -280,7 +298,8 @@ class Odd(nn.Module):
 def test_an_output_of_another_shape_is_no_result(tmp_path, case, change, got, step):
     net = Net(4, 1, graph=True) if case else Net(5, 3)
     with pytest.raises(
-        WrongOutput, match=rf"model Odd \(tests.gt_bench.training.test_trainer\) on dataset '(web|many)': its output is {got}"
+        WrongOutput,
+        match=rf"model Odd \(tests.gt_bench.training.test_trainer\) on dataset '(web|many)': its output is {got}",
     ):
         make(tmp_path, build=lambda: Odd(net, change, step), **case).train()
 
@@ -297,15 +316,25 @@ def test_a_time_limit_is_a_record_that_a_higher_limit_continues(tmp_path):
 
 
 def test_the_loop_copies_and_moves_only_what_changes(tmp_path, monkeypatch):
-    phases = [{"name": "local", "epochs": 2}, {"name": "global", "epochs": 3, "reload_best": True}, {"name": "last", "epochs": 1}]
+    phases = [
+        {"name": "local", "epochs": 2},
+        {"name": "global", "epochs": 3, "reload_best": True},
+        {"name": "last", "epochs": 1},
+    ]
     run = make(tmp_path, epochs=None, phases=phases, select="best")
     kept, moved = [], []
-    run.on_epoch = lambda epoch, values: kept.append((run.outcome.best_epoch, set(run.best), run.best["model"]["out.weight"].data_ptr()))
+    run.on_epoch = lambda epoch, values: kept.append(
+        (run.outcome.best_epoch, set(run.best), run.best["model"]["out.weight"].data_ptr())
+    )
     begin = run._begin
     run._begin = lambda: (begin(), monkeypatch.setattr(run.model, "to", lambda *_: moved.append(1)))
     run.train()
     assert moved == []
-    for best_epoch, groups, _ in kept:  # the optimiser's state of the best epoch only before a phase that starts from it
+    for (
+        best_epoch,
+        groups,
+        _,
+    ) in kept:  # the optimiser's state of the best epoch only before a phase that starts from it
         assert groups == ({"model", "optimizer"} if best_epoch <= 2 else {"model"})
     assert len({place for *_, place in kept}) == 1  # in the same memory every time
 

@@ -10,7 +10,8 @@ from gt_bench.utils.dvc import keep_in_memory, mend_lock, set_aside_if_broken
 
 
 @pytest.mark.parametrize(
-    ("content", "mended"), [("", True), ('{"write": {', True), ("{}", False), ('{"read": {}, "write": {}}', False), (None, False)]
+    ("content", "mended"),
+    [("", True), ('{"write": {', True), ("{}", False), ('{"read": {}, "write": {}}', False), (None, False)],
 )
 def test_a_lock_that_a_killed_process_left_broken_is_mended(tmp_path, content, mended):
     path = tmp_path / "rwlock"

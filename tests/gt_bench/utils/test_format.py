@@ -14,7 +14,8 @@ from tests.gt_bench.cells import ET, make_record, make_result
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"), [(0.1234, "0.123 s"), (119, "119 s"), (120, "2.0 min"), (7200, "2.0 h"), (400 * 86400, "400.0 d")]
+    ("seconds", "said"),
+    [(0.1234, "0.123 s"), (119, "119 s"), (120, "2.0 min"), (7200, "2.0 h"), (400 * 86400, "400.0 d")],
 )
 def test_seconds_have_the_largest_unit_of_which_there_are_two(seconds, said):
     assert hours(seconds) == said
@@ -38,9 +39,16 @@ def hostile_rows():
     """A cell whose records and result come from somebody else, in every text that a report shows."""
     record = make_record(ET, 0)
     record["measured"] |= {"device": HOSTILE}
-    result = make_result(ET, [record], method=None) | {"reason": HOSTILE, "reduced": [HOSTILE], "notes": [HOSTILE], "status": HOSTILE}
+    result = make_result(ET, [record], method=None) | {
+        "reason": HOSTILE,
+        "reduced": [HOSTILE],
+        "notes": [HOSTILE],
+        "status": HOSTILE,
+    }
     rows = rows_of(result, [record])
-    text = {key: HOSTILE for key, value in rows[0].items() if isinstance(value, str) and key not in ("unit", "direction")}
+    text = {
+        key: HOSTILE for key, value in rows[0].items() if isinstance(value, str) and key not in ("unit", "direction")
+    }
     return [rows[0] | text | {"notes": [HOSTILE], "flags": [HOSTILE], "verdict": HOSTILE}], result, record
 
 
@@ -56,7 +64,11 @@ def check_markdown(text: str) -> None:
 
 def check_csv(text: str) -> None:
     for row in csv.reader(io.StringIO(text)):
-        assert not [cell for cell in row if cell[:1] in ("=", "+", "@") or (cell[:1] == "-" and not re.fullmatch(r"-[\d.e-]+", cell))]
+        assert not [
+            cell
+            for cell in row
+            if cell[:1] in ("=", "+", "@") or (cell[:1] == "-" and not re.fullmatch(r"-[\d.e-]+", cell))
+        ]
     check_terminal(text)
 
 
@@ -93,7 +105,11 @@ def test_a_hostile_text_does_nothing_in_any_output(capsys):
 
     check_markdown(to_markdown("suite", rows, Rules()))
     check_markdown(describe_cell(result, rows[0], [record]))
-    check_markdown(describe_run(result, record | {"deterministic": record["deterministic"] | {"test": None, "error": HOSTILE}}, True, None))
+    check_markdown(
+        describe_run(
+            result, record | {"deterministic": record["deterministic"] | {"test": None, "error": HOSTILE}}, True, None
+        )
+    )
     check_csv(to_csv(rows))
     assert to_json("suite", rows, Rules()).isascii()
 

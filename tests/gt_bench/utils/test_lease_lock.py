@@ -160,7 +160,9 @@ def test_a_damaged_claim_runs_out_like_any_other(tmp_path):
 def test_which_file_systems_are_network_ones(tmp_path, monkeypatch):
     assert network_file_system(tmp_path) is None
     mounts = tmp_path / "mounts"
-    mounts.write_text(f"/dev/sda1 / ext4 rw 0 0\nserver:/x {tmp_path} nfs4 rw 0 0\n/dev/sdb1 {tmp_path}/local ext4 rw 0 0\n")
+    mounts.write_text(
+        f"/dev/sda1 / ext4 rw 0 0\nserver:/x {tmp_path} nfs4 rw 0 0\n/dev/sdb1 {tmp_path}/local ext4 rw 0 0\n"
+    )
     monkeypatch.setattr(room, "MOUNTS", mounts)
     assert network_file_system(tmp_path / "store") == "nfs4"
     assert network_file_system(tmp_path / "local" / "store") is None

@@ -25,7 +25,10 @@ SECRET = "s3cr3t-w0rd"
         (f"https://host/a?token={SECRET}&part=1", "https://host/a?token=***&part=1"),
         (f"https://host/a?X-Amz-Signature={SECRET}", "https://host/a?X-Amz-Signature=***"),
         (f"(url: /a?api_key={SECRET} (Caused by ...))", "(url: /a?api_key=*** (Caused by ...))"),
-        ("https://host/download?id=1dNs&export=download&confirm=t", "https://host/download?id=1dNs&export=download&confirm=t"),
+        (
+            "https://host/download?id=1dNs&export=download&confirm=t",
+            "https://host/download?id=1dNs&export=download&confirm=t",
+        ),
         ("https://host/user@name/x", "https://host/user@name/x"),
     ],
 )
@@ -51,7 +54,9 @@ def test_paths_say_nothing_of_the_machine(text, shown):
 
 def test_what_cannot_be_had_is_written_without_them(tmp_path, monkeypatch, capsys):
     home = tmp_path / "home/ann/mirror"
-    monkeypatch.setenv("GT_DATA_MIRROR", f"{home},http://ann:{SECRET}@127.0.0.1:9/data,http://127.0.0.1:9/x?token={SECRET}")
+    monkeypatch.setenv(
+        "GT_DATA_MIRROR", f"{home},http://ann:{SECRET}@127.0.0.1:9/data,http://127.0.0.1:9/x?token={SECRET}"
+    )
     said = []
     result = prepare("texas", tmp_path / "data", say=said.append)
     with pytest.raises(DatasetUnavailable) as caught:
@@ -59,7 +64,9 @@ def test_what_cannot_be_had_is_written_without_them(tmp_path, monkeypatch, capsy
     written = (result.folder / "unavailable.json").read_text()
     assert "home/ann" not in written + str(caught.value)
     assert str(tmp_path) not in written
-    assert SECRET not in written + result.reason + str(caught.value) + "".join(said) + str(available("texas", tmp_path / "data"))
+    assert SECRET not in written + result.reason + str(caught.value) + "".join(said) + str(
+        available("texas", tmp_path / "data")
+    )
     assert SECRET not in str(planning(["texas"], tmp_path / "data", []))
     assert "…/texas/out1_node_feature_label.txt" in str(caught.value)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://ann:{SECRET}@127.0.0.1:9")

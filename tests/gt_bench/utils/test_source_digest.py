@@ -26,7 +26,13 @@ def lab(tmp_path):
 
 def test_imports_are_followed_wherever_they_are_and_nothing_else_counts(lab):
     found = {str(file.relative_to(lab)) for file in files_of(lab / "lab/models/net.py", lab)}
-    models = {"lab/models/net.py", "lab/models/helper.py", "lab/models/late.py", "lab/models/parts.py", "lab/models/__init__.py"}
+    models = {
+        "lab/models/net.py",
+        "lab/models/helper.py",
+        "lab/models/late.py",
+        "lab/models/parts.py",
+        "lab/models/__init__.py",
+    }
     assert found - {"lab/__init__.py"} == models | {"lab/data.py"}
 
 
@@ -57,7 +63,12 @@ def test_what_it_imports_of_this_project_is_named(lab):
 
 
 def test_an_import_is_its_module_with_its_dots_and_names():
-    assert imports("import a.b, c\nfrom .. import d\nfrom .e import f, g") == [("a.b", ()), ("c", ()), ("..", ("d",)), (".e", ("f", "g"))]
+    assert imports("import a.b, c\nfrom .. import d\nfrom .e import f, g") == [
+        ("a.b", ()),
+        ("c", ()),
+        ("..", ("d",)),
+        (".e", ("f", "g")),
+    ]
 
 
 def test_meaning_is_of_the_code_alone():

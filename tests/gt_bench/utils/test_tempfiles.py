@@ -56,7 +56,10 @@ def test_each_stage_sweeps_where_it_writes(project):
     grid = load_grid()
     result = train_cell(grid.find("small/web/mlp"), grid)
     digest = result["runs"][0]
-    left = [leave(Path("results/small/web/.mlp.json.abcdefgh")), leave(Path("store", digest[:2], digest, ".record.json.abcdefgh"))]
+    left = [
+        leave(Path("results/small/web/.mlp.json.abcdefgh")),
+        leave(Path("store", digest[:2], digest, ".record.json.abcdefgh")),
+    ]
     left.append(leave(Path("metrics/small/web/.mlp.json.abcdefgh")))
     young = leave(Path("results/small/web/.mlp.json.hgfedcba"), old=False)
     train_cell(grid.find("small/web/mlp"), grid)
@@ -72,7 +75,10 @@ def test_each_stage_sweeps_where_it_writes(project):
 
 def test_all_that_is_old_goes_by_command(project):
     project.recipe()
-    left = [leave(Path(f"{folder}/a/.b.json.abcdefgh")) for folder in ("data", "store", "studies", "metrics", "reports", "state")]
+    left = [
+        leave(Path(f"{folder}/a/.b.json.abcdefgh"))
+        for folder in ("data", "store", "studies", "metrics", "reports", "state")
+    ]
     outside = leave(Path("recipes/.b.json.abcdefgh"))
     done = CliRunner().invoke(app, ["store", "prune"])
     assert "6 removed" in done.output

@@ -38,7 +38,16 @@ def test_what_a_module_declares(module, text, version):
 
 
 @pytest.mark.parametrize(
-    "text", ["VERSION = 0", "VERSION = -1", "VERSION = True", 'VERSION = "2"', "VERSION = 1 + 1", "VERSION: int", "VERSION = 1.5"]
+    "text",
+    [
+        "VERSION = 0",
+        "VERSION = -1",
+        "VERSION = True",
+        'VERSION = "2"',
+        "VERSION = 1 + 1",
+        "VERSION: int",
+        "VERSION = 1.5",
+    ],
 )
 def test_what_is_no_version_is_named_with_its_line(module, text):
     with pytest.raises(VersionError, match=r"module.py, line 2: VERSION must be a whole number above 0"):
@@ -54,7 +63,9 @@ def test_a_run_has_the_versions_of_what_computes_it():
         "targets": "gt_bench.training.target_scaling",
     }
     on_the_fly = {"subgraphs": {"nodes": 8}, "encodings": {"rrwp": {"steps": 3}}}
-    assert modules_of_run("ppgt", "node-classification", on_the_fly)["encoding rrwp"] == "gt_models.encodings.random_walk"
+    assert (
+        modules_of_run("ppgt", "node-classification", on_the_fly)["encoding rrwp"] == "gt_models.encodings.random_walk"
+    )
     assert "encoding rrwp" not in modules_of_run("ppgt", "node-classification", {"encodings": {"rrwp": {"steps": 3}}})
     assert "model" not in run_versions(None, "node-classification"), "a user's own model has the digest of its files"
     with pytest.raises(KeyError, match=re.escape("did you mean 'gcn'")):

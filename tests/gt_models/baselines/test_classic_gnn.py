@@ -60,11 +60,15 @@ def by_equations(model: nn.Module, graph, convolution: str, heads: int) -> Tenso
     states = []
     for i, norm in enumerate(model.norms):
         prefix = f"convs.{i}."
-        update = convolved({k.removeprefix(prefix): v for k, v in w.items() if k.startswith(prefix)}, convolution, x, neighbours, heads)
+        update = convolved(
+            {k.removeprefix(prefix): v for k, v in w.items() if k.startswith(prefix)}, convolution, x, neighbours, heads
+        )
         if model.residuals is not None:
             update = update + x @ w[f"residuals.{i}.weight"].T + w[f"residuals.{i}.bias"]
         if isinstance(norm, nn.LayerNorm):
-            update = (update - update.mean(1, keepdim=True)) / (update.var(1, unbiased=False, keepdim=True) + 1e-5).sqrt()
+            update = (update - update.mean(1, keepdim=True)) / (
+                update.var(1, unbiased=False, keepdim=True) + 1e-5
+            ).sqrt()
         if isinstance(norm, nn.BatchNorm1d):
             update = (update - w[f"norms.{i}.running_mean"]) / (w[f"norms.{i}.running_var"] + 1e-5).sqrt()
         if not isinstance(norm, nn.Identity):

@@ -14,7 +14,15 @@ from tests.gt_models import checks
 
 def build(**arguments) -> nn.Module:
     torch.manual_seed(0)
-    sizes = {"in_dim": 4, "out_dim": 3, "level": "node", "hidden_dim": 6, "num_heads": 2, "num_layers": 2, "expander_degree": 2}
+    sizes = {
+        "in_dim": 4,
+        "out_dim": 3,
+        "level": "node",
+        "hidden_dim": 6,
+        "num_heads": 2,
+        "num_layers": 2,
+        "expander_degree": 2,
+    }
     model = create_model("exphormer", **sizes | {"virtual_nodes": 2} | arguments).double()
     for module in model.modules():
         if isinstance(module, nn.BatchNorm1d):
@@ -38,7 +46,9 @@ def linear(w: dict[str, Tensor], name: str, x: Tensor) -> Tensor:
 
 
 def normed(w: dict[str, Tensor], name: str, x: Tensor) -> Tensor:
-    return (x - w[f"{name}.running_mean"]) / (w[f"{name}.running_var"] + 1e-5).sqrt() * w[f"{name}.weight"] + w[f"{name}.bias"]
+    return (x - w[f"{name}.running_mean"]) / (w[f"{name}.running_var"] + 1e-5).sqrt() * w[f"{name}.weight"] + w[
+        f"{name}.bias"
+    ]
 
 
 @pytest.mark.parametrize("edge_dim", [None, 3])
@@ -60,12 +70,19 @@ def test_is_its_equations(edge_dim, arguments):
         rows = []
         for i in range(n):
             pairs = [torch.stack([vectors[i, k], values[0, k]]) for k in range(4)]
-            rows.append(sum(linear(w, "laplacian_encoder.3", linear(w, "laplacian_encoder.0", p).clamp(min=0)).clamp(min=0) for p in pairs))
+            rows.append(
+                sum(
+                    linear(w, "laplacian_encoder.3", linear(w, "laplacian_encoder.0", p).clamp(min=0)).clamp(min=0)
+                    for p in pairs
+                )
+            )
         x = torch.cat([x, torch.stack(rows)], 1)
     if "pre_layer" in arguments:
         x = normed(w, "pre_norm", linear(w, "pre_linear", x)).clamp(min=0)
         x = x / x.square().sum(1, keepdim=True).sqrt()
-    edges = kinds[0].expand(graph.num_edges, 6) if edge_dim is None else linear(w, "edge_encoder.linear", graph.edge_attr)
+    edges = (
+        kinds[0].expand(graph.num_edges, 6) if edge_dim is None else linear(w, "edge_encoder.linear", graph.edge_attr)
+    )
     links = [(j, i, edges[e]) for e, (j, i) in enumerate(graph.edge_index.T.tolist())]
     links += [(i, i, kinds[0]) for i in range(n)] * ("self_loops" in arguments)
     for i, row in enumerate(graph.encodings["expander"].tolist()):
@@ -92,11 +109,15 @@ def test_is_its_equations(edge_dim, arguments):
             nodes, edges = model.get_submodule(f"{layer}.local")(x, edges, graph.edge_index)
             h = h + normed(w, f"{layer}.local_norm", nodes)
         elif arguments["local_layer"] != "none":
-            kind = {"gat": lambda: GATConv(6, 3, 2, edge_dim=edge_dim and 6), "gcn": lambda: GCNConv(6, 6)}[arguments["local_layer"]]
+            kind = {"gat": lambda: GATConv(6, 3, 2, edge_dim=edge_dim and 6), "gcn": lambda: GCNConv(6, 6)}[
+                arguments["local_layer"]
+            ]
             local, attr = kind().double(), [edges] if edge_dim and arguments["local_layer"] == "gat" else []
             local.load_state_dict(model.get_submodule(f"{layer}.local").state_dict())
             h = h + normed(w, f"{layer}.local_norm", x + local(x, graph.edge_index, *attr))
-        h = normed(w, f"{layer}.ffn_norm", h + linear(w, f"{layer}.ffn_out", linear(w, f"{layer}.ffn_in", h).clamp(min=0)))
+        h = normed(
+            w, f"{layer}.ffn_norm", h + linear(w, f"{layer}.ffn_out", linear(w, f"{layer}.ffn_in", h).clamp(min=0))
+        )
         state = torch.cat([h, heard[n:]])
     torch.testing.assert_close(model(graph), linear(w, "head.0", state[:n]), rtol=1e-10, atol=1e-10)
 

@@ -17,7 +17,8 @@ def build(level: str = "graph", **arguments) -> nn.Module:
     """Its running statistics matter too."""
     torch.manual_seed(0)
     model = create_model(
-        "gatedgcn", **{"in_dim": 4, "edge_dim": 3, "out_dim": 2, "level": level, "hidden_dim": 8, "num_layers": 2} | arguments
+        "gatedgcn",
+        **{"in_dim": 4, "edge_dim": 3, "out_dim": 2, "level": level, "hidden_dim": 8, "num_layers": 2} | arguments,
     ).double()
     for module in model.modules():
         if isinstance(module, nn.BatchNorm1d):
@@ -30,7 +31,9 @@ def build(level: str = "graph", **arguments) -> nn.Module:
 def normed(w: dict[str, Tensor], name: str, x: Tensor) -> Tensor:
     if f"{name}.weight" not in w:
         return x
-    return (x - w[f"{name}.running_mean"]) / (w[f"{name}.running_var"] + 1e-5).sqrt() * w[f"{name}.weight"] + w[f"{name}.bias"]
+    return (x - w[f"{name}.running_mean"]) / (w[f"{name}.running_var"] + 1e-5).sqrt() * w[f"{name}.weight"] + w[
+        f"{name}.bias"
+    ]
 
 
 def linear(w: dict[str, Tensor], name: str, x: Tensor) -> Tensor:
@@ -40,11 +43,18 @@ def linear(w: dict[str, Tensor], name: str, x: Tensor) -> Tensor:
 @pytest.mark.parametrize("batch_norm", [False, True])
 @pytest.mark.parametrize(("edge_dim", "edge_features"), [(None, True), (3, True), (3, False)])
 def test_is_its_equations(batch_norm, edge_dim, edge_features):
-    graph, model = graphs((6,))[0], build("node", batch_norm=batch_norm, edge_dim=edge_dim, edge_features=edge_features).eval()
+    graph, model = (
+        graphs((6,))[0],
+        build("node", batch_norm=batch_norm, edge_dim=edge_dim, edge_features=edge_features).eval(),
+    )
     w = model.state_dict()
     h = linear(w, "encoder.linear", graph.x)
     one = torch.ones(graph.num_edges, 1, dtype=h.dtype)
-    e = linear(w, "edge_start", one) if edge_dim is None or not edge_features else linear(w, "edge_encoder.linear", graph.edge_attr)
+    e = (
+        linear(w, "edge_start", one)
+        if edge_dim is None or not edge_features
+        else linear(w, "edge_encoder.linear", graph.edge_attr)
+    )
     for layer in ("layers.0", "layers.1"):
         gates = torch.stack(
             [
@@ -55,7 +65,10 @@ def test_is_its_equations(batch_norm, edge_dim, edge_features):
         rows = []
         for node in range(graph.num_nodes):
             into = [(k, j) for k, (j, i) in enumerate(graph.edge_index.T.tolist()) if i == node]
-            above = sum((torch.sigmoid(gates[k]) * linear(w, f"{layer}.B", h[j]) for k, j in into), torch.zeros(8, dtype=h.dtype))
+            above = sum(
+                (torch.sigmoid(gates[k]) * linear(w, f"{layer}.B", h[j]) for k, j in into),
+                torch.zeros(8, dtype=h.dtype),
+            )
             below = sum((torch.sigmoid(gates[k]) for k, _ in into), torch.zeros(8, dtype=h.dtype))
             rows.append(linear(w, f"{layer}.A", h[node]) + above / (below + 1e-6))
         h = h + normed(w, f"{layer}.node_norm", torch.stack(rows)).clamp(min=0)

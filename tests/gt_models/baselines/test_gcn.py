@@ -31,7 +31,9 @@ def test_gcn_sound(arguments, level):
     # a bias before a batch norm has no gradient, so every parameter is asked for in the other variants only
     if arguments.get("normalisation") == "batch":
         checks.assert_gradients_reach(
-            build(level=level, **arguments), checks.collate(graphs()), except_for=tuple(f"convs.{i}.bias" for i in range(3))
+            build(level=level, **arguments),
+            checks.collate(graphs()),
+            except_for=tuple(f"convs.{i}.bias" for i in range(3)),
         )
         checks.assert_batch_equals_singles(build(level=level, **arguments), graphs())
         checks.assert_equivariant(build(level=level, **arguments), graphs()[0], level, ("rrwp",))

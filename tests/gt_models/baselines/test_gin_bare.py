@@ -15,7 +15,9 @@ def graphs(sizes=(5, 3, 6)) -> list[GraphBatch]:
 
 def build(level: str = "node", **arguments) -> nn.Module:
     """Its running statistics matter too."""
-    model = create_model("gin-bare", **{"in_dim": 4, "out_dim": 2, "level": level, "hidden_dim": 8, "num_layers": 2} | arguments).double()
+    model = create_model(
+        "gin-bare", **{"in_dim": 4, "out_dim": 2, "level": level, "hidden_dim": 8, "num_layers": 2} | arguments
+    ).double()
     for module in model.modules():
         if isinstance(module, nn.BatchNorm1d):
             module.running_mean.normal_()

@@ -15,7 +15,9 @@ NAMES = ["gprgnn", "appnp"]
 def build(name: str, **arguments) -> nn.Module:
     torch.manual_seed(0)
     rates = {"dropout": 0.0} | ({"step_dropout": 0.0} if name == "gprgnn" else {})
-    return create_model(name, **{"in_dim": 4, "out_dim": 3, "hidden_dim": 6, "steps": 3, "alpha": 0.2} | rates | arguments).double()
+    return create_model(
+        name, **{"in_dim": 4, "out_dim": 3, "hidden_dim": 6, "steps": 3, "alpha": 0.2} | rates | arguments
+    ).double()
 
 
 def perceptron(model: nn.Module, x: Tensor) -> Tensor:
@@ -71,7 +73,8 @@ def test_what_is_learned():
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(
-    ("arguments", "message"), [({"level": "graph"}, "predicts: node"), ({"steps": 0}, "at least one"), ({"alpha": 1.5}, "0 to 1")]
+    ("arguments", "message"),
+    [({"level": "graph"}, "predicts: node"), ({"steps": 0}, "at least one"), ({"alpha": 1.5}, "0 to 1")],
 )
 def test_bad_arguments(name, arguments, message):
     with pytest.raises(ValueError, match=message):

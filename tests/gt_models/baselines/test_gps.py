@@ -30,7 +30,16 @@ def graphs(sizes=(5, 3, 6)) -> list[GraphBatch]:
 
 
 def build(level: str = "graph", **arguments) -> nn.Module:
-    small = {"in_dim": 4, "out_dim": 2, "edge_dim": 3, "hidden_dim": 8, "num_layers": 2, "num_heads": 2, "norm": "layer", "head_layers": 1}
+    small = {
+        "in_dim": 4,
+        "out_dim": 2,
+        "edge_dim": 3,
+        "hidden_dim": 8,
+        "num_layers": 2,
+        "num_heads": 2,
+        "norm": "layer",
+        "head_layers": 1,
+    }
     return create_model("gps", **small | {"level": level} | arguments).double()
 
 
@@ -126,12 +135,22 @@ def test_equals_torch_geometric():
         (theirs.mlp[0], layer.ffn_in),
         (theirs.mlp[3], layer.ffn_out),
     ]
-    pairs += [(theirs.norm1.module, layer.local_norm), (theirs.norm2.module, layer.attn_norm), (theirs.norm3.module, layer.ffn_norm)]
+    pairs += [
+        (theirs.norm1.module, layer.local_norm),
+        (theirs.norm2.module, layer.attn_norm),
+        (theirs.norm3.module, layer.ffn_norm),
+    ]
     for other, own in pairs:
         other.load_state_dict(own.state_dict())
-    theirs.attn.in_proj_weight.data, theirs.attn.in_proj_bias.data = layer.attention.qkv.weight.data, layer.attention.qkv.bias.data
+    theirs.attn.in_proj_weight.data, theirs.attn.in_proj_bias.data = (
+        layer.attention.qkv.weight.data,
+        layer.attention.qkv.bias.data,
+    )
     batch = checks.collate(graphs())
-    x, edges = torch.randn(batch.num_nodes, 8, dtype=torch.float64), torch.randn(batch.num_edges, 8, dtype=torch.float64)
+    x, edges = (
+        torch.randn(batch.num_nodes, 8, dtype=torch.float64),
+        torch.randn(batch.num_edges, 8, dtype=torch.float64),
+    )
     expected = theirs(x, batch.edge_index, batch.batch, edge_attr=edges)
     torch.testing.assert_close(layer(x, edges, batch, pack(batch)), expected, rtol=1e-10, atol=1e-10)
 
@@ -144,7 +163,9 @@ def test_encodings():
     spectral = torch.zeros(3, 2, dtype=torch.float64)
     for node in range(3):
         for i in range(3):  # the fourth is padding
-            pair = torch.stack([graph.encodings["laplacian_eigenvectors"][node, i], graph.encodings["laplacian_eigenvalues"][0, i]])
+            pair = torch.stack(
+                [graph.encodings["laplacian_eigenvectors"][node, i], graph.encodings["laplacian_eigenvalues"][0, i]]
+            )
             hidden = torch.relu(w["laplacian_encoder.0.0.weight"] @ pair + w["laplacian_encoder.0.0.bias"])
             spectral[node] += torch.relu(w["laplacian_encoder.0.3.weight"] @ hidden + w["laplacian_encoder.0.3.bias"])
     features = graph.x @ w["node_encoder.linear.weight"].T + w["node_encoder.linear.bias"]
@@ -165,7 +186,10 @@ def test_unusual_graphs_and_dropout(arguments):
     def graph(n: int, pairs: list[tuple[int, int]]) -> GraphBatch:
         edges = torch.tensor(pairs, dtype=torch.long).reshape(-1, 2).T
         return GraphBatch(
-            torch.randn(n, 4, dtype=torch.float64), edges, torch.tensor([0, n]), torch.randn(len(pairs), 3, dtype=torch.float64)
+            torch.randn(n, 4, dtype=torch.float64),
+            edges,
+            torch.tensor([0, n]),
+            torch.randn(len(pairs), 3, dtype=torch.float64),
         )
 
     unusual = [graph(0, []), graph(1, []), graph(3, []), graph(4, [(0, 0), (0, 1), (2, 3), (2, 3)])]
@@ -192,7 +216,11 @@ def test_random_features_are_drawn_again_after_their_interval():
     for _ in range(5):
         model(batch)
         drawn.append([layer.attention.features.projection.clone() for layer in model.layers])
-    changed = [not torch.equal(a, b) for one, other in zip(drawn, drawn[1:], strict=False) for a, b in zip(one, other, strict=True)]
+    changed = [
+        not torch.equal(a, b)
+        for one, other in zip(drawn, drawn[1:], strict=False)
+        for a, b in zip(one, other, strict=True)
+    ]
     assert any(changed)
     assert not all(changed)
 

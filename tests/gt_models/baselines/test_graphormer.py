@@ -38,14 +38,28 @@ def collate(graphs: list[GraphBatch], **arguments) -> GraphBatch:
 
 
 def build(level: str = "graph", **arguments) -> nn.Module:
-    small = {"in_dim": 4, "out_dim": 2, "edge_dim": 3, "hidden_dim": 8, "num_layers": 2, "num_heads": 2, "max_distance": 3, "max_degree": 3}
+    small = {
+        "in_dim": 4,
+        "out_dim": 2,
+        "edge_dim": 3,
+        "hidden_dim": 8,
+        "num_layers": 2,
+        "num_heads": 2,
+        "max_distance": 3,
+        "max_degree": 3,
+    }
     model = create_model("graphormer", **small | {"level": level, "path_length": 2} | arguments).double()
     for parameter in model.parameters():  # all of them matter
         nn.init.normal_(parameter, std=0.5)
     return model
 
 
-VARIANTS = [{}, {"norm": "pre", "final_norm": True, "ffn_dim": 16}, {"edge_dim": None}, {"embedding_norm": False, "path_length": 1}]
+VARIANTS = [
+    {},
+    {"norm": "pre", "final_norm": True, "ffn_dim": 16},
+    {"edge_dim": None},
+    {"embedding_norm": False, "path_length": 1},
+]
 
 
 @pytest.mark.parametrize("level", ["graph", "node"])
@@ -56,7 +70,11 @@ def test_sound(arguments, level):
     model.train()
     out = model(collate([*trees(), of([(0, 1), (1, 2), (3, 4)], 5)]))
     (out * torch.randn_like(out)).sum().backward()
-    assert not [name for name, p in model.named_parameters() if p.grad is None or not p.grad.isfinite().all() or p.grad.abs().max() == 0]
+    assert not [
+        name
+        for name, p in model.named_parameters()
+        if p.grad is None or not p.grad.isfinite().all() or p.grad.abs().max() == 0
+    ]
     model.eval()
     alone = torch.cat([model(tree) for tree in trees()])
     torch.testing.assert_close(model(collate(trees())), alone, rtol=1e-10, atol=1e-10)
@@ -68,7 +86,8 @@ def test_sound(arguments, level):
 
 
 @pytest.mark.parametrize(
-    ("edges", "arguments"), [(True, {}), (False, {}), (True, {"norm": "pre"}), (True, {"path_length": 3, "max_distance": 2})]
+    ("edges", "arguments"),
+    [(True, {}), (False, {}), (True, {"norm": "pre"}), (True, {"path_length": 3, "max_distance": 2})],
 )
 def test_is_its_equations(edges, arguments):
     """A cycle of five with a tail, and a node of its own; distances by networkx."""
@@ -86,9 +105,13 @@ def test_is_its_equations(edges, arguments):
             assert len(path) == max(0, min(3, distance[i][j]))
             assert all(pairs[a][1] == pairs[b][0] for a, b in zip(path, path[1:], strict=False))
             assert not path or pairs[path[0]][0] == i
-        features = graph.edge_attr @ w["edge_encoder.linear.weight"].T + w["edge_encoder.linear.bias"] if edges else None
+        features = (
+            graph.edge_attr @ w["edge_encoder.linear.weight"].T + w["edge_encoder.linear.bias"] if edges else None
+        )
         bias = reference.bias(w, 7, distance, paths, features, model.path_length)
-        torch.testing.assert_close(model.bias(graph, *with_tokens(graph)[:2]).view(8, 8, 2), bias, rtol=1e-10, atol=1e-10)
+        torch.testing.assert_close(
+            model.bias(graph, *with_tokens(graph)[:2]).view(8, 8, 2), bias, rtol=1e-10, atol=1e-10
+        )
         nodes = graph.x @ w["node_encoder.linear.weight"].T + w["node_encoder.linear.bias"]
         x = reference.model(w, nodes, graph.edge_index, bias, 2, 2, arguments.get("norm") == "pre")
         expected = reference.head(w, x[:1] if level == "graph" else x[1:])
@@ -120,7 +143,10 @@ def test_categorical_edges_are_averaged():
     features = torch.stack([(table[a] + table[3 + b]) / 2 for a, b in graph.edge_attr.tolist()])
     stored = graph.encodings["shortest_path_edges"].view(3, 3, 3)
     first, second = stored[0, 2, :2].tolist()
-    expected = model.distance_bias.weight[2] + (features[first] @ model.path_weight[0] + features[second] @ model.path_weight[1]) / 2
+    expected = (
+        model.distance_bias.weight[2]
+        + (features[first] @ model.path_weight[0] + features[second] @ model.path_weight[1]) / 2
+    )
     torch.testing.assert_close(model.pair_bias(graph).view(3, 3, 2)[0, 2], expected)
 
 

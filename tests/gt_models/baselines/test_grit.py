@@ -31,7 +31,9 @@ def redraw(module: nn.Module) -> None:
 
 
 @pytest.mark.parametrize("level", ["graph", "node"])
-@pytest.mark.parametrize("arguments", [{}, {"degree_scaler": False, "clamp": None, "edge_dim": None, "head_layers": 0, "num_layers": 1}])
+@pytest.mark.parametrize(
+    "arguments", [{}, {"degree_scaler": False, "clamp": None, "edge_dim": None, "head_layers": 0, "num_layers": 1}]
+)
 def test_sound_with_layer_norm(arguments, level):
     checks.assert_sound(lambda: build(level, norm="layer", **arguments), graphs(), level, ("rrwp",))
 
@@ -52,7 +54,10 @@ def test_sound_with_batch_norm(level):
 @pytest.mark.parametrize("arguments", [{"edge_dim": None}, {"edge_dim": 3}])
 def test_the_edge_vector_joins_pairs_under_autocast(arguments):
     """Its parameter stays in float32, the pairs come out of a Linear in bfloat16."""
-    model, batch = build(edge_vector=True, norm="layer", **arguments).float(), checks.collate(graphs()).to("cpu", torch.float32)
+    model, batch = (
+        build(edge_vector=True, norm="layer", **arguments).float(),
+        checks.collate(graphs()).to("cpu", torch.float32),
+    )
     expected = model(batch)
     with torch.autocast("cpu", torch.bfloat16):
         out = model(batch)
@@ -92,10 +97,16 @@ def test_model_is_its_equations(unit_length, edge_vector):
     redraw(model)
     w = model.state_dict()
     rrwp = graph.encodings["rrwp"].view(4, 4, 4)
-    x = graph.x @ w["node_encoder.linear.weight"].T + w["node_encoder.linear.bias"] + rrwp[range(4), range(4)] @ w["node_rrwp.weight"].T
+    x = (
+        graph.x @ w["node_encoder.linear.weight"].T
+        + w["node_encoder.linear.bias"]
+        + rrwp[range(4), range(4)] @ w["node_rrwp.weight"].T
+    )
     pairs = rrwp @ w["pair_rrwp.weight"].T
     for (source, target), features in zip(graph.edge_index.T, graph.edge_attr, strict=True):
-        pairs[target, source] += w["edge_encoder.linear.weight"] @ features + w["edge_encoder.linear.bias"] + w.get("edge_vector", 0.0)
+        pairs[target, source] += (
+            w["edge_encoder.linear.weight"] @ features + w["edge_encoder.linear.bias"] + w.get("edge_vector", 0.0)
+        )
     degree = torch.tensor([int((graph.edge_index[0] == i).sum()) for i in range(4)], dtype=torch.float64)
     for layer in model.layers:
         x, pairs = reference.layer(layer.state_dict(), x, pairs, (degree + 1).log(), 2, 5.0)
@@ -110,7 +121,9 @@ def test_encoding_is_the_authors(parity):
     for name in ("g0", "g1"):
         n, edges = int(case[f"in.{name}.n"]), case[f"in.{name}.edge_index"]
         graph = GraphBatch(torch.ones(n, 1, dtype=torch.float64), edges, torch.tensor([0, n]))
-        rrwp = compute("rrwp", graph, steps=int(case["meta.walk_length"]) - 1, dtype=torch.float64)["rrwp"].view(n, n, -1)
+        rrwp = compute("rrwp", graph, steps=int(case["meta.walk_length"]) - 1, dtype=torch.float64)["rrwp"].view(
+            n, n, -1
+        )
         key, query = case[f"out.{name}.rrwp_index"]
         torch.testing.assert_close(rrwp[query, key], case[f"out.{name}.rrwp_val"], rtol=1e-10, atol=1e-10)
         torch.testing.assert_close(rrwp[range(n), range(n)], case[f"out.{name}.rrwp"], rtol=1e-10, atol=1e-10)
@@ -150,7 +163,9 @@ def from_authors(name: str, value: torch.Tensor) -> dict[str, torch.Tensor]:
 
 def test_equals_the_authors(parity):
     case = parity("grit_layers")
-    weights = {k: v for name, value in case.items() if name.startswith("w.") for k, v in from_authors(name[2:], value).items()}
+    weights = {
+        k: v for name, value in case.items() if name.startswith("w.") for k, v in from_authors(name[2:], value).items()
+    }
     vocabulary = [len(weights[f"{kind}_encoder.embedding.weight"]) for kind in ("node", "edge")]
     model = build("node", in_dim=vocabulary[:1], edge_dim=vocabulary[1:], rrwp_dim=5, build_unused=True).eval()
     missing, unexpected = model.load_state_dict(weights, strict=False)
@@ -174,13 +189,17 @@ def test_equals_the_authors(parity):
     for i, layer in enumerate(model.layers):
         x, pairs = layer(x, pairs, case["in.log_deg"][:, None], graph)
         torch.testing.assert_close(x, case[f"out.x_layer{i}"], rtol=1e-10, atol=1e-10)
-        torch.testing.assert_close(pairs, flat(case["out.pair_index"], case[f"out.pair_layer{i}"]), rtol=1e-10, atol=1e-10)
+        torch.testing.assert_close(
+            pairs, flat(case["out.pair_index"], case[f"out.pair_layer{i}"]), rtol=1e-10, atol=1e-10
+        )
     features = model.forward_features(graph)
     torch.testing.assert_close(features, x, rtol=1e-10, atol=1e-10)
     loss = (features * case["in.loss_weight"]).sum()
     torch.testing.assert_close(loss, case["out.loss"], rtol=1e-10, atol=1e-10)
     loss.backward()
-    grads = {k: v for name, value in case.items() if name.startswith("g.") for k, v in from_authors(name[2:], value).items()}
+    grads = {
+        k: v for name, value in case.items() if name.startswith("g.") for k, v in from_authors(name[2:], value).items()
+    }
     own = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
     assert own.keys() == grads.keys()
     for name, grad in grads.items():
@@ -198,7 +217,9 @@ def test_a_step_in_float32_is_products_of_the_widest_vectors_and_learns_as_the_d
     torch.manual_seed(0)
     model = build(hidden_dim=64, num_heads=8, attn_dropout=0.2, clamp=None).float()
     with torch.no_grad():
-        for layer in model.layers:  # roots of numbers around 16: near zero their slope would make gradients out of rounding
+        for (
+            layer
+        ) in model.layers:  # roots of numbers around 16: near zero their slope would make gradients out of rounding
             layer.attention.query.bias.fill_(4.0)
             layer.attention.pair.bias.view(8, 2, 8)[:, 0] = 4.0
     batch = checks.collate(checks.random_graphs((16,) * 33, pair_encodings=(("rrwp", 4),))).to("cpu", torch.float32)
@@ -212,7 +233,11 @@ def test_dropout_and_unusual_graphs():
         edges = torch.tensor(pairs, dtype=torch.long).reshape(-1, 2).T
         attr = torch.randn(len(pairs), 3, dtype=torch.float64)
         return GraphBatch(
-            torch.randn(n, 4, dtype=torch.float64), edges, torch.tensor([0, n]), attr, encodings={"rrwp": torch.rand(n * n, 4).double()}
+            torch.randn(n, 4, dtype=torch.float64),
+            edges,
+            torch.tensor([0, n]),
+            attr,
+            encodings={"rrwp": torch.rand(n * n, 4).double()},
         )
 
     unusual = [graph(0, []), graph(1, []), graph(3, []), graph(4, [(0, 0), (0, 1), (2, 3), (2, 3)])]

@@ -53,7 +53,10 @@ def aggregated(w: dict[str, Tensor], name: str, layer: str, x: Tensor, into: lis
             if layer.startswith("gat"):
                 values = x
                 scores = torch.stack(
-                    [F.leaky_relu(linear(w, f"{name}source", x[j]) + linear(w, f"{name}target", x[i]), 0.2) for j in senders]
+                    [
+                        F.leaky_relu(linear(w, f"{name}source", x[j]) + linear(w, f"{name}target", x[i]), 0.2)
+                        for j in senders
+                    ]
                 )
             else:
                 values = linear(w, f"{name}value", x)

@@ -13,7 +13,15 @@ TUPLES = torch.tensor([[0, 1, 3], [4, 2, 0], [3, 4, 1]])
 
 def build(**arguments) -> nn.Module:
     torch.manual_seed(0)
-    sizes = {"in_dim": 4, "out_dim": 1, "num_heads": 2, "head_dim": 3, "node_encoder": "features", "message_dropout": 0.0, "dropout": 0.0}
+    sizes = {
+        "in_dim": 4,
+        "out_dim": 1,
+        "num_heads": 2,
+        "head_dim": 3,
+        "node_encoder": "features",
+        "message_dropout": 0.0,
+        "dropout": 0.0,
+    }
     model = create_model("hyper-sagnn", **sizes | arguments).double()
     for parameter in model.parameters():
         if parameter.dim() == 1:
@@ -43,7 +51,8 @@ def test_is_its_equations():
         for i in members:
             q = (w["query.weight"] @ normed(w, "query_norm", batch.x[i])).view(2, 3)
             k, v = (
-                [(w[f"{n}.weight"] @ normed(w, f"{n}_norm", batch.x[j])).view(2, 3) for j in members if j != i] for n in ("key", "value")
+                [(w[f"{n}.weight"] @ normed(w, f"{n}_norm", batch.x[j])).view(2, 3) for j in members if j != i]
+                for n in ("key", "value")
             )
             heads = []
             for h in range(2):
@@ -78,7 +87,9 @@ def test_symmetries():
     torch.testing.assert_close(model(graph(TUPLES[1:2])), out[1:2])
     both = checks.collate(checks.random_graphs((5, 4)))
     both.extras["hyperedge_index"] = torch.cat([TUPLES, torch.tensor([[5, 8, 6]])])
-    torch.testing.assert_close(model(both)[:3], model(GraphBatch(both.x[:5], both.edge_index[:, :0], both.ptr[:2], extras=batch.extras)))
+    torch.testing.assert_close(
+        model(both)[:3], model(GraphBatch(both.x[:5], both.edge_index[:, :0], both.ptr[:2], extras=batch.extras))
+    )
 
 
 def test_trains_the_same_again():
@@ -98,7 +109,11 @@ def test_the_encoder_of_the_paper_leaves_its_error():
     """Two nodes of one type and three of another."""
     x = torch.tensor([[1, 0], [2, 0], [0, 1], [0, 2], [0, 3]])
     batch = GraphBatch(
-        x, torch.tensor([[2, 3, 0, 1], [0, 1, 2, 3]]), torch.tensor([0, 5]), torch.ones(4, 1), extras={"hyperedge_index": TUPLES}
+        x,
+        torch.tensor([[2, 3, 0, 1], [0, 1, 2, 3]]),
+        torch.tensor([0, 5]),
+        torch.ones(4, 1),
+        extras={"hyperedge_index": TUPLES},
     )
     model = create_model("hyper-sagnn", in_dim=[3, 4], out_dim=1, hidden_dim=8)
     assert model(batch).shape == (3, 1)
@@ -107,7 +122,11 @@ def test_the_encoder_of_the_paper_leaves_its_error():
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [({"level": "node"}, "predicts: hyperedge"), ({"hyperedge_order": 1}, "at least 2"), ({"node_encoder": "x"}, "known:")],
+    [
+        ({"level": "node"}, "predicts: hyperedge"),
+        ({"hyperedge_order": 1}, "at least 2"),
+        ({"node_encoder": "x"}, "known:"),
+    ],
 )
 def test_bad_arguments(arguments, message):
     with pytest.raises(ValueError, match=message):

@@ -34,7 +34,9 @@ def test_subgraphs(source_only, hops):
     for e, (i, j) in enumerate(batch.edge_index.T.tolist()):
         members = node[owner == e].tolist()
         ends = [] if i == j else [i] if source_only else [i, j]
-        assert sorted(members) == sorted({v for end in ends for v in nx.single_source_shortest_path_length(whole, end, hops)})
+        assert sorted(members) == sorted(
+            {v for end in ends for v in nx.single_source_shortest_path_length(whole, end, hops)}
+        )
         mine = owner[source] == e
         assert (owner[target[mine]] == e).all()
         got = sorted(zip(node[source[mine]].tolist(), node[target[mine]].tolist(), strict=True))
@@ -61,7 +63,9 @@ def test_edge_encodings_in_loops():
         h = {v: model.node_linear(torch.cat([p[v, i], p[v, j]])) for v in members}
         total = torch.zeros(8, dtype=torch.float64)
         for v in members:
-            mixed = (1 + layer.eps) * h[v] + sum((h[a] for a, b in edges if b == v and a in members), torch.zeros(8, dtype=torch.float64))
+            mixed = (1 + layer.eps) * h[v] + sum(
+                (h[a] for a, b in edges if b == v and a in members), torch.zeros(8, dtype=torch.float64)
+            )
             hidden = torch.nn.functional.gelu(layer.linear1(mixed))
             total = total + h[v] + bn(layer.norm, layer.linear2(hidden))
         torch.testing.assert_close(out[e], model.out.weight @ bn(model.norm, total), rtol=1e-10, atol=1e-10)
@@ -70,7 +74,12 @@ def test_edge_encodings_in_loops():
 @pytest.mark.parametrize("settings", [{}, {"subgraph": "source", "level": "node"}], ids=["paper", "released"])
 def test_sound(settings):
     data = random_graphs((5, 4), pair_encodings=(("rrwp", 5),))
-    assert_sound(lambda: create_model("i2gnn-ppgt", **(SMALL | settings)).double(), data, settings.get("level", "graph"), ("rrwp",))
+    assert_sound(
+        lambda: create_model("i2gnn-ppgt", **(SMALL | settings)).double(),
+        data,
+        settings.get("level", "graph"),
+        ("rrwp",),
+    )
 
 
 def test_strongly_regular_graphs_are_separated(mirror):
@@ -91,7 +100,9 @@ def test_strongly_regular_graphs_are_separated(mirror):
         "stem_dim": 8,
     }
     model = (
-        create_model("i2gnn-ppgt", **settings, num_stem_ffn=1, num_frequencies=2, gin_layers=2, subgraph_hops=1, head_layers=1)
+        create_model(
+            "i2gnn-ppgt", **settings, num_stem_ffn=1, num_frequencies=2, gin_layers=2, subgraph_hops=1, head_layers=1
+        )
         .double()
         .eval()
     )
@@ -112,7 +123,13 @@ def test_strongly_regular_graphs_are_separated(mirror):
 def test_initialisation():
     """The GIN begins as the backbone does, whatever the stems do."""
     model = create_model("i2gnn-ppgt", **(SMALL | {"hidden_dim": 96}))
-    for linear in (model.node_linear, model.out, model.layers[0].linear1, model.layers[1].linear2, model.ppgt.stem.blocks[0].linear1):
+    for linear in (
+        model.node_linear,
+        model.out,
+        model.layers[0].linear1,
+        model.layers[1].linear2,
+        model.ppgt.stem.blocks[0].linear1,
+    ):
         assert linear.weight.std().item() == pytest.approx(0.02, rel=0.1)
 
 

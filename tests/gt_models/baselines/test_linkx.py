@@ -15,7 +15,8 @@ from tests.gt_models import checks
 def build(**arguments) -> nn.Module:
     torch.manual_seed(0)
     model = create_model(
-        "linkx", **{"in_dim": 4, "out_dim": 3, "hidden_dim": 6, "num_nodes": 8, "num_layers": 2, "dropout": 0.0} | arguments
+        "linkx",
+        **{"in_dim": 4, "out_dim": 3, "hidden_dim": 6, "num_nodes": 8, "num_layers": 2, "dropout": 0.0} | arguments,
     )
     for module in model.modules():
         if isinstance(module, nn.BatchNorm1d):
@@ -52,8 +53,14 @@ def test_against_torch_geometric():
     left, right = mine["joint.weight"].split(6, 1)
     theirs |= {"cat_lin1.weight": left, "cat_lin2.weight": right, "cat_lin1.bias": mine["joint.bias"]}
     theirs["cat_lin2.bias"] = torch.zeros(6, dtype=torch.float64)
-    theirs |= {f"final_mlp.lins.{i}.{part}": mine[f"linears.{i}.{part}"] for i in range(2) for part in ("weight", "bias")}
-    theirs |= {key: mine[key.replace("final_mlp.norms.0.module", "norms.0")] for key in theirs if key.startswith("final_mlp.norms")}
+    theirs |= {
+        f"final_mlp.lins.{i}.{part}": mine[f"linears.{i}.{part}"] for i in range(2) for part in ("weight", "bias")
+    }
+    theirs |= {
+        key: mine[key.replace("final_mlp.norms.0.module", "norms.0")]
+        for key in theirs
+        if key.startswith("final_mlp.norms")
+    }
     other.load_state_dict(theirs)
     torch.testing.assert_close(model(graph), other(graph.x, graph.edge_index), rtol=1e-10, atol=1e-10)
 

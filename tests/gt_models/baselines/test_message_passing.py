@@ -30,7 +30,9 @@ def graphs(sizes=(5, 3, 6)) -> list[GraphBatch]:
 
 
 def build(name: str, level: str = "node", **arguments) -> nn.Module:
-    return create_model(name, **{"in_dim": 4, "out_dim": 2, "level": level, "hidden_dim": 8, "num_layers": 2} | arguments).double()
+    return create_model(
+        name, **{"in_dim": 4, "out_dim": 2, "level": level, "hidden_dim": 8, "num_layers": 2} | arguments
+    ).double()
 
 
 @pytest.mark.parametrize("level", ["node", "graph"])
@@ -79,7 +81,9 @@ def test_gat_is_its_equations(version, edge_dim):
 @pytest.mark.parametrize(("aggregation", "unit_norm"), [("mean", False), ("sum", True), ("max", False)])
 def test_sage_is_its_equations(aggregation, unit_norm):
     graph, model = graphs((6,))[0], build("sage", aggregation=aggregation, unit_norm=unit_norm)
-    expected = by_equations(model, graph, lambda w, _, x, __, ___: reference.sage(w, x, graph.edge_index, aggregation, unit_norm))
+    expected = by_equations(
+        model, graph, lambda w, _, x, __, ___: reference.sage(w, x, graph.edge_index, aggregation, unit_norm)
+    )
     torch.testing.assert_close(model(graph), expected, rtol=1e-10, atol=1e-10)
 
 
@@ -96,7 +100,9 @@ def test_gin_is_its_equations(edge_dim, eps, readout):
 @pytest.mark.parametrize("shared", [True, False])
 def test_gcnii_is_its_equations(shared):
     graph, model = graphs((6,))[0], build("gcnii", alpha=0.3, theta=1.0, shared_weights=shared)
-    expected = by_equations(model, graph, lambda w, i, x, first, _: reference.gcnii(w, x, first, graph.edge_index, i + 1, 0.3, 1.0))
+    expected = by_equations(
+        model, graph, lambda w, i, x, first, _: reference.gcnii(w, x, first, graph.edge_index, i + 1, 0.3, 1.0)
+    )
     torch.testing.assert_close(model(graph), expected, rtol=1e-10, atol=1e-10)
 
 
@@ -114,7 +120,10 @@ def test_unusual_graphs(name):
     def graph(n: int, pairs: list[tuple[int, int]]) -> GraphBatch:
         edges = torch.tensor(pairs, dtype=torch.long).reshape(-1, 2).T
         return GraphBatch(
-            torch.randn(n, 4, dtype=torch.float64), edges, torch.tensor([0, n]), torch.randn(len(pairs), 3, dtype=torch.float64)
+            torch.randn(n, 4, dtype=torch.float64),
+            edges,
+            torch.tensor([0, n]),
+            torch.randn(len(pairs), 3, dtype=torch.float64),
         )
 
     # empty, one node, isolated nodes, a self-loop with a directed and a doubled edge

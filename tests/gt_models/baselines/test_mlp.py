@@ -10,7 +10,9 @@ from tests.gt_models.baselines.test_gcn import build, graphs
 
 
 @pytest.mark.parametrize("level", ["node", "graph"])
-@pytest.mark.parametrize("arguments", [{}, {"num_layers": 1}, {"num_layers": 3, "activation": "gelu", "pooling": "sum"}])
+@pytest.mark.parametrize(
+    "arguments", [{}, {"num_layers": 1}, {"num_layers": 3, "activation": "gelu", "pooling": "sum"}]
+)
 def test_mlp_sound(arguments, level):
     checks.assert_sound(lambda: build("mlp", level, **arguments), graphs(), level, ("rrwp",))
 

@@ -10,11 +10,15 @@ from tests.gt_models.reference import hot as reference
 
 
 @pytest.mark.parametrize("level", ["graph", "node"])
-@pytest.mark.parametrize("arguments", [{}, {"form": "dense", "normalize_sums": True}, {"global_classes": False, "edge_dim": None}])
+@pytest.mark.parametrize(
+    "arguments", [{}, {"form": "dense", "normalize_sums": True}, {"global_classes": False, "edge_dim": None}]
+)
 def test_sound(level, arguments):
     arguments = {"edge_dim": 3, "hidden_dim": 6, "num_layers": 2} | arguments
     checks.assert_sound(
-        lambda: create_model("mlp-pi", in_dim=4, out_dim=2, level=level, **arguments).double(), checks.random_graphs(), level
+        lambda: create_model("mlp-pi", in_dim=4, out_dim=2, level=level, **arguments).double(),
+        checks.random_graphs(),
+        level,
     )
 
 
@@ -44,7 +48,9 @@ def test_size_of_the_authors_model():
     assert round(sum(p.numel() for p in model.parameters()) / 1e6, 1) == 10.8
 
 
-@pytest.mark.parametrize(("arguments", "message"), [({"level": "pair"}, "graph, node"), ({"form": "coo"}, "sparse, dense")])
+@pytest.mark.parametrize(
+    ("arguments", "message"), [({"level": "pair"}, "graph, node"), ({"form": "coo"}, "sparse, dense")]
+)
 def test_settings_that_cannot_be_say_what_can(arguments, message):
     with pytest.raises(ValueError, match=message):
         create_model("mlp-pi", in_dim=4, out_dim=2, **arguments)

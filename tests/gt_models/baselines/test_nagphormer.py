@@ -15,7 +15,16 @@ from tests.gt_models import checks
 
 def build(**arguments) -> nn.Module:
     torch.manual_seed(0)
-    sizes = {"in_dim": 4, "out_dim": 3, "hidden_dim": 6, "num_heads": 2, "num_layers": 2, "hops": 2, "dropout": 0.0, "attn_dropout": 0.0}
+    sizes = {
+        "in_dim": 4,
+        "out_dim": 3,
+        "hidden_dim": 6,
+        "num_heads": 2,
+        "num_layers": 2,
+        "hops": 2,
+        "dropout": 0.0,
+        "attn_dropout": 0.0,
+    }
     model = create_model("nagphormer", **sizes | arguments).double()
     for parameter in model.parameters():  # its own weights are so small that all tokens are alike
         nn.init.normal_(parameter, std=0.5)
@@ -49,7 +58,9 @@ def test_is_its_equations():
             for h in (slice(0, 3), slice(3, 6)):
                 heads.append((q[:, h] @ k[:, h].T / 3**0.5).softmax(1) @ v[:, h])
             x = x + linear(w, f"{layer}.attention.out", torch.cat(heads, 1))
-            x = x + linear(w, f"{layer}.ffn_out", F.gelu(linear(w, f"{layer}.ffn_in", normed(w, f"{layer}.ffn_norm", x))))
+            x = x + linear(
+                w, f"{layer}.ffn_out", F.gelu(linear(w, f"{layer}.ffn_in", normed(w, f"{layer}.ffn_norm", x)))
+            )
         z = normed(w, "final_norm", x)
         scores = torch.stack([linear(w, "readout", torch.cat([z[0], z[k]])) for k in (1, 2)])
         alpha = scores.exp() / scores.exp().sum()
@@ -81,7 +92,11 @@ def test_the_encoding_that_it_needs():
     """Of its default three hops the width says all; otherwise the steps must be given."""
     graph = checks.random_graphs((6,))[0]
     assert needs(build(hops=3), graph)["hops"]["columns"] == 4
-    assert needs(build(hops=2), graph, {"hops": {"steps": 2}})["hops"] == {"columns": 4, "steps": 2, "eigenvectors": None}
+    assert needs(build(hops=2), graph, {"hops": {"steps": 2}})["hops"] == {
+        "columns": 4,
+        "steps": 2,
+        "eigenvectors": None,
+    }
     with pytest.raises(MissingEncoding, match="needs the encoding 'hops'"):
         build()(graph)
     graph.encodings |= compute("hops", graph, columns=4, steps=3, eigenvectors=1)

@@ -12,7 +12,15 @@ from tests.gt_models import checks
 
 def build(**arguments) -> nn.Module:
     torch.manual_seed(0)
-    sizes = {"in_dim": 4, "out_dim": 3, "hidden_dim": 6, "num_heads": 2, "num_features": 5, "redraw_interval": None, "samples": 0}
+    sizes = {
+        "in_dim": 4,
+        "out_dim": 3,
+        "hidden_dim": 6,
+        "num_heads": 2,
+        "num_features": 5,
+        "redraw_interval": None,
+        "samples": 0,
+    }
     model = create_model("nodeformer", **sizes | {"temperature": 0.5, "bias_order": 2} | arguments).double()
     for name, parameter in model.named_parameters():
         if parameter.dim() == 1 or name.endswith(".bias"):
@@ -41,7 +49,9 @@ def kernel(u: Tensor, projection: Tensor, peak) -> Tensor:
     return ((rows - u.square().sum(1, keepdim=True) / 2 - peak(rows).detach()).exp() + 1e-6) / 5**0.5
 
 
-def transcribed(model: nn.Module, graph: GraphBatch, transform: str = "sigmoid", noise=None, **options) -> tuple[Tensor, list[Tensor]]:
+def transcribed(
+    model: nn.Module, graph: GraphBatch, transform: str = "sigmoid", noise=None, **options
+) -> tuple[Tensor, list[Tensor]]:
     """Output, and of each layer the mean of log(p_uv) / d_u; `noise`: of each layer [samples, heads, n], as drawn."""
     w, n, t = dict(model.state_dict(keep_vars=True)), graph.num_nodes, 0.5
     near = torch.eye(n, dtype=torch.float64)

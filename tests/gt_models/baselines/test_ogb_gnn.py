@@ -35,21 +35,30 @@ def linear(w: dict[str, Tensor], name: str, x: Tensor) -> Tensor:
 
 
 def normed(w: dict[str, Tensor], name: str, x: Tensor) -> Tensor:
-    return (x - w[f"{name}.running_mean"]) / (w[f"{name}.running_var"] + 1e-5).sqrt() * w[f"{name}.weight"] + w[f"{name}.bias"]
+    return (x - w[f"{name}.running_mean"]) / (w[f"{name}.running_var"] + 1e-5).sqrt() * w[f"{name}.weight"] + w[
+        f"{name}.bias"
+    ]
 
 
-def convolved(w: dict[str, Tensor], name: str, convolution: str, h: Tensor, e: Tensor, edges: list[list[int]]) -> Tensor:
+def convolved(
+    w: dict[str, Tensor], name: str, convolution: str, h: Tensor, e: Tensor, edges: list[list[int]]
+) -> Tensor:
     degree = [1 + sum(j == node for j, _ in edges) for node in range(len(h))]
     rows = []
     for i in range(len(h)):
         into = [(k, j) for k, (j, to) in enumerate(edges) if to == i]
         if convolution == "gcn":
             here = (linear(w, f"{name}.linear", h[i]) + w[f"{name}.root"]).clamp(min=0) / degree[i]
-            sent = [(linear(w, f"{name}.linear", h[j]) + e[k]).clamp(min=0) / (degree[i] * degree[j]) ** 0.5 for k, j in into]
+            sent = [
+                (linear(w, f"{name}.linear", h[j]) + e[k]).clamp(min=0) / (degree[i] * degree[j]) ** 0.5
+                for k, j in into
+            ]
             rows.append(sum(sent, here))
         elif convolution == "gin":
             summed = sum(((h[j] + e[k]).clamp(min=0) for k, j in into), (1 + w[f"{name}.eps"]) * h[i])
-            rows.append(linear(w, f"{name}.mlp.3", normed(w, f"{name}.mlp.1", linear(w, f"{name}.mlp.0", summed)).clamp(min=0)))
+            rows.append(
+                linear(w, f"{name}.mlp.3", normed(w, f"{name}.mlp.1", linear(w, f"{name}.mlp.0", summed)).clamp(min=0))
+            )
         else:
             sent = [linear(w, f"{name}.source", h[j]) for _, j in into] + [linear(w, f"{name}.source", h[i])]
             edge = [e[k] for k, _ in into] + [torch.zeros_like(h[i])]
@@ -59,7 +68,9 @@ def convolved(w: dict[str, Tensor], name: str, convolution: str, h: Tensor, e: T
     return torch.stack(rows)
 
 
-@pytest.mark.parametrize(("virtual_node", "residual", "edge_dim"), [(True, False, 3), (True, True, None), (False, False, 3)])
+@pytest.mark.parametrize(
+    ("virtual_node", "residual", "edge_dim"), [(True, False, 3), (True, True, None), (False, False, 3)]
+)
 @pytest.mark.parametrize("convolution", CONVOLUTIONS)
 def test_is_its_equations(convolution, virtual_node, residual, edge_dim):
     graph = graphs((6,))[0]
@@ -68,14 +79,20 @@ def test_is_its_equations(convolution, virtual_node, residual, edge_dim):
     h, v = linear(w, "encoder.linear", graph.x), w.get("virtual", torch.zeros(8, dtype=torch.float64))
     for i in range(3):
         h = h + v
-        e = torch.zeros(graph.num_edges, 8) if edge_dim is None else linear(w, f"edge_encoders.{i}.linear", graph.edge_attr)
+        e = (
+            torch.zeros(graph.num_edges, 8)
+            if edge_dim is None
+            else linear(w, f"edge_encoders.{i}.linear", graph.edge_attr)
+        )
         update = normed(w, f"norms.{i}", convolved(w, f"convs.{i}", convolution, h, e, graph.edge_index.T.tolist()))
         if i < 2:
             update = update.clamp(min=0)
         if virtual_node and i < 2:
             moved = h.sum(0) + v
             for k in range(2):
-                moved = normed(w, f"virtual_mlps.{i}.norms.{k}", linear(w, f"virtual_mlps.{i}.linears.{k}", moved)).clamp(min=0)
+                moved = normed(
+                    w, f"virtual_mlps.{i}.norms.{k}", linear(w, f"virtual_mlps.{i}.linears.{k}", moved)
+                ).clamp(min=0)
             v = v + moved if residual else moved
         h = h + update if residual else update
     torch.testing.assert_close(model(graph), linear(w, "head", h.sum(0))[None], rtol=1e-10, atol=1e-10)
@@ -87,9 +104,10 @@ def test_sound(convolution, level):
     """But for the gradients of constants that a batch norm takes away again."""
     checks.assert_deterministic(lambda: build(convolution, level=level), checks.collate(graphs()))
     silent = [f"virtual_mlps.{i}.linears.{k}.bias" for i in range(2) for k in range(2)]
-    silent += {"gin": [f"convs.{i}.mlp.{k}.bias" for i in range(3) for k in (0, 3)], "gatv2": [f"convs.{i}.bias" for i in range(3)]}.get(
-        convolution, []
-    )
+    silent += {
+        "gin": [f"convs.{i}.mlp.{k}.bias" for i in range(3) for k in (0, 3)],
+        "gatv2": [f"convs.{i}.bias" for i in range(3)],
+    }.get(convolution, [])
     checks.assert_gradients_reach(build(convolution, level=level), checks.collate(graphs()), except_for=tuple(silent))
     model = build(convolution, level=level).eval()
     checks.assert_batch_equals_singles(model, graphs())

@@ -69,7 +69,9 @@ def test_is_its_equations(arguments):
 def test_sound(arguments):
     """But for the gradients of constants that a batch norm takes away again."""
     silent = (
-        tuple(f"{name}.bias" for name in ("heads.0", "heads.1", "blocks.0.skip", "blocks.1.skip")) if "normalisation" in arguments else ()
+        tuple(f"{name}.bias" for name in ("heads.0", "heads.1", "blocks.0.skip", "blocks.1.skip"))
+        if "normalisation" in arguments
+        else ()
     )
     checks.assert_deterministic(lambda: build(**arguments), checks.collate(checks.random_graphs()))
     checks.assert_gradients_reach(build(**arguments), checks.collate(checks.random_graphs()), except_for=silent)
@@ -94,12 +96,19 @@ def test_tells_apart_what_colour_refinement_does_not():
 
 
 def test_a_graph_of_one_node():
-    assert build(edge_dim=None)(GraphBatch(torch.ones(1, 4), torch.zeros(2, 0, dtype=torch.long), torch.tensor([0, 1]))).isfinite().all()
+    assert (
+        build(edge_dim=None)(GraphBatch(torch.ones(1, 4), torch.zeros(2, 0, dtype=torch.long), torch.tensor([0, 1])))
+        .isfinite()
+        .all()
+    )
 
 
 def test_categories_are_embedded():
     batch = checks.collate(checks.random_graphs())
-    batch.x, batch.edge_attr = torch.zeros(batch.num_nodes, 2, dtype=torch.long), torch.ones(batch.num_edges, 1, dtype=torch.long)
+    batch.x, batch.edge_attr = (
+        torch.zeros(batch.num_nodes, 2, dtype=torch.long),
+        torch.ones(batch.num_edges, 1, dtype=torch.long),
+    )
     assert build(in_dim=[3, 4], edge_dim=[5])(batch).shape == (3, 2)
 
 

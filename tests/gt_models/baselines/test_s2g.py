@@ -11,7 +11,9 @@ from tests.gt_models.reference import hot as reference
 
 
 def build(level="pair", **arguments):
-    return create_model("s2g", in_dim=4, out_dim=2, level=level, **({"set_dims": (6, 5), "pair_dims": (7,)} | arguments)).double()
+    return create_model(
+        "s2g", in_dim=4, out_dim=2, level=level, **({"set_dims": (6, 5), "pair_dims": (7,)} | arguments)
+    ).double()
 
 
 @pytest.mark.parametrize("arguments", [{}, {"plus": True}, {"plus": True, "normalize_sums": True, "unit_norm": True}])
@@ -40,7 +42,11 @@ def test_model_is_its_layers_one_after_the_other(level, plus, arguments):
     graph = checks.random_graphs(sizes=(4,))[0]
     graph.extras["hyperedge_index"] = torch.tensor([[0, 1, 3], [3, 2, 0]])
     model = build(level, plus=plus, pair_dims=(7, 3), **arguments).eval()
-    support = Support.complete(graph, 2) if level == "pair" else Support(graph).add_hyperedges(graph.extras["hyperedge_index"])
+    support = (
+        Support.complete(graph, 2)
+        if level == "pair"
+        else Support(graph).add_hyperedges(graph.extras["hyperedge_index"])
+    )
     tuples, x = reference.tuples_of(support), graph.x
     for layer in model.layers:
         x = reference.run_linear(layer, x, tuples).relu()
@@ -78,7 +84,9 @@ def test_plus_contains_s2g():
     assert support_model.broadcast.classes == layer.classes
 
 
-@pytest.mark.parametrize(("arguments", "message"), [({"level": "graph"}, "pair, hyperedge"), ({"set_dims": ()}, "at least one width")])
+@pytest.mark.parametrize(
+    ("arguments", "message"), [({"level": "graph"}, "pair, hyperedge"), ({"set_dims": ()}, "at least one width")]
+)
 def test_settings_that_cannot_be_say_what_can(arguments, message):
     with pytest.raises(ValueError, match=message):
         build(**arguments)

@@ -12,7 +12,16 @@ from tests.gt_models import checks
 
 def build(**arguments) -> nn.Module:
     torch.manual_seed(0)
-    sizes = {"in_dim": 4, "out_dim": 3, "level": "node", "hidden_dim": 8, "num_heads": 2, "num_layers": 2, "hops": 2, "towers": 2}
+    sizes = {
+        "in_dim": 4,
+        "out_dim": 3,
+        "level": "node",
+        "hidden_dim": 8,
+        "num_heads": 2,
+        "num_layers": 2,
+        "hops": 2,
+        "towers": 2,
+    }
     model = create_model("sat", **sizes | {"edge_width": 5, "rwse_dim": 3, "dropout": 0.0} | arguments).double()
     for module in model.modules():
         if isinstance(module, nn.BatchNorm1d):
@@ -33,7 +42,9 @@ def linear(w: dict[str, Tensor], name: str, x: Tensor) -> Tensor:
 
 
 def normed(w: dict[str, Tensor], name: str, x: Tensor) -> Tensor:
-    return (x - w[f"{name}.running_mean"]) / (w[f"{name}.running_var"] + 1e-5).sqrt() * w[f"{name}.weight"] + w[f"{name}.bias"]
+    return (x - w[f"{name}.running_mean"]) / (w[f"{name}.running_var"] + 1e-5).sqrt() * w[f"{name}.weight"] + w[
+        f"{name}.bias"
+    ]
 
 
 @pytest.mark.parametrize("edge_dim", [None, 3])
@@ -44,7 +55,9 @@ def test_is_its_equations(edge_dim):
     w = model.state_dict()
     x = linear(w, "encoder.linear", graph.x) + linear(w, "rwse_encoder", graph.encodings["rwse"])
     edges = None if edge_dim is None else linear(w, "edge_encoder.linear", graph.edge_attr)
-    degree = torch.zeros(n, dtype=torch.float64).index_add(0, graph.edge_index[0], torch.ones(graph.num_edges, dtype=torch.float64))
+    degree = torch.zeros(n, dtype=torch.float64).index_add(
+        0, graph.edge_index[0], torch.ones(graph.num_edges, dtype=torch.float64)
+    )
     covered = set()
     for layer in ("layers.0", "layers.1"):
         structure = []
@@ -54,7 +67,9 @@ def test_is_its_equations(edge_dim):
             h = x[nodes]
             for step in range(2):
                 shape = {"edge_dim": edge_dim and 5, "towers": 2, "divide_input": True}
-                conv = PNAConv(8, 8, ["mean", "sum", "max"], ["identity"], torch.tensor([3, 1, 4, 1, 5]), **shape).double()
+                conv = PNAConv(
+                    8, 8, ["mean", "sum", "max"], ["identity"], torch.tensor([3, 1, 4, 1, 5]), **shape
+                ).double()
                 own = model.get_submodule(f"{layer}.convs.{step}")
                 conv.load_state_dict({k: v for k, v in own.state_dict().items() if "avg_deg" not in k}, strict=False)
                 h = conv(h, inner, None if edges is None else edges[kept]).relu()
@@ -66,9 +81,13 @@ def test_is_its_equations(edge_dim):
             heads.append((q[:, h] @ k[:, h].T / 2).softmax(1) @ v[:, h])
         heard = linear(w, f"{layer}.out", torch.cat(heads, 1)) / (1 + degree).sqrt()[:, None]
         x = normed(w, f"{layer}.attn_norm", x + heard)
-        x = normed(w, f"{layer}.ffn_norm", x + linear(w, f"{layer}.ffn_out", linear(w, f"{layer}.ffn_in", x).clamp(min=0)))
+        x = normed(
+            w, f"{layer}.ffn_norm", x + linear(w, f"{layer}.ffn_out", linear(w, f"{layer}.ffn_in", x).clamp(min=0))
+        )
     assert len(covered) > 1  # not all nodes see the same
-    torch.testing.assert_close(model(graph), linear(w, "head.3", linear(w, "head.0", x).clamp(min=0)), rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(
+        model(graph), linear(w, "head.3", linear(w, "head.0", x).clamp(min=0)), rtol=1e-10, atol=1e-10
+    )
 
 
 @pytest.mark.parametrize("level", ["node", "graph"])
@@ -85,7 +104,12 @@ def test_what_is_without_the_scale():
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [({"level": "pair"}, "predicts"), ({"num_heads": 3}, "does not split"), ({"towers": 3}, "3 towers"), ({"hops": 0}, "0 hops")],
+    [
+        ({"level": "pair"}, "predicts"),
+        ({"num_heads": 3}, "does not split"),
+        ({"towers": 3}, "3 towers"),
+        ({"hops": 0}, "0 hops"),
+    ],
 )
 def test_bad_arguments(arguments, message):
     with pytest.raises(ValueError, match=message):

@@ -14,7 +14,15 @@ def build(**arguments) -> nn.Module:
     """Its running statistics matter too."""
     torch.manual_seed(0)
     rates = {"dropout": 0.0, "attention_branch_dropout": 0.0}
-    sizes = {"in_dim": 4, "out_dim": 3, "hidden_dim": 6, "num_heads": 2, "num_layers": 2, "num_attention_layers": 2, "graph_weight": 0.3}
+    sizes = {
+        "in_dim": 4,
+        "out_dim": 3,
+        "hidden_dim": 6,
+        "num_heads": 2,
+        "num_layers": 2,
+        "num_attention_layers": 2,
+        "graph_weight": 0.3,
+    }
     model = create_model("sgformer", **sizes | rates | arguments).double()
     for module in model.modules():
         if isinstance(module, nn.BatchNorm1d):
@@ -31,7 +39,9 @@ def linear(w: dict[str, Tensor], name: str, x: Tensor) -> Tensor:
 
 
 def batch_normed(w: dict[str, Tensor], name: str, x: Tensor) -> Tensor:
-    return (x - w[f"{name}.running_mean"]) / (w[f"{name}.running_var"] + 1e-5).sqrt() * w[f"{name}.weight"] + w[f"{name}.bias"]
+    return (x - w[f"{name}.running_mean"]) / (w[f"{name}.running_var"] + 1e-5).sqrt() * w[f"{name}.weight"] + w[
+        f"{name}.bias"
+    ]
 
 
 def test_is_its_equations():
@@ -51,7 +61,9 @@ def test_is_its_equations():
                 s = [q[i, h] @ k[j, h] for j in range(n)]
                 heads.append((n * v[i, h] + sum(s[j] * v[j, h] for j in range(n))) / (n + sum(s)))
             rows.append((sum(heads) / 2 + t[i]) / 2)
-        t = F.layer_norm(torch.stack(rows), (6,), w[f"attention_norms.{layer + 1}.weight"], w[f"attention_norms.{layer + 1}.bias"])
+        t = F.layer_norm(
+            torch.stack(rows), (6,), w[f"attention_norms.{layer + 1}.weight"], w[f"attention_norms.{layer + 1}.bias"]
+        )
     near = torch.eye(n, dtype=torch.float64)
     near[graph.edge_index[1], graph.edge_index[0]] = 1
     near = near / (near.sum(1)[:, None] * near.sum(1)).sqrt()

@@ -13,7 +13,9 @@ VARIANTS = [{}, {"normalisation": "batch", "last_activation": False}]
 def build(**arguments) -> nn.Module:
     """Its running statistics matter too."""
     torch.manual_seed(0)
-    model = create_model("siam", **{"in_dim": 4, "out_dim": 1, "set_dims": (8, 6), "pair_dims": (5,)} | arguments).double()
+    model = create_model(
+        "siam", **{"in_dim": 4, "out_dim": 1, "set_dims": (8, 6), "pair_dims": (5,)} | arguments
+    ).double()
     for module in model.modules():
         if isinstance(module, nn.BatchNorm1d):
             module.running_mean.normal_()
@@ -30,7 +32,11 @@ def test_is_its_equations(arguments):
         for i, name in enumerate(["encoder.linear", "linears.0"]):
             u = w[f"{name}.weight"] @ u + w[f"{name}.bias"]
             if arguments:
-                u = (u - w[f"norms.{i}.running_mean"]) / (w[f"norms.{i}.running_var"] + 1e-5).sqrt() * w[f"norms.{i}.weight"]
+                u = (
+                    (u - w[f"norms.{i}.running_mean"])
+                    / (w[f"norms.{i}.running_var"] + 1e-5).sqrt()
+                    * w[f"norms.{i}.weight"]
+                )
                 u = u + w[f"norms.{i}.bias"]
             else:
                 u = u / u.square().sum().sqrt()
@@ -54,7 +60,11 @@ def test_sound(arguments):
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [({"level": "node"}, "predicts: pair"), ({"normalisation": "layer"}, "known: unit, batch"), ({"set_dims": ()}, "at least one width")],
+    [
+        ({"level": "node"}, "predicts: pair"),
+        ({"normalisation": "layer"}, "known: unit, batch"),
+        ({"set_dims": ()}, "at least one width"),
+    ],
 )
 def test_bad_arguments(arguments, message):
     with pytest.raises(ValueError, match=message):

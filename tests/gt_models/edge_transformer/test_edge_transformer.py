@@ -21,7 +21,15 @@ VARIANTS = {"paper": {}, "released": RELEASED, "paper, rrwp": RRWP, "released, r
 
 
 def build(level="graph", name="edge-transformer", **arguments):
-    settings = {"in_dim": 4, "out_dim": 3, "level": level, "edge_dim": 3, "hidden_dim": 8, "num_layers": 2, "num_heads": 2}
+    settings = {
+        "in_dim": 4,
+        "out_dim": 3,
+        "level": level,
+        "edge_dim": 3,
+        "hidden_dim": 8,
+        "num_layers": 2,
+        "num_heads": 2,
+    }
     return create_model(name, **settings | arguments).double()
 
 
@@ -41,7 +49,9 @@ def graphs(sizes=(5, 3, 6)) -> list[GraphBatch]:
 def directed_graph(pairs: list[tuple[int, int]]) -> GraphBatch:
     """Edges in one direction, or with other features in the other."""
     n = 1 + max(map(max, pairs))
-    x, attr, rrwp = (torch.randn(rows, width, dtype=torch.float64) for rows, width in ((n, 4), (len(pairs), 3), (n * n, 3)))
+    x, attr, rrwp = (
+        torch.randn(rows, width, dtype=torch.float64) for rows, width in ((n, 4), (len(pairs), 3), (n * n, 3))
+    )
     return GraphBatch(x, torch.tensor(pairs).T, torch.tensor([0, n]), attr, encodings={"rrwp": rrwp})
 
 
@@ -62,9 +72,11 @@ def literal(model: nn.Module, graph: GraphBatch, level: str, arguments: dict, ac
     x = x.flatten(0, 1) if level == "pair" else reference.readout(x, reference.part(w, "readout."), act, authors)
     if level == "graph":
         how = arguments.get("pooling", "sum")
-        x = {"sum": lambda: x.sum(0), "mean": lambda: x.mean(0), "set2set": lambda: reference.set2set(x, reference.part(w, "pooling."), 6)}[
-            how
-        ]()
+        x = {
+            "sum": lambda: x.sum(0),
+            "mean": lambda: x.mean(0),
+            "set2set": lambda: reference.set2set(x, reference.part(w, "pooling."), 6),
+        }[how]()
         x = x[None]
     for i in (0, 3):
         x = act(reference.linear(x, w, f"head.{i}"))
@@ -76,16 +88,26 @@ def literal(model: nn.Module, graph: GraphBatch, level: str, arguments: dict, ac
 def test_equals_the_equations(variant, level):
     model = redraw(build(level, **VARIANTS[variant])).eval()
     for graph in (*graphs((4, 2)), directed_graph([(0, 1), (1, 2), (2, 1), (3, 0), (2, 2)])):
-        torch.testing.assert_close(model(graph), literal(model, graph, level, VARIANTS[variant], reference.gelu), rtol=1e-10, atol=1e-10)
+        torch.testing.assert_close(
+            model(graph), literal(model, graph, level, VARIANTS[variant], reference.gelu), rtol=1e-10, atol=1e-10
+        )
 
 
 @pytest.mark.parametrize(
-    "arguments", [{"pooling": "mean"}, {"pooling": "set2set", "head": "constant"}, {"edge_dim": None}, RELEASED | {"edge_dim": None}]
+    "arguments",
+    [
+        {"pooling": "mean"},
+        {"pooling": "set2set", "head": "constant"},
+        {"edge_dim": None},
+        RELEASED | {"edge_dim": None},
+    ],
 )
 def test_options_equal_the_equations(arguments):
     model = redraw(build(activation="relu", **arguments)).eval()
     graph = graphs((4,))[0]
-    torch.testing.assert_close(model(graph), literal(model, graph, "graph", arguments, reference.relu), rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(
+        model(graph), literal(model, graph, "graph", arguments, reference.relu), rtol=1e-10, atol=1e-10
+    )
 
 
 @pytest.mark.parametrize("level", ["graph", "node", "pair"])
@@ -100,7 +122,10 @@ def test_sound_options(arguments):
 
 
 def test_widths_of_the_head():
-    halving, constant = ([m.out_features for m in build(head=head).head if hasattr(m, "out_features")] for head in ("halving", "constant"))
+    halving, constant = (
+        [m.out_features for m in build(head=head).head if hasattr(m, "out_features")]
+        for head in ("halving", "constant")
+    )
     assert (halving, constant) == ([4, 2, 3], [8, 8, 3])
     with pytest.raises(ValueError, match="unknown head 'wide'; known: halving, constant"):
         build(head="wide")
@@ -197,7 +222,10 @@ def test_empty_graph_one_node_isolated_nodes_disconnected(variant):
     def graph(n: int, pairs: list[tuple[int, int]]) -> GraphBatch:
         edge_index = torch.tensor(pairs, dtype=torch.long).reshape(-1, 2).T
         return GraphBatch(
-            torch.randn(n, 4, dtype=torch.float64), edge_index, torch.tensor([0, n]), torch.randn(len(pairs), 3, dtype=torch.float64)
+            torch.randn(n, 4, dtype=torch.float64),
+            edge_index,
+            torch.tensor([0, n]),
+            torch.randn(len(pairs), 3, dtype=torch.float64),
         )
 
     unusual = [graph(0, []), graph(1, []), graph(3, []), graph(5, [(0, 1), (1, 0), (3, 4), (4, 3)]), graph(2, [(0, 1)])]
@@ -221,7 +249,9 @@ def test_self_loops_and_duplicate_edges():
     twice = GraphBatch(x, torch.tensor([[0, 1, 0], [1, 0, 1]]), torch.tensor([0, 3]), attr)
     encoded = model.tokens.edge_encoder(attr)
     merged = GraphBatch(x, plain.edge_index, plain.ptr, attr[:2])
-    model.tokens.edge_encoder.forward = lambda a: encoded[: len(a)] if len(a) == 3 else torch.stack([encoded[0] + encoded[2], encoded[1]])
+    model.tokens.edge_encoder.forward = lambda a: (
+        encoded[: len(a)] if len(a) == 3 else torch.stack([encoded[0] + encoded[2], encoded[1]])
+    )
     torch.testing.assert_close(model(twice), model(merged))
     # without features a pair is an edge or not, however often it is listed
     bare = build("pair", edge_dim=None).eval()
@@ -239,7 +269,9 @@ def test_torch_geometric_data_and_batch():
 
 def test_categorical_features():
     graph = graphs((4,))[0]
-    graph = GraphBatch(torch.randint(0, 5, (4, 2)), graph.edge_index, graph.ptr, torch.randint(0, 3, (graph.num_edges, 1)))
+    graph = GraphBatch(
+        torch.randint(0, 5, (4, 2)), graph.edge_index, graph.ptr, torch.randint(0, 3, (graph.num_edges, 1))
+    )
     assert build("node", in_dim=[5, 5], edge_dim=[3])(graph).shape == (4, 3)
 
 

@@ -29,7 +29,9 @@ def test_what_an_encoding_states_is_what_it_returns(name):
     out = compute(name, batch, **arguments)
     rows = {"node": 12, "pair": 16 + 4 + 36, "edge": batch.num_edges, "graph": 3}
     widths = encoding.widths(**encoding.arguments(arguments))
-    assert {k: tuple(v.shape) for k, v in out.items()} == {k: (rows[level], widths[k]) for k, level in encoding.arrays.items()}
+    assert {k: tuple(v.shape) for k, v in out.items()} == {
+        k: (rows[level], widths[k]) for k, level in encoding.arrays.items()
+    }
     assert encoding.num_bytes(arguments, batch.sizes, batch.num_edges) == sum(4 * v.numel() for v in out.values())
     assert encoding.__class__.key(encoding, arguments) == encoding.key(encoding.arguments(arguments))
 
@@ -38,7 +40,9 @@ def test_what_an_encoding_states_is_what_it_returns(name):
 def test_a_torch_geometric_graph_without_edges(name):
     """Data and Batch are taken as they are; a set has no `edge_index` at all."""
     given, arguments = Batch.from_data_list([Data(x=torch.ones(3, 3)), Data(x=torch.ones(2, 3))]), MINIMAL.get(name, {})
-    expected = compute(name, GraphBatch(torch.ones(5, 3), torch.zeros(2, 0, dtype=torch.long), torch.tensor([0, 3, 5])), **arguments)
+    expected = compute(
+        name, GraphBatch(torch.ones(5, 3), torch.zeros(2, 0, dtype=torch.long), torch.tensor([0, 3, 5])), **arguments
+    )
     for array, values in compute(name, given, **arguments).items():
         assert torch.equal(values, expected[array])
     for array, values in compute(name, Data(x=torch.ones(5, 3)), **arguments).items():
@@ -54,7 +58,11 @@ def test_key_spells_name_and_sorted_complete_arguments():
     ("name", "arguments", "message"),
     [
         ("laplace", {}, r"no encoding named 'laplace' \(did you mean 'laplacian'\?\); known: degree, "),
-        ("laplacian", {"k": 3, "normalisation": "sym"}, r"has no argument 'normalisation' \(did you mean 'normalization'\?\)"),
+        (
+            "laplacian",
+            {"k": 3, "normalisation": "sym"},
+            r"has no argument 'normalisation' \(did you mean 'normalization'\?\)",
+        ),
         ("laplacian", {}, "needs the argument 'k'"),
         ("laplacian", {"k": 3.0}, "k must be int, not 3.0"),
         ("laplacian", {"k": -1}, "k must be at least 1, not -1"),
@@ -65,4 +73,6 @@ def test_key_spells_name_and_sorted_complete_arguments():
 )
 def test_bad_requests(name, arguments, message):
     with pytest.raises((EncodingError, TypeError), match=message):
-        compute(name, random_graphs((3,))[0], **arguments) if "dtype" not in arguments else ENCODINGS[name].arguments(arguments)
+        compute(name, random_graphs((3,))[0], **arguments) if "dtype" not in arguments else ENCODINGS[name].arguments(
+            arguments
+        )

@@ -47,7 +47,9 @@ def test_the_best_draw_stays_where_none_suffices(monkeypatch):
     monkeypatch.setattr(module, "_DRAWS", 3)
     rng = np.random.default_rng((5, 0))
     expected = [rng.permutation(12) for _ in range(3)]
-    monkeypatch.setattr(module, "_gap", lambda neighbours: {expected[1].tobytes(): -0.2}.get(neighbours[0].tobytes(), -0.6))
+    monkeypatch.setattr(
+        module, "_gap", lambda neighbours: {expected[1].tobytes(): -0.2}.get(neighbours[0].tobytes(), -0.6)
+    )
     found = compute("expander", of_sizes(12), degree=1, seed=5)
     assert found["expander"][:, 0].tolist() == expected[1].tolist()
     assert found["expander_gap"].item() == pytest.approx(-0.2)
@@ -62,7 +64,9 @@ def test_what_decides_a_draw():
     assert not torch.equal(both[20:], compute("expander", of_sizes(20), degree=2, seed=1, graphs=ids[1:])["expander"])
 
 
-@pytest.mark.parametrize(("n", "degree", "edges"), [(10, 5, 45), (9, 4, 36), (6, 3, 15), (4, 5, 6), (1, 3, 0), (10, 3, 30)])
+@pytest.mark.parametrize(
+    ("n", "degree", "edges"), [(10, 5, 45), (9, 4, 36), (6, 3, 15), (4, 5, 6), (1, 3, 0), (10, 3, 30)]
+)
 def test_small_graphs_are_complete_where_the_degree_allows(n, degree, edges):
     found = compute("expander", of_sizes(n), degree=degree)
     graph = drawn(found["expander"])

@@ -167,7 +167,12 @@ def test_direction_and_repetition_of_edges_do_not_matter():
 @pytest.mark.parametrize("normalization", ["sym", "none"])
 @pytest.mark.parametrize("which", ["lowest", "highest", "both"])
 def test_lanczos_agrees_with_lapack(monkeypatch, normalization, which):
-    parts = [nx.connected_watts_strogatz_graph(90, 6, 0.5, seed=1), nx.path_graph(40), nx.star_graph(7), nx.empty_graph(2)]
+    parts = [
+        nx.connected_watts_strogatz_graph(90, 6, 0.5, seed=1),
+        nx.path_graph(40),
+        nx.star_graph(7),
+        nx.empty_graph(2),
+    ]
     batch = of_networkx(nx.disjoint_union_all(parts))
     expected, _ = solve(batch, k=10, normalization=normalization, which=which)
     monkeypatch.setattr(laplacian, "_DENSE_SIZE", 50)  # the first component goes to Lanczos, the others to LAPACK
@@ -241,7 +246,12 @@ def test_lanczos_reports_repeats_within_and_across_components(monkeypatch):
 
 
 def test_a_second_eigenvector_that_is_not_unique_is_reported():
-    graphs = [nx.path_graph(5), nx.cycle_graph(6), nx.star_graph(4), nx.disjoint_union(nx.path_graph(2), nx.path_graph(3))]
+    graphs = [
+        nx.path_graph(5),
+        nx.cycle_graph(6),
+        nx.star_graph(4),
+        nx.disjoint_union(nx.path_graph(2), nx.path_graph(3)),
+    ]
     batch = collate([of_networkx(graph) for graph in graphs])
     arrays, flags = compute_with_flags("second-eigenvector", batch)
     assert flags["repeated_eigenvalue"].tolist() == [False, True, True, True]
@@ -250,7 +260,12 @@ def test_a_second_eigenvector_that_is_not_unique_is_reported():
 
 
 def test_eigenvectors_for_repeated_eigenvalues_are_eigenvectors():
-    for graph in (nx.complete_graph(6), nx.star_graph(6), nx.hypercube_graph(4), nx.disjoint_union(nx.cycle_graph(5), nx.cycle_graph(5))):
+    for graph in (
+        nx.complete_graph(6),
+        nx.star_graph(6),
+        nx.hypercube_graph(4),
+        nx.disjoint_union(nx.cycle_graph(5), nx.cycle_graph(5)),
+    ):
         batch = of_networkx(graph)
         values, vectors = solve(batch, k=batch.num_nodes)
         assert_eigenpairs(batch, values[0], vectors)

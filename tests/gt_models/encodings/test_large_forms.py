@@ -100,4 +100,6 @@ def test_the_graphs_have_what_they_should():
         assert any(a == b for a, b in edges)
         others = torch.cat([source[source != target], target[source != target]])
         assert NODES - others.unique().numel() == isolated
-    assert not laplacian.laplacian_with_repeats(of_networkx(connected()), k=5, normalization="sym", which="lowest")[1].any()
+    assert not laplacian.laplacian_with_repeats(of_networkx(connected()), k=5, normalization="sym", which="lowest")[
+        1
+    ].any()

@@ -121,7 +121,9 @@ def test_edges_may_stand_in_any_order():
 def test_squaring_as_the_edge_transformer_does():
     graphs = random_graphs((5, 8), density=0.4)
     expected = torch.cat([by_loops(g, (1, 2, 4, 8), identity=False) for g in graphs])
-    torch.testing.assert_close(rrwp(collate(graphs), steps=4, identity=False, squaring=True), expected, rtol=0, atol=1e-13)
+    torch.testing.assert_close(
+        rrwp(collate(graphs), steps=4, identity=False, squaring=True), expected, rtol=0, atol=1e-13
+    )
 
 
 def test_dual_direction_of_a_directed_graph():
@@ -169,8 +171,12 @@ def test_large_sparse_graphs_take_the_same_values(monkeypatch):
 
 def test_rwse_is_the_diagonal():
     graphs = random_graphs((5, 3, 9, 1), density=0.4)
-    expected = torch.cat([by_loops(g, range(1, 6), identity=False).view(n, n, 5).diagonal().T for g, n in zip(graphs, (5, 3, 9, 1))])
-    torch.testing.assert_close(compute("rwse", collate(graphs), steps=5, dtype=torch.float64)["rwse"], expected, rtol=0, atol=1e-14)
+    expected = torch.cat(
+        [by_loops(g, range(1, 6), identity=False).view(n, n, 5).diagonal().T for g, n in zip(graphs, (5, 3, 9, 1))]
+    )
+    torch.testing.assert_close(
+        compute("rwse", collate(graphs), steps=5, dtype=torch.float64)["rwse"], expected, rtol=0, atol=1e-14
+    )
 
 
 def test_float32_is_close_after_many_steps():

@@ -44,7 +44,9 @@ def test_attention_of_ones_is_the_equivariant_linear_layer(k, l):
                 linear.weight[a * 4 : a * 4 + 4] += own.weight[at * 4 : at * 4 + 4, -4:]
             if c in attend.classes:
                 v, o = (order.index(c) * 6 for order in (attend.value_slots, attend.classes))
-                linear.weight[a * 4 : a * 4 + 4] += attend.value.weight[v : v + 6].T @ attend.output.weight[:, o : o + 6].T
+                linear.weight[a * 4 : a * 4 + 4] += (
+                    attend.value.weight[v : v + 6].T @ attend.output.weight[:, o : o + 6].T
+                )
         if l == 0:
             linear.weight += own.weight[:, -4:]
     values = torch.randn(len(support.sets[k]), 4)

@@ -25,6 +25,8 @@ def test_softmax_without_queries_is_the_mean_layer():
                 linear.weight[a * 4 : a * 4 + 4] = own.weight[at * 4 : at * 4 + 4, -4:]
             else:
                 v, o = (order.index(c) * 4 for order in (attend.value_slots, attend.classes))
-                linear.weight[a * 4 : a * 4 + 4] = attend.value.weight[v : v + 4].T @ attend.output.weight[:, o : o + 4].T
+                linear.weight[a * 4 : a * 4 + 4] = (
+                    attend.value.weight[v : v + 4].T @ attend.output.weight[:, o : o + 4].T
+                )
     values = torch.randn(len(support.sets[2]), 4)
     torch.testing.assert_close(attend(values, support), linear(values, support), rtol=1e-10, atol=1e-10)

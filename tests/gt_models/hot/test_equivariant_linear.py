@@ -70,7 +70,9 @@ def test_l_1_to_1_is_a_deepset_layer():
     layer = EquivariantLinear(1, 1, 3, 4).double()
     own, others = layer.weight.split(3)
     x = torch.randn(6, 3, dtype=torch.float64)
-    expected = x @ own + (torch.ones(6, 6, dtype=torch.float64) - torch.eye(6, dtype=torch.float64)) @ x @ others + layer.bias
+    expected = (
+        x @ own + (torch.ones(6, 6, dtype=torch.float64) - torch.eye(6, dtype=torch.float64)) @ x @ others + layer.bias
+    )
     torch.testing.assert_close(layer(x, support), expected)
 
 
@@ -93,7 +95,10 @@ def test_counts_are_exact_on_a_batch():
     for c in equivalence_classes(2, 2):
         rows = support.sets[2].rows[c.output_pattern]
         expected = [
-            sum(graph[a] == graph[b] and reference.exact_keys(i, tuples[2][b], c.blocks) for a, i in enumerate(tuples[2]))
+            sum(
+                graph[a] == graph[b] and reference.exact_keys(i, tuples[2][b], c.blocks)
+                for a, i in enumerate(tuples[2])
+            )
             for b in range(rows.start, rows.stop)
         ]
         assert class_count(support, c).tolist() == expected
@@ -143,7 +148,9 @@ def to_rows(case, name: str) -> torch.Tensor:
     return torch.cat(nodes + [p[6:][o] for p, o in zip(parts, order, strict=True)])
 
 
-@pytest.mark.parametrize("name", ["2to2_default", "2to2_light", "2to1_default", "2to1_light", "2to0_default", "2to0_light"])
+@pytest.mark.parametrize(
+    "name", ["2to2_default", "2to2_light", "2to1_default", "2to1_light", "2to0_default", "2to0_light"]
+)
 def test_parity_with_the_authors_linear_layers(parity, name):
     case = parity(f"hot_linear_{name}")
     k, l, light = int(name[0]), int(name[3]), name.endswith("light")

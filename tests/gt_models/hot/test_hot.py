@@ -47,7 +47,9 @@ def test_attention_is_its_definition(k, l, form, attention):
         torch.nn.init.normal_(p, std=0.5)
     features = RandomFeatures(2, 3, None, "relu")
     values = torch.randn(len(support.sets[k]), 4)
-    expected = reference.attention(layer, values, reference.tuples_of(support), reference.generalized_features(features.projection))
+    expected = reference.attention(
+        layer, values, reference.tuples_of(support), reference.generalized_features(features.projection)
+    )
     torch.testing.assert_close(layer(values, support, features), expected, rtol=1e-10, atol=1e-10)
 
 
@@ -96,7 +98,9 @@ def test_sparse_on_the_complete_graph_is_dense(name, attention):
 @pytest.mark.parametrize("level", ["node", "graph"])
 def test_ablation_removes_what_reaches_beyond_edges(level):
     """Without global classes a node of another component changes nothing at node level; with them it does."""
-    two = GraphBatch(torch.randn(4, 4), torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2]]), torch.tensor([0, 4]), torch.randn(4, 3))
+    two = GraphBatch(
+        torch.randn(4, 4), torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2]]), torch.tensor([0, 4]), torch.randn(4, 3)
+    )
     other = GraphBatch(torch.cat([two.x[:2], torch.randn(2, 4)]), two.edge_index, two.ptr, two.edge_attr)
     for global_classes in (False, True):
         model = build(level, attention="softmax", global_classes=global_classes).eval()
@@ -201,9 +205,13 @@ def test_an_empty_graph_of_a_batch_changes_no_other():
 def test_parallel_edges_add_up_and_self_loops_stand_on_the_diagonal():
     model = build("node", attention="softmax").eval()
     g = graph_of(3, [(0, 1), (1, 0), (1, 2), (2, 1)])
-    doubled = GraphBatch(g.x, torch.cat([g.edge_index, g.edge_index], 1), g.ptr, torch.cat([0.25 * g.edge_attr, 0.75 * g.edge_attr]))
+    doubled = GraphBatch(
+        g.x, torch.cat([g.edge_index, g.edge_index], 1), g.ptr, torch.cat([0.25 * g.edge_attr, 0.75 * g.edge_attr])
+    )
     torch.testing.assert_close(model(doubled), model(g))
-    loop = GraphBatch(g.x, torch.cat([g.edge_index, torch.tensor([[2], [2]])], 1), g.ptr, torch.cat([g.edge_attr, torch.ones(1, 3)]))
+    loop = GraphBatch(
+        g.x, torch.cat([g.edge_index, torch.tensor([[2], [2]])], 1), g.ptr, torch.cat([g.edge_attr, torch.ones(1, 3)])
+    )
     assert not torch.allclose(model(loop), model(g))
     assert len(model.support(loop).sets[2]) == len(model.support(g).sets[2])
 
@@ -250,7 +258,12 @@ def test_features_that_do_not_fit_are_refused():
 
 
 @pytest.mark.parametrize(
-    "arguments", [{"name": "hot-released"}, {"name": "hot-released", "hidden_dim": 40, "num_features": 11}, {"kernel": "generalized"}]
+    "arguments",
+    [
+        {"name": "hot-released"},
+        {"name": "hot-released", "hidden_dim": 40, "num_features": 11},
+        {"kernel": "generalized"},
+    ],
 )
 @pytest.mark.parametrize(("level", "num_threads"), [("graph", 1), ("node", 3)])
 def test_forms_of_the_kernel_agree(monkeypatch, arguments, level, num_threads):

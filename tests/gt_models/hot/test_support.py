@@ -25,7 +25,9 @@ def test_an_entry_of_itself_and_of_the_diagonal_is_a_range_of_rows(k, l, dense):
     support, ranges = (Support.complete(batch, 2) if dense else Support.sparse(batch)), 0
     for c in light_classes(k, l):
         nodes, block_of = support.sets[l].nodes(c.output_pattern), dict(c.shared)
-        columns = [nodes[block_of[a]] for position in range(k) for a, block in enumerate(c.input_pattern) if position in block]
+        columns = [
+            nodes[block_of[a]] for position in range(k) for a, block in enumerate(c.input_pattern) if position in block
+        ]
         rows = support.light_rows(c)
         if isinstance(rows, slice):
             ranges += 1
@@ -88,4 +90,6 @@ def test_spare_entries_come_last(monkeypatch):
 def test_compiles_with_repeated_edges(attention):
     model, batch = build("node", attention=attention, redraw_interval=None), messy()
     torch._dynamo.reset()
-    torch.testing.assert_close(torch.compile(model, backend="eager", fullgraph=True)(batch), model(batch), rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(
+        torch.compile(model, backend="eager", fullgraph=True)(batch), model(batch), rtol=1e-10, atol=1e-10
+    )

@@ -15,7 +15,10 @@ def test_categorical_input_by_loops(edge_columns):
     """Embeddings of all columns, of edges added up or averaged; two tables of in-degrees, the last row for all larger ones."""
     part = TensorInput(2, [5, 3], [4, 2], 6, edge_columns, degree_embeddings=3)
     edges = torch.tensor([[0, 1, 2, 3, 4], [1, 0, 1, 1, 1]])
-    x, attr = torch.tensor([[0, 1], [4, 2], [3, 0], [0, 0], [1, 1]]), torch.tensor([[3, 1], [0, 0], [2, 1], [1, 0], [0, 1]])
+    x, attr = (
+        torch.tensor([[0, 1], [4, 2], [3, 0], [0, 0], [1, 1]]),
+        torch.tensor([[3, 1], [0, 0], [2, 1], [1, 0], [0, 1]]),
+    )
     graph = GraphBatch(x, edges, torch.tensor([0, 5]), attr)
     support = Support.sparse(graph)
     out, node, edge = part(graph, support, torch.float64), part.node.embedding.weight, part.edge.embedding.weight
@@ -25,7 +28,9 @@ def test_categorical_input_by_loops(edge_columns):
         torch.testing.assert_close(out[i], torch.cat([expected, torch.zeros(6)]))
     for e, (s, t) in enumerate(edges.T.tolist()):
         expected = (edge[attr[e, 0]] + edge[4 + attr[e, 1]]) / (2 if edge_columns == "mean" else 1)
-        torch.testing.assert_close(out[support.sets[2].index.tolist().index([s, t])], torch.cat([torch.zeros(6), expected]))
+        torch.testing.assert_close(
+            out[support.sets[2].index.tolist().index([s, t])], torch.cat([torch.zeros(6), expected])
+        )
 
 
 def test_settings_of_parts_that_cannot_be_say_what_can():
@@ -34,7 +39,9 @@ def test_settings_of_parts_that_cannot_be_say_what_can():
 
 
 def test_torch_geometric_data_and_categorical_features():
-    model = create_model("hot-released", in_dim=[5, 3], out_dim=2, edge_dim=[4], hidden_dim=8, num_layers=1, degree_embeddings=6)
+    model = create_model(
+        "hot-released", in_dim=[5, 3], out_dim=2, edge_dim=[4], hidden_dim=8, num_layers=1, degree_embeddings=6
+    )
     data = Data(
         x=torch.tensor([[0, 1], [4, 2], [3, 0]]),
         edge_index=torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]),

@@ -4,7 +4,21 @@ import numpy as np
 import pytest
 import torch
 
-from gt_models.kernels.compiled import compiled, copy, dot, gate, inner, largest, move, mul, muladd, powers, real, shares, softmax
+from gt_models.kernels.compiled import (
+    compiled,
+    copy,
+    dot,
+    gate,
+    inner,
+    largest,
+    move,
+    mul,
+    muladd,
+    powers,
+    real,
+    shares,
+    softmax,
+)
 from tests.gt_models.checks import said_by_two_processes
 
 SIZE = 37  # 16 + 16 + 4 + 1
@@ -113,7 +127,11 @@ def test_parts_are_compiled_into_kernels():
                 + np.tan(y) * np.arctan(y)
                 + np.sinh(y) / np.cosh(y)
             )
-            y = np.cbrt(np.abs(y) + np.expm1(y) * np.log1p(np.abs(y))) + np.hypot(y, 3.0) * np.arcsinh(y) - np.tanh(y) ** 3.5
+            y = (
+                np.cbrt(np.abs(y) + np.expm1(y) * np.log1p(np.abs(y)))
+                + np.hypot(y, 3.0) * np.arcsinh(y)
+                - np.tanh(y) ** 3.5
+            )
         x[i] = y
 
     @compiled

@@ -21,15 +21,24 @@ def double():
     forms = [
         Form("absent", missing),
         Form("wrong", lambda: lambda x: 3 * x),
-        Form("small", lambda: lambda x: x + x, lambda x: None if x.numel() <= 3 else f"takes up to 3 numbers, not {x.numel()}"),
+        Form(
+            "small",
+            lambda: lambda x: x + x,
+            lambda x: None if x.numel() <= 3 else f"takes up to 3 numbers, not {x.numel()}",
+        ),
     ]
-    yield Operation("double", lambda x: 2 * x, forms, lambda x: ((torch.randn(2, dtype=x.dtype, requires_grad=True),), {}))
+    yield Operation(
+        "double", lambda x: 2 * x, forms, lambda x: ((torch.randn(2, dtype=x.dtype, requires_grad=True),), {})
+    )
     OPERATIONS.clear()
     OPERATIONS.update(before)
 
 
 def test_the_first_form_that_can_run_runs_and_a_wrong_one_is_put_aside_once(double):
-    with forms_taken() as taken, pytest.warns(RuntimeWarning, match="double: wrong is not used on cpu: it differs from the reference by"):
+    with (
+        forms_taken() as taken,
+        pytest.warns(RuntimeWarning, match="double: wrong is not used on cpu: it differs from the reference by"),
+    ):
         assert torch.equal(double(torch.ones(2)), torch.full((2,), 2.0))
     assert taken == {"double": {"small": 1}}
     with forms_taken() as taken, warnings.catch_warnings():
@@ -63,9 +72,15 @@ def test_use_chooses_the_form(double):
             double(torch.ones(1))
         with use(double="small"):
             double(torch.ones(1))
-        with use(double="small"), pytest.raises(ValueError, match="double: the form 'small' cannot run here: takes up to 3 numbers, not 4"):
+        with (
+            use(double="small"),
+            pytest.raises(ValueError, match="double: the form 'small' cannot run here: takes up to 3 numbers, not 4"),
+        ):
             double(torch.ones(4))
-        with use(double="fast"), pytest.raises(ValueError, match="double has no form 'fast'; it has: reference, absent, wrong, small"):
+        with (
+            use(double="fast"),
+            pytest.raises(ValueError, match="double has no form 'fast'; it has: reference, absent, wrong, small"),
+        ):
             double(torch.ones(1))
         with use("small"):  # of all operations that have it and can run it: no error
             double(torch.ones(4))
@@ -73,7 +88,12 @@ def test_use_chooses_the_form(double):
 
 
 def test_calls_with_and_without_gradients_are_counted_apart(double):
-    with use("reference"), forms_taken(training=True) as training, forms_taken(training=False) as evaluation, forms_taken() as all_calls:
+    with (
+        use("reference"),
+        forms_taken(training=True) as training,
+        forms_taken(training=False) as evaluation,
+        forms_taken() as all_calls,
+    ):
         double(torch.ones(1))
         with torch.no_grad():
             double(torch.ones(1)), double(torch.ones(1))
@@ -90,7 +110,10 @@ def test_all_operations_have_a_definition_and_an_example():
 def test_devices_and_dtypes_are_reasons(double):
     form = double.forms[-1]
     assert form.reason((torch.ones(1, device="meta"),), {}) == "runs on cpu, not on meta"
-    assert form.reason((torch.ones(1, dtype=torch.bfloat16),), {}) == "takes torch.float32 and torch.float64, not torch.bfloat16"
+    assert (
+        form.reason((torch.ones(1, dtype=torch.bfloat16),), {})
+        == "takes torch.float32 and torch.float64, not torch.bfloat16"
+    )
     assert "wants one dtype" in form.reason((torch.ones(1), torch.ones(1, dtype=torch.float64)), {})
 
 
@@ -129,7 +152,10 @@ def test_the_check_runs_outside_the_caller_s_autocast(double):
 
 def test_a_form_without_a_gradient_is_put_aside(double):
     operation = Operation(
-        "double", double.reference, [Form("cut", lambda: lambda x: 2 * x.detach() + 0 * x.sum().detach())], double.example
+        "double",
+        double.reference,
+        [Form("cut", lambda: lambda x: 2 * x.detach() + 0 * x.sum().detach())],
+        double.example,
     )
     with pytest.warns(RuntimeWarning, match="double: cut is not used on cpu"):
         operation(torch.ones(1))

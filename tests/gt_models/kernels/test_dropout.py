@@ -26,7 +26,9 @@ def test_the_reference_against_whole_numbers():
     assert threshold(0.5) == 2**31
     x = torch.randn(300, dtype=torch.float64)
     with use("reference"):
-        torch.testing.assert_close(drop(x, SEED, 0.3), torch.where(torch.tensor(expected), x / 0.7, 0.0), rtol=1e-12, atol=0)
+        torch.testing.assert_close(
+            drop(x, SEED, 0.3), torch.where(torch.tensor(expected), x / 0.7, 0.0), rtol=1e-12, atol=0
+        )
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -50,7 +52,9 @@ def test_rate_and_independence(rate):
     assert (mask.double().mean(1) - (1 - rate)).abs().max() < 0.11
     other = drop(torch.ones(1000, 500), torch.tensor([6]), rate) != 0
     for shift in (0, 1, 16, 500):  # neither another seed nor a neighbour says anything about an entry
-        both = (mask.flatten()[shift:] & (other if shift == 0 else mask).flatten()[: mask.numel() - shift]).double().mean()
+        both = (
+            (mask.flatten()[shift:] & (other if shift == 0 else mask).flatten()[: mask.numel() - shift]).double().mean()
+        )
         assert abs(both - (1 - rate) ** 2) < 0.004
 
 
@@ -73,7 +77,9 @@ def test_module():
     assert torch.equal(module(x), first)
     assert not torch.equal(module(x), first)
     assert module(x.bfloat16()).dtype == torch.bfloat16
-    assert torch.autograd.gradcheck(lambda v: drop(v, SEED, 0.4), torch.randn(5, 3, dtype=torch.float64, requires_grad=True))
+    assert torch.autograd.gradcheck(
+        lambda v: drop(v, SEED, 0.4), torch.randn(5, 3, dtype=torch.float64, requires_grad=True)
+    )
     module.eval()
     assert module(x) is x
     with pytest.raises(ValueError, match="outside"):

@@ -28,14 +28,32 @@ def draw(*shape: int) -> Tensor:
 CALLS = {
     "dropout": (drop, lambda: (draw(5, 7), torch.tensor([3]), 0.5)),
     "gated attention": (gated_attention, lambda: (draw(4, 24), draw(16, 4), 2, FOUR, 0.5, 0.0, 0.0, None)),
-    "gated attention by distance": (gated_attention, lambda: (draw(4, 24), draw(16, 4), 2, FOUR, 0.5, -0.3, 0.5, torch.tensor([3]))),
-    "graph attention": (graph_attention, lambda: (draw(7, 8), draw(2, 4), draw(2, 4), *small_edges(torch.device("cpu"))[0], 0.2)),
+    "gated attention by distance": (
+        gated_attention,
+        lambda: (draw(4, 24), draw(16, 4), 2, FOUR, 0.5, -0.3, 0.5, torch.tensor([3])),
+    ),
+    "graph attention": (
+        graph_attention,
+        lambda: (draw(7, 8), draw(2, 4), draw(2, 4), *small_edges(torch.device("cpu"))[0], 0.2),
+    ),
     "packed attention": (packed_attention, lambda: (None, draw(5, 24), Packing.of(PAIR), 2, 0.0, torch.tensor([3]))),
-    "packed attention, one key": (packed_attention, lambda: (None, draw(1, 24), Packing.of(PAIR[:1] - 2), 2, 0.0, torch.tensor([3]))),
-    "packed attention with dropout": (packed_attention, lambda: (None, draw(5, 24), Packing.of(PAIR), 2, 0.5, torch.tensor([3]))),
-    "sparse linear": (sparse_linear, lambda: (torch.ones(2), torch.tensor([0, 1, 2]), torch.tensor([0, 2]), draw(4, 5), draw(4))),
+    "packed attention, one key": (
+        packed_attention,
+        lambda: (None, draw(1, 24), Packing.of(PAIR[:1] - 2), 2, 0.0, torch.tensor([3])),
+    ),
+    "packed attention with dropout": (
+        packed_attention,
+        lambda: (None, draw(5, 24), Packing.of(PAIR), 2, 0.5, torch.tensor([3])),
+    ),
+    "sparse linear": (
+        sparse_linear,
+        lambda: (torch.ones(2), torch.tensor([0, 1, 2]), torch.tensor([0, 2]), draw(4, 5), draw(4)),
+    ),
     "triangular attention": (triangular_attention, lambda: (draw(16, 4, 2, 4), FOUR, torch.tensor([5]), 0.0)),
-    "triangular attention with dropout": (triangular_attention, lambda: (draw(16, 4, 2, 4), FOUR, torch.tensor([5]), 0.5)),
+    "triangular attention with dropout": (
+        triangular_attention,
+        lambda: (draw(16, 4, 2, 4), FOUR, torch.tensor([5]), 0.5),
+    ),
 }
 
 
@@ -51,15 +69,23 @@ def test_no_fast_form_hides_a_nan(name, value):
         for spot in range(0, tensor.numel(), max(1, tensor.numel() // 12)):
             found = []
             for form in ("reference", "numba"):
-                arguments = [t.detach().clone().requires_grad_(t.requires_grad) if isinstance(t, Tensor) else t for t in example]
+                arguments = [
+                    t.detach().clone().requires_grad_(t.requires_grad) if isinstance(t, Tensor) else t for t in example
+                ]
                 arguments[place].data.view(-1)[spot] = value
                 with use(form):
                     out = operation(*arguments)
                 wanted = [t for t in arguments if isinstance(t, Tensor) and t.requires_grad]
-                found.append([out.detach(), *torch.autograd.grad(out.sum(), wanted, materialize_grads=True, allow_unused=True)])
-            assert torch.equal(found[0][0].isnan(), found[1][0].isnan()), f"output, {value} at {spot} of argument {place}"
+                found.append(
+                    [out.detach(), *torch.autograd.grad(out.sum(), wanted, materialize_grads=True, allow_unused=True)]
+                )
+            assert torch.equal(found[0][0].isnan(), found[1][0].isnan()), (
+                f"output, {value} at {spot} of argument {place}"
+            )
             for expected, gradient in zip(*found, strict=True):
-                assert not (expected.isnan() & ~gradient.isnan()).any(), f"gradient, {value} at {spot} of argument {place}"
+                assert not (expected.isnan() & ~gradient.isnan()).any(), (
+                    f"gradient, {value} at {spot} of argument {place}"
+                )
 
 
 def test_a_gradient_that_is_nan_reaches_every_column_of_a_sparse_linear_map():

@@ -13,7 +13,14 @@ from tests.gt_models.checks import assert_threads_change_no_bit
 SIZES = (6, 1, 0, 40)  # few nodes, one, none, many
 
 
-def case(sizes: tuple[int, ...], heads: int, width: int, dropout: float = 0.0, gated: bool = True, dtype: torch.dtype = torch.float64):
+def case(
+    sizes: tuple[int, ...],
+    heads: int,
+    width: int,
+    dropout: float = 0.0,
+    gated: bool = True,
+    dtype: torch.dtype = torch.float64,
+):
     torch.manual_seed(0)
     ptr = torch.tensor([0, *sizes]).cumsum(0)
     batch = GraphBatch(torch.zeros(sum(sizes), 1), torch.zeros(2, 0, dtype=torch.long), ptr)
@@ -50,7 +57,13 @@ def results(form: str, arguments: tuple) -> list[torch.Tensor]:
 
 @pytest.mark.parametrize(
     ("sizes", "heads", "width", "dropout", "gated"),
-    [(SIZES, 3, 5, 0.0, True), (SIZES, 3, 5, 0.4, True), (SIZES, 2, 12, 0.4, True), (SIZES, 2, 5, 0.4, False), ((), 2, 5, 0.0, True)],
+    [
+        (SIZES, 3, 5, 0.0, True),
+        (SIZES, 3, 5, 0.4, True),
+        (SIZES, 2, 12, 0.4, True),
+        (SIZES, 2, 5, 0.4, False),
+        ((), 2, 5, 0.0, True),
+    ],
 )
 @pytest.mark.parametrize("form", [f.name for f in gated_attention.forms if "cpu" in f.devices])
 def test_forms_agree_with_the_reference(form, sizes, heads, width, dropout, gated):
@@ -65,7 +78,9 @@ def test_columns_of_a_wider_matrix_are_read_where_they_are():
     wide = torch.randn(len(pairs), 11, dtype=torch.float64)
     wide[:, 3:7] = pairs.detach()
     columns = wide[:, 3:7].requires_grad_()
-    for expected, found in zip(results("numba", (qkv, pairs, *rest)), results("numba", (qkv, columns, *rest)), strict=True):
+    for expected, found in zip(
+        results("numba", (qkv, pairs, *rest)), results("numba", (qkv, columns, *rest)), strict=True
+    ):
         assert torch.equal(expected, found)
 
 

@@ -53,7 +53,9 @@ def test_only_the_sum_is_asked_for():
     given = tensors(4, 5)
     _, summed = gated_norm(*given.values(), 1e-5, False, None, 0.0)
     x, _ = gated_norm(*(given | {"total": None}).values(), 1e-5, False, None, 0.0)
-    torch.testing.assert_close(*(torch.autograd.grad(out.sin().sum(), given["h"])[0] for out in (summed, x + given["total"])))
+    torch.testing.assert_close(
+        *(torch.autograd.grad(out.sin().sum(), given["h"])[0] for out in (summed, x + given["total"]))
+    )
 
 
 def test_a_b_for_each_node_and_a_layer_without_norm_are_left_to_the_reference():

@@ -22,7 +22,10 @@ def tensors(rows: int, width: int, dtype: torch.dtype = torch.float64, shared: b
     """h, v, k, q [N, d]; gate, biases of v, k and q, weight and bias of the norm [d]."""
     torch.manual_seed(0)
     shapes = [(rows, width)] * 4 + [(width,)] * 6
-    return [None if shared and i in (3, 7) else torch.randn(s, dtype=dtype, requires_grad=True) for i, s in enumerate(shapes)]
+    return [
+        None if shared and i in (3, 7) else torch.randn(s, dtype=dtype, requires_grad=True)
+        for i, s in enumerate(shapes)
+    ]
 
 
 def step(given: list[Tensor | None], heads: int) -> list[Tensor]:
@@ -33,7 +36,9 @@ def step(given: list[Tensor | None], heads: int) -> list[Tensor]:
 def test_it_against_loops():
     heads, width = 2, 3
     h, v, k, q, gate, v_bias, k_bias, q_bias, weight, bias = given = tensors(4, heads * width)
-    keys, queries = ([[1 / (1 + math.exp(-x)) for x in row] for row in (t + b).tolist()] for t, b in ((k, k_bias), (q, q_bias)))
+    keys, queries = (
+        [[1 / (1 + math.exp(-x)) for x in row] for row in (t + b).tolist()] for t, b in ((k, k_bias), (q, q_bias))
+    )
     expected = torch.zeros(4, heads * width, dtype=torch.float64)
     for i in range(4):
         y = []
@@ -74,7 +79,9 @@ def test_linear_attention_is_the_same_padded_looped_and_alone():
         out = linear_attention(q, k, v, batch)
         for b in range(batch.num_graphs):
             part = slice(int(batch.ptr[b]), int(batch.ptr[b + 1]))
-            expected = loops.global_attention(2, *([row.mT.flatten() for row in t[part]] for t in (q, k, v)))  # head last
+            expected = loops.global_attention(
+                2, *([row.mT.flatten() for row in t[part]] for t in (q, k, v))
+            )  # head last
             if expected:
                 torch.testing.assert_close(out[part].mT.flatten(1), torch.stack(expected), rtol=1e-10, atol=1e-10)
         assert all(g.isfinite().all() for g in torch.autograd.grad(out.sum(), (q, k, v)))

@@ -16,7 +16,9 @@ def case(num_nodes: int, num_edges: int, heads: int, width: int, dtype: torch.dt
     source, target = torch.randint(0, max(1, num_nodes - 1), (2, num_edges))
     value = torch.randn(num_nodes, heads * width, dtype=dtype, requires_grad=True)
     vectors = [torch.randn(heads, width, dtype=dtype, requires_grad=True) for _ in range(2)]
-    return (value, *vectors, *compressed(source, target, num_nodes), 0.2), list(zip(source.tolist(), target.tolist(), strict=True))
+    return (value, *vectors, *compressed(source, target, num_nodes), 0.2), list(
+        zip(source.tolist(), target.tolist(), strict=True)
+    )
 
 
 def test_the_reference_against_loops():
@@ -34,7 +36,9 @@ def test_the_reference_against_loops():
         torch.testing.assert_close(graph_attention(*arguments), expected.view(6, 6), rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize(("num_nodes", "num_edges", "heads", "width"), [(1, 1, 1, 5), (40, 150, 3, 5), (9, 0, 2, 4), (2500, 6000, 2, 8)])
+@pytest.mark.parametrize(
+    ("num_nodes", "num_edges", "heads", "width"), [(1, 1, 1, 5), (40, 150, 3, 5), (9, 0, 2, 4), (2500, 6000, 2, 8)]
+)
 @pytest.mark.parametrize("form", [f.name for f in graph_attention.forms if "cpu" in f.devices])
 def test_forms_agree_with_the_reference(form, num_nodes, num_edges, heads, width):
     arguments, _ = case(num_nodes, num_edges, heads, width)
@@ -72,7 +76,9 @@ def test_wide_indices_and_edges_without_a_node_change_nothing(form):
     with use(graph_attention=form):
         outs = [graph_attention(*arguments[:3], *e, 0.2) for e in (arguments[3:8], wide)]
     assert torch.equal(*outs)
-    assert all(torch.equal(*g) for g in zip(*(torch.autograd.grad(o.sin().sum(), arguments[:3]) for o in outs), strict=True))
+    assert all(
+        torch.equal(*g) for g in zip(*(torch.autograd.grad(o.sin().sum(), arguments[:3]) for o in outs), strict=True)
+    )
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])

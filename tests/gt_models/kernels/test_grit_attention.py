@@ -16,7 +16,9 @@ SEED, RATE = torch.tensor([3]), 0.4
 
 
 def batch_of(*sizes: int) -> GraphBatch:
-    return GraphBatch(torch.zeros(sum(sizes), 1), torch.zeros(2, 0, dtype=torch.long), torch.tensor([0, *itertools.accumulate(sizes)]))
+    return GraphBatch(
+        torch.zeros(sum(sizes), 1), torch.zeros(2, 0, dtype=torch.long), torch.tensor([0, *itertools.accumulate(sizes)])
+    )
 
 
 def tensors(batch: GraphBatch, heads: int, width: int, dtype: torch.dtype = torch.float64) -> list[Tensor]:
@@ -43,7 +45,10 @@ def test_the_reference_against_loops(clamp):
     given = tensors(batch, heads, width)
     q, k, v, pair, logit = (t.tolist() for t in given)
     keep = kept(SEED, batch.num_pairs * heads, RATE).view(-1, heads).tolist()
-    expected_out, expected_e = torch.zeros(6, heads, 2, width).double(), torch.zeros(batch.num_pairs, heads, width).double()
+    expected_out, expected_e = (
+        torch.zeros(6, heads, 2, width).double(),
+        torch.zeros(batch.num_pairs, heads, width).double(),
+    )
     p = 0
     for nodes in ([0, 1, 2], [3], [4, 5]):
         for i in nodes:

@@ -11,7 +11,16 @@ from gt_models.kernels.kernel_attention_groups import Groups
 from tests.gt_models.checks import assert_threads_change_no_bit
 
 
-def case(entries: int, queries: int, groups: int, heads: int, width: int, channels: int, shared: bool, dtype: torch.dtype = torch.float64):
+def case(
+    entries: int,
+    queries: int,
+    groups: int,
+    heads: int,
+    width: int,
+    channels: int,
+    shared: bool,
+    dtype: torch.dtype = torch.float64,
+):
     """Two attentions, whose outputs are side by side, in random groups of which the last has no entry and the one before no query; queries
     are columns of one matrix, keys of another where the first has `shared` keys, and values of two."""
     torch.manual_seed(0)
@@ -44,7 +53,9 @@ def test_the_reference_against_loops():
     arguments, _ = case(9, 6, 4, 2, 3, 2, shared=True)
     queries, keys, values, all_groups, _, projection, eps = arguments
     expected = torch.zeros(6, 2, 2, 2, dtype=torch.float64)  # [R, attentions, H, C]
-    for a, (query, key, value) in enumerate(zip(*([c.unflatten() for c in columns] for columns in (queries, keys, values)), strict=True)):
+    for a, (query, key, value) in enumerate(
+        zip(*([c.unflatten() for c in columns] for columns in (queries, keys, values)), strict=True)
+    ):
         of_entry, of_query = all_groups[a].entries.of, all_groups[a].queries.of
         key_of = all_groups[a].key.of if all_groups[a].key else range(9)
         for j in range(6):
@@ -69,7 +80,13 @@ def test_outputs_of_attentions_that_share_rows():
     for form in ("reference", "numba"):
         with use(kernel_attention=form):
             both = kernel_attentions(
-                [at[0], at[2]], [at[1], at[3]], [at[4], Columns(2 * rows, 0, 2, 1)], [groups, groups], [0, 1], torch.eye(1).double(), 0.5
+                [at[0], at[2]],
+                [at[1], at[3]],
+                [at[4], Columns(2 * rows, 0, 2, 1)],
+                [groups, groups],
+                [0, 1],
+                torch.eye(1).double(),
+                0.5,
             )
         assert [out.shape for out in both] == [(7, 2), (7, 2)]
         results.append([*both, *torch.autograd.grad(sum((out * out.cos()).sum() for out in both), rows)])
@@ -89,7 +106,14 @@ def test_the_reference_is_the_same_where_it_computes_twice(monkeypatch):
 # heads narrower and wider than a vector, no rows at all, one group in several pieces
 @pytest.mark.parametrize(
     "sizes",
-    [(40, 30, 7, 2, 3, 5), (60, 50, 9, 1, 8, 17), (0, 4, 3, 2, 3, 5), (5, 0, 2, 2, 3, 5), (0, 0, 0, 2, 3, 5), (1300, 1200, 3, 2, 3, 5)],
+    [
+        (40, 30, 7, 2, 3, 5),
+        (60, 50, 9, 1, 8, 17),
+        (0, 4, 3, 2, 3, 5),
+        (5, 0, 2, 2, 3, 5),
+        (0, 0, 0, 2, 3, 5),
+        (1300, 1200, 3, 2, 3, 5),
+    ],
 )
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("form", [f.name for f in kernel_attention.forms if "cpu" in f.devices])

@@ -14,7 +14,10 @@ def test_summed_agrees_with_the_reference(with_bias, rows):
     torch.manual_seed(0)
     x = torch.randn(rows, 5, dtype=torch.float64, requires_grad=True)
     weights = [torch.randn(width, 5, dtype=torch.float64, requires_grad=True) for width in (3, 4, 1)]
-    biases = [torch.randn(len(w), dtype=torch.float64, requires_grad=True) if b else None for w, b in zip(weights, with_bias, strict=True)]
+    biases = [
+        torch.randn(len(w), dtype=torch.float64, requires_grad=True) if b else None
+        for w, b in zip(weights, with_bias, strict=True)
+    ]
     leaves, results = [x, *weights, *(b for b in biases if b is not None)], []
     for form in ("reference", "summed"):
         with use(linears=form):
@@ -46,7 +49,10 @@ def test_onednn_agrees_with_products_in_double_precision(with_bias, width):
 def test_onednn_forms_the_same_bits_again_and_reads_rows_that_lie_apart():
     x, weight = torch.randn(700, 140)[:, ::2].requires_grad_(), torch.randn(70, 64).t().requires_grad_()
     results = []
-    for rows, columns in ((x, weight), (x.detach().contiguous().requires_grad_(), weight.detach().contiguous().requires_grad_())) * 2:
+    for rows, columns in (
+        (x, weight),
+        (x.detach().contiguous().requires_grad_(), weight.detach().contiguous().requires_grad_()),
+    ) * 2:
         with use(linears="numba"):
             (out,) = linears(rows, columns, None)
         results.append([out, *torch.autograd.grad(out.square().sum(), (rows, columns))])

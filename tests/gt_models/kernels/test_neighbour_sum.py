@@ -12,8 +12,13 @@ def case(num_nodes: int, num_edges: int, width: int):
     torch.manual_seed(0)
     source, target = torch.randint(0, max(1, num_nodes - 1), (2, num_edges))
     order = target.argsort(stable=True)
-    value, weight = torch.randn(num_nodes, width, dtype=torch.float64, requires_grad=True), torch.randn(num_edges, dtype=torch.float64)
-    return (value, weight, *compressed(source, target, num_nodes)), list(zip(source[order].tolist(), target[order].tolist(), strict=True))
+    value, weight = (
+        torch.randn(num_nodes, width, dtype=torch.float64, requires_grad=True),
+        torch.randn(num_edges, dtype=torch.float64),
+    )
+    return (value, weight, *compressed(source, target, num_nodes)), list(
+        zip(source[order].tolist(), target[order].tolist(), strict=True)
+    )
 
 
 def test_the_reference_against_loops():

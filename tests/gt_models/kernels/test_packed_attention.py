@@ -8,12 +8,29 @@ from gt_models.kernels import forms_taken, use
 from gt_models.kernels.packed_attention import Packing, packed_attention
 from tests.gt_models.checks import assert_threads_change_no_bit
 
-COUNTS = (37, 17, 16, 9, 9, 8, 2, 1, 1)  # more than one tile of queries and keys, exactly one, parts of one, single tokens
+COUNTS = (
+    37,
+    17,
+    16,
+    9,
+    9,
+    8,
+    2,
+    1,
+    1,
+)  # more than one tile of queries and keys, exactly one, parts of one, single tokens
 FORMS = [form.name for form in packed_attention.forms if "cpu" in form.devices]
 
 
 def case(
-    head_dim: int, num_heads: int = 3, counts=COUNTS, dtype=torch.float64, own_queries=True, dropout=0.0, scale=1.0, max_padding=None
+    head_dim: int,
+    num_heads: int = 3,
+    counts=COUNTS,
+    dtype=torch.float64,
+    own_queries=True,
+    dropout=0.0,
+    scale=1.0,
+    max_padding=None,
 ) -> tuple:
     """Arguments of the operation; query and tokens want gradients."""
     torch.manual_seed(0)
@@ -24,21 +41,26 @@ def case(
     return query, tokens, packing, num_heads, dropout, torch.tensor([12345])
 
 
-def by_loops(query: Tensor | None, tokens: Tensor, packing: Packing, num_heads: int, dropout: float, seed: Tensor) -> Tensor:
+def by_loops(
+    query: Tensor | None, tokens: Tensor, packing: Packing, num_heads: int, dropout: float, seed: Tensor
+) -> Tensor:
     """One query of one head at a time."""
     dim = tokens.size(1) // 3 if query is None else query.size(1)
     head, rows, ptr = dim // num_heads, [], packing.ptr.tolist()
     for graph, (begin, end) in enumerate(zip(ptr, ptr[1:], strict=False)):
         for row in range(begin, end) if query is None else [graph]:
             q, k, v = (
-                (tokens[row], *tokens[begin:end].split(dim, 1)[-2:]) if query is None else (query[row], *tokens[begin:end].split(dim, 1))
+                (tokens[row], *tokens[begin:end].split(dim, 1)[-2:])
+                if query is None
+                else (query[row], *tokens[begin:end].split(dim, 1))
             )
             out = []
             for h in range(num_heads):
                 part = slice(h * head, (h + 1) * head)
                 weights = (k[:, part] @ q[:dim][part] / head**0.5).softmax(0)
                 keep = [
-                    hash32(hash32(row * num_heads + h ^ int(seed)) + j * 0x9E3779B9) >= int(dropout * 2**32) for j in range(end - begin)
+                    hash32(hash32(row * num_heads + h ^ int(seed)) + j * 0x9E3779B9) >= int(dropout * 2**32)
+                    for j in range(end - begin)
                 ]
                 out.append((weights * torch.tensor(keep) / (1 - dropout)) @ v[:, part])
             rows.append(torch.cat(out))
@@ -57,7 +79,10 @@ def results(form: str, arguments: tuple) -> list[Tensor]:
     with use(packed_attention=form):
         out = packed_attention(*arguments)
     torch.manual_seed(5)
-    return [out, *torch.autograd.grad(out, [a for a in arguments[:2] if a is not None], torch.randn(out.shape).to(out.dtype))]
+    return [
+        out,
+        *torch.autograd.grad(out, [a for a in arguments[:2] if a is not None], torch.randn(out.shape).to(out.dtype)),
+    ]
 
 
 @pytest.mark.parametrize("max_padding", [0.0, 0.25, 1.0])
@@ -73,7 +98,9 @@ def test_the_reference_against_loops(own_queries, dropout, max_padding):
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 @pytest.mark.parametrize("own_queries", [True, False])
-@pytest.mark.parametrize(("head_dim", "counts"), [(1, COUNTS), (5, COUNTS), (16, COUNTS), (24, COUNTS), (40, (70, 5)), (4, (3, 2))])
+@pytest.mark.parametrize(
+    ("head_dim", "counts"), [(1, COUNTS), (5, COUNTS), (16, COUNTS), (24, COUNTS), (40, (70, 5)), (4, (3, 2))]
+)
 def test_forms_agree_with_the_reference(form, head_dim, counts, own_queries, dropout):
     arguments = case(head_dim, counts=counts, own_queries=own_queries, dropout=dropout)
     for expected, found in zip(results("reference", arguments), results(form, arguments), strict=True):
@@ -160,7 +187,9 @@ def test_a_seed_drops_its_share_of_weights():
 def test_no_tokens():
     for form in ("reference", *FORMS):
         with use(packed_attention=form), forms_taken() as taken:
-            out = packed_attention(None, torch.zeros(0, 12), Packing.of(torch.zeros(0, dtype=torch.long)), 2, 0.0, torch.zeros(1).long())
+            out = packed_attention(
+                None, torch.zeros(0, 12), Packing.of(torch.zeros(0, dtype=torch.long)), 2, 0.0, torch.zeros(1).long()
+            )
         assert out.shape == (0, 4)
         assert taken == {"packed_attention": {form: 1}}
 
@@ -172,7 +201,10 @@ def test_packing():
     assert packing.rank.tolist() == [1, 3, 0, 2]
     assert packing.start.tolist() == [5, 9, 0, 7]
     assert packing.graph.tolist() == [0] * 5 + [1] * 2 + [2] * 2
-    assert [(g.num_graphs, g.length, g.num_tokens, g.place) for g in packing.groups] == [(1, 5, 5, None), (2, 2, 4, None)]
+    assert [(g.num_graphs, g.length, g.num_tokens, g.place) for g in packing.groups] == [
+        (1, 5, 5, None),
+        (2, 2, 4, None),
+    ]
     (one,) = Packing.of(torch.tensor([2, 0, 5, 2]), 9, longest=6).groups
     assert (one.num_graphs, one.length, one.num_tokens) == (4, 6, 9)
     assert one.place.tolist() == [0, 1, 2, 3, 4, 6, 7, 12, 13]

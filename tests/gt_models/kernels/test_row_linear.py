@@ -12,7 +12,10 @@ from tests.gt_models.checks import assert_threads_change_no_bit
 def arguments(rows: int, inputs: int, outputs: int, with_bias: bool = True) -> list[torch.Tensor | None]:
     torch.manual_seed(0)
     bias = torch.randn(outputs) if with_bias else None
-    return [None if t is None else t.requires_grad_() for t in (torch.randn(rows, inputs), torch.randn(outputs, inputs), bias)]
+    return [
+        None if t is None else t.requires_grad_()
+        for t in (torch.randn(rows, inputs), torch.randn(outputs, inputs), bias)
+    ]
 
 
 def results(form: str, leaves: list[torch.Tensor | None]) -> list[torch.Tensor]:
@@ -21,7 +24,9 @@ def results(form: str, leaves: list[torch.Tensor | None]) -> list[torch.Tensor]:
     return [y.detach(), *torch.autograd.grad((y * y.detach().cos()).sum(), [t for t in leaves if t is not None])]
 
 
-@pytest.mark.parametrize(("rows", "inputs", "outputs", "with_bias"), [(700, 196, 128, True), (20000, 64, 12, True), (3000, 70, 8, False)])
+@pytest.mark.parametrize(
+    ("rows", "inputs", "outputs", "with_bias"), [(700, 196, 128, True), (20000, 64, 12, True), (3000, 70, 8, False)]
+)
 def test_it_is_the_map(rows, inputs, outputs, with_bias):
     leaves = arguments(rows, inputs, outputs, with_bias)
     double = [None if t is None else t.detach().double().requires_grad_() for t in leaves]

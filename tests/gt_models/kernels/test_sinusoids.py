@@ -22,7 +22,11 @@ def test_the_reference():
 def test_the_compiled_form_is_as_close_to_double_precision_as_torch_is(frequencies):
     torch.manual_seed(0)
     p = torch.cat(
-        [torch.rand(500, 28), 5 * torch.randn(500, 28), torch.tensor([0.0, 0.5, 1.0, -1.0, 1.5, 2.0, -0.5])[:, None].expand(-1, 28)]
+        [
+            torch.rand(500, 28),
+            5 * torch.randn(500, 28),
+            torch.tensor([0.0, 0.5, 1.0, -1.0, 1.5, 2.0, -0.5])[:, None].expand(-1, 28),
+        ]
     )
     exact = sinusoids(p.double(), frequencies)
     with use(sinusoids="numba"):

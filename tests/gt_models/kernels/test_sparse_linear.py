@@ -31,7 +31,9 @@ def test_forms_agree_with_the_dense_product(form, num_rows, columns, width, bias
     parameters += [torch.randn(width, dtype=torch.float64, requires_grad=True)] if bias else []
     csr = x.to_sparse_csr()
     with use(sparse_linear=form):
-        out = sparse_linear(csr.values(), csr.crow_indices(), csr.col_indices(), parameters[0], parameters[1] if bias else None)
+        out = sparse_linear(
+            csr.values(), csr.crow_indices(), csr.col_indices(), parameters[0], parameters[1] if bias else None
+        )
     expected = F.linear(x, *parameters)
     torch.testing.assert_close(out, expected, rtol=1e-10, atol=1e-10)
     grads = [torch.autograd.grad((y * expected.detach().cos()).sum(), parameters) for y in (out, expected)]
@@ -108,7 +110,14 @@ def test_models_that_take_sparse_features_predict_and_learn_as_from_dense_ones(n
 def test_a_released_polynormer_without_input_layer_takes_them_too():
     x = rows(12, 300).to_sparse_csr()
     batch = GraphBatch(x, torch.tensor([[0, 1], [1, 2]]), torch.tensor([0, 12]))
-    arguments = {"in_dim": 300, "out_dim": 3, "hidden_dim": 8, "num_heads": 2, "input_layer": False, "local_layer": "gcn"}
+    arguments = {
+        "in_dim": 300,
+        "out_dim": 3,
+        "hidden_dim": 8,
+        "num_heads": 2,
+        "input_layer": False,
+        "local_layer": "gcn",
+    }
     model = create_model("polynormer-released", **arguments).double().eval()
     out = model(batch)
     batch.x = x.to_dense()

@@ -11,7 +11,9 @@ from tests.gt_models.checks import assert_threads_change_no_bit
 
 def case(rows: int, taken: int, width: int, dtype: torch.dtype = torch.float64) -> tuple[torch.Tensor, Grouped]:
     torch.manual_seed(0)
-    return torch.randn(rows, width, dtype=dtype, requires_grad=True), Grouped(torch.randint(0, rows + 1, (taken,)), rows + 1)
+    return torch.randn(rows, width, dtype=dtype, requires_grad=True), Grouped(
+        torch.randint(0, rows + 1, (taken,)), rows + 1
+    )
 
 
 def outcome(values: torch.Tensor, row: Grouped) -> list[torch.Tensor]:

@@ -145,7 +145,9 @@ def test_parity(parity):
             module.load_state_dict({"projections.weight": torch.cat(weights[:4]), "out.weight": weights[4]})
             with use(triangular_attention=form):
                 out = module(case["in.x"][pairs], batch)
-            torch.testing.assert_close(out, case["out.y_masked" if masked else "out.y_nomask"][pairs], rtol=1e-12, atol=1e-12)
+            torch.testing.assert_close(
+                out, case["out.y_masked" if masked else "out.y_nomask"][pairs], rtol=1e-12, atol=1e-12
+            )
         if masked:
             (out * case["in.loss_weight"][pairs]).sum().backward()
             expected = torch.cat([case[f"g.linears.{i}.weight"] for i in range(4)])

@@ -39,7 +39,9 @@ print(json.dumps([found, bool(torch.equal(*outs)), bool(outs[0].any())]))
 def test_interpreted_it_equals_the_reference_forward_and_backward():
     pytest.importorskip("triton")
     environment = os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run([sys.executable, "-c", INTERPRETED], capture_output=True, text=True, env=environment, timeout=300)
+    done = subprocess.run(
+        [sys.executable, "-c", INTERPRETED], capture_output=True, text=True, env=environment, timeout=300
+    )
     assert done.returncode == 0, done.stderr
     differences, same_nan, any_nan = json.loads(done.stdout.splitlines()[-1])
     assert max(differences[0] + differences[1]) < 1e-12
@@ -59,10 +61,14 @@ def test_the_compiler_takes_it_for_a_gpu(kind, width, dropout):
     from gt_models.kernels import triangular_attention_triton as form
 
     constants = form._arguments(8, width, torch.tensor([1]), dropout)
-    kinds = {"seed": "i32", "first": "*i64", "sizes": "*i64"} | dict.fromkeys(("x", "out", "stats", "grad", "inner", "dx"), f"*{kind}")
+    kinds = {"seed": "i32", "first": "*i64", "sizes": "*i64"} | dict.fromkeys(
+        ("x", "out", "stats", "grad", "inner", "dx"), f"*{kind}"
+    )
     del constants["seed"]
     for function, second in ((form._forward, None), (form._backward, False), (form._backward, True)):
         signature = {name: kinds.get(name, "constexpr") for name in function.arg_names}
         values = constants | ({} if second is None else {"SECOND": second})
-        source = ASTSource(function, signature, constexprs={(function.arg_names.index(name),): value for name, value in values.items()})
+        source = ASTSource(
+            function, signature, constexprs={(function.arg_names.index(name),): value for name, value in values.items()}
+        )
         assert "ld.global" in triton.compile(source, target=GPUTarget("cuda", 80, 32)).asm["ptx"]

@@ -12,7 +12,9 @@ SIZES = (5, 1, 0, 70, 16)  # more than one strip, a node alone, an empty graph
 def case(sizes=SIZES, dtype=torch.float64):
     """Random weights on random edges (some nodes have none), and the dense matrices."""
     rng = torch.Generator().manual_seed(0)
-    blocks = [(torch.rand(n, n, generator=rng, dtype=dtype) * (torch.rand(n, n, generator=rng) < 0.2)) / 3 for n in sizes]
+    blocks = [
+        (torch.rand(n, n, generator=rng, dtype=dtype) * (torch.rand(n, n, generator=rng) < 0.2)) / 3 for n in sizes
+    ]
     whole = torch.block_diag(*blocks) if blocks else torch.zeros(0, 0, dtype=dtype)
     row, col = whole.nonzero(as_tuple=True)
     row_ptr = torch.cat([torch.zeros(1, dtype=torch.long), torch.bincount(row, minlength=len(whole)).cumsum(0)])
@@ -33,7 +35,11 @@ def powers(form, arguments, num_pairs, steps=4, identity=True):
 @pytest.mark.parametrize("form", ["reference", "numba"])
 def test_equals_dense_powers(form, identity):
     arguments, blocks = case()
-    expected = [torch.stack([torch.linalg.matrix_power(m, k) for k in range(1 - identity, 5)], -1).flatten(0, 1) for m in blocks if len(m)]
+    expected = [
+        torch.stack([torch.linalg.matrix_power(m, k) for k in range(1 - identity, 5)], -1).flatten(0, 1)
+        for m in blocks
+        if len(m)
+    ]
     found = powers(form, arguments, sum(n * n for n in SIZES), 4, identity)
     torch.testing.assert_close(found, torch.cat(expected), rtol=1e-12, atol=1e-12)
 

@@ -15,7 +15,9 @@ def test_by_loops():
         edges = [e for e in range(6) if target[e] == node]
         share = (100 * scores[edges]).softmax(0)
         torch.testing.assert_close(weight[edges], share)
-        expected = sum((share[k][:, None] * values[e] for k, e in enumerate(edges)), torch.zeros(2, 3, dtype=torch.float64))
+        expected = sum(
+            (share[k][:, None] * values[e] for k, e in enumerate(edges)), torch.zeros(2, 3, dtype=torch.float64)
+        )
         torch.testing.assert_close(out[node], expected)
 
 

@@ -7,7 +7,10 @@ from gt_models.nn.mlp_head import MLPHead
 
 
 def test_widths_halve_or_stay():
-    widths = [[layer.out_features for layer in MLPHead(16, 3, head) if hasattr(layer, "out_features")] for head in ("halving", "constant")]
+    widths = [
+        [layer.out_features for layer in MLPHead(16, 3, head) if hasattr(layer, "out_features")]
+        for head in ("halving", "constant")
+    ]
     assert widths == [[8, 4, 3], [16, 16, 3]]
     with pytest.raises(ValueError, match="cannot halve 3 times"):
         MLPHead(4, 1, "halving", 3)

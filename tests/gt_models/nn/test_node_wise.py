@@ -21,7 +21,9 @@ def test_laplacian_signs_are_flipped_in_training_only():
 def test_unusual_graphs(name):
     def graph(n: int, pairs: list[tuple[int, int]]) -> GraphBatch:
         return GraphBatch(
-            torch.randn(n, 4, dtype=torch.float64), torch.tensor(pairs, dtype=torch.long).reshape(-1, 2).T, torch.tensor([0, n])
+            torch.randn(n, 4, dtype=torch.float64),
+            torch.tensor(pairs, dtype=torch.long).reshape(-1, 2).T,
+            torch.tensor([0, n]),
         )
 
     # empty, one node, isolated nodes, a self-loop with a directed and a doubled edge

@@ -54,8 +54,12 @@ def test_one_stabilizer_for_the_whole_call():
     ratio = whole / each
     torch.testing.assert_close(ratio, ratio[:, :1, :1].expand_as(ratio))
     assert whole.amax() == max(whole[0].amax(), whole[1].amax())
-    floored = softmax_kernel(u - 10, p.abs(), False, 0.0, key_floor=0.0)  # all projections below zero: the floor is the stabiliser
-    torch.testing.assert_close(floored, softmax_kernel(u - 10, p.abs(), False, 0.0, stabilizer=torch.zeros((), dtype=D)))
+    floored = softmax_kernel(
+        u - 10, p.abs(), False, 0.0, key_floor=0.0
+    )  # all projections below zero: the floor is the stabiliser
+    torch.testing.assert_close(
+        floored, softmax_kernel(u - 10, p.abs(), False, 0.0, stabilizer=torch.zeros((), dtype=D))
+    )
 
 
 def test_more_features_come_nearer_to_softmax():
@@ -64,7 +68,9 @@ def test_more_features_come_nearer_to_softmax():
     errors = []
     for features in (16, 256, 4096):
         draws = [RandomFeatures(6, features, eps=0.0).double() for _ in range(4)]
-        errors.append(sum(float((performer_attention(q, k, v, f) - exact).square().mean().sqrt().detach()) for f in draws) / 4)
+        errors.append(
+            sum(float((performer_attention(q, k, v, f) - exact).square().mean().sqrt().detach()) for f in draws) / 4
+        )
     # the error falls with the root of the number of features: by 4 each time, and by 16 in all
     assert errors[0] > 2 * errors[1] > 4 * errors[2]
     assert errors[2] < 0.01
@@ -148,7 +154,10 @@ def test_two_forwards_before_one_backward(chunk, kernel):
 
     def gradients(together):
         torch.manual_seed(0)
-        features, x = RandomFeatures(4, 8, redraw_interval=1, kernel=kernel), torch.randn(2, 1, 10, 4, dtype=D, requires_grad=True)
+        features, x = (
+            RandomFeatures(4, 8, redraw_interval=1, kernel=kernel),
+            torch.randn(2, 1, 10, 4, dtype=D, requires_grad=True),
+        )
         features.double()
         total, losses = torch.zeros_like(x), []
         for _ in range(3):

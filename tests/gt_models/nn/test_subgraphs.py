@@ -14,7 +14,9 @@ def large(n=60, m=90, seed=0):
     rng = np.random.default_rng(seed)
     edges = torch.from_numpy(rng.integers(0, n, (2, m)))  # directed, with self-loops and repeats
     attr = torch.arange(m, dtype=torch.float64)[:, None]
-    return GraphBatch(torch.arange(n, dtype=torch.float64)[:, None], edges, torch.tensor([0, n]), attr, y=torch.arange(n) * 10)
+    return GraphBatch(
+        torch.arange(n, dtype=torch.float64)[:, None], edges, torch.tensor([0, n]), attr, y=torch.arange(n) * 10
+    )
 
 
 @pytest.mark.parametrize(("hops", "limit"), [(0, 5), (1, 100), (3, 100), (4, 12), (15, 7), (2, 1)])
@@ -47,7 +49,9 @@ def test_members_and_edges(hops, limit):
             (nodes[s - part.start], nodes[t - part.start], a)
             for s, t, a in zip(*out.edge_index[:, mine].tolist(), out.edge_attr[mine, 0].tolist(), strict=True)
         )
-        expected = sorted((s, t, float(e)) for e, (s, t) in enumerate(graph.edge_index.T.tolist()) if s in nodes and t in nodes)
+        expected = sorted(
+            (s, t, float(e)) for e, (s, t) in enumerate(graph.edge_index.T.tolist()) if s in nodes and t in nodes
+        )
         assert got == expected
 
 
@@ -56,7 +60,9 @@ def test_a_draw_depends_on_seed_and_target_alone():
     one = node_to_subgraphs(graph, torch.tensor([5]), 3, 8, seed=1)
     among = node_to_subgraphs(graph, torch.tensor([2, 9, 5]), 3, 8, seed=1)
     assert torch.equal(one.extras["nodes"], among.extras["nodes"][among.ptr[2] :])
-    draws = {tuple(node_to_subgraphs(graph, torch.tensor([5]), 3, 8, seed=s).extras["nodes"].tolist()) for s in range(5)}
+    draws = {
+        tuple(node_to_subgraphs(graph, torch.tensor([5]), 3, 8, seed=s).extras["nodes"].tolist()) for s in range(5)
+    }
     assert len(draws) > 1
 
 
@@ -75,7 +81,16 @@ def test_ppgt_learns_from_subgraphs():
     """The ogbn-arxiv setting in small: both directions, class attention, marked targets, masked nodes."""
     batch = node_to_subgraphs(large(), torch.tensor([3, 17, 59]), 10, 12)
     batch.encodings |= rrwp(batch, steps=2, dual=True, dtype=torch.float64)
-    sizes = {"in_dim": 1, "out_dim": 4, "hidden_dim": 8, "num_layers": 2, "num_heads": 2, "rrwp_dim": 5, "stem_dim": 6, "pair_dim": 8}
+    sizes = {
+        "in_dim": 1,
+        "out_dim": 4,
+        "hidden_dim": 8,
+        "num_layers": 2,
+        "num_heads": 2,
+        "rrwp_dim": 5,
+        "stem_dim": 6,
+        "pair_dim": 8,
+    }
     model = create_model("ppgt-node2subgraph-released", **sizes, node_mask_rate=0.5, stem_drop_path=0.2).double()
     out = model(batch)
     assert out.shape == (3, 4)

@@ -29,7 +29,11 @@ def test_layer_takes_either_form(first_only, rate):
 
 def test_first_only_is_the_first_rows():
     torch.manual_seed(0)
-    layer, packing, x = EncoderLayer(12, 3, 8).double(), Packing.of(torch.tensor([5, 3, 7])), torch.randn(15, 12).double()
+    layer, packing, x = (
+        EncoderLayer(12, 3, 8).double(),
+        Packing.of(torch.tensor([5, 3, 7])),
+        torch.randn(15, 12).double(),
+    )
     torch.testing.assert_close(layer(x, packing, True), layer(x, packing)[packing.first], rtol=1e-10, atol=1e-10)
 
 
@@ -43,7 +47,9 @@ def test_groups_change_nothing(attention):
         torch.randn(22, 12).double(),
     )
     with use("reference"):
-        expected, *others = [layer(x, Packing.of(counts, **k)) for k in ({"max_padding": 0.0}, {"max_padding": 0.25}, {"longest": 9})]
+        expected, *others = [
+            layer(x, Packing.of(counts, **k)) for k in ({"max_padding": 0.0}, {"max_padding": 0.25}, {"longest": 9})
+        ]
     for other in others:
         torch.testing.assert_close(other, expected, rtol=1e-10, atol=1e-10)
 
@@ -91,7 +97,10 @@ def test_a_long_graph_goes_by_rows_to_the_same_numbers_and_keeps_only_the_input(
         monkeypatch.setattr("gt_models.nn.transformer.ROWS", rows)
         places = {}
         with torch.autograd.graph.saved_tensors_hooks(
-            lambda t, places=places: places.setdefault(t.untyped_storage().data_ptr(), t.untyped_storage().nbytes()) and t, lambda t: t
+            lambda t, places=places: (
+                places.setdefault(t.untyped_storage().data_ptr(), t.untyped_storage().nbytes()) and t
+            ),
+            lambda t: t,
         ):
             out = layer(x, packing)
         kept.append(sum(places.values()))

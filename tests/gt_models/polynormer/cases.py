@@ -13,7 +13,15 @@ ATTENTION = ("local", "global", "local-to-global", "local-and-global")
 
 
 def build(level="node", name="polynormer", **arguments):
-    settings = {"in_dim": 4, "out_dim": 3, "level": level, "hidden_dim": 8, "num_heads": 2, "num_local_layers": 2, "num_global_layers": 2}
+    settings = {
+        "in_dim": 4,
+        "out_dim": 3,
+        "level": level,
+        "hidden_dim": 8,
+        "num_heads": 2,
+        "num_local_layers": 2,
+        "num_global_layers": 2,
+    }
     return create_model(name, **settings | arguments).double()
 
 

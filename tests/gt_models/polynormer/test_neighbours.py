@@ -52,10 +52,12 @@ def test_convolution_equals_gcnconv_with_its_gradients():
 
 
 @pytest.mark.parametrize(
-    "layer", [lambda: GraphAttention(4, 8, 2), lambda: GraphConvolution(4, 8), lambda: GraphConvolution(4, 8, "random-walk")]
+    "layer",
+    [lambda: GraphAttention(4, 8, 2), lambda: GraphConvolution(4, 8), lambda: GraphConvolution(4, 8, "random-walk")],
 )
 @pytest.mark.parametrize(
-    "make", [messy_graph, lambda: GraphBatch(torch.randn(3, 4).double(), torch.empty(2, 0).long(), torch.tensor([0, 3]))]
+    "make",
+    [messy_graph, lambda: GraphBatch(torch.randn(3, 4).double(), torch.empty(2, 0).long(), torch.tensor([0, 3]))],
 )
 def test_compiled_without_a_break_it_is_the_same(layer, make):
     layer, graph = redraw(layer().double()), make()

@@ -92,7 +92,9 @@ def test_each_phase_trains_its_own_part():
 def test_base_model_equals_equation_4():
     model = redraw(PolynomialBase(4, 3, 2).double())
     x = torch.randn(4, 3, dtype=torch.float64)
-    torch.testing.assert_close(model(x), reference.base_model(x, list(model.weights), list(model.biases)), rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(
+        model(x), reference.base_model(x, list(model.weights), list(model.biases)), rtol=1e-12, atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("num_layers", [1, 2, 3])
@@ -165,7 +167,10 @@ def test_version_2_tells_apart_what_version_1_cannot():
                 layer.gate.bias.zero_()
                 layer.local.linear.weight.fill_(1)
         # an eigenvector has no sign: the better of both
-        first, *others = [[model.eval().forward_features(batch(g, sign)).flatten().sort().values for sign in (1, -1)] for g in graphs_of]
+        first, *others = [
+            [model.eval().forward_features(batch(g, sign)).flatten().sort().values for sign in (1, -1)]
+            for g in graphs_of
+        ]
         gaps[version] = [min((a - b).abs().max().item() for a in first for b in other) for other in others]
     assert max(gaps["v1"]) < 1e-12
     different, relabelling = gaps["v2"]
@@ -180,7 +185,9 @@ def test_version_2_tells_apart_what_version_1_cannot():
 @pytest.mark.parametrize("level", ["node", "graph"])
 def test_odd_graphs(level, attention):
     model = build(level, attention=attention).eval()
-    nodes = GraphBatch(torch.randn(1, 4).double(), torch.empty(2, 0, dtype=torch.long), torch.tensor([0, 1]))  # one node, no edge
+    nodes = GraphBatch(
+        torch.randn(1, 4).double(), torch.empty(2, 0, dtype=torch.long), torch.tensor([0, 1])
+    )  # one node, no edge
     empty = GraphBatch(torch.empty(0, 4).double(), torch.empty(2, 0, dtype=torch.long), torch.tensor([0, 0]))
     messy = messy_graph()
     messy.encodings = {}
@@ -211,7 +218,9 @@ def test_takes_torch_geometric_data_and_categorical_features():
     model = build().eval()
     data = Data(x=graph.x, edge_index=graph.edge_index)
     torch.testing.assert_close(model(data), model(graph), rtol=0, atol=0)
-    words = create_model("polynormer", in_dim=[5, 3], out_dim=2, level="node", hidden_dim=8, num_heads=2, in_dropout=0.5)
+    words = create_model(
+        "polynormer", in_dim=[5, 3], out_dim=2, level="node", hidden_dim=8, num_heads=2, in_dropout=0.5
+    )
     assert words(Data(x=torch.tensor([[4, 2], [0, 1]]), edge_index=torch.tensor([[0, 1], [1, 0]]))).shape == (2, 2)
 
 
@@ -251,7 +260,9 @@ def test_exports():
 
     module, graph = OfTensors(), messy_graph()
     arguments = (graph.x, graph.edge_index, graph.ptr)
-    torch.testing.assert_close(torch.export.export(module, arguments).module()(*arguments), module(*arguments), rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(
+        torch.export.export(module, arguments).module()(*arguments), module(*arguments), rtol=1e-10, atol=1e-10
+    )
 
 
 def test_start_of_beta():
@@ -276,7 +287,9 @@ def test_fast_forms_are_the_plain_equations(settings):
         results.append([out] + [p.grad for p in model.parameters() if p.grad is not None])
         fast = {name for name, forms in taken.items() if set(forms) != {"reference"}}
         operations = kernels.all_operations()
-        assert fast == (set() if form else {name for name in taken if any(f.name != "triton" for f in operations[name].forms)}), taken
+        assert fast == (
+            set() if form else {name for name in taken if any(f.name != "triton" for f in operations[name].forms)}
+        ), taken
     for expected, found in zip(*results, strict=True):
         torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
 

@@ -13,7 +13,9 @@ STEPS = 8
 
 def graph(g: nx.Graph) -> GraphBatch:
     """All nodes and edges alike, RRWP in float64."""
-    edges = torch.tensor(list(nx.convert_node_labels_to_integers(g).to_directed().edges), dtype=torch.long).T.reshape(2, -1)
+    edges = torch.tensor(list(nx.convert_node_labels_to_integers(g).to_directed().edges), dtype=torch.long).T.reshape(
+        2, -1
+    )
     n = g.number_of_nodes()
     batch = GraphBatch(torch.zeros(n, 1, dtype=torch.long), edges, torch.tensor([0, n]))
     batch.encodings = rrwp(batch, steps=STEPS, dtype=torch.float64)
@@ -42,7 +44,8 @@ def one_wl_colours(batches: list[GraphBatch], rounds: int = 6) -> list[tuple]:
         colours = [0] * b.num_nodes
         for palette in palettes:
             keys = [
-                (colours[v], tuple(sorted(colours[u] for u in b.edge_index[1][b.edge_index[0] == v].tolist()))) for v in range(b.num_nodes)
+                (colours[v], tuple(sorted(colours[u] for u in b.edge_index[1][b.edge_index[0] == v].tolist())))
+                for v in range(b.num_nodes)
             ]
             colours = [palette.setdefault(key, len(palette)) for key in keys]
         results.append(tuple(sorted(colours)))
@@ -81,7 +84,9 @@ def assert_separates_as_the_oracle(batches: list[GraphBatch], **settings) -> lis
 @pytest.mark.parametrize("settings", [{}, {"name": "ppgt-released"}], ids=["paper", "released"])
 def test_one_wl_twins_are_separated(settings):
     decalin = nx.Graph([(i, (i + 1) % 10) for i in range(10)] + [(0, 5)])
-    bicyclopentyl = nx.Graph([(i, (i + 1) % 5) for i in range(5)] + [(5 + i, 5 + (i + 1) % 5) for i in range(5)] + [(0, 5)])
+    bicyclopentyl = nx.Graph(
+        [(i, (i + 1) % 5) for i in range(5)] + [(5 + i, 5 + (i + 1) % 5) for i in range(5)] + [(0, 5)]
+    )
     pairs = [(nx.cycle_graph(6), nx.disjoint_union(nx.cycle_graph(3), nx.cycle_graph(3))), (decalin, bicyclopentyl)]
     for pair in pairs:
         batches = [graph(g) for g in pair]

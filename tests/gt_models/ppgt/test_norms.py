@@ -10,7 +10,9 @@ from gt_models.ppgt.norms import AdaRMSNorm
 def test_adarms_gradient_and_limits():
     norm = AdaRMSNorm(5).double()
     x = torch.randn(7, 5, dtype=torch.float64, requires_grad=True)
-    torch.testing.assert_close(norm(x), x / (x.square().mean(-1, keepdim=True) + 1e-6).sqrt() * math.sqrt(1 + 1e-6))  # as RMSNorm at first
+    torch.testing.assert_close(
+        norm(x), x / (x.square().mean(-1, keepdim=True) + 1e-6).sqrt() * math.sqrt(1 + 1e-6)
+    )  # as RMSNorm at first
     with torch.no_grad():
         norm.alpha.fill_(1.0), norm.beta.zero_()
     torch.testing.assert_close(norm(x), x)  # the identity it can become

@@ -49,10 +49,23 @@ def directed_graph() -> GraphBatch:
 
 def described(name: str = "ppgt", urpe: bool = True, degree: bool = True, **changes) -> dict:
     """A model's choices as `reference.ppgt_nodes` takes them."""
-    s = {"num_layers": 2, "num_heads": 2, "num_frequencies": 3, "attention": "sl2", "norm": "adarms", "num_ffn": 1, "pair_degree": degree}
+    s = {
+        "num_layers": 2,
+        "num_heads": 2,
+        "num_frequencies": 3,
+        "attention": "sl2",
+        "norm": "adarms",
+        "num_ffn": 1,
+        "pair_degree": degree,
+    }
     s |= {"scale_queries": True, "urpe": "linear" if urpe else "none"}
     if name.endswith("released"):
-        s |= {"scale_queries": False, "urpe": "one-plus" if urpe else "none", "degree": "neighbours", "query_end": "target"}
+        s |= {
+            "scale_queries": False,
+            "urpe": "one-plus" if urpe else "none",
+            "degree": "neighbours",
+            "query_end": "target",
+        }
     return s | changes
 
 
@@ -95,7 +108,16 @@ def test_equations_in_loops(changes, level):
         torch.testing.assert_close(model(collate(singles)), expected, rtol=1e-10, atol=1e-10)
 
 
-ZINC = {"in_dim": [21], "edge_dim": [4], "out_dim": 1, "hidden_dim": 64, "num_layers": 12, "num_heads": 8, "rrwp_dim": 25, "stem_dim": 128}
+ZINC = {
+    "in_dim": [21],
+    "edge_dim": [4],
+    "out_dim": 1,
+    "hidden_dim": 64,
+    "num_layers": 12,
+    "num_heads": 8,
+    "rrwp_dim": 25,
+    "stem_dim": 128,
+}
 BREC = {
     "in_dim": [1], "out_dim": 16, "hidden_dim": 96, "num_layers": 6, "num_heads": 16, "rrwp_dim": 33, "stem_dim": 192,
     "num_stem_ffn": 4, "num_frequencies": 15, "out_norm": True, "name": "ppgt-released",
@@ -155,7 +177,14 @@ def test_forms_of_attention_change_nothing(changes):
 def test_a_step_in_float32_takes_every_fast_form_and_learns_as_the_definition_does():
     """Two layers of 64 channels on 33 graphs of 16 nodes; the stem in five chunks."""
     torch.manual_seed(0)
-    settings = ZINC | {"num_layers": 2, "rrwp_dim": 5, "attn_dropout": 0.2, "drop_path": 0.1, "edge_dim": None, "in_dim": 3}
+    settings = ZINC | {
+        "num_layers": 2,
+        "rrwp_dim": 5,
+        "attn_dropout": 0.2,
+        "drop_path": 0.1,
+        "edge_dim": None,
+        "in_dim": 3,
+    }
     model = create_model("ppgt", **settings).train()
     batch = collate(random_graphs((16,) * 33, pair_encodings=(("rrwp", 5),), in_dim=3)).to("cpu", torch.float32)
     expected = {"sinusoids": 5, "ada_rms": 15 + 4 + 1, "gelu_mlp": 15 + 2, "row_linear": 1 + 4, "gated_attention": 2}
@@ -166,7 +195,12 @@ def test_a_step_in_float32_takes_every_fast_form_and_learns_as_the_definition_do
 def test_initialisation():
     """Appendix B.2."""
     model = create_model("ppgt", **ZINC)
-    for linear in (model.layers[0].attention.qkv, model.layers[3].linear1, model.head[0], model.layers[5].attention.pair_linear):
+    for linear in (
+        model.layers[0].attention.qkv,
+        model.layers[3].linear1,
+        model.head[0],
+        model.layers[5].attention.pair_linear,
+    ):
         assert linear.weight.std().item() == pytest.approx(0.02, rel=0.1)
         assert linear.bias.abs().max() == 0
     for linear, a in [
@@ -205,7 +239,10 @@ def test_odd_graphs_work():
     # edges stored twice add up
     model = small()
     merged = GraphBatch(
-        odd.x, loops[:, [0, 1, 3, 4, 5]], odd.ptr, torch.stack([odd.edge_attr[0], odd.edge_attr[1] + odd.edge_attr[2], *odd.edge_attr[3:]])
+        odd.x,
+        loops[:, [0, 1, 3, 4, 5]],
+        odd.ptr,
+        torch.stack([odd.edge_attr[0], odd.edge_attr[1] + odd.edge_attr[2], *odd.edge_attr[3:]]),
     )
     merged.encodings = odd.encodings
     first, second = (model.encode_edges(g, None) for g in (odd, merged))
@@ -216,7 +253,9 @@ def test_an_empty_graph_among_others_disturbs_nobody():
     model = small()
     data = graphs((4, 3))
     both = collate(data)
-    with_empty = GraphBatch(both.x, both.edge_index, torch.tensor([0, 4, 4, 7]), both.edge_attr, encodings=both.encodings)
+    with_empty = GraphBatch(
+        both.x, both.edge_index, torch.tensor([0, 4, 4, 7]), both.edge_attr, encodings=both.encodings
+    )
     torch.testing.assert_close(model(with_empty)[[0, 2]], model(both), rtol=1e-12, atol=1e-12)
 
 
@@ -236,7 +275,12 @@ def test_bad_input_says_what_to_do():
         model(random_graphs((3,), pair_encodings=(("rrwp", 4),))[0])
     with pytest.raises(ValueError, match="no nodes"):
         model(
-            GraphBatch(torch.zeros(0, 4), torch.zeros(2, 0, dtype=torch.long), torch.tensor([0, 0]), encodings={"rrwp": torch.zeros(0, 5)})
+            GraphBatch(
+                torch.zeros(0, 4),
+                torch.zeros(2, 0, dtype=torch.long),
+                torch.tensor([0, 0]),
+                encodings={"rrwp": torch.zeros(0, 5)},
+            )
         )
     graph = graphs((3,))[0]
     with pytest.raises(ValueError, match="no edge_attr"):

@@ -23,7 +23,8 @@ def attention(x: Tensor, w: dict[str, Tensor], num_heads: int) -> Tensor:
     n, d = x.size(0), x.size(2)
     maps = w["projections.weight"].chunk(4)  # W^Q, W^K, W^V1, W^V2
     heads = [
-        triangular_attention(*[(x @ m.T)[:, :, h * d // num_heads : (h + 1) * d // num_heads] for m in maps]) for h in range(num_heads)
+        triangular_attention(*[(x @ m.T)[:, :, h * d // num_heads : (h + 1) * d // num_heads] for m in maps])
+        for h in range(num_heads)
     ]
     return torch.cat(heads, 2).reshape(n, n, d) @ w["out.weight"].T
 
@@ -61,7 +62,14 @@ def layer(x: Tensor, w: dict[str, Tensor], num_heads: int, act, authors: bool) -
     return layer_norm(u + f, w, "ffn_norm") if authors else f
 
 
-def tokens(features: Tensor, edges: dict[tuple[int, int], Tensor], rrwp: Tensor | None, w: dict[str, Tensor], act, authors: bool) -> Tensor:
+def tokens(
+    features: Tensor,
+    edges: dict[tuple[int, int], Tensor],
+    rrwp: Tensor | None,
+    w: dict[str, Tensor],
+    act,
+    authors: bool,
+) -> Tensor:
     """Eq. 3 for encoded nodes [n, d] and encoded edges; the authors': Linear([F_i F_j]) + E_ij."""
     n = features.size(0)
     rows = []
@@ -77,7 +85,9 @@ def tokens(features: Tensor, edges: dict[tuple[int, int], Tensor], rrwp: Tensor 
             if authors:
                 rows.append(linear(torch.cat([features[i], features[j]]), w, "pair_encoder") + e)
             else:
-                rows.append(linear(act(linear(torch.cat([e, features[i], features[j]]), w, "pair_encoder")), w, "pair_out"))
+                rows.append(
+                    linear(act(linear(torch.cat([e, features[i], features[j]]), w, "pair_encoder")), w, "pair_out")
+                )
     return torch.stack(rows).view(n, n, -1)
 
 
@@ -126,7 +136,9 @@ def brec(adjacency: Tensor, w: dict[str, Tensor], num_heads: int, num_layers: in
             norms = [f"norms.{0 if shared else a}" for a in range(3)]
             left, right = layer_norm(q[:, :, at], v, norms[0]), layer_norm(k[:, :, at], v, norms[1])
             heads.append(
-                triangular_attention(left, right, v1[:, :, at], v2[:, :, at], lambda f, v=v, name=norms[2]: layer_norm(f, v, name))
+                triangular_attention(
+                    left, right, v1[:, :, at], v2[:, :, at], lambda f, v=v, name=norms[2]: layer_norm(f, v, name)
+                )
             )
         x = layer_norm(linear(torch.cat([x, *heads], 2), v, "out"), v, "out_norm")
         diagonal = torch.stack([x[i, i] for i in range(n)]).amax(0)

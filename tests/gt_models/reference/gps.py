@@ -13,7 +13,9 @@ def layer(w: dict[str, Tensor], x: Tensor, edges: Tensor, edge_index: Tensor, nu
         return v @ w[f"{name}.weight"].T + w[f"{name}.bias"]
 
     def norm(name: str, v: Tensor) -> Tensor:
-        return (v - w[f"{name}.running_mean"]) / (w[f"{name}.running_var"] + 1e-5).sqrt() * w[f"{name}.weight"] + w[f"{name}.bias"]
+        return (v - w[f"{name}.running_mean"]) / (w[f"{name}.running_var"] + 1e-5).sqrt() * w[f"{name}.weight"] + w[
+            f"{name}.bias"
+        ]
 
     local = x.clone()
     for e, (s, t) in enumerate(edge_index.T.tolist()):

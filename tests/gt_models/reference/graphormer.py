@@ -15,7 +15,12 @@ def linear(w: dict[str, Tensor], name: str, v: Tensor) -> Tensor:
 
 
 def bias(
-    w: dict[str, Tensor], n: int, distance: list[list[int]], paths: dict[tuple[int, int], list[int]], edges: Tensor | None, kept: int
+    w: dict[str, Tensor],
+    n: int,
+    distance: list[list[int]],
+    paths: dict[tuple[int, int], list[int]],
+    edges: Tensor | None,
+    kept: int,
 ) -> Tensor:
     """[1 + n, 1 + n, H]: token 0 is the graph's; `distance` -1 without a path; `paths[i, j]` the edges along one."""
     table = w["distance_bias.weight"]
@@ -33,7 +38,15 @@ def bias(
     return out
 
 
-def model(w: dict[str, Tensor], nodes: Tensor, edge_index: Tensor, attn_bias: Tensor, num_heads: int, num_layers: int, pre: bool) -> Tensor:
+def model(
+    w: dict[str, Tensor],
+    nodes: Tensor,
+    edge_index: Tensor,
+    attn_bias: Tensor,
+    num_heads: int,
+    num_layers: int,
+    pre: bool,
+) -> Tensor:
     """Encoded node features [n, d] -> tokens [1 + n, d] after the last layer, embedding norm included."""
     n, d = nodes.shape
     width = d // num_heads
@@ -41,7 +54,9 @@ def model(w: dict[str, Tensor], nodes: Tensor, edge_index: Tensor, attn_bias: Te
     rows = [w["graph_token"]]
     for i in range(n):
         top = len(w["out_degree.weight"]) - 1
-        rows.append(nodes[i] + w["out_degree.weight"][min(leave[i], top)] + w["in_degree.weight"][min(arrive[i], top)])  # Eq. 5
+        rows.append(
+            nodes[i] + w["out_degree.weight"][min(leave[i], top)] + w["in_degree.weight"][min(arrive[i], top)]
+        )  # Eq. 5
     x = norm(w, "embedding_norm", torch.stack(rows))
     for layer in range(num_layers):
         name = f"layers.{layer}."

@@ -8,7 +8,9 @@ def rho(x: Tensor) -> Tensor:
     return torch.relu(x).sqrt() - torch.relu(-x).sqrt()
 
 
-def layer(w: dict[str, Tensor], x: Tensor, pairs: Tensor, log_degree: Tensor, num_heads: int, clamp: float | None) -> tuple[Tensor, Tensor]:
+def layer(
+    w: dict[str, Tensor], x: Tensor, pairs: Tensor, log_degree: Tensor, num_heads: int, clamp: float | None
+) -> tuple[Tensor, Tensor]:
     """One graph: x [n, d], pairs [n, n, d] (query, key), batch norms by their running statistics; weights under this library's names."""
     n, d = x.shape
     width = d // num_heads
@@ -34,7 +36,10 @@ def layer(w: dict[str, Tensor], x: Tensor, pairs: Tensor, log_degree: Tensor, nu
                 logits.append(logit if clamp is None else logit.clamp(-clamp, clamp))
             a = torch.stack(logits).softmax(0)
             mixed = sum(a[j] * e[i, j, own] for j in range(n))
-            o[i, own] = sum(a[j] * linear("attention.value", x[j])[own] for j in range(n)) + mixed @ w["attention.pair_value"][h]
+            o[i, own] = (
+                sum(a[j] * linear("attention.value", x[j])[own] for j in range(n))
+                + mixed @ w["attention.pair_value"][h]
+            )
     scaled = o * w["degree_scale"][0] + log_degree[:, None] * o * w["degree_scale"][1]
     x = norm("attn_norm", x + linear("node_out", scaled))
     x = norm("ffn_norm", x + linear("ffn_out", torch.relu(linear("ffn_in", x))))

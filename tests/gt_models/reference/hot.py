@@ -16,7 +16,9 @@ def pattern_of(multi_index) -> tuple:
     return tuple(sorted(tuple(b) for b in blocks.values()))
 
 
-def linear(values: Tensor, source: list[tuple], target: list[tuple], classes, weights, biases: dict, normalize: bool) -> Tensor:
+def linear(
+    values: Tensor, source: list[tuple], target: list[tuple], classes, weights, biases: dict, normalize: bool
+) -> Tensor:
     """Eq. (1) / (15): classes (blocks) with their weights [in, out]; biases {pattern of j: [out]}."""
     k, rows = len(source[0]), []
     for j in target:
@@ -117,7 +119,9 @@ def attention(module, values: Tensor, tuples: dict[int, list[tuple]], features=N
                     blocks = c.free if released else range(len(c.input_pattern))
                     found = attend(
                         lambda _, c=c, h=h, q_nodes=q_nodes: slots[c, "q"][q_nodes][h],
-                        lambda i, c=c, h=h, blocks=blocks: slots[c, "k"][tuple(i[c.input_pattern[b][0]] for b in blocks)][h],
+                        lambda i, c=c, h=h, blocks=blocks: slots[c, "k"][
+                            tuple(i[c.input_pattern[b][0]] for b in blocks)
+                        ][h],
                         lambda a, v=v, h=h: v[a, h],
                         tuples[k],
                         j,
@@ -138,7 +142,9 @@ def run_linear(layer, values: Tensor, tuples: dict[int, list[tuple]]) -> Tensor:
     weights = layer.weight.reshape(len(layer.classes), layer.in_dim, layer.out_dim)
     zero = torch.zeros(layer.out_dim, dtype=values.dtype)
     biases = {p: zero if layer.bias is None else layer.bias[a] for a, p in enumerate(layer.patterns)}
-    return linear(values, tuples[layer.k], tuples[layer.l], [c.blocks for c in layer.classes], weights, biases, layer.normalize)
+    return linear(
+        values, tuples[layer.k], tuples[layer.l], [c.blocks for c in layer.classes], weights, biases, layer.normalize
+    )
 
 
 def generalized_features(projection: Tensor, eps: float = 1e-3):

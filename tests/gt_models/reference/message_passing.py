@@ -23,7 +23,9 @@ def gat(w: dict[str, Tensor], x: Tensor, edge_index: Tensor, edges: Tensor | Non
                 score = z[j, h] @ w["att_src"][0, h] + z[i, h] @ w["att_dst"][0, h]
                 if edges is not None:
                     features = (
-                        edges[e] if e is not None else sum((edges[k] for k, _ in into), edges.new_zeros(edges.size(1))) / max(1, len(into))
+                        edges[e]
+                        if e is not None
+                        else sum((edges[k] for k, _ in into), edges.new_zeros(edges.size(1))) / max(1, len(into))
                     )
                     score = score + (features @ w["lin_edge.weight"].T).view(num_heads, -1)[h] @ w["att_edge"][0, h]
                 scores.append(score if score > 0 else 0.2 * score)
@@ -45,7 +47,9 @@ def gatv2(w: dict[str, Tensor], x: Tensor, edge_index: Tensor, edges: Tensor | N
                 both = left[j, h] + right[i, h]
                 if edges is not None:
                     features = (
-                        edges[e] if e is not None else sum((edges[k] for k, _ in into), edges.new_zeros(edges.size(1))) / max(1, len(into))
+                        edges[e]
+                        if e is not None
+                        else sum((edges[k] for k, _ in into), edges.new_zeros(edges.size(1))) / max(1, len(into))
                     )
                     both = both + (features @ w["lin_edge.weight"].T).view(num_heads, -1)[h]
                 scores.append(torch.where(both > 0, both, 0.2 * both) @ w["att"][0, h])
@@ -78,7 +82,9 @@ def gin(w: dict[str, Tensor], x: Tensor, edge_index: Tensor, edges: Tensor | Non
     return torch.stack(rows)
 
 
-def gcnii(w: dict[str, Tensor], x: Tensor, first: Tensor, edge_index: Tensor, layer: int, alpha: float, theta: float) -> Tensor:
+def gcnii(
+    w: dict[str, Tensor], x: Tensor, first: Tensor, edge_index: Tensor, layer: int, alpha: float, theta: float
+) -> Tensor:
     """Chen et al. 2020, Eqs. 5 and 6 (6 where there is a second matrix)."""
     n, beta = len(x), math.log(theta / layer + 1)
     adjacency = torch.eye(n, dtype=x.dtype)

@@ -43,7 +43,10 @@ def gat(layer, value: list[Tensor], edges: list[tuple[int, int]]) -> list[Tensor
 def gcn(layer, value: list[Tensor], edges: list[tuple[int, int]]) -> list[Tensor]:
     n = len(value)
     degree = [len(incoming(n, edges, i, True)) for i in range(n)]
-    return [sum(value[j] / math.sqrt(degree[i] * degree[j]) for j in incoming(n, edges, i, True)) + layer.bias for i in range(n)]
+    return [
+        sum(value[j] / math.sqrt(degree[i] * degree[j]) for j in incoming(n, edges, i, True)) + layer.bias
+        for i in range(n)
+    ]
 
 
 def random_walk(layer, value: list[Tensor], edges: list[tuple[int, int]]) -> list[Tensor]:
@@ -126,7 +129,9 @@ def polynormer(model: Polynormer, graph: GraphBatch) -> Tensor:
             x = [v.clamp(min=0) for v in x] if layer.relu else x
     head = model.local_head if model.phase == "local" and part(model, "local_head") is not None else model.head
     if model.level == "graph":
-        x = [{"mean": lambda: sum(x) / n, "sum": lambda: sum(x), "max": lambda: torch.stack(x).amax(0)}[model.pooling]()]
+        x = [
+            {"mean": lambda: sum(x) / n, "sum": lambda: sum(x), "max": lambda: torch.stack(x).amax(0)}[model.pooling]()
+        ]
     return torch.stack(linear(head, x))
 
 

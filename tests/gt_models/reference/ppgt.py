@@ -79,13 +79,17 @@ def ppgt_nodes(
                 value = ffn(w, f"stem.blocks.{block}", value, "norm", s["norm"], w.get(f"stem.scales.{block}", 1.0))
             p[i, j] = norm(w, "stem.norm", value, s["norm"])
     for layer in range(s["num_layers"]):  # Eq. 7
-        attended = attention(w, f"layers.{layer}.attention", [norm(w, f"layers.{layer}.norm1", v, s["norm"]) for v in h], p, s)
+        attended = attention(
+            w, f"layers.{layer}.attention", [norm(w, f"layers.{layer}.norm1", v, s["norm"]) for v in h], p, s
+        )
         scale = w.get(f"layers.{layer}.residual1.scale", 1.0)
         h = [ffn(w, f"layers.{layer}", h[i] + scale * attended[i], "norm2", s["norm"]) for i in range(n)]
     return [norm(w, "norm", v, s["norm"]) for v in h]
 
 
-def attention(w: dict[str, Tensor], name: str, h: list[Tensor], p: dict[tuple[int, int], Tensor], s: dict) -> list[Tensor]:
+def attention(
+    w: dict[str, Tensor], name: str, h: list[Tensor], p: dict[tuple[int, int], Tensor], s: dict
+) -> list[Tensor]:
     """Eq. 2, 4 and 5, head by head."""
     n, dim, heads = len(h), h[0].numel(), s["num_heads"]
     width = dim // heads
@@ -105,7 +109,11 @@ def attention(w: dict[str, Tensor], name: str, h: list[Tensor], p: dict[tuple[in
                 if s["attention"] == "sl2":
                     logit -= float(k @ k) / (2 * math.sqrt(width))
                 logits.append(logit)
-                gates.append(1.0 if s["urpe"] == "none" else float(terms[heads + head]) + (1.0 if s["urpe"] == "one-plus" else 0.0))
+                gates.append(
+                    1.0
+                    if s["urpe"] == "none"
+                    else float(terms[heads + head]) + (1.0 if s["urpe"] == "one-plus" else 0.0)
+                )
             total = sum(math.exp(v) for v in logits)
             for j, logit, gate in zip(keys, logits, gates, strict=True):
                 out[part] += gate * math.exp(logit) / total * qkv[j][2 * dim :][part]
@@ -118,7 +126,9 @@ def class_attention(w: dict[str, Tensor], h: list[Tensor], s: dict, num_layers: 
     dim, heads = h[0].numel(), s["num_heads"]
     width = dim // heads
     order = torch.tensor([float(len(h))], dtype=h[0].dtype)
-    token = w["class_attention.token"] + linear(w, "class_attention.order2", gelu(linear(w, "class_attention.order1", order)))
+    token = w["class_attention.token"] + linear(
+        w, "class_attention.order2", gelu(linear(w, "class_attention.order1", order))
+    )
     for layer in range(num_layers):
         name = f"class_attention.layers.{layer}"
         q = linear(w, f"{name}.query", norm(w, f"{name}.norm1", token, s["norm"]))
@@ -134,7 +144,9 @@ def class_attention(w: dict[str, Tensor], h: list[Tensor], s: dict, num_layers: 
             total = sum(math.exp(v) for v in logits)
             for both, logit in zip(kv, logits, strict=True):
                 out[part] += math.exp(logit) / total * both[dim:][part]
-        token = ffn(w, name, token + w.get(f"{name}.residual1.scale", 1.0) * linear(w, f"{name}.out", out), "norm2", s["norm"])
+        token = ffn(
+            w, name, token + w.get(f"{name}.residual1.scale", 1.0) * linear(w, f"{name}.out", out), "norm2", s["norm"]
+        )
     return norm(w, "class_attention.norm", token, s["norm"])
 
 

@@ -20,7 +20,9 @@ def linear(x: Tensor, w: dict[str, Tensor], name: str) -> Tensor:
     return w[f"{name}.weight"] @ x + w.get(f"{name}.bias", torch.zeros((), dtype=x.dtype))
 
 
-def tokens(w: dict[str, Tensor], x: Tensor, tuples: list[tuple[int, ...]], features: Tensor | None, p: Tensor | None) -> list[Tensor]:
+def tokens(
+    w: dict[str, Tensor], x: Tensor, tuples: list[tuple[int, ...]], features: Tensor | None, p: Tensor | None
+) -> list[Tensor]:
     """Z^(0) of Section 2: [graph], [null], nodes, edges. `tuples`: node ids of each edge or hyperedge; `p`: rows of node identifiers."""
     out = [w[name][0] for name in ("graph_token", "null_token") if name in w]
     order = len(tuples[0]) if tuples else 2
@@ -99,8 +101,14 @@ def encoder(
             q, k, v = ([t[part * d + h * head : part * d + (h + 1) * head] for t in qkv] for part in range(3))
             projection = w.get(f"{name}.attn.features.projection")
             heads.append(attention(q, k, v) if projection is None else performer(q, k, v, projection))
-        z = [t + linear(torch.cat([heads[h][i] for h in range(num_heads)]), w, f"{name}.attn.out") for i, t in enumerate(z)]
-        z = [t + linear(gelu(linear(layer_norm(t, w, f"{name}.ffn_norm"), w, f"{name}.ffn_in")), w, f"{name}.ffn_out") for t in z]
+        z = [
+            t + linear(torch.cat([heads[h][i] for h in range(num_heads)]), w, f"{name}.attn.out")
+            for i, t in enumerate(z)
+        ]
+        z = [
+            t + linear(gelu(linear(layer_norm(t, w, f"{name}.ffn_norm"), w, f"{name}.ffn_in")), w, f"{name}.ffn_out")
+            for t in z
+        ]
         if edges is not None:
             first_edge = len(z) - len(edges)
             added = {}

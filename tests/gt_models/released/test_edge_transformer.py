@@ -18,7 +18,11 @@ def test_layer_parity(parity):
     layer = ReleasedLayer(8, int(case["meta.heads"]), 0.0, 0.0, "gelu").double()
 
     def weights(prefix: str) -> dict:
-        found = {f"{ours}.{kind}": case[f"{prefix}.{theirs}.{kind}"] for ours, theirs in names.items() for kind in ("weight", "bias")}
+        found = {
+            f"{ours}.{kind}": case[f"{prefix}.{theirs}.{kind}"]
+            for ours, theirs in names.items()
+            for kind in ("weight", "bias")
+        }
         linears = [case[f"{prefix}.attention.linears.{i}.weight"] for i in range(5)]
         return found | {"attention.projections.weight": torch.cat(linears[:4]), "attention.out.weight": linears[4]}
 

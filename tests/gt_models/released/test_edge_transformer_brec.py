@@ -14,7 +14,9 @@ from tests.gt_models.reference import edge_transformer as reference
 @pytest.mark.parametrize("shared", [True, False])
 def test_brec_equals_the_equations(shared):
     model = redraw(
-        create_model("edge-transformer-brec-released", hidden_dim=8, num_layers=2, num_heads=2, shared_weights=shared).double()
+        create_model(
+            "edge-transformer-brec-released", hidden_dim=8, num_layers=2, num_heads=2, shared_weights=shared
+        ).double()
     ).eval()
     model.output_norm = None
     for graph in (*graphs((4, 3)), directed_graph([(0, 1), (1, 2), (2, 1), (3, 0)])):
@@ -28,7 +30,9 @@ def test_brec_equals_the_equations(shared):
 def test_brec_sound(shared):
     def model() -> nn.Module:
         return redraw(
-            create_model("edge-transformer-brec-released", hidden_dim=8, num_layers=2, num_heads=2, shared_weights=shared).double()
+            create_model(
+                "edge-transformer-brec-released", hidden_dim=8, num_layers=2, num_heads=2, shared_weights=shared
+            ).double()
         )
 
     checks.assert_deterministic(model, checks.collate(graphs()))

@@ -79,7 +79,10 @@ def load_authors(layer: ReleasedAttention, case, keys) -> None:
         "1": case["w.fc_1.weight.weight"].reshape(1, 8, 48),
         "2": case["w.fc_2.weight.weight"].reshape(5, 8, 40),
     }
-    bias = {"1": case["w.fc_1.bias.bias.0"][None], "2": torch.stack([case["w.fc_2.bias.bias.1"], case["w.fc_2.bias.bias.0"]])}
+    bias = {
+        "1": case["w.fc_1.bias.bias.0"][None],
+        "2": torch.stack([case["w.fc_2.bias.bias.1"], case["w.fc_2.bias.bias.0"]]),
+    }
     with torch.no_grad():
         for name, mine in layer.maps.items():
             theirs = fc[name] if name == "1" else fc[name][[LIGHT_2_TO_2.index(c.blocks) for c in mine.classes]]
@@ -93,7 +96,9 @@ def load_authors(layer: ReleasedAttention, case, keys) -> None:
                 columns += range(32, 40)
             mine.weight.copy_(theirs[:, :, columns].flatten(0, 1))
             mine.bias.copy_(bias[name][:, columns])
-        v = [s for c in layer.value_slots for s in range(VALUES[number[c.blocks]] * 4, VALUES[number[c.blocks]] * 4 + 4)]
+        v = [
+            s for c in layer.value_slots for s in range(VALUES[number[c.blocks]] * 4, VALUES[number[c.blocks]] * 4 + 4)
+        ]
         layer.value.weight.copy_(case["w.fc_v.weight"][v])
         layer.value.bias.copy_(case["w.fc_v.bias"][v])
         o = [s for c in layer.classes for s in range(OUTPUTS[number[c.blocks]] * 4, OUTPUTS[number[c.blocks]] * 4 + 4)]
@@ -101,7 +106,9 @@ def load_authors(layer: ReleasedAttention, case, keys) -> None:
         layer.output.bias.copy_(case["w.fc_o.bias"])
 
 
-@pytest.mark.parametrize(("name", "keys"), [("kernelattn_2to2_softmaxkernel", KERNEL_KEYS), ("selfattn_softmax_2to2", SOFTMAX_KEYS)])
+@pytest.mark.parametrize(
+    ("name", "keys"), [("kernelattn_2to2_softmaxkernel", KERNEL_KEYS), ("selfattn_softmax_2to2", SOFTMAX_KEYS)]
+)
 def test_parity_with_the_authors_attention(parity, name, keys):
     case = parity(f"hot_{name}")
     support = parity_support(case)
@@ -130,7 +137,9 @@ def test_parameter_counts_of_the_authors_models():
     torch.set_default_dtype(torch.float32)
     runtime = create_model("hot-released", in_dim=16, out_dim=32, edge_dim=16, hidden_dim=32, num_layers=4, num_heads=4)
     assert parameters(runtime) == 387_840
-    jets = create_model("hot-released", in_dim=10, out_dim=1, level="pair", hidden_dim=128, num_layers=4, num_heads=4, head_dims=[256])
+    jets = create_model(
+        "hot-released", in_dim=10, out_dim=1, level="pair", hidden_dim=128, num_layers=4, num_heads=4, head_dims=[256]
+    )
     assert round(parameters(jets) / 1e6, 3) == 0.895
     delaunay = create_model(
         "hot-released", in_dim=2, out_dim=1, level="pair", hidden_dim=256, num_layers=5, head_dims=[256, 256], head_diagonal=True,
@@ -145,11 +154,15 @@ def test_parameter_counts_of_the_authors_models():
 
 
 @pytest.mark.parametrize(
-    ("level", "form"), [("graph", "sparse"), ("graph", "dense"), ("node", "sparse"), ("node", "dense"), ("pair", "dense")]
+    ("level", "form"),
+    [("graph", "sparse"), ("graph", "dense"), ("node", "sparse"), ("node", "dense"), ("pair", "dense")],
 )
 @pytest.mark.parametrize("attention", ["softmax", "kernel"])
 def test_model_is_its_parts_one_after_the_other(level, attention, form):
-    graph, arguments = one_way_graph(), {"readout_dim": 12, "readout_heads": 3, "ffn_dim": 5, "num_layers": 2, "input_order": 2}
+    graph, arguments = (
+        one_way_graph(),
+        {"readout_dim": 12, "readout_heads": 3, "ffn_dim": 5, "num_layers": 2, "input_order": 2},
+    )
     model = build(level, "hot-released", attention=attention, form=form, **arguments).eval()
     for p in model.parameters():
         torch.nn.init.normal_(p, std=0.5)
@@ -173,7 +186,10 @@ def test_model_is_its_parts_one_after_the_other(level, attention, form):
 
 def test_settings_reach_every_layer():
     """What the reference reads from the layers themselves."""
-    paper, authors = build("graph", num_layers=2), build("graph", "hot-released", num_layers=2, qk_dim=4, v_dim=6, redraw_interval=None)
+    paper, authors = (
+        build("graph", num_layers=2),
+        build("graph", "hot-released", num_layers=2, qk_dim=4, v_dim=6, redraw_interval=None),
+    )
     for model, widths, settings in (
         (paper, (8, 8), (HigherOrderAttention, False)),
         (authors, (4, 6), (ReleasedAttention, True)),
@@ -191,5 +207,7 @@ def test_settings_reach_every_layer():
 
 
 def test_pairs_with_a_diagonal_head_and_edges_as_input():
-    checks.assert_sound(lambda: build("pair", "hot-released", head_dims=[6], head_diagonal=True), checks.random_graphs(), "pair")
+    checks.assert_sound(
+        lambda: build("pair", "hot-released", head_dims=[6], head_diagonal=True), checks.random_graphs(), "pair"
+    )
     checks.assert_sound(lambda: build("pair", input_order=2, attention="softmax"), checks.random_graphs(), "pair")

@@ -96,7 +96,14 @@ def test_equals_the_authors_numbers(parity, name):
 def test_equals_the_authors_numbers_for_large_graphs(parity):
     case = parity("polynormer_lg_gcn")
     model = build(
-        name=RELEASED, in_dim=5, relu=True, local_layer="gcn", batch_norm=True, beta="constant", beta_init=0.9, input_layer=False
+        name=RELEASED,
+        in_dim=5,
+        relu=True,
+        local_layer="gcn",
+        batch_norm=True,
+        beta="constant",
+        beta_init=0.9,
+        input_layer=False,
     ).eval()
     weights = {k: v for k, v in renamed(case, "w.").items() if not k.startswith("input.") and ".beta." not in k}
     model.load_state_dict(weights)

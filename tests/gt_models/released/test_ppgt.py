@@ -31,8 +31,12 @@ def test_stored_numbers_of_the_authors_implementation(parity):
     rrwp = torch.zeros(sum(v * v for v in n), 5, dtype=torch.float64)
     start = torch.tensor([0, n[0] ** 2])[case["in.batch"][query]]
     size = torch.tensor(n)[case["in.batch"][query]]
-    rrwp[start + (query - ptr[case["in.batch"][query]]) * size + key - ptr[case["in.batch"][key]]] = case["in.rrwp_attr"]
-    batch = GraphBatch(case["in.x"][:, None], case["in.edge_index"], ptr, case["in.edge_attr"][:, None], encodings={"rrwp": rrwp})
+    rrwp[start + (query - ptr[case["in.batch"][query]]) * size + key - ptr[case["in.batch"][key]]] = case[
+        "in.rrwp_attr"
+    ]
+    batch = GraphBatch(
+        case["in.x"][:, None], case["in.edge_index"], ptr, case["in.edge_attr"][:, None], encodings={"rrwp": rrwp}
+    )
     features = model.forward_features(batch)
     torch.testing.assert_close(features, _last_norm(case, w), rtol=1e-10, atol=1e-10)
     y = model.forward_head(features, batch)
@@ -50,7 +54,9 @@ def test_stored_numbers_of_the_authors_implementation(parity):
             expected = grads[names[ours]]
         if ours == "stem.linear1.weight":
             expected = expected[:, order]
-        torch.testing.assert_close(parameter.grad, expected, rtol=1e-10, atol=1e-10, msg=lambda m, ours=ours: f"{ours}: {m}")
+        torch.testing.assert_close(
+            parameter.grad, expected, rtol=1e-10, atol=1e-10, msg=lambda m, ours=ours: f"{ours}: {m}"
+        )
 
 
 def _last_norm(case, w):
@@ -75,14 +81,20 @@ def _parity_names() -> dict[str, str]:
             names[f"stem.blocks.{i}.linear2.{end}"] = f"edge_pe.1.mlp.{i}.mlp.3.{end}"
             names[f"layers.{i}.attention.out.{end}"] = f"layers.{i}.attention.O.{end}"
             names[f"layers.{i}.attention.pair_linear.{end}"] = f"layers.{i}.attention.P.{end}"
-            names[f"layers.{i}.linear1.{end}"], names[f"layers.{i}.linear2.{end}"] = f"layers.{i}.FFN.0.{end}", f"layers.{i}.FFN.4.{end}"
+            names[f"layers.{i}.linear1.{end}"], names[f"layers.{i}.linear2.{end}"] = (
+                f"layers.{i}.FFN.0.{end}",
+                f"layers.{i}.FFN.4.{end}",
+            )
         for i in range(3):
             names[f"head.{i}.{end}"] = f"head.{3 * i}.{end}"
     for end in ("alpha", "beta"):
         names |= {f"norm.{end}": f"post.{end}", f"stem.norm.{end}": f"edge_pe.1.post_backbone_norm.{end}"}
         for i in range(2):
             names[f"stem.blocks.{i}.norm.{end}"] = f"edge_pe.1.mlp.{i}.pre_mlp_norm.{end}"
-            names[f"layers.{i}.norm1.{end}"], names[f"layers.{i}.norm2.{end}"] = f"layers.{i}.norm1_h.{end}", f"layers.{i}.norm2_h.{end}"
+            names[f"layers.{i}.norm1.{end}"], names[f"layers.{i}.norm2.{end}"] = (
+                f"layers.{i}.norm1_h.{end}",
+                f"layers.{i}.norm2_h.{end}",
+            )
     return names
 
 
@@ -119,15 +131,25 @@ def test_inputs_and_stems_in_loops(changes):
     """What joins nodes and pairs, and the norms and scales around, on directed graphs."""
     model, singles = small(NAME, **changes), with_encodings()
     for g in singles:
-        g.encodings = {k: v for k, v in g.encodings.items() if k == "rrwp" or (k == "position" and "position_dim" in changes)}
+        g.encodings = {
+            k: v for k, v in g.encodings.items() if k == "rrwp" or (k == "position" and "position_dim" in changes)
+        }
     expected = expected_outputs(
-        model, singles, described(NAME, **changes), changes.get("pooling", "sum"), head_layers=changes.get("head_layers", 3)
+        model,
+        singles,
+        described(NAME, **changes),
+        changes.get("pooling", "sum"),
+        head_layers=changes.get("head_layers", 3),
     )
     torch.testing.assert_close(model(collate(singles)), expected, rtol=1e-10, atol=1e-10)
 
 
 def small_subgraphs(**changes):
-    given = {key: value for key, value in SMALL.items() if key != "edge_dim"} | {"name": SUBGRAPHS, "pair_dim": 8, "num_stem_ffn": 2}
+    given = {key: value for key, value in SMALL.items() if key != "edge_dim"} | {
+        "name": SUBGRAPHS,
+        "pair_dim": 8,
+        "num_stem_ffn": 2,
+    }
     model = create_model(**(given | changes)).double()
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.5 if parameter.dim() == 1 else 0.7 * parameter.size(-1) ** -0.5)
@@ -145,7 +167,11 @@ def test_node2subgraph_in_loops():
 
 @pytest.mark.parametrize(
     "changes",
-    [{"pooling": "mean", "layer_scale": 0.1, "stem_norm": True}, {"degree": False, "node_order": False}, {"position_dim": 2}],
+    [
+        {"pooling": "mean", "layer_scale": 0.1, "stem_norm": True},
+        {"degree": False, "node_order": False},
+        {"position_dim": 2},
+    ],
     ids=lambda c: "-".join(c),
 )
 def test_sound(changes):
@@ -155,7 +181,10 @@ def test_sound(changes):
 
 def test_node2subgraph_is_sound():
     data = random_graphs((5, 3, 6), pair_encodings=(("rrwp", 5),), node_encodings=(("target", 1),))
-    given = {key: value for key, value in SMALL.items() if key != "edge_dim"} | {"layer_scale": 0.1, "stem_layer_scale": 0.1}
+    given = {key: value for key, value in SMALL.items() if key != "edge_dim"} | {
+        "layer_scale": 0.1,
+        "stem_layer_scale": 0.1,
+    }
     assert_sound(lambda: create_model(SUBGRAPHS, **given).double(), data, "graph", ("rrwp",))
 
 
@@ -172,7 +201,12 @@ def test_initialisation():
     """What its stems leave at the backbone's start, and the scales and learnt vectors of Node2Subgraph."""
     model = create_model(SUBGRAPHS, in_dim=[21], out_dim=1, hidden_dim=256, pair_dim=64, layer_scale=1e-4)
     drawn = [linear.weight for block in model.stem.blocks for linear in (block.linear1, block.linear2)]
-    drawn += [model.class_attention.token, model.target_vector, model.class_attention.order1.weight, model.class_attention.order2.weight]
+    drawn += [
+        model.class_attention.token,
+        model.target_vector,
+        model.class_attention.order1.weight,
+        model.class_attention.order2.weight,
+    ]
     for weight in drawn:
         assert weight.std().item() == pytest.approx(0.02, rel=0.15)
     assert model.stem.linear1.weight.std().item() == pytest.approx((2 / model.stem.linear1.in_features) ** 0.5, rel=0.1)
@@ -199,7 +233,10 @@ def test_stochastic_depth_of_the_stem_is_drawn_for_each_block():
     """Each branch stays (doubled) or goes for a graph as a whole, whatever the other block's does; in chunks as at once."""
     model = small_subgraphs(stem_drop_path=0.5).train()
     model.stem.chunk = None
-    batch, asked = collate(random_graphs((3, 4) * 40, pair_encodings=(("rrwp", 5),), node_encodings=(("target", 1),))), []
+    batch, asked = (
+        collate(random_graphs((3, 4) * 40, pair_encodings=(("rrwp", 5),), node_encodings=(("target", 1),))),
+        [],
+    )
     rows = model.stem.rows
     model.stem.rows = lambda raw, edge, keep: asked.append(keep) or rows(raw, edge, keep)
     torch.manual_seed(0)
@@ -227,4 +264,7 @@ def test_order_and_degree_reach_their_places():
     """Log degree and order join nodes, reciprocals join pairs; switched off they leave no weights."""
     on, off = create_model(NAME, **SMALL), create_model(NAME, **(SMALL | {"degree": False, "node_order": False}))
     assert on.stem.linear1.in_features - off.stem.linear1.in_features == 2 * 7
-    assert {name for name, _ in on.named_children()} - {name for name, _ in off.named_children()} == {"degree_encoder", "order_encoder"}
+    assert {name for name, _ in on.named_children()} - {name for name, _ in off.named_children()} == {
+        "degree_encoder",
+        "order_encoder",
+    }

@@ -11,7 +11,9 @@ from tests.gt_models.test_tokengt import build, graphs, orthonormal
 
 def parity_model(case: dict[str, Tensor]) -> TokenGTReleased:
     w = {k.removeprefix("w.encoder."): v for k, v in case.items() if k.startswith("w.")}
-    model = TokenGTReleased([20, 20], 1, edge_dim=[20, 20], hidden_dim=8, num_heads=2, num_layers=2, node_id_dim=4).double()
+    model = TokenGTReleased(
+        [20, 20], 1, edge_dim=[20, 20], hidden_dim=8, num_heads=2, num_layers=2, node_id_dim=4
+    ).double()
     state = dict(model.state_dict())
     old = "graph_encoder.graph_feature."
     # the stored columns are offset already, into one table
@@ -57,7 +59,11 @@ def test_parity(parity):
     # the stored edges name the nodes of their own graph
     index = case["in.edge_index"] + ptr[torch.repeat_interleave(torch.arange(2), case["in.edge_num"])]
     batch = GraphBatch(
-        case["in.node_data"], index, ptr, case["in.edge_data"], encodings={"laplacian_eigenvectors": case["in.lap_eigvec"][:, :4]}
+        case["in.node_data"],
+        index,
+        ptr,
+        case["in.edge_data"],
+        encodings={"laplacian_eigenvectors": case["in.lap_eigvec"][:, :4]},
     )
     out = model(batch)
     torch.testing.assert_close(out, case["out.y"], rtol=1e-10, atol=1e-10)

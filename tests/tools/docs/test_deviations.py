@@ -6,9 +6,16 @@ from tools.docs.deviations import find_marks, page
 
 def test_a_mark_with_its_further_lines_is_found(tmp_path):
     (tmp_path / "gt_models").mkdir()
-    (tmp_path / "gt_models" / "a.py").write_text("x = 1\n# unstated: the width;\n# from the scripts\ny = 2  # deviates: a sign\n")
-    assert find_marks(tmp_path) == [("unstated", "gt_models/a.py", "the width; from the scripts"), ("deviates", "gt_models/a.py", "a sign")]
+    (tmp_path / "gt_models" / "a.py").write_text(
+        "x = 1\n# unstated: the width;\n# from the scripts\ny = 2  # deviates: a sign\n"
+    )
+    assert find_marks(tmp_path) == [
+        ("unstated", "gt_models/a.py", "the width; from the scripts"),
+        ("deviates", "gt_models/a.py", "a sign"),
+    ]
 
 
 def test_the_page_is_up_to_date():
-    assert (ROOT / "docs" / "deviations.md").read_text() == page(), "run: python -m tools.docs.deviations > docs/deviations.md"
+    assert (ROOT / "docs" / "deviations.md").read_text() == page(), (
+        "run: python -m tools.docs.deviations > docs/deviations.md"
+    )

@@ -15,7 +15,8 @@ def kept(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("errors", "kept_says", "lost_says"), [((0.0, 0.1), True, False), ((0.0, 0.6), None, None), ((0.6, 0.9), False, True)]
+    ("errors", "kept_says", "lost_says"),
+    [((0.0, 0.1), True, False), ((0.0, 0.6), None, None), ((0.6, 0.9), False, True)],
 )
 def test_magnitudes(kept, errors, kept_says, lost_says):
     kept({f"rms, width {number}": {"magnitude": error} for number, error in enumerate(errors)})
@@ -33,10 +34,16 @@ def test_powers_of_the_size(kept):
 
 
 @pytest.mark.parametrize(
-    ("with_it", "without_it", "verdict"), [(1.0, 0.5, True), (1.0, 0.95, None), (1.0, 1.0, False), (0.95, 0.5, None), (0.5, 0.5, False)]
+    ("with_it", "without_it", "verdict"),
+    [(1.0, 0.5, True), (1.0, 0.95, None), (1.0, 1.0, False), (0.95, 0.5, None), (0.5, 0.5, False)],
 )
 def test_a_relation_is_learnt_by_the_one_and_not_by_the_other(kept, with_it, without_it, verdict):
-    kept({f"{name}, 2 steps": {"f1": 1.0, "larger": 1.0, "twins": least} for name, least in (("ET", with_it), ("on nodes", without_it))})
+    kept(
+        {
+            f"{name}, 2 steps": {"f1": 1.0, "larger": 1.0, "twins": least}
+            for name, least in (("ET", with_it), ("on nodes", without_it))
+        }
+    )
     assert TESTS["relation"](paper="edge_transformer", model="ET", steps=2, without="on nodes").true is verdict
 
 

@@ -12,4 +12,6 @@ def test_homophily_by_hand():
     source, target = np.array([*edges, *[(v, u) for u, v in edges]]).T
     expected = max(0, 2 / 3 - 2 / 5) + max(0, 4 / 5 - 3 / 5)
     assert class_homophily(source, target, np.array([0, 0, 1, 1, 1])) == pytest.approx(expected)
-    assert class_homophily(np.append(source, 2), np.append(target, 2), np.array([0, 0, 1, 1, 1])) == pytest.approx(expected)
+    assert class_homophily(np.append(source, 2), np.append(target, 2), np.array([0, 0, 1, 1, 1])) == pytest.approx(
+        expected
+    )

@@ -16,13 +16,27 @@ TABLE = {
 def _printed(monkeypatch):
     entries = [
         {
-            **{"paper": "p", "table": "t", "method": method, "dataset": dataset, "split": "test", "printed": f"{value:g}", "oom": False},
+            **{
+                "paper": "p",
+                "table": "t",
+                "method": method,
+                "dataset": dataset,
+                "split": "test",
+                "printed": f"{value:g}",
+                "oom": False,
+            },
             **(
                 {"metric": "mae", "direction": "min", "unit": "kcal"}
                 if dataset == "energy"
                 else {"metric": "accuracy", "direction": "max", "unit": "percent"}
             ),
-            **{"mean": value, "std": 2.0, "runs": 4, "own": method == "ours", "params": 200 if method == "ours" else 800},
+            **{
+                "mean": value,
+                "std": 2.0,
+                "runs": 4,
+                "own": method == "ours",
+                "params": 200 if method == "ours" else 800,
+            },
         }
         for dataset, row in TABLE.items()
         for method, value in row.items()
@@ -42,7 +56,11 @@ def at(method, dataset):
 @pytest.mark.parametrize(
     ("arguments", "true", "why"),
     [
-        ({}, False, "best in 1 of 3 columns (not: small accuracy: 60 against 65 of gcn; energy mae: 0.25 against 0.2 of gt)"),
+        (
+            {},
+            False,
+            "best in 1 of 3 columns (not: small accuracy: 60 against 65 of gcn; energy mae: 0.25 against 0.2 of gt)",
+        ),
         ({"datasets": ["large"]}, True, "best in 1 of 1 columns"),
         ({"metrics": ["accuracy"], "rank": 2}, True, "among the first 2 in 2 of 2 columns"),
         ({"count": 1}, True, "best in 1 of 3"),
@@ -86,7 +104,10 @@ def test_gain(arguments, true):
         ({"printed": 55.6, "of": at("gat", "small"), "over": at("ours", "large")}, True),  # 100 * 50 / 90
         ({"printed": 44.4, "of": at("gat", "small"), "over": at("ours", "large"), "saving": True}, True),
         ({"printed": 25.0, "of": at("ours", "large"), "over": at("gcn", "large"), "what": "params"}, True),
-        ({"printed": 75.0, "of": at("ours", "large"), "over": at("gcn", "large"), "what": "params", "saving": True}, True),
+        (
+            {"printed": 75.0, "of": at("ours", "large"), "over": at("gcn", "large"), "what": "params", "saving": True},
+            True,
+        ),
     ],
 )
 def test_share(arguments, true):
@@ -97,11 +118,16 @@ def test_order_is_of_every_pair_in_every_column():
     assert found("order", table="t", better=["ours", "gat"], worse=["gt"], datasets=["large", "small"]).true
     said = found("order", table="t", better=["ours", "gat"], worse=["gt"])
     assert not said.true
-    assert said.why == "4 of 6 comparisons (not: energy mae: 0.25 of ours, 0.2 of gt; energy mae: 0.3 of gat, 0.2 of gt)"
+    assert (
+        said.why == "4 of 6 comparisons (not: energy mae: 0.25 of ours, 0.2 of gt; energy mae: 0.3 of gat, 0.2 of gt)"
+    )
 
 
 def test_best_of_groups():
-    assert found("best_groups", table="t", below=["gt"], above=["gcn", "gat"]).why == "2 of 3 columns (not: energy: 0.2 of gt, 0.3 of gat)"
+    assert (
+        found("best_groups", table="t", below=["gt"], above=["gcn", "gat"]).why
+        == "2 of 3 columns (not: energy: 0.2 of gt, 0.3 of gat)"
+    )
 
 
 def test_nobody_but_the_own_is_always_in_front():

@@ -19,7 +19,12 @@ PAIR = (graphs.decalin(), graphs.bicyclopentyl())
 EXPRESSIVITY = {
     "told_apart", "at_least_one_wl", "at_least", "between", "no_more_than", "same_pairs", "colour_refinement", "outputs_unique", "beyond_message_passing",
 }  # fmt: skip
-FINDINGS = {"second_eigenvector": "relabelled copies", "one_wl": "control", "separation": "control", "identifiers": "control"}
+FINDINGS = {
+    "second_eigenvector": "relabelled copies",
+    "one_wl": "control",
+    "separation": "control",
+    "identifiers": "control",
+}
 # of `identifiers`: methods whose relabelled copies differ by construction, so that they tell nothing apart
 ARBITRARY = ("any weights", f"Lap of {identifiers.K}")
 
@@ -30,7 +35,9 @@ class ReadsTheOrder(torch.nn.Module):
     def forward(self, batch: GraphBatch) -> torch.Tensor:
         first, second = (batch.edge_index - batch.ptr[batch.batch[batch.edge_index[0]]]).double()
         owner = batch.batch[batch.edge_index[0]]
-        return torch.zeros(batch.num_graphs, dtype=torch.float64).index_add(0, owner, (first**2 * second).sin())[:, None]
+        return torch.zeros(batch.num_graphs, dtype=torch.float64).index_add(0, owner, (first**2 * second).sin())[
+            :, None
+        ]
 
 
 def test_untrained_separation():
@@ -102,6 +109,13 @@ def test_no_test_of_expressivity_is_left_out():
     for claim in evaluate.load_claims():
         if claim.test and claim.test.kind in others and any(word in claim.sentence.lower() for word in words):
             # about printed counts of pairs, which BREC's own control decided; theorems about the functions of one graph are no test of two
-            assert claim.test.kind in ("order", "equals", "adds_up", "monomials", "equivariant_layers", "message_passing"), claim.id
+            assert claim.test.kind in (
+                "order",
+                "equals",
+                "adds_up",
+                "monomials",
+                "equivariant_layers",
+                "message_passing",
+            ), claim.id
     assert set(FINDINGS) == {"second_eigenvector", "one_wl", "separation", "identifiers"}
     assert all(module_of(name).CASES for name in FINDINGS)

@@ -6,8 +6,27 @@ from pathlib import Path
 import pytest
 import torch
 
-from gt_bench.claims.experiments import auto_encoders, graphs, growth, growth_of_order_3, one_wl, polynomials, registry, separation
-from gt_bench.claims.experiments.registry import FindingError, agree, load, module_of, partial, recompute, same, stale, values
+from gt_bench.claims.experiments import (
+    auto_encoders,
+    graphs,
+    growth,
+    growth_of_order_3,
+    one_wl,
+    polynomials,
+    registry,
+    separation,
+)
+from gt_bench.claims.experiments.registry import (
+    FindingError,
+    agree,
+    load,
+    module_of,
+    partial,
+    recompute,
+    same,
+    stale,
+    values,
+)
 from gt_models.ppgt.norms import make_norm
 
 
@@ -22,7 +41,9 @@ def _one_thread():
 
 @pytest.mark.parametrize(("name", "case"), [(name, case) for name in registry.NAMES for case in module_of(name).QUICK])
 def test_computed_again_it_is_what_is_kept(name, case):
-    if missing := [needed for needed in getattr(module_of(name), "NEEDS", ()) if not (Path("data") / "packed" / needed).is_dir()]:
+    if missing := [
+        needed for needed in getattr(module_of(name), "NEEDS", ()) if not (Path("data") / "packed" / needed).is_dir()
+    ]:
         pytest.skip(f"data/packed/{missing[0]} is not at hand")
     assert agree(name, json.loads(json.dumps(module_of(name).compute(case, Path("data")))), load(name)[case]["value"])
 
@@ -67,7 +88,9 @@ def test_computed_again_it_agrees_and_nothing_is_written(folder):
 
 
 def test_another_value_is_said_and_takes_its_place(folder, monkeypatch):
-    monkeypatch.setattr(polynomials, "compute", lambda case, data: {"monomials": 5, "represented": 4, "missing": [[2, 2]]})
+    monkeypatch.setattr(
+        polynomials, "compute", lambda case, data: {"monomials": 5, "represented": 4, "missing": [[2, 2]]}
+    )
     said: list[str] = []
     assert not recompute("polynomials", ["n = 2, L = 2"], folder=folder, say=said.append)
     assert 'was {"monomials": 4' in said[0]
@@ -97,7 +120,8 @@ def test_nobody_types_a_number(folder):
     path = folder / "polynomials.json"
     path.write_text(path.read_text().replace('"represented": 4', '"represented": 3'))
     with pytest.raises(
-        FindingError, match=r"polynomials.json: was changed since it was computed; .* `gt-bench claims --recompute polynomials`"
+        FindingError,
+        match=r"polynomials.json: was changed since it was computed; .* `gt-bench claims --recompute polynomials`",
     ):
         load("polynomials", folder)
 
@@ -149,14 +173,18 @@ def test_graphs_of_figure_6_are_what_their_names_say():
     pair = [nx.from_numpy_array(g.numpy()) for g in (graphs.decalin(), graphs.bicyclopentyl())]
     assert [sorted(map(len, nx.minimum_cycle_basis(g))) for g in pair] == [[6, 6], [5, 5]]
     assert nx.weisfeiler_lehman_graph_hash(pair[0]) == nx.weisfeiler_lehman_graph_hash(pair[1])
-    assert nx.is_isomorphic(nx.from_numpy_array(graphs.circular_skip_link(11, 3).numpy()), nx.circulant_graph(11, [1, 3]))
+    assert nx.is_isomorphic(
+        nx.from_numpy_array(graphs.circular_skip_link(11, 3).numpy()), nx.circulant_graph(11, [1, 3])
+    )
     graph = graphs.decalin()
     assert not torch.equal(graphs.relabelled(graph, 0), graph)
 
 
 def test_without_a_bias_rms_norm_hands_on_directions_alone():
     # what bounds the trained auto-encoders: no training can bring back what the norm drops
-    model = torch.nn.Sequential(torch.nn.Linear(2, 8, bias=False), make_norm("rms", 8), torch.nn.Linear(8, 2, bias=False)).double()
+    model = torch.nn.Sequential(
+        torch.nn.Linear(2, 8, bias=False), make_norm("rms", 8), torch.nn.Linear(8, 2, bias=False)
+    ).double()
     x = auto_encoders.points(50)
     torch.testing.assert_close(model(2 * x), model(x), rtol=1e-4, atol=1e-6)
     assert 0.5 < x.norm(dim=1).min() < x.norm(dim=1).max() < 1.5
@@ -187,7 +215,15 @@ def test_untrained_networks_tell_apart_what_their_class_does(name, apart):
 
 
 def test_every_network_is_held_by_a_known_pair():
-    assert set(separation.NETWORKS) == {"GIN", "Graphormer", "GRIT", "PPGT, S = 0", "PPGT, S = 15", "HOT (S)", "Edge Transformer"}
+    assert set(separation.NETWORKS) == {
+        "GIN",
+        "Graphormer",
+        "GRIT",
+        "PPGT, S = 0",
+        "PPGT, S = 15",
+        "HOT (S)",
+        "Edge Transformer",
+    }
 
 
 def test_without_the_pairs_one_line_says_how_to_have_them(tmp_path):

@@ -21,7 +21,10 @@ from gt_models.ppgt.norms import AdaRMSNorm
 def data(tmp_path):
     miniature(get_spec(stress_test.DATASET), tmp_path / "packed" / stress_test.DATASET)
     encode(
-        PackedDataset.open(tmp_path / "packed" / stress_test.DATASET), tmp_path / "encodings" / stress_test.DATASET, "rrwp", {"steps": 24}
+        PackedDataset.open(tmp_path / "packed" / stress_test.DATASET),
+        tmp_path / "encodings" / stress_test.DATASET,
+        "rrwp",
+        {"steps": 24},
     )
     return tmp_path
 
@@ -66,7 +69,8 @@ def test_a_crash_is_a_run_that_diverged_or_a_loss_that_ends_above_where_it_began
 
 def test_without_molecules_one_line_says_how_to_have_them(tmp_path):
     with pytest.raises(
-        stress_test.NoMolecules, match=r"packed/zinc-reconstructed and its encodings: `dvc repro encode@zinc-reconstructed`"
+        stress_test.NoMolecules,
+        match=r"packed/zinc-reconstructed and its encodings: `dvc repro encode@zinc-reconstructed`",
     ):
         stress_test.compute("RMSN, 7e-3", tmp_path)
 
@@ -94,7 +98,9 @@ def test_the_claims_ask_for_the_whole_of_the_printed_table():
     for claim in load_claims():
         if claim.test and claim.test.kind == "trains_or_crashes":
             asked |= claim.test.arguments["crashes"]
-    printed = [entry for entry in yaml.safe_load(RESULTS.read_text())["qualitative"] if entry["kind"] == "stress-test-stable"]
+    printed = [
+        entry for entry in yaml.safe_load(RESULTS.read_text())["qualitative"] if entry["kind"] == "stress-test-stable"
+    ]
     rates = {rate: name for name, rate in stress_test.RATES.items()}
     assert asked == {f"{entry['method']}, {rates[entry['learning_rate']]}": not entry["value"] for entry in printed}
     assert asked.keys() == set(stress_test.CASES)

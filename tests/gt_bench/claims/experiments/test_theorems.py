@@ -23,7 +23,9 @@ def test_other_weights_than_the_proofs_are_no_equivariant_layer():
     orthonormal = torch.eye(n, dtype=torch.float64)
     assert error(layer, orthonormal) < 1e-12
     assert error(replace(layer, weight=layer.weight.flip(0)), orthonormal) > 0.1
-    assert error(layer, torch.randn(n, n, generator=rng, dtype=torch.float64)) > 0.1  # Lemma 1 asks for orthonormal rows
+    assert (
+        error(layer, torch.randn(n, n, generator=rng, dtype=torch.float64)) > 0.1
+    )  # Lemma 1 asks for orthonormal rows
 
 
 def test_an_equivariant_layer_is_equivariant():
@@ -56,7 +58,9 @@ def _two(method: str, seed: int) -> list[torch.Tensor]:
     network = identifiers.drawn(method, [1], 10)
     found = []
     for adjacency in (graphs.decalin(), graphs.relabelled(graphs.decalin(), seed), graphs.bicyclopentyl()):
-        batch = GraphBatch(torch.zeros(10, 1, dtype=torch.long), adjacency.nonzero().T.contiguous(), torch.tensor([0, 10]))
+        batch = GraphBatch(
+            torch.zeros(10, 1, dtype=torch.long), adjacency.nonzero().T.contiguous(), torch.tensor([0, 10])
+        )
         with torch.no_grad():
             found.append(network(identifiers.encoded(batch, method, 10)))
     return found
@@ -105,7 +109,8 @@ def test_on_nodes_a_grandmother_and_her_double_get_one_answer():
     batch, _ = relations.families(3, 8, 2, torch.Generator().manual_seed(0), twice=True)
     torch.manual_seed(0)
     answers = {
-        name: relations.network(name).eval()(batch).view(3, 2, 4, 2, 4).detach() for name in ("on nodes", "Edge Transformer, 1 layers")
+        name: relations.network(name).eval()(batch).view(3, 2, 4, 2, 4).detach()
+        for name in ("on nodes", "Edge Transformer, 1 layers")
     }
     torch.testing.assert_close(answers["on nodes"][:, 0, :, 0], answers["on nodes"][:, 0, :, 1])
     of_pairs = answers["Edge Transformer, 1 layers"]
@@ -125,6 +130,9 @@ def test_one_layer_sees_two_steps_alone():
     batch = GraphBatch(torch.ones(8, 1), torch.cat([edges, edges.flip(0)], 1), torch.tensor([0, 8]), kind)
     torch.manual_seed(0)
     with kernels.use("reference"):
-        one, two = (relations.network(f"Edge Transformer, {layers} layers").double().eval()(batch).view(8, 8).detach() for layers in (1, 2))
+        one, two = (
+            relations.network(f"Edge Transformer, {layers} layers").double().eval()(batch).view(8, 8).detach()
+            for layers in (1, 2)
+        )
     assert (one[0, 3] - one[0, 5]).abs() < 1e-12
     assert (two[0, 3] - two[0, 5]).abs() > 1e-6

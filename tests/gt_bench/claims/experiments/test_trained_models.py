@@ -40,7 +40,9 @@ def small(tmp_path, monkeypatch):
         for encoding, arguments in (encodings or {}).items():
             encode(PackedDataset.open(tmp_path / "packed" / name), tmp_path / "encodings" / name, encoding, arguments)
         load = kept.load_recipe
-        monkeypatch.setattr(kept, "load_recipe", lambda path: load(path).with_values(values).model_copy(update={"seeds": [0, 1]}))
+        monkeypatch.setattr(
+            kept, "load_recipe", lambda path: load(path).with_values(values).model_copy(update={"seeds": [0, 1]})
+        )
         monkeypatch.setattr(kept, "STORE", tmp_path / "store")
         return kept.experiment(cell, tmp_path)
 
@@ -53,8 +55,14 @@ def small(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", ["polynormer", "polynormer-released"])
 def test_the_attention_is_that_of_the_last_layer(name):
     torch.manual_seed(0)
-    model = create_model(name, in_dim=3, out_dim=2, hidden_dim=12, num_heads=3, num_local_layers=1, num_global_layers=2).double().eval()
-    batch = GraphBatch(torch.randn(7, 3, dtype=torch.float64), torch.tensor([[0, 1, 2, 5], [1, 2, 3, 6]]), torch.tensor([0, 7]))
+    model = (
+        create_model(name, in_dim=3, out_dim=2, hidden_dim=12, num_heads=3, num_local_layers=1, num_global_layers=2)
+        .double()
+        .eval()
+    )
+    batch = GraphBatch(
+        torch.randn(7, 3, dtype=torch.float64), torch.tensor([[0, 1, 2, 5], [1, 2, 3, 6]]), torch.tensor([0, 7])
+    )
     taken = []
     layer = model.global_layers[-1]
     layer.register_forward_pre_hook(lambda module, given: taken.append(given[0]))
@@ -63,10 +71,14 @@ def test_the_attention_is_that_of_the_last_layer(name):
     # H + b times the norm of WV, as the layer itself gives it
     with torch.no_grad():
         value = layer.attention.value(taken[0]).unflatten(1, (-1, 3))  # [N, C, H]
-        mixed = layer.norm(torch.einsum("hij,jch->ich", weights, value).flatten(1)) * (layer.gate(taken[0]) + layer.beta(None))
+        mixed = layer.norm(torch.einsum("hij,jch->ich", weights, value).flatten(1)) * (
+            layer.gate(taken[0]) + layer.beta(None)
+        )
         torch.testing.assert_close(head_first(mixed, 1, 3), layer.attend(taken[0], batch, None))
     some = torch.tensor([4, 1])
-    torch.testing.assert_close(same_label.attention(*same_label.features(model, batch), some), weights[:, some][:, :, some])
+    torch.testing.assert_close(
+        same_label.attention(*same_label.features(model, batch), some), weights[:, some][:, :, some]
+    )
     assert len(layer._forward_pre_hooks) == 1  # its own hook is gone
 
 
@@ -74,10 +86,14 @@ def by_keys(sharpness: float) -> tuple[torch.nn.Module, GraphBatch, np.ndarray]:
     """A Polynormer whose keys are (almost) one-hot vectors of the label, or all alike where `sharpness` is 0."""
     labels = np.array([0, 0, 1, 0, 1, 0, 0, 1])
     x = torch.eye(2, dtype=torch.float64)[labels]
-    model = create_model("polynormer", in_dim=2, out_dim=2, hidden_dim=4, num_heads=2, num_global_layers=1, attention="global").double()
+    model = create_model(
+        "polynormer", in_dim=2, out_dim=2, hidden_dim=4, num_heads=2, num_global_layers=1, attention="global"
+    ).double()
     of = model.global_layers[0].attention
     with torch.no_grad():
-        model.input.linear.weight.copy_(torch.eye(2).repeat_interleave(2, 0))  # channel c * H + h: both heads have both labels
+        model.input.linear.weight.copy_(
+            torch.eye(2).repeat_interleave(2, 0)
+        )  # channel c * H + h: both heads have both labels
         model.input.linear.bias.zero_()
         for m in (of.key, of.query):
             m.weight.copy_(2 * sharpness * torch.eye(4))
@@ -130,7 +146,9 @@ def test_the_kept_weights_of_a_run_are_looked_into(small, tmp_path, monkeypatch)
     layers = {"model.num_local_layers": 1, "model.num_global_layers": 1, "model.in_dropout": 0.0}
     phases = {"phases": [{"name": "local", "epochs": 1}, {"name": "global", "epochs": 2, "reload_best": True}]}
     run = small(same_label.CELL, SMALL | layers | phases)
-    with pytest.raises(kept.NoRun, match=r"complete and by the present code: `gt-bench train polynormer/minesweeper/polynormer`"):
+    with pytest.raises(
+        kept.NoRun, match=r"complete and by the present code: `gt-bench train polynormer/minesweeper/polynormer`"
+    ):
         same_label.compute("attention", tmp_path)
     records = [run.run(seed)[0] for seed in (0, 1)]
     found = same_label.compute("attention", tmp_path)
@@ -152,10 +170,17 @@ def test_the_kept_weights_of_a_run_are_looked_into(small, tmp_path, monkeypatch)
 
 @pytest.mark.parametrize(
     ("module", "case"),
-    [(same_label, "labels and hops"), (same_label, "attention"), (attention_maps, "sparse, ORF"), (attention_distance, "stand-in")],
+    [
+        (same_label, "labels and hops"),
+        (same_label, "attention"),
+        (attention_maps, "sparse, ORF"),
+        (attention_distance, "stand-in"),
+    ],
 )
 def test_without_the_data_one_line_says_how_to_have_them(tmp_path, module, case):
-    with pytest.raises(kept.NoRun, match=rf"needs {re.escape(str(tmp_path))}/packed/[\w-]+: `dvc repro download@[\w-]+`$"):
+    with pytest.raises(
+        kept.NoRun, match=rf"needs {re.escape(str(tmp_path))}/packed/[\w-]+: `dvc repro download@[\w-]+`$"
+    ):
         module.compute(case, tmp_path)
 
 
@@ -244,7 +269,9 @@ def test_the_verdict_on_maps(monkeypatch):
 
     def verdict(**content):
         monkeypatch.setattr(
-            experiment_values.registry, "partial", lambda name: {f"dense, {name}": value for name, value in content.items()}
+            experiment_values.registry,
+            "partial",
+            lambda name: {f"dense, {name}": value for name, value in content.items()},
         )
         return TESTS["maps_are_bases"](paper="tokengt", cases=["dense, ORF", "dense, Lap"])
 
@@ -255,7 +282,9 @@ def test_the_verdict_on_maps(monkeypatch):
         in none.why
     )
     assert "--recompute attention_maps --case 'dense, ORF' --case 'dense, Lap'`" in none.why
-    monkeypatch.setattr(experiment_values.registry, "partial", lambda name: {"stand-in": right | {"nearest": [1, *range(1, 15)]}})
+    monkeypatch.setattr(
+        experiment_values.registry, "partial", lambda name: {"stand-in": right | {"nearest": [1, *range(1, 15)]}}
+    )
     stand_in = TESTS["maps_are_bases"](paper="tokengt", cases=["dense, ORF"])  # decides nothing, and is shown
     assert (stand_in.tried, stand_in.true) == (False, None)
     assert "; stand-in: 14 of 15 heads nearest to their own tensor" in stand_in.why
@@ -273,7 +302,15 @@ def test_the_verdict_on_maps(monkeypatch):
 def test_the_attention_of_a_token_is_that_of_its_layer(name, specials):
     torch.manual_seed(0)
     model = create_model(
-        name, in_dim=3, out_dim=2, level="node", hidden_dim=8, num_heads=2, num_layers=2, node_identifiers="orf", node_id_dim=5
+        name,
+        in_dim=3,
+        out_dim=2,
+        level="node",
+        hidden_dim=8,
+        num_heads=2,
+        num_layers=2,
+        node_identifiers="orf",
+        node_id_dim=5,
     )
     model = model.double().eval()
     path = torch.tensor([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]])
@@ -284,7 +321,9 @@ def test_the_attention_of_a_token_is_that_of_its_layer(name, specials):
     weights = attention_distance.attention(model, batch)
     assert [w.shape for w in weights] == [(2, specials + 11, specials + 11)] * 2
     for w, (of, x, out) in zip(weights, passed, strict=True):
-        value = torch.nn.functional.linear(x, of.qkv.weight, of.qkv.bias).chunk(3, 1)[2].unflatten(1, (2, -1))  # [T, H, C]
+        value = (
+            torch.nn.functional.linear(x, of.qkv.weight, of.qkv.bias).chunk(3, 1)[2].unflatten(1, (2, -1))
+        )  # [T, H, C]
         torch.testing.assert_close(of.out(torch.einsum("hij,jhc->ihc", w, value).flatten(1)), out)
     assert all(not layer.attn._forward_pre_hooks for layer in model.layers)
 
@@ -311,7 +350,11 @@ def test_distances_of_attention_set_by_hand():
 
 def test_the_distances_of_a_kept_run(small, tmp_path, monkeypatch):
     monkeypatch.setattr(attention_distance, "GRAPHS", 3)
-    packed = small("embedded/chains/tokengt", {"model.hidden_dim": 8, "model.num_heads": 2, "epochs": 1}, encodings={"laplacian": {"k": 8}})
+    packed = small(
+        "embedded/chains/tokengt",
+        {"model.hidden_dim": 8, "model.num_heads": 2, "epochs": 1},
+        encodings={"laplacian": {"k": 8}},
+    )
     record, _ = packed.run(0)
     found = attention_distance.compute("stand-in", tmp_path)
     assert (found["run"], found["graphs"], np.shape(found["distance"])) == (record["digest"], 3, (2, 2))
@@ -322,15 +365,23 @@ def test_the_verdict_on_distances(monkeypatch):
     local, everywhere = [0.2, 1.0], [1.9, 1.8]
 
     def verdict(said, **content):
-        kept = {f"PCQM4Mv2, {name}": {"distance": layers, "uniform": 2.0} for name, layers in content.items() if name != "chains"}
+        kept = {
+            f"PCQM4Mv2, {name}": {"distance": layers, "uniform": 2.0}
+            for name, layers in content.items()
+            if name != "chains"
+        }
         stand_in = {"stand-in": {"distance": content["chains"], "uniform": 2.0}} if "chains" in content else {}
         monkeypatch.setattr(experiment_values.registry, "partial", lambda name: kept | stand_in)
         return TESTS["attention_distances"](paper="tokengt", said=said)
 
     alone = verdict("deeper", chains=[local, everywhere])
     assert (alone.tried, alone.true) == (False, None)
-    assert "2 trained runs with their weights: `gt-bench train tokengt/pcqm4mv2/tokengt-orf`, `gt-bench train" in alone.why
-    assert alone.why.endswith("stand-in, 2 layers: distances over that of even attention (2.00 hops) 0.10 to 0.50, 0.90 to 0.95")
+    assert (
+        "2 trained runs with their weights: `gt-bench train tokengt/pcqm4mv2/tokengt-orf`, `gt-bench train" in alone.why
+    )
+    assert alone.why.endswith(
+        "stand-in, 2 layers: distances over that of even attention (2.00 hops) 0.10 to 0.50, 0.90 to 0.95"
+    )
     rising, falling = [local, local, everywhere, everywhere], [everywhere, everywhere, local, local]
     slightly = [local, local, [0.4, 1.1], [0.4, 1.1]]
     for orf, lap, true in ((rising, rising, True), (rising, falling, False), (rising, slightly, None)):

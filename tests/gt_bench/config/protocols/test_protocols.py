@@ -70,7 +70,9 @@ NAMES_IT = {
 def test_whoever_cuts_counts_times_or_shows_a_run_asks_its_protocol_and_not_its_name(name):
     def says(path) -> bool:
         tokens = tokenize.generate_tokens(io.StringIO(path.read_text()).readline)
-        code = (t.string.lower() for t in tokens if t.type != tokenize.COMMENT and not t.string.startswith(('"""', 'f"""')))
+        code = (
+            t.string.lower() for t in tokens if t.type != tokenize.COMMENT and not t.string.startswith(('"""', 'f"""'))
+        )
         return any(name in text for text in code)
 
     root = ROOT / "gt_bench"

@@ -8,7 +8,13 @@ from gt_bench.utils.errors import DatasetError
 
 
 def arrays(**changes):
-    return {"num_nodes": [2], "num_edges": [1], "x": np.ones((2, 1)), "edge_index": np.array([[0], [1]]), "y": np.array([0, 1])} | changes
+    return {
+        "num_nodes": [2],
+        "num_edges": [1],
+        "x": np.ones((2, 1)),
+        "edge_index": np.array([[0], [1]]),
+        "y": np.array([0, 1]),
+    } | changes
 
 
 def test_types_are_the_same_from_block_to_block():
@@ -28,7 +34,10 @@ def test_types_are_the_same_from_block_to_block():
     ("changes", "said"),
     [
         ({"x": np.array([["a"], ["b"]])}, "x must be rows of numbers.*number classes and categories"),
-        ({"x": np.array([[-1], [0]])}, r"categories in x \(quantities are floating-point numbers\) must be whole numbers from 0"),
+        (
+            {"x": np.array([[-1], [0]])},
+            r"categories in x \(quantities are floating-point numbers\) must be whole numbers from 0",
+        ),
         ({"x": np.array([[2**31], [0]])}, "must be whole numbers from 0 to 2147483647"),
         ({"num_nodes": [2, 0]}, "a graph has no nodes"),
         ({"num_nodes": [[2]]}, "num_nodes must be one number per graph"),

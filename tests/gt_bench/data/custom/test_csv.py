@@ -31,7 +31,8 @@ def refused(path: Path, level: str = "node") -> str:
 
 @pytest.mark.parametrize("name", ["id", "ID", "Id", "node_id", "node", "index", "name", "user_id", "paperId"])
 @pytest.mark.parametrize(
-    "ids", [("0", "2", "1"), ("10", "30", "20"), ("a", "c", "b"), ("-1", "99999999999999999999", "0"), ("Zoë", "日本", "b c")]
+    "ids",
+    [("0", "2", "1"), ("10", "30", "20"), ("a", "c", "b"), ("-1", "99999999999999999999", "0"), ("Zoë", "日本", "b c")],
 )
 def test_edges_are_joined_by_an_identifier(name, ids, tmp_path):
     first, last, middle = ids
@@ -71,7 +72,9 @@ def test_identifiers_that_do_not_fit(nodes, edges, says, tmp_path):
 def test_a_column_that_ends_in_id_is_a_feature_where_rows_share_it(tmp_path):
     arrays, remarks = read(folder(tmp_path, nodes="type_id,y\n1,0\n1,1\n0,1\n", edges=EDGES))
     assert arrays["x"].tolist() == [[1], [1], [0]]
-    assert remarks == ["nodes.csv: column type_id is named as an identifier and is taken as a feature; where it is none, take it out"]
+    assert remarks == [
+        "nodes.csv: column type_id is named as an identifier and is taken as a feature; where it is none, take it out"
+    ]
     folder(tmp_path, edges="source,target,type_id\n0,1,0\n")
     assert "nodes.csv: column type_id: edges.csv has it too; name it graph in both where it says" in refused(tmp_path)
 
@@ -92,7 +95,11 @@ def test_graphs_are_joined_by_an_identifier(key, tmp_path):
     nodes = f"{key},id,f\nb,1,0.5\nb,0,1.5\na,0,2.5\na,1,3.5\na,2,4.5\n"
     edges = f"target,source,{key}\n1,0,a\n0,1,b\n2,0,a\n"
     arrays, remarks = read(folder(tmp_path, nodes=nodes, edges=edges, graphs=f"y,{key}\n7.5,a\n8.5,b\n"), "graph")
-    assert (arrays["num_nodes"].tolist(), arrays["num_edges"].tolist(), arrays["y"].tolist()) == ([3, 2], [2, 1], [7.5, 8.5])
+    assert (arrays["num_nodes"].tolist(), arrays["num_edges"].tolist(), arrays["y"].tolist()) == (
+        [3, 2],
+        [2, 1],
+        [7.5, 8.5],
+    )
     assert arrays["x"].ravel().tolist() == [2.5, 3.5, 4.5, 0.5, 1.5]
     assert arrays["edge_index"].tolist() == [[0, 0, 0], [1, 2, 1]]
     assert f"nodes.csv: column {key.lower() if key == 'Graph' else key} is joined with column" in remarks[0]
@@ -171,19 +178,28 @@ PLAIN = [["größe", "y", "split"], ["0.5", "0", "train"], ["-1.25", "1", "val"]
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r", "\n\n"])
-@pytest.mark.parametrize(("separator", "word"), [(",", None), (";", "semicolons"), ("\t", "tabs"), ("|", "vertical bars"), (" ", "spaces")])
+@pytest.mark.parametrize(
+    ("separator", "word"), [(",", None), (";", "semicolons"), ("\t", "tabs"), ("|", "vertical bars"), (" ", "spaces")]
+)
 def test_separators_encodings_and_line_ends(encoding, end, separator, word, tmp_path):
     quoted = [[f'"{cell}"' if i % 2 else cell for i, cell in enumerate(row)] for row in PLAIN]
     text = "".join(separator.join(row) + end for row in quoted)
     arrays, remarks = read(folder(tmp_path, encoding, nodes=text, edges=EDGES))
-    assert (arrays["x"].ravel().tolist(), arrays["y"].tolist(), arrays["split"].tolist()) == ([0.5, -1.25, 3.0], [0, 1, 1], [1, 2, 3])
+    assert (arrays["x"].ravel().tolist(), arrays["y"].tolist(), arrays["split"].tolist()) == (
+        [0.5, -1.25, 3.0],
+        [0, 1, 1],
+        [1, 2, 3],
+    )
     assert remarks == ([f"nodes.csv: columns are separated by {word}"] if word else [])
 
 
 def test_decimal_commas_and_the_first_line_of_a_spreadsheet(tmp_path):
     arrays, remarks = read(folder(tmp_path, nodes="sep=;\nf;y\n0,5;0\n-1,25e1;1\n", edges="source,target\n0,1\n"))
     assert arrays["x"].ravel().tolist() == [0.5, -12.5]
-    assert remarks == ["nodes.csv: columns are separated by semicolons", "nodes.csv: numbers have decimal commas: 0,5 is a half"]
+    assert remarks == [
+        "nodes.csv: columns are separated by semicolons",
+        "nodes.csv: numbers have decimal commas: 0,5 is a half",
+    ]
     arrays, _ = read(folder(tmp_path, nodes='f,y\n"0,5",0\n"2",1\n'))
     assert arrays["x"].ravel().tolist() == [0.5, 2.0]
 
@@ -200,7 +216,10 @@ def test_a_column_that_differs_in_every_row_is_named(values, tmp_path):
 def test_edges_may_stand_in_any_order_and_name_nodes_by_whole_floats(tmp_path):
     nodes = "graph,f\n0,0.5\n0,1.5\n1,2.5\n"
     arrays, _ = read(
-        folder(tmp_path, nodes=nodes, edges="graph,source,target,w\n1,0.0,0.0,0.5\n0,1.0,0.0,1.5\n", graphs="y\n1.5\n2.5\n"), "graph"
+        folder(
+            tmp_path, nodes=nodes, edges="graph,source,target,w\n1,0.0,0.0,0.5\n0,1.0,0.0,1.5\n", graphs="y\n1.5\n2.5\n"
+        ),
+        "graph",
     )
     assert (arrays["num_edges"].tolist(), arrays["edge_index"].tolist(), arrays["edge_attr"].tolist()) == (
         [1, 1],

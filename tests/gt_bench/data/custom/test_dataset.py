@@ -56,7 +56,9 @@ def test_a_folder_of_csv_files(tmp_path):
 def test_one_graph_with_classes_and_random_splits(tmp_path):
     nodes = "y,colour\n" + "".join(f"{i % 3},{i % 5}\n" for i in range(50))
     folder = write(tmp_path / "mine", nodes=nodes, edges="source,target\n0,1\n1,0\n")
-    spec = custom_dataset("mine", folder, task="node-classification", metric="accuracy", split=(0.6, 0.2, 0.2), num_splits=3)
+    spec = custom_dataset(
+        "mine", folder, task="node-classification", metric="accuracy", split=(0.6, 0.2, 0.2), num_splits=3
+    )
     dataset = packed(spec, tmp_path / "out")
     assert_sound(dataset)
     assert (dataset.header.in_dim, dataset.header.out_dim, dataset.header.split_kind) == ([5], 3, "node")
@@ -65,14 +67,19 @@ def test_one_graph_with_classes_and_random_splits(tmp_path):
     before = spec.digest
     write(folder, edges="source,target\n0,2\n2,0\n")
     assert (
-        custom_dataset("mine", folder, task="node-classification", metric="accuracy", split=(0.6, 0.2, 0.2), num_splits=3).digest != before
+        custom_dataset(
+            "mine", folder, task="node-classification", metric="accuracy", split=(0.6, 0.2, 0.2), num_splits=3
+        ).digest
+        != before
     )
 
 
 def test_an_npz_file(tmp_path):
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(30, 4)), rng.integers(0, 2, (10, 3)).astype(np.float32)
-    np.savez(tmp_path / "a.npz", x=x, y=y, num_nodes=[3] * 10, num_edges=[2] * 10, edge_index=np.tile([[0, 1], [1, 0]], 10))
+    np.savez(
+        tmp_path / "a.npz", x=x, y=y, num_nodes=[3] * 10, num_edges=[2] * 10, edge_index=np.tile([[0, 1], [1, 0]], 10)
+    )
     dataset = packed(custom_dataset("mine", tmp_path / "a.npz", task="graph-multilabel", metric="ap"), tmp_path / "out")
     assert_sound(dataset)
     assert (dataset.header.out_dim, dataset.header.statistics["train"]) == (3, 8)
@@ -81,7 +88,9 @@ def test_an_npz_file(tmp_path):
 
 def test_any_torch_geometric_dataset(tmp_path):
     graphs = FakeDataset(num_graphs=12, avg_num_nodes=9, num_channels=5, edge_dim=2, num_classes=4, task="graph")
-    spec = custom_dataset("mine", lambda: graphs, task="graph-classification", metric="accuracy", split=(0.5, 0.25, 0.25))
+    spec = custom_dataset(
+        "mine", lambda: graphs, task="graph-classification", metric="accuracy", split=(0.5, 0.25, 0.25)
+    )
     dataset = packed(spec, tmp_path / "out")
     assert_sound(dataset)
     for index in (0, 5, 11):
@@ -96,7 +105,9 @@ def test_masks_are_splits(tmp_path):
     parts = torch.randint(0, 3, (20, 4))
     data = Data(x=torch.randn(20, 3), edge_index=torch.randint(0, 20, (2, 30)), y=torch.arange(20) % 2)
     data.train_mask, data.val_mask, data.test_mask = parts == 0, parts == 1, parts == 2
-    dataset = packed(custom_dataset("mine", lambda: [data], task="node-classification", metric="accuracy"), tmp_path / "out")
+    dataset = packed(
+        custom_dataset("mine", lambda: [data], task="node-classification", metric="accuracy"), tmp_path / "out"
+    )
     assert dataset.header.num_splits == 4
     assert dataset.split("val", 3).tolist() == (parts[:, 3] == 1).nonzero().squeeze(1).tolist()
     data.val_mask = parts <= 1
@@ -119,7 +130,10 @@ def test_masks_are_splits(tmp_path):
         ({"graphs": None}, "graphs.csv: cannot be read"),
         ({"edges": "source,target\n0,1\n1,0\n"}, r"edges.csv: needs a column graph, as nodes.csv has one"),
         ({"nodes": "mass\n12\n16\n12\n12\n14\n"}, r"nodes.csv: needs a column graph, as edges.csv has one"),
-        ({"edges": EDGES.replace("0,0,1,2", "0,0.5,1,2")}, r"edges.csv: line 2: column source is 0.5: edge ids must be whole numbers"),
+        (
+            {"edges": EDGES.replace("0,0,1,2", "0,0.5,1,2")},
+            r"edges.csv: line 2: column source is 0.5: edge ids must be whole numbers",
+        ),
         (
             {"edges": EDGES.replace("0,0,1,2", f"0,{2**32},1,2")},
             r"edges.csv: line 2: column source is 4294967296: edge ids must be whole numbers",
@@ -153,7 +167,10 @@ def test_wrong_tasks_shares_and_places(tmp_path):
     with pytest.raises(DatasetError, match="needs whole numbers"):
         packed(custom_dataset("mine", folder, task="graph-classification", metric="accuracy"), tmp_path / "out")
     with pytest.raises(DatasetError, match="must add up to 1"):
-        packed(custom_dataset("mine", folder, task="graph-regression", metric="mae", split=(0.8, 0.1, 0.2)), tmp_path / "out")
+        packed(
+            custom_dataset("mine", folder, task="graph-regression", metric="mae", split=(0.8, 0.1, 0.2)),
+            tmp_path / "out",
+        )
     with pytest.raises(DatasetError, match="neither a folder"):
         packed(custom_dataset("mine", tmp_path / "nowhere", task="graph-regression", metric="mae"), tmp_path / "out")
 
@@ -164,7 +181,10 @@ LOOP = {"x": np.eye(3), "edge_index": np.array([[0, 1], [1, 0]]), "y": np.arange
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"edge_index": np.array([[0, 1], [1, 0], [1, 2]])}, r"edge_index must be of shape \[2, E\]; it is \[3, 2\]; transpose it"),
+        (
+            {"edge_index": np.array([[0, 1], [1, 0], [1, 2]])},
+            r"edge_index must be of shape \[2, E\]; it is \[3, 2\]; transpose it",
+        ),
         ({"edge_index": np.array([0, 1])}, r"edge_index must be of shape \[2, E\]; it is \[2\]"),
         ({"edge_index": np.array([[0.5, 1], [1, 0]])}, "edge ids must be whole numbers"),
         ({"edge_index": np.array([[2**32, 1], [1, 0]])}, "edge ids must be whole numbers"),
@@ -180,11 +200,15 @@ LOOP = {"x": np.eye(3), "edge_index": np.array([[0, 1], [1, 0]]), "y": np.arange
 def test_wrong_arrays_are_refused(change, message, tmp_path):
     np.savez(tmp_path / "a.npz", **(LOOP | change))
     with pytest.raises(DatasetError, match=rf"a\.npz: {message}"):
-        packed(custom_dataset("mine", tmp_path / "a.npz", task="node-classification", metric="accuracy"), tmp_path / "out")
+        packed(
+            custom_dataset("mine", tmp_path / "a.npz", task="node-classification", metric="accuracy"), tmp_path / "out"
+        )
 
 
 def graph(**change) -> Data:
-    return Data(**({"x": torch.ones(2, 3), "edge_index": torch.tensor([[0, 1], [1, 0]]), "y": torch.tensor(1.5)} | change))
+    return Data(
+        **({"x": torch.ones(2, 3), "edge_index": torch.tensor([[0, 1], [1, 0]]), "y": torch.tensor(1.5)} | change)
+    )
 
 
 @pytest.mark.parametrize(
@@ -192,21 +216,36 @@ def graph(**change) -> Data:
     [
         ([graph(x=None, num_nodes=2), graph()], "x of graph 1 is continuous, 3 wide and of graph 0 absent"),
         ([graph(), graph(x=None, num_nodes=2)], "x of graph 1 is absent and of graph 0 continuous, 3 wide"),
-        ([*[graph(x=None, num_nodes=2)] * 1000, graph(x=torch.ones(2, 1).int())], "x of graph 1000 is categorical, 1 wide"),
+        (
+            [*[graph(x=None, num_nodes=2)] * 1000, graph(x=torch.ones(2, 1).int())],
+            "x of graph 1000 is categorical, 1 wide",
+        ),
         ([graph(), graph(edge_attr=torch.ones(2))], "edge_attr of graph 1 is continuous, 1 wide and of graph 0 absent"),
         ([graph(), graph(y=torch.ones(2))], "y of graph 1 is 2 wide and of graph 0 1 wide"),
-        ([graph(edge_index=torch.tensor([[0, 1], [1, 0], [1, 1]]))], r"graph 0: edge_index must be of shape \[2, E\].*transpose it"),
+        (
+            [graph(edge_index=torch.tensor([[0, 1], [1, 0], [1, 1]]))],
+            r"graph 0: edge_index must be of shape \[2, E\].*transpose it",
+        ),
         ([graph(edge_index=torch.tensor([0, 1]))], "graph 0: edge_index must be of shape"),
-        ([graph(edge_attr=torch.ones(3)), graph(edge_attr=torch.ones(1))], "graph 0: edge_attr has 3 rows where 2 are needed"),
+        (
+            [graph(edge_attr=torch.ones(3)), graph(edge_attr=torch.ones(1))],
+            "graph 0: edge_attr has 3 rows where 2 are needed",
+        ),
         ([graph(x=torch.ones(0, 3), edge_index=torch.zeros(2, 0))], "graph 0: has no nodes"),
         ([graph(y=None)], "graph 0: a Data without y; a torch_geometric graph needs edge_index and y"),
         (
             [graph(y=None, edge_label=torch.ones(2))],
             "it has edge_label, and of one's own data the benchmark knows targets per node and per graph",
         ),
-        ([graph(edge_index=None, adj_t=torch.eye(2))], r"without edge_index; .*; it has adj_t: leave out the transform that makes it"),
+        (
+            [graph(edge_index=None, adj_t=torch.eye(2))],
+            r"without edge_index; .*; it has adj_t: leave out the transform that makes it",
+        ),
         ([graph(x=torch.ones(2, 3).bfloat16())], "x cannot be read .*; give a dense tensor of float32 or int64"),
-        ([graph(y="mutagenic")], r"y must be rows of numbers; it is <U9 of shape \[1\]; number classes and categories 0, 1, ..."),
+        (
+            [graph(y="mutagenic")],
+            r"y must be rows of numbers; it is <U9 of shape \[1\]; number classes and categories 0, 1, ...",
+        ),
         ([graph(), graph(x=torch.full((2, 3), torch.nan))], "graph 1: x holds a number that is not finite"),
         ([], "returned no graphs"),
         (None, "returned NoneType; return a Data, a list of Data"),
@@ -242,7 +281,10 @@ def test_masks_and_targets_of_another_length_are_refused(tmp_path):
         ({"metric": "mea"}, r"'mine': graph-regression has no metric 'mea' \(did you mean .*'mae'.*it takes mae, mse"),
         ({"metric": "accuracy"}, "graph-regression has no metric 'accuracy'; it takes mae, mse"),
         ({"task": "graph-classification"}, "graph-classification has no metric 'mae'; it takes accuracy"),
-        ({"task": "graph-multilabel", "metric": "accuracy"}, "graph-multilabel has no metric 'accuracy'; it takes ap, roc-auc"),
+        (
+            {"task": "graph-multilabel", "metric": "accuracy"},
+            "graph-multilabel has no metric 'accuracy'; it takes ap, roc-auc",
+        ),
         ({"num_splits": 0}, "num_splits must be 1 or more; got 0"),
         ({"split": (0.8, 0.2)}, "split must be the shares of train, val and test"),
         ({"source": functools.partial(list, ())}, "must be a function written with def.* got a partial"),
@@ -260,7 +302,9 @@ def test_tasks_and_metrics_are_those_that_exist(tmp_path):
     assert {name for names in METRICS.values() for name in names} == set(metrics.METRICS)
     np.savez(tmp_path / "a.npz", **LOOP)
     with pytest.raises(DatasetError, match="roc-auc needs two classes; the targets have 3"):
-        packed(custom_dataset("mine", tmp_path / "a.npz", task="node-classification", metric="roc-auc"), tmp_path / "out")
+        packed(
+            custom_dataset("mine", tmp_path / "a.npz", task="node-classification", metric="roc-auc"), tmp_path / "out"
+        )
 
 
 def test_the_page_works_as_written_and_is_short(tmp_path, monkeypatch):
@@ -271,7 +315,9 @@ def test_the_page_works_as_written_and_is_short(tmp_path, monkeypatch):
     block = re.search(r"```python\n(.*?)```", (ROOT / "docs/add_a_dataset.md").read_text(), re.DOTALL)[1]
     assert len(block.splitlines()) <= 30
     name = re.search(r'custom_dataset\(\s*"([a-z0-9-]+)"', block)[1]
-    place = tmp_path / "family/mine_for_a_test.py"  # a second folder of families, so that this test writes nothing into the project
+    place = (
+        tmp_path / "family/mine_for_a_test.py"
+    )  # a second folder of families, so that this test writes nothing into the project
     place.parent.mkdir()
     monkeypatch.setattr(gt_bench.data.families, "__path__", [*gt_bench.data.families.__path__, str(place.parent)])
     monkeypatch.chdir(tmp_path)
@@ -303,7 +349,9 @@ def test_mutated_csv_and_npz_give_data_or_a_clean_error(tmp_path_factory, data):
             del content[where : where + data.draw(st.integers(1, 30))]
     path.write_bytes(content)
     npz = path.suffix == ".npz"
-    task = {"task": "node-classification", "metric": "accuracy"} if npz else {"task": "graph-regression", "metric": "mae"}
+    task = (
+        {"task": "node-classification", "metric": "accuracy"} if npz else {"task": "graph-regression", "metric": "mae"}
+    )
     try:
         dataset = packed(custom_dataset("mine", path if npz else folder / "mine", **task), folder / "out")
         dataset.verify()
@@ -314,7 +362,11 @@ def test_mutated_csv_and_npz_give_data_or_a_clean_error(tmp_path_factory, data):
 @pytest.mark.parametrize(
     ("task", "y", "message"),
     [
-        ("node-classification", [0, 1, 10**9, 0], "a label is 1000000000; classes are numbered 0, 1, ... and fewer than 100,000"),
+        (
+            "node-classification",
+            [0, 1, 10**9, 0],
+            "a label is 1000000000; classes are numbered 0, 1, ... and fewer than 100,000",
+        ),
         ("node-classification", [0, 1, -2, 0], "a label is -2; classes are numbered from 0, and -1 is none"),
         ("node-classification", [1, 1, 1, -1], "all labels are 1; node-classification needs two classes or more"),
         ("node-classification", [-1, -1, -1, -1], "there is no label"),
@@ -350,7 +402,10 @@ def test_what_has_no_target_is_in_no_part(task, y, labelled, tmp_path):
         arrays |= {"num_nodes": np.ones(10, np.int64), "num_edges": np.zeros(10, np.int64)}
     np.savez(tmp_path / "drawn.npz", **arrays)
     settings = {"task": task, "metric": METRICS[task][0]}
-    dataset = packed(custom_dataset("mine", tmp_path / "drawn.npz", **settings, split=(0.5, 0.25, 0.25), num_splits=3), tmp_path / "out")
+    dataset = packed(
+        custom_dataset("mine", tmp_path / "drawn.npz", **settings, split=(0.5, 0.25, 0.25), num_splits=3),
+        tmp_path / "out",
+    )
     for split in range(3):
         parts = [dataset.split(part, split).tolist() for part in ("train", "val", "test")]
         assert sorted(row for part in parts for row in part) == np.flatnonzero(labelled).tolist()

@@ -18,7 +18,11 @@ PARTS = np.array([[1, 1, 1, 1, 2, 2, 2, 3, 3, 3]])
 def packed(tmp_path, task="node-classification", metric="accuracy", **arrays) -> PackedDataset:
     arrays = {"x": np.linspace(0, 1, 10)[:, None], "edge_index": BOTH, "y": np.arange(10) % 2, "split": PARTS} | arrays
     if task.startswith("graph-"):
-        arrays |= {"num_nodes": np.ones(10, np.int64), "num_edges": np.zeros(10, np.int64), "edge_index": np.zeros((2, 0), np.int64)}
+        arrays |= {
+            "num_nodes": np.ones(10, np.int64),
+            "num_edges": np.zeros(10, np.int64),
+            "edge_index": np.zeros((2, 0), np.int64),
+        }
     np.savez(tmp_path / "a.npz", **{key: value for key, value in arrays.items() if value is not None})
     spec = custom_dataset("mine", tmp_path / "a.npz", task=task, metric=metric)
     spec.prepare(spec, {}, tmp_path / "out")
@@ -78,12 +82,14 @@ def test_what_is_remarked(arrays, remark, tmp_path):
 )  # fmt: skip
 def test_what_is_refused(arrays, says, tmp_path):
     if arrays.pop("two", False):
-        two = {"num_nodes": np.ones(2, np.int64), "num_edges": np.zeros(2, np.int64), "edge_index": np.zeros((2, 0), np.int64)}
+        two = {
+            "num_nodes": np.ones(2, np.int64),
+            "num_edges": np.zeros(2, np.int64),
+            "edge_index": np.zeros((2, 0), np.int64),
+        }
         np.savez(tmp_path / "a.npz", **two, x=arrays["x"], y=arrays["y"])
         spec = custom_dataset("mine", tmp_path / "a.npz", task="graph-classification", metric="accuracy")
-        says = (
-            r"'mine': 2 graphs with a target cannot be split 0.8/0.1/0.1: the val part is empty; give more of them, or a split of your own"
-        )
+        says = r"'mine': 2 graphs with a target cannot be split 0.8/0.1/0.1: the val part is empty; give more of them, or a split of your own"
         with pytest.raises(DatasetError, match=says):
             spec.prepare(spec, {}, tmp_path / "out")
         return
@@ -98,7 +104,14 @@ def test_classes_that_were_written_as_floats(tmp_path):
 
 @pytest.mark.parametrize(
     ("values", "differ"),
-    [([1, 2], False), ([4, 9, 2], True), ([4, 9, 4], False), ([0.5, 1.5, 2.5], False), ([1.0, 5.0, 3.0], True), ([], False)],
+    [
+        ([1, 2], False),
+        ([4, 9, 2], True),
+        ([4, 9, 4], False),
+        ([0.5, 1.5, 2.5], False),
+        ([1.0, 5.0, 3.0], True),
+        ([], False),
+    ],
 )
 def test_identifiers_differ_everywhere(values, differ):
     assert differs_everywhere(np.array(values)) is differ
@@ -116,7 +129,9 @@ def of_data(graphs, tmp_path, task="node-classification") -> PackedDataset:
 
 
 def test_attributes_that_are_not_read_are_named(tmp_path):
-    notes = of_data(data(edge_weight=torch.rand(20), pos=torch.rand(10, 3), z=torch.arange(10), time=None), tmp_path).header.notes
+    notes = of_data(
+        data(edge_weight=torch.rand(20), pos=torch.rand(10, 3), z=torch.arange(10), time=None), tmp_path
+    ).header.notes
     assert notes[0].endswith(
         "edge_weight, pos, z of the Data are not read; put what a model should see into x (nodes) or edge_attr (edges)"
     )
@@ -131,7 +146,10 @@ def test_masks_are_three(tmp_path):
         with pytest.raises(DatasetError, match=says + ".*or take out .*: then splits are drawn"):
             of_data(data(**given), tmp_path)
     graphs = [data(y=torch.tensor([i % 2]), train_mask=mask) for i in range(10)]
-    assert any("train_mask of the Data is not read" in note for note in of_data(graphs, tmp_path, "graph-classification").header.notes)
+    assert any(
+        "train_mask of the Data is not read" in note
+        for note in of_data(graphs, tmp_path, "graph-classification").header.notes
+    )
 
 
 def test_nodes_that_only_edges_count(tmp_path):
@@ -141,7 +159,8 @@ def test_nodes_that_only_edges_count(tmp_path):
         for note in of_data(graphs, tmp_path, "graph-classification").header.notes
     )
     with pytest.raises(
-        DatasetError, match="y has 11 rows where 10 are needed: the nodes are counted by the edges, .*; give the Data num_nodes or x"
+        DatasetError,
+        match="y has 11 rows where 10 are needed: the nodes are counted by the edges, .*; give the Data num_nodes or x",
     ):
         of_data(data(x=None, y=torch.arange(11) % 2), tmp_path)
     with pytest.raises(DatasetError, match="graph 0: edge 8 names node 9 of 9 nodes; nodes are numbered from 0 to 8"):

@@ -71,7 +71,9 @@ def test_brec_layout_on_its_first_pairs(tmp_path, mirror, monkeypatch):
     extras = dataset.batch(torch.arange(dataset.num_graphs)).extras
     for pair in range(4):
         of_pair = extras["pair"] == pair
-        sides = [(of_pair & (extras["control"] == 0) & (extras["side"] == side)).nonzero().squeeze(1) for side in (0, 1)]
+        sides = [
+            (of_pair & (extras["control"] == 0) & (extras["side"] == side)).nonzero().squeeze(1) for side in (0, 1)
+        ]
         control = (of_pair & (extras["control"] == 1)).nonzero().squeeze(1)
         assert [len(s) for s in sides] == [32, 32]
         assert len(control) == 64

@@ -51,7 +51,12 @@ def test_miniature_of_every_dataset(spec, tmp_path):
     dataset = PackedDataset.open(tmp_path / "out")
     assert_sound(dataset)
     statistics = dataset.header.statistics
-    assert (statistics["nodes"], statistics["edges"], statistics["edges_undirected"], statistics["symmetric"]) == (40, 120, 60, True)
+    assert (statistics["nodes"], statistics["edges"], statistics["edges_undirected"], statistics["symmetric"]) == (
+        40,
+        120,
+        60,
+        True,
+    )
     np.testing.assert_array_equal(dataset.batch(torch.tensor([0])).x, arrays["node_features"])
     assert dataset.header.metric == ("roc-auc" if classes == 2 else "accuracy")
 

@@ -22,7 +22,9 @@ def test_real_files(name, tmp_path, mirror):
     x = dataset.batch(torch.tensor([0])).x
     types = (x > 0).long().argmax(1)
     assert dataset.header.in_dim == (sizes + 1).tolist()
-    assert torch.equal(x.sum(1), torch.cat([torch.arange(1, n + 1) for n in sizes.tolist()]))  # numbered within the type
+    assert torch.equal(
+        x.sum(1), torch.cat([torch.arange(1, n + 1) for n in sizes.tolist()])
+    )  # numbered within the type
     assert torch.equal((x > 0).sum(1), torch.ones(len(x), dtype=torch.long))
     assert torch.bincount(types).tolist() == sizes.tolist()
     for column in range(3):
@@ -41,7 +43,9 @@ def test_real_files(name, tmp_path, mirror):
     assert len(parts[1]) == pytest.approx(len(parts[0]) / 9, rel=0.15)
 
 
-@pytest.mark.parametrize(("row", "message"), [([0, 0, 5], "does not have"), ([0, -1, 0], "does not have"), ([0, 0.5, 0], "whole numbers")])
+@pytest.mark.parametrize(
+    ("row", "message"), [([0, 0, 5], "does not have"), ([0, -1, 0], "does not have"), ([0, 0.5, 0], "whole numbers")]
+)
 def test_flaws_are_named(row, message, tmp_path):
     spec = hyperedges.DATASETS[0]
     np.savez(tmp_path / "train.npz", train_data=np.array([[0, 0, 0], row]), nums_type=np.array([146, 70, 5]))

@@ -101,7 +101,11 @@ def test_other_contents_of_zinc_are_clean_errors(edit, chosen, message, tmp_path
 @pytest.mark.parametrize("name", ["pcqm4mv2-2k", "qm9-1k", "peptides-func"])
 def test_ogb_molecules(name, tmp_path, mirror):
     dataset = prepared(name, tmp_path, mirror)
-    file = {"pcqm4mv2-2k": "pcqm4mv2_small/pcqm4mv2-2k", "qm9-1k": "qm9_small/micro_qm9", "peptides-func": "peptides_func/peptides_func"}
+    file = {
+        "pcqm4mv2-2k": "pcqm4mv2_small/pcqm4mv2-2k",
+        "qm9-1k": "qm9_small/micro_qm9",
+        "peptides-func": "peptides_func/peptides_func",
+    }
     with np.load(mirror / f"{file[name]}_ogb_graphs.npz", allow_pickle=False) as raw:
         at = 37
         node, bond = raw["num_nodes"][:at].sum(), raw["num_bonds"][:at].sum()

@@ -119,7 +119,9 @@ def test_qm9_is_standardised_with_its_training_part(tmp_path):
     torch.testing.assert_close(y[train].mean(0), torch.zeros(12), atol=1e-5, rtol=0)
     torch.testing.assert_close(y[train].std(0), torch.ones(12), atol=1e-5, rtol=0)
     raw = torch.cat([g["y"][:, :12] for g in graphs])
-    torch.testing.assert_close(y * dataset.array("target_deviation") + dataset.array("target_mean"), raw, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(
+        y * dataset.array("target_deviation") + dataset.array("target_mean"), raw, atol=1e-4, rtol=1e-4
+    )
     # graphs are complete, row by row; bonds keep their channels, every pair has its distance
     batch, data = dataset.batch(torch.tensor([5])), graphs[5]
     n, (i, j) = len(data["x"]), batch.edge_index

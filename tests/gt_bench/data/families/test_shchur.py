@@ -15,10 +15,14 @@ def test_photo_under_both_protocols(tmp_path, mirror):
     dataset = prepared("photo", tmp_path, mirror)
     batch = dataset.batch(torch.tensor([0]))
     with np.load(mirror / "amazon_coauthor/amazon_photo_plain.npz") as raw:  # its features are 0 or 1 as they are
-        counts = sp.csr_array((raw["attr_data"], raw["attr_indices"], raw["attr_indptr"]), shape=tuple(raw["attr_shape"])).toarray()
+        counts = sp.csr_array(
+            (raw["attr_data"], raw["attr_indices"], raw["attr_indptr"]), shape=tuple(raw["attr_shape"])
+        ).toarray()
         expected = counts / np.maximum(counts.sum(1, keepdims=True), 1)
         np.testing.assert_allclose(batch.x, expected, atol=1e-7)
-        adjacency = sp.csr_array((raw["adj_data"], raw["adj_indices"], raw["adj_indptr"]), shape=tuple(raw["adj_shape"])).toarray()
+        adjacency = sp.csr_array(
+            (raw["adj_data"], raw["adj_indices"], raw["adj_indptr"]), shape=tuple(raw["adj_shape"])
+        ).toarray()
     adjacency = np.maximum(adjacency, adjacency.T)
     np.fill_diagonal(adjacency, 0)
     assert set(map(tuple, batch.edge_index.T.tolist())) == set(zip(*map(np.ndarray.tolist, adjacency.nonzero())))
@@ -38,7 +42,9 @@ def miniature(folder, classes, features, nodes=1400, **changes):
     attr.data[:] = rng.integers(1, 100, attr.nnz)
     adj = sp.random_array((nodes, nodes), density=0.002, rng=rng, format="csr", dtype=np.float32)
     arrays = {
-        f"{name}_{key}": getattr(m, key) for name, m in (("attr", attr), ("adj", adj)) for key in ("data", "indices", "indptr", "shape")
+        f"{name}_{key}": getattr(m, key)
+        for name, m in (("attr", attr), ("adj", adj))
+        for key in ("data", "indices", "indptr", "shape")
     }
     order = rng.permutation(nodes)
     arrays |= {"labels": np.arange(nodes) % classes}

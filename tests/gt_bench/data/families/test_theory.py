@@ -77,7 +77,11 @@ def test_colours_alone_give_a_quarter_of_skip_circles(dataset):
     assert [EMBEDDED["skip-circles"].chance, limit("skip-circles", "gcn"), limit("skip-circles", "gin")] == [chance] * 3
     # two graphs of a class are the same but for the order of their nodes; two of different classes are not
     closed = closed_walks(batch, 8)
-    assert all(torch.equal(closed[i], closed[j]) == (int(batch.y[i]) == int(batch.y[j])) for i in range(0, 100, 7) for j in range(100))
+    assert all(
+        torch.equal(closed[i], closed[j]) == (int(batch.y[i]) == int(batch.y[j]))
+        for i in range(0, 100, 7)
+        for j in range(100)
+    )
 
 
 def closed_walks(batch: GraphBatch, most: int) -> torch.Tensor:
@@ -101,7 +105,12 @@ def test_rook_and_shrikhande_are_strongly_regular_and_different(dataset):
     # neighbours of a node: two triangles in the rook's graph, a circle of six in Shrikhande's; trace of the cube of that subgraph
     near = [a[a[0] > 0][:, a[0] > 0] for a in adjacency]
     assert [int(torch.trace(a @ a @ a)) == 0 for a in near] == batch.y.bool().tolist()
-    assert EMBEDDED["rook-shrikhande"].chance == 0.5 == limit("rook-shrikhande", "ppgt") == limit("rook-shrikhande", "edge-transformer")
+    assert (
+        EMBEDDED["rook-shrikhande"].chance
+        == 0.5
+        == limit("rook-shrikhande", "ppgt")
+        == limit("rook-shrikhande", "edge-transformer")
+    )
 
 
 def test_every_closed_neighbourhood_of_the_torus_has_all_colours(dataset):
@@ -130,7 +139,9 @@ def test_colours_alone_leave_half_the_bonus_of_fused_rings(dataset):
         assert found[::2] == found[1::2]  # the two of a pair, with which a part begins and ends
         gap = (batch.y[1::2] - batch.y[::2]).squeeze(-1)
         assert torch.allclose(gap, torch.tensor(get_spec("ring-molecules").arguments["fused"]))
-    floor = get_spec("ring-molecules").arguments["fused"] / 2  # of |y1 - f| + |y2 - f| over a pair, by the triangle inequality
+    floor = (
+        get_spec("ring-molecules").arguments["fused"] / 2
+    )  # of |y1 - f| + |y2 - f| over a pair, by the triangle inequality
     assert {EMBEDDED["ring-molecules"].rows[row].limit for row in EMBEDDED["ring-molecules"].rows} == {floor}
     train, test = (all_of(packed, part).y for part in ("train", "test"))
     assert EMBEDDED["ring-molecules"].chance == pytest.approx(float((test - train.median()).abs().mean()), abs=5e-4)

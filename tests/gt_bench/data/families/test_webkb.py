@@ -13,7 +13,9 @@ from tests.gt_bench.data.checks import prepared
 def test_equal_to_the_copy_of_another_host(name, tmp_path, mirror):
     dataset = prepared(name, tmp_path, mirror)
     batch = dataset.batch(torch.tensor([0]))
-    with np.load(mirror / f"heterophilous/{name}.npz") as other:  # undirected, without loops, and never read by the family's code
+    with np.load(
+        mirror / f"heterophilous/{name}.npz"
+    ) as other:  # undirected, without loops, and never read by the family's code
         np.testing.assert_array_equal(batch.x, other["node_features"])
         np.testing.assert_array_equal(batch.y, other["node_labels"])
         have = {tuple(sorted(e)) for e in batch.edge_index.T.tolist() if e[0] != e[1]}

@@ -18,7 +18,9 @@ def test_chameleon_equals_the_separate_files(tmp_path, mirror):
     batch = dataset.batch(torch.tensor([0]))
     rows = np.loadtxt(mirror / "wikipedia/chameleon_edges.csv", delimiter=",", skiprows=1, dtype=int)
     assert len(rows) == 36101  # as TokenGT prints
-    assert {tuple(sorted(e)) for e in rows.tolist() if e[0] != e[1]} == {tuple(sorted(e)) for e in batch.edge_index.T.tolist()}
+    assert {tuple(sorted(e)) for e in rows.tolist() if e[0] != e[1]} == {
+        tuple(sorted(e)) for e in batch.edge_index.T.tolist()
+    }
     features = json.loads((mirror / "wikipedia/chameleon.json").read_text())
     for node in ("0", "77", "2276"):
         assert batch.x[int(node)].nonzero().squeeze(1).tolist() == sorted(set(features[node]))
@@ -33,7 +35,8 @@ def miniature(path, nodes=900, features=50, edit=lambda name, text: text):
     rng = np.random.default_rng(0)
     parts = {
         "edges.csv": "id1,id2\n" + "".join(f"{a},{b}\n" for a, b in rng.integers(0, nodes, (3000, 2))),
-        "target.csv": "id,target\n" + "".join(f"{i},{t}\n" for i, t in zip(rng.permutation(nodes), rng.integers(1, 10**6, nodes))),
+        "target.csv": "id,target\n"
+        + "".join(f"{i},{t}\n" for i, t in zip(rng.permutation(nodes), rng.integers(1, 10**6, nodes))),
         "features.json": json.dumps({str(i): rng.integers(0, features, 5).tolist() for i in rng.permutation(nodes)}),
     }
     with zipfile.ZipFile(path, "w") as archive:

@@ -21,7 +21,10 @@ HOSTILE = "</script><script>document.title='run'</script><img src=x onerror=\"do
 
 
 def make_grid(cells: list[str], root: Path):
-    names = {c.replace("/", "-"): {"cell": c, "dataset": c.split("/")[1], "model": c.split("/")[2], "settings": "recipes"} for c in cells}
+    names = {
+        c.replace("/", "-"): {"cell": c, "dataset": c.split("/")[1], "model": c.split("/")[2], "settings": "recipes"}
+        for c in cells
+    }
     suites = list(dict.fromkeys(c.split("/")[0] for c in cells))
     grid = {"datasets": list(dict.fromkeys(c.split("/")[1] for c in cells)), "suites": suites, "cells": names}
     (root / "params.yaml").write_text(yaml.safe_dump(grid, sort_keys=False))
@@ -34,7 +37,9 @@ def folder(tmp_path_factory):
     root = tmp_path_factory.mktemp("page")
     cells = [f"edge-transformer/{name}" for name in ("cornell/gcn", "cornell/gin", "texas/edge-transformer")]
     runs = {cell: [make_record(cell, seed, test=0.56 + 0.01 * seed) for seed in range(3)] for cell in cells[:2]}
-    results = [make_result(cell, records, "GCN" if cell.endswith("gcn") else "GIN(E)") for cell, records in runs.items()]
+    results = [
+        make_result(cell, records, "GCN" if cell.endswith("gcn") else "GIN(E)") for cell, records in runs.items()
+    ]
     results[0]["recipe"] |= {"note": HOSTILE, "origin": {"note": HOSTILE, "optimizer": "printed: Table 9"}}
     results[0]["notes"] = [HOSTILE]
     results[1] |= {"reason": HOSTILE, "status": "unfinished"}
@@ -143,7 +148,10 @@ def look(browser, tmp_path):
         page.on("console", lambda message: wrong.append(message.text) if message.type in ("error", "warning") else None)
         page.on("pageerror", lambda error: wrong.append(str(error)))
         page.on(
-            "request", lambda request: wrong.append(request.url) if request.url.partition(":")[0] not in ("file", "data", "blob") else None
+            "request",
+            lambda request: (
+                wrong.append(request.url) if request.url.partition(":")[0] not in ("file", "data", "blob") else None
+            ),
         )
         page.goto(path.as_uri())
         page.wait_for_selector("html[data-ready=yes]", state="attached")
@@ -283,13 +291,21 @@ def test_a_phone_needs_no_sideways_scrolling(look, shipped):
     through(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= 375
     assert (
-        page.evaluate("Math.max(...[...document.querySelectorAll('.plot .main-svg')].map((n) => n.getBoundingClientRect().right))") <= 375
+        page.evaluate(
+            "Math.max(...[...document.querySelectorAll('.plot .main-svg')].map((n) => n.getBoundingClientRect().right))"
+        )
+        <= 375
     )
 
 
 def test_the_grid_s_table_is_whole_on_a_narrow_screen(look, shipped):
     page = look(shipped, viewport={"width": 900, "height": 800})
-    assert page.evaluate("(({scrollWidth, clientWidth}) => scrollWidth - clientWidth)(document.querySelector('#grid .scroll'))") <= 0
+    assert (
+        page.evaluate(
+            "(({scrollWidth, clientWidth}) => scrollWidth - clientWidth)(document.querySelector('#grid .scroll'))"
+        )
+        <= 0
+    )
 
 
 def test_dark_mode_has_readable_plots_and_print_has_all_rows(look, shipped):
@@ -325,7 +341,9 @@ def test_a_paper_is_told_in_short_from_shipped_records_and_a_broken_one_is_named
     }
     (records / "in_short.yaml").write_text(yaml.safe_dump(text))
     held = gather(grid, root=records)
-    assert "in_short.yaml: no number of" in page_html(grid, held, records=records)  # own runs are not what the text is of
+    assert "in_short.yaml: no number of" in page_html(
+        grid, held, records=records
+    )  # own runs are not what the text is of
     monkeypatch.setattr(content, "shipped", lambda held: held.rows)
     shown = page_html(grid, held, records=records)
     assert "in_short.yaml" not in shown

@@ -4,7 +4,10 @@ from gt_bench.reports.html.cell_details import POINTS, curves
 
 
 def test_curves_are_the_middle_and_the_range_at_few_points():
-    runs = [{"epochs": {"epoch": list(range(1, 1001)), "val": [float(e + shift) for e in range(1, 1001)]}} for shift in (0, 10, 50)]
+    runs = [
+        {"epochs": {"epoch": list(range(1, 1001)), "val": [float(e + shift) for e in range(1, 1001)]}}
+        for shift in (0, 10, 50)
+    ]
     runs[2]["epochs"] = {"epoch": [1, 2], "val": [51.0, float("nan")]}  # ended early
     curve = curves(runs, "val")
     assert len(curve["epoch"]) <= POINTS + 1

@@ -16,7 +16,15 @@ def test_scaling_is_of_datasets_that_differ_in_a_number():
 
 
 def test_growth_is_what_was_counted_and_sealed(tmp_path):
-    cases = {"PPGT": {"value": {"sizes": [1, 2], "operations": [3, 12]}, "command": "c", "commit": "c", "date": "d", "version": 1}}
+    cases = {
+        "PPGT": {
+            "value": {"sizes": [1, 2], "operations": [3, 12]},
+            "command": "c",
+            "commit": "c",
+            "date": "d",
+            "version": 1,
+        }
+    }
     path = tmp_path / "growth.json"
     path.write_text(json.dumps({"cases": cases, "sha256": sealed(cases)}))
     assert plots.growth(tmp_path) == {"PPGT": {"sizes": [1, 2], "operations": [3, 12]}}
@@ -31,5 +39,7 @@ def test_the_study_of_run_time_is_what_the_benchmark_wrote(tmp_path):
     row = {"model": "Ours (S)", "nodes": 6, "graph": 0, "device": "cpu", "threads": 1}
     good = row | {"edges": 10, "status": "ok", "forward_seconds": 0.5, "backward_seconds": 1.0, "peak_mib": 3.0}
     hot_scaling.write([good, row | {"edges": 20, "status": "oom"}], tmp_path)
-    assert plots.hot_scaling(tmp_path / "hot_scaling.csv") == [{"model": "Ours (S)", "edges": 10, "seconds": 0.5, "memory": 3.0}]
+    assert plots.hot_scaling(tmp_path / "hot_scaling.csv") == [
+        {"model": "Ours (S)", "edges": 10, "seconds": 0.5, "memory": 3.0}
+    ]
     assert plots.hot_scaling(tmp_path / "nowhere.csv") == []

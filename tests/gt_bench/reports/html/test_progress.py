@@ -32,7 +32,9 @@ def test_what_is_left_of_a_cell_that_was_cut_is_the_rest_stale_or_not(tmp_path, 
     cell = grid.suite("embedded")[0]
     grid = grid.model_copy(update={"cells": {cell.key: cell}, "suites": ["embedded"]})
     paper = tmp_path / "scale.json"
-    paper.write_text(json.dumps({"cells": {cell.cell: {"h100": {"unfused": 1800.0}, "cpu": 7200.0, "seeds": 3, "search_runs": 1}}}))
+    paper.write_text(
+        json.dumps({"cells": {cell.cell: {"h100": {"unfused": 1800.0}, "cpu": 7200.0, "seeds": 3, "search_runs": 1}}})
+    )
 
     def line(status: str, reduced: list[str]) -> dict[str, object]:
         row = {"cell": cell.cell, "status": status, "reduced": reduced, "runs": 1, "source": "shipped"}
@@ -55,7 +57,10 @@ def test_the_cost_of_the_rest_is_what_a_forecast_kept(tmp_path, monkeypatch):
     grid = grid.model_copy(update={"cells": {cell.key: cell}, "suites": ["embedded"]})
     _add(tmp_path / FILE, _key(cell, grid, tmp_path), Cost(seconds=3600.0, search_seconds=60.0))
     (line,) = progress.of_suites(grid, Gathered(), tmp_path, tmp_path)
-    assert line["rest"] == f"{hours(3600.0 * len(load_recipe(cell.recipe_path).seeds) + 60.0)} for 1 of 1 cells, 1 by forecast"
+    assert (
+        line["rest"]
+        == f"{hours(3600.0 * len(load_recipe(cell.recipe_path).seeds) + 60.0)} for 1 of 1 cells, 1 by forecast"
+    )
     gone = cell.model_copy(update={"key": "embedded-chains-gone", "cell": "embedded/chains/gone", "model": "gone"})
     grid = grid.model_copy(update={"cells": {cell.key: cell, gone.key: gone}})
     (line,) = progress.of_suites(grid, Gathered(), tmp_path, tmp_path)
