@@ -1,4 +1,4 @@
-"""What the papers say in words, checked: each sentence of published/claims.yaml has a verdict that is computed, never typed in.
+"""What the papers say in words, checked: each sentence of suites/PAPER/claims.yaml has a verdict that is computed, never typed in.
 
   holds                  shown by data, by a computation (gt_bench/claims/experiments) or by complete runs of ours
   holds in print alone   the paper's own numbers agree with the sentence; nothing here was run for it, or not all that it takes
@@ -20,10 +20,11 @@ from gt_bench.claims.checks.registry import TESTS, Found
 from gt_bench.config.schema import RecipeError, Strict, nearest, read_yaml, validated
 from gt_bench.config.verdict_settings import Rules
 from gt_bench.leaderboard.verdicts import compared, runs_in_full
-from gt_bench.papers.published import RESULTS, PublishedError, lookup
+from gt_bench.papers.published import PublishedError, lookup
 from gt_bench.schemas import Row
+from gt_bench.utils.paths import suite_folders
 
-CLAIMS = RESULTS.with_name("claims.yaml")
+CLAIMS = "claims.yaml"  # in the folder of a suite
 HOLDS, PRINT, FAILS, UNDECIDED, NOT_TESTED = "holds", "holds in print alone", "fails", "undecided", "not tested"
 
 
@@ -48,17 +49,29 @@ class Claim(Strict):
 
 
 class Claims(Strict):
-    """The whole of published/claims.yaml."""
+    """The content of a claims.yaml; a claim there names no paper, which is the folder's."""
 
-    claims: list[Claim]
+    claims: list[dict[str, object]]
 
 
-def load_claims(path: Path = CLAIMS) -> list[Claim]:
-    """Raises RecipeError for a claim of another form, two of one id, or a test that does not exist."""
-    claims = validated(Claims, read_yaml(path), str(path)).claims
+def load_claims() -> list[Claim]:
+    """The claims of all suites. Raises RecipeError as `claims_of`, and for two of one id."""
+    claims = [claim for paper, folder in suite_folders().items() for claim in claims_of(paper, folder)]
     ids = [claim.id for claim in claims]
     if twice := sorted({i for i in ids if ids.count(i) > 1}):
-        raise RecipeError(f"{path}: two claims are named {twice[0]!r}")
+        both = " and ".join(f"{claim.paper}/{CLAIMS}" for claim in claims if claim.id == twice[0])
+        raise RecipeError(f"{both}: two claims are named {twice[0]!r}")
+    return claims
+
+
+def claims_of(paper: str, folder: Path) -> list[Claim]:
+    """The claims of a paper; none where its folder has no claims.yaml. Raises RecipeError for a claim of another form, or a test that does
+    not exist."""
+    path = folder / CLAIMS
+    if not path.exists():
+        return []
+    content = validated(Claims, read_yaml(path), str(path)).claims
+    claims = [validated(Claim, {"paper": paper, **claim}, f"{path}: claim {n}") for n, claim in enumerate(content, 1)]
     for claim in claims:
         if claim.test and claim.test.kind not in TESTS:
             raise RecipeError(
@@ -70,7 +83,7 @@ def load_claims(path: Path = CLAIMS) -> list[Claim]:
 
 
 def judged(
-    claim: Claim, rows: Sequence[Row] = (), data: Path = Path("data"), path: Path = CLAIMS, rules: Rules | None = None
+    claim: Claim, rows: Sequence[Row] = (), data: Path = Path("data"), path: str = CLAIMS, rules: Rules | None = None
 ) -> tuple[str, str]:
     """(verdict, why) of one claim. `rows`: of the leaderboards, for claims that runs can decide; `data`: the folder with packed/; `rules`: those of
     verdicts (`run.verdict` of params.yaml). Raises RecipeError where it names a number that is

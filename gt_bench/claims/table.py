@@ -41,7 +41,7 @@ def page(claims: Sequence[Claim], verdicts: Mapping[str, tuple[str, str]]) -> st
     head = [
         "# What the papers say, checked",
         "",
-        "Made by `gt-bench claims --write docs/claims.md` from published/claims.yaml, the printed numbers, the shipped records and the data at hand;",
+        "Made by `gt-bench claims --write docs/claims.md` from the claims.yaml of the suites, the printed numbers, the shipped records and the data at hand;",
         "docs/verdicts.md says what the words mean.",
         "",
     ]

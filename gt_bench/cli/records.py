@@ -32,7 +32,7 @@ def store_export(
     replace: Annotated[bool, typer.Option(help="let a reduced cell take the place of a full one")] = False,
     dirty: Annotated[bool, typer.Option("--dirty", help="also runs of code that is in no commit")] = False,
 ) -> None:
-    """Writes the records of cells to records/<suite>/<dataset>/<row>.json.gz."""
+    """Writes the records of cells to suites/SUITE/records/DATASET/ROW.json.gz."""
     from gt_bench.config.grid import load_grid
     from gt_bench.provenance.transfer import export_cells
 

@@ -159,7 +159,7 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("dataset")
     parser.add_argument("--data-root", type=Path, default=Path("data"), help="folder with packed/ and encodings/")
-    parser.add_argument("--params", type=Path, default=Path("params.yaml"), help="the grid; recipes/ lies beside it")
+    parser.add_argument("--params", type=Path, default=Path("params.yaml"), help="the grid; suites/ is next to it")
     parser.add_argument("--prune", action="store_true", help="delete encodings that no recipe asks for any more")
     parser.add_argument(
         "--jobs", type=_positive, help="processes (default: as many as cores where the work is worth their start)"

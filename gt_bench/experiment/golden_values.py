@@ -2,10 +2,10 @@
 
 A cell's golden run is its recipe, shortened but complete (each phase, the schedule, early stopping, choice of the best epoch, test),
 on a miniature of its dataset, encodings included, on one thread, in float64, with the reference implementation of every operation.
-golden/SUITE.json keeps what it computed, and the versions (gt_bench/utils/versions.py) that it belongs to. Values agree up to TOLERANCE, so
+suites/SUITE/golden.json keeps what it computed, and the versions (gt_bench/utils/versions.py) that it belongs to. Values agree up to TOLERANCE, so
 they are the same on every processor. A change that alters them must raise a version, or no run of it counts as the published one.
 
-golden/checked.json keeps for each cell the hash of the code by which its values were last compared: they are compared again only
+suites/SUITE/golden_checked.json keeps for each cell the hash of the code by which its values were last compared: they are compared again only
 where the code has another.
 """
 
@@ -27,10 +27,10 @@ from gt_bench.schemas import Json
 from gt_bench.utils.code_digest import ROOT, source_file
 from gt_bench.utils.errors import UserError
 from gt_bench.utils.io import WriteError, write_bytes, write_json
-from gt_bench.utils.paths import INSTALLED
+from gt_bench.utils.paths import INSTALLED, SUITES, recipe_file
 from gt_bench.utils.versions import modules_of_encodings
 
-FOLDER, CHECKED = "golden", "checked.json"
+VALUES, CHECKED = "golden.json", "golden_checked.json"  # in the folder of a suite
 TOLERANCE = 1e-6  # relative; processors round differently
 NOISE = 1e-9  # absolute: smaller differences are rounding, whatever they are relative to
 UNSTABLE = "unstable"  # in place of a value that is decided by rounding, and so differs between processors
@@ -121,7 +121,7 @@ def sealed(entry: Entry) -> Entry:
 
 def golden_file(suite: str, root: Path = Path()) -> Path:
     """Where the golden values of a suite are, there or not."""
-    return root / FOLDER / f"{suite}.json"
+    return root / SUITES / suite / VALUES
 
 
 def load(suite: str, root: Path = Path()) -> dict[str, Entry]:
@@ -283,12 +283,21 @@ def model_and_task(cell: str) -> tuple[str, str]:
 
 
 def checked(root: Path = INSTALLED) -> dict[str, str]:
-    """By cell the code whose golden run was last compared with the kept values (golden/checked.json)."""
-    try:
-        content = json.loads((root / FOLDER / CHECKED).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return content if isinstance(content, dict) else {}
+    """By cell the hash of the code whose golden run was last compared with the saved values."""
+    found: dict[str, str] = {}
+    for path in sorted((root / SUITES).glob(f"*/{CHECKED}")):
+        with contextlib.suppress(OSError, ValueError, TypeError):  # a damaged file: its cells are compared again
+            found |= json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
+def save_checked(codes: Mapping[str, str], root: Path = Path()) -> None:
+    """Writes the hash of the code of each cell next to the golden values of its suite. Raises WriteError."""
+    by_suite: dict[str, dict[str, str]] = {}
+    for cell, code in sorted(codes.items()):
+        by_suite.setdefault(cell.partition("/")[0], {})[cell] = code
+    for suite, cells in by_suite.items():
+        write_json(golden_file(suite, root).with_name(CHECKED), cells)
 
 
 def guardian(cell: str, model: str, task: str) -> str | None:
@@ -297,7 +306,7 @@ def guardian(cell: str, model: str, task: str) -> str | None:
     if find(cell, INSTALLED) is not None and _recipe_is_kept(cell):
         return cell
     suites = sorted(
-        (path.stem for path in (INSTALLED / FOLDER).glob("*.json") if path.name != CHECKED),
+        (path.parent.name for path in (INSTALLED / SUITES).glob(f"*/{VALUES}")),
         key=lambda s: (s != "embedded", s),
     )
     known = {
@@ -315,7 +324,7 @@ def _recipe_is_kept(cell: str) -> bool:
     entry = find(cell, INSTALLED)
     with contextlib.suppress(RecipeError):
         return (
-            entry is not None and recipe_digest(load_recipe(INSTALLED / "recipes" / f"{cell}.yaml")) == entry["recipe"]
+            entry is not None and recipe_digest(load_recipe(recipe_file(cell, INSTALLED / SUITES))) == entry["recipe"]
         )
     return False
 

@@ -47,7 +47,7 @@ class Gathered:
 
 
 def gather(grid: Grid, results: Path = Path("results"), store: Path = Path("store"), root: Path = ROOT) -> Gathered:
-    """Everything that results/, store/ and records/ hold of the cells of the grid. What is broken becomes a row or a problem. Raises StoreError
+    """Everything that results/, store/ and the shipped records hold of the cells of the grid. What is broken becomes a row or a problem. Raises StoreError
     for another folder of records that is not there."""
     from gt_bench.provenance.staleness import compare_golden_values, standing
 

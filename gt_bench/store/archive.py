@@ -1,6 +1,6 @@
 """The shipped file of a cell: its form, reading and writing it, and what can be wrong with it.
 
-    records/<suite>/<dataset>/<row>.json.gz    {"schema", "result", "records", "trials", "origins"}; equal records give equal bytes
+    suites/SUITE/records/DATASET/ROW.json.gz    {"schema", "result", "records", "trials", "origins"}; equal records give equal bytes
 
 `trials` are the runs of a cell's search: where they were imported, the search finds its way again without training.
 `origins` are digests that can be compared where the data are not at hand: of the dataset's spec and of each encoding's algorithm.
@@ -21,9 +21,9 @@ from gt_bench.config.recipe import digest_of
 from gt_bench.schemas import Origins, Ran, Record, Result
 from gt_bench.store.run_store import FINAL, SCHEMA, StoreError, fault_of, run_digest
 from gt_bench.utils.io import read_bytes, read_text, write_bytes
-from gt_bench.utils.paths import INSTALLED, is_project, place
+from gt_bench.utils.paths import INSTALLED, SUITES, is_project, packaged_suites, place, record_file
 
-ROOT = Path("records")
+ROOT = SUITES
 STATUSES = (*FINAL, "oom", "timed-out")
 # what the values of a record are; types are held exactly, so that true is no number
 TEXT, WHOLE, NUMBER, LIST, MAPPING = "text", "a whole number", "a number", "a list", "a mapping"
@@ -121,14 +121,14 @@ def write(shipped: Shipped) -> Path:
 
 def file_of(cell: str, root: Path = ROOT) -> Path:
     """The shipped file of a cell, there or not: where the folder is no project and has none of its own, the one that was installed. What is written goes to `root` itself."""
-    return place(root / f"{cell}.json.gz")
+    return place(record_file(cell, root))
 
 
 def check_folder(root: Path) -> None:
     """Raises StoreError where there is no such folder of shipped records."""
     if not place(root).is_dir():
         raise StoreError(
-            f"{root}: no such folder of shipped records; name the one that holds SUITE/DATASET/ROW.json.gz (--records)"
+            f"{root}: no such folder of shipped records; name the one that holds SUITE/records/DATASET/ROW.json.gz (--records)"
         )
 
 
@@ -137,7 +137,13 @@ def shipped_paths(grid: Grid, names: Sequence[str] = (), root: Path = ROOT) -> l
     check_folder(root)
     if not names:
         folders = [root] if is_project() else [root, INSTALLED / root]
-        found = {path.relative_to(folder) for folder in folders for path in folder.glob("*/*/*.json.gz")}
+        found = {path.relative_to(folder) for folder in folders for path in folder.glob("*/records/*/*.json.gz")}
+        if root == ROOT:
+            found |= {
+                Path(suite, path.relative_to(folder))
+                for suite, folder in packaged_suites().items()
+                for path in folder.glob("records/*/*.json.gz")
+            }
         return [place(root / path) for path in sorted(found)]
     return [path for cell in grid.chosen(names) if (path := file_of(cell.cell, root)).exists()]
 
@@ -310,7 +316,7 @@ def problems_of(shipped: Shipped, root: Path = ROOT) -> list[str]:
     ]
     digests = [r["digest"] for r in shipped.records]
     seeds = [r["deterministic"]["seed"] for r in shipped.records]
-    if where not in (root / f"{result['cell']}.json.gz", file_of(result["cell"], root)):
+    if where not in (record_file(result["cell"], root), file_of(result["cell"], root)):
         wrong.append(f"{where}: is the file of {result['cell']}")
     if digests != list(result["runs"]):
         wrong.append(f"{where}: its records are not the runs that its result names")

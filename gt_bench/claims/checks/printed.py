@@ -95,7 +95,7 @@ def gain(
     else:
         entries = [e for e in printed_at({"paper": paper, **of}) if not e.measured and e.mean is not None]
         if not entries:
-            raise PublishedError(f"{RESULTS.name} prints nothing at {of} of {paper}")
+            raise PublishedError(f"{RESULTS} prints nothing at {of} of {paper}")
     gains = []
     for entry in entries:
         rivals = [lookup(paper, **over)] if over else entry.rivals()
@@ -316,7 +316,7 @@ def _raw(paper: str, place: Mapping[str, str], what: str) -> float:
         return found.mean
     (entry,) = [
         e
-        for e in read_entries(RESULTS)
+        for e in read_entries(paper)
         if tuple(e[k] for k in ("paper", "table", "method", "dataset", "metric", "split")) == found.place
     ]
     if entry.get(what) is None:
@@ -332,5 +332,5 @@ def _all_there(entries: Sequence[Published], names: Sequence[str], key: str, pap
     if missing := [name for name in names if name not in {getattr(e, key) for e in entries}]:
         known = sorted({getattr(e, key) for e in printed_at({"paper": paper, "table": table})})
         raise PublishedError(
-            f"{RESULTS.name} has no {key} {missing[0]!r} under paper {paper!r}, table {table!r}{nearest(missing[0], known)}"
+            f"{RESULTS} has no {key} {missing[0]!r} under paper {paper!r}, table {table!r}{nearest(missing[0], known)}"
         )

@@ -2,6 +2,7 @@
 
 from gt_bench.claims.checks.experiment_values import of
 from gt_bench.claims.checks.registry import Found, test
+from gt_bench.claims.experiments.registry import module_of
 
 # relabelled copies of one graph may differ by so much, which is rounding
 CONTROL = 1e-9
@@ -12,19 +13,17 @@ SHARP = 5
 @test
 def monomials(paper: str) -> Found:
     """Every monomial of the theorem is represented, for all sizes."""
-    from gt_bench.claims.experiments.polynomials import SIZES
-
+    sizes = module_of("polynomials").SIZES
     found = of("polynomials")
-    said = ", ".join(f"{case}: {found[case]['represented']} of {found[case]['monomials']}" for case in SIZES)
-    return Found(all(found[case]["represented"] == found[case]["monomials"] for case in SIZES), said, shown=True)
+    said = ", ".join(f"{case}: {found[case]['represented']} of {found[case]['monomials']}" for case in sizes)
+    return Found(all(found[case]["represented"] == found[case]["monomials"] for case in sizes), said, shown=True)
 
 
 @test
 def index_sets(paper: str) -> Found:
     """Equations 9 to 11 give the output of the model, for all numbers of layers."""
-    from gt_bench.claims.experiments.polynomials import EQUATION_9
-
-    found = {f"L = {layers}": of("polynomials")[case] for case, layers in EQUATION_9.items()}
+    layers_of = module_of("polynomials").EQUATION_9
+    found = {f"L = {layers}": of("polynomials")[case] for case, layers in layers_of.items()}
     wrong = [case for case, value in found.items() if not value["as printed"]]
     right = [case for case, value in found.items() if value["as derived"]]
     return Found(

@@ -14,7 +14,6 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from gt_bench.claims.experiments.registry import FOLDER
 from gt_bench.config.grid import Grid
 from gt_bench.config.schema import RecipeError
 from gt_bench.config.verdict_settings import Rules
@@ -24,13 +23,12 @@ from gt_bench.papers.coverage import added, coverage, spent
 from gt_bench.papers.published import paper_titles
 from gt_bench.reports.html import cell_details, content, plots, progress
 from gt_bench.reports.html.tables import table_content
-from gt_bench.reports.paper_summary import FILE, every_in_short
+from gt_bench.reports.paper_summary import every_in_short
 from gt_bench.reports.paper_table import KINDS, PaperTable, kind_of
 from gt_bench.schemas import Row
 from gt_bench.store.archive import ROOT
 from gt_bench.utils.errors import UserError
 from gt_bench.utils.io import write_bytes
-from gt_bench.utils.paths import place
 
 if TYPE_CHECKING:  # only a page that is written needs them
     from jinja2 import Environment
@@ -64,9 +62,7 @@ def page_html(
         list(held.problems),
     )
     try:
-        short = every_in_short(
-            covered, [(c["paper"], c["verdict"]) for c in claims], content.shipped(held), place(records / FILE)
-        )
+        short = every_in_short(covered, [(c["paper"], c["verdict"]) for c in claims], content.shipped(held))
     except RecipeError as error:  # a record that it speaks of cannot be used
         short = {}
         problems.append(str(error))
@@ -80,7 +76,7 @@ def page_html(
     shown = {
         "rows": plots.rows_for_plots(held.rows, every_cell),
         "scaling": plots.scaling(held.rows),
-        "growth": plots.growth(FOLDER),
+        "growth": plots.growth(),
         "hot": plots.hot_scaling(Path("benchmarks/results/hot_scaling.csv")),
     }
     scripts = [(HERE / name).read_text(encoding="utf-8") for name in SCRIPTS]

@@ -1,18 +1,20 @@
 """What papers say in words: verdicts from their own numbers, from runs and from data; each mistake in the file is one clear line."""
 
+from pathlib import Path
+
 import pytest
 import yaml
 from typer.testing import CliRunner
 
 from gt_bench.claims import evaluate as module
-from gt_bench.claims.evaluate import CLAIMS, Claim, judged, load_claims, takes_data
+from gt_bench.claims.evaluate import CLAIMS, Claim, claims_of, judged, load_claims, takes_data
 from gt_bench.claims.table import table_of
 from gt_bench.cli.app import app
 from gt_bench.config.grid import load_grid
 from gt_bench.config.schema import RecipeError
 from gt_bench.config.verdict_settings import Rules
 from gt_bench.leaderboard.collect import every_row
-from gt_bench.papers.published import METRIC_NAMES, RESULTS, lookup, read_entries
+from gt_bench.papers.published import METRIC_NAMES, lookup, read_entries
 from tests.conftest import ROOT
 
 ALL = {claim.id: claim for claim in load_claims()}
@@ -114,7 +116,7 @@ def test_eleven_of_thirteen_is_the_sum_of_three_claims():
 
 def test_every_claim_that_needs_no_data_is_judged_and_the_page_is_theirs():
     page = (ROOT / "docs" / "claims.md").read_text().splitlines()
-    shipped = every_row(load_grid(), ROOT / "records")
+    shipped = every_row(load_grid(), ROOT / "suites")
     for claim in ALL.values():
         if not takes_data(claim):
             assert judged(claim)[0] in ("holds", "fails", "undecided", "holds in print alone", "not tested")
@@ -131,16 +133,16 @@ def test_every_claim_that_needs_no_data_is_judged_and_the_page_is_theirs():
 
 
 def test_a_verdict_follows_the_printed_numbers(monkeypatch):
-    changed = [dict(entry) for entry in read_entries(RESULTS)]
+    changed = [dict(entry) for entry in read_entries("edge-transformer")]
     for entry in changed:
         if (entry["paper"], entry["table"], entry["method"], entry["dataset"]) == (
-            "edge_transformer",
+            "edge-transformer",
             "Table 3",
             "ET",
             "cornell",
         ):
             entry["mean"] = 68.0
-    monkeypatch.setattr("gt_bench.papers.published.read_entries", lambda path: changed)
+    monkeypatch.setattr("gt_bench.papers.published.read_entries", lambda paper: changed)
     assert judged(ALL["et-outperforms-all-nodes"])[0] == "holds in print alone"
 
 
@@ -300,11 +302,11 @@ def test_without_the_data_a_claim_is_undecided_and_says_what_it_needs(tmp_path):
     ],
 )
 def test_a_claim_that_cannot_be_is_one_clear_line(tmp_path, change, said):
-    entry = {"id": "x", "paper": "edge_transformer", "place": "here", "sentence": "so it is"} | change
+    entry = {"id": "x", "place": "here", "sentence": "so it is"} | change
     path = tmp_path / "claims.yaml"
     path.write_text(yaml.safe_dump({"claims": [entry]}))
     with pytest.raises(RecipeError) as error:
-        judged(load_claims(path)[0], path=path)
+        judged(claims_of("edge-transformer", tmp_path)[0], path=str(path))
     assert said in str(error.value)
     assert str(path) in str(error.value)
     assert "\n" not in str(error.value)
@@ -329,7 +331,7 @@ TABLE_3 = {"table": "Table 3", "method": "ET", "dataset": "cornell"}
         (
             "best",
             {"table": "Table 3", "method": "ET", "count": 4},
-            "Table 3 of edge_transformer has 3 columns for ET, not 4",
+            "Table 3 of edge-transformer has 3 columns for ET, not 4",
         ),
         ("best", {"table": "Table 3", "method": ["ET"]}, "method: Input should be a valid string"),
         (
@@ -387,7 +389,7 @@ TABLE_3 = {"table": "Table 3", "method": "ET", "dataset": "cornell"}
 )
 def test_a_name_that_is_not_there_is_no_verdict(tmp_path, kind, arguments, said):
     claim = Claim(
-        id="x", paper="edge_transformer", place="here", sentence="so it is", test={"kind": kind, "arguments": arguments}
+        id="x", paper="edge-transformer", place="here", sentence="so it is", test={"kind": kind, "arguments": arguments}
     )
     with pytest.raises(RecipeError) as error:
         judged(claim, data=tmp_path)
@@ -396,12 +398,17 @@ def test_a_name_that_is_not_there_is_no_verdict(tmp_path, kind, arguments, said)
     assert "\n" not in str(error.value)
 
 
-def test_two_claims_of_one_name(tmp_path):
-    path = tmp_path / "claims.yaml"
-    first = yaml.safe_load(CLAIMS.read_text())["claims"][0]
-    path.write_text(yaml.safe_dump({"claims": [first, first]}))
-    with pytest.raises(RecipeError, match="two claims are named 'tokengt-orf-beats-gnns'"):
-        load_claims(path)
+def test_two_claims_of_one_name(tmp_path, monkeypatch):
+    first = yaml.safe_load((ROOT / "suites/tokengt" / CLAIMS).read_text())["claims"][0]
+    monkeypatch.chdir(tmp_path)
+    mine = Path("suites/mine")
+    mine.mkdir(parents=True)
+    (mine / "suite.yaml").write_text("title: Mine\n")
+    (mine / CLAIMS).write_text(yaml.safe_dump({"claims": [first]}))
+    with pytest.raises(
+        RecipeError, match=r"mine/claims.yaml and tokengt/claims.yaml: two claims are named 'tokengt-orf-"
+    ):
+        load_claims()
 
 
 def test_metric_names_of_claims_are_those_of_the_file():
@@ -416,7 +423,7 @@ def test_metric_names_of_claims_are_those_of_the_file():
     [
         (
             ["polynormr"],
-            "no claim of a paper 'polynormr' in published/claims.yaml (did you mean 'polynormer'?); it has claims of tokengt, hot,",
+            "no claim of a paper 'polynormr' in any claims.yaml (did you mean 'polynormer'?); it has claims of edge-transformer, hot,",
         ),
         (["--case", "x"], "--case x: say of which finding: --recompute NAME"),
     ],

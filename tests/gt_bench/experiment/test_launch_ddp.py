@@ -66,7 +66,7 @@ def test_the_stage_starts_them_one_that_is_killed_ends_all_and_the_same_command_
     _, said = stage.communicate(timeout=60)
     assert stage.returncode == 1
     assert (
-        "error: recipes/small/many/mlp.yaml: seed 0: process 1 of 2: killed by signal 9: probably out of memory; the run is kept"
+        "error: suites/small/recipes/many/mlp.yaml: seed 0: process 1 of 2: killed by signal 9: probably out of memory; the run is kept"
         in said
     )
     assert not first.is_running()
@@ -193,7 +193,7 @@ def test_recipes_that_cannot_be(project, capsys, changes, words):
     project.recipe("many", **{"batch": {"graphs": 4}, **changes})
     assert status_of(lambda: train() and 0) == 1
     said = capsys.readouterr().err
-    for word in ["recipes/small/many/mlp.yaml", *words]:
+    for word in ["suites/small/recipes/many/mlp.yaml", *words]:
         assert word in said
 
 

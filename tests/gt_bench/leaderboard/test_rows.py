@@ -23,7 +23,7 @@ def test_a_row_in_figures():
     assert (row["published_mean"], row["published_std"], row["published_source"]) == (
         0.657,
         0.049,
-        "edge_transformer, Table 3, ET",
+        "edge-transformer, Table 3, ET",
     )
     assert row["difference"] == pytest.approx(-0.007)
     assert (row["parameters"], row["seconds_per_epoch"], row["peak_memory_mib"], row["device"]) == (

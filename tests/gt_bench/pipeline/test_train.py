@@ -22,6 +22,7 @@ from gt_bench.pipeline.train import train_cell
 from gt_bench.pipeline.tune import tune_cell
 from gt_bench.runtime.worker_pool import Lost
 from gt_bench.store.run_store import Store
+from gt_bench.utils.paths import recipe_file
 from tests.conftest import ROOT
 from tests.gt_bench.conftest import RECIPE
 
@@ -253,7 +254,7 @@ def test_a_checkpoint_stays_where_the_run_is_to_be_computed_again(project):
     (folder / "weights.safetensors").unlink()  # without them the record is of no use
     (checkpoint := folder / "checkpoint.safetensors").write_bytes(b"x")
     grid = load_grid()
-    recipe = load_recipe(f"recipes/{CELL}.yaml")
+    recipe = load_recipe(recipe_file(CELL))
     experiment = Experiment(recipe, "mlp.yaml", grid.find(CELL).dataset, grid.run, Store("store"), Path("data"))
     assert experiment.digest(0) == digest
     assert experiment.take(digest) is None
@@ -384,7 +385,7 @@ def test_a_seed_that_fails_loses_no_other(project, monkeypatch, parallel):
 
     def fails(self, seed, *arguments):
         if seed == 0:
-            raise RecipeError("recipes/small/web/mlp.yaml: not with seed 0")
+            raise RecipeError("suites/small/recipes/web/mlp.yaml: not with seed 0")
         return compute(self, seed, *arguments)
 
     monkeypatch.setattr(Experiment, "_compute", fails)

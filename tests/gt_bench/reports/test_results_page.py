@@ -83,10 +83,12 @@ def test_the_page_of_results_has_what_each_verdict_stands_on():
 
 
 def test_the_page_of_results_shows_what_is_shipped(trained):
-    Path("records").mkdir()
-    Path("records/looked_into.md").write_text("nothing yet\n")
+    folder = Path("suites/mine")
+    folder.mkdir(parents=True)
+    (folder / "suite.yaml").write_text("title: Mine\n")
+    (folder / "differences.md").write_text("nothing yet\n")
     assert "## small" not in page(load_grid())
     export()
     shown = page(load_grid())
     assert re.search(r"## small\n\nRun, and printed nowhere:\n\n- web \(accuracy ↑ %\): mlp \d", shown)
-    assert "## Looked into\n\nnothing yet\n" in shown
+    assert "\n### mine\n\nnothing yet\n" in shown

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 from scipy import special, stats
 
-from gt_bench.papers.published import RESULTS, lookup, read_entries
+from gt_bench.papers.published import lookup, papers, read_entries
 from gt_bench.stats.equivalence import (
     COUNT_STD,
     MOST_SEEDS,
@@ -22,14 +22,16 @@ from gt_bench.stats.equivalence import (
     sample_std,
     seeds_needed,
 )
+from tests.conftest import ROOT
 
 AUC = lookup("polynormer", "Table 2", "Polynormer-r", "minesweeper")  # 97.46 ± 0.36 of 10
 DRAWS = 10_000
 PRINTED = sorted(
     {
         entry["runs"]
-        for entry in read_entries(RESULTS)
-        if entry["runs"] and entry["std"] is not None and entry["paper"] != "luo2024"
+        for paper in papers()
+        for entry in read_entries(paper)
+        if entry["runs"] and entry["std"] is not None and paper != "luo2024"
     }
 )
 # those of Luo et al. are three, and so are ours: with 3 on one side alone Welch's interval misses in up to 7 % of cases
@@ -244,7 +246,7 @@ def test_error_rates_where_the_print_says_less(ours, printed, spread, truth):
 
 
 def test_the_page_on_verdicts_has_the_numbers_of_the_code():
-    page = " ".join((RESULTS.parent.parent / "docs" / "verdicts.md").read_text().split())
+    page = " ".join((ROOT / "docs" / "verdicts.md").read_text().split())
     factors = [f"{margin_factor(n, n):.2f} at {n} {'runs ' if n == 10 else ''}against {n}" for n in (10, 7, 4)]
     assert ", ".join(factors) in page
     assert f"equal truth would pass in {100 * equal_passes(4, 4, 2.4, 0.05):.0f} % of cases only" in page

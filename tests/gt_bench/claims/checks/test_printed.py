@@ -1,5 +1,7 @@
 """Tests of claims on a small table of which the answers are seen at a glance."""
 
+from pathlib import Path
+
 import pytest
 
 from gt_bench.claims.checks.registry import TESTS
@@ -41,8 +43,9 @@ def _printed(monkeypatch):
         for dataset, row in TABLE.items()
         for method, value in row.items()
     ]
-    monkeypatch.setattr("gt_bench.papers.published.read_entries", lambda path: entries)
-    monkeypatch.setattr("gt_bench.claims.checks.printed.read_entries", lambda path: entries)
+    monkeypatch.setattr("gt_bench.papers.published.read_entries", lambda paper: entries)
+    monkeypatch.setattr("gt_bench.claims.checks.printed.read_entries", lambda paper: entries)
+    monkeypatch.setattr("gt_bench.papers.published.papers", lambda: {"p": Path("p")})
 
 
 def found(kind, **arguments):
