@@ -264,8 +264,10 @@ class Grid(Strict):
 def load_grid(path: str | Path = "params.yaml") -> Grid:
     """Reads and checks params.yaml and the grid.yaml beside it; in a folder that is no project, those that were installed, with the cells of the
     folder's own recipes. Raises RecipeError."""
-    if Path(path) == Path("params.yaml") and not is_project():
-        return _installed()
+    if Path(path) == Path("params.yaml"):
+        _check_layout()
+        if not is_project():
+            return _installed()
     content, grid = read_yaml(path), Path(path).with_name("grid.yaml")
     generated = {"datasets", "suites", "cells", "searches", "finetunes"}
     if grid.exists():
@@ -280,6 +282,14 @@ def load_grid(path: str | Path = "params.yaml") -> Grid:
         if isinstance(content.get(section), dict):
             content[section] = {k: {"key": k, **v} if isinstance(v, dict) else v for k, v in content[section].items()}
     return validated(Grid, content, str(path))
+
+
+def _check_layout() -> None:
+    """Raises RecipeError in a folder that has recipes where earlier versions had them."""
+    if next(Path("recipes").glob("*/*/*.yaml"), None):
+        raise RecipeError(
+            "recipes/: the layout of an earlier version; `gt-bench suite migrate` moves its files into suites/"
+        )
 
 
 def _installed() -> Grid:

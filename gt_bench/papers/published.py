@@ -205,7 +205,12 @@ def further(reference: Settings | None, dataset: str, metric: str | None) -> lis
 
 def everything() -> list[Published]:
     """All published numbers, paper by paper, in the order of the files. Raises PublishedError for a file that cannot be read."""
-    return [_published(entry) for paper in papers() for entry in read_entries(paper)]
+    return [number for paper in papers() for number in published_of(paper)]
+
+
+def published_of(paper: str) -> list[Published]:
+    """The published numbers of a paper, in the order of the file. Raises PublishedError."""
+    return [_published(entry) for entry in read_entries(paper)]
 
 
 def papers() -> dict[str, Path]:
@@ -250,7 +255,8 @@ def read_entries(paper: str) -> list[Settings]:
     return _read(name, path, _stamp(path), ENTRY_KEYS)
 
 
-def _flags(paper: str) -> list[Settings]:
+def read_flags(paper: str) -> list[Settings]:
+    """The entries of a paper's flags.yaml, each with the paper's name. Raises PublishedError for a file that cannot be read."""
     path = papers()[paper] / FLAGS
     return _read(paper, path, _stamp(path), ("flag",)) if path.exists() else []
 
@@ -317,7 +323,7 @@ def _published_entry(entry: Settings) -> Published:
         rounding=0.0 if entry["metric"] == pair_counts.COUNT else 0.5 * 10**-digits * scale,
         note=entry.get("note"),
         flags=tuple(
-            f["flag"] for f in _flags(entry["paper"]) if all(entry[k] == v for k, v in f.items() if k != "flag")
+            f["flag"] for f in read_flags(entry["paper"]) if all(entry[k] == v for k, v in f.items() if k != "flag")
         ),
     )
 
