@@ -45,7 +45,7 @@ class PublishedError(LookupError):
 class Published:
     """One printed cell. `mean`, `std` in raw units, None where the paper prints none (`oom`: it prints OOM instead of a number); `runs` is
     the number behind `std`, None where not said; `rounding`: half a unit of the mean's last printed digit, in raw units; `flags`: what is
-    wrong with how it was made (published/flags.yaml)."""
+    wrong with how it was made (published/flags.yaml); `canonical`: the method's name across the tables of a paper."""
 
     paper: str
     table: str
@@ -64,6 +64,7 @@ class Published:
     own: bool
     note: str | None
     flags: tuple[str, ...] = ()
+    canonical: str = ""
 
     @property
     def number(self) -> float:
@@ -98,6 +99,16 @@ class Published:
     def place(self) -> tuple[str, ...]:
         """The names by which `lookup` finds it."""
         return self.paper, self.table, self.method, self.dataset, self.metric, self.split
+
+    @property
+    def first_place(self) -> tuple[str, ...]:
+        """The place where the paper publishes this number first. Tables of one paper often repeat a result, with more or fewer digits."""
+        same = {key: getattr(self, key) for key in ("paper", "dataset", "metric", "split")}
+        for entry in printed_at(same):
+            if entry.canonical == self.canonical and entry.mean is not None and self.mean is not None:
+                if abs(entry.mean - self.mean) <= entry.rounding + self.rounding + 1e-12:
+                    return entry.place
+        return self.place
 
     def rivals(self) -> list["Published"]:
         """The other methods' numbers of the same column: none of the paper's own, none that is only a cost or OOM."""
@@ -246,7 +257,8 @@ def printed_at(place: Mapping[str, str | None]) -> list[Published]:
 
 # what an entry of results.yaml has besides `note`
 ENTRY_KEYS = {
-    "paper", "table", "method", "dataset", "metric", "split", "direction", "unit", "printed", "mean", "std", "runs", "oom", "own",
+    "paper", "table", "method", "canonical_method", "dataset", "metric", "split", "direction", "unit", "printed", "mean", "std", "runs",
+    "oom", "own",
 }  # fmt: skip
 
 
@@ -321,6 +333,7 @@ def _published_entry(entry: Settings) -> Published:
         rounding=0.0 if entry["metric"] == pair_counts.COUNT else 0.5 * 10**-digits * scale,
         note=entry.get("note"),
         flags=tuple(f["flag"] for f in _flags() if all(entry[k] == v for k, v in f.items() if k != "flag")),
+        canonical=entry["canonical_method"],
     )
 
 

@@ -20,6 +20,7 @@ def _printed(monkeypatch):
                 "paper": "p",
                 "table": "t",
                 "method": method,
+                "canonical_method": method,
                 "dataset": dataset,
                 "split": "test",
                 "printed": f"{value:g}",
