@@ -196,12 +196,22 @@ def runs_in_full(row: Row) -> int:
 
 
 def compared(row: Row, rival: Published, ours: Sequence[Row], rules: Rules | None = None) -> Claim:
-    """Is the row's number better than the printed one of `rival`, or than our rows `ours` of that where there are any? As a claim to be best is judged; a single run of either side
-    scatters by the larger of the two printed spreads."""
+    """Test whether a row is better than a rival, as a claim to be best is tested.
+
+    Args:
+        row: Our runs of a published number.
+        rival: The published number to compare with.
+        ours: Our rows of the rival; if there are any, they replace its published number.
+        rules: Rules of verdicts.
+
+    Returns:
+        The verdict. A single run of ours scatters by its published spread, or by the rival's where it has none; if both sides are runs of
+        ours, by the larger of the two.
+    """
     published = lookup(*row["published_place"] or ())
     spreads = [spread for number in (published, rival) if (spread := _printed_spread(number)) is not None]
     number = _rival(rival, ours, 1 if published.direction == "max" else -1)
-    return _better(row, published, number, max(spreads, default=None), rules)
+    return _better(row, published, number, (max(spreads) if ours else spreads[0]) if spreads else None, rules)
 
 
 def _better(row: Row, published: Published, rival: Number, spread: float | None, rules: Rules | None) -> Claim:

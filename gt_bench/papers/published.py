@@ -103,11 +103,14 @@ class Published:
     @property
     def first_place(self) -> tuple[str, ...]:
         """The place where the paper publishes this number first. Tables of one paper often repeat a result, with more or fewer digits."""
+        if self.mean is None:
+            return self.place
         same = {key: getattr(self, key) for key in ("paper", "dataset", "metric", "split")}
         for entry in printed_at(same):
-            if entry.canonical == self.canonical and entry.mean is not None and self.mean is not None:
-                if abs(entry.mean - self.mean) <= entry.rounding + self.rounding + 1e-12:
-                    return entry.place
+            if entry.canonical != self.canonical or entry.mean is None:
+                continue
+            if abs(entry.mean - self.mean) <= entry.rounding + self.rounding + 1e-12:
+                return entry.place
         return self.place
 
     def rivals(self) -> list["Published"]:

@@ -139,7 +139,7 @@ def _claims(rows: Sequence[Row], rules: Rules) -> list[dict[str, str]]:
             except UserError as error:  # what was computed for it is not at hand
                 verdict, why = UNDECIDED, str(error)
             found.append(
-                {"paper": claim.paper, "place": claim.place, "sentence": claim.sentence, "verdict": verdict, "why": why}
+                {"paper": claim.paper, "place": claim.place, "sentence": claim.text, "verdict": verdict, "why": why}
             )
     return found
 
