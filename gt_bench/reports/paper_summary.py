@@ -1,11 +1,12 @@
-"""A paper in five sentences: what holds, what does not, and why. The first two are counted, the others are written (records/in_short.yaml)."""
+"""A paper in a few sentences: what agrees, what does not, and why. The first ones are counted, the others are written (in_short.yaml)."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from gt_bench.claims.evaluate import FAILS, HOLDS, PRINT, UNDECIDED
+from gt_bench.claims.evaluate import FAILS, HOLDS, INCONSISTENT, PRINT, UNDECIDED
 from gt_bench.config.schema import RecipeError, nearest, read_yaml
+from gt_bench.leaderboard.whole_paper import sentence, whole_paper
 from gt_bench.papers.coverage import Coverage
 from gt_bench.papers.published import lookup
 from gt_bench.reports.paper_table import our_number
@@ -17,8 +18,20 @@ FILE = "in_short.yaml"  # beside the shipped records
 def every_in_short(
     covered: Iterable[Coverage], verdicts: Iterable[tuple[str, str]], rows: Sequence[Row], path: Path
 ) -> dict[str, str]:
-    """Paper -> five sentences; none where the file is absent. `verdicts`: (paper, verdict) of claims; `rows`: of leaderboards, from which the
-    names of cells between braces take our numbers. Raises RecipeError for a paper without text, and for a cell or metric that has no number."""
+    """Summarise each paper.
+
+    Args:
+        covered: Coverage of each paper.
+        verdicts: (paper, verdict) of claims.
+        rows: Rows of leaderboards, from which the names of cells in braces take our numbers.
+        path: File of the written sentences.
+
+    Returns:
+        Text by paper; empty where the file is absent.
+
+    Raises:
+        RecipeError: A paper has no text, or a cell or metric has no number.
+    """
     if not path.exists():
         return {}
     written, numbers, told = read_yaml(path), _Numbers(path, rows), list(verdicts)
@@ -27,7 +40,8 @@ def every_in_short(
         if not isinstance(written.get(one.paper), str):
             raise RecipeError(f"{path}: has no text of {one.paper}")
         claims = _claims(Counter(verdict for paper, verdict in told if paper == one.paper))
-        found[one.paper] = f"{one.sentence} {claims} {' '.join(written[one.paper].split()).format_map(numbers)}"
+        whole = f" {sentence(whole_paper(one.paper, rows))}" if one.judged else ""
+        found[one.paper] = f"{one.sentence}{whole} {claims} {' '.join(written[one.paper].split()).format_map(numbers)}"
     return found
 
 
@@ -51,13 +65,12 @@ class _Numbers(dict[str, str]):
 def _claims(verdicts: Counter[str]) -> str:
     says = {
         HOLDS: ("holds", "hold"),
-        PRINT: ("holds by the printed numbers alone", "hold by the printed numbers alone"),
+        PRINT: ("agrees with the published numbers alone", "agree with the published numbers alone"),
         FAILS: ("fails", "fail"),
+        INCONSISTENT: ("contradicts another statement of the paper", "contradict other statements of the paper"),
         UNDECIDED: ("is undecided", "are undecided"),
     }
     counts = [f"{verdicts[word]} {forms[verdicts[word] > 1]}" for word, forms in says.items() if verdicts[word]]
     if not counts:
-        return "None of what it says in words was tested."
-    return (
-        f"Of what it says in words {sum(verdicts[word] for word in says)} sentences were tested: {', '.join(counts)}."
-    )
+        return "None of its claims was tested."
+    return f"Of its claims {sum(verdicts[word] for word in says)} were tested: {', '.join(counts)}."
