@@ -53,6 +53,7 @@ def with_verdict(row: Row, result: Result, rules: Rules | None = None, printed: 
         "provisional": provisional, "interval_low": low, "interval_high": high,
         "margin": verdict.margin, "margin_std": verdict.margin_std, "power": verdict.power,
         "p_difference": verdict.p_difference, "p_equivalence": verdict.p_equivalence,
+        "excluded_gap": verdict.excluded_gap,
         "seeds_needed": seeds_needed(row["std"], row["runs"], published, full, rules) if published else None,
         "notes": [*row["notes"], *verdict.assumptions],
     }  # fmt: skip

@@ -45,7 +45,8 @@ class PublishedError(LookupError):
 class Published:
     """One printed cell. `mean`, `std` in raw units, None where the paper prints none (`oom`: it prints OOM instead of a number); `runs` is
     the number behind `std`, None where not said; `rounding`: half a unit of the mean's last printed digit, in raw units; `flags`: what is
-    wrong with how it was made (published/flags.yaml); `canonical`: the method's name across the tables of a paper."""
+    wrong with how it was made (published/flags.yaml); `canonical`: the method's name across the tables of a paper; `averages_over`: each of the
+    `runs` behind `std` is itself an average of so many runs."""
 
     paper: str
     table: str
@@ -65,6 +66,7 @@ class Published:
     note: str | None
     flags: tuple[str, ...] = ()
     canonical: str = ""
+    averages_over: int = 1
 
     @property
     def number(self) -> float:
@@ -337,6 +339,7 @@ def _published_entry(entry: Settings) -> Published:
         note=entry.get("note"),
         flags=tuple(f["flag"] for f in _flags() if all(entry[k] == v for k, v in f.items() if k != "flag")),
         canonical=entry["canonical_method"],
+        averages_over=entry.get("averages_over", 1),
     )
 
 
