@@ -65,7 +65,10 @@ def page_html(
     )
     try:
         short = every_in_short(
-            covered, [(c["paper"], c["verdict"]) for c in claims], content.shipped(held), place(records / FILE)
+            covered,
+            [(c["paper"], c["verdict"]) for c in claims if c["said"] != "asked here"],
+            content.shipped(held),
+            place(records / FILE),
         )
     except RecipeError as error:  # a record that it speaks of cannot be used
         short = {}
@@ -139,7 +142,14 @@ def _claims(rows: Sequence[Row], rules: Rules) -> list[dict[str, str]]:
             except UserError as error:  # what was computed for it is not at hand
                 verdict, why = UNDECIDED, str(error)
             found.append(
-                {"paper": claim.paper, "place": claim.place, "sentence": claim.text, "verdict": verdict, "why": why}
+                {
+                    "paper": claim.paper,
+                    "place": claim.place,
+                    "sentence": claim.text,
+                    "said": claim.said,
+                    "verdict": verdict,
+                    "why": why,
+                }
             )
     return found
 

@@ -80,7 +80,7 @@ ALL = {claim.id: claim for claim in load_claims()}
         ("ppgt-graphormer-within-gd-wl", "holds", "Graphormer 16/13/41/12, GD-WL with shortest paths 16/14/41/12"),
         ("et-as-expressive-as-3-wl", "undecided", "3-WL 60/50/100/60"),
         ("tokengt-cost", "holds", "TokenGT + Performer 1.00 (said 1"),
-        ("hot-linear-cost", "fails", "MLP_π (S) 1.00 (said 2"),
+        ("hot-linear-cost", "fails", "not as said: MLP_π (S) 1.00 (said 2"),
         (
             "hot-linear-in-hyperedges",
             "holds",

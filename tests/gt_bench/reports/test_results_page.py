@@ -89,5 +89,5 @@ def test_the_page_of_results_shows_what_is_shipped(trained):
     assert "## small" not in page(load_grid())
     export()
     shown = page(load_grid())
-    assert re.search(r"## small\n\nRun, and printed nowhere:\n\n- web \(accuracy ↑ %\): mlp \d", shown)
+    assert re.search(r"## small\n\nRun, without a published number:\n\n- web \(accuracy ↑ %\): mlp \d", shown)
     assert "## Looked into\n\nnothing yet\n" in shown
