@@ -101,8 +101,8 @@ def coverage(grid: Grid, rows: Sequence[Row], seconds: Mapping[str, Mapping[str,
         own = [number for number in printed_numbers(cell) if number.own]
         cells.update({number.paper for number in own})
         for number in own:
-            place = number.first_place
-            seeds[place] = max(seeds.get(place, 0), len(load_recipe(cell.recipe_path).seeds))
+            first = number.first_place
+            seeds[first] = max(seeds.get(first, 0), len(load_recipe(cell.recipe_path).seeds))
     found = []
     for paper, numbers in _own_numbers().items():
         mine = [(number.first_place, row) for number, row in held if number.own and number.paper == paper]

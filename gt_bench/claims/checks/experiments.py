@@ -62,7 +62,8 @@ def growth(
     if not exponents and not largest:
         raise PublishedError("growth names no model: give `exponents` or `largest`")
     found = of("growth" if order == 2 else "growth_of_order_3")
-    said, wrong = [], []
+    said: list[str] = []
+    wrong: list[str] = []
     for what, wanted in (("operations", exponents), ("largest", largest or {})):
         for case, power in wanted.items():
             measured = found[case]["exponent"][what]
