@@ -1,5 +1,6 @@
 """`gt-bench suite`: the papers and other sets of cells, each a folder of data."""
 
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -73,4 +74,9 @@ def suite_migrate() -> None:
         write_grid()
 
 
-SUITE = {"list": suite_list, "new": suite_new, "check": suite_check, "migrate": suite_migrate}
+SUITE: dict[str, Callable[..., None]] = {
+    "list": suite_list,
+    "new": suite_new,
+    "check": suite_check,
+    "migrate": suite_migrate,
+}

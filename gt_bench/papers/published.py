@@ -44,7 +44,8 @@ class PublishedError(LookupError):
 class Published:
     """One printed cell. `mean`, `std` in raw units, None where the paper prints none (`oom`: it prints OOM instead of a number); `runs` is
     the number behind `std`, None where not said; `rounding`: half a unit of the mean's last printed digit, in raw units; `flags`: what is
-    wrong with how it was made (flags.yaml)."""
+    wrong with how it was made (flags.yaml); `canonical`: the method's name across the tables of a paper; `averages_over`: each of the
+    `runs` behind `std` is itself an average of so many runs."""
 
     paper: str
     table: str
@@ -63,6 +64,8 @@ class Published:
     own: bool
     note: str | None
     flags: tuple[str, ...] = ()
+    canonical: str = ""
+    averages_over: int = 1
 
     @property
     def number(self) -> float:
@@ -97,6 +100,19 @@ class Published:
     def place(self) -> tuple[str, ...]:
         """The names by which `lookup` finds it."""
         return self.paper, self.table, self.method, self.dataset, self.metric, self.split
+
+    @property
+    def first_place(self) -> tuple[str, ...]:
+        """The place where the paper publishes this number first. Tables of one paper often repeat a result, with more or fewer digits."""
+        if self.mean is None:
+            return self.place
+        same = {key: getattr(self, key) for key in ("paper", "dataset", "metric", "split")}
+        for entry in printed_at(same):
+            if entry.canonical != self.canonical or entry.mean is None:
+                continue
+            if abs(entry.mean - self.mean) <= entry.rounding + self.rounding + 1e-12:
+                return entry.place
+        return self.place
 
     def rivals(self) -> list["Published"]:
         """The other methods' numbers of the same column: none of the paper's own, none that is only a cost or OOM."""
@@ -240,7 +256,8 @@ def printed_at(place: Mapping[str, str | None]) -> list[Published]:
 
 # what an entry of results.yaml has besides `note`
 ENTRY_KEYS = (
-    "table", "method", "dataset", "metric", "split", "direction", "unit", "printed", "mean", "std", "runs", "oom", "own",
+    "table", "method", "canonical_method", "dataset", "metric", "split", "direction", "unit", "printed", "mean", "std", "runs", "oom",
+    "own",
 )  # fmt: skip
 
 
@@ -325,6 +342,8 @@ def _published_entry(entry: Settings) -> Published:
         flags=tuple(
             f["flag"] for f in read_flags(entry["paper"]) if all(entry[k] == v for k, v in f.items() if k != "flag")
         ),
+        canonical=entry["canonical_method"],
+        averages_over=entry.get("averages_over", 1),
     )
 
 

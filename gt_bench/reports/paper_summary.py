@@ -1,11 +1,12 @@
-"""A paper in five sentences: what holds, what does not, and why. The first two are counted, the others are in its suite.yaml."""
+"""A paper in a few sentences: what agrees, what does not, and why. The first ones are counted, the others are in its suite.yaml."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from gt_bench.claims.evaluate import FAILS, HOLDS, PRINT, UNDECIDED
+from gt_bench.claims.evaluate import FAILS, HOLDS, INCONSISTENT, PRINT, UNDECIDED
 from gt_bench.config.schema import RecipeError, nearest
 from gt_bench.config.suite import load_suite
+from gt_bench.leaderboard.whole_paper import sentence, whole_paper
 from gt_bench.papers.coverage import Coverage
 from gt_bench.papers.published import lookup
 from gt_bench.reports.paper_table import our_number
@@ -34,7 +35,8 @@ def every_in_short(
             continue
         claims = _claims(Counter(verdict for paper, verdict in told if paper == one.paper))
         text = " ".join(summary.split()).format_map(_Numbers(numbers, one.paper))
-        found[one.paper] = f"{one.sentence} {claims} {text}"
+        whole = f" {sentence(whole_paper(one.paper, rows))}" if one.judged else ""
+        found[one.paper] = f"{one.sentence}{whole} {claims} {text}"
     return found
 
 
@@ -65,13 +67,12 @@ class _Numbers(dict[str, str]):
 def _claims(verdicts: Counter[str]) -> str:
     says = {
         HOLDS: ("holds", "hold"),
-        PRINT: ("holds by the printed numbers alone", "hold by the printed numbers alone"),
+        PRINT: ("agrees with the published numbers alone", "agree with the published numbers alone"),
         FAILS: ("fails", "fail"),
+        INCONSISTENT: ("contradicts another statement of the paper", "contradict other statements of the paper"),
         UNDECIDED: ("is undecided", "are undecided"),
     }
     counts = [f"{verdicts[word]} {forms[verdicts[word] > 1]}" for word, forms in says.items() if verdicts[word]]
     if not counts:
-        return "None of what it says in words was tested."
-    return (
-        f"Of what it says in words {sum(verdicts[word] for word in says)} sentences were tested: {', '.join(counts)}."
-    )
+        return "None of its claims was tested."
+    return f"Of its claims {sum(verdicts[word] for word in says)} were tested: {', '.join(counts)}."

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from gt_bench.claims.evaluate import FAILS, Claim, judged, load_claims, takes_data
+from gt_bench.claims.evaluate import FAILS, INCONSISTENT, Claim, judged, load_claims, takes_data
 from gt_bench.claims.table import table_of
 from gt_bench.config.grid import Grid, load_grid
 from gt_bench.config.schema import RecipeError, nearest
@@ -145,9 +145,9 @@ def page(grid: Grid, root: Path = ROOT) -> str:
     parts = [
         "# Results so far",
         "",
-        "Made from the shipped records by `python -m gt_bench.reports.results_page > docs/results.md`. `gt-bench page` writes all of it, with every printed",
-        "number, plots and recipes, into `reports/index.html`; `gt-bench table PAPER TABLE` prints one table whole; `gt-bench store verify` says which",
-        "records the present tree would compute differently. In the tables a line `ours` is our mean and deviation over the runs of one recipe:",
+        "Generated from the shipped records by `python -m gt_bench.reports.results_page > docs/results.md`. `gt-bench page` writes all of it with",
+        "plots and recipes into `reports/index.html`; `gt-bench table PAPER TABLE` prints one table; `gt-bench store verify` says which records the",
+        "current code would compute differently. A line `ours` is our mean and deviation over the runs of one recipe:",
         f"{'; '.join(f'{kind.sign} {kind.says}' for kind in KINDS)} ([what these words mean](verdicts.md)).",
         "",
         *_counts(tables),
@@ -157,7 +157,7 @@ def page(grid: Grid, root: Path = ROOT) -> str:
     ]
     claims = _claims(rows, grid.run.verdict)
     covered = coverage(grid, rows, _seconds(grid, root))
-    verdicts = [(claim.paper, verdict) for claim, verdict, _ in claims]
+    verdicts = [(claim.paper, verdict) for claim, verdict, _ in claims if claim.said != "asked here"]
     short = every_in_short([one for one in covered if one.paper in grid.suites], verdicts, rows)
     suites = {row["cell"].split("/")[0]: row["cell"].split("/")[0] for row in rows}
     for paper, title in (suites | paper_titles()).items():
@@ -175,7 +175,7 @@ def page(grid: Grid, root: Path = ROOT) -> str:
         "",
         "## What the papers say",
         "",
-        *_claims_in_short(claims),
+        *_claims_in_short(claims, len(load_claims())),
         "",
     ]
     return "\n".join([*parts, "## Differences that were investigated", "", *_differences(root)])
@@ -212,7 +212,7 @@ def _counts(tables: Sequence[PaperTable]) -> list[str]:
             *(kinds[kind.word] for kind in KINDS),
         ]
         lines.append(f"| {paper} | {' | '.join(map(str, counts))} |")
-    return [*lines, "", "A number counts as run once; where several recipes are held against it, each has a verdict."]
+    return [*lines, "", "A number counts as run once; if several recipes are compared with it, each has a verdict."]
 
 
 def _judged(rows: Sequence[Row]) -> list[str]:
@@ -238,7 +238,7 @@ def _unprinted(rows: Sequence[Row]) -> list[str]:
             texts = cells(row)
             datasets.setdefault((row["dataset"], texts[2]), []).append(f"{row['model']} {texts[3]}")
     found = [f"- {dataset} ({metric}): {', '.join(texts)}" for (dataset, metric), texts in datasets.items()]
-    return ["Run, and printed nowhere:", "", *found] if found else []
+    return ["Run, without a published number:", "", *found] if found else []
 
 
 def _claims(rows: Sequence[Row], rules: Rules) -> list[tuple[Claim, str, str]]:
@@ -257,21 +257,25 @@ def _seconds(grid: Grid, root: Path) -> dict[str, dict[str, float]]:
     }
 
 
-def _claims_in_short(claims: Sequence[tuple[Claim, str, str]]) -> list[str]:
-    """How the sentences come out, and those that fail."""
+def _claims_in_short(claims: Sequence[tuple[Claim, str, str]], total: int) -> list[str]:
+    """How the claims come out that need no data files, and those that fail or contradict another statement of the paper."""
     failing = [
-        f"- {claim.paper}, {claim.place}: \u201c{claim.sentence}\u201d: {why}"
+        f"- {verdict}: {claim.paper}, {claim.place}: {claim.text}: {_shortened(why)}"
         for claim, verdict, why in claims
-        if verdict == FAILS
+        if verdict in (FAILS, INCONSISTENT)
+    ]
+    counted = table_of([claim for claim, *_ in claims], {claim.id: (verdict, why) for claim, verdict, why in claims})[
+        -1
     ]
     return [
-        table_of([claim for claim, *_ in claims], {claim.id: (verdict, why) for claim, verdict, why in claims})[-1]
-        + " Those that fail:",
+        f"[All {total} claims](claims.md). Counted here are those that no data file is needed for, with a test: {counted}",
         "",
         *failing,
-        "",
-        "[All of them](claims.md).",
     ]
+
+
+def _shortened(why: str, most: int = 160) -> str:
+    return why if len(why) <= most else f"{why[:most].rsplit(' ', 1)[0]} ..."
 
 
 def claim_lines(rows: Sequence[Row], paper: str | None = None, rules: Rules | None = None) -> list[str]:

@@ -46,7 +46,8 @@ class Side(NamedTuple):
 class Verdict:
     """`word` as above, or why there is none. In raw units: `interval`, of the difference (ours minus printed), and `margin`. `margin_std`: the
     margin in printed (sample) standard deviations; `power`: the probability that as many runs show equal truth to be reproduced, where both sides
-    scatter alike; p values of the tests."""
+    scatter alike; p values of the tests; `excluded_gap`: a true difference larger than this, in either direction, is excluded by the two one-sided
+    tests."""
 
     word: str
     interval: tuple[float, float] | None = None
@@ -56,6 +57,7 @@ class Verdict:
     p_difference: float | None = None
     p_equivalence: float | None = None
     assumptions: tuple[str, ...] = ()
+    excluded_gap: float | None = None
 
 
 @dataclass(frozen=True)
@@ -167,7 +169,14 @@ def _equivalence(
     p_equivalence = max(_p_within(abs(difference), margin, error, df, slack) for error, df in errors)
     shown = verdict.word == "consistent" and p_equivalence < rules.level
     power = equal_passes(runs, int(few.runs), margin / few.std, rules.level) if few.std > 0 else None
-    return replace(verdict, word="reproduced" if shown else verdict.word, p_equivalence=p_equivalence, power=power)
+    excluded = max(abs(difference) + (quantile(1 - rules.level, df) * error if error else 0.0) for error, df in errors)
+    return replace(
+        verdict,
+        word="reproduced" if shown else verdict.word,
+        p_equivalence=p_equivalence,
+        power=power,
+        excluded_gap=excluded,
+    )
 
 
 def _margin(full_runs: int, published: Published, readings: Sequence[Side], rules: Rules) -> tuple[float, Side]:

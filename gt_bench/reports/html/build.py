@@ -62,7 +62,9 @@ def page_html(
         list(held.problems),
     )
     try:
-        short = every_in_short(covered, [(c["paper"], c["verdict"]) for c in claims], content.shipped(held))
+        short = every_in_short(
+            covered, [(c["paper"], c["verdict"]) for c in claims if c["said"] != "asked here"], content.shipped(held)
+        )
     except RecipeError as error:  # a record that it speaks of cannot be used
         short = {}
         problems.append(str(error))
@@ -135,7 +137,14 @@ def _claims(rows: Sequence[Row], rules: Rules) -> list[dict[str, str]]:
             except UserError as error:  # what was computed for it is not at hand
                 verdict, why = UNDECIDED, str(error)
             found.append(
-                {"paper": claim.paper, "place": claim.place, "sentence": claim.sentence, "verdict": verdict, "why": why}
+                {
+                    "paper": claim.paper,
+                    "place": claim.place,
+                    "sentence": claim.text,
+                    "said": claim.said,
+                    "verdict": verdict,
+                    "why": why,
+                }
             )
     return found
 

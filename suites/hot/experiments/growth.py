@@ -22,6 +22,7 @@ from gt_models import kernels
 from gt_models.baselines.gps import GPS
 from gt_models.baselines.graphormer import Graphormer
 from gt_models.baselines.grit import GRIT
+from gt_models.baselines.mlp_pi import InvariantMLP
 from gt_models.batch import GraphBatch
 from gt_models.edge_transformer import EdgeTransformer
 from gt_models.hot import HigherOrderTransformer
@@ -42,13 +43,15 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "HOT (D, φ)": (lambda: _hot("dense", "kernel"), (64, 128, 256)),
     "HOT (S)": (lambda: _hot("sparse", "softmax"), (256, 512, 1024)),
     "HOT (S, φ)": (lambda: _hot("sparse", "kernel"), (512, 1024, 2048)),
+    "MLP_π (D)": (lambda: _invariant_mlp("dense"), (64, 128, 256)),
+    "MLP_π (S)": (lambda: _invariant_mlp("sparse"), (512, 1024, 2048)),
     "Polynormer": (
         lambda: Polynormer(1, 1, hidden_dim=8, num_heads=2, num_local_layers=2, num_global_layers=1),
         (512, 1024, 2048),
     ),
 }
 EDGES_PER_NODE, FIXED_NODES = 2, 64
-BY_EDGES = ("TokenGT", "TokenGT + Performer", "HOT (S)", "HOT (S, φ)")
+BY_EDGES = ("TokenGT", "TokenGT + Performer", "HOT (S)", "HOT (S, φ)", "MLP_π (S)")
 CASES = [*MODELS, *(f"{name}, by edges" for name in BY_EDGES)]
 QUICK = ["TokenGT", "TokenGT + Performer", "HOT (S, φ), by edges", "Polynormer"]
 # another way to compute the same has other counts and the same exponents
@@ -120,3 +123,7 @@ def _random_graph(n: int, edges: int, categorical: bool) -> GraphBatch:
 
 def _hot(form: str, attention: str) -> nn.Module:
     return HigherOrderTransformer([1], 1, form=form, attention=attention, kernel="generalized", **SMALL)
+
+
+def _invariant_mlp(form: str) -> nn.Module:
+    return InvariantMLP([1], 1, form=form, hidden_dim=8, num_layers=2)

@@ -14,6 +14,9 @@ from gt_bench.stats.equivalence import (
     MOST_SEEDS,
     Number,
     Rules,
+    Side,
+    _error,
+    _p_within,
     equal_passes,
     false_discovery,
     judge,
@@ -59,7 +62,7 @@ def welch(ours, theirs, sides):
 
 
 def test_the_printed_numbers_of_runs():
-    assert PRINTED == [4, 7, 10]
+    assert PRINTED == [4, 5, 7, 10]
 
 
 @pytest.mark.parametrize(("ours", "theirs"), PAIRS)
@@ -375,6 +378,19 @@ def test_a_claim_against_a_bare_number_and_of_a_single_run():
     assert "the spread that is printed is 0" in alike.assumptions[0]
     assert judge_claim(Number("o", 1.0, 0.0, 3), Number("r", 0.9, 0.0, 3), "max").word == "claim holds"
     assert judge_claim(Number("o", 0.9, 0.0, 3), Number("r", 0.9, 0.0, 3), "max").word == "undecided"
+
+
+def test_the_gap_that_is_excluded_is_the_smallest_margin_that_the_tests_would_pass():
+    published = lookup("polynormer", "Table 2", "Polynormer", "minesweeper")
+    verdict = judge(published.mean + 0.001, 0.004, 10, published)
+    assert verdict.word == "reproduced"
+    assert verdict.excluded_gap < verdict.margin
+    ours, theirs = Side(sample_std(0.004, 10), 10), Side(sample_std(published.std, 10), 10)
+    error, df = _error(ours, theirs)
+    assert _p_within(0.001, verdict.excluded_gap, error, df, 0.0) == pytest.approx(0.05)
+    # a larger difference or fewer runs exclude less
+    assert judge(published.mean + 0.002, 0.004, 10, published).excluded_gap > verdict.excluded_gap
+    assert judge(published.mean + 0.001, 0.004, 4, published, full_runs=10).excluded_gap > verdict.excluded_gap
 
 
 def test_false_discovery_leaves_out_what_has_no_test():

@@ -116,6 +116,7 @@ def test_no_test_of_expressivity_is_left_out():
                 "order",
                 "equals",
                 "adds_up",
+                "same_counts",
                 "monomials",
                 "equivariant_layers",
                 "message_passing",

@@ -130,7 +130,7 @@ def test_outside_a_checkout_papers_are_told_from_the_installed_records(tmp_path,
     grid = load_grid()
     shown = page_html(grid, gather(grid))
     assert "suite.yaml: summary" not in shown
-    assert "so the height is that choice.</p>" in shown
+    assert "these rows choose the epoch on validation data.</p>" in shown
 
 
 # in a browser
