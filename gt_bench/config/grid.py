@@ -233,7 +233,8 @@ class Grid(Strict):
             raise RecipeError(message)
         if cell.startswith("tried/"):
             raise RecipeError(
-                f"{cell}: a pair that was tried is no cell yet: `gt-bench try ... --save SUITE` writes its recipe into the grid"
+                f"{cell}: nothing of this name was tried in this folder{nearest(cell, [c.cell for c in self.cells.values()])}; "
+                "`gt-bench try MODEL DATASET` makes one"
             )
         raise RecipeError(f"no cell {cell!r:.200} in grid.yaml{nearest(cell, [c.cell for c in self.cells.values()])}")
 

@@ -7,6 +7,7 @@ from html import escape
 from pathlib import Path
 
 from gt_bench.config.grid import Cell, Grid
+from gt_bench.config.tried import tried_cells
 from gt_bench.leaderboard.collect import OWN, collect, gather
 from gt_bench.leaderboard.rows import summarise
 from gt_bench.leaderboard.terminal import print_table
@@ -31,7 +32,7 @@ COLUMNS = (
 )
 FIRST = ("model", "mean ± std", "of", "runs", "this run against it", "status")  # where there is no room for all
 HERE = "this run"
-SUITE = "tried"  # the experiment of MLflow, and the folder below results/
+OTHER_DATA = "other data: not comparable"  # of another state of the files, or read otherwise
 
 
 class Compared(Row):
@@ -167,6 +168,9 @@ def _measure(row: Compared) -> tuple[str | None, str | None]:
 
 def _against(here: Sequence[Record], theirs: Sequence[Record], grid: Grid) -> str:
     """The verdict of `gt-bench compare` on this run and another, over the seeds and splits that they share."""
+    data = [{record["deterministic"]["digests"]["data"] for record in side} for side in (here, theirs)]
+    if here and theirs and data[0] != data[1]:
+        return OTHER_DATA
     ours, others = _values(here), _values(theirs)
     common = sorted(ours.keys() & others.keys())
     if not common:
@@ -184,22 +188,6 @@ def _values(records: Sequence[Record]) -> dict[tuple[int, int], float]:
         for r in runs
         if r["status"] == "ok" and r["test"] is not None and math.isfinite(r["test"])
     }
-
-
-def tried_cells(dataset: str, results: Path = Path("results")) -> list[Cell]:
-    """What was tried on a dataset, as cells of the suite `tried`."""
-    names = [f"{SUITE}/{dataset}/{path.stem}" for path in sorted((results / SUITE / dataset).glob("*.json"))]
-    return [
-        Cell(key=name.replace("/", "-"), cell=name, dataset=dataset, model=name.split("/")[2], settings="recipes")
-        for name in names
-    ]
-
-
-def with_tried(grid: Grid, results: Path = Path("results")) -> Grid:
-    """The grid with everything that was tried as cells of one more suite, `tried`."""
-    folders = sorted(path.name for path in (results / SUITE).glob("*") if path.is_dir())
-    cells = {cell.key: cell for dataset in folders for cell in tried_cells(dataset, results)}
-    return grid.model_copy(update={"cells": grid.cells | cells, "suites": [*grid.suites, SUITE]}) if cells else grid
 
 
 def _metric(row: Compared) -> str:
