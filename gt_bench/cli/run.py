@@ -201,3 +201,11 @@ def forecast(
         show(found)
     if all(one.problem for one in found):
         raise typer.Exit(1)
+
+
+def reproduce(suite: Annotated[str, typer.Argument(metavar="SUITE", help="`gt-bench list` has them")]) -> None:
+    """The whole chain of a suite with DVC, from download to leaderboard; the same as `make reproduce SUITE=...`."""
+    from gt_bench.scheduling.reproduce import main
+
+    if status := main([suite]):
+        raise typer.Exit(status)

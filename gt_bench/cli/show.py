@@ -135,3 +135,15 @@ def history(cell: CellName) -> None:
     from gt_bench.reports.attempt_history import attempts_at, history_lines
 
     print_text("\n".join(history_lines(attempts_at(every_cell().find(cell)))))
+
+
+def ui(
+    host: Annotated[str, typer.Option(help="address to serve")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="port to serve")] = 5000,
+) -> None:
+    """Serves MLflow's pages of all runs until it is interrupted, and prints the address of each suite (docs/mlflow.md)."""
+    from gt_bench.tracking.ui import main
+
+    sys.argv[1:] = ["--host", host, "--port", str(port)]
+    if status := main():
+        raise typer.Exit(status)

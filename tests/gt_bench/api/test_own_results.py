@@ -160,3 +160,24 @@ def test_a_search_prints_its_space_and_takes_another(ours, capsys):
         try_pair("mlp", "web", FAST, [0], space={"optimizer.lr": {"choices": [0.1]}}, bar=False)
     with pytest.raises(RecipeError, match=r"search.space.model.hiden"):
         try_pair("mlp", "web", {"epochs": 1}, [0], 2, space={"model.hiden": {"choices": [4]}}, bar=False)
+
+
+def test_a_comparison_for_pandas_and_latex(tried):
+    found = try_pair("gcn", "web", FAST, [0, 1], bar=False)
+    frame = found.to_pandas()
+    assert list(frame["of"]) == [row["of"] for row in found.rows]
+    assert frame["mean"].tolist() == [row["mean"] for row in found.rows]
+    tex = found.to_latex()
+    assert tex.startswith("\\begin{tabular}")
+    assert tex.count(r"\\") == 3  # the head and two rows
+    assert r"accuracy \%" in tex
+
+
+def test_a_narrow_terminal_shows_mean_runs_verdict_and_status(tried, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    said = run("try", "gcn", "web", "--seeds", "0-1", "--set", "epochs=3", "--set", "model.hidden_dim=8")
+    table = said[said.index("┏") :].splitlines()
+    assert all(len(line) <= 80 for line in table)
+    for head in ("model", "mean ± std", "runs", "this run", "status", "of"):
+        assert f" {head} " in table[1] + table[2]
+    assert "gcn-epochs-3-hi…-dim-8" in said
