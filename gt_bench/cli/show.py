@@ -33,6 +33,7 @@ def show(name: Annotated[str, typer.Argument(metavar="SUITE|CELL")], as_json: As
 
     grid = every_cell()
     if grid.means_suite(name):
+        name = grid.suite_name(name)
         from gt_bench.pipeline.leaderboard import show_written, written
 
         if as_json:
@@ -68,10 +69,12 @@ def board(
     from gt_bench.reports.results_page import dataset_rows, show_dataset, show_suite
 
     if suite is not None and dataset is None:
+        grid = every_cell()
+        suite = grid.suite_name(suite)
         if as_json:
-            print(json.dumps(suite_rows(suite, every_cell(), records), indent=1))
+            print(json.dumps(suite_rows(suite, grid, records), indent=1))
         else:
-            show_suite(suite, every_cell(), records, write)
+            show_suite(suite, grid, records, write)
     elif dataset is not None and suite is None and write is None:
         if as_json:
             print(json.dumps(dataset_rows(dataset, every_cell(), records)[0], indent=1))

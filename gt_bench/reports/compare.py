@@ -63,6 +63,8 @@ def sides(
         raise RecipeError(
             f"{name}: behind @ stands `own` (this machine's records), `shipped` or the number of an attempt, not {source!r}"
         )
+    first, slash, rest = bare.partition("/")
+    bare = f"{grid.suite_name(first)}/{rest}" if slash else bare
     parts = bare.split("/")
     cells = [
         cell
