@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from torch import nn
 
     from gt_bench.reports.comparison import Comparison
+    from gt_bench.schemas import Row
 
-__all__ = ["evaluate"]
+__all__ = ["evaluate", "load_results"]
 
 
 def evaluate(
@@ -26,8 +27,11 @@ def evaluate(
     *,
     set: Mapping[str, object] | None = None,
     search: int | None = None,
+    space: Mapping[str, object] | None = None,
+    against: Sequence[str] = (),
     task: str | None = None,
     metric: str | None = None,
+    undirected: bool | None = None,
     name: str = "own-data",
     track: bool = True,
 ) -> Comparison:
@@ -39,7 +43,10 @@ def evaluate(
         seeds: how many, or which.
         set: dotted keys of a recipe that differ from the defaults: {"optimizer.lr": 0.01, "model.hidden_dim": 128}.
         search: trials of a search on validation, before.
-        task, metric: of data of one's own, where what their targets look like would say otherwise.
+        space: of the search: dotted keys with a list of choices, or with {"low": ..., "high": ..., "log": True}.
+        against: names of further models that are trained by the same protocol.
+        task, metric: of user-supplied data, where their targets would say otherwise.
+        undirected: of user-supplied data: whether the reverse of each edge is added where it is missing.
         name: what a `Data` is called in tables and files.
         track: whether MLflow is told, in the experiment `tried`.
 
@@ -55,7 +62,38 @@ def evaluate(
     run = grid.run.model_copy(update={"parallel": 1, "tracking": track and grid.run.tracking})
     which = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
     chosen = model if isinstance(model, str) else from_class(model).name
-    data = dataset if isinstance(dataset, str) else held(dataset, name, task, metric)
+    data = dataset if isinstance(dataset, str) else held(dataset, name, task, metric, undirected)
+    spaces = {key: {"choices": values} if isinstance(values, list) else values for key, values in (space or {}).items()}
     return try_pair(
-        chosen, data, dict(set or {}), which, search, task=task, metric=metric, bar=False, grid=grid.model_copy(update={"run": run})
-    )  # fmt: skip
+        chosen,
+        data,
+        dict(set or {}),
+        which,
+        search,
+        against=against,
+        space=spaces,
+        task=task,
+        metric=metric,
+        undirected=undirected,
+        bar=False,
+        grid=grid.model_copy(update={"run": run}),
+    )
+
+
+def load_results(suite: str | None = None, dataset: str | None = None) -> list[Row]:
+    """The rows of all leaderboards: of this folder, shipped with the benchmark, and of what `gt-bench try` made.
+
+    Args:
+        suite: only this one; `tried` has what `gt-bench try` and `evaluate` made.
+        dataset: only this one.
+
+    Returns:
+        A dict per row with the keys of `gt_bench.schemas.Row` in raw units (a percentage is a fraction); `source` is "own" or
+        "shipped", both where there are both. `pandas.DataFrame(load_results())` makes a table of them.
+
+    Raises:
+        gt_bench.utils.errors.UserError: for a suite or a dataset that does not exist.
+    """
+    from gt_bench.reports.all_results import load_rows
+
+    return load_rows(suite, dataset)

@@ -4,14 +4,17 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import cast
+from typing import NamedTuple, cast
 
 import torch
 import yaml
 
-from gt_bench.config.grid import Cell, Grid, load_grid
-from gt_bench.config.recipe import BY_SET, Recipe, digest_of, load_recipe
+from gt_bench.api.dataset_summary import summary
+from gt_bench.config.grid import Grid, load_grid
+from gt_bench.config.recipe import BY_SET, TRIED, Recipe, digest_of, load_recipe
 from gt_bench.config.schema import RecipeError
+from gt_bench.config.space_text import space_lines
+from gt_bench.config.tried import TriedCell
 from gt_bench.data.packed import DatasetUnavailable, PackedDataset, say_notes
 from gt_bench.data.registry import catalog, get_spec
 from gt_bench.data.spec import DatasetSpec
@@ -20,8 +23,9 @@ from gt_bench.plugins.adapter import OwnModelError, PlainModel
 from gt_bench.plugins.datasets import named
 from gt_bench.plugins.default_recipes import recipe_of
 from gt_bench.plugins.models import find, taken_names
-from gt_bench.reports.comparison import SUITE, Comparison, comparison
+from gt_bench.reports.comparison import Comparison, comparison
 from gt_bench.schemas import Result, Settings
+from gt_bench.search.space import check_space, size_text, space_size
 from gt_bench.search.storage import check_packages
 from gt_bench.store.run_store import Store
 from gt_bench.tasks.base import Task
@@ -30,6 +34,7 @@ from gt_bench.tracking.uri import is_installed
 from gt_bench.training.failures import is_out_of_memory
 from gt_bench.training.interfaces import Header
 from gt_bench.utils.errors import DatasetError, UserError
+from gt_bench.utils.format import print_text
 from gt_bench.utils.io import write_bytes
 from gt_bench.utils.paths import is_project, recipe_file
 from gt_models.batch import GraphBatch
@@ -38,6 +43,8 @@ from gt_models.registry import ModelInfo, create_model, list_models, model_info
 from gt_models.transforms import needs
 
 DATA = Path("data")
+# sections of a recipe that are a model's own: `--against` trains other models without them
+OF_MODELS = frozenset({"model", "optimizer", "schedule", "encodings", "phases"})
 PROBED = 40  # nodes of a large graph that a model is shown to learn which encodings it reads
 
 
@@ -45,18 +52,12 @@ class Incompatible(UserError, ValueError):
     """A model that cannot be run on a dataset; the message says why, and what fits."""
 
 
-class TriedCell(Cell):
-    """A cell outside the grid: its recipe is tried/DATASET/ROW.yaml."""
+class Pair(NamedTuple):
+    """A model and a dataset that are ready to run: checked, encoded, with the recipe written."""
 
-    @property
-    def recipe_path(self) -> Path:
-        """The recipe that was written for it."""
-        return Path(f"{self.cell}.yaml")
-
-    @property
-    def settings_path(self) -> Path:
-        """The same, or that of a search's result."""
-        return self.recipe_path if self.settings == "recipes" else super().settings_path
+    cell: TriedCell
+    recipe: Recipe
+    trials: int | None
 
 
 def try_pair(
@@ -66,8 +67,11 @@ def try_pair(
     seeds: Sequence[int] | None = None,
     trials: int | None = None,
     *,
+    against: Sequence[str] = (),
+    space: Settings | None = None,
     task: str | None = None,
     metric: str | None = None,
+    undirected: bool | None = None,
     bar: bool = True,
     grid: Grid | None = None,
 ) -> Comparison:
@@ -78,44 +82,99 @@ def try_pair(
         dataset: a name, a folder of CSV, an npz file, `path/to/file.py:load`, `pyg:Planetoid/Cora`, or one of an installed package.
         given: dotted keys of a recipe that differ from the defaults.
         seeds: instead of the defaults'.
-        trials: of a search on validation, over what defaults.yaml says.
-        task, metric: of data of one's own, where what their targets look like would say otherwise.
-        bar: whether there is a bar of progress.
-        grid: the present one, with other run-wide settings perhaps.
+        trials: of a search on validation, over the default space.
+        against: further models that are trained by the same protocol: the same splits, seeds, epochs, batches and trials
+            of a search; with their own default arguments and optimizer.
+        space: dotted keys with their spaces, as in `search.space` of a recipe: they replace or extend the default space.
+        task, metric: of user-supplied data, where their targets would say otherwise.
+        undirected: of user-supplied data: whether the reverse of each edge is added where it is missing.
+        bar: whether there is a progress bar.
+        grid: the current one, with other run-wide settings perhaps.
 
-    Raises Incompatible, RecipeError, DatasetError.
+    Raises:
+        Incompatible: where one of the models cannot be run on the dataset.
+        RecipeError: for a key or a value that no recipe can have.
+        DatasetError: for data that cannot be read.
     """
-    from gt_bench.pipeline.train import train_cell
-
     if trials is not None:
         check_packages()
-    grid = grid or load_grid()
-    info, dataset = _model(model), named(dataset, task, metric)
+    elif space:
+        raise RecipeError(f"a search space is given ({', '.join(space)}) and no search: add --search TRIALS")
+    if twice := [name for i, name in enumerate(against) if name in (model, *against[:i])]:
+        raise RecipeError(f"--against {','.join(against)}: {twice[0]} is named twice")
+    grid, given = grid or load_grid(), given or {}
+    dataset = named(dataset, task, metric, undirected)
     spec = get_spec(dataset)
+    _check_said(spec, task, metric, undirected)
+    infos = {name: _model(name) for name in (model, *against)}
+    for info in infos.values():
+        check_pair(info, spec)
+    packed = _packed(spec, grid)
+    print_text("\n".join(summary(packed.header)), flush=True)
+    say_notes(packed.folder)
+    protocol = {key: value for key, value in given.items() if key.split(".")[0] not in OF_MODELS}
+    pairs = [
+        _pair(info, packed, given if name == model else protocol, seeds, trials, space if name == model else None)
+        for name, info in infos.items()
+    ]
+    results = [_run(pair, grid, bar) for pair in pairs]
+    cell = pairs[0].cell
+    return comparison(cell, results[0], grid, str(cell.settings_path), Path("store"))
+
+
+def _check_said(spec: DatasetSpec, task: str | None, metric: str | None, undirected: bool | None) -> None:
+    """Raises DatasetError where a dataset of the benchmark is asked for otherwise than it is."""
     for what, said, has in (("task", task, spec.task), ("metric", metric, spec.metric)):
         if said not in (None, has):
             raise DatasetError(
-                f"dataset {dataset!r} has the {what} {has}, not {said}: only of data of one's own, named by path, can another be said"
+                f"dataset {spec.name!r} has the {what} {has}, not {said}: only of data of one's own, named by path, can another be said"
             )
-    check_pair(info, spec)
-    packed = _packed(spec, grid)
-    say_notes(packed.folder)
-    recipe = with_encodings(recipe_of(info, packed.header, given or {}, seeds, trials), info, packed)
-    where = f"gt-bench try {model} {dataset}"
+    reader = spec.arguments.get("reader")
+    if undirected is not None and undirected != getattr(reader, "undirected", None):
+        raise DatasetError(
+            f"dataset {spec.name!r} is used as it is stored: only user-supplied data, named by path, can be read "
+            f"{'undirected' if undirected else 'directed'}"
+        )
+
+
+def _pair(
+    info: ModelInfo,
+    packed: PackedDataset,
+    given: Settings,
+    seeds: Sequence[int] | None,
+    trials: int | None,
+    space: Settings | None,
+) -> Pair:
+    """Checks a pair, computes its encodings and writes its recipe. Raises as `try_pair`."""
+    dataset = packed.header.name
+    where = f"gt-bench try {info.name} {dataset}"
+    recipe = with_encodings(recipe_of(info, packed.header, given, seeds, trials, space), info, packed)
     check_model(recipe, where)
     check_fit(recipe, packed.header.level, dataset, where)
     check_size(info, recipe, packed)
     _encode(recipe, packed)
-    cell = _cell(info, dataset, given or {}, trials)
-    write_bytes(cell.recipe_path, _text(recipe, given or {}).encode())
+    cell = _cell(info, dataset, given, trials)
     if trials is not None:
+        check_space(recipe, cell)
+    write_bytes(cell.recipe_path, _text(recipe, given).encode())
+    return Pair(cell, recipe, trials)
+
+
+def _run(pair: Pair, grid: Grid, bar: bool) -> Result:
+    """Searches and trains a pair."""
+    from gt_bench.pipeline.train import train_cell
+
+    if pair.trials is not None:
         from gt_bench.pipeline.tune import tune_cell
 
-        tune_cell(cell, grid)
-    result = train_cell(cell, grid, metrics=None, bar=bar)
+        search = pair.recipe.searched
+        print_text(f"{pair.cell.cell}: {pair.trials} trials over {size_text(space_size(search))}:", flush=True)
+        print_text("\n".join(space_lines(search.space)), flush=True)
+        tune_cell(pair.cell, grid)
+    result = train_cell(pair.cell, grid, metrics=None, bar=bar)
     if grid.run.tracking and is_installed():
         _track(result, Store())
-    return comparison(cell, result, grid, str(cell.settings_path), Path("store"))
+    return result
 
 
 def check_suite(suite: str) -> None:
@@ -298,11 +357,11 @@ def _cell(info: ModelInfo, dataset: str, given: Settings, trials: int | None) ->
         *(["searched"] if trials is not None else []),
     ]
     row = re.sub(r"[^a-z0-9.]+", "-", "-".join(parts).lower()).strip("-.")[:80].rstrip("-.")
-    if _is_of_another(Path(SUITE, dataset, f"{row}.yaml"), info.name, given):
+    if _is_of_another(Path(TRIED, dataset, f"{row}.yaml"), info.name, given):
         row = f"{row}-{digest_of([info.name, given])[:8]}"
     settings = "recipes" if trials is None else "tuned"
     return TriedCell(
-        key=f"{SUITE}-{dataset}-{row}", cell=f"{SUITE}/{dataset}/{row}", dataset=dataset, model=row, settings=settings
+        key=f"{TRIED}-{dataset}-{row}", cell=f"{TRIED}/{dataset}/{row}", dataset=dataset, model=row, settings=settings
     )
 
 
@@ -343,7 +402,7 @@ def _track(result: Result, store: Store) -> None:
 
     records = {digest: record for digest in result["runs"] if (record := store.get(digest)) is not None}
     try:
-        complete(SUITE, [result], records, store=store, only=True)
+        complete(TRIED, [result], records, store=store, only=True)
     except TrackingError as error:
         uri = without_credentials(tracking_uri())
         print(

@@ -21,6 +21,7 @@ GROUPS: dict[str, Commands] = {
         "table": show.table,
         "page": show.page,
         "history": show.history,
+        "ui": show.ui,
     },
     "Run": {
         "train": run.train,
@@ -29,6 +30,7 @@ GROUPS: dict[str, Commands] = {
         "sweep": run.sweep,
         "tune": run.tune,
         "forecast": run.forecast,
+        "reproduce": run.reproduce,
     },
     "Compare and judge": {
         "compare": compare.compare,
@@ -43,6 +45,32 @@ STORE: Commands = {
     "import": records.store_import,
     "prune": records.store_prune,
     "verify": records.store_verify,
+}
+# what each command's help ends with; `store export` is under "store export"
+EXAMPLES = {
+    "list": "gt-bench list edge-transformer",
+    "show": "gt-bench show edge-transformer/cornell/gcn",
+    "board": "gt-bench board edge-transformer",
+    "table": "gt-bench table polynormer 2",
+    "page": "gt-bench page --out results.html",
+    "history": "gt-bench history edge-transformer/cornell/gcn",
+    "ui": "gt-bench ui --port 5001",
+    "train": "gt-bench train edge-transformer/cornell/gcn",
+    "try": "gt-bench try my_model.py:MyModel path/to/csv --seeds 0-4 --against gcn,mlp",
+    "work": "gt-bench work edge-transformer --hours 8",
+    "sweep": "gt-bench sweep polynormer --at-most 64",
+    "tune": "gt-bench tune edge-transformer/cornell/gcn",
+    "forecast": "gt-bench forecast edge-transformer/cornell/gcn",
+    "reproduce": "gt-bench reproduce edge-transformer",
+    "compare": "gt-bench compare edge-transformer/gcn edge-transformer/edge-transformer",
+    "claims": "gt-bench claims edge-transformer",
+    "diff": "gt-bench diff edge-transformer/cornell/gcn -1",
+    "score": "gt-bench score edge-transformer/cornell/gcn",
+    "doctor": "gt-bench doctor",
+    "store export": "gt-bench store export edge-transformer/cornell/gcn",
+    "store import": "gt-bench store import edge-transformer",
+    "store prune": "gt-bench store prune",
+    "store verify": "gt-bench store verify edge-transformer",
 }
 
 
@@ -64,24 +92,25 @@ def _every_command(
     pass
 
 
-def _register(app: typer.Typer, commands: Commands, group: str | None = None) -> None:
+def _register(app: typer.Typer, commands: Commands, group: str | None = None, prefix: str = "") -> None:
     for name, command in commands.items():
         # typer keeps a docstring's lines as they are broken in the file
         paragraphs = (command.__doc__ or "").split("\n\n")
         text = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
         # `gt-bench diff CELL -1`: a number, no option
         settings = {"ignore_unknown_options": name == "diff"}
-        app.command(name, help=text, rich_help_panel=group, context_settings=settings)(command)
+        example = f"Example: {EXAMPLES[prefix + name]}"
+        app.command(name, help=text, epilog=example, rich_help_panel=group, context_settings=settings)(command)
 
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__, pretty_exceptions_enable=False)
+app = typer.Typer(no_args_is_help=True, help=__doc__, pretty_exceptions_enable=False)
 app.callback()(_every_command)
 for group, commands in GROUPS.items():
     _register(app, commands, group)
 store = typer.Typer(
     no_args_is_help=True, help="Records that travel: what was run here or elsewhere, as files of the repository."
 )
-_register(store, STORE)
+_register(store, STORE, prefix="store ")
 app.add_typer(store, name="store", rich_help_panel="Check and carry")
 suites = typer.Typer(no_args_is_help=True, help="Papers and other sets of cells, each a folder of data: suites/NAME/.")
 _register(suites, suite.SUITE)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from gt_bench.cli.options import RECORDS, CellName, Paper, Records
+from gt_bench.cli.options import RECORDS, CellName, Paper, Records, every_cell
 from gt_bench.utils.format import print_text
 
 
@@ -29,15 +29,13 @@ def compare(
     records: Records = RECORDS,
 ) -> None:
     """Is a difference real? The others against the first, paired over common seeds and splits, and mean ranks over datasets; nothing is computed."""
-    from gt_bench.config.grid import load_grid
     from gt_bench.config.schema import RecipeError
     from gt_bench.leaderboard.collect import gather
     from gt_bench.reports.compare import show
-    from gt_bench.reports.comparison import with_tried
 
     if len(set(names)) != len(names) or len(names) < 2:
         raise RecipeError("name two or more, and each once: gt-bench compare A B")
-    grid = with_tried(load_grid())
+    grid = every_cell()
     held = gather(grid, root=records)
     for problem in held.problems:
         print_text(problem, file=sys.stderr)
@@ -81,17 +79,15 @@ def diff(
     after: Annotated[int, typer.Argument(help="number of another; 0 is the last")] = 0,
 ) -> None:
     """What changed between two attempts at a cell: in recipe, code, data and machine, and in the number."""
-    from gt_bench.config.grid import load_grid
     from gt_bench.reports.attempt_history import attempts_at, difference_lines
 
-    print_text("\n".join(difference_lines(attempts_at(load_grid().find(cell)), before, after)))
+    print_text("\n".join(difference_lines(attempts_at(every_cell().find(cell)), before, after)))
 
 
 def score(cell: CellName) -> None:
     """Loads the kept weights of a cell's best seed and tests them again; exits 1 where the numbers are not those of the record."""
-    from gt_bench.config.grid import load_grid
     from gt_bench.experiment.evaluate_checkpoint import score_cell
 
-    grid = load_grid()
+    grid = every_cell()
     if not score_cell(grid.find(cell), grid):
         raise typer.Exit(1)

@@ -1,9 +1,12 @@
 """Arguments and options that several commands take. A module of this package loads typer alone: the rooms behind a command are imported when it runs."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from gt_bench.config.grid import Grid
 
 CellName = Annotated[str, typer.Argument(metavar="CELL", help="suite/dataset/row; `gt-bench list` has them")]
 Names = Annotated[
@@ -19,3 +22,11 @@ Plan = Annotated[
 Records = Annotated[Path, typer.Option(help="folder of suites whose shipped records are meant")]
 AsJson = Annotated[bool, typer.Option("--json", help="the same as JSON, for programs")]
 RECORDS = Path("suites")
+
+
+def every_cell() -> "Grid":
+    """The grid with the cells that `gt-bench try` made. Raises RecipeError."""
+    from gt_bench.config.grid import load_grid
+    from gt_bench.config.tried import with_tried
+
+    return with_tried(load_grid())

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from gt_bench.cli.options import CellName, Names, Plan
+from gt_bench.cli.options import CellName, Names, Plan, every_cell
 from gt_bench.utils.format import print_text
 
 
@@ -15,13 +15,12 @@ def train(
     jobs: Annotated[int, typer.Option(help="cells that train at once, each in a process of its own")] = 1,
 ) -> None:
     """Trains cells. Data and encodings must be there (`dvc repro train@CELL` sees to it)."""
-    from gt_bench.config.grid import load_grid
     from gt_bench.experiment.cell import say_notes
     from gt_bench.pipeline.train import train_cell
     from gt_bench.scheduling.train_cells import train_cells
     from gt_bench.tracking.uri import is_installed
 
-    grid = load_grid()
+    grid = every_cell()
     cells = grid.chosen(names)
     say_notes(cells)
     lost = []
@@ -47,11 +46,29 @@ def try_(
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="a dotted key of a recipe: optimizer.lr=0.01")
     ] = None,
     seeds: Annotated[str | None, typer.Option(help="0-9, or 0,2,5; otherwise the defaults'")] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="the same as --set epochs=N")] = None,
+    against: Annotated[
+        str | None,
+        typer.Option(metavar="MODEL,...", help="train these too, by the same protocol: splits, seeds, epochs, trials"),
+    ] = None,
     search: Annotated[int | None, typer.Option(min=1, metavar="TRIALS", help="search on validation first")] = None,
+    space: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUES",
+            help="of --search: model.hidden=16,32,64, model.layers=1..4, optimizer.lr=1e-4..1e-2:log",
+        ),
+    ] = None,
     task: Annotated[
         str | None, typer.Option(help="of data of your own: node-classification, graph-regression, ...")
     ] = None,
     metric: Annotated[str | None, typer.Option(help="of data of your own: accuracy, mae, ...")] = None,
+    undirected: Annotated[
+        bool | None,
+        typer.Option(
+            "--undirected/--directed", help="of data of your own: add the reverse of each edge where it is missing"
+        ),
+    ] = None,
     save: Annotated[
         str | None, typer.Option(metavar="SUITE", help="write the recipe that was used into suites/SUITE/recipes/")
     ] = None,
@@ -59,19 +76,26 @@ def try_(
     """Any model on any dataset without a recipe, by the defaults of gt_bench/plugins/defaults.yaml; then a table of all that is known there."""
     from gt_bench.api.evaluate import check_suite, try_pair
     from gt_bench.api.evaluate import save as save_recipe
+    from gt_bench.config.space_text import space_in
     from gt_bench.plugins.default_recipes import seeds_in, settings
     from gt_bench.reports.comparison import shown
 
     if save is not None:
         check_suite(save)
+    given = settings(set_ or [])
+    if epochs is not None:
+        given["epochs"] = epochs
     found = try_pair(
         model,
         dataset,
-        settings(set_ or []),
+        given,
         None if seeds is None else seeds_in(seeds),
         search,
+        against=[name.strip() for name in against.split(",")] if against else (),
+        space=dict(map(space_in, space or [])),
         task=task,
         metric=metric,
+        undirected=undirected,
     )
     shown(found, [f"recipe: {found.recipe}"])
     if save is not None:
@@ -146,11 +170,10 @@ def sweep(
 
 def tune(cell: CellName) -> None:
     """The search of one cell, continued where it was."""
-    from gt_bench.config.grid import load_grid
     from gt_bench.experiment.cell import say_notes
     from gt_bench.pipeline.tune import tune_cell
 
-    grid = load_grid()
+    grid = every_cell()
     found = grid.find(cell)
     say_notes([found])
     tune_cell(found, grid)
@@ -165,11 +188,10 @@ def forecast(
 ) -> None:
     """Hours, memory and disk of cells on this device, from a few steps of each; beside what they took, where they were run here. Exits 1 where no
     cell has a forecast."""
-    from gt_bench.config.grid import load_grid
     from gt_bench.forecasting.estimate import forecast as forecast_cells
     from gt_bench.forecasting.report import markdown, show
 
-    grid = load_grid()
+    grid = every_cell()
     found = forecast_cells(
         grid.chosen(names or []), grid, budget=seconds, say=lambda line: print_text(line, file=sys.stderr, flush=True)
     )
@@ -179,3 +201,11 @@ def forecast(
         show(found)
     if all(one.problem for one in found):
         raise typer.Exit(1)
+
+
+def reproduce(suite: Annotated[str, typer.Argument(metavar="SUITE", help="`gt-bench list` has them")]) -> None:
+    """The whole chain of a suite with DVC, from download to leaderboard; the same as `make reproduce SUITE=...`."""
+    from gt_bench.scheduling.reproduce import main
+
+    if status := main([suite]):
+        raise typer.Exit(status)

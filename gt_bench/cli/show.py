@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from gt_bench.cli.options import RECORDS, AsJson, CellName, Paper, Records
+from gt_bench.cli.options import RECORDS, AsJson, CellName, Paper, Records, every_cell
 from gt_bench.utils.format import print_text
 
 
@@ -16,10 +16,9 @@ def list_cells(
     suite: Annotated[str | None, typer.Argument(help="only this suite")] = None, as_json: AsJson = False
 ) -> None:
     """The cells of the grid with their state, and how many of their seeds the store has."""
-    from gt_bench.config.grid import load_grid
     from gt_bench.reports.cell_list import listing, show_listing
 
-    grid = load_grid()
+    grid = every_cell()
     found, problems = listing(grid.suite(suite) if suite else grid.cells.values(), grid)
     if as_json:
         print(json.dumps({"cells": found, "problems": problems}, indent=1))
@@ -31,10 +30,10 @@ def list_cells(
 
 def show(name: Annotated[str, typer.Argument(metavar="SUITE|CELL")], as_json: AsJson = False) -> None:
     """The leaderboard of a suite as last written; or the recipe of a cell (suite/dataset/row), complete, with the origin of each value."""
-    from gt_bench.config.grid import load_grid
 
-    grid = load_grid()
+    grid = every_cell()
     if grid.means_suite(name):
+        name = grid.suite_name(name)
         from gt_bench.pipeline.leaderboard import show_written, written
 
         if as_json:
@@ -65,21 +64,22 @@ def board(
 ) -> None:
     """The leaderboard of a suite from the shipped records alone, or of a dataset from own and shipped ones: nothing is computed, and a stale row says
     what changed since."""
-    from gt_bench.config.grid import load_grid
     from gt_bench.config.schema import RecipeError
     from gt_bench.reports.results_page import board as suite_rows
     from gt_bench.reports.results_page import dataset_rows, show_dataset, show_suite
 
     if suite is not None and dataset is None:
+        grid = every_cell()
+        suite = grid.suite_name(suite)
         if as_json:
-            print(json.dumps(suite_rows(suite, load_grid(), records), indent=1))
+            print(json.dumps(suite_rows(suite, grid, records), indent=1))
         else:
-            show_suite(suite, load_grid(), records, write)
+            show_suite(suite, grid, records, write)
     elif dataset is not None and suite is None and write is None:
         if as_json:
-            print(json.dumps(dataset_rows(dataset, load_grid(), records)[0], indent=1))
+            print(json.dumps(dataset_rows(dataset, every_cell(), records)[0], indent=1))
         else:
-            show_dataset(dataset, load_grid(), records)
+            show_dataset(dataset, every_cell(), records)
     else:
         raise RecipeError(
             "say one of them: `gt-bench board SUITE [--write FOLDER]`, or `gt-bench board --dataset DATASET`"
@@ -128,15 +128,25 @@ def page(
     records: Records = RECORDS,
 ) -> None:
     """Writes everything that was printed and run as one page for a browser, from this machine's and the shipped records; nothing is computed."""
-    from gt_bench.config.grid import load_grid
     from gt_bench.reports.html.build import write_page
 
-    print_text(f"written: {write_page(load_grid(), out, records=records)}")
+    print_text(f"written: {write_page(every_cell(), out, records=records)}")
 
 
 def history(cell: CellName) -> None:
     """The attempts at a cell: when, by which commit, which number, and what changed from each to the next."""
-    from gt_bench.config.grid import load_grid
     from gt_bench.reports.attempt_history import attempts_at, history_lines
 
-    print_text("\n".join(history_lines(attempts_at(load_grid().find(cell)))))
+    print_text("\n".join(history_lines(attempts_at(every_cell().find(cell)))))
+
+
+def ui(
+    host: Annotated[str, typer.Option(help="address to serve")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="port to serve")] = 5000,
+) -> None:
+    """Serves MLflow's pages of all runs until it is interrupted, and prints the address of each suite (docs/mlflow.md)."""
+    from gt_bench.tracking.ui import main
+
+    sys.argv[1:] = ["--host", host, "--port", str(port)]
+    if status := main():
+        raise typer.Exit(status)

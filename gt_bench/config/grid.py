@@ -224,8 +224,14 @@ class Grid(Strict):
             merged |= said | {"slurm": merged.get("slurm", {}) | said.get("slurm", {})}
         return Resources(**merged)
 
+    def suite_name(self, name: str) -> str:
+        """The suite that `name` means: `edge_transformer` is a spelling of `edge-transformer`. Any other name is returned as it is."""
+        usual = name.replace("_", "-")
+        return usual if name not in self.suites and usual in self.suites else name
+
     def suite(self, name: str) -> list[Cell]:
         """The cells of one suite in order of declaration. Raises RecipeError with the nearest suite name."""
+        name = self.suite_name(name)
         if name not in self.suites:
             if own := [message for cell, message in self._faulty.items() if cell.split("/")[0] == name]:
                 raise RecipeError("\n".join(own))
@@ -236,6 +242,9 @@ class Grid(Strict):
 
     def find(self, cell: str) -> Cell:
         """The cell suite/dataset/model (or its key). Raises RecipeError with the nearest one."""
+        if "/" in cell:
+            suite, _, rest = cell.partition("/")
+            cell = f"{self.suite_name(suite)}/{rest}"
         for candidate in self.cells.values():
             if cell in (candidate.cell, candidate.key):
                 return candidate
@@ -243,13 +252,14 @@ class Grid(Strict):
             raise RecipeError(message)
         if cell.startswith("tried/"):
             raise RecipeError(
-                f"{cell}: a pair that was tried is no cell yet: `gt-bench try ... --save SUITE` writes its recipe into the grid"
+                f"{cell}: nothing of this name was tried in this folder{nearest(cell, [c.cell for c in self.cells.values()])}; "
+                "`gt-bench try MODEL DATASET` makes one"
             )
         raise RecipeError(f"no cell {cell!r:.200} in grid.yaml{nearest(cell, [c.cell for c in self.cells.values()])}")
 
     def means_suite(self, name: str) -> bool:
         """Whether `name` is that of a suite, known or not, and not of a cell."""
-        return name in self.suites or ("/" not in name and name not in self.cells)
+        return self.suite_name(name) in self.suites or ("/" not in name and name not in self.cells)
 
     def chosen(self, names: Sequence[str]) -> list[Cell]:
         """The cells that names of suites and cells mean; all for no name. Raises RecipeError with the nearest name."""

@@ -1,8 +1,10 @@
 """How a YAML file is held against a schema: every mistake is a RecipeError that names the file, the key and the nearest valid one."""
 
+import copy
 import difflib
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -171,10 +173,15 @@ def shown(value: object) -> str:
     return text if len(text) <= MOST_SHOWN else f"{text[: MOST_SHOWN - 40]}... ({len(text):,} characters)"
 
 
+@lru_cache(maxsize=4096)
+def _parsed(text: str) -> object:
+    return parse_yaml(text)
+
+
 def read_yaml(path: str | Path) -> Settings:
     """Raises RecipeError for a file that is absent, cannot be read, is no YAML, or no mapping."""
     try:
-        content = parse_yaml(read_text(path, MOST_BYTES))
+        content = copy.deepcopy(_parsed(read_text(path, MOST_BYTES)))  # a base is read by many recipes
     except FileNotFoundError:
         raise RecipeError(f"{path}: there is no such file") from None
     except OSError as error:

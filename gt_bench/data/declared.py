@@ -44,7 +44,8 @@ LOOKED_AT = 100  # graphs that tell whether targets are per node
 
 
 class Entry(Strict):
-    """A dataset of datasets.yaml: `source` as `gt-bench try` takes it, `split`: the shares of train, val and test."""
+    """A dataset of datasets.yaml: `source` as `gt-bench try` takes it, `split`: the shares of train, val and test, `undirected`: whether the
+    reverse of each edge is added where it is missing."""
 
     source: str
     task: str
@@ -52,6 +53,7 @@ class Entry(Strict):
     split: tuple[float, float, float] | None = None
     num_splits: int = Field(SPLITS, ge=1)
     seed: int = 0
+    undirected: bool = False
 
 
 def entries() -> Settings:
@@ -77,7 +79,8 @@ def spec_of(name: str, entry: Entry) -> DatasetSpec:
     """The dataset that an entry of datasets.yaml describes. Raises DatasetError for a task, metric or source that cannot be."""
     level = "node" if entry.task.startswith("node-") else "graph"
     return custom_dataset(
-        name, source_of(entry.source), task=entry.task, metric=entry.metric, split=entry.split or SHARES[level], num_splits=entry.num_splits, seed=entry.seed
+        name, source_of(entry.source), task=entry.task, metric=entry.metric, split=entry.split or SHARES[level], num_splits=entry.num_splits, seed=entry.seed,
+        undirected=entry.undirected,
     )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from gt_bench.config.grid import Cell, Grid, load_grid
 from gt_bench.config.limits import EPOCHS, SEEDS, Cut
 from gt_bench.config.recipe import Recipe, load_recipe
 from gt_bench.config.schema import RecipeError
+from gt_bench.config.tried import with_tried
 from gt_bench.runtime.exit_status import status_of, usage
 from gt_bench.runtime.signals import handled
 from gt_bench.runtime.threads import settle_environment
@@ -102,7 +103,7 @@ def cell_stage(description: str, stage: Callable[[Cell, Grid], object]) -> int:
 
     def work() -> None:
         with handled():
-            grid = load_grid()
+            grid = with_tried(load_grid())
             cell = grid.find(sys.argv[1])
             say_notes([cell])
             stage(cell, grid)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from gt_bench.config.grid import Cell, Grid
 from gt_bench.config.verdict_settings import Rules
+from gt_bench.leaderboard.remembered import Known, recall, remember
 from gt_bench.leaderboard.rows import absent, rows_of
 from gt_bench.leaderboard.verdicts import with_claims, with_false_discovery
 from gt_bench.schemas import Record, Result, Row
@@ -49,18 +50,10 @@ class Gathered:
 def gather(grid: Grid, results: Path = Path("results"), store: Path = Path("store"), root: Path = ROOT) -> Gathered:
     """Everything that results/, store/ and the shipped records hold of the cells of the grid. What is broken becomes a row or a problem. Raises StoreError
     for another folder of records that is not there."""
-    from gt_bench.provenance.staleness import compare_golden_values, standing
-
     if root != ROOT:
         check_folder(root)
     found, own_store = Gathered(), Store(store)
-    read = {
-        cell.cell: _sound(file_of(cell.cell, root), root, found.problems)
-        for suite in grid.suites
-        for cell in grid.suite(suite)
-    }
-    shipped = {cell: one for cell, one in read.items() if one is not None}
-    compare_golden_values(shipped.values(), grid)
+    shipped = _shipped(grid, root, found.problems)
     for suite in grid.suites:
         taken: list[Row] = []
         for cell in grid.suite(suite):
@@ -72,9 +65,9 @@ def gather(grid: Grid, results: Path = Path("results"), store: Path = Path("stor
                         OWN, result, [records[d] for d in result["runs"] if d in records], []
                     )
             if one := shipped.get(cell.cell):
-                stale = standing(one, grid).stale
-                found.versions[SHIPPED, cell.cell] = Version(SHIPPED, one.result, one.records, stale)
-                rows[SHIPPED] = rows_of(one.result, one.records, (), grid.run.verdict)
+                file, (its_rows, stale) = one
+                found.versions[SHIPPED, cell.cell] = Version(SHIPPED, file.result, file.records, stale)
+                rows[SHIPPED] = its_rows
                 for row in rows[SHIPPED]:
                     row["status"] += f", stale: {', '.join(stale)}" if stale else ""
             for source, its in rows.items():
@@ -96,18 +89,36 @@ def _taken(rows: dict[str, list[Row]]) -> str:
     return (complete or [OWN if OWN in rows else SHIPPED])[0]
 
 
-def _sound(path: Path, root: Path, problems: list[str]) -> Shipped | None:
-    if not path.exists():
-        return None
-    try:
-        one = read(path)
-    except StoreError as error:
-        problems.append(str(error))
-        return None
-    if wrong := problems_of(one, root):
-        problems.extend(wrong)
-        return None
-    return one
+def _shipped(grid: Grid, root: Path, problems: list[str]) -> dict[str, tuple[Shipped, Known]]:
+    """The shipped files of the grid's cells with what is known of them; what is wrong with others is added to `problems`."""
+    found: dict[str, tuple[Shipped, Known]] = {}
+    unknown: list[tuple[Cell, Shipped]] = []
+    for suite in grid.suites:
+        for cell in grid.suite(suite):
+            path = file_of(cell.cell, root)
+            if not path.exists():
+                continue
+            try:
+                one = read(path)
+            except StoreError as error:
+                problems.append(str(error))
+                continue
+            if (known := recall(path, cell, grid)) is not None:
+                found[cell.cell] = one, known
+            elif wrong := problems_of(one, root):
+                problems.extend(wrong)
+            else:
+                unknown.append((cell, one))
+    if unknown:
+        from gt_bench.provenance.staleness import compare_golden_values, standing
+
+        compare_golden_values([one for _, one in unknown], grid)
+        for cell, one in unknown:
+            rows = rows_of(one.result, one.records, (), grid.run.verdict)
+            known = Known(rows, standing(one, grid).stale)
+            remember(one.path, cell, grid, known)
+            found[cell.cell] = one, known
+    return found
 
 
 def collect(

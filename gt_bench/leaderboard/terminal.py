@@ -1,5 +1,6 @@
 """What reports print on a terminal."""
 
+import os
 import sys
 from collections.abc import Collection, Sequence
 
@@ -12,8 +13,8 @@ from gt_bench.utils.format import print_text
 
 
 def console() -> Console:
-    """As wide as the terminal; where there is none, wide enough for most tables."""
-    return Console(width=None if sys.stdout.isatty() else 180)
+    """As wide as the terminal, or as COLUMNS says; where there is neither, wide enough for most tables."""
+    return Console(width=None if sys.stdout.isatty() or os.environ.get("COLUMNS") else 180)
 
 
 def print_table(

@@ -31,6 +31,7 @@ from gt_bench.data.declared import (
     task_in,
 )
 from gt_bench.data.registry import catalog
+from gt_bench.schemas import Settings
 from gt_bench.utils.errors import DatasetError
 from gt_bench.utils.io import held as held_lock
 from gt_bench.utils.io import is_plain_name, make_folder, write_bytes
@@ -39,10 +40,16 @@ HELD = Path("data/own")  # where Data objects are kept as npz files
 FORMS = "a dataset is a name, a folder of CSV, an npz file, file.py:load or pyg:Class/Name (docs/add_a_dataset.md)"
 
 
-def named(text: str, task: str | None = None, metric: str | None = None) -> str:
+def named(text: str, task: str | None = None, metric: str | None = None, undirected: bool | None = None) -> str:
     """The name of the dataset that `text` means: that of one that is known, or of a file, folder or `pyg:` name, which is put into datasets.yaml.
 
-    Raises DatasetError for a name that is taken, and for data whose task cannot be told.
+    Args:
+        text: a name, or where the data are.
+        task, metric: of the data, where their targets would say otherwise.
+        undirected: whether the reverse of each edge is added; None for what datasets.yaml has, else no.
+
+    Raises:
+        DatasetError: for a name that is taken, and for data whose task cannot be told.
     """
     file, function = Path(text.partition(":")[0]), text.partition(":")[2] or "load"
     if not text.startswith("pyg:") and not (file.suffix in (".npz", ".py") or "/" in text or (text and file.is_dir())):
@@ -63,10 +70,16 @@ def named(text: str, task: str | None = None, metric: str | None = None) -> str:
         raise DatasetError(
             f"{text}: a dataset is called by its file or folder, in letters from a to z and digits; rename that"
         )
-    return _declare(name, text, source_of(text), task, metric)
+    return _declare(name, text, source_of(text), task, metric, undirected=undirected)
 
 
-def held(data: Graphs, name: str = "own-data", task: str | None = None, metric: str | None = None) -> str:
+def held(
+    data: Graphs,
+    name: str = "own-data",
+    task: str | None = None,
+    metric: str | None = None,
+    undirected: bool | None = None,
+) -> str:
     """The name of a dataset made of a Data object or a list of them; kept as data/own/NAME.npz. Raises DatasetError."""
     if not is_plain_name(name):
         raise DatasetError(
@@ -87,7 +100,7 @@ def held(data: Graphs, name: str = "own-data", task: str | None = None, metric: 
     path = HELD / f"{name}.npz"
     path.parent.mkdir(parents=True, exist_ok=True)
     np.savez(path, **arrays)
-    return _declare(name, str(path), path, task, metric, level)
+    return _declare(name, str(path), path, task, metric, level, undirected)
 
 
 def _check_free(name: str) -> None:
@@ -100,7 +113,13 @@ def _check_free(name: str) -> None:
 
 
 def _declare(
-    name: str, text: str, source: Path | Given, task: str | None, metric: str | None, level: str | None = None
+    name: str,
+    text: str,
+    source: Path | Given,
+    task: str | None,
+    metric: str | None,
+    level: str | None = None,
+    undirected: bool | None = None,
 ) -> str:
     if name in catalog():
         raise DatasetError(
@@ -114,16 +133,21 @@ def _declare(
             raise DatasetError(
                 f"{text}: its name {name!r} is taken in {FILE} by {known.source}; rename the file or folder, or take that entry out"
             )
-        if task in (None, known.task) and metric in (None, known.metric):
+        if task in (None, known.task) and metric in (None, known.metric) and undirected in (None, known.undirected):
             return name
+        undirected = known.undirected if undirected is None else undirected
     chosen = task or task_in(source, level or level_in(source), text)
-    entry = {"source": text, "task": chosen, "metric": metric or USUAL_METRIC.get(chosen, "accuracy")}
+    entry: Settings = {"source": text, "task": chosen, "metric": metric or USUAL_METRIC.get(chosen, "accuracy")}
+    entry |= {"undirected": True} if undirected else {}
     spec = spec_of(name, validated(Entry, entry, text))
     check(spec)  # what the data do not fit is not written
     with held_lock(make_folder(Path("data/.locks")) / f"{FILE}.lock"):  # another process may have added one meanwhile
         content = entries()
         write_bytes(FILE, yaml.safe_dump(content | {name: entry}, sort_keys=False, width=140).encode())
-    print(f"{text} is the dataset {name!r} from here on: {entry['task']}, {entry['metric']} ({FILE})", flush=True)
+    print(
+        f"{text} is the dataset {name!r} from here on: {entry['task']}, {entry['metric']}{', undirected' if undirected else ''} ({FILE})",
+        flush=True,
+    )
     return name
 
 

@@ -9,6 +9,9 @@ import yaml
 from gt_bench.config.recipe import Recipe
 from gt_bench.config.schema import parse_yaml, validated
 from gt_bench.data.packed import PackedHeader
+from gt_bench.plugins.adapter import GIVEN
+from gt_bench.plugins.argument_space import argument_space
+from gt_bench.plugins.models import is_own
 from gt_bench.schemas import Settings
 from gt_bench.utils.errors import UserError
 from gt_models.registry import ModelInfo
@@ -52,11 +55,26 @@ def seeds_in(text: str) -> list[int]:
 
 
 def recipe_of(
-    info: ModelInfo, header: PackedHeader, given: Settings, seeds: Sequence[int] | None, trials: int | None
+    info: ModelInfo,
+    header: PackedHeader,
+    given: Settings,
+    seeds: Sequence[int] | None,
+    trials: int | None,
+    space: Settings | None = None,
 ) -> Recipe:
-    """What the rules say of this pair, with `given` (dotted keys) over it; without the encodings that the model reads.
+    """What the rules say of this pair, without the encodings that the model reads.
 
-    Raises RecipeError for a key or a value that no recipe can have.
+    Args:
+        info: the model.
+        header: of the dataset.
+        given: dotted keys of a recipe, which replace what the rules say.
+        seeds: instead of the rules'.
+        trials: of a search; None for no search.
+        space: dotted keys with their spaces, which replace or extend the default space.
+
+    Raises:
+        RecipeError: for a key or a value that no recipe can have.
+        SettingError: where nothing is left to search, or a key is both set and searched.
     """
     if "model.name" in given:
         raise SettingError(
@@ -75,22 +93,36 @@ def recipe_of(
     for key, value in given.items():
         _put(content, key, value)
     if trials is not None:
-        space = search_space(info, header, given)
-        if not space:
+        if both := [key for key in space or () if key in given]:
+            raise SettingError(f"--set {both[0]}: --space searches this key; leave one of the two out")
+        whole = search_space(info, header, content["model"])
+        searched = {key: values for key, values in whole.items() if key not in given} | (space or {})
+        if not searched:
             raise SettingError(
-                f"--search {trials}: nothing is left to search: --set gives {', '.join(search_space(info, header, {}))}; leave one out"
+                f"--search {trials}: nothing is left to search: --set gives {', '.join(whole)}; leave one out"
             )
-        content["search"] = {"trials": trials, "space": space}
+        content["search"] = {"trials": trials, "space": searched}
     return validated(Recipe, content, f"gt-bench try {info.name} {header.name}")
 
 
-def search_space(info: ModelInfo, header: PackedHeader, given: Settings) -> Settings:
-    """The spaces of the rules, but for keys whose value is given."""
+def search_space(info: ModelInfo, header: PackedHeader, model: Settings) -> Settings:
+    """The default search space of a pair: that of the rules, and for the arguments of a user-supplied model ranges by their defaults.
+
+    Args:
+        info: the model.
+        header: of the dataset.
+        model: the `model` section of the recipe, whose values count instead of the constructor's defaults.
+    """
     space: Settings = {}
     for rule in _rules()["search"]:
         if _holds(rule.get("when", {}), info, header):
             space |= rule["space"]
-    return {key: values for key, values in space.items() if key not in given}
+    if not is_own(info.name):
+        return space
+    parameters = inspect.signature(info.cls).parameters
+    defaults = {name: model.get(name, parameter.default) for name, parameter in parameters.items() if name not in GIVEN}
+    space = {key: values for key, values in space.items() if not key.startswith("model.")}
+    return space | {f"model.{name}": values for name, values in argument_space(defaults).items()}
 
 
 def _rules() -> dict[str, list[Settings]]:

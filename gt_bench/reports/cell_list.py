@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import TypedDict
 
 from gt_bench.config.grid import Cell, Grid
+from gt_bench.config.recipe import TRIED
 from gt_bench.config.schema import RecipeError
 from gt_bench.experiment.status import seeds_kept
-from gt_bench.provenance.transfer import stored_problem
 from gt_bench.store.archive import read_result
 from gt_bench.store.run_store import Store, StoreError
 from gt_bench.utils.format import print_text
@@ -31,15 +31,30 @@ def listing(cells: Iterable[Cell], grid: Grid, results: Path = Path("results")) 
         seeds, state = "?", "unreadable"
         try:
             result = read_result(results / f"{cell.cell}.json", cell.cell)
-            runs, asked = seeds_kept(cell, grid)
+            if cell.suite == TRIED and result:  # its recipe is written anew by each `try`, with its result
+                runs, asked = (
+                    [d for d in result["runs"] if (store.folder(d) / "record.json").exists()],
+                    len(result["seeds"]),
+                )
+            else:
+                runs, asked = seeds_kept(cell, grid)
             state = result["status"] if result else "begun" if runs else "not run"
-            damaged = [problem for digest in runs for problem in stored_problem(store, digest)[:1]]
+            damaged = _problems(store, runs)
             seeds, state = f"{len(runs) - len(damaged)}/{asked}", "damaged" if damaged else state
             problems += [f"{cell.cell}: {problem}" for problem in damaged]
         except (StoreError, RecipeError) as error:
             problems.append(str(error))
         found.append({"cell": cell.cell, "settings": str(cell.settings_path), "seeds": seeds, "state": state})
     return found, problems
+
+
+def _problems(store: Store, runs: Sequence[str]) -> list[str]:
+    """What is wrong with records, a line each."""
+    if not runs:
+        return []
+    from gt_bench.provenance.transfer import stored_problem  # imports torch
+
+    return [problem for digest in runs for problem in stored_problem(store, digest)[:1]]
 
 
 def show_listing(found: Sequence[Listed], problems: Sequence[str]) -> None:

@@ -33,11 +33,12 @@ Run = tuple[int, int]  # seed, split
 
 
 class Side(NamedTuple):
-    """One version of a cell: its test values by seed and split."""
+    """One version of a cell: its test values by seed and split. `remark`: why it is another version than one might expect."""
 
     name: str
     version: Version
     values: Mapping[Run, float]
+    remark: str = ""
 
 
 class Comparison(NamedTuple):
@@ -62,6 +63,8 @@ def sides(
         raise RecipeError(
             f"{name}: behind @ stands `own` (this machine's records), `shipped` or the number of an attempt, not {source!r}"
         )
+    first, slash, rest = bare.partition("/")
+    bare = f"{grid.suite_name(first)}/{rest}" if slash else bare
     parts = bare.split("/")
     cells = [
         cell
@@ -79,10 +82,15 @@ def sides(
     for cell in cells:
         if datasets and cell.dataset not in datasets:
             continue
+        shown, remark = source, ""
         if source.isdecimal():
             version: Version | None = _attempt(cell.cell, int(source), held, store)
         else:
             version = held.versions.get((source or taken.get(cell.cell) or OWN, cell.cell))
+            shipped = held.versions.get((SHIPPED, cell.cell))
+            if version and not source and version.result["reduced"] and shipped and not shipped.result["reduced"]:
+                remark = f"{cell.cell}: your own runs are cut ({', '.join(version.result['reduced'])}), so the shipped ones are compared; {cell.cell}@{OWN} names yours"
+                shown, version = SHIPPED, shipped
         if version is None:
             continue
         runs = [record["deterministic"] for record in version.records]
@@ -93,7 +101,7 @@ def sides(
         }
         if values:
             found.setdefault(cell.dataset, []).append(
-                Side(f"{cell.cell}{'@' if source else ''}{source}", version, values)
+                Side(f"{cell.cell}{'@' if shown else ''}{shown}", version, values, remark)
             )
     if not found:
         where = f" on {', '.join(datasets)}" if datasets else ""
@@ -191,8 +199,10 @@ def show(
     for reason in dict.fromkeys(reasons):
         print_text(f"  left out: {reason}")
     compared = [one for _, found in everything for one in found]
-    if lonely := dict.fromkeys(text for one in compared for text in _without_partner(one)):
-        print_text(f"  runs without a partner of the same seed and split: {', '.join(lonely)}")
+    if lonely := dict.fromkeys(text for one in compared for text in _left_out(one)):
+        print_text(f"  left out, as the other has no run of the same seed and split: {', '.join(lonely)}")
+    for remark in dict.fromkeys(side.remark for one in compared for side in (one.first, one.second) if side.remark):
+        print_text(f"  {remark}")
     stale = {
         side.name: side.version.stale for one in compared for side in (one.first, one.second) if side.version.stale
     }
@@ -206,13 +216,11 @@ def show(
     _show_ranks(named, rules, rope)
 
 
-def _without_partner(one: Comparison) -> list[str]:
+def _left_out(one: Comparison) -> list[str]:
     """How many runs of each side the other one does not have."""
     sides = (one.first, one.second), (one.second, one.first)
     return [
-        f"{one.dataset} {count} of {side.name}"
-        for side, other in sides
-        if (count := len(side.values.keys() - other.values.keys()))
+        f"{count} of {side.name}" for side, other in sides if (count := len(side.values.keys() - other.values.keys()))
     ]
 
 

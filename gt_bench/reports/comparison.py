@@ -5,16 +5,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gt_bench.config.grid import Cell, Grid
+from gt_bench.config.tried import tried_cells
 from gt_bench.leaderboard.collect import OWN, collect, gather
 from gt_bench.leaderboard.rows import summarise
-from gt_bench.leaderboard.terminal import print_table
+from gt_bench.leaderboard.terminal import console, print_table
 from gt_bench.reports.compare import verdict_of
+from gt_bench.reports.paper_table import tex_text
 from gt_bench.schemas import Record, Result, Row
 from gt_bench.stats.paired import paired
 from gt_bench.store.archive import ROOT
 from gt_bench.store.run_store import Store
+
+if TYPE_CHECKING:
+    import pandas
 
 COLUMNS = (
     "model",
@@ -29,9 +35,10 @@ COLUMNS = (
     "s/epoch",
     "peak MiB",
 )
-FIRST = ("model", "mean ± std", "of", "runs", "this run against it", "status")  # where there is no room for all
+FIRST = ("model", "mean ± std", "runs", "this run against it", "status", "of")  # where there is no room for all
+WIDE, NAME_LENGTH = 120, 22  # from this width of a terminal names are whole; characters of a shortened one
 HERE = "this run"
-SUITE = "tried"  # the experiment of MLflow, and the folder below results/
+OTHER_DATA = "other data: not comparable"  # of another state of the files, or read otherwise
 
 
 class Compared(Row):
@@ -79,6 +86,37 @@ class Comparison:
     def texts(self) -> list[list[str]]:
         """What is shown, by row, in the order of `COLUMNS`."""
         return [_texts(row) for row in self.rows]
+
+    def to_pandas(self) -> "pandas.DataFrame":
+        """The rows as a DataFrame, in raw units (a percentage is a fraction); the best first.
+
+        Raises:
+            ModuleNotFoundError: without pandas.
+        """
+        import pandas
+
+        return pandas.DataFrame(self.rows)
+
+    def to_latex(self) -> str:
+        """The table for a paper, with booktabs: model, mean and deviation, runs, and whether this run is better."""
+        columns = ("model", "of", "mean ± std", "runs", "this run against it")
+        places = [COLUMNS.index(name) for name in columns]
+        metric = self.texts()[self.rows.index(self.row)][COLUMNS.index("metric")]
+        heads = ("model", "from", metric, "runs", "against")
+        lines = [heads, *([texts[place] for place in places] for texts in self.texts())]
+        body = [" & ".join(map(tex_text, line)) + r" \\" for line in lines]
+        return "\n".join(
+            [
+                r"\begin{tabular}{llrrl}",
+                r"\toprule",
+                body[0],
+                r"\midrule",
+                *body[1:],
+                r"\bottomrule",
+                r"\end{tabular}",
+                "",
+            ]
+        )
 
     def __str__(self) -> str:
         rows = [list(COLUMNS), *self.texts()]
@@ -167,6 +205,9 @@ def _measure(row: Compared) -> tuple[str | None, str | None]:
 
 def _against(here: Sequence[Record], theirs: Sequence[Record], grid: Grid) -> str:
     """The verdict of `gt-bench compare` on this run and another, over the seeds and splits that they share."""
+    data = [{record["deterministic"]["digests"]["data"] for record in side} for side in (here, theirs)]
+    if here and theirs and data[0] != data[1]:
+        return OTHER_DATA
     ours, others = _values(here), _values(theirs)
     common = sorted(ours.keys() & others.keys())
     if not common:
@@ -184,22 +225,6 @@ def _values(records: Sequence[Record]) -> dict[tuple[int, int], float]:
         for r in runs
         if r["status"] == "ok" and r["test"] is not None and math.isfinite(r["test"])
     }
-
-
-def tried_cells(dataset: str, results: Path = Path("results")) -> list[Cell]:
-    """What was tried on a dataset, as cells of the suite `tried`."""
-    names = [f"{SUITE}/{dataset}/{path.stem}" for path in sorted((results / SUITE / dataset).glob("*.json"))]
-    return [
-        Cell(key=name.replace("/", "-"), cell=name, dataset=dataset, model=name.split("/")[2], settings="recipes")
-        for name in names
-    ]
-
-
-def with_tried(grid: Grid, results: Path = Path("results")) -> Grid:
-    """The grid with everything that was tried as cells of one more suite, `tried`."""
-    folders = sorted(path.name for path in (results / SUITE).glob("*") if path.is_dir())
-    cells = {cell.key: cell for dataset in folders for cell in tried_cells(dataset, results)}
-    return grid.model_copy(update={"cells": grid.cells | cells, "suites": [*grid.suites, SUITE]}) if cells else grid
 
 
 def _metric(row: Compared) -> str:
@@ -226,11 +251,21 @@ def _texts(row: Compared) -> list[str]:
     ]  # fmt: skip
 
 
+def _shortened(text: str, width: int) -> str:
+    """A name for a narrow terminal: suites by their initials, and a long name without its middle."""
+    if width >= WIDE:
+        return text
+    text = text.replace("edge-transformer", "ET")
+    return text if len(text) <= NAME_LENGTH else f"{text[: NAME_LENGTH - 7]}…{text[-6:]}"
+
+
 def shown(comparison: Comparison, lines: Sequence[str] = ()) -> None:
     """Prints the table, as wide as the terminal has room for."""
+    out = console().width
+    texts = [[_shortened(text, out) if i < 2 else text for i, text in enumerate(row)] for row in comparison.texts()]
     here = [i for i, row in enumerate(comparison.rows) if row["of"] == HERE]
     title = f"{comparison.dataset}: {comparison._summary()}"
-    print_table(COLUMNS, comparison.texts(), *FIRST, wrapped=("model", "this run against it"), bold=here, title=title)
+    print_table(COLUMNS, texts, *FIRST, wrapped=("model", "of", "this run against it"), bold=here, title=title)
     for line in (comparison.unit, *lines):
         if line:
             print(line)

@@ -284,14 +284,14 @@ def to_tex(table: PaperTable) -> str:
         TEX_NEEDS,
         r"\begin{table}",
         r"\centering",
-        rf"\caption{{{_tex(caption(table.layout))}; lines in italics are ours}}",
+        rf"\caption{{{tex_text(caption(table.layout))}; lines in italics are ours}}",
     ]
     out += [rf"\begin{{tabular}}{{l{'r' * len(columns)}}}", r"\toprule"]
     heads = [heading(column, table.layout) for column in columns]
     for number in range(max(map(len, heads))):
         out.append(
             " & ".join(
-                ["" if number else "method", *(_tex(head[number]) if number < len(head) else "" for head in heads)]
+                ["" if number else "method", *(tex_text(head[number]) if number < len(head) else "" for head in heads)]
             )
             + r" \\"
         )
@@ -302,18 +302,18 @@ def to_tex(table: PaperTable) -> str:
         for column in columns:
             if column in line.printed:
                 mark = table.marks.get((line.method, column))
-                texts.append(_tex(line.printed[column].printed) + (f"$^{{{mark}}}$" if mark else ""))
+                texts.append(tex_text(line.printed[column].printed) + (f"$^{{{mark}}}$" if mark else ""))
             elif column in line.rows:
                 row = line.rows[column]
                 texts.append(
-                    rf"\textit{{{_tex(our_number(row, table.layout.printed[line.method, column]))}}} {sign(row)}".strip()
+                    rf"\textit{{{tex_text(our_number(row, table.layout.printed[line.method, column]))}}} {sign(row)}".strip()
                 )
             else:
                 texts.append("")
-        label = _tex(line.method) if line.recipe is None else rf"\quad \textit{{{_tex(line.recipe)}}}"
+        label = tex_text(line.method) if line.recipe is None else rf"\quad \textit{{{tex_text(line.recipe)}}}"
         out.append(" & ".join([label, *texts]) + r" \\")
-    said = [f"{kind.tex} {_tex(kind.says)}" for kind in table.kinds]
-    notes = [f"$^{{{_letter(n)}}}$ {_tex(printable(note))}" for n, note in enumerate(table.notes)]
+    said = [f"{kind.tex} {tex_text(kind.says)}" for kind in table.kinds]
+    notes = [f"$^{{{_letter(n)}}}$ {tex_text(printable(note))}" for n, note in enumerate(table.notes)]
     out += [r"\bottomrule", r"\end{tabular}"]
     out += [rf"\par\smallskip\raggedright\footnotesize {'. '.join([*said, *notes])}."] if said or notes else []
     return "\n".join([*out, r"\end{table}"]) + "\n"
@@ -323,7 +323,8 @@ _TEX = {"\\": r"\textbackslash{}", "±": r"$\pm$", "–": "--", "→": r"$\to$",
         "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", "…": r"\ldots{}", "≥": r"$\ge$", "≤": r"$\le$"}  # fmt: skip
 
 
-def _tex(text: str) -> str:
+def tex_text(text: str) -> str:
+    """Text as LaTeX writes it."""
     return "".join(_tex_character(character) for character in text)
 
 

@@ -11,10 +11,11 @@ from pathlib import Path
 from gt_bench.claims.evaluate import FAILS, INCONSISTENT, Claim, judged, load_claims, takes_data
 from gt_bench.claims.table import table_of
 from gt_bench.config.grid import Grid, load_grid
+from gt_bench.config.recipe import TRIED
 from gt_bench.config.schema import RecipeError, nearest
 from gt_bench.config.suite import load_suite
 from gt_bench.config.verdict_settings import Rules
-from gt_bench.leaderboard.collect import OWN, collect, every_row, gather, shipped_of, shipped_rows
+from gt_bench.leaderboard.collect import collect, every_row, gather, shipped_of, shipped_rows
 from gt_bench.leaderboard.columns import SHOWN, cells
 from gt_bench.leaderboard.export import tally, write_reports
 from gt_bench.leaderboard.terminal import print_rows, print_table
@@ -22,7 +23,6 @@ from gt_bench.papers.coverage import coverage, seconds_by_device
 from gt_bench.papers.published import everything, paper_titles
 from gt_bench.papers.table_layout import layouts
 from gt_bench.provenance.staleness import compare_golden_values, standing
-from gt_bench.reports.comparison import tried_cells
 from gt_bench.reports.paper_summary import every_in_short
 from gt_bench.reports.paper_table import KINDS, PaperTable, kind_of, paper_table, run_part, to_markdown
 from gt_bench.schemas import Row
@@ -49,7 +49,15 @@ DIFFERENCES = "differences.md"  # in the folder of a suite
 
 
 def board(suite: str, grid: Grid, root: Path = ROOT, data: Path = Path("data")) -> list[Row]:
-    """The leaderboard's rows of a suite from shipped records alone; a stale row says what changed since. Raises StoreError, RecipeError."""
+    """The leaderboard's rows of a suite from shipped records alone; a stale row says what changed since. Of the suite `tried`, which is
+    never shipped, the rows of this folder.
+
+    Raises:
+        StoreError: for a record that cannot be used.
+        RecipeError: for a suite that does not exist.
+    """
+    if suite == TRIED:
+        return collect(grid.suite(suite), Path("results"), Store(), grid.run.verdict)[0]
     shipped = shipped_of(grid, suite, root)
     rows = shipped_rows(grid.suite(suite), shipped, grid)
     compare_golden_values(shipped.values(), grid)
@@ -67,6 +75,10 @@ def board(suite: str, grid: Grid, root: Path = ROOT, data: Path = Path("data")) 
 def show_suite(suite: str, grid: Grid, root: Path = ROOT, write: Path | None = None) -> None:
     """Prints the leaderboard of a suite, and writes its files into the folder `write`. Raises StoreError, RecipeError."""
     rows = board(suite, grid, root)
+    if suite == TRIED:
+        print_rows(suite, rows)
+        print_text("from results/ and store/; nothing was computed")
+        return
     shown = [row for row in rows if row["status"] != ABSENT]
     print_rows(suite, shown)
     print_text(tally(shown, grid.run.verdict))
@@ -83,18 +95,14 @@ def show_suite(suite: str, grid: Grid, root: Path = ROOT, write: Path | None = N
 
 
 def dataset_rows(dataset: str, grid: Grid, root: Path = ROOT) -> tuple[list[Row], list[str]]:
-    """(the rows of a dataset from all suites, own and shipped, and of what was tried on it; what could not be read). Raises RecipeError for a
-    dataset that neither the grid nor a paper has, and on which nothing was tried."""
-    tried = tried_cells(dataset)
-    if not tried and dataset not in grid.datasets and all(number.dataset != dataset for number in everything()):
+    """(the rows of a dataset from all suites, own and shipped; what could not be read). Raises RecipeError for a dataset that neither the grid
+    nor a paper has."""
+    if dataset not in grid.datasets and all(number.dataset != dataset for number in everything()):
         raise RecipeError(
             f"no dataset {dataset!r}{nearest(dataset, grid.datasets)}; `gt-bench list` names those of the grid, and `gt-bench try` tries others"
         )
     found = gather(grid, root=root)
-    own, _, _ = collect(tried, Path("results"), Store(), grid.run.verdict)
-    for row in own:
-        row["source"] = OWN
-    return [row for row in (*found.rows, *found.others, *own) if row["dataset"] == dataset], found.problems
+    return [row for row in (*found.rows, *found.others) if row["dataset"] == dataset], found.problems
 
 
 def show_dataset(dataset: str, grid: Grid, root: Path = ROOT) -> None:

@@ -19,7 +19,7 @@ docs/verdicts.md explains all of it to a reader.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -298,6 +298,12 @@ def sample_std(population_std: float, runs: float) -> float:
     return population_std * math.sqrt(runs / max(runs - 1, 1))
 
 
+@cache
+def _quadrature() -> tuple[np.ndarray, np.ndarray]:
+    """Nodes and weights on [-1, 1]."""
+    return np.polynomial.legendre.leggauss(NODES)
+
+
 @lru_cache(maxsize=4096)
 def equal_passes(runs: int, other_runs: int, margin: float, level: float, spread: float = 1.0) -> float:
     """Probability of `reproduced` where both means are equal and the margin is `margin` times the other side's sample deviation.
@@ -306,7 +312,7 @@ def equal_passes(runs: int, other_runs: int, margin: float, level: float, spread
     """
     from scipy import special, stats  # half a second, which a training process must not pay
 
-    nodes, weights = np.polynomial.legendre.leggauss(NODES)
+    nodes, weights = _quadrature()
     # Legendre nodes on the square root of the tail: dense where a variance is small
     quantiles, weights = ((1 + nodes) / 2) ** 2, weights / 2 * (1 + nodes)
     first = spread**2 * stats.chi2.ppf(quantiles, runs - 1) / (runs - 1) / runs  # [NODES]

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from gt_bench.config.recipe import BY_SET, TRIED, load_recipe
 from gt_bench.config.schema import RecipeError
+from gt_bench.config.space_text import space_text
 from gt_bench.leaderboard.columns import SHOWN, cells
 from gt_bench.leaderboard.rows import summarise
 from gt_bench.schemas import Named, Record, Result, Row
@@ -244,6 +245,8 @@ def command_of(cell: Named) -> str:
         return f"gt-bench try MODEL {cell['dataset']}"
     options = [f"{key}={json.dumps(recipe.value(key))}" for key, origin in recipe.origin.items() if origin == BY_SET]
     search = ["--search", str(recipe.search.trials)] if recipe.search else []
+    for key, space in recipe.search.space.items() if recipe.search else ():
+        search += ["--space", f"{key}={space_text(space)}"]
     said = [word for option in options for word in ("--set", option)]
     seeds = ["--seeds", ",".join(map(str, recipe.seeds))]
     return shlex.join(["gt-bench", "try", recipe.model.name, cell["dataset"], *seeds, *said, *search])
@@ -260,6 +263,11 @@ def recipe_at(cell: str, commit: str | None) -> str:
     if commit is None or cell.startswith(f"{TRIED}/"):  # which no commit has
         return f"Recipe: `{path}`"
     address = repository()
+    files = _files_of(commit)
+    if (
+        path not in files if files is not None else not address
+    ):  # a recipe of this folder, or a commit that git does not know
+        return f"Recipe: `{path}`"
     if address.startswith("http"):
         return f"Recipe: [{path} at {commit[:12]}]({address}/blob/{commit}/{path})"
     return f"Recipe: `git show {commit[:12]}:{path}`"
@@ -280,6 +288,22 @@ def repository() -> str:
         return ""
     address = without_credentials(re.sub(r"^git@([^:]+):", r"https://\1/", found.strip())).removesuffix(".git")
     return address if address.startswith("http") else ""
+
+
+@cache
+def _files_of(commit: str) -> frozenset[str] | None:
+    """The files of a commit; None where git does not know it."""
+    try:
+        found = subprocess.run(
+            ["git", "ls-tree", "-r", "--name-only", "--full-tree", "--end-of-options", commit],
+            cwd=ROOT,
+            capture_output=True,
+            encoding="utf-8",
+            check=False,
+        )
+    except OSError:
+        return None
+    return frozenset(found.stdout.splitlines()) if found.returncode == 0 else None
 
 
 def _source(cell: Named, commit: str | None) -> dict[str, str | None]:

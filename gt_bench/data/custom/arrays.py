@@ -20,6 +20,32 @@ def table_of(array: np.ndarray, key: str, where: str | Path) -> np.ndarray:
     return array[:, None] if array.ndim == 1 else array
 
 
+def with_reverse_edges(block: dict[str, np.ndarray]) -> tuple[dict[str, np.ndarray], int]:
+    """Adds the reverse of every edge that has none, with the same features.
+
+    Args:
+        block: arrays of one or more whole graphs, as `Reader.blocks` yields them.
+
+    Returns:
+        The block, in which added edges follow those of their graph, and how many were added. A block whose edges do not
+        fit its graphs is returned as it is: it is refused when it is packed.
+    """
+    sizes, counts = block["num_nodes"].astype(np.int64), block["num_edges"].astype(np.int64)
+    source, target = block["edge_index"].astype(np.int64)
+    graph = np.repeat(np.arange(len(counts)), counts)
+    if len(sizes) != len(counts) or len(graph) != len(source) or not len(source):
+        return block, 0
+    width = int(max(sizes.max(), source.max() + 1, target.max() + 1))
+    forward, backward = (graph * width + source) * width + target, (graph * width + target) * width + source
+    added = np.flatnonzero(~np.isin(backward, forward))
+    order = np.argsort(np.concatenate([graph, graph[added]]), kind="stable")
+    edges = np.concatenate([block["edge_index"], block["edge_index"][::-1, added]], axis=1)[:, order]
+    more = {"edge_index": edges, "num_edges": counts + np.bincount(graph[added], minlength=len(counts))}
+    if "edge_attr" in block:
+        more["edge_attr"] = np.concatenate([block["edge_attr"], block["edge_attr"][added]])[order]
+    return {**block, **more}, len(added)
+
+
 def edges_of(array: np.ndarray, where: str | Path) -> np.ndarray:
     """Edges int32 [2, E]. Raises DatasetError for another shape and for ids that int32 does not hold."""
     if array.ndim != 2 or array.shape[0] != 2:

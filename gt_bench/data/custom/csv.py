@@ -61,7 +61,7 @@ class Identifiers:
 
 
 def from_csv(folder: Path, level: str, remarks: list[str]) -> dict[str, np.ndarray]:
-    """nodes.csv: [graph,] [id,] features..., at node level y and perhaps split. edges.csv: [graph,] source, target, features...
+    """nodes.csv: [graph,] [id,] features..., at node level y and perhaps split (several: split_0, split_1, ...). edges.csv: [graph,] source, target, features...
     graphs.csv: [graph,] y... and perhaps split, one row per graph.
 
     Nodes and graphs are known by their identifiers, or by their numbers in the order of rows. Raises DatasetError.
@@ -104,10 +104,10 @@ def from_csv(folder: Path, level: str, remarks: list[str]) -> dict[str, np.ndarr
     arrays["edge_index"] = np.stack(ends)[:, edge_order].astype(np.int32)
 
     arrays["y"] = _targets(targets, names)
-    if "split" in targets.columns:
-        arrays["split"] = _split(targets)
+    if splits := [name for name in targets.columns if _is_split(name)]:
+        arrays["split"] = _splits(targets, splits)
     if graphs is None:
-        arrays = {key: array[order] if key in ("y", "split") else array for key, array in arrays.items()}
+        arrays |= {"y": arrays["y"][order]} | ({"split": arrays["split"][..., order]} if splits else {})
     elif graphs.columns:
         raise DatasetError(
             f"{graphs.path}: column {next(iter(graphs.columns))} is neither y, y_1, y_2, ... nor split; take it out"
@@ -125,8 +125,8 @@ def _check_places(nodes: Table, edges: Table, graphs: Table | None) -> None:
     """Raises DatasetError for targets, splits and identifiers where they mean nothing: they would become features."""
     for table in (edges, *([nodes] if graphs else [])):
         for name in table.columns:
-            if name in ("y", "split") or name.startswith("y_"):
-                what, has = ("targets", "y") if name != "split" else ("splits", "split")
+            if name == "y" or name.startswith("y_") or _is_split(name):
+                what, has = ("splits", name) if _is_split(name) else ("targets", "y")
                 place = graphs.path.name if graphs else nodes.path.name
                 raise DatasetError(
                     f"{table.path}: column {name}: {what} are read from {place} (column {has}); take it out here, or rename it where it is a feature"
@@ -315,12 +315,27 @@ def _targets(table: Table, names: Sequence[str]) -> np.ndarray:
     return y[0] if names == ["y"] else np.stack(y, axis=1)
 
 
-def _split(table: Table) -> np.ndarray:
-    cells = table.columns.pop("split")
-    for row, cell in enumerate(cells):
-        if cell not in CODES:
-            raise DatasetError(f"{table.at(row, 'split')}: unknown split {cell[:100]!r}; known: train, val, test, none")
-    return np.array([CODES[cell] for cell in cells], np.uint8)
+def _is_split(name: str) -> bool:
+    return bool(re.fullmatch(r"split(_[0-9]+)?", name))
+
+
+def _splits(table: Table, names: Sequence[str]) -> np.ndarray:
+    """Codes [rows] of the column `split`, or [S, rows] of `split_0`, `split_1`, ..."""
+    expected = ["split"] if len(names) == 1 and "split" in names else [f"split_{i}" for i in range(len(names))]
+    if set(names) != set(expected):
+        raise DatasetError(
+            f"{table.path}: has the columns {', '.join(names)}; name one split `split`, several split_0, split_1, ... without gaps"
+        )
+    codes = []
+    for name in expected:
+        cells = table.columns.pop(name)
+        for row, cell in enumerate(cells):
+            if cell not in CODES:
+                raise DatasetError(
+                    f"{table.at(row, name)}: unknown split {cell[:100]!r}; known: train, val, test, none"
+                )
+        codes.append([CODES[cell] for cell in cells])
+    return np.array(codes[0] if expected == ["split"] else codes, np.uint8)
 
 
 def _features(table: Table, remarks: list[str]) -> np.ndarray:

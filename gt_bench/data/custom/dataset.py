@@ -37,6 +37,7 @@ def custom_dataset(
     split: tuple[float, float, float] = (0.8, 0.1, 0.1),
     num_splits: int = 1,
     seed: int = 0,
+    undirected: bool = False,
     citation: str = "your own",
     licence: str = "your own",
     notes: tuple[str, ...] = (),
@@ -49,6 +50,7 @@ def custom_dataset(
         task: node-classification, node-regression, graph-classification, graph-regression or graph-multilabel.
         metric: one that fits the task, see `METRICS`.
         split: shares of train, val and test where the data name no split of their own; `num_splits` of them, seeds `seed`, `seed` + 1, ...
+        undirected: add the reverse of each edge where it is missing.
 
     Raises DatasetError for a task, metric, split or source that cannot be.
     """
@@ -72,7 +74,7 @@ def custom_dataset(
         )
     level = "node" if task.startswith("node-") else "graph"
     train, val, test = split
-    reader = Reader(source, level, (train, val, test), num_splits, seed)
+    reader = Reader(source, level, (train, val, test), num_splits, seed, undirected)
     return DatasetSpec(
         name=name,
         family="custom",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gt_bench.data.custom.arrays import edges_of, typed
+from gt_bench.data.custom.arrays import edges_of, typed, with_reverse_edges
 from gt_bench.data.custom.csv import from_csv
 from gt_bench.data.custom.pyg import Graphs, from_graphs
 from gt_bench.data.readers import read_npz
@@ -31,19 +31,26 @@ Source = str | Path | Callable[[], Graphs] | Given
 
 @dataclass(frozen=True)
 class Reader:
-    """A source with its form and its split. Its text is part of the dataset's digest. `remarks`: what was done to the data that their user should
-    know, filled while they are read."""
+    """A source with its form and its split. Its text is part of the dataset's digest.
+
+    Attributes:
+        undirected: whether the reverse of each edge is added where it is missing.
+        remarks: what was done to the data that their user should know, filled while they are read.
+    """
 
     source: Source
     level: str
     shares: tuple[float, float, float]
     num_splits: int
     seed: int
+    undirected: bool = False
     remarks: list[str] = field(default_factory=list, compare=False)
 
     def content(self) -> str:
         """A digest of what is read: the files' bytes, or the text of the function."""
         digest = hashlib.sha256(repr((self.shares, self.num_splits, self.seed)).encode())
+        if self.undirected:
+            digest.update(b"undirected")
         if isinstance(self.source, Given):
             digest.update(self.source.text.encode())
         elif callable(self.source):
@@ -56,11 +63,25 @@ class Reader:
         return digest.hexdigest()
 
     def __repr__(self) -> str:
-        return f"{self.level} {self.shares} {self.num_splits} {self.seed}"
+        return f"{self.level} {self.shares} {self.num_splits} {self.seed}{' undirected' if self.undirected else ''}"
 
     def blocks(self) -> Iterator[dict[str, np.ndarray]]:
-        """Arrays of one or more graphs at a time, named as `PackedWriter.graphs` takes them. Raises DatasetError, which names the file and
-        what is wrong."""
+        """Arrays of one or more graphs at a time, named as `PackedWriter.graphs` takes them.
+
+        Raises:
+            DatasetError: naming the file and what is wrong.
+        """
+        if not self.undirected:
+            yield from self._blocks()
+            return
+        total = 0
+        for block in self._blocks():
+            block, added = with_reverse_edges(block)
+            total += added
+            yield block
+        self.remarks.append(f"undirected: the reverse of {total:,} edges was added")
+
+    def _blocks(self) -> Iterator[dict[str, np.ndarray]]:
         if isinstance(self.source, Given):
             yield from from_graphs(self.source.load(), self.level, self.source.where, self.remarks)
         elif callable(self.source):

@@ -97,7 +97,7 @@ class Edges:
         if self.one_way:
             found.append(
                 f"{self.one_way:,} of {self.total:,} edges have no edge back and are taken as directed, from source to target; write an undirected edge in both "
-                "directions"
+                "directions, or give --undirected"
             )
         if self.repeated:
             found.append(

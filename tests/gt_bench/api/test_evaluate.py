@@ -91,11 +91,12 @@ def test_every_command_prints_the_notes_of_its_dataset(ours, capsys, monkeypatch
     assert capsys.readouterr().out.count(note) == 1
 
 
-def test_what_was_tried_becomes_a_cell_by_save(ours):
+def test_a_name_that_was_not_tried(ours):
+    try_pair("mlp", "web", FAST, [0], bar=False)
     with pytest.raises(
-        RecipeError, match="tried/web/mlp: a pair that was tried is no cell yet: `gt-bench try ... --save SUITE`"
+        RecipeError, match="tried/web/mlp-epochs-3: nothing of this name was tried in this folder .*mlp-epochs-3-hidden"
     ):
-        raise CliRunner().invoke(app, ["history", "tried/web/mlp"]).exception
+        raise CliRunner().invoke(app, ["history", "tried/web/mlp-epochs-3"]).exception
 
 
 def test_every_variant_stays_in_the_table(ours):
@@ -200,7 +201,7 @@ def test_shipped_numbers_stand_beside(ours, monkeypatch):
 
     grid = load_grid(ROOT / "params.yaml")
     monkeypatch.setattr("gt_bench.reports.comparison.ROOT", ROOT / "suites")
-    from gt_bench.api.evaluate import TriedCell
+    from gt_bench.config.tried import TriedCell
     from gt_bench.reports.comparison import comparison
 
     cell = TriedCell(key="tried-texas-x", cell="tried/texas/x", dataset="texas", model="x", settings="recipes")

@@ -1,12 +1,14 @@
 """`gt-bench --help`: the groups, each command in one of them, and how little it loads."""
 
 import re
+import shlex
 import subprocess
 import sys
 
+import typer
 from typer.testing import CliRunner
 
-from gt_bench.cli.app import GROUPS, app
+from gt_bench.cli.app import EXAMPLES, GROUPS, STORE, app
 from tests.conftest import ROOT
 
 
@@ -35,3 +37,21 @@ def test_the_command_line_alone_loads_no_schema_and_no_library():
     assert done.stdout == "set()\n", (
         "what a command needs is imported when it runs: `gt-bench --help` waits for nothing else"
     )
+
+
+def test_every_help_ends_with_an_example_that_can_be_parsed():
+    commands = {name for names in GROUPS.values() for name in names} | {f"store {name}" for name in STORE}
+    assert commands == EXAMPLES.keys()
+    for name, example in EXAMPLES.items():
+        shown = " ".join(CliRunner().invoke(app, [*name.split(), "--help"]).output.split())
+        assert f"Example: {example}" in shown
+        words = shlex.split(example)[1:]
+        assert words[: len(name.split())] == name.split()
+        command = typer.main.get_command(app)
+        for word in name.split():
+            command = command.commands[word]
+        command.make_context(name, words[len(name.split()) :])
+
+
+def test_completion_is_offered():
+    assert "--install-completion" in CliRunner().invoke(app, ["--help"]).output

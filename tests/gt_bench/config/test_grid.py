@@ -103,3 +103,13 @@ def test_names_of_suites_and_cells():
         grid.chosen(["embeded"])
     with pytest.raises(RecipeError, match="did you mean 'embedded/chains/mlp'"):
         grid.chosen(["embedded/chains/mpl"])
+
+
+def test_both_spellings_of_a_suite():
+    grid = load_grid(ROOT / "params.yaml")
+    assert grid.suite("edge_transformer") == grid.suite("edge-transformer")
+    assert grid.find("edge_transformer/cornell/gcn").cell == "edge-transformer/cornell/gcn"
+    assert grid.chosen(["edge_transformer"]) == grid.suite("edge-transformer")
+    assert grid.suite_name("edge_transformer") == "edge-transformer"
+    with pytest.raises(RecipeError, match="no suite named 'edge_transfomer'"):
+        grid.suite("edge_transfomer")

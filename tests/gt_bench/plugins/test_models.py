@@ -14,7 +14,6 @@ from gt_bench.config.recipe import load_recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.data.packed import PackedDataset
 from gt_bench.data.prepare import prepare
-from gt_bench.plugins import models
 from gt_bench.plugins.adapter import OwnModelError
 from gt_bench.plugins.models import files_digest, find
 from gt_bench.store.run_store import Store
@@ -39,16 +38,6 @@ PLAIN = """
             return self.head(h if self.level == "node" else global_mean_pool(h, data.batch))
 """
 FAST = {"epochs": 2}
-
-
-@pytest.fixture(autouse=True)
-def forgotten():
-    """What a test registers is gone after it."""
-    before = {name: registry.model_info(name) for name in registry.list_models()}
-    yield
-    registry._INFOS.clear()
-    registry._INFOS.update(before)
-    models._SOURCES.clear()
 
 
 def write(name: str, text: str) -> str:

@@ -1,11 +1,14 @@
 """What changed between two attempts, where their records come from anywhere."""
 
+import subprocess
+
 import pytest
 
 from gt_bench.reports.attempt_history import Attempt, changes, history_lines
-from gt_bench.tracking.payload import recipe_at
+from gt_bench.tracking.payload import path_of, recipe_at, repository
 from gt_bench.utils.paths import recipe_file
 from gt_bench.utils.redact import commit_id
+from tests.conftest import ROOT
 from tests.gt_bench.cells import ET, make_record, make_result
 
 
@@ -35,3 +38,15 @@ def test_a_commit_of_a_record_is_hexadecimal():
     assert commit_id("0123abc") == commit_id("0123abc-dirty") == "0123abc"
     assert [commit_id(text) for text in ("", None, "$(touch x)", "0123ab", "g" * 40, "a" * 65)] == [None] * 6
     assert recipe_at(ET, "$(touch x)") == f"Recipe: `{recipe_file(ET)}`"
+
+
+def test_a_recipe_that_no_commit_has_is_named_by_its_path():
+    """A suite of the user is in no commit of this repository, so `git show` would fail."""
+    commit = subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, encoding="utf-8", check=True
+    ).stdout.strip()
+    assert recipe_at("mine/shop/gcn", commit) == "Recipe: `suites/mine/recipes/shop/gcn.yaml`"
+    path = path_of(ET)
+    assert (f"{commit[:12]}:{path}" in recipe_at(ET, commit)) or f"/blob/{commit}/{path}" in recipe_at(ET, commit)
+    if not repository():
+        assert recipe_at(ET, "0123abc") == f"Recipe: `{path}`"

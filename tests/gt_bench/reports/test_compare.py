@@ -98,7 +98,7 @@ def test_the_command(project):
     for text in (
         "gcn (first) and gin (second)",
         "first is better",
-        "texas 1 of edge-transformer/texas/gcn",
+        "left out, as the other has no run of the same seed and split: 1 of edge-transformer/texas/gcn",
         "P(first)",
         "too few datasets",
     ):
@@ -152,6 +152,30 @@ def test_a_run_without_a_number_has_no_pair(project):
 
 def test_a_run_without_a_partner_is_named_by_its_own_side(project):
     shown = run("edge-transformer/texas/gcn", "edge-transformer/texas/gin")
-    assert "runs without a partner of the same seed and split: texas 1 of edge-transformer/texas/gcn\n" in shown.output
+    assert (
+        "left out, as the other has no run of the same seed and split: 1 of edge-transformer/texas/gcn\n"
+        in shown.output
+    )
     shown = run("edge-transformer/texas/gin", "edge-transformer/texas/gcn")
-    assert "runs without a partner of the same seed and split: texas 1 of edge-transformer/texas/gcn\n" in shown.output
+    assert (
+        "left out, as the other has no run of the same seed and split: 1 of edge-transformer/texas/gcn\n"
+        in shown.output
+    )
+
+
+def test_shipped_runs_are_compared_where_ones_own_are_cut(project):
+    cell = "edge-transformer/exp/gcn"
+    held = gather(project)
+    own = held.versions["own", cell]
+    held.versions["shipped", cell] = own._replace(source="shipped", result=own.result.copy())
+    assert sides(cell, project, held)["exp"][0].name == cell
+    own.result["reduced"] = ["3 of 12 epochs"]
+    (side,) = sides(cell, project, held)["exp"]
+    assert (side.name, side.version.source) == (f"{cell}@shipped", "shipped")
+    assert side.remark == (
+        f"{cell}: your own runs are cut (3 of 12 epochs), so the shipped ones are compared; {cell}@own names yours"
+    )
+    (side,) = sides(f"{cell}@own", project, held)["exp"]
+    assert (side.name, side.version.source, side.remark) == (f"{cell}@own", "own", "")
+    held.versions["shipped", cell].result["reduced"] = ["6 of 12 epochs"]
+    assert sides(cell, project, held)["exp"][0].version.source == "own"

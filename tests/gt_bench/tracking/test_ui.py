@@ -127,7 +127,7 @@ def test_the_printed_address_shows_the_leaderboard_every_attempt_and_a_run(brows
         "56.20 ± 2.60",
         "Verdict:",
         f"python -m stages.train {GCN}",
-        f"git show 0123abc:{recipe_file(GCN)}",
+        f"Recipe: {recipe_file(GCN)}",
     ):
         assert text in body
     place.close()

@@ -1,5 +1,7 @@
 """Tests of claims on a small table of which the answers are seen at a glance."""
 
+from pathlib import Path
+
 import pytest
 
 from gt_bench.claims.checks.registry import TESTS

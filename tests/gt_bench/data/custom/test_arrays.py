@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gt_bench.data.custom.arrays import edges_of, table_of, typed, whole_numbers
+from gt_bench.data.custom.arrays import edges_of, table_of, typed, whole_numbers, with_reverse_edges
 from gt_bench.utils.errors import DatasetError
 
 
@@ -62,3 +62,20 @@ def test_a_column_is_a_table_and_a_limit_is_beyond_the_last():
     assert whole_numbers(np.array([0, 3]), "codes", "here", 4).tolist() == [0, 3]
     with pytest.raises(DatasetError, match="codes must be whole numbers from 0 to 2"):
         whole_numbers(np.array([3]), "codes", "here", 3)
+
+
+def test_the_reverse_of_an_edge_is_added_where_it_is_missing():
+    """Two graphs: 0 -> 1, 1 -> 0, 1 -> 2 (twice), 2 -> 2; and 1 -> 0."""
+    block = {
+        "num_nodes": np.array([3, 2]),
+        "num_edges": np.array([5, 1]),
+        "edge_index": np.array([[0, 1, 1, 1, 2, 1], [1, 0, 2, 2, 2, 0]], np.int32),
+        "edge_attr": np.arange(6.0)[:, None],
+    }
+    found, added = with_reverse_edges(block)
+    assert added == 3
+    assert found["num_edges"].tolist() == [7, 2]
+    assert found["edge_index"].tolist() == [[0, 1, 1, 1, 2, 2, 2, 1, 0], [1, 0, 2, 2, 2, 1, 1, 0, 1]]
+    assert found["edge_attr"].ravel().tolist() == [0, 1, 2, 3, 4, 2, 3, 5, 5]
+    assert found["edge_index"].dtype == np.int32
+    assert with_reverse_edges(found)[1] == 0

@@ -90,6 +90,20 @@ def test_targets_and_parts_go_with_their_nodes(tmp_path):
     assert arrays["edge_index"].tolist() == [[0, 1], [1, 0]]
 
 
+def test_several_splits_are_columns_with_numbers(tmp_path):
+    nodes = "graph,id,y,split_1,split_0,f\n1,c,2,test,train,0.5\n0,b,0,val,test,1.5\n1,d,1,train,val,2.5\n0,a,1,none,none,3.5\n"
+    folder(tmp_path, nodes=nodes, edges="graph,source,target\n1,d,c\n0,b,a\n")
+    arrays, _ = read(tmp_path)
+    assert arrays["x"].shape == (4, 1)
+    assert arrays["split"].tolist() == [[3, 0, 1, 2], [2, 0, 3, 1]]
+    folder(tmp_path, nodes="y,split_0,split_2\n0,train,val\n", edges="source,target\n")
+    assert "has the columns split_0, split_2; name one split `split`, several split_0, split_1, ..." in refused(
+        tmp_path
+    )
+    folder(tmp_path, nodes="y,split_0\n0,trian\n", edges="source,target\n")
+    assert "nodes.csv: line 2: column split_0: unknown split 'trian'" in refused(tmp_path)
+
+
 @pytest.mark.parametrize("key", ["graph", "graph_id", "Graph", "mol_id"])
 def test_graphs_are_joined_by_an_identifier(key, tmp_path):
     nodes = f"{key},id,f\nb,1,0.5\nb,0,1.5\na,0,2.5\na,1,3.5\na,2,4.5\n"

@@ -33,7 +33,7 @@ def packed(tmp_path, task="node-classification", metric="accuracy", **arrays) ->
     ("arrays", "remark"),
     [
         ({}, None),
-        ({"edge_index": RING}, "10 of 10 edges have no edge back and are taken as directed, from source to target; write an undirected edge in both directions"),
+        ({"edge_index": RING}, "10 of 10 edges have no edge back and are taken as directed, from source to target; write an undirected edge in both directions, or give --undirected"),
         ({"edge_index": BOTH[:, [0, 0, 10]]}, "1 of 3 edges repeat another one, and count as often as they occur"),
         ({"x": np.arange(10)[:, None] + 5}, "column 0 of x has a different whole number in each of 10 rows and is taken as a feature; where it identifies the rows"),
         ({"x": np.stack([np.ones(10), np.arange(10) * 1e6], axis=1)}, "column 1 of x has a different whole number in each of 10 rows"),

@@ -1,0 +1,70 @@
+"""A key of a search space as one types it: `model.hidden=16,32,64`, `optimizer.lr=1e-4..1e-2:log`, `model.layers=1..4`."""
+
+import re
+from collections.abc import Mapping
+
+import yaml
+
+from gt_bench.config.schema import RecipeError, parse_yaml
+from gt_bench.config.search_space import Choice, Space
+from gt_bench.schemas import Settings
+
+EXAMPLES = "model.hidden=16,32,64, model.layers=1..4 or optimizer.lr=1e-4..1e-2:log"
+_NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+_RANGE = re.compile(rf"({_NUMBER})\.\.({_NUMBER})((?::[a-z]+(?:={_NUMBER})?)*)")
+
+
+def space_in(text: str) -> tuple[str, Settings]:
+    """Reads `KEY=VALUES`.
+
+    Args:
+        text: a dotted key of a recipe and its values: choices separated by commas, or a range LOW..HIGH, followed by
+            `:log` or `:step=S`. A range between whole numbers has whole numbers.
+
+    Returns:
+        The key, and its space as the `search.space` section of a recipe has it.
+
+    Raises:
+        RecipeError: for a text of another form.
+    """
+    key, equals, values = (part.strip() for part in text.partition("="))
+    if not equals or not key or not values:
+        raise RecipeError(f"--space {text}: expected KEY=VALUES, for example {EXAMPLES}")
+    if found := _RANGE.fullmatch(values):
+        low, high = (parse_yaml(found[i]) for i in (1, 2))
+        space: Settings = {"low": low, "high": high}
+        if isinstance(low, int) and isinstance(high, int):
+            space["integer"] = True
+        for option in found[3].split(":")[1:]:
+            name, _, value = option.partition("=")
+            if name == "log" and not value:
+                space["log"] = True
+            elif name == "step" and value:
+                space["step"] = parse_yaml(value)
+            else:
+                raise RecipeError(f"--space {text}: unknown option {option!r} of a range; known: log, step=NUMBER")
+        return key, space
+    if ".." in values:
+        raise RecipeError(f"--space {text}: expected a range LOW..HIGH of two numbers, for example {EXAMPLES}")
+    try:
+        return key, {"choices": [parse_yaml(part.strip()) for part in values.split(",")]}
+    except yaml.YAMLError as error:
+        raise RecipeError(f"--space {text}: the values are not readable as YAML: {error}") from None
+
+
+def space_text(space: Space) -> str:
+    """The values of a key of a search space, as `space_in` reads them."""
+    if isinstance(space, Choice):
+        words = {None: "null", True: "true", False: "false"}
+        return ",".join(
+            words[value] if value is None or isinstance(value, bool) else str(value) for value in space.choices
+        )
+    low, high = (str(int(v)) if space.integer else str(v) for v in (space.low, space.high))
+    step = "" if space.step is None else f":step={space.step}"
+    return f"{low}..{high}{':log' if space.log else ''}{step}"
+
+
+def space_lines(spaces: Mapping[str, Space]) -> list[str]:
+    """A line for each key of a search space."""
+    width = max(map(len, spaces), default=0)
+    return [f"  {key:<{width}}  {space_text(space)}" for key, space in spaces.items()]

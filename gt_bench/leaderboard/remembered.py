@@ -1,0 +1,89 @@
+"""What was found out about a shipped file: its rows, and whether they are stale. It is computed again only after something that decides it has changed.
+
+    .golden/shipped/SUITE-DATASET-ROW.json    next to the package, for files that are shipped with it
+
+What decides is known by size and time of files: the shipped file, the code, recipes and published numbers of the benchmark, and what this
+folder has of the dataset.
+"""
+
+import contextlib
+import json
+import os
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple, cast
+
+from gt_bench.config.grid import Cell, Grid
+from gt_bench.config.recipe import digest_of
+from gt_bench.schemas import Json, Row
+from gt_bench.utils.code_digest import ROOT
+from gt_bench.utils.io import WriteError, write_json
+from gt_bench.utils.paths import INSTALLED
+
+FOLDER = INSTALLED / ".golden" / "shipped"
+DECIDING = ("suites",)  # folders with data of the benchmark
+
+
+class Known(NamedTuple):
+    """Of a shipped file without problems: its rows without claims, and what would be computed differently now."""
+
+    rows: list[Row]
+    stale: list[str]
+
+
+def recall(path: Path, cell: Cell, grid: Grid, data: Path = Path("data")) -> Known | None:
+    """What is known of the file as it is now; None where that must be found out."""
+    if not _kept(path):
+        return None
+    try:
+        content = json.loads(_file_of(cell).read_text(encoding="utf-8"))
+        return Known(content["rows"], content["stale"]) if content["key"] == _key(path, cell, grid, data) else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def remember(path: Path, cell: Cell, grid: Grid, known: Known, data: Path = Path("data")) -> None:
+    """Keeps what was found out. Nothing is kept of code that was compared by golden values: a run of those may have failed."""
+    if _kept(path) and not any(text.startswith("code") for text in known.stale):
+        content = {"key": _key(path, cell, grid, data), "rows": known.rows, "stale": known.stale}
+        with contextlib.suppress(WriteError):  # an installed package may be read-only
+            write_json(_file_of(cell), cast(Json, content))
+
+
+def _kept(path: Path) -> bool:
+    return path.resolve().is_relative_to(INSTALLED)
+
+
+def _file_of(cell: Cell) -> Path:
+    return FOLDER / f"{cell.key}.json"
+
+
+def _key(path: Path, cell: Cell, grid: Grid, data: Path) -> str:
+    encodings = data / "encodings" / cell.dataset
+    local = [data / "packed" / cell.dataset / "header.json", Path("datasets.yaml"), cell.recipe_path, encodings]
+    local += sorted(encodings.glob("*")) if encodings.is_dir() else []
+    stamps = [_stamp(file) for file in (path, *local)]
+    return digest_of([benchmark_stamp(), stamps, cell.model_dump(), grid.run.verdict.model_dump()])
+
+
+@cache
+def benchmark_stamp() -> str:
+    """A digest of names, sizes and times of all files of the benchmark that decide rows; of the first call in a process."""
+    return digest_of(sorted(_stamps([ROOT / "gt_bench", ROOT / "gt_models", *(INSTALLED / name for name in DECIDING)])))
+
+
+def _stamps(folders: Iterable[Path]) -> Iterator[list[str | int]]:
+    for folder in folders:
+        for place, names, files in os.walk(folder):
+            names[:] = [name for name in names if name != "__pycache__"]
+            for name in files:
+                yield _stamp(Path(place, name))
+
+
+def _stamp(path: Path) -> list[str | int]:
+    try:
+        stat = path.stat()
+    except OSError:
+        return [str(path)]
+    return [str(path), stat.st_size, stat.st_mtime_ns]

@@ -1,0 +1,183 @@
+"""What `gt-bench try` made counts: in every command, on the page, in `load_results`, and beside baselines by the same protocol."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import gt_bench
+from gt_bench.api.evaluate import Incompatible, try_pair
+from gt_bench.cli.app import app
+from gt_bench.config.recipe import load_recipe
+from gt_bench.config.schema import RecipeError
+from gt_bench.store.run_store import Store
+from gt_bench.utils.errors import DatasetError
+from tests.conftest import ROOT
+from tests.gt_bench.custom_data import write_web
+
+FAST = {"epochs": 3, "model.hidden_dim": 8}
+GCN, MLP = "tried/web/gcn-epochs-3-hidden-dim-8", "tried/web/mlp-epochs-3-hidden-dim-8"
+
+
+@pytest.fixture
+def tried(ours):
+    for model in ("gcn", "mlp"):
+        try_pair(model, "web", FAST, [0, 1], bar=False)
+    return ours
+
+
+def run(*words: str) -> str:
+    shown = CliRunner().invoke(app, words)
+    assert shown.exit_code == 0, f"{words}: {shown.output} {shown.exception!r}"
+    return shown.output
+
+
+def test_every_command_knows_what_was_tried(tried):
+    assert "attempt 1" in run("history", GCN)
+    assert "name: gcn" in run("show", GCN)
+    assert run("list", "tried").count("tried/web/") == 4  # cells, and where their recipes are
+    assert [row["cell"] for row in json.loads(run("board", "tried", "--json"))] == [GCN, MLP]
+    assert "gcn-epochs-3-hidden-dim-8" in run("board", "tried")
+    assert "(second)" in run("compare", GCN, MLP)
+    run("page", "--out", "page.html")
+    page = Path("page.html").read_text()
+    assert "gcn-epochs-3-hidden-dim-8" in page
+    assert run("train", GCN).count("from the store") == 2
+
+
+def test_what_changed_between_two_attempts_of_a_tried_pair(tried):
+    try_pair("gcn", "web", FAST, [2, 3], bar=False)
+    assert "attempt 2" in run("history", GCN)
+    assert "attempt 2" in run("diff", GCN)
+
+
+def test_the_stage_trains_a_tried_cell_in_a_process_of_its_own(ours):
+    """As MLflow and the leaderboard name it: `python -m stages.train tried/...`. The dataset is one that a process can find."""
+    found = try_pair("mlp", str(write_web(ours / "lab/shop")), FAST, [0], bar=False)
+    cell = found.recipe.removesuffix(".yaml")
+    done = subprocess.run(
+        [sys.executable, "-m", "stages.train", cell],
+        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "from the store" in done.stdout
+
+
+def test_results_as_data(tried):
+    rows = gt_bench.load_results("tried")
+    assert [(row["cell"], row["source"], row["runs"]) for row in rows] == [(GCN, "own", 2), (MLP, "own", 2)]
+    assert rows == gt_bench.load_results(dataset="web")
+    assert all(0 <= row["mean"] <= 1 for row in rows)
+    with pytest.raises(RecipeError, match="no dataset 'wb'.*web"):
+        gt_bench.load_results(dataset="wb")
+    with pytest.raises(RecipeError, match="no suite named 'tride'"):
+        gt_bench.load_results("tride")
+
+
+def test_baselines_by_the_same_protocol(ours):
+    given = {**FAST, "optimizer.lr": 0.05, "patience": 2}
+    found = try_pair("mlp", "web", given, [0, 1], against=["gcn", "gin"], bar=False)
+    assert {row["model"]: row["of"] for row in found.rows} == {
+        "mlp-epochs-3-hidden-dim-8-lr-0.05-patience-2": "this run",
+        "gcn-epochs-3-patience-2": "tried, own",
+        "gin-epochs-3-patience-2": "tried, own",
+    }
+    assert all(row["against"] for row in found.rows if row["of"] != "this run")
+    recipe = load_recipe("tried/web/gcn-epochs-3-patience-2.yaml")
+    assert (recipe.epochs, recipe.patience, recipe.seeds, recipe.optimizer.lr) == (3, 2, [0, 1], 0.01)
+    assert len(list(Store().records())) == 6
+
+
+def test_baselines_that_cannot_be_are_refused_before_anything_is_trained(ours):
+    with pytest.raises(RecipeError, match="gcn is named twice"):
+        try_pair("gcn", "web", FAST, [0], against=["gcn"], bar=False)
+    with pytest.raises(Incompatible, match="tokengt-attention"):
+        try_pair("gcn", "web", FAST, [0], against=["tokengt-attention"], bar=False)
+    assert not Path("store").exists()
+
+
+def test_what_a_dataset_is_taken_for_is_printed_first(ours, capsys):
+    folder = write_web(ours / "lab/shop")
+    try_pair("mlp", str(folder), FAST, [0], bar=False)
+    said = capsys.readouterr().out
+    for line in (
+        "shop: node-classification, accuracy",
+        "  nodes     60 in one graph",
+        "  edges     180, directed: some have no reverse, 1 self-loop; no features of edges",
+        "  features  4 numbers per node",
+        "  classes   3: 19, 21, 20 nodes",
+        "  splits    10: train 36, val 12, test 12 nodes (the first)",
+    ):
+        assert f"{line}\n" in said
+    assert said.index("  splits") < said.index("seed 0")
+    try_pair("mlp", "many", {"epochs": 1, "model.hidden_dim": 8}, [0], bar=False)
+    said = capsys.readouterr().out
+    assert "  features  1 category per node, of 4 values\n" in said
+    assert "  targets   1 per graph\n" in said
+
+
+def test_undirected_data_of_ones_own(ours, capsys):
+    folder = write_web(ours / "lab/shop")
+    run("try", "mlp", str(folder), "--seeds", "0", "--epochs", "2", "--undirected")
+    assert "undirected: true" in Path("datasets.yaml").read_text()
+    from gt_bench.data.packed import PackedDataset
+
+    header = PackedDataset.open("data/packed/shop").header
+    assert header.statistics["symmetric"]
+    assert any(note.startswith("undirected: the reverse of ") for note in header.notes)
+    said = run("try", "mlp", str(folder), "--seeds", "0", "--epochs", "2")  # datasets.yaml has it
+    assert "symmetric" in said
+    found = try_pair("mlp", str(folder), FAST, [0], undirected=False, bar=False)
+    assert "directed: some have no reverse" in capsys.readouterr().out
+    other = next(row for row in found.rows if row["of"] != "this run")
+    assert other["against"] == "other data: not comparable"
+    with pytest.raises(DatasetError, match="dataset 'texas' is used as it is stored"):
+        try_pair("gcn", "texas", FAST, [0], undirected=True, bar=False)
+
+
+def test_a_search_prints_its_space_and_takes_another(ours, capsys):
+    space = ["--space", "model.hidden_dim=4,8", "--space", "optimizer.lr=1e-3..1e-1:log"]
+    said = run("try", "mlp", "web", "--seeds", "0", "--epochs", "2", "--search", "2", *space)
+    assert "tried/web/mlp-epochs-2-searched: 2 trials over 24 points times 2 continuous keys:\n" in said
+    assert "  model.hidden_dim        4,8\n" in said
+    assert "  optimizer.lr            0.001..0.1:log\n" in said
+    assert said.index("optimizer.lr  ") < said.index("trial 0")
+    assert load_recipe("tuned/tried/web/mlp-epochs-2-searched.yaml").model.arguments["hidden_dim"] in (4, 8)
+    from gt_bench.schemas import Named
+    from gt_bench.tracking.payload import command_of
+
+    cell = Named(cell="tried/web/mlp-epochs-2-searched", suite="tried", dataset="web", model="mlp")
+    before = Path("tried/web/mlp-epochs-2-searched.yaml").read_bytes()
+    run(*command_of(cell).split()[1:])
+    assert Path("tried/web/mlp-epochs-2-searched.yaml").read_bytes() == before
+    with pytest.raises(RecipeError, match="add --search TRIALS"):
+        try_pair("mlp", "web", FAST, [0], space={"optimizer.lr": {"choices": [0.1]}}, bar=False)
+    with pytest.raises(RecipeError, match=r"search.space.model.hiden"):
+        try_pair("mlp", "web", {"epochs": 1}, [0], 2, space={"model.hiden": {"choices": [4]}}, bar=False)
+
+
+def test_a_comparison_for_pandas_and_latex(tried):
+    found = try_pair("gcn", "web", FAST, [0, 1], bar=False)
+    frame = found.to_pandas()
+    assert list(frame["of"]) == [row["of"] for row in found.rows]
+    assert frame["mean"].tolist() == [row["mean"] for row in found.rows]
+    tex = found.to_latex()
+    assert tex.startswith("\\begin{tabular}")
+    assert tex.count(r"\\") == 3  # the head and two rows
+    assert r"accuracy \%" in tex
+
+
+def test_a_narrow_terminal_shows_mean_runs_verdict_and_status(tried, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    said = run("try", "gcn", "web", "--seeds", "0-1", "--set", "epochs=3", "--set", "model.hidden_dim=8")
+    table = said[said.index("┏") :].splitlines()
+    assert all(len(line) <= 80 for line in table)
+    for head in ("model", "mean ± std", "runs", "this run", "status", "of"):
+        assert f" {head} " in table[1] + table[2]
+    assert "gcn-epochs-3-hi…-dim-8" in said

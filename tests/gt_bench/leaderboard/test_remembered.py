@@ -1,0 +1,84 @@
+"""Rows of shipped files are computed once, and again after a change of what decides them."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from gt_bench.config.grid import load_grid
+from gt_bench.leaderboard import collect, remembered
+from gt_bench.utils.paths import record_file
+from tests.conftest import ROOT
+
+CELL = "edge-transformer/cornell/gcn"
+
+
+@pytest.fixture
+def counted(tmp_path, monkeypatch):
+    """A copy of one shipped record; `rows_of` counts its calls."""
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(remembered, "FOLDER", tmp_path / "kept")
+    monkeypatch.setattr(remembered, "_kept", lambda _: True)
+    path = record_file(CELL, tmp_path / "suites")
+    path.parent.mkdir(parents=True)
+    shutil.copy(record_file(CELL, ROOT / "suites"), path)
+    calls, rows_of = [], collect.rows_of
+    monkeypatch.setattr(collect, "rows_of", lambda *given: calls.append(1) or rows_of(*given))
+    grid = load_grid()
+    grid = grid.model_copy(update={"cells": {key: c for key, c in grid.cells.items() if c.cell == CELL}})
+    empty = tmp_path / "empty"
+
+    def gather():
+        return collect.gather(grid, empty, empty, tmp_path / "suites")
+
+    return gather, path, calls
+
+
+def test_the_second_time_nothing_is_computed_and_the_rows_are_the_same(counted):
+    gather, _, calls = counted
+    first = gather()
+    if any("code" in row["status"] for row in first.rows):
+        pytest.skip("the code of this record has changed, which is compared each time")
+    second = gather()
+    assert len(calls) == 1
+    assert len(first.rows) == 1
+    normal = [{k: list(v) if isinstance(v, tuple) else v for k, v in row.items()} for row in first.rows]
+    assert second.rows == normal
+    assert second.versions["shipped", CELL].stale == first.versions["shipped", CELL].stale
+
+
+def test_a_changed_record_code_or_recipe_is_computed_again(counted, monkeypatch):
+    gather, path, calls = counted
+    gather()
+    os.utime(path, (1, 1))
+    gather()
+    assert len(calls) == 2
+    monkeypatch.setattr(remembered, "benchmark_stamp", lambda: "another")
+    gather()
+    assert len(calls) == 3
+
+
+def test_the_stamp_covers_code_recipes_and_published_numbers():
+    names = {
+        Path(str(stamp[0])).relative_to(ROOT).parts[0]
+        for stamp in remembered._stamps([ROOT / "gt_bench", *(ROOT / n for n in remembered.DECIDING)])
+    }
+    assert {"gt_bench"} | {name for name in remembered.DECIDING if (ROOT / name).is_dir()} == names
+
+
+def test_a_damaged_record_is_a_problem_each_time(counted):
+    gather, path, _ = counted
+    gather()
+    path.write_bytes(b"no gzip")
+    assert "not an export of records" in gather().problems[0]
+
+
+def test_what_stale_code_gave_is_not_kept(counted):
+    _, path, _ = counted
+    grid = load_grid()
+    cell = grid.find(CELL)
+    remembered.remember(path, cell, grid, remembered.Known([], ["code (differs)"]))
+    assert remembered.recall(path, cell, grid) is None
+    remembered.remember(path, cell, grid, remembered.Known([], ["recipe"]))
+    assert remembered.recall(path, cell, grid) == remembered.Known([], ["recipe"])
