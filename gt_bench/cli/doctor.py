@@ -4,8 +4,7 @@ from gt_bench.config.grid import Cell, Grid
 from gt_bench.config.recipe import load_recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.data.registry import get_spec
-from gt_bench.experiment.process_count import check_processes
-from gt_bench.experiment.validate import check_fit, check_model
+from gt_bench.experiment.validate import check_fit, check_model, check_processes
 from gt_bench.papers.published import PublishedError, further
 from gt_bench.search.space import check_space
 from gt_bench.utils.errors import DatasetError

@@ -14,7 +14,7 @@ from gt_bench.experiment.cell import limited
 from gt_bench.schemas import Settings
 from gt_bench.search.space import grid_points, trials_of
 from gt_bench.search.storage import JOURNAL, REMEDY, Workers, ended, open_study, storage_url
-from gt_bench.training.checkpoint_curves import curves_reached
+from gt_bench.store.run_store import curves_reached
 
 if TYPE_CHECKING:
     from optuna import Study, Trial

@@ -58,10 +58,7 @@ def test_several_processes_for_one_graph(repository):
     assert write_grid([]) == 0
     shown = run("doctor")
     assert shown.exit_code == 1
-    assert (
-        f"{path}: processes: 2 share the graphs of a step, and 'texas' is one graph, which a step takes whole"
-        in shown.output
-    )
+    assert f"{path}: processes: 2 processes cannot share a batch, because 'texas' is a single graph" in shown.output
 
 
 def test_a_dataset_that_does_not_exist(repository):

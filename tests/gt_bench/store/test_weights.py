@@ -9,10 +9,9 @@ from typer.testing import CliRunner
 from gt_bench.cli.app import app
 from gt_bench.config.grid import load_grid
 from gt_bench.pipeline.train import train_cell
-from gt_bench.store import weights as room
-from gt_bench.store.best_run import best_run
-from gt_bench.store.run_store import Store
-from gt_bench.store.weights import NotKept, load_trained
+from gt_bench.store import weights
+from gt_bench.store.run_store import Store, best_run
+from gt_bench.store.weights import WeightsError, load_trained
 from gt_bench.utils.errors import UserError
 
 CELL = "small/web/mlp"
@@ -50,7 +49,7 @@ def test_damaged_weights_stop_no_training_and_are_named_when_they_are_scored(pro
         (Store().folder(digest) / "weights.safetensors").write_bytes(b"no weights")
     assert trained(project, seeds=[0, 1, 2]) == result
     done = run("score", CELL)
-    assert isinstance(done.exception, NotKept)
+    assert isinstance(done.exception, WeightsError)
     assert "weights.safetensors: no weights of a model" in str(done.exception)
 
 
@@ -73,8 +72,8 @@ def test_weights_that_another_process_removes_meanwhile_stop_no_training(project
         path.unlink()
         return about_of(path)
 
-    about_of = room._about
-    monkeypatch.setattr(room, "_about", about)
+    about_of = weights._about
+    monkeypatch.setattr(weights, "_about", about)
     assert trained(project, seeds=[0, 1, 2]) == result
     assert [path.exists() for path in (whole, *others)] == [True, False, False]
 
@@ -91,10 +90,10 @@ def test_weights_of_another_epoch_score_otherwise(project):
     save_file({name: torch.zeros_like(value) for name, value in load_file(path).items()}, path, about)
     assert run("score", CELL).exit_code == 1
     path.write_bytes(b"no weights")
-    with pytest.raises(NotKept, match="no weights of a model"):
+    with pytest.raises(WeightsError, match="no weights of a model"):
         load_trained(path)
     path.unlink()
-    with pytest.raises(UserError, match="there is no such file"):
+    with pytest.raises(UserError, match="file not found"):
         raise run("score", CELL).exception
 
 

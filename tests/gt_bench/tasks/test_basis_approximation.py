@@ -133,5 +133,5 @@ def test_the_kept_epoch_counts_in_a_digest_only_where_it_is_the_last():
 
 def test_nothing_but_attention_fits(tmp_path):
     name = pack_graphs(tmp_path)
-    with pytest.raises(RecipeError, match="asks for attention; models that can: tokengt-attention"):
+    with pytest.raises(RecipeError, match="requires attention; models that support it: tokengt-attention"):
         experiment(tmp_path, name, model={"name": "s2g"})

@@ -5,7 +5,7 @@ from itertools import product
 import pytest
 import torch
 
-from gt_bench.tasks.metrics import METRICS, detached
+from gt_bench.tasks.metrics import METRICS, detached, why_undefined
 
 
 def value(name, output, target):
@@ -91,3 +91,20 @@ def test_batches_are_joined_in_double_where_they_are_and_else_in_float():
     joined = detached([torch.tensor([3, 1], dtype=torch.int64), torch.tensor([2])])
     assert joined.tolist() == [3, 1, 2]
     assert joined.dtype == torch.int64
+
+
+@pytest.mark.parametrize(
+    ("metric", "target", "reason"),
+    [
+        ("roc-auc", [0, 1, 0], None),
+        ("roc-auc", [1, 1], "has one class (1)"),
+        ("roc-auc", [[1.0, 0.0], [1.0, 1.0]], None),
+        ("ap", [[1.0, 0.0], [1.0, 0.0]], "has one value of each of its 2 labels"),
+        ("ap", [[1.0, 0.0], [float("nan"), 0.0]], "has one value of each of its 2 labels"),
+        ("ap", [[1.0], [0.0]], None),
+        ("accuracy", [1, 1], None),
+        ("mae", [0.5], None),
+    ],
+)
+def test_where_a_metric_is_undefined(metric, target, reason):
+    assert why_undefined(metric, torch.tensor(target)) == reason

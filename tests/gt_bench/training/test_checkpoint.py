@@ -76,7 +76,7 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_checkpoint_is_set_aside_and_the_run_starts_anew(tmp_path, capsys, damage):
+def test_a_damaged_checkpoint_is_renamed_and_the_run_starts_over(tmp_path, capsys, damage):
     path = tmp_path / "checkpoint.safetensors"
     run = make(tmp_path, checkpoint=Checkpoint(path))
     run.on_epoch = lambda epoch, values: epoch == 2 and run._save()
@@ -88,8 +88,8 @@ def test_a_damaged_checkpoint_is_set_aside_and_the_run_starts_anew(tmp_path, cap
     assert curves(outcome) == curves(whole)
     said = capsys.readouterr().out
     assert said.count("\n") == 1
-    assert f"checkpoint {path} cannot be continued" in said
-    assert "set aside as checkpoint.damaged, the run starts over" in said
+    assert f"{path}: unusable checkpoint" in said
+    assert "renamed to checkpoint.damaged, the run starts over" in said
     assert path.with_suffix(".damaged").exists()
     assert not path.exists()
 

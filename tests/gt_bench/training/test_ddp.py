@@ -23,8 +23,8 @@ from gt_bench.encodings.compute import encode
 from gt_bench.encodings.encode_dataset import requests
 from gt_bench.experiment import launch_ddp
 from gt_bench.experiment import run as runs
-from gt_bench.experiment.evaluate_checkpoint import agree, score
 from gt_bench.experiment.launch_ddp import Ranks
+from gt_bench.experiment.pretrained import agree, score
 from gt_bench.experiment.run import Experiment
 from gt_bench.runtime.environment import Clock
 from gt_bench.store.run_store import Store

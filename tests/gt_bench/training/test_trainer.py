@@ -150,7 +150,7 @@ def test_validation_can_begin_late(tmp_path):
 
 def test_evaluation_on_another_device_changes_no_number(tmp_path):
     here, there = make(tmp_path), make(tmp_path, eval_device="cpu")
-    assert there.evaluated is not there.loader
+    assert there.eval_loader is not there.loader
     assert curves(here.train()) == curves(there.train())
     assert next(there.model.parameters()).device == there.device
     elsewhere = there.loader.on(torch.device("meta"))
@@ -283,13 +283,13 @@ class Odd(nn.Module):
 @pytest.mark.parametrize(
     ("case", "change", "got"),
     [
-        ({}, lambda out: out.repeat(1, 3)[:, :8], r"shape \[60, 8\], where node-classification asks for .* \[60, 3\]"),
+        ({}, lambda out: out.repeat(1, 3)[:, :8], r"shape \[60, 8\], but node-classification requires .* \[60, 3\]"),
         ({}, lambda out: out[:, :2], r"shape \[60, 2\]"),
         ({}, lambda out: out.repeat(60, 1), r"shape \[3600, 3\]"),
         ({}, lambda out: out.unsqueeze(0), r"shape \[1, 60, 3\]"),
         ({}, lambda out: out.argmax(1), r"torch.int64 of shape \[60\]"),
         ({}, lambda out: (out, out), "tuple"),
-        (REGRESSION, lambda out: out.squeeze(1), r"shape \[4\], where graph-regression asks for .* \[4, 1\]"),
+        (REGRESSION, lambda out: out.squeeze(1), r"shape \[4\], but graph-regression requires .* \[4, 1\]"),
         (REGRESSION, lambda out: out.expand(-1, 4), r"shape \[4, 4\]"),
         (REGRESSION, lambda out: out.mean(0, keepdim=True), r"shape \[1, 1\]"),
     ],
@@ -341,7 +341,7 @@ def test_the_loop_copies_and_moves_only_what_changes(tmp_path, monkeypatch):
 
 def test_a_stream_is_what_torch_would_draw_from_its_seed(tmp_path):
     run, drawn = make(tmp_path), []
-    for seed in (lambda: run._draw_from("epoch", 0, 1), lambda: torch.manual_seed(seed_of("epoch", 0, 1))):
+    for seed in (lambda: run._seed_generators("epoch", 0, 1), lambda: torch.manual_seed(seed_of("epoch", 0, 1))):
         seed()
         drawn.append(torch.rand(3))
     assert torch.equal(*drawn)
