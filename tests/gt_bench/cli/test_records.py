@@ -37,7 +37,7 @@ def test_a_sound_grid(repository):
         ),
         (
             "search: {trials: 1, space: {model.droput: {choices: [0.1]}}}",
-            "search.space.model.droput: 0.1 cannot stand there",
+            "search.space.model.droput: 0.1 is not valid",
         ),
         ("epocs: 3", "unknown key 'epocs' (did you mean 'epochs'?)"),
     ],

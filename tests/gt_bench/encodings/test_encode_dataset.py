@@ -99,7 +99,7 @@ def test_attach_gives_what_computing_the_graphs_gives(packed, name, limit, monke
 def test_two_encodings_for_one_array_are_refused(packed):
     for name in ("orthogonal", "random"):
         encode(packed, folder_of(packed), name, {"k": 4})
-    with pytest.raises(EncodingError, match="encodings 'orthogonal' and 'random' both give 'node_identifiers'"):
+    with pytest.raises(EncodingError, match="encodings 'orthogonal' and 'random' both provide 'node_identifiers'"):
         EncodedDataset(packed, folder_of(packed), {"orthogonal": {"k": 4}, "random": {"k": 4}})
 
 
@@ -128,7 +128,7 @@ def test_second_call_keeps_the_file(packed, capsys):
     assert path.stat().st_mtime_ns == stamp
     first, second = capsys.readouterr().out.splitlines()
     assert re.fullmatch(r"tiny: rwse-steps=3: 6 graphs, 0\.0 MiB, \d+\.\d s", first)
-    assert second.endswith("there already, 0.0 MiB")
+    assert second.endswith("up to date, 0.0 MiB")
 
 
 TREES = [nx.random_labeled_tree(n, seed=n) for n in (183, 40, 120)] + [nx.cycle_graph(30)]
@@ -237,7 +237,7 @@ def test_the_digest_is_of_what_is_computed_and_not_of_bits(packed, tmp_path):
 def test_a_digest_that_the_header_does_not_give_is_refused(packed):
     path = encode(packed, folder_of(packed), "rwse", {"steps": 3})
     rewrite(path, lambda header, arrays: header.update(digest="0" * 64))
-    with pytest.raises(DatasetError, match="computed from other algorithm; run: python -m stages.encode tiny"):
+    with pytest.raises(DatasetError, match="out of date: algorithm changed; run: python -m stages.encode tiny"):
         EncodedDataset(packed, folder_of(packed), {"rwse": {"steps": 3}})
 
 
@@ -247,7 +247,7 @@ def test_the_header_says_which_library_decided_last_digits_and_what_is_not_uniqu
     )
     laplacian = header_of(encode(packed, folder_of(packed), "laplacian", {"k": 2}))
     assert laplacian["flags"] == {"repeated_eigenvalue": 1}  # the cycle
-    assert "repeated eigenvalue in 1 of the graphs: its vectors are fixed by a rule" in capsys.readouterr().out
+    assert "repeated eigenvalue in 1 of the graphs: their vectors are chosen by a fixed rule" in capsys.readouterr().out
     # Polynormer-v2's encoding too
     assert header_of(encode(packed, folder_of(packed), "second-eigenvector", {}))["flags"] == {"repeated_eigenvalue": 1}
     assert laplacian["computed_by"]["torch"].startswith(f"{torch.__version__}, ")
@@ -291,14 +291,14 @@ def test_a_number_of_processes_that_is_none_is_refused(packed, tmp_path, capsys,
     make_grid(tmp_path, {"a": "{}"})
     with pytest.raises(SystemExit):
         run(tmp_path, "--jobs", jobs)
-    assert f"'{jobs}' is no number of processes: give 1 or more" in capsys.readouterr().err
+    assert f"'{jobs}' is not a number of processes: use 1 or more" in capsys.readouterr().err
 
 
 def test_on_the_fly_is_said_and_has_a_digest_of_the_algorithm(packed, capsys):
     path = encode(packed, folder_of(packed), "rrwp", {"steps": 4}, limit=1)
     assert path.suffix == ".json"
     assert (
-        "on the fly, for each batch on its device: stored it would take 0.0 MiB, above the bound of 0.0 MiB"
+        "computed for each batch on its device: it would use 0.0 MiB on disk, more than the limit of 0.0 MiB"
         in capsys.readouterr().out
     )
     there = EncodedDataset(packed, folder_of(packed), {"rrwp": {"steps": 4}}).digest
@@ -312,7 +312,7 @@ def test_on_the_fly_is_said_and_has_a_digest_of_the_algorithm(packed, capsys):
 def test_stale_when_the_data_change(packed, capsys):
     encode(packed, folder_of(packed), "laplacian", {"k": 3})
     other = make_packed(packed.folder, seed=1)
-    with pytest.raises(DatasetError, match=r"computed from other data; run: python -m stages.encode tiny"):
+    with pytest.raises(DatasetError, match=r"out of date: data changed; run: python -m stages.encode tiny"):
         EncodedDataset(other, folder_of(other), {"laplacian": {"k": 3}})
     encode(other, folder_of(other), "laplacian", {"k": 3})
     assert "computed again: its data changed" in capsys.readouterr().out
@@ -322,7 +322,7 @@ def test_stale_when_the_data_change(packed, capsys):
 def test_stale_when_the_version_changes(packed, monkeypatch, capsys):
     encode(packed, folder_of(packed), "laplacian", {"k": 3})
     monkeypatch.setattr(cache, "version_of", lambda module: 2)
-    with pytest.raises(DatasetError, match="computed from other algorithm"):
+    with pytest.raises(DatasetError, match="out of date: algorithm changed"):
         EncodedDataset(packed, folder_of(packed), {"laplacian": {"k": 3}})
     encode(packed, folder_of(packed), "laplacian", {"k": 3})
     assert "computed again: its algorithm changed" in capsys.readouterr().out
@@ -372,7 +372,7 @@ def test_a_failed_computation_leaves_no_file(packed, monkeypatch):
 
 def test_missing_encoding_says_which_command(packed):
     with pytest.raises(
-        DatasetError, match=r"tiny: the encoding rwse-steps=4 is not computed yet; run: python -m stages.encode tiny"
+        DatasetError, match=r"tiny: the encoding rwse-steps=4 has not been computed; run: python -m stages.encode tiny"
     ):
         EncodedDataset(packed, folder_of(packed), {"rwse": {"steps": 4}})
 
@@ -455,7 +455,7 @@ def test_what_nothing_asks_for_is_listed_and_pruned_on_request(packed, tmp_path,
     run(tmp_path)
     make_grid(tmp_path, {"a": "{}"})
     assert run(tmp_path) == 0
-    assert "rwse-steps=2.safetensors: no recipe asks for it any more; --prune deletes it" in capsys.readouterr().out
+    assert "rwse-steps=2.safetensors: no recipe requests it; --prune deletes it" in capsys.readouterr().out
     assert (folder_of(packed) / "rwse-steps=2.safetensors").exists()
     assert not (folder_of(packed) / "cells/s-tiny-b.json").exists()
     assert run(tmp_path, "--prune") == 0
@@ -532,8 +532,8 @@ def test_a_recipe_that_cannot_be_read_is_named_and_keeps_no_other_cell_from_its_
         "recipes/small/web/other.yaml: not readable as YAML"
         in json.loads((cells / "small-web-other.json").read_text())["unreadable"]
     )
-    assert "small/web/other is not encoded; the other cells go on" in said.err
+    assert "small/web/other is not encoded; the other cells continue" in said.err
     # what the other one asked for is not known
     Path("recipes/small/web/mlp.yaml").write_text("model: [")
     stage.encode_dataset("web", grid)
-    assert "no recipe asks for it" not in capsys.readouterr().out
+    assert "no recipe requests it" not in capsys.readouterr().out

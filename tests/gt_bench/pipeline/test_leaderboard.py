@@ -140,7 +140,7 @@ def test_a_page_that_cannot_be_written_costs_a_warning(project):
         ),
         (
             lambda p: edit(p, lambda run: run.update(test=0.9025), seal=True),
-            "its test value is 0.9025, its accuracy on the test split 0.57",
+            "its test value is 0.9025, but its accuracy on the test split is 0.57",
         ),
         (lambda p: edit(p, lambda run: run["recipe"].update(epochs=9), seal=True), "its content has the digest"),
         (

@@ -155,7 +155,7 @@ def test_what_is_not_printed_makes_no_verdict_easier():
 
 def test_a_spread_of_one_run_is_one_of_an_unstated_number():
     verdict = judge(0.9746, 0.0036, 10, replace(AUC, runs=1))
-    assert verdict.assumptions == ("a spread of one run is printed: of 4 to 10 runs it is",)
+    assert verdict.assumptions == ("the spread of a single run is published: 4 and 10 runs are tried",)
     assert replace(verdict, assumptions=()) == replace(
         judge(0.9746, 0.0036, 10, replace(AUC, runs=None)), assumptions=()
     )
@@ -165,11 +165,11 @@ def test_one_run_is_judged_by_the_printed_spread_alone_and_says_so():
     half = special.stdtrit(9, 0.975) * sample_std(0.0036, 10) * np.sqrt(1.1) + AUC.rounding
     verdict = judge(AUC.mean + half - 1e-5, 0.0, 1, AUC, 10)
     assert (verdict.word, verdict.p_equivalence, verdict.power) == ("consistent", None, None)
-    assert verdict.assumptions == ("a single run: judged by the printed spread alone",)
+    assert verdict.assumptions == ("a single run: judged by the published spread alone",)
     assert judge(AUC.mean + half + 1e-5, 0.0, 1, AUC, 10).word == "higher (better)"
     bare = judge(0.9, 0.0, 1, replace(AUC, std=None), 1)
     assert (bare.word, bare.interval) == ("not judged", None)
-    assert "one run, and no spread is printed" in bare.assumptions[0]
+    assert "one run, and no spread is published" in bare.assumptions[0]
     rng = np.random.default_rng(0)
     other = rng.normal(size=(DRAWS, 10))
     one = rng.normal(size=DRAWS)
@@ -196,11 +196,11 @@ def test_without_any_spread_nothing_is_different():
     assert (same.word, other.word) == ("consistent", "undecided")
     for verdict in (same, other):
         assert (verdict.p_difference, verdict.margin) == (None, None)
-        assert "all our runs are alike and no spread is printed" in verdict.assumptions[-1]
+        assert "all our runs are equal and no spread is published" in verdict.assumptions[-1]
     assert judge(bare.mean + 0.03, 1e-4, 4, bare).word == "higher (better)"
     claim = judge_claim(Number("ours", 0.72, 0.0, 4), Number("r", 0.7, None, None), "max")
     assert (claim.word, claim.interval, claim.more_seeds) == ("undecided", None, None)
-    assert claim.assumptions == ("all our runs are alike and no spread is printed for r",)
+    assert claim.assumptions == ("all our runs are equal and no spread is published for r",)
 
 
 def test_a_claim_on_counts_that_are_all_the_same_is_not_free_of_noise():
@@ -357,7 +357,7 @@ def test_what_is_not_printed_of_a_rival_makes_no_claim_easier():
 def test_a_claim_against_a_bare_number_and_of_a_single_run():
     bare = judge_claim(Number("ours", 0.72, 0.01, 10), Number("GPS, printed", 0.7, None, None), "max")
     assert bare.word == "undecided"
-    assert "no spread is printed for GPS, printed" in bare.assumptions[0]
+    assert "no spread is published for GPS, printed" in bare.assumptions[0]
     assert (
         judge_claim(Number("ours", 0.73, 0.01, 10), Number("GPS, printed", 0.7, None, None), "max").word
         == "claim holds"
@@ -370,7 +370,7 @@ def test_a_claim_against_a_bare_number_and_of_a_single_run():
     assert "a single run" in spread.assumptions[0]
     alike = judge_claim(one, Number("r", 0.7, 0.0, 10), "max")
     assert (alike.word, alike.interval) == ("undecided", None)
-    assert "the spread that is printed is 0" in alike.assumptions[0]
+    assert "the published spread is 0" in alike.assumptions[0]
     assert judge_claim(Number("o", 1.0, 0.0, 3), Number("r", 0.9, 0.0, 3), "max").word == "claim holds"
     assert judge_claim(Number("o", 0.9, 0.0, 3), Number("r", 0.9, 0.0, 3), "max").word == "undecided"
 

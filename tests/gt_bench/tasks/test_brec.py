@@ -324,7 +324,7 @@ def test_graphs_that_are_not_stored_side_by_side():
     }
     packed = SimpleNamespace(array=arrays.__getitem__, header=SimpleNamespace(num_splits=0, split_kind="graph"))
     loader = Loader(packed, None, 0, Recipe(**RECIPE).batch, 0, torch.device("cpu"), torch.float32)
-    with pytest.raises(ValueError, match="side by side"):
+    with pytest.raises(ValueError, match="do not alternate"):
         brec.BrecRun(
             Recipe(**RECIPE),
             brec.Brec("pairs-distinguished"),
@@ -374,5 +374,5 @@ def test_a_cell_through_the_stage_with_a_limit_on_pairs(project, capsys):
 @pytest.mark.parametrize("output", [torch.ones(3, 4), torch.ones(2), torch.ones(2, 1, 1)])
 def test_an_embedding_of_another_shape_is_no_result(output):
     run = SimpleNamespace(device=torch.device("cpu"), recipe=SimpleNamespace(precision="float32"))
-    with pytest.raises(WrongOutput, match=r"asks for an embedding per graph: \[2, any\]"):
+    with pytest.raises(WrongOutput, match=r"requires one embedding per graph: \[2, any\]"):
         brec.BrecRun._embed(run, lambda batch: output, SimpleNamespace(num_graphs=2))

@@ -70,7 +70,7 @@ def test_of_labels_is_the_mean_of_columns_without_unlabelled_entries_and_one_val
     target = torch.tensor([[1.0, nan, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 0.0], [1.0, 1.0, nan]])
     expected = (by_hand(output[:, 0], target[:, 0]) + by_hand(output[1:, 1], target[1:, 1])) / 2
     assert value(name, output, target) == pytest.approx(expected, abs=1e-7)
-    with pytest.raises(ValueError, match="no label column holds both classes"):
+    with pytest.raises(ValueError, match="no label column contains both classes"):
         value(name, output[:, 2:], target[:, 2:])
 
 

@@ -121,7 +121,7 @@ def test_scores_are_means_over_graphs_and_per_flavour():
 
 
 def test_metrics_of_two_kinds_are_refused():
-    with pytest.raises(KeyError, match="do not go together"):
+    with pytest.raises(KeyError, match="cannot be combined"):
         create_task("set-to-graph", "f1", None, ["rand-index"])
 
 
