@@ -27,18 +27,10 @@ from gt_bench.utils.versions import version_of
 from gt_models.batch import GraphBatch
 from gt_models.encodings import Encoding, EncodingError, compute, find_encoding
 
+# keys of a header
 _KEYS = {
-    "dataset",
-    "encoding",
-    "arguments",
-    "data",
-    "algorithm",
-    "digest",
-    "arrays",
-    "computed_by",
-    "flags",
-    "sha256",
-}  # of a header
+    "dataset", "encoding", "arguments", "data", "algorithm", "digest", "arrays", "computed_by", "flags", "sha256",
+}  # fmt: skip
 # maximum number of bytes of a stored encoding, if it is cheap to compute
 STORE_LIMIT = 2 * 2**30
 # Node pairs per batch while encoding, which limits memory to a few hundred megabytes. Last digits depend on it, so it

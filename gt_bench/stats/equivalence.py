@@ -260,8 +260,8 @@ def _readings(published: Published, our_std: float, runs: int, rules: Rules) -> 
         # unstated: the estimator behind a printed ±; taken for the population one (as in the scripts behind the WebKB
         # rows and in GraphGym), which makes the sample variance larger
         return [Side(sample_std(std, count), count)], []
-    # unstated: how many runs are behind the printed ±; as few and as many as these papers state elsewhere, and a
-    # verdict only where both agree
+    # unstated: how many runs are behind the printed ±; the smallest and the largest number that these papers state
+    # elsewhere, and a verdict only where both agree
     few, most = rules.unstated_runs
     said = (
         f"the number of runs is not published: {few} and {most} are tried"

@@ -186,7 +186,7 @@ class HyperedgeLoader(Loader):
 
     def evaluation(self, part: str) -> Iterator[tuple[GraphBatch, None]]:
         """Yields the hyperedges of a part with negatives that are the same in all epochs."""
-        # deviates: the authors draw the negatives anew at each evaluation and drop the last partial batch; here they
+        # deviates: the authors draw the negatives again at each evaluation and drop the last partial batch; here they
         # are the same for all epochs, so that the best epoch is not the one with the easiest negatives
         if part not in self._fixed:
             rng = np.random.default_rng(seed_of("negatives", self.seed, part))

@@ -54,8 +54,8 @@ class IsomorphismRun(Run):
         return first + (recipe.total_epochs - 1) * usual
 
     def _train(self) -> None:
-        # unstated: no paper prints a protocol for sr25. The usual one trains a classifier of the 15 graphs; here
-        # weights are random
+        # unstated: no paper prints a protocol for sr25. The usual one trains a classifier of the 15 graphs; here, the
+        # embeddings of models with random weights are compared
         packed, size = self.loader.packed, self.recipe.batch.graphs
         parts = torch.arange(packed.num_graphs).split(size or packed.num_graphs)
         rng = torch.Generator().manual_seed(seed_of("relabelling", self.seed))

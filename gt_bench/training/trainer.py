@@ -204,7 +204,7 @@ class Run:
             if self.on_epoch:
                 self.on_epoch(self.epoch, {k: v for k, v in values.items() if v is not None and k != "epoch"})
             took = time.monotonic() - began
-            # an epoch longer than the grace period of a signal is lost when the run is killed: save after each
+            # an epoch longer than the grace period of a signal is lost if the run is killed: save often
             if self.checkpoint.due or signals.asked() or (took > signals.GRACE and self.checkpoint.cost < 0.02 * took):
                 self._save()
             if (

@@ -1,6 +1,6 @@
-"""Encodings as a stage: computed once, gathered by graph ids, stale when data or code change, damage named, cells independent.
+"""The stage `encode`: cached encodings, rows by graph ids, changes of data and versions, damaged files.
 
-What runs depend on is what was computed, not its last digits, and the last digits do not depend on threads and processes.
+Digests do not depend on last digits, and last digits do not depend on threads and processes.
 """
 
 import hashlib
@@ -139,7 +139,7 @@ TREES = [nx.random_labeled_tree(n, seed=n) for n in (183, 40, 120)] + [nx.cycle_
     [("laplacian", 1500), ("laplacian", 100), ("rwse", 1500), ("orthogonal", 1500), ("rrwp", 1500)],
 )
 def test_the_number_of_threads_decides_no_bit(tmp_path, monkeypatch, name, dense_size):
-    """LAPACK shares out a matrix of this size among its threads, as numpy's BLAS the vectors of Lanczos."""
+    """LAPACK distributes a matrix of this size over threads, as numpy's BLAS does with Lanczos vectors."""
     monkeypatch.setattr(laplacian, "_DENSE_SIZE", dense_size)
     packed = make_packed(tmp_path / "data/packed/trees", graphs=[of_networkx(tree) for tree in TREES])
     arguments = {"rrwp": {"steps": 4, "squaring": True, "identity": False}, "rwse": {"steps": 20}}.get(name, {"k": 20})
@@ -164,7 +164,7 @@ def test_the_number_of_processes_decides_no_bit(packed, monkeypatch):
         (1, "spawn"),
         (2, "spawn"),
         (4, "fork"),
-    ):  # fork starts at once; the stage never forks, its libraries have threads
+    ):  # fork is faster; the stage itself spawns, because its libraries have threads
         monkeypatch.setattr(encoding, "_START", start)
         path = encode(packed, folder_of(packed), "laplacian", {"k": 3}, jobs=jobs)
         found.append(path.read_bytes())
@@ -194,7 +194,7 @@ def header_of(path):
 
 
 def rewrite(path, change=lambda header, arrays: None):
-    """The file after `change` of its header and of its arrays (bytes, as one), whose digests are kept true."""
+    """Rewrites a file after `change` of its header and its arrays (as bytes), with valid digests."""
     content = path.read_bytes()
     size = 8 + int.from_bytes(content[:8], "little")
     table, arrays = json.loads(content[8:size]), bytearray(content[size:])
@@ -220,7 +220,7 @@ def test_the_digest_is_of_what_is_computed_and_not_of_bits(packed, tmp_path):
     paths = [encode(packed, folder_of(packed), name, arguments) for name, arguments in requests.items()]
     assert EncodedDataset(packed, folder_of(packed), requests).digest == expected
     before = {name: array.clone() for name, array in load_file(paths[0]).items()}
-    rewrite(paths[0], last_digits)  # as another LAPACK has them
+    rewrite(paths[0], last_digits)  # as with another LAPACK
     assert any(not torch.equal(before[name], array) for name, array in load_file(paths[0]).items())
     assert EncodedDataset(packed, folder_of(packed), requests).digest == expected
     stamp = paths[0].stat().st_mtime_ns
@@ -279,7 +279,7 @@ def test_what_killed_writers_left_is_swept(packed, tmp_path):
         path.touch()
     os.utime(left[2], (old, old))
     (folder.parent / ".locks").mkdir()
-    with FileLock(folder.parent / ".locks/tiny-order.lock"):  # its writer is at work
+    with FileLock(folder.parent / ".locks/tiny-order.lock"):  # its writer is running
         assert run(tmp_path) == 0
         assert [path.exists() for path in (*left, busy, new, foreign)] == [False] * 3 + [True] * 3
     assert run(tmp_path) == 0
@@ -338,7 +338,8 @@ def test_a_damaged_file_is_named_and_computed_again(packed, damage, capsys):
 
     bad = {
         "cut": good[:-8], "header": b"\xff" * 64 + good[64:], "empty": b"", "flip": flipped(-2 % len(good)),
-        "library": flipped(good.index(b"numpy")), "key": flipped(good.index(b"computed_by")), "seal": flipped(good.rindex(b'sha256\\": \\"') + 1),
+        "library": flipped(good.index(b"numpy")), "key": flipped(good.index(b"computed_by")),
+        "seal": flipped(good.rindex(b'sha256\\": \\"') + 1),
     }[damage]  # fmt: skip
     path.write_bytes(bad)
     with pytest.raises(DatasetError, match=r"laplacian.*damaged.*run: python -m stages.encode tiny"):
@@ -358,7 +359,7 @@ def test_the_arrays_are_read_again_only_when_their_file_has_changed(packed, monk
     os.utime(path, (1, 1))
     EncodedDataset(packed, folder_of(packed), {"laplacian": {"k": 3}})
     assert len(read) == 2
-    assert [p for p in folder_of(packed).iterdir()] == [path]  # a change in there would run DVC's stages
+    assert [p for p in folder_of(packed).iterdir()] == [path]  # a change in this folder would run DVC stages
 
 
 def test_a_failed_computation_leaves_no_file(packed, monkeypatch):
@@ -533,7 +534,7 @@ def test_a_recipe_that_cannot_be_read_is_named_and_keeps_no_other_cell_from_its_
         in json.loads((cells / "small-web-other.json").read_text())["unreadable"]
     )
     assert "small/web/other is not encoded; the other cells continue" in said.err
-    # what the other one asked for is not known
+    # the requests of the invalid recipe are unknown
     Path("recipes/small/web/mlp.yaml").write_text("model: [")
     stage.encode_dataset("web", grid)
     assert "no recipe requests it" not in capsys.readouterr().out

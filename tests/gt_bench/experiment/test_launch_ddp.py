@@ -1,4 +1,4 @@
-"""Several processes for one run: how they are started and ended, what becomes of one that dies, and what is refused."""
+"""One run in several processes: start, end, signals, processes that die or stop, and recipes that are rejected."""
 
 import os
 import signal
@@ -29,7 +29,7 @@ CELL = "small/many/mlp"
 
 @pytest.fixture
 def forked(monkeypatch):
-    import torch._dynamo  # noqa: F401 (an optimiser imports it, which takes seconds: once, before the forks)
+    import torch._dynamo  # noqa: F401 (slow to import: once, before the forks)
 
     monkeypatch.setattr(launch_ddp, "START", "fork")
 
@@ -51,7 +51,7 @@ def wait_for(what, seconds: float = 120.0):
     return found
 
 
-def test_the_stage_starts_them_one_that_is_killed_ends_all_and_the_same_command_goes_on(project, monkeypatch):
+def test_a_killed_process_ends_the_run_and_the_same_command_resumes_it(project, monkeypatch):
     project.recipe("many", batch={"graphs": 10}, epochs=150, eval_every=50, seeds=[0], processes=2)
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     stage = subprocess.Popen(
@@ -65,14 +65,14 @@ def test_the_stage_starts_them_one_that_is_killed_ends_all_and_the_same_command_
     _, said = stage.communicate(timeout=60)
     assert stage.returncode == 1
     assert (
-        "error: recipes/small/many/mlp.yaml: seed 0: process 1 of 2: killed by signal 9: probably out of memory; run the "
-        "same command again to resume" in said
+        "error: recipes/small/many/mlp.yaml: seed 0: process 1 of 2: killed by signal 9: probably out of memory; "
+        "run the same command again to resume" in said
     )
     assert not first.is_running()
     assert checkpoint()
     assert not list(Path("store").rglob("record.json"))
 
-    monkeypatch.setattr(launch_ddp, "START", "fork")  # new interpreters once are enough
+    monkeypatch.setattr(launch_ddp, "START", "fork")  # spawning was tested above
     train()
     (continued,) = project.records()
     assert continued["measured"]["processes"] == 2
@@ -97,7 +97,7 @@ def test_a_signal_leaves_a_checkpoint_and_no_process(project, forked, capsys):
         train(notice=notice)
     assert caught.value.code == 143
     assert "stopped by SIGTERM; the same command continues where it was" in capsys.readouterr().err
-    assert checkpoint()  # written by process 0 because of the signal, for no other is due
+    assert checkpoint()  # written by rank 0 because of the signal: no checkpoint was due
     assert set(psutil.Process().children(recursive=True)) <= before
 
 
@@ -118,7 +118,7 @@ def test_a_process_that_is_stopped_is_named_and_does_not_hang_the_others(forked)
         both.values()
 
 
-def test_nobody_outlives_the_process_that_started_them(project, forked):
+def test_no_process_outlives_its_parent(project, forked):
     project.recipe("many", batch={"graphs": 4}, epochs=100_000, seeds=[0], processes=2)
     parent = get_context("fork").Process(target=train)
     parent.start()
@@ -152,7 +152,7 @@ def _agrees(share, tell):
     return share.rank, share.world, listens
 
 
-def test_what_they_return_and_tell_and_what_one_raises_or_dies_of(forked):
+def test_results_messages_errors_and_deaths_of_processes(forked):
     heard = []
     with Ranks(_agrees, 2) as two:
         assert two.values(heard.append) == [(0, 2, {"127.0.0.1"}), (1, 2, {"127.0.0.1"})]
@@ -188,7 +188,7 @@ def test_seeds_side_by_side_have_cores_for_all_their_processes(project, forked, 
         ),
     ],
 )
-def test_recipes_that_cannot_be(project, capsys, changes, words):
+def test_invalid_recipes(project, capsys, changes, words):
     project.recipe("many", **{"batch": {"graphs": 4}, **changes})
     assert status_of(lambda: train() and 0) == 1
     said = capsys.readouterr().err

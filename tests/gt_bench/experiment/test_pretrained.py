@@ -1,4 +1,4 @@
-"""Saved weights: loaded as a model, and compared with the record (`gt-bench score`: tests/gt_bench/store/test_weights.py)."""
+"""Saved weights: loaded as a model, and compared with the record. `gt-bench score`: tests/gt_bench/store."""
 
 import pytest
 import torch

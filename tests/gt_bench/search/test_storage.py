@@ -1,4 +1,4 @@
-"""A search that several workers share, in a journal or a database; fair searches; trials and pictures in MLflow."""
+"""Searches with several workers, in a journal or a database; fair searches; trials and plots in MLflow."""
 
 import csv
 import os
@@ -62,7 +62,7 @@ def finished_trials(said: str) -> int:
 @pytest.mark.parametrize("database", [False, True])
 def test_two_processes_share_one_study_and_its_number_of_trials_is_exact(project, database):
     project.recipe(search=GRID, epochs=12, run={"study_storage": "sqlite:///studies.db"} if database else None)
-    if database:  # two processes that create one SQLite database at once get in each other's way; a server does not
+    if database:  # two processes cannot create one SQLite database at the same time
         import optuna
 
         optuna.storages.RDBStorage("sqlite:///studies.db")
@@ -71,7 +71,7 @@ def test_two_processes_share_one_study_and_its_number_of_trials_is_exact(project
     assert [process.returncode for process in both] == [0, 0], said
     rows = trials()
     assert [row["state"] for row in rows] == ["COMPLETE"] * 9
-    # every point once, and each worker had some
+    # every point occurs once, and each worker ran some
     assert len({(row["model.dropout"], row["optimizer.lr"]) for row in rows}) == 9
     ran = [finished_trials(text) for text in said]
     assert sum(ran) == 9
@@ -163,7 +163,7 @@ def test_a_study_file_of_another_cell_and_one_that_is_none(project):
         journal.write_text(content)
         with pytest.raises(
             RecipeError,
-            match=r"journal.log: not a journal of studies .*move it away and search again: finished trials are in the store",
+            match=r"journal.log: not a journal of studies .*move it away and search again: finished trials are in",
         ):
             tune()
         assert journal.read_text() == content
@@ -190,7 +190,7 @@ def test_a_space_with_values_that_the_model_refuses_together_names_them(project)
     project.recipe(search={"trials": 2, "space": space})
     with pytest.raises(
         RecipeError,
-        match=r"mlp.yaml: search.space contains an invalid combination: model.dropout 7.0, model.hidden_dim 8; remove it",
+        match=r"mlp.yaml: search.space contains an invalid combination: model.dropout 7.0, model.hidden_dim 8; rem",
     ):
         tune()
     project.recipe(search={"trials": 2, "space": {"reduced": {"choices": ["a"]}}})
@@ -251,7 +251,7 @@ def test_a_fair_search_gives_every_cell_the_same_trials_over_spaces_of_one_size(
             "9 points",
             ["model.dropout", "optimizer.lr"],
         )
-    # neither more nor fewer than its recipe says is a cut
+    # another number than in the recipe is not reported as reduced
     assert train_cell(grid.find("small/web/twin"), grid)["reduced"] == []
     project.recipe(row="twin", search={**GRID, "space": {"model.dropout": {"choices": [0.1, 0.2]}}})
     fair(4)
@@ -269,7 +269,7 @@ def test_a_fair_search_gives_every_cell_the_same_trials_over_spaces_of_one_size(
 
 
 def shown(suite: str) -> dict[str, dict]:
-    """Name -> what an experiment shows of a run."""
+    """Returns what an experiment shows, by name of the run."""
     mirror = Mirror(tracking_uri(), suite)
     return {
         run.info.run_name: {
@@ -301,7 +301,7 @@ def test_trials_stand_in_an_experiment_of_their_own_and_pictures_with_the_cell(p
     cell = shown("small")
     assert sorted(cell) == ["web mlp", "web mlp seed 0"]
     assert set(pictures) < set(cell["web mlp"]["artifacts"])
-    # a store made from what is on disk holds the same
+    # a tracking store that is rebuilt from the records is equal
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///again/mlflow.db")
     complete("small", [result], {r["digest"]: r for r in project.records()}, store=Store())
     assert shown("small-search") == searched

@@ -1,4 +1,4 @@
-"""Whether a file of records is sound: what is wrong with it is named, and nothing of it is taken."""
+"""Validation of shipped files: problems are reported, and nothing is imported from a damaged file."""
 
 import gzip
 import json
@@ -78,7 +78,7 @@ from tests.gt_bench.shipping import export, in_first, rewrite, run, train
         ),
         (lambda c: c["result"].update(metric="mae"), "has another metric than its result"),
         (in_first(lambda r: r["deterministic"].update(status="oom")), "status oom with a test value"),
-        # what ended in tracebacks
+        # values of wrong types
         (in_first(lambda r: r["deterministic"].update(digests=None)), "its digests is null, not a mapping"),
         (in_first(lambda r: r["deterministic"].update(epochs=[])), "its epochs is [], not a mapping"),
         (in_first(lambda r: r["deterministic"]["epochs"].update(val=None)), "its curve val is not a list"),
@@ -112,7 +112,7 @@ def test_what_is_wrong_with_a_file_is_named_and_nothing_of_it_is_imported(traine
     assert says in shown.output
 
 
-# 50 zeros behind the header: zlib.error, which is neither an OSError nor a ValueError
+# 50 zeros after the header: zlib.error, which is neither an OSError nor a ValueError
 ZEROED = gzip.compress(b"{}" * 99)[:10] + bytes(50)
 DEEP = gzip.compress(b'{"schema": ' + b"[" * 100_000 + b"]" * 100_000 + b"}")
 

@@ -1,4 +1,4 @@
-"""Records and changed code: golden values that agree, and nothing runs again; others, and a run has a key of its own."""
+"""Records after a change of code: equal golden values keep the digest, different ones change it."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Weights of the best seed: kept, loaded again, and equal to the record when they are scored; and what attempts at a cell say of themselves."""
+"""Weights of the best seed: saved, loaded, and evaluated again; `gt-bench history` and `gt-bench diff`."""
 
 import re
 from pathlib import Path
@@ -55,7 +55,7 @@ def test_damaged_weights_stop_no_training_and_are_named_when_they_are_scored(pro
 
 @pytest.mark.parametrize("later", [False, True])
 def test_weights_that_another_process_removes_meanwhile_stop_no_training(project, monkeypatch, later):
-    """Two that train one cell both remove the weights of all but its best seed: before one looks at them, or after it."""
+    """Two processes train one cell, and one deletes weights before or after the other reads them."""
     result = trained(project, seeds=[0, 1, 2])
     whole = next(path for digest in result["runs"] if (path := Store().folder(digest) / "weights.safetensors").exists())
     others = [
@@ -99,7 +99,7 @@ def test_weights_of_another_epoch_score_otherwise(project):
 
 def test_history_and_diff_say_what_changed(project):
     trained(project, seeds=[0])
-    trained(project, seeds=[0, 1])  # more of the same is the same attempt
+    trained(project, seeds=[0, 1])  # more seeds extend the same attempt
     trained(project, seeds=[0, 1], optimizer={"name": "adam", "lr": 0.5})
     said = run("history", CELL).output.splitlines()
     assert [line.split(" (")[0] for line in said if line.startswith("attempt")] == ["attempt 1", "attempt 2"]
@@ -111,7 +111,7 @@ def test_history_and_diff_say_what_changed(project):
     assert said.startswith("recipe  optimizer.lr: 0.01 -> 0.5\nattempt 1 (")
     assert run("diff", CELL, "-1", "0").output == said
     assert "difference over 2 common seeds" in said
-    # back to what it was: the first is current again, and nothing is computed
+    # with the first recipe, the first attempt is current again, and nothing is computed
     before = len(list(Path("store").glob("??/*/record.json")))
     trained(project, seeds=[0, 1])
     assert len(list(Path("store").glob("??/*/record.json"))) == before

@@ -1,4 +1,4 @@
-"""Basis approximation: whole runs that keep the last epoch, and their number against sums written out."""
+"""Basis approximation: training runs that select the last epoch, and the metric against explicit sums."""
 
 from dataclasses import replace
 from itertools import product
@@ -39,7 +39,7 @@ def pack_graphs(root, high=12):
 
 
 def plain_errors(attention: torch.Tensor, tuples: list[tuple[int, int]]) -> list[float]:
-    """15 sums of squares of one graph: attention [15, T, 1 + T] without padding, its tokens' node ids."""
+    """Returns 15 sums of squares of one graph. Attention is [15, T, 1 + T] without padding."""
     patterns = {}  # equality pattern of (query, key) -> number, in the model's order: from all different to all equal
     for ids in product(range(4), repeat=4):
         first = tuple(ids.index(i) for i in ids)
