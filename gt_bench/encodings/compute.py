@@ -42,6 +42,7 @@ from gt_bench.encodings.cache import (  # fmt: skip
     storage,
     with_digest,
 )
+from gt_bench.runtime.resources import cores
 from gt_bench.schemas import EncodingHeader, Settings, StoredArray
 from gt_bench.utils.errors import DatasetError
 from gt_bench.utils.io import WriteError, make_folder, new_file, write_json
@@ -213,7 +214,7 @@ def _write(
         counts.update(_counts(flags))
         seconds, rest = time.perf_counter() - start, ranges[1:]
         if jobs is None:
-            jobs = available_cores() if seconds * len(rest) > _WORTH_PROCESSES else 1
+            jobs = cores() if seconds * len(rest) > _WORTH_PROCESSES else 1
         for found in _progress(task.each(rest, min(jobs, len(rest))), packed, ranges):
             counts.update(found)
         maps = task.maps
@@ -328,11 +329,6 @@ def one_thread() -> Iterator[None]:
     finally:
         limits.restore_original_limits()
         torch.set_num_threads(threads)
-
-
-def available_cores() -> int:
-    """Returns the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def libraries() -> dict[str, str]:

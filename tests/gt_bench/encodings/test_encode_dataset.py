@@ -172,6 +172,17 @@ def test_the_number_of_processes_decides_no_bit(packed, monkeypatch):
     assert found[0] == found[1] == found[2]
 
 
+def test_the_default_number_of_processes_respects_the_cpu_quota_of_the_control_group(packed, monkeypatch):
+    monkeypatch.setattr(cache, "_PAIRS_PER_BATCH", 30)
+    monkeypatch.setattr(encoding, "_WORTH_PROCESSES", -1.0)  # processes are always worth their start
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(64)))
+    monkeypatch.setattr("gt_bench.encodings.compute.cores", lambda: 2)  # what the control group grants
+    used = []
+    monkeypatch.setattr(encoding._Task, "each", lambda self, ranges, jobs: used.append(jobs) or map(self.run, ranges))
+    encode(packed, folder_of(packed), "degree", {})
+    assert used == [2]
+
+
 def die(_):
     os.kill(os.getpid(), signal.SIGKILL)
 

@@ -125,8 +125,8 @@ def test_where_studies_live(project, monkeypatch):
 @pytest.mark.parametrize(
     ("url", "says"),
     [
-        ("nonsense", "no database URL"),
-        ("sqlite:////nowhere/at/all.db", "cannot be used"),
+        ("nonsense", "not a database URL"),
+        ("sqlite:////nowhere/at/all.db", "not usable"),
         ("mysql+nodriver://me:secret@host/db", "study storage mysql+nodriver://me:***@host/db"),
     ],
 )
