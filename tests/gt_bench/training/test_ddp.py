@@ -33,7 +33,7 @@ from gt_bench.training.loader import Loader
 from gt_bench.training.trainer import Run
 from tests.conftest import ROOT
 from tests.gt_bench.conftest import RECIPE, pack_many, pack_web
-from tests.gt_bench.training.small_runs import NOTHING_ENCODED
+from tests.gt_bench.training.small_run import NOTHING_ENCODED
 
 # relative tolerance of curves and metrics after a few epochs, for another order of summation. Adam normalises
 # gradients, so the rounding of a zero gradient (a bias before BatchNorm) becomes a step

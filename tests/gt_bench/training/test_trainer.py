@@ -11,7 +11,7 @@ from gt_bench.tasks.registry import create_task
 from gt_bench.training.checkpoint import Checkpoint
 from gt_bench.training.failures import WrongOutput
 from gt_bench.training.loader import seed_of
-from tests.gt_bench.training.small_runs import REGRESSION, Net, curves, make
+from tests.gt_bench.training.small_run import REGRESSION, Net, curves, make
 
 
 @pytest.mark.parametrize(

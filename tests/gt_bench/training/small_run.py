@@ -1,4 +1,4 @@
-"""Small training runs for tests of the training loop."""
+"""Small runs of the training loop on a synthetic dataset, for tests of training, checkpoints and signals."""
 
 from types import SimpleNamespace
 
