@@ -25,7 +25,7 @@ lint: $(READY)
 bench: $(READY) ## speed and memory of everything in benchmarks/
 	@for script in $$(grep -l '"__main__"' benchmarks/*.py | grep -v /measured_process.py); do echo "== $$script"; $(RUN) python $$script || exit 1; done
 
-check-grid: $(READY) ## a short run of every cell on a miniature, compared with golden/: make check-grid CELLS="polynormer hot/chains/hot"
+check-grid: $(READY) ## a short run of every cell on a miniature, compared with its golden values: make check-grid CELLS="polynormer hot/chains/hot"
 	@$(RUN) python -m gt_bench.testing.check_grid $(CELLS)
 
 mutants: $(READY) ## mistakes in code that golden values must notice: make mutants GROUPS="trainer tasks"

@@ -1,4 +1,4 @@
-"""A wheel carries what a checkout has at its root: recipes, golden values, grid, published numbers and shipped records, as gt_bench/shipped/ (gt_bench/utils/paths.py)."""
+"""A wheel carries what a checkout has at its root: the suites and the grid, as gt_bench/shipped/ (gt_bench/utils/paths.py)."""
 
 import shutil
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from setuptools import setup
 from setuptools.command.build_py import build_py
 
-CARRIED = ("recipes", "golden", "published", "records", "params.yaml", "grid.yaml")
+CARRIED = ("suites", "params.yaml", "grid.yaml")
 
 
 class BuildWithFiles(build_py):

@@ -10,7 +10,6 @@ Takes: half a second a cell and ten seconds more on a quiet disk: 400 cells are 
 """
 
 import os
-import re
 import resource
 import shutil
 import subprocess
@@ -18,6 +17,8 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+
+from gt_bench.utils.paths import recipe_file
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
@@ -53,9 +54,10 @@ def build(folder: Path, count: int) -> None:
         suite, dataset, row = suites[i % 10], DATASETS[i % 2], f"row-{i}"
         cell = f"{suite}/{dataset}/{row}"
         lines.append(
-            f"  {suite}-{dataset}-{row}: {{cell: {cell}, dataset: {dataset}, model: {row}, settings: recipes}}"
+            f"  {suite}-{dataset}-{row}: {{cell: {cell}, dataset: {dataset}, model: {row}, settings: recipes, "
+            f"values: {recipe_file(cell)}}}"
         )
-        recipe = folder / "recipes" / f"{cell}.yaml"
+        recipe = recipe_file(cell, folder / "suites")
         recipe.parent.mkdir(parents=True, exist_ok=True)
         recipe.write_text(f"model: {{name: mlp}}\noptimizer: {{lr: 0.1}}\nepochs: {i + 1}\nseeds: [0]\n")
         of[dataset].append(f"{suite}-{dataset}-{row}")
@@ -66,9 +68,6 @@ def build(folder: Path, count: int) -> None:
     for name in ("dvc.yaml", "stages/dvc.yaml"):
         (folder / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, folder / name)
-    (folder / "published").mkdir()
-    for name in re.findall(r"published/(\w+)\.yaml", (ROOT / "dvc.yaml").read_text()):
-        (folder / "published" / f"{name}.yaml").write_text("{}\n")
     (folder / "bin").mkdir()
     stand_in = folder / "bin" / "python"
     stand_in.write_text(STAND_IN.format(python=sys.executable))

@@ -55,7 +55,7 @@ def serial(device: Device, run: dict[str, float]) -> float:
     return run["products"] / device.products + moved / device.bandwidth + run["calls"] * device.launch
 
 
-def calibrated(device: Device, kept: dict[str, Any], root: Path = ROOT / "records") -> Calibrated:
+def calibrated(device: Device, kept: dict[str, Any], root: Path = ROOT / "suites") -> Calibrated:
     """By the shipped cells that ran to their last epoch on a CPU, as full cells."""
     from gt_bench.store.archive import shipped_cells
 

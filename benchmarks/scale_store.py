@@ -3,7 +3,7 @@
     python benchmarks/scale_store.py store --records 1000 10000 [--before CHECKOUT] [--keep]
     python benchmarks/scale_store.py tracking --runs 1000 10000 [--uri postgresql+psycopg://user@host/name] [--before CHECKOUT] [--keep]
 
-Store: the cells of records/ with RUNS runs of the present attempt between them (about what the grid has); the rest is half earlier attempts at the
+Store: the shipped cells with RUNS runs of the present attempt between them (about what the grid has); the rest is half earlier attempts at the
 same cells, half trials. Seconds are of the processor, of a command in a process that has imported what it needs. Tracking: one suite's runs as the
 leaderboard writes them, and copies of their rows under other cells. With --before the same is asked of the code of another checkout, in turn. --keep adds
 what was found to docs/scale.json.
@@ -119,10 +119,10 @@ def put(store: Path, form: Form, seed: int) -> str:
 
 def make(root: Path, total: int, current: int) -> int:
     """A project below `root` whose store has `total` records, `current` of them of present attempts; returns how many there are."""
-    for name in ("recipes", "params.yaml", "grid.yaml", "published", "records"):
+    for name in ("suites", "params.yaml", "grid.yaml"):
         if not (root / name).exists():
             (root / name).symlink_to(ROOT / name)
-    shipped = list(shipped_cells(load_grid(ROOT / "params.yaml"), root=ROOT / "records"))
+    shipped = list(shipped_cells(load_grid(ROOT / "params.yaml"), root=ROOT / "suites"))
     runs = {one.cell: [Form(record) for record in one.records] for one in shipped}
     trials = {
         one.cell: [Form(record, trial=True) for record in one.records if record["deterministic"]["status"] == "ok"]
@@ -279,7 +279,7 @@ TRACKED = {
 def trackings(counts: Sequence[int], uri: str | None, before: Path | None, folder: Path) -> Iterator[dict[str, Any]]:
     root = folder / "tracking"
     root.mkdir(parents=True)
-    for name in ("recipes", "params.yaml", "grid.yaml", "published", "records"):
+    for name in ("suites", "params.yaml", "grid.yaml"):
         (root / name).symlink_to(ROOT / name)
     uri = uri or f"sqlite:///{root}/mlflow.db"
     kind = uri.partition(":")[0].partition("+")[0]

@@ -226,6 +226,7 @@ class Columns(TypedDict):
     seeds_needed: int | None
     p_difference: float | None
     p_equivalence: float | None
+    excluded_gap: float | None
     q_difference: float | None
     claim: str | None
     claim_rival: str | None

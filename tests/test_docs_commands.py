@@ -97,7 +97,7 @@ def test_every_command_is_run_or_has_a_reason():
 def project(tmp_path_factory):
     """The repository's recipes, published numbers and records, and two attempts at a cell in a store of its own."""
     root = tmp_path_factory.mktemp("project")
-    for name in ("recipes", "records", "published", "params.yaml", "grid.yaml", "dvc.yaml"):
+    for name in ("suites", "params.yaml", "grid.yaml", "dvc.yaml"):
         (root / name).symlink_to(ROOT / name)
     for cell in ("embedded/chains/gcn", "edge-transformer/cornell/gcn"):
         for test in (0.55, 0.57):
@@ -137,7 +137,7 @@ stages.state) mkdir -p state/datasets state/encodings state/suites state/cells/e
 stages.download) mkdir -p data/packed/chains; echo 1 > data/packed/chains/header.json ;;
 stages.encode) mkdir -p data/encodings/chains/cells; for c in gcn mlp; do echo 1 > data/encodings/chains/cells/embedded-chains-$c.json; done ;;
 stages.train) mkdir -p results/embedded/chains metrics/embedded/chains
-    lr=$(sed -n 's/.*lr: \([0-9.]*\).*/\1/p' recipes/$3.yaml)
+    lr=$(sed -n 's/.*lr: \([0-9.]*\).*/\1/p' suites/embedded/recipes/${3#embedded/}.yaml)
     echo "[$lr]" > results/$3.json
     echo "{\"test\": $lr, \"status\": \"ok\", \"curve\": [{\"epoch\": 1, \"validation\": 0.5}, {\"epoch\": 2, \"validation\": $lr}]}" > metrics/$3.json ;;
 stages.leaderboard) mkdir -p reports/metrics/embedded/chains reports/published; for k in json csv md; do cat results/embedded/*/*.json > reports/embedded.$k; done
@@ -155,14 +155,13 @@ def grid_of_two(tmp_path, monkeypatch):
         ".gitignore",
         "dvc.yaml",
         "stages/dvc.yaml",
-        "recipes/embedded/chains/gcn.yaml",
-        "recipes/embedded/chains/mlp.yaml",
+        "suites/embedded/recipes/chains/gcn.yaml",
+        "suites/embedded/recipes/chains/mlp.yaml",
     ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
-    shutil.copytree(ROOT / "published", tmp_path / "published")
     monkeypatch.chdir(tmp_path)
-    Path("grid.yaml").write_text(render(Path("recipes")))
+    Path("grid.yaml").write_text(render(Path("suites")))
     Path("params.yaml").write_text("limits: {}\n")
     Path("bin").mkdir()
     Path("bin/python").write_text(STAND_IN)
@@ -194,7 +193,7 @@ def commit(message: str) -> None:
 
 def test_dvc(grid_of_two, capfd):
     """The commands of docs/dvc.md, and those of DVC on other pages, first those that run stages; a commit between them, so that there is something to differ from."""
-    said, recipe, drawn = {}, Path("recipes/embedded/chains/gcn.yaml"), ""
+    said, recipe, drawn = {}, Path("suites/embedded/recipes/chains/gcn.yaml"), ""
     for command in sorted(
         OF_DVC, key=lambda command: (not command.startswith("dvc repro"), command.startswith("dvc plots"))
     ):

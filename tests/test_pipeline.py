@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from gt_bench.utils.paths import recipe_file
 from tests.conftest import ROOT, SHARED
 
 pytest.importorskip("dvc")
@@ -24,7 +25,7 @@ class Project:
 
     def __init__(self, folder: Path):
         self.folder = folder
-        for name in ("gt_bench", "gt_models", "stages", "published", "golden", ".dvc"):
+        for name in ("gt_bench", "gt_models", "stages", ".dvc"):
             shutil.copytree(
                 ROOT / name,
                 folder / name,
@@ -44,8 +45,9 @@ class Project:
     def add(self, *cells: str) -> None:
         """Puts cells of the repository into the grid."""
         for cell in cells:
-            (self.folder / "recipes" / cell).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / "recipes" / f"{cell}.yaml", self.folder / "recipes" / f"{cell}.yaml")
+            recipe = recipe_file(cell, self.folder / "suites")
+            recipe.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(recipe_file(cell, ROOT / "suites"), recipe)
         subprocess.run(
             [sys.executable, "-m", "gt_bench.pipeline.grid"], cwd=self.folder, check=True, capture_output=True
         )
@@ -137,7 +139,7 @@ def test_an_edit_runs_a_cell_only_where_it_changes_numbers(project):
 
 
 def test_an_encoding_for_one_cell_runs_no_other(project):
-    recipe = "recipes/embedded/chains/gcn.yaml"
+    recipe = "suites/embedded/recipes/chains/gcn.yaml"
     project.edit(recipe, "num_layers: 4", "num_layers: 4, laplacian_dim: 2")
     project.edit(recipe, "batch:", "encodings: {laplacian: {k: 2}}\nbatch:")
     assert project.repro("leaderboard@embedded") == [

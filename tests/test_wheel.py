@@ -16,10 +16,7 @@ SOURCES = (
     "gt_bench",
     "gt_models",
     "stages",
-    "recipes",
-    "golden",
-    "published",
-    "records",
+    "suites",
     "params.yaml",
     "grid.yaml",
     "pyproject.toml",
@@ -56,8 +53,8 @@ assert table.dataset == "points" and table.row["runs"] == 2 and "this run" in ta
 again = evaluate(Mine, "points", seeds=2, set={"epochs": 2, "model.width": 4}, track=False)
 assert again.row["digests"] == table.row["digests"]
 assert table.row["parameters"] == 5 * 4 + 4 + 4 * 2 + 2
-Path("recipes/mine/points").mkdir(parents=True)
-Path(table.recipe).rename("recipes/mine/points/mine.yaml")
+Path("suites/mine/recipes/points").mkdir(parents=True)
+Path(table.recipe).rename("suites/mine/recipes/points/mine.yaml")
 grid = load_grid()  # a recipe of this folder is a cell beside those that were shipped
 assert grid.find("mine/points/mine").recipe_path.is_file() and grid.find("polynormer/er-scaling-1000/polynormer")
 known = evaluate("mlp", "er-scaling-1000", seeds=1, set={"epochs": 1}, track=False)
@@ -130,7 +127,7 @@ def test_a_model_and_data_of_ones_own_on_the_command_line(installed, elsewhere):
         "mine",
     )
     assert "this run is number 1 of 1" in said
-    assert Path("recipes/mine/papers/my-model-epochs-2.yaml").is_file()
+    assert Path("suites/mine/recipes/papers/my-model-epochs-2.yaml").is_file()
     assert Path("mlruns/mlflow.db").is_file()
     assert len(list(Path("store").glob("??/*/record.json"))) == 2
     said = run(installed / "gt-bench", "board", "polynormer")

@@ -31,7 +31,7 @@ from gt_bench.training.failures import is_out_of_memory
 from gt_bench.training.interfaces import Header
 from gt_bench.utils.errors import DatasetError, UserError
 from gt_bench.utils.io import write_bytes
-from gt_bench.utils.paths import is_project
+from gt_bench.utils.paths import is_project, recipe_file
 from gt_models.batch import GraphBatch
 from gt_models.encodings import ENCODINGS, EncodingError, find_encoding
 from gt_models.registry import ModelInfo, create_model, list_models, model_info
@@ -125,19 +125,18 @@ def check_suite(suite: str) -> None:
 
 
 def save(recipe_path: str | Path, suite: str) -> Path:
-    """Copies the recipe of a tried run to recipes/SUITE/DATASET/ROW.yaml and writes the grid again. Raises RecipeError."""
+    """Copies the recipe of a tried run to suites/SUITE/recipes/DATASET/ROW.yaml and writes the grid again. Raises RecipeError."""
     from gt_bench.pipeline.grid import write_grid
 
-    # elsewhere the grid is read from recipes/ each time (`load_grid`)
     source = Path(recipe_path)
     check_suite(suite)
-    path = Path("recipes", suite, source.parent.name, source.name)
+    path = recipe_file(f"{suite}/{source.parent.name}/{source.stem}")
     recipe = load_recipe(source)
     if path.exists() and load_recipe(path) != recipe:
         raise RecipeError(f"{path}: another recipe is there already: name another suite, or move that one away")
     content = recipe.model_dump(mode="json", exclude_unset=True)
     write_bytes(path, yaml.safe_dump(content, sort_keys=False, width=140).encode())
-    if is_project():
+    if is_project():  # elsewhere the grid is read from the recipes each time (`load_grid`)
         write_grid()
     return path
 

@@ -1,30 +1,36 @@
-"""What the papers say in words, checked: each sentence of published/claims.yaml has a verdict that is computed, never typed in.
+"""What the papers say in words, tested: each claim of suites/PAPER/claims.yaml has a verdict that is computed.
 
-  holds                  shown by data, by a computation (gt_bench/claims/experiments) or by complete runs of ours
-  holds in print alone   the paper's own numbers agree with the sentence; nothing here was run for it, or not all that it takes
-  fails                  the paper's own numbers, the data, a computation, or complete runs of ours contradict it
-  undecided              it was tried, and what there is does not decide
-  not tested             no test is built, and `needs` says what one would take; or what it takes was not computed, and the command stands there
-A kind of test is one function, registered by name: on printed numbers (printed_claims.py), on data (homophily_claims.py, brec_claims.py), on what was
-computed (theorem_claims.py, experiment_claims.py, trained_claims.py).
+  holds                         data, a computation (gt_bench/claims/experiments) or complete runs of ours show it
+  holds in print alone          the paper's own numbers agree with it; nothing was run for it, or not all that it needs
+  fails                         the paper's own numbers, the data, a computation or complete runs of ours contradict it
+  inconsistent in the paper     two statements of the paper contradict each other; which of them is right is not known
+  undecided                     it was tried, and the result does not decide
+  not tested                    no test exists, and `needs` says what one needs; or its runs were not computed, and the command is given
+
+A kind of test is a function registered by name: on published numbers (checks/printed.py), on data (homophily.py, brec.py), on computations
+(theorems.py, experiments.py, trained.py).
 """
 
 from collections.abc import Sequence
 from inspect import signature
 from pathlib import Path
+from typing import Literal
 
 from pydantic import ValidationError
 
-from gt_bench.claims.checks import brec, experiments, homophily, printed, theorems, trained  # noqa: F401 (they register their tests)
-from gt_bench.claims.checks.registry import TESTS, Found
+from gt_bench.claims.checks import brec, experiments, homophily, our_runs, printed, theorems, trained  # noqa: F401 (they register their tests)
+from gt_bench.claims.checks.registry import TESTS, Contest, Found
 from gt_bench.config.schema import RecipeError, Strict, nearest, read_yaml, validated
 from gt_bench.config.verdict_settings import Rules
 from gt_bench.leaderboard.verdicts import compared, runs_in_full
-from gt_bench.papers.published import RESULTS, PublishedError, lookup
+from gt_bench.papers.published import PublishedError, lookup
 from gt_bench.schemas import Row
+from gt_bench.utils.paths import suite_folders
 
-CLAIMS = RESULTS.with_name("claims.yaml")
+CLAIMS = "claims.yaml"  # in the folder of a suite
 HOLDS, PRINT, FAILS, UNDECIDED, NOT_TESTED = "holds", "holds in print alone", "fails", "undecided", "not tested"
+INCONSISTENT = "inconsistent in the paper"
+VERDICTS = (HOLDS, PRINT, FAILS, INCONSISTENT, UNDECIDED, NOT_TESTED)
 
 
 class Test(Strict):
@@ -35,30 +41,62 @@ class Test(Strict):
 
 
 class Claim(Strict):
-    """A sentence of a paper. `needs`: data or runs that the verdict takes besides what is printed; of a claim without a test, what a test would take.
-    `note`: how the sentence is read where it leaves room."""
+    """A claim of a paper.
+
+    Attributes:
+        id: Its name.
+        paper: The paper.
+        place: Where the paper says it.
+        sentence: What the paper says, word for word; formulas are written in plain text.
+        said: `quoted`; `read off`: the sentence says in words what a table, an equation or the released code has; `asked here`: a question
+            that the paper does not raise.
+        case: The part of the sentence that is tested, where it says several things.
+        test: The test that decides it.
+        needs: Data or runs that the verdict needs besides published numbers; for a claim without a test, what a test would need.
+        note: How the sentence is read where it is ambiguous.
+    """
 
     id: str
     paper: str
     place: str
     sentence: str
+    said: Literal["quoted", "read off", "asked here"] = "quoted"
+    case: str | None = None
     test: Test | None = None
     needs: str | None = None
     note: str | None = None
 
+    @property
+    def text(self) -> str:
+        """The sentence as shown: in quotation marks only if the paper says it, with the case that is tested."""
+        words = f"“{self.sentence}”" if self.said == "quoted" else f"{self.sentence} ({self.said})"
+        return f"{words} [{self.case}]" if self.case else words
+
 
 class Claims(Strict):
-    """The whole of published/claims.yaml."""
+    """The content of a claims.yaml; a claim there names no paper, which is the folder's."""
 
-    claims: list[Claim]
+    claims: list[dict[str, object]]
 
 
-def load_claims(path: Path = CLAIMS) -> list[Claim]:
-    """Raises RecipeError for a claim of another form, two of one id, or a test that does not exist."""
-    claims = validated(Claims, read_yaml(path), str(path)).claims
+def load_claims() -> list[Claim]:
+    """The claims of all suites. Raises RecipeError as `claims_of`, and for two of one id."""
+    claims = [claim for paper, folder in suite_folders().items() for claim in claims_of(paper, folder)]
     ids = [claim.id for claim in claims]
     if twice := sorted({i for i in ids if ids.count(i) > 1}):
-        raise RecipeError(f"{path}: two claims are named {twice[0]!r}")
+        both = " and ".join(f"{claim.paper}/{CLAIMS}" for claim in claims if claim.id == twice[0])
+        raise RecipeError(f"{both}: two claims are named {twice[0]!r}")
+    return claims
+
+
+def claims_of(paper: str, folder: Path) -> list[Claim]:
+    """The claims of a paper; none where its folder has no claims.yaml. Raises RecipeError for a claim of another form, or a test that does
+    not exist."""
+    path = folder / CLAIMS
+    if not path.exists():
+        return []
+    content = validated(Claims, read_yaml(path), str(path)).claims
+    claims = [validated(Claim, {"paper": paper, **claim}, f"{path}: claim {n}") for n, claim in enumerate(content, 1)]
     for claim in claims:
         if claim.test and claim.test.kind not in TESTS:
             raise RecipeError(
@@ -70,14 +108,15 @@ def load_claims(path: Path = CLAIMS) -> list[Claim]:
 
 
 def judged(
-    claim: Claim, rows: Sequence[Row] = (), data: Path = Path("data"), path: Path = CLAIMS, rules: Rules | None = None
+    claim: Claim, rows: Sequence[Row] = (), data: Path = Path("data"), path: str = CLAIMS, rules: Rules | None = None
 ) -> tuple[str, str]:
     """(verdict, why) of one claim. `rows`: of the leaderboards, for claims that runs can decide; `data`: the folder with packed/; `rules`: those of
     verdicts (`run.verdict` of params.yaml). Raises RecipeError where it names a number that is
     not printed, or arguments that its test does not take."""
     if claim.test is None:
         return NOT_TESTED, f"needs {claim.needs}"
-    arguments = claim.test.arguments | ({"data": data} if takes_data(claim) else {})
+    parameters = signature(TESTS[claim.test.kind]).parameters
+    arguments = claim.test.arguments | {k: v for k, v in {"data": data, "rows": rows}.items() if k in parameters}
     try:
         found = TESTS[claim.test.kind](paper=claim.paper, **arguments)
     except PublishedError as error:
@@ -97,86 +136,118 @@ def judged(
     if found.true is None:
         return UNDECIDED, found.why
     if not found.true:
-        return FAILS, found.why
+        return INCONSISTENT if found.internal else FAILS, found.why
     if found.shown:
         return HOLDS, found.why
     return _by_runs(found, rows, rules)
 
 
 def _by_runs(found: Found, rows: Sequence[Row], rules: Rules | None) -> tuple[str, str]:
-    """What holds in print, by the leaderboard's verdicts on its columns and by our runs of its pairs: complete ones decide. What the others say is added, marked as provisional."""
-    names = [f"{place[2]} on {place[3]} ({place[4]})" for place in found.columns]
-    names += [f"{better[2]} and {worse[2]} on {better[3]} ({better[4]}, {better[5]})" for better, worse in found.pairs]
-    said = [_words(words) for words in (*_of_columns(found, rows), *_of_pairs(found, rows, rules))]
-    decided = [complete for complete, _ in said]
-    what = "columns" if found.columns else "comparisons"
-    if any(word == {"claim fails"} for word in decided):
-        return FAILS, f"our runs of {names[decided.index({'claim fails'})]}: claim fails"
-    if decided and all(word == {"claim holds"} for word in decided):
-        return HOLDS, f"our runs: claim holds in all {len(decided)} {what}"
+    """The verdict on a claim that agrees with the published numbers, by our runs.
+
+    Complete runs decide. What incomplete runs say is added to the reason and marked as provisional.
+    """
+    outcomes = [
+        _outcome(contest, words) for contest, words in zip(found.contests, _words(found, rows, rules), strict=True)
+    ]
+    names = [_name(contest, words) for contest, words in zip(found.contests, _words(found, rows, rules), strict=True)]
+    decided = [complete for complete, _ in outcomes]
+    count = len(decided)
+    wins, losses = decided.count(WON), decided.count(LOST)
+    if found.most is None:
+        least = count if found.least is None else found.least
+        failed, holds = losses > count - least, bool(count) and wins >= least
+    else:
+        # what is not shown to be better, by complete runs, counts for the claim
+        failed, holds = wins > found.most, bool(count) and count - losses - decided.count(OPEN) <= found.most
+    if failed:
+        against = [
+            name for name, word in zip(names, decided, strict=True) if word == (LOST if found.most is None else WON)
+        ]
+        wanted = f"; the claim needs {least} of {count}" if found.most is None and least < count else ""
+        return (
+            FAILS,
+            f"our runs: claim fails in {len(against)} of {count} comparisons{wanted}: {'; '.join(against[:3])}",
+        )
+    if holds:
+        if found.most is not None:
+            return HOLDS, f"our runs: better in {wins} of {count} comparisons, at most {found.most} by the claim"
+        return HOLDS, f"our runs: claim holds in {'all ' if wins == count else f'{wins} of '}{count} comparisons"
     if any(decided):
-        count = sum(len(w) == 1 and w != {"undecided"} for w in decided)
-        return UNDECIDED, f"in print {found.why}; runs have decided {count} of {len(decided)} {what}"
-    return PRINT, "; ".join([found.why, *_provisional(names, [so_far for _, so_far in said], what)])
+        return UNDECIDED, f"in print {found.why}; runs have decided {wins + losses} of {count} comparisons"
+    return PRINT, "; ".join([found.why, *_provisional(names, [so_far for _, so_far in outcomes])])
 
 
-def _of_columns(found: Found, rows: Sequence[Row]) -> list[set[str]]:
-    """By column what the leaderboard says of the claim to be best there."""
-    words: dict[tuple[str, ...], set[str]] = {}
-    for row in rows:
-        if row["published_place"] and row["claim"]:
-            words.setdefault(tuple(row["published_place"]), set()).add(row["claim"])
-    return [words.get(place, set()) for place in found.columns]
+WON, LOST, OPEN = "won", "lost", "open"
+_SAYS = {"claim holds": WON, "claim fails": LOST, "undecided": OPEN}
 
 
-def _of_pairs(found: Found, rows: Sequence[Row], rules: Rules | None) -> list[set[str]]:
-    """By pair whether our runs of the first are better than our runs of the second, or than its print; none where the first was not run. Complete runs are not held
-    against incomplete ones."""
+def _words(found: Found, rows: Sequence[Row], rules: Rules | None) -> list[list[set[str]]]:
+    """For each contest and each rival, what our runs say: is our run of the first better than our run of the rival, or than its published number?
+
+    A word ends in ", n of m runs" if a side is incomplete. Complete runs are not compared with incomplete ones.
+    """
     ours: dict[tuple[str, ...], list[Row]] = {}
-    for row in rows if found.pairs else ():
+    for row in rows if found.contests else ():
         if row["published_place"] and row["mean"] is not None and row["interval_low"] is not None:
             ours.setdefault(tuple(row["published_place"]), []).append(row)
     said = []
-    for better, worse in found.pairs:
-        complete = [row for row in ours.get(worse, ()) if not row["provisional"]]
-        words = set()
-        for row in ours.get(better, ()):
-            rivals = complete or (ours.get(worse, []) if row["provisional"] else [])
-            word = compared(row, lookup(*worse), rivals, rules).word
-            short = min([row, *rivals], key=lambda one: one["runs"] / runs_in_full(one))
-            words.add(
-                f"{word}, {short['runs']} of {runs_in_full(short)} runs"
-                if short["runs"] < runs_in_full(short)
-                else word
-            )
-        said.append(words)
+    for contest in found.contests:
+        by_rival = []
+        for rival in contest.rivals:
+            complete = [row for row in ours.get(rival, ()) if not row["provisional"]]
+            words = set()
+            for row in ours.get(contest.ours, ()):
+                rivals = complete or (ours.get(rival, []) if row["provisional"] else [])
+                word = compared(row, lookup(*rival), rivals, rules).word
+                short = min([row, *rivals], key=lambda one: one["runs"] / runs_in_full(one))
+                full = runs_in_full(short)
+                words.add(f"{word}, {short['runs']} of {full} runs" if short["runs"] < full else word)
+            by_rival.append(words)
+        said.append(by_rival)
     return said
 
 
-def _words(words: set[str]) -> tuple[set[str], set[str]]:
-    """Those of complete runs, and those of others."""
-    complete = words & {"claim holds", "claim fails", "undecided"}
-    return complete, {
-        word for word in words - complete if word.startswith(("claim holds, ", "claim fails, ", "undecided, "))
-    }
+def _outcome(contest: Contest, words: Sequence[set[str]]) -> tuple[str | None, tuple[str, str] | None]:
+    """(what complete runs say of the contest, (what all runs say so far, how many runs)): won, lost or open; None where nothing was run."""
+    complete = [{_SAYS[word] for word in by_rival & _SAYS.keys()} for by_rival in words]
+    so_far = [{_SAYS[word.partition(", ")[0]] for word in by_rival} for by_rival in words]
+    runs = sorted({word.partition(", ")[2] for by_rival in words for word in by_rival if ", " in word})
+    return _of(contest, complete), ((said, " and ".join(runs)) if runs and (said := _of(contest, so_far)) else None)
 
 
-def _provisional(names: Sequence[str], said: Sequence[set[str]], what: str) -> list[str]:
+def _of(contest: Contest, words: Sequence[set[str]]) -> str | None:
+    """Two recipes of one rival that differ leave it open."""
+    if not any(words):
+        return None
+    if sum(by_rival == {LOST} for by_rival in words) >= contest.rank:
+        return LOST
+    return WON if sum(by_rival != {WON} for by_rival in words) < contest.rank else OPEN
+
+
+def _name(contest: Contest, words: Sequence[set[str]]) -> str:
+    """Both sides of a contest and its column. Of several rivals those that are ahead in our runs are named, or else those that are not beaten."""
+    pairs = list(zip(contest.rivals, words, strict=True))
+    ahead = [rival for rival, said in pairs if any(word.startswith("claim fails") for word in said)]
+    level = [rival for rival, said in pairs if any(word.startswith("undecided") for word in said)]
+    shown = ahead or level or contest.rivals
+    rivals = shown[0][2] if len(shown) == 1 else f"{shown[0][2]} and {len(shown) - 1} others"
+    _, _, method, dataset, metric, split = contest.ours
+    return f"{method} and {rivals} on {dataset} ({metric}, {split})"
+
+
+def _provisional(names: Sequence[str], said: Sequence[tuple[str, str] | None]) -> list[str]:
     """A phrase on what incomplete runs say; none where there are none."""
-    there = [
-        (name, word, runs)
-        for name, words in zip(names, said, strict=True)
-        for word, _, runs in (w.partition(", ") for w in sorted(words))
-    ]
+    there = [(name, *one) for name, one in zip(names, said, strict=True) if one]
     if not there:
         return []
     words = [word for _, word, _ in there]
-    says = {"claim holds": "hold", "claim fails": "fail", "undecided": "undecided"}
+    says = {WON: "hold", LOST: "fail", OPEN: "undecided"}
     counts = ", ".join(f"{words.count(word)} {short}" for word, short in says.items() if word in words)
-    other = [f"{says[word]}: {name}" for name, word, _ in there if word != "claim holds"]
+    other = [f"{says[word]}: {name}" for name, word, _ in there if word != WON]
     first = f" ({'; '.join(other[:3])}{' ...' if len(other) > 3 else ''})" if other else ""
     return [
-        f"provisional, by {' and '.join(sorted({runs for *_, runs in there}))}, of {len(said)} {what}: {counts}{first}"
+        f"provisional, by {' and '.join(sorted({runs for *_, runs in there}))}, of {len(said)} comparisons: {counts}{first}"
     ]
 
 

@@ -18,15 +18,15 @@ def show_claims(
 ) -> None:
     """The claims of a paper, or of all, with their verdicts, on the terminal and as Markdown in the file `write`; and which findings behind them
     other code than the present computed. Raises RecipeError for a paper without claims."""
-    chosen = [claim for claim in load_claims() if paper in (None, claim.paper.replace("_", "-"), claim.paper)]
+    chosen = [claim for claim in load_claims() if paper in (None, claim.paper)]
     if not chosen:
         known = list(dict.fromkeys(claim.paper for claim in load_claims()))
         raise RecipeError(
-            f"no claim of a paper {paper!r} in published/claims.yaml{nearest(paper or '', known)}; it has claims of {', '.join(known)}"
+            f"no claim of a paper {paper!r} in any claims.yaml{nearest(paper or '', known)}; it has claims of {', '.join(known)}"
         )
     verdicts = verdicts_of(chosen, every_row(grid, records), data, grid.run.verdict)
     show(chosen, verdicts)
-    stale = {name: len(registry.stale(name)) for name in registry.NAMES}
+    stale = {name: len(registry.stale(name)) for name in registry.experiments()}
     if other := [f"{name} ({count} of {len(registry.load(name))} cases)" for name, count in stale.items() if count]:
         print_text(
             f"computed by other code than the present: {', '.join(other)}; `gt-bench claims --recompute NAME` computes one anew and compares"

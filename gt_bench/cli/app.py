@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from gt_bench.cli import compare, records, run, show
+from gt_bench.cli import compare, records, run, show, suite
 from gt_bench.runtime.exit_status import status_of
 from gt_bench.runtime.signals import handled
 from gt_bench.runtime.threads import settle_environment
@@ -83,6 +83,9 @@ store = typer.Typer(
 )
 _register(store, STORE)
 app.add_typer(store, name="store", rich_help_panel="Check and carry")
+suites = typer.Typer(no_args_is_help=True, help="Papers and other sets of cells, each a folder of data: suites/NAME/.")
+_register(suites, suite.SUITE)
+app.add_typer(suites, name="suite", rich_help_panel="Check and carry")
 
 
 def main() -> None:

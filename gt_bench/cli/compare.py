@@ -51,7 +51,7 @@ def claims(
     records: Records = RECORDS,
     recompute: Annotated[
         str | None,
-        typer.Option(help="compute this finding (published/findings) anew; exits 1 where it is not the kept one"),
+        typer.Option(help="compute this finding (suites/PAPER/findings) anew; exits 1 where it is not the kept one"),
     ] = None,
     case: Annotated[
         list[str] | None, typer.Option(help="with --recompute: this case alone; may be given several times")

@@ -10,11 +10,12 @@ Names = Annotated[
     list[str] | None, typer.Argument(help="suites and cells (suite/dataset/row); all where none is named")
 ]
 Paper = Annotated[
-    str | None, typer.Argument(help="tokengt, hot, ppgt, edge_transformer or polynormer; all where none is named")
+    str | None,
+    typer.Argument(metavar="PAPER", help="a suite with published numbers, such as hot; all where none is named"),
 ]
 Plan = Annotated[
     Path | None, typer.Option(help="YAML: what to run, entry after entry (gt_bench/scheduling/plan_file.py)")
 ]
-Records = Annotated[Path, typer.Option(help="folder of shipped records")]
+Records = Annotated[Path, typer.Option(help="folder of suites whose shipped records are meant")]
 AsJson = Annotated[bool, typer.Option("--json", help="the same as JSON, for programs")]
-RECORDS = Path("records")
+RECORDS = Path("suites")

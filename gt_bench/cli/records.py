@@ -11,10 +11,10 @@ from gt_bench.utils.format import print_text
 
 def doctor() -> None:
     """Checks params.yaml, every recipe against its model, dataset and printed number, and what is on disk; exits 1 with what is wrong."""
-    from gt_bench.cli.doctor import grid_problems
     from gt_bench.config.grid import load_grid
     from gt_bench.provenance.transfer import stored_problems
     from gt_bench.store.run_store import Store
+    from gt_bench.suites.check import grid_problems
 
     grid = load_grid()
     damaged, count = stored_problems(Store())
@@ -32,7 +32,7 @@ def store_export(
     replace: Annotated[bool, typer.Option(help="let a reduced cell take the place of a full one")] = False,
     dirty: Annotated[bool, typer.Option("--dirty", help="also runs of code that is in no commit")] = False,
 ) -> None:
-    """Writes the records of cells to records/<suite>/<dataset>/<row>.json.gz."""
+    """Writes the records of cells to suites/SUITE/records/DATASET/ROW.json.gz."""
     from gt_bench.config.grid import load_grid
     from gt_bench.provenance.transfer import export_cells
 

@@ -53,7 +53,7 @@ def try_(
     ] = None,
     metric: Annotated[str | None, typer.Option(help="of data of your own: accuracy, mae, ...")] = None,
     save: Annotated[
-        str | None, typer.Option(metavar="SUITE", help="write the recipe that was used into recipes/SUITE/")
+        str | None, typer.Option(metavar="SUITE", help="write the recipe that was used into suites/SUITE/recipes/")
     ] = None,
 ) -> None:
     """Any model on any dataset without a recipe, by the defaults of gt_bench/plugins/defaults.yaml; then a table of all that is known there."""
@@ -86,7 +86,7 @@ def work(
         typer.Option(help="runs at once, each with the threads that its recipe says; as many as there are cores"),
     ] = None,
     plan: Plan = None,
-    export: Annotated[Path, typer.Option(help="folder for the records of finished cells")] = Path("records"),
+    export: Annotated[Path, typer.Option(help="folder for the records of finished cells")] = Path("suites"),
 ) -> None:
     """Computes missing runs, those of the highest value first (gt_bench/scheduling/planner.py), side by side, until the hours are over. Exits 1 where
     something is left that could not be done."""

@@ -13,12 +13,20 @@ from gt_bench.config.schema import Positive, RecipeError, Strict, nearest, parse
 from gt_bench.config.verdict_settings import Rules
 from gt_bench.schemas import Settings
 from gt_bench.utils.io import is_plain_name
-from gt_bench.utils.paths import INSTALLED, is_project, place
+from gt_bench.utils.paths import INSTALLED, SUITES, is_project, packaged_suites, place, recipe_file
 
 
 class Cell(Strict):
-    """One (suite, dataset, model) of the grid. `key`: its `cell` with dashes, as DVC names its stages. `settings`: `recipes`, or `tuned` where the recipe has a search (see dvc.yaml). `after`: the
-    cell whose weights this one starts from."""
+    """One (suite, dataset, model) of the grid.
+
+    Attributes:
+        key: its `cell` with dashes, as DVC names its stages.
+        cell: SUITE/DATASET/ROW.
+        settings: `recipes`, or `tuned` if the recipe has a search.
+        after: the cell whose weights this one starts from.
+        recipe, values: paths that dvc.yaml depends on: the recipe, and the file that the cell is trained with, which is the recipe or
+            what a search chose. Only DVC reads them.
+    """
 
     key: str
     cell: str
@@ -26,6 +34,8 @@ class Cell(Strict):
     model: str
     settings: Literal["recipes", "tuned"]
     after: str | None = None
+    recipe: str | None = None
+    values: str | None = None
 
     @property
     def suite(self) -> str:
@@ -34,8 +44,8 @@ class Cell(Strict):
 
     @property
     def recipe_path(self) -> Path:
-        """recipes/SUITE/DATASET/ROW.yaml, here or as installed."""
-        return place(Path("recipes", f"{self.cell}.yaml"))
+        """suites/SUITE/recipes/DATASET/ROW.yaml, here or as installed."""
+        return place(recipe_file(self.cell))
 
     @property
     def settings_path(self) -> Path:
@@ -254,8 +264,10 @@ class Grid(Strict):
 def load_grid(path: str | Path = "params.yaml") -> Grid:
     """Reads and checks params.yaml and the grid.yaml beside it; in a folder that is no project, those that were installed, with the cells of the
     folder's own recipes. Raises RecipeError."""
-    if Path(path) == Path("params.yaml") and not is_project():
-        return _installed()
+    if Path(path) == Path("params.yaml"):
+        _check_layout()
+        if not is_project():
+            return _installed()
     content, grid = read_yaml(path), Path(path).with_name("grid.yaml")
     generated = {"datasets", "suites", "cells", "searches", "finetunes"}
     if grid.exists():
@@ -265,21 +277,29 @@ def load_grid(path: str | Path = "params.yaml") -> Grid:
             )
         content |= read_yaml(grid)
     elif not generated & content.keys():
-        raise RecipeError(f"{grid}: there is no such file; write it from recipes/: python -m gt_bench.pipeline.grid")
+        raise RecipeError(f"{grid}: there is no such file; write it from the recipes: python -m gt_bench.pipeline.grid")
     for section in ("cells", "searches", "finetunes"):
         if isinstance(content.get(section), dict):
             content[section] = {k: {"key": k, **v} if isinstance(v, dict) else v for k, v in content[section].items()}
     return validated(Grid, content, str(path))
 
 
+def _check_layout() -> None:
+    """Raises RecipeError in a folder that has recipes where earlier versions had them."""
+    if next(Path("recipes").glob("*/*/*.yaml"), None):
+        raise RecipeError(
+            "recipes/: the layout of an earlier version; `gt-bench suite migrate` moves its files into suites/"
+        )
+
+
 def _installed() -> Grid:
     grid = load_grid(INSTALLED / "params.yaml")
-    if not Path("recipes").is_dir():
+    if not SUITES.is_dir() and not packaged_suites():
         return grid
     from gt_bench.config.grid_text import render
 
     faulty: dict[str, str] = {}
-    own = parse_yaml(render(Path("recipes"), faulty))
+    own = parse_yaml(render(SUITES, faulty))
     for message in faulty.values():
         _warn_once(f"warning: {message}\nthis recipe is left out until it is fixed; the other cells are not affected")
     cells = {
@@ -293,7 +313,7 @@ def _installed() -> Grid:
         content[section] = content[section] | more
     for section in ("datasets", "suites"):
         content[section] = list(dict.fromkeys([*content[section], *(own[section] or ())]))
-    found = validated(Grid, content, "recipes/")
+    found = validated(Grid, content, "suites/")
     found._faulty = faulty
     return found
 

@@ -1,20 +1,22 @@
-"""The text of grid.yaml, found from the recipes: every recipe of recipes/<suite>/<dataset>/<row>.yaml is a cell."""
+"""The text of grid.yaml: every recipe suites/SUITE/recipes/DATASET/ROW.yaml is a cell."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from gt_bench.config.recipe import Recipe, load_recipe
 from gt_bench.config.schema import RecipeError, nearest
+from gt_bench.utils.paths import SUITES, packaged_suites, recipe_file
 
-MARK = "# Written by `python -m gt_bench.pipeline.grid` from the files under recipes/."
+MARK = "# Written by `python -m gt_bench.pipeline.grid` from the recipes in suites/."
 FIRST = "embedded"  # the suite that needs nothing from outside leads the list
 
 
-def render(recipes: Path, faulty: dict[str, str] | None = None) -> str:
-    """The text of grid.yaml for the folder `recipes`.
+def render(suites: Path, faulty: dict[str, str] | None = None) -> str:
+    """The text of grid.yaml for a folder of suites, and for the suites of installed packages that it does not have.
 
     Args:
-        recipes: the folder.
+        suites: the folder.
         faulty: receives by cell the message of each file that cannot be a cell, which is then left out.
 
     Raises:
@@ -24,18 +26,19 @@ def render(recipes: Path, faulty: dict[str, str] | None = None) -> str:
     searches: list[str] = []
     finetunes: list[str] = []
     datasets: dict[str, None] = {}
-    suites: dict[str, None] = {}
-    found = _recipes(recipes, faulty)
-    for path, recipe in found.items():
-        parts = path.relative_to(recipes).with_suffix("").parts
-        suite, dataset, row = parts
-        suites[suite] = datasets[dataset] = None
-        settings = "tuned" if recipe.search else "recipes"
+    names: dict[str, None] = {}
+    for cell, (path, recipe) in _recipes(suites, faulty).items():
+        suite, dataset, row = cell.split("/")
+        names[suite] = datasets[dataset] = None
+        place = SUITES / path.relative_to(suites) if path.is_relative_to(suites) else path  # as DVC names it
+        settings, values = ("tuned", Path("tuned", f"{cell}.yaml")) if recipe.search else ("recipes", place)
         after = f", after: {recipe.start.cell}" if recipe.start else ""
-        line = f"  {'-'.join(parts)}: {{cell: {'/'.join(parts)}, dataset: {dataset}, model: {row}, settings: {settings}{after}}}"
-        (finetunes if after else cells).append(line)
-        searches += [line] if settings == "tuned" else []
-    lines = [MARK, "", _names("suites", suites), "", _names("datasets", datasets), ""]
+        start = (
+            f"  {cell.replace('/', '-')}: {{cell: {cell}, dataset: {dataset}, model: {row}, settings: {settings}{after}"
+        )
+        (finetunes if after else cells).append(f"{start}, values: {values.as_posix()}}}")
+        searches += [f"{start}, recipe: {place.as_posix()}}}"] if recipe.search else []
+    lines = [MARK, "", _names("suites", names), "", _names("datasets", datasets), ""]
     lines += ["cells: # suite-dataset-row", *cells, ""]
     lines += (
         ["finetunes: # the cells that start from the weights of another one, `after` it", *finetunes]
@@ -46,50 +49,58 @@ def render(recipes: Path, faulty: dict[str, str] | None = None) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _recipes(recipes: Path, faulty: dict[str, str] | None) -> dict[Path, Recipe]:
-    """The recipes of a folder in the order of the grid; `faulty` and errors as in `render`."""
-    found: dict[Path, Recipe] = {}
+def _files(suites: Path) -> Iterator[tuple[str, Path]]:
+    """(SUITE/DATASET/ROW, file) of all recipes in the order of the grid."""
+    packaged = {name: folder for name, folder in packaged_suites().items() if not (suites / name).exists()}
+    folders = {folder.name: folder for folder in suites.glob("*") if folder.is_dir()} | packaged
+    for name in sorted(folders, key=lambda suite: (suite != FIRST, suite)):
+        recipes = folders[name] / "recipes"
+        for path in sorted(recipes.rglob("*.yaml")):
+            if not path.name.startswith("_"):  # those are bases of recipes alone
+                yield f"{name}/{path.relative_to(recipes).with_suffix('').as_posix()}", path
 
-    def fault(path: Path, error: RecipeError) -> None:
+
+def _recipes(suites: Path, faulty: dict[str, str] | None) -> dict[str, tuple[Path, Recipe]]:
+    """By cell the file and its recipe, in the order of the grid; `faulty` and errors as in `render`."""
+    found: dict[str, tuple[Path, Recipe]] = {}
+
+    def fault(cell: str, error: RecipeError) -> None:
         if faulty is None:
             raise error
-        faulty[path.relative_to(recipes).with_suffix("").as_posix()] = str(error)
-        found.pop(path, None)
+        faulty[cell] = str(error)
+        found.pop(cell, None)
 
-    paths = (
-        path for path in recipes.rglob("*.yaml") if not path.name.startswith("_")
-    )  # those are bases of recipes alone
-    for path in sorted(paths, key=lambda p: (p.relative_to(recipes).parts[0] != FIRST, p)):
-        parts = path.relative_to(recipes).with_suffix("").parts
+    for cell, path in _files(suites):
+        parts = cell.split("/")
         try:
             if len(parts) != 3 or not all(re.fullmatch(r"[a-z0-9][a-z0-9.-]*", part) for part in parts):
                 raise RecipeError(
-                    f"{path}: a recipe is recipes/<suite>/<dataset>/<row>.yaml, each in lower case, digits and dashes"
+                    f"{path}: a recipe is suites/SUITE/recipes/DATASET/ROW.yaml, each name in lower case, digits and dashes"
                 )
-            found[path] = load_recipe(path)
+            found[cell] = path, load_recipe(path)
         except RecipeError as error:
-            fault(path, error)
+            fault(cell, error)
     while True:  # a recipe that is left out may be what another one starts from
         before = len(found)
-        for path, recipe in list(found.items()):
+        for cell in list(found):
             try:
-                _check_start(path, recipe, found, recipes)
+                _check_start(cell, found, suites)
             except RecipeError as error:
-                fault(path, error)
+                fault(cell, error)
         if len(found) == before:
             return found
 
 
-def _check_start(path: Path, recipe: Recipe, found: dict[Path, Recipe], recipes: Path) -> None:
+def _check_start(cell: str, found: dict[str, tuple[Path, Recipe]], suites: Path) -> None:
     """Raises RecipeError for a recipe that starts from a cell which is not there, keeps no weights, or lacks a seed."""
+    path, recipe = found[cell]
     if recipe.start is None:
         return
-    cells = ["/".join(path.relative_to(recipes).with_suffix("").parts) for path in found]
-    source = recipes / f"{recipe.start.cell}.yaml"
-    before = found.get(source)
-    if before is None:
-        raise RecipeError(f"{path}: start.cell: there is no {source}{nearest(recipe.start.cell, cells)}")
-    if source == path:
+    start = recipe.start.cell
+    if start not in found:
+        raise RecipeError(f"{path}: start.cell: there is no {recipe_file(start, suites)}{nearest(start, list(found))}")
+    source, before = found[start]
+    if start == cell:
         raise RecipeError(f"{path}: start.cell: a cell cannot start from itself")
     lacking = [seed for seed in recipe.seeds if seed not in before.seeds]
     if not before.keep_weights or lacking:

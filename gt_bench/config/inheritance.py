@@ -14,6 +14,7 @@ from pathlib import Path
 
 from gt_bench.config.schema import RecipeError, nearest, read_yaml
 from gt_bench.schemas import Settings
+from gt_bench.utils.paths import place
 
 ROW = ("published", "parameters", "reduced", "search", "start", "keep_weights")
 # mappings that are replaced whole
@@ -77,7 +78,7 @@ def _place(path: Path, base: object) -> Path:
             parts.pop()
         else:
             parts.append(part)
-    return Path(*parts)
+    return place(Path(*parts))  # a recipe of another suite may be an installed one
 
 
 def _words(value: object, path: Path) -> list[str]:

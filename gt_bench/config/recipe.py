@@ -1,6 +1,6 @@
 """What may be in a recipe. Every mistake is a RecipeError that names the file, the key and the nearest valid one.
 
-A recipe (recipes/<suite>/<dataset>/<row>.yaml), with what it starts from (`base:`, see gt_bench/config/inheritance.py), is complete: it decides a cell together
+A recipe (suites/SUITE/recipes/DATASET/ROW.yaml), with what it starts from (`base:`, see gt_bench/config/inheritance.py), is complete: it decides a cell together
 with the data and the code, and each value says under `origin:` where it came from. Whether it fits its model and dataset: gt_bench/experiment/validate.py. The grid of
 cells is in gt_bench/config/grid.py.
 """
@@ -145,7 +145,7 @@ class AlsoPrinted(Strict):
 
 
 class PublishedRef(Strict):
-    """Where the published number is in published/results.yaml; the dataset is the cell's unless named here. `split`: which one was
+    """Where the published number is in the results.yaml of the paper's suite; the dataset is the cell's unless named here. `split`: which one was
     printed, where it is not the test split or there are several. `also`: further tables that print the same run."""
 
     paper: str
@@ -157,7 +157,7 @@ class PublishedRef(Strict):
     also: list[AlsoPrinted] = []
 
     def references(self, dataset: str) -> list[dict[str, str | None]]:
-        """Every printed place as the keys of published/results.yaml; metric and split None: whichever is printed there."""
+        """Every printed place as the keys of results.yaml; metric and split None: whichever is printed there."""
         main = {"paper": self.paper, "table": self.table, "method": self.method, "dataset": self.dataset or dataset}
         places = [main | {"metric": self.metric, "split": self.split}]
         others = [a.model_dump(exclude_none=True) | {"metric": a.metric, "split": a.split} for a in self.also]

@@ -171,7 +171,7 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("dataset")
     parser.add_argument("--data-root", type=Path, default=Path("data"), help="folder with packed/ and encodings/")
-    parser.add_argument("--params", type=Path, default=Path("params.yaml"), help="the grid, next to recipes/")
+    parser.add_argument("--params", type=Path, default=Path("params.yaml"), help="the grid, next to suites/")
     parser.add_argument("--prune", action="store_true", help="delete encodings that no recipe requests")
     parser.add_argument(
         "--jobs", type=_positive, help="number of processes (default: number of cores if the work takes long enough)"

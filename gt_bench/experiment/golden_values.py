@@ -2,13 +2,13 @@
 
 A cell's golden run trains its recipe on a miniature of its dataset, encodings included. The recipe is shortened but
 complete: each phase, the schedule, early stopping, choice of the best epoch, test. It runs on one thread, in float64,
-with the reference implementation of every operation. golden/SUITE.json contains the results and the versions
+with the reference implementation of every operation. suites/SUITE/golden.json contains the results and the versions
 (gt_bench/utils/versions.py) that they belong to. Values are compared up to TOLERANCE, because processors round
 differently. A change that alters golden values must raise a version. Otherwise its runs have a digest of their own and
 are not compared with the published numbers.
 
-golden/checked.json contains for each cell the hash of the code whose golden run was last compared. A cell is compared
-again only if its code has another hash.
+suites/SUITE/golden_checked.json contains for each cell the hash of the code whose golden run was last compared. A cell
+is compared again only if its code has another hash.
 """
 
 import contextlib
@@ -29,10 +29,10 @@ from gt_bench.schemas import Json
 from gt_bench.utils.code_digest import ROOT, source_file
 from gt_bench.utils.errors import UserError
 from gt_bench.utils.io import WriteError, write_bytes, write_json
-from gt_bench.utils.paths import INSTALLED
+from gt_bench.utils.paths import INSTALLED, SUITES, recipe_file
 from gt_bench.utils.versions import modules_of_encodings
 
-FOLDER, CHECKED = "golden", "checked.json"
+VALUES, CHECKED = "golden.json", "golden_checked.json"  # in the folder of a suite
 TOLERANCE = 1e-6  # relative; processors round differently
 NOISE = 1e-9  # absolute tolerance, for values near 0
 UNSTABLE = "unstable"  # replaces a value that depends on rounding and therefore differs between processors
@@ -125,7 +125,7 @@ def sealed(entry: Entry) -> Entry:
 
 def golden_file(suite: str, root: Path = Path()) -> Path:
     """Returns the path of a suite's golden values. The file need not exist."""
-    return root / FOLDER / f"{suite}.json"
+    return root / SUITES / suite / VALUES
 
 
 def load(suite: str, root: Path = Path()) -> dict[str, Entry]:
@@ -321,12 +321,25 @@ def model_and_task(cell: str) -> tuple[str, str]:
 
 
 def checked(root: Path = INSTALLED) -> dict[str, str]:
-    """Reads golden/checked.json: {cell: hash of the code whose golden run was last compared}."""
-    try:
-        content = json.loads((root / FOLDER / CHECKED).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return content if isinstance(content, dict) else {}
+    """Reads the files golden_checked.json: {cell: hash of the code whose golden run was last compared}."""
+    found: dict[str, str] = {}
+    for path in sorted((root / SUITES).glob(f"*/{CHECKED}")):
+        with contextlib.suppress(OSError, ValueError, TypeError):  # a damaged file: its cells are compared again
+            found |= json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
+def save_checked(codes: Mapping[str, str], root: Path = Path()) -> None:
+    """Writes the hash of the code of each cell next to the golden values of its suite.
+
+    Raises:
+        WriteError: a file cannot be written.
+    """
+    by_suite: dict[str, dict[str, str]] = {}
+    for cell, code in sorted(codes.items()):
+        by_suite.setdefault(cell.partition("/")[0], {})[cell] = code
+    for suite, cells in by_suite.items():
+        write_json(golden_file(suite, root).with_name(CHECKED), cells)
 
 
 def reference_cell(cell: str, model: str, task: str) -> str | None:
@@ -343,7 +356,7 @@ def reference_cell(cell: str, model: str, task: str) -> str | None:
     if find(cell, INSTALLED) is not None and _has_current_recipe(cell):
         return cell
     suites = sorted(
-        (path.stem for path in (INSTALLED / FOLDER).glob("*.json") if path.name != CHECKED),
+        (path.parent.name for path in (INSTALLED / SUITES).glob(f"*/{VALUES}")),
         key=lambda s: (s != "embedded", s),
     )
     known = {
@@ -361,7 +374,7 @@ def _has_current_recipe(cell: str) -> bool:
     entry = find(cell, INSTALLED)
     with contextlib.suppress(RecipeError):
         return (
-            entry is not None and recipe_digest(load_recipe(INSTALLED / "recipes" / f"{cell}.yaml")) == entry["recipe"]
+            entry is not None and recipe_digest(load_recipe(recipe_file(cell, INSTALLED / SUITES))) == entry["recipe"]
         )
     return False
 

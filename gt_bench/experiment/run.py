@@ -201,8 +201,9 @@ class Experiment:
     @cached_property
     def modified(self) -> str | None:
         """Hash of the code if its golden values differ from the committed ones of the same versions, otherwise None."""
-        cell = "/".join(Path(self.path).with_suffix("").parts[-3:])
-        model = self.recipe.model.name
+        # suites/SUITE/recipes/DATASET/ROW.yaml, or tuned/SUITE/DATASET/ROW.yaml
+        parts = [part for part in Path(self.path).with_suffix("").parts if part != "recipes"]
+        cell, model = "/".join(parts[-3:]), self.recipe.model.name
         reference = golden_values.reference_cell(cell, model, self.header.task)
         if reference is None:
             return None

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from gt_bench.config.grid import Cell, Grid
 from gt_bench.config.verdict_settings import Rules
 from gt_bench.leaderboard.rows import absent, rows_of
-from gt_bench.leaderboard.verdicts import with_claims
+from gt_bench.leaderboard.verdicts import with_claims, with_false_discovery
 from gt_bench.schemas import Record, Result, Row
 from gt_bench.store.archive import (
     ROOT,
@@ -47,7 +47,7 @@ class Gathered:
 
 
 def gather(grid: Grid, results: Path = Path("results"), store: Path = Path("store"), root: Path = ROOT) -> Gathered:
-    """Everything that results/, store/ and records/ hold of the cells of the grid. What is broken becomes a row or a problem. Raises StoreError
+    """Everything that results/, store/ and the shipped records hold of the cells of the grid. What is broken becomes a row or a problem. Raises StoreError
     for another folder of records that is not there."""
     from gt_bench.provenance.staleness import compare_golden_values, standing
 
@@ -84,6 +84,7 @@ def gather(grid: Grid, results: Path = Path("results"), store: Path = Path("stor
             taken += rows.pop(source, [])
             found.others.extend(row for its in rows.values() for row in its)
         found.rows.extend(with_claims(taken, grid.run.verdict))
+    found.rows[:] = with_false_discovery(found.rows)
     return found
 
 
@@ -176,9 +177,14 @@ def commit_of(records: Sequence[Record]) -> str:
 
 
 def every_row(grid: Grid, root: Path = ROOT) -> list[Row]:
-    """The leaderboard's rows of every shipped cell, suite by suite. Raises StoreError, RecipeError."""
+    """The leaderboard's rows of every shipped cell, suite by suite, with false-discovery rates over all of them.
+
+    Raises:
+        StoreError: A shipped file is unsound.
+        RecipeError: A recipe cannot be read.
+    """
     found: list[Row] = []
     for suite in grid.suites:
         if shipped := shipped_of(grid, suite, root):
             found += shipped_rows([cell for cell in grid.suite(suite) if cell.cell in shipped], shipped, grid)
-    return found
+    return with_false_discovery(found)

@@ -90,7 +90,7 @@ def cells(row: Row) -> list[str]:
     status = ", ".join(part for part in (row["status"], row["reduced"] and "reduced") if part)
     return [
         row["dataset"], row["model"], metric, ours, f"{row['runs']}/{row['seeds']}" if row["seeds"] else "–", theirs,
-        sign + _number(row["difference"], row) + interval, row["verdict"],
+        sign + _number(row["difference"], row) + interval, _verdict(row),
         "–" if row["q_difference"] is None else f"{row['q_difference']:.2g}", _margin(row), _seeds_needed(row), _claim(row), status,
         "–" if row["parameters"] is None else f"{row['parameters']:,}",
         "–" if row["seconds_per_epoch"] is None else f"{row['seconds_per_epoch']:.3g}",
@@ -143,6 +143,14 @@ def terminal_table(suite: str, rows: Sequence[Row], width: int = 150) -> "Table"
     return fitting_table(
         names, texts, width, PRIORITY, WRAPPED, RIGHT, f"Leaderboard: {suite}", f" (reports/{suite}.md, --json)"
     )
+
+
+def _verdict(row: Row) -> str:
+    """The verdict; `reproduced` with the gap that is excluded, since it is no smaller than that which the runs can show."""
+    if row["verdict"] != "reproduced" or row["excluded_gap"] is None:
+        return row["verdict"]
+    unit = " points" if row["unit"] == "percent" else ""
+    return f"reproduced (gaps above {_number(row['excluded_gap'], row)}{unit} excluded)"
 
 
 def _margin(row: Row) -> str:

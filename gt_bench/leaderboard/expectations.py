@@ -1,4 +1,4 @@
-"""What theory says of a cell before it runs (published/theory.yaml), and whether its runs agree. docs/embedded.md is the same as a page:
+"""What theory says of a cell before it runs (suites/SUITE/theory.yaml), and whether its runs agree. docs/embedded.md is the same as a page:
 
     python -m gt_bench.leaderboard.expectations > docs/embedded.md
 
@@ -16,12 +16,12 @@ from pydantic import Field, model_validator
 
 from gt_bench.config.schema import Strict, read_yaml, validated
 from gt_bench.config.verdict_settings import Rules
-from gt_bench.papers.published import RESULTS
 from gt_bench.papers.units import PERCENT
 from gt_bench.schemas import Row
 from gt_bench.stats.equivalence import quantile, sample_std
+from gt_bench.utils.paths import SUITES, place
 
-THEORY = RESULTS.with_name("theory.yaml")
+THEORY = "theory.yaml"  # in the folder of a suite
 WITHIN, BEYOND = ("at_most", "at_least"), ("above", "below")
 
 
@@ -72,14 +72,19 @@ class Touchstone(Strict):
 
 
 class Theory(Strict):
-    """Suite -> dataset -> what is expected there."""
+    """What is expected of a suite, by dataset."""
 
-    suites: dict[str, dict[str, Touchstone]]
+    datasets: dict[str, Touchstone]
+
+
+def theory(suite: str) -> dict[str, Touchstone]:
+    """What is expected of a suite, by dataset; nothing for one without theory.yaml. Raises RecipeError for a file that is not valid."""
+    path = place(SUITES / suite / THEORY)
+    return _read(path, path.stat().st_mtime_ns).datasets if path.exists() else {}
 
 
 @cache
-def theory(path: Path = THEORY) -> Theory:
-    """The file, checked. Raises RecipeError."""
+def _read(path: Path, _mtime: int) -> Theory:
     return validated(Theory, read_yaml(path), str(path))
 
 
@@ -87,7 +92,7 @@ def with_expectation(row: Row, rules: Rules | None = None) -> Row:
     """The row with what theory says of its cell, where it says something: `tests` and `chance` of the dataset, `expected` and what belongs to it,
     and `as_expected`."""
     suite, dataset, name = row["cell"].split("/")
-    touchstone = theory().suites.get(suite, {}).get(dataset)
+    touchstone = theory(suite).get(dataset)
     if touchstone is None:
         return row
     row = row | {"tests": touchstone.tests, "chance": touchstone.chance}
@@ -128,7 +133,7 @@ def page(suite: str = "embedded") -> str:
     from gt_bench.data.registry import get_spec
 
     lines = [HEAD.strip(), "", "| dataset | what it tests | metric | chance |", "|---|---|---|---|"]
-    found = theory().suites[suite]
+    found = theory(suite)
     shown = {
         name: (lambda v: f"{100 * v:.4g} %") if get_spec(name).metric in PERCENT else (lambda v: f"{v:.4g}")
         for name in found
@@ -150,7 +155,7 @@ def page(suite: str = "embedded") -> str:
 HEAD = """
 # The embedded suite: what it shows
 
-Written by `python -m gt_bench.leaderboard.expectations > docs/embedded.md` from published/theory.yaml. `make reproduce` trains it: data that are generated here, no
+Written by `python -m gt_bench.leaderboard.expectations > docs/embedded.md` from suites/embedded/theory.yaml. `make reproduce` trains it: data that are generated here, no
 download, no GPU. Each dataset is made so that theory says beforehand what a model can reach; each row of the board says whether its runs agree
 (`as expected`, `not as expected`, `undecided`), by the 95 % interval of the mean over its runs. A row at chance is one that must be there.
 """

@@ -8,8 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gt_bench.config.verdict_settings import Rules
+from gt_bench.data.registry import catalog
 from gt_bench.leaderboard.columns import table_lines
+from gt_bench.leaderboard.verdicts import p_of_comparisons
+from gt_bench.papers.published import lookup
 from gt_bench.schemas import COLUMNS, Row
+from gt_bench.stats.equivalence import false_discovery
 from gt_bench.store.run_store import StoreError
 from gt_bench.utils.format import csv_cell
 from gt_bench.utils.io import read_text, write_bytes
@@ -69,14 +73,34 @@ def tally(rows: Sequence[Row], rules: Rules) -> str:
         return f"{words.total()} rows of which theory says beforehand what to expect: {', '.join(f'{n} {word}' for word, n in words.items())}."
     complete = [row for row in rows if row["interval_low"] is not None and not row["provisional"]]
     words = Counter(row["verdict"].split(" (")[0] for row in complete)
-    off = words["higher"] + words["lower"]
-    sure = sum(row["q_difference"] is not None and row["q_difference"] < rules.level for row in complete)
+    numbers = {lookup(*row["published_place"]).first_place for row in complete if row["published_place"]}
+    counts = ", ".join(f"{n} {word}" for word, n in sorted(words.items())) or "none"
+    p_values = p_of_comparisons(complete)
+    rates = false_discovery(list(p_values.values()))
+    off = sum(p < rules.level for p in p_values.values())
+    sure = sum(q is not None and q < rules.level for q in rates)
     claims = Counter(row["claim"] for row in rows if row["claim"] in ("claim holds", "claim fails", "undecided"))
-    return (
-        f"{len(complete)} numbers judged ({', '.join(f'{n} {word}' for word, n in sorted(words.items())) or 'none'}). Were every one of them reproduced in truth, "
-        f"chance alone would show at most {rules.level * len(complete):.1f} as higher or lower; {off} are, {sure} of them with q below {rules.level:g} "
-        f"(Benjamini-Hochberg). Provisional: {sum(bool(row['provisional']) for row in rows)}, in none of these counts. "
-        f"Claims to be best: {claims['claim holds']} hold, {claims['claim fails']} fail, {claims['undecided']} undecided."
+    said = [
+        f"{len(complete)} verdicts on {len(numbers)} published numbers ({counts}).",
+        *([_generated(complete)] if words["reproduced"] else []),
+        f"Verdicts that depend on each other (the same runs, the same published number, or equal results) are one comparison: {len(p_values)} "
+        f"comparisons. If all were reproduced in truth, chance alone would give p below {rules.level:g} in at most "
+        f"{rules.level * len(p_values):.1f} of them; {off} have it, {sure} of them with q below {rules.level:g} (Benjamini-Hochberg over these "
+        f"{len(p_values)}).",
+        f"Provisional: {sum(bool(row['provisional']) for row in rows)} verdicts, in none of these counts.",
+        f"Claims to be best: {claims['claim holds']} hold, {claims['claim fails']} fail, {claims['undecided']} undecided.",
+    ]
+    return " ".join(said)
+
+
+def _generated(complete: Sequence[Row]) -> str:
+    """On what data the reproduced numbers are: those of generated data say little about real ones."""
+    reproduced = [row for row in complete if row["verdict"] == "reproduced"]
+    made = [row for row in reproduced if (spec := catalog().get(row["dataset"])) and not spec.files]
+    names = ", ".join(sorted({row["dataset"] for row in made}))
+    certain = sum(row["std"] == 0.0 for row in made)
+    return f"Of the {len(reproduced)} reproduced, {len(made)} are on generated data" + (
+        f" ({names}); in {certain} of these all runs have the same value." if made else "."
     )
 
 
@@ -94,7 +118,8 @@ EXPLANATION = """
 - difference: with its {sure:g} % interval (Welch, and the rounding of the print). verdict: *consistent*: the printed mean lies in the {sure:g} % prediction interval
   of a replication of this size, which is the interval around 0 of the same width; *higher* or *lower*: it does not; *reproduced*: consistent, and
   two one-sided tests show that the difference is smaller than the margin; *undecided*: it hangs on what the paper does not print (no number of
-  runs: {few} and {most} are tried; no spread: an exact mean, and one run with our spread). q: false-discovery rate over the complete numbers.
+  runs: {few} and {most} are tried; no spread: an exact mean, and one run with our spread). q: false-discovery rate over the complete verdicts;
+  verdicts that depend on each other count as one comparison.
 - margin: the one with which equal truth passes as reproduced in {power:g} % of cases at full seeds; power: that chance for the runs that there are; seeds
   needed: for {power:g} % at the spread seen. A cell that lacks only seeds is judged with what it has (*consistent, 3 of 10 runs*); one that is *reduced* in trials,
   epochs or data, or whose runs failed, is not.

@@ -117,6 +117,8 @@ def summarise(
         if published and of_part:
             row["metric"] = f"{published.metric} ({published.dataset})"
         row["values"] = [] if None in values else [value for value in values if value is not None]
+        if published and published.averages_over > 1:
+            _average(row, published.averages_over)
     undefined = [
         f"{v} of seed {r['deterministic']['seed']}"
         for v, r in zip(row["values"], good, strict=False)
@@ -141,6 +143,25 @@ def summarise(
         row |= {"seconds_per_epoch": statistics.median(seconds), "peak_memory_mib": max(memory)}
     row["device"] = ", ".join(sorted(devices)) or None
     return row
+
+
+def _average(row: Row, size: int) -> None:
+    """Replace the runs of a row by averages of `size` runs each, as published; an average whose runs are not all there is left out.
+
+    Args:
+        row: The row, changed in place: `values`, `runs`, `seeds`, and a note. The runs must be in the order of the recipe's seeds.
+        size: Runs of each average.
+    """
+    runs = len(row["values"])
+    whole = runs // size if row["status"].partition(",")[0] == "ok" else 0
+    if not whole:
+        row["notes"].append(
+            f"the published deviation is over averages of {size} runs: {runs} runs are there, which are compared as single runs"
+        )
+        return
+    row["values"] = [statistics.fmean(row["values"][n * size : (n + 1) * size]) for n in range(whole)]
+    row["runs"], row["seeds"] = whole, row["seeds"] // size
+    row["notes"].append(f"{whole} averages of {size} runs each, as the published number has it")
 
 
 def absent(cell: str, status: str, reason: str | None) -> Row:

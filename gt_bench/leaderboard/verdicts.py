@@ -53,25 +53,108 @@ def with_verdict(row: Row, result: Result, rules: Rules | None = None, printed: 
         "provisional": provisional, "interval_low": low, "interval_high": high,
         "margin": verdict.margin, "margin_std": verdict.margin_std, "power": verdict.power,
         "p_difference": verdict.p_difference, "p_equivalence": verdict.p_equivalence,
+        "excluded_gap": verdict.excluded_gap,
         "seeds_needed": seeds_needed(row["std"], row["runs"], published, full, rules) if published else None,
         "notes": [*row["notes"], *verdict.assumptions],
     }  # fmt: skip
 
 
 def with_claims(rows: Sequence[Row], rules: Rules | None = None) -> list[Row]:
-    """The rows with what only all of them together say: the verdict on each paper's claim to be best in its column, against our own complete run of
-    a rival where there is one and its print otherwise; and the false-discovery rates of `higher` and `lower` over all complete numbers."""
+    """Add what needs all rows: claims and false-discovery rates.
+
+    Args:
+        rows: Rows with verdicts. The false-discovery rate is over these rows and no others.
+        rules: Rules of verdicts.
+
+    Returns:
+        The rows with the verdict on each paper's claim to be best in its column, against our complete run of a rival where there is one and
+        its published number otherwise, and with `q_difference`.
+    """
     ours: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
         if row["published_place"] and row["interval_low"] is not None and not row["provisional"]:
             ours.setdefault(tuple(row["published_place"]), []).append(row)
-    complete = [
-        row["p_difference"] if row["interval_low"] is not None and not row["provisional"] else None for row in rows
-    ]
+    return with_false_discovery([_with_claim(row, ours, rules) for row in rows])
+
+
+def with_false_discovery(rows: Sequence[Row]) -> list[Row]:
+    """Set `q_difference` over exactly these rows.
+
+    Dependent rows are one comparison (`comparisons`). Its p value is the smallest of its rows times their number (Bonferroni), which is valid
+    under any dependence. Benjamini-Hochberg is over comparisons.
+
+    Args:
+        rows: Rows with verdicts.
+
+    Returns:
+        The rows; those of one comparison have the same `q_difference`, and rows without a complete verdict have None.
+    """
+    groups = comparisons(rows)
+    p_values = p_of_comparisons(rows)
+    rates = dict(zip(p_values, false_discovery(list(p_values.values())), strict=True))
     return [
-        _with_claim(row, ours, rules) | {"q_difference": q}
-        for row, q in zip(rows, false_discovery(complete), strict=True)
+        row | {"q_difference": None if group is None or row["p_difference"] is None else rates[group]}
+        for row, group in zip(rows, groups, strict=True)
     ]
+
+
+def p_of_comparisons(rows: Sequence[Row]) -> dict[int, float]:
+    """The p value of each comparison: the smallest of its rows times their number, at most 1; comparisons without a p value are left out."""
+    found: dict[int, list[float]] = {}
+    for row, group in zip(rows, comparisons(rows), strict=True):
+        if group is not None and row["p_difference"] is not None:
+            found.setdefault(group, []).append(row["p_difference"])
+    return {group: min(1.0, len(p_values) * min(p_values)) for group, p_values in found.items()}
+
+
+def comparisons(rows: Sequence[Row]) -> list[int | None]:
+    """Group complete verdicts that depend on each other.
+
+    Two rows are one comparison if they are of the same runs (several metrics of a cell), of the same published number (several recipes, or a
+    number that a paper publishes twice), or have the same mean and deviation next to the same published mean and deviation.
+
+    Args:
+        rows: Rows with verdicts.
+
+    Returns:
+        For each row the index of its comparison, from 0 in the order of the rows; None for rows without a complete verdict.
+    """
+    group_of: list[int | None] = [None] * len(rows)
+    seen: dict[object, int] = {}
+    merged: list[int] = []  # parent of each group
+
+    def root(group: int) -> int:
+        while merged[group] != group:
+            group = merged[group]
+        return group
+
+    for index, row in enumerate(rows):
+        if row["interval_low"] is None or row["provisional"]:
+            continue
+        keys: list[object] = [("cell", row["cell"])]
+        if row["published_place"]:
+            keys.append(("number", lookup(*row["published_place"]).first_place))
+        keys.append(
+            (
+                "equal",
+                row["dataset"],
+                row["metric"],
+                row["mean"],
+                row["std"],
+                row["published_mean"],
+                row["published_std"],
+            )
+        )
+        merged.append(len(merged))
+        group = merged[-1]
+        for other in {root(seen[key]) for key in keys if key in seen}:
+            merged[max(other, root(group))] = min(other, root(group))
+        for key in keys:
+            seen.setdefault(key, group)
+        group_of[index] = group
+    roots = [None if group is None else root(group) for group in group_of]
+    order = {group: n for n, group in enumerate(dict.fromkeys(group for group in roots if group is not None))}
+    return [None if group is None else order[group] for group in roots]
 
 
 def printed_number(result: Result, notes: list[str]) -> Published | None:
@@ -114,12 +197,22 @@ def runs_in_full(row: Row) -> int:
 
 
 def compared(row: Row, rival: Published, ours: Sequence[Row], rules: Rules | None = None) -> Claim:
-    """Is the row's number better than the printed one of `rival`, or than our rows `ours` of that where there are any? As a claim to be best is judged; a single run of either side
-    scatters by the larger of the two printed spreads."""
+    """Test whether a row is better than a rival, as a claim to be best is tested.
+
+    Args:
+        row: Our runs of a published number.
+        rival: The published number to compare with.
+        ours: Our rows of the rival; if there are any, they replace its published number.
+        rules: Rules of verdicts.
+
+    Returns:
+        The verdict. A single run of ours scatters by its published spread, or by the rival's where it has none; if both sides are runs of
+        ours, by the larger of the two.
+    """
     published = lookup(*row["published_place"] or ())
     spreads = [spread for number in (published, rival) if (spread := _printed_spread(number)) is not None]
     number = _rival(rival, ours, 1 if published.direction == "max" else -1)
-    return _better(row, published, number, max(spreads, default=None), rules)
+    return _better(row, published, number, (max(spreads) if ours else spreads[0]) if spreads else None, rules)
 
 
 def _better(row: Row, published: Published, rival: Number, spread: float | None, rules: Rules | None) -> Claim:

@@ -1,4 +1,4 @@
-"""Where the papers print what a BREC run measures: published/results.yaml has a dataset for every category, a run has a metric."""
+"""Where the papers print what a BREC run measures: results.yaml has a dataset for every category, a run has a metric."""
 
 # metric of a run (gt_bench/tasks/brec.py) -> (dataset, metric) in results.yaml
 PUBLISHED = {

@@ -9,6 +9,7 @@ from gt_bench.config.grid import Cell, Grid
 from gt_bench.config.recipe import load_recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.data.registry import catalog
+from gt_bench.papers.pair_counts import pairs_of
 from gt_bench.papers.published import Published, PublishedError, everything, further, lookup, resolve
 from gt_bench.schemas import Record, Row
 from gt_bench.utils.format import hours
@@ -16,13 +17,24 @@ from gt_bench.utils.format import hours
 
 @dataclass(frozen=True)
 class Coverage:
-    """Of one paper: its own printed numbers, costs and OOM left out, and those with a verdict, of them `provisional` with fewer runs than they are
-    printed from; the cells that such numbers are of, and those with a verdict; `seconds` of these cells' runs, one after the other, by device."""
+    """How much of one paper has a verdict.
+
+    Attributes:
+        paper: The paper.
+        numbers: Its own published numbers, without costs and OOM. A number that several tables repeat counts once.
+        judged: Those with a verdict.
+        provisional: Those of them with fewer runs than published.
+        impossible: Those that can have none: no spread is published, and no recipe has more than one seed.
+        cells: Cells of the grid that such numbers are of.
+        cells_judged: Cells with a verdict.
+        seconds: What the runs of these cells took, one after the other, by device.
+    """
 
     paper: str
     numbers: int
     judged: int
     provisional: int
+    impossible: int
     cells: int
     cells_judged: int
     seconds: Mapping[str, float]
@@ -30,12 +42,17 @@ class Coverage:
     @property
     def sentence(self) -> str:
         """All of it, for people."""
+        never = (
+            f" {self.impossible} can have none: no spread is published, and the recipes have one seed."
+            if self.impossible
+            else ""
+        )
         if not self.judged:
-            return f"None of its {self.numbers} own numbers has a verdict yet; {self.cells} cells of the grid would give them one."
+            return f"None of its {self.numbers} own numbers has a verdict yet; it has {self.cells} cells in the grid.{never}"
         some = "all" if self.provisional == self.judged else f"{self.provisional} of them"
         fewer = f", {some} provisional" if self.provisional else ""
         runs = f"{self.cells_judged} of {self.cells} cells and {spent(self.seconds)}"
-        return f"Of its {self.numbers} own numbers {self.judged} have a verdict{fewer}, from {runs}."
+        return f"Of its {self.numbers} own numbers {self.judged} have a verdict{fewer}, from {runs}.{never}"
 
 
 def seconds_by_device(records: Iterable[Record]) -> dict[str, float]:
@@ -65,23 +82,45 @@ def spent(seconds: Mapping[str, float]) -> str:
 
 
 def coverage(grid: Grid, rows: Sequence[Row], seconds: Mapping[str, Mapping[str, float]]) -> list[Coverage]:
-    """Paper by paper. `rows`: of leaderboards; `seconds`: of all runs of a cell by device, by its name."""
+    """Count what has a verdict, paper by paper.
+
+    Args:
+        grid: All cells.
+        rows: Rows of leaderboards.
+        seconds: What all runs of a cell took, by the cell's name and by device.
+
+    Returns:
+        One entry per paper that publishes numbers of its own models.
+    """
     held = [
         (lookup(*place), row) for row in rows if (place := row["published_place"]) and row["interval_low"] is not None
     ]
-    cells = Counter(
-        paper
-        for cell in grid.cells.values()
-        for paper in {number.paper for number in printed_numbers(cell) if number.own}
-    )
+    cells: Counter[str] = Counter()
+    seeds: dict[tuple[str, ...], int] = {}
+    for cell in grid.cells.values():
+        own = [number for number in printed_numbers(cell) if number.own]
+        cells.update({number.paper for number in own})
+        for number in own:
+            first = number.first_place
+            seeds[first] = max(seeds.get(first, 0), len(load_recipe(cell.recipe_path).seeds))
     found = []
     for paper, numbers in _own_numbers().items():
-        mine = [(number.place, row) for number, row in held if number.own and number.paper == paper]
-        # where several recipes are held against a number, one that is complete is enough
+        mine = [(number.first_place, row) for number, row in held if number.own and number.paper == paper]
+        # where several recipes are compared with a number, one that is complete is enough
         judged, complete = {place for place, _ in mine}, {place for place, row in mine if not row["provisional"]}
         run = {row["cell"] for _, row in mine}
-        took = added(seconds.get(cell, {}) for cell in run)
-        found.append(Coverage(paper, numbers, len(judged), len(judged - complete), cells[paper], len(run), took))
+        found.append(
+            Coverage(
+                paper=paper,
+                numbers=len(numbers),
+                judged=len(judged),
+                provisional=len(judged - complete),
+                impossible=sum(not judgeable and seeds.get(place, 0) < 2 for place, judgeable in numbers.items()),
+                cells=cells[paper],
+                cells_judged=len(run),
+                seconds=added(seconds.get(cell, {}) for cell in run),
+            )
+        )
     return found
 
 
@@ -99,10 +138,12 @@ def printed_numbers(cell: Cell) -> list[Published]:
 
 
 @lru_cache(maxsize=1)
-def _own_numbers() -> dict[str, int]:
-    """How many numbers a paper prints of its own models; papers that print none of them are not in it."""
-    found: dict[str, int] = {}
+def _own_numbers() -> dict[str, dict[tuple[str, ...], bool]]:
+    """For each paper the places of its own numbers, and whether one run is enough for a verdict: a spread is published, or it is a count of pairs."""
+    found: dict[str, dict[tuple[str, ...], bool]] = {}
     for number in everything():
         if number.own and number.mean is not None and not number.measured:
-            found[number.paper] = found.get(number.paper, 0) + 1
+            places = found.setdefault(number.paper, {})
+            enough = number.std is not None or pairs_of(number.dataset, number.metric) is not None
+            places[number.first_place] = places.get(number.first_place, False) or enough
     return found

@@ -1,11 +1,11 @@
-"""The papers' own numbers: one printed cell of published/results.yaml by paper, table, method, dataset, metric and split.
+"""The papers' own numbers: one entry of suites/PAPER/results.yaml by paper, table, method, dataset, metric and split.
 
 Numbers come out in raw units (a percentage becomes a fraction), which is how records hold them; `unit` says how the paper prints them.
 """
 
 import difflib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -13,12 +13,12 @@ from typing import Literal
 
 import yaml
 
+from gt_bench.config.suite import load_suite
 from gt_bench.papers import pair_counts
 from gt_bench.schemas import Record, Settings
-from gt_bench.utils.paths import INSTALLED
+from gt_bench.utils.paths import suite_folders, suite_name
 
-RESULTS = INSTALLED / "published" / "results.yaml"
-FURTHER = "further.yaml"  # beside it: what others than the five papers print of the baselines
+RESULTS, FLAGS = "results.yaml", "flags.yaml"  # in the folder of a suite
 # our metric name -> the name in results.yaml, where they differ
 METRIC_NAMES = {
     "balanced-accuracy": "weighted-accuracy",
@@ -34,7 +34,6 @@ MEASURED: dict[str, tuple[Cost, float]] = {
     "seconds-per-epoch": ("train_seconds_per_epoch", 1.0),
     "gpu-memory-gb": ("peak_memory_mib", 2**20 / 1e9),
 }
-FLAGS = RESULTS.with_name("flags.yaml")
 
 
 class PublishedError(LookupError):
@@ -45,7 +44,8 @@ class PublishedError(LookupError):
 class Published:
     """One printed cell. `mean`, `std` in raw units, None where the paper prints none (`oom`: it prints OOM instead of a number); `runs` is
     the number behind `std`, None where not said; `rounding`: half a unit of the mean's last printed digit, in raw units; `flags`: what is
-    wrong with how it was made (published/flags.yaml)."""
+    wrong with how it was made (flags.yaml); `canonical`: the method's name across the tables of a paper; `averages_over`: each of the
+    `runs` behind `std` is itself an average of so many runs."""
 
     paper: str
     table: str
@@ -64,6 +64,8 @@ class Published:
     own: bool
     note: str | None
     flags: tuple[str, ...] = ()
+    canonical: str = ""
+    averages_over: int = 1
 
     @property
     def number(self) -> float:
@@ -99,6 +101,19 @@ class Published:
         """The names by which `lookup` finds it."""
         return self.paper, self.table, self.method, self.dataset, self.metric, self.split
 
+    @property
+    def first_place(self) -> tuple[str, ...]:
+        """The place where the paper publishes this number first. Tables of one paper often repeat a result, with more or fewer digits."""
+        if self.mean is None:
+            return self.place
+        same = {key: getattr(self, key) for key in ("paper", "dataset", "metric", "split")}
+        for entry in printed_at(same):
+            if entry.canonical != self.canonical or entry.mean is None:
+                continue
+            if abs(entry.mean - self.mean) <= entry.rounding + self.rounding + 1e-12:
+                return entry.place
+        return self.place
+
     def rivals(self) -> list["Published"]:
         """The other methods' numbers of the same column: none of the paper's own, none that is only a cost or OOM."""
         column = {k: getattr(self, k) for k in ("paper", "table", "dataset", "metric", "split")}
@@ -126,21 +141,17 @@ class Published:
 
 
 def lookup(
-    paper: str,
-    table: str,
-    method: str,
-    dataset: str,
-    metric: str | None = None,
-    split: str | None = None,
-    path: str | Path = RESULTS,
+    paper: str, table: str, method: str, dataset: str, metric: str | None = None, split: str | None = None
 ) -> Published:
-    """The one printed cell with these names (`edge-transformer` is taken for `edge_transformer`, our metric names for the file's).
+    """The one published number with these names (`edge_transformer` is accepted for `edge-transformer`, our metric names for the file's).
 
-    `metric` and `split` may be left out where they are clear: there is one, or, for the split, the test split is among them.
-    Raises PublishedError naming the first key that matches nothing and its nearest values, or the metrics or splits to choose from.
+    `metric` and `split` may be left out if they are clear: there is one, or, for the split, the test split is among them.
+
+    Raises:
+        PublishedError: naming the first key that matches nothing and its nearest values, or the metrics or splits to choose from.
     """
-    entries = read_entries(Path(path).resolve())
-    wanted = {"paper": paper.replace("-", "_"), "table": table, "method": method, "dataset": dataset}
+    entries = read_entries(paper)
+    wanted = {"paper": suite_name(paper), "table": table, "method": method, "dataset": dataset}
     if metric is not None:
         wanted["metric"] = METRIC_NAMES.get(metric, metric)
     if split is not None:
@@ -150,16 +161,14 @@ def lookup(
         if not found:
             near = _nearest(value, sorted({e[key] for e in entries}))
             before = ", ".join(f"{k} {v!r}" for k, v in list(wanted.items())[:number])
-            raise PublishedError(
-                f"{Path(path).name} has no {key} {value!r}{' under ' + before if before else ''}; {near}"
-            )
+            raise PublishedError(f"{RESULTS} has no {key} {value!r}{' under ' + before if before else ''}; {near}")
         entries = found
     if split is None and len({e["split"] for e in entries}) > 1:
         entries = [e for e in entries if e["split"] == "test"] or entries
     if len(entries) > 1:
         choices = "; ".join(f"metric {e['metric']}, split {e['split']}" for e in entries)
         raise PublishedError(
-            f"{Path(path).name} prints several numbers for {', '.join(wanted.values())}; choose one of: {choices}"
+            f"{RESULTS} has several numbers for {', '.join(wanted.values())}; choose one of: {choices}"
         )
     return _published(entries[0])
 
@@ -205,28 +214,29 @@ def further(reference: Settings | None, dataset: str, metric: str | None) -> lis
         if len({entry.split for entry in other}) > 1:
             other = [entry for entry in other if entry.split == split]
         if not other:
-            raise PublishedError(
-                f"{RESULTS.name} prints nothing at {also} of {reference['paper']}, {reference['table']}"
-            )
+            raise PublishedError(f"{RESULTS} prints nothing at {also} of {reference['paper']}, {reference['table']}")
         found += other
     return [entry for entry in dict.fromkeys(found) if entry != main]
 
 
 def everything() -> list[Published]:
-    """All printed numbers, in the order of the file. Raises PublishedError for a file that cannot be read."""
-    return [_published(entry) for entry in read_entries(RESULTS)]
+    """All published numbers, paper by paper, in the order of the files. Raises PublishedError for a file that cannot be read."""
+    return [number for paper in papers() for number in published_of(paper)]
 
 
-@lru_cache(maxsize=1)
+def published_of(paper: str) -> list[Published]:
+    """The published numbers of a paper, in the order of the file. Raises PublishedError."""
+    return [_published(entry) for entry in read_entries(paper)]
+
+
+def papers() -> dict[str, Path]:
+    """The folder of each suite with published numbers, by its name. Raises SuiteError."""
+    return {name: folder for name, folder in suite_folders().items() if (folder / RESULTS).exists()}
+
+
 def paper_titles() -> dict[str, str]:
-    """Paper -> its title. Raises PublishedError for a file that cannot be read."""
-    files = [path for path in (RESULTS, RESULTS.with_name(FURTHER)) if path.exists()]
-    papers = [
-        one
-        for path in files
-        for one in _read(path, lambda c: [{"paper": name, **about} for name, about in c["papers"].items()], {"title"})
-    ]
-    return {paper["paper"]: paper["title"] for paper in papers}
+    """The title of each paper. Raises RecipeError for a suite.yaml that cannot be read."""
+    return {paper: load_suite(paper).title for paper in papers()}
 
 
 def _costs_alone(reference: Settings, dataset: str) -> bool:
@@ -238,48 +248,59 @@ def _costs_alone(reference: Settings, dataset: str) -> bool:
 def printed_at(place: Mapping[str, str | None]) -> list[Published]:
     """Every printed number of a place: keys of an entry, of which those that are None, or not given, may have any value."""
     wanted = {k: v for k, v in place.items() if v is not None}
-    wanted["paper"] = wanted["paper"].replace("-", "_")
+    wanted["paper"] = suite_name(wanted["paper"])
     if "metric" in wanted:
         wanted["metric"] = METRIC_NAMES.get(wanted["metric"], wanted["metric"])
-    return [_published(e) for e in read_entries(RESULTS) if all(e[k] == v for k, v in wanted.items())]
+    return [_published(e) for e in read_entries(wanted["paper"]) if all(e[k] == v for k, v in wanted.items())]
 
 
 # what an entry of results.yaml has besides `note`
-ENTRY_KEYS = {
-    "paper", "table", "method", "dataset", "metric", "split", "direction", "unit", "printed", "mean", "std", "runs", "oom", "own",
-}  # fmt: skip
+ENTRY_KEYS = (
+    "table", "method", "canonical_method", "dataset", "metric", "split", "direction", "unit", "printed", "mean", "std", "runs", "oom",
+    "own",
+)  # fmt: skip
 
 
-@lru_cache(maxsize=1)
-def _flags() -> list[dict[str, str]]:
-    return _read(FLAGS, lambda content: content or [], {"flag"})
+def read_entries(paper: str) -> list[Settings]:
+    """The entries of a paper's results.yaml, each with the paper's name. Raises PublishedError for a paper without that file."""
+    known = papers()
+    if (folder := known.get(name := suite_name(paper))) is None:
+        if (suite := suite_folders().get(name)) is not None:
+            raise PublishedError(f"{suite} has no {RESULTS}: nothing is published there to compare with")
+        raise PublishedError(f"no paper {name!r}; {_nearest(name, list(known))}")
+    path = folder / RESULTS
+    return _read(name, path, _stamp(path), ENTRY_KEYS)
 
 
-@lru_cache(maxsize=2)
-def read_entries(path: Path) -> list[Settings]:
-    """The entries of results.yaml as they are there, and those of the file of further numbers beside it. Raises PublishedError."""
-    further = path.with_name(FURTHER)
-    others = _read(further, lambda content: content["results"], ENTRY_KEYS) if further.exists() else []
-    return [*_read(path, lambda content: content["results"], ENTRY_KEYS), *others]
+def read_flags(paper: str) -> list[Settings]:
+    """The entries of a paper's flags.yaml, each with the paper's name. Raises PublishedError for a file that cannot be read."""
+    path = papers()[paper] / FLAGS
+    return _read(paper, path, _stamp(path), ("flag",)) if path.exists() else []
 
 
-def _read(path: Path, entries_of: Callable[[Settings], object], keys: set[str]) -> list[Settings]:
+def _stamp(path: Path) -> tuple[int, int]:
+    stat = path.stat()
+    return stat.st_mtime_ns, stat.st_size
+
+
+@lru_cache(maxsize=64)
+def _read(paper: str, path: Path, _stamp: tuple[int, int], keys: tuple[str, ...]) -> list[Settings]:
     """Raises PublishedError for a file that is not a list of mappings with these keys."""
     try:
         # 300 KB: 0.1 s with libyaml, 1.5 s without
-        entries = entries_of(yaml.load(path.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+        content = yaml.load(path.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        entries = content["results"] if path.name == RESULTS else content or []
         if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
             raise ValueError("not a list of mappings")
-        if incomplete := [n for n, entry in enumerate(entries, 1) if not keys <= entry.keys()]:
-            raise ValueError(
-                f"entry {incomplete[0]} lacks {', '.join(sorted(keys - entries[incomplete[0] - 1].keys()))}"
-            )
+        for number, entry in enumerate(entries, 1):
+            if missing := [key for key in keys if key not in entry]:
+                raise ValueError(f"entry {number} has no {', '.join(missing)}")
+            if "paper" in entry:
+                raise ValueError(f"entry {number} has a key `paper`; the folder's name is the paper's")
     except (OSError, yaml.YAMLError, ValueError, KeyError, TypeError) as error:
         said = " ".join(str(error).split())
-        raise PublishedError(
-            f"published/{path.name} cannot be read ({said}); get it again: git checkout published/{path.name}"
-        ) from None
-    return entries
+        raise PublishedError(f"{path} cannot be read ({said}); fix it, or get it again: git checkout {path}") from None
+    return [{"paper": paper, **entry} for entry in entries]
 
 
 def _published(entry: Settings) -> Published:
@@ -288,9 +309,23 @@ def _published(entry: Settings) -> Published:
         return _published_entry(entry)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         place = ", ".join(str(entry[k]) for k in ("paper", "table", "method", "dataset"))
-        raise PublishedError(
-            f"published/{RESULTS.name} or {FLAGS.name}: {place}: {type(error).__name__} {error}"
-        ) from None
+        raise PublishedError(f"{RESULTS} or {FLAGS}: {place}: {type(error).__name__} {error}") from None
+
+
+COPIED = (
+    "paper",
+    "table",
+    "method",
+    "dataset",
+    "metric",
+    "split",
+    "direction",
+    "unit",
+    "printed",
+    "runs",
+    "oom",
+    "own",
+)
 
 
 def _published_entry(entry: Settings) -> Published:
@@ -298,29 +333,17 @@ def _published_entry(entry: Settings) -> Published:
     first = re.match(r"\d+(?:\.(\d+))?", entry["printed"])
     digits = len(first.group(1) or "") if first else 0
     return Published(
-        **{
-            k: entry[k]
-            for k in (
-                "paper",
-                "table",
-                "method",
-                "dataset",
-                "metric",
-                "split",
-                "direction",
-                "unit",
-                "printed",
-                "runs",
-                "oom",
-                "own",
-            )
-        },
+        **{key: entry[key] for key in COPIED},
         mean=_raw(entry["mean"], scale),
         std=_raw(entry["std"], scale),
         # a count is printed exactly; a whole number of anything else was rounded
         rounding=0.0 if entry["metric"] == pair_counts.COUNT else 0.5 * 10**-digits * scale,
         note=entry.get("note"),
-        flags=tuple(f["flag"] for f in _flags() if all(entry[k] == v for k, v in f.items() if k != "flag")),
+        flags=tuple(
+            f["flag"] for f in read_flags(entry["paper"]) if all(entry[k] == v for k, v in f.items() if k != "flag")
+        ),
+        canonical=entry["canonical_method"],
+        averages_over=entry.get("averages_over", 1),
     )
 
 

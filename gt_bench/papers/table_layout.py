@@ -1,4 +1,4 @@
-"""The papers' tables as they are laid out: which methods over which columns, in the order in which published/results.yaml has them."""
+"""The papers' tables as they are laid out: which methods over which columns, in the order of results.yaml."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from gt_bench.config.schema import RecipeError, nearest
 from gt_bench.papers.published import Published, everything
+from gt_bench.utils.paths import suite_name
 
 
 class Column(NamedTuple):
@@ -35,7 +36,7 @@ class Layout:
     @property
     def name(self) -> str:
         """What names it in a file name or an address."""
-        return f"{self.paper}-{self.title}".replace("_", "-").replace(" ", "-").lower()
+        return f"{self.paper}-{self.title}".replace(" ", "-").lower()
 
     def only(self, methods: Collection[str], columns: Collection[Column]) -> "Layout":
         """Of it these methods and columns."""
@@ -68,7 +69,7 @@ def layouts() -> tuple[Layout, ...]:
 
 def of_paper(paper: str) -> list[Layout]:
     """The tables of a paper. Raises RecipeError with the nearest name."""
-    wanted = paper.replace("-", "_")
+    wanted = suite_name(paper)
     if not (found := [layout for layout in layouts() if layout.paper == wanted]):
         known = list(dict.fromkeys(layout.paper for layout in layouts()))
         raise RecipeError(f"no paper {paper!r}{nearest(wanted, known)}; there are: {', '.join(known)}")

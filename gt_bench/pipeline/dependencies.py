@@ -3,11 +3,13 @@
 state/datasets/<dataset>.json             what decides its packed bytes, and whether it can be had now
 state/encodings/<dataset>.json            which encodings some recipe asks for, and the versions of what computes them
 state/cells/<suite>/<dataset>/<model>.json   versions of what computes the cell, what is cut of it, and what its recipe starts from
+state/suites/<suite>.json                 its cells, and what decides its leaderboard: published numbers, code, rules of verdicts, tracking store
 
 Code itself is in none of them. Where that of a finished cell has changed, its golden values are compared (gt_bench/experiment/golden_values.py); where they
 differ and no version was raised, its file says so, and the cell runs again.
 """
 
+import hashlib
 import json
 import os
 import shutil
@@ -22,6 +24,8 @@ from gt_bench.config.recipe import Recipe, digest_of, load_recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.experiment import golden_values
 from gt_bench.experiment.components import code_of, run_versions
+from gt_bench.leaderboard.expectations import THEORY
+from gt_bench.papers.published import FLAGS, RESULTS
 from gt_bench.runtime.exit_status import status_of
 from gt_bench.schemas import Settings
 from gt_bench.utils.code_digest import code_digest
@@ -29,6 +33,7 @@ from gt_bench.utils.dvc import keep_in_memory
 from gt_bench.utils.errors import UserError
 from gt_bench.utils.format import print_text
 from gt_bench.utils.io import write_bytes
+from gt_bench.utils.paths import suite_folders
 from gt_bench.utils.redact import without_credentials
 from gt_bench.utils.tempfiles import sweep
 from gt_bench.utils.versions import modules_of_encodings, version_of
@@ -103,11 +108,13 @@ def write_state(grid: Grid) -> None:
             "requests": requests[name],
         }
     report_code, store = code_digest(["gt_bench.pipeline.leaderboard"], packages=REPORTING), _tracking_store()
+    published = _published_numbers()
     for suite in grid.suites:
         cells = [cell.cell for cell in grid.suite(suite)]
         wanted[ROOT / "suites" / f"{suite}.json"] = {
             "cells": cells,
             "code": report_code,
+            "published": published,
             "verdict": grid.run.verdict.model_dump(mode="json"),
             "tracking": store,
         }
@@ -151,6 +158,16 @@ def _modified(grid: Grid, states: Mapping[str, Settings], tasks: Mapping[str, st
                 f"{name}: {found[guardian]}, and no version was raised: it runs under a key of its own", file=sys.stderr
             )
     return {cell: codes[guardian] for cell, guardian in guardians.items() if found[guardian]}
+
+
+def _published_numbers() -> str:
+    """sha256 of what leaderboards read of all suites: published numbers, remarks on them, and what theory expects."""
+    found = hashlib.sha256()
+    for name, folder in suite_folders().items():
+        for file in (RESULTS, FLAGS, THEORY):
+            if (path := folder / file).exists():
+                found.update(f"{name}/{file}\n".encode() + path.read_bytes())
+    return found.hexdigest()
 
 
 def _tracking_store() -> str:

@@ -1,4 +1,4 @@
-"""The grid from the recipes: every recipe of recipes/<suite>/<dataset>/<row>.yaml is a cell. Writes grid.yaml: datasets, suites, cells,
+"""The grid from the recipes: every recipe suites/SUITE/recipes/DATASET/ROW.yaml is a cell. Writes grid.yaml: datasets, suites, cells,
 finetunes and searches, which dvc.yaml reads.
 
     python -m gt_bench.pipeline.grid            write
@@ -13,6 +13,7 @@ from gt_bench.config.grid_text import render
 from gt_bench.config.schema import RecipeError
 from gt_bench.runtime.exit_status import status_of, usage
 from gt_bench.utils.io import write_bytes
+from gt_bench.utils.paths import SUITES
 
 GRID = Path("grid.yaml")
 OLD_MARK = (
@@ -28,23 +29,23 @@ def main(arguments: list[str]) -> int:
 
 
 def _check() -> int:
-    agrees = _present() == render(Path("recipes"))
+    agrees = _present() == render(SUITES)
     print(
-        f"{GRID} agrees with recipes/"
+        f"{GRID} agrees with the recipes"
         if agrees
-        else f"{GRID} differs from recipes/: run `python -m gt_bench.pipeline.grid`"
+        else f"{GRID} differs from the recipes: run `python -m gt_bench.pipeline.grid`"
     )
     return int(not agrees)
 
 
 def write_grid() -> int:
-    """Writes grid.yaml from recipes/ and says how many cells there are. Raises RecipeError."""
+    """Writes grid.yaml from the recipes and prints how many cells there are. Raises RecipeError."""
     params = Path("params.yaml")
     if not params.exists():
         raise RecipeError(
-            f"{params}: there is no such file here; the grid is written in a folder that has one, beside recipes/, and needs no file elsewhere"
+            f"{params}: no such file here; grid.yaml is only written next to a params.yaml, and only needed there"
         )
-    text = render(Path("recipes"))
+    text = render(SUITES)
     own, mark, _ = params.read_text(encoding="utf-8").partition(OLD_MARK)
     if mark:
         write_bytes(params, own.rstrip().encode() + b"\n")

@@ -25,6 +25,7 @@ from gt_bench.store.archive import (
 from gt_bench.store.run_store import Store, StoreError
 from gt_bench.utils.format import print_text
 from gt_bench.utils.io import write_json
+from gt_bench.utils.paths import record_file
 
 
 class Conflict(StoreError):
@@ -40,7 +41,7 @@ def export_cell(
     replace: bool = False,
     dirty: bool = False,
 ) -> Path | None:
-    """Writes records/<cell>.json.gz; None where the cell has no run. Raises StoreError where a record is missing or not sound, where a reduced
+    """Writes suites/SUITE/records/DATASET/ROW.json.gz; None where the cell has no run. Raises StoreError where a record is missing or not sound, where a reduced
     cell would take the place of a full one (unless `replace`), and where a run's code is in no commit (unless `dirty`)."""
     store = store or Store()
     result = read_result(results / f"{cell.cell}.json", cell.cell)
@@ -54,7 +55,7 @@ def export_cell(
                 f"{store.folder(digest)}/record.json is missing; `python -m stages.train {cell.cell}` makes it again"
             )
         records.append(record)
-    path, trials = root / f"{cell.cell}.json.gz", _trials(cell, records, store)
+    path, trials = record_file(cell.cell, root), _trials(cell, records, store)
     if any("modified" in record["deterministic"]["digests"] for record in (*records, *trials)):
         raise StoreError(
             f"{cell.cell} is not exported: its runs are of modified code, which computes other golden values under the same versions: raise "

@@ -1,63 +1,78 @@
-"""A paper in five sentences: what holds, what does not, and why. The first two are counted, the others are written (records/in_short.yaml)."""
+"""A paper in a few sentences: what agrees, what does not, and why. The first ones are counted, the others are in its suite.yaml."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
-from gt_bench.claims.evaluate import FAILS, HOLDS, PRINT, UNDECIDED
-from gt_bench.config.schema import RecipeError, nearest, read_yaml
+from gt_bench.claims.evaluate import FAILS, HOLDS, INCONSISTENT, PRINT, UNDECIDED
+from gt_bench.config.schema import RecipeError, nearest
+from gt_bench.config.suite import load_suite
+from gt_bench.leaderboard.whole_paper import sentence, whole_paper
 from gt_bench.papers.coverage import Coverage
 from gt_bench.papers.published import lookup
 from gt_bench.reports.paper_table import our_number
 from gt_bench.schemas import Row
-
-FILE = "in_short.yaml"  # beside the shipped records
+from gt_bench.utils.paths import MANIFEST, SUITES
 
 
 def every_in_short(
-    covered: Iterable[Coverage], verdicts: Iterable[tuple[str, str]], rows: Sequence[Row], path: Path
+    covered: Iterable[Coverage], verdicts: Iterable[tuple[str, str]], rows: Sequence[Row]
 ) -> dict[str, str]:
-    """Paper -> five sentences; none where the file is absent. `verdicts`: (paper, verdict) of claims; `rows`: of leaderboards, from which the
-    names of cells between braces take our numbers. Raises RecipeError for a paper without text, and for a cell or metric that has no number."""
-    if not path.exists():
-        return {}
-    written, numbers, told = read_yaml(path), _Numbers(path, rows), list(verdicts)
+    """The summary of each paper that has one in its suite.yaml, after two counted sentences.
+
+    Args:
+        covered: of each paper.
+        verdicts: (paper, verdict) of claims.
+        rows: of leaderboards; the names of cells between braces take our numbers from them.
+
+    Raises:
+        RecipeError: for a cell or metric that has no number.
+    """
+    numbers, told = _numbers(rows), list(verdicts)
     found = {}
     for one in covered:
-        if not isinstance(written.get(one.paper), str):
-            raise RecipeError(f"{path}: has no text of {one.paper}")
+        summary = load_suite(one.paper).summary
+        if summary is None:
+            continue
         claims = _claims(Counter(verdict for paper, verdict in told if paper == one.paper))
-        found[one.paper] = f"{one.sentence} {claims} {' '.join(written[one.paper].split()).format_map(numbers)}"
+        text = " ".join(summary.split()).format_map(_Numbers(numbers, one.paper))
+        whole = f" {sentence(whole_paper(one.paper, rows))}" if one.judged else ""
+        found[one.paper] = f"{one.sentence}{whole} {claims} {text}"
+    return found
+
+
+def _numbers(rows: Sequence[Row]) -> dict[str, str]:
+    """Values of the placeholders: `suite/dataset/row`, with a metric where a cell has several, is our mean ± std formatted as in the published
+    table; followed by ` printed`, the published number."""
+    found: dict[str, str] = {}
+    for row in rows:
+        if row["published_place"] and row["mean"] is not None:
+            published = lookup(*row["published_place"])
+            for name in (row["cell"], f"{row['cell']} {row['metric']}"):
+                found.setdefault(name, our_number(row, published))
+                found.setdefault(f"{name} printed", published.printed)
     return found
 
 
 class _Numbers(dict[str, str]):
-    """Values of the placeholders: `suite/dataset/row`, with a metric where a cell has several, is our mean ± std formatted as in the published
-    table; followed by ` printed`, the published number."""
-
-    def __init__(self, path: Path, rows: Sequence[Row]):
-        self.path = path
-        for row in rows:
-            if row["published_place"] and row["mean"] is not None:
-                published = lookup(*row["published_place"])
-                for name in (row["cell"], f"{row['cell']} {row['metric']}"):
-                    self.setdefault(name, our_number(row, published))
-                    self.setdefault(f"{name} printed", published.printed)
+    def __init__(self, numbers: dict[str, str], paper: str):
+        super().__init__(numbers)
+        self.paper = paper
 
     def __missing__(self, key: str) -> str:
-        raise RecipeError(f"{self.path}: no number of {key!r} is shipped{nearest(key, list(self))}")
+        raise RecipeError(
+            f"{SUITES / self.paper / MANIFEST}: summary: no number of {key!r} is shipped{nearest(key, list(self))}"
+        )
 
 
 def _claims(verdicts: Counter[str]) -> str:
     says = {
         HOLDS: ("holds", "hold"),
-        PRINT: ("holds by the printed numbers alone", "hold by the printed numbers alone"),
+        PRINT: ("agrees with the published numbers alone", "agree with the published numbers alone"),
         FAILS: ("fails", "fail"),
+        INCONSISTENT: ("contradicts another statement of the paper", "contradict other statements of the paper"),
         UNDECIDED: ("is undecided", "are undecided"),
     }
     counts = [f"{verdicts[word]} {forms[verdicts[word] > 1]}" for word, forms in says.items() if verdicts[word]]
     if not counts:
-        return "None of what it says in words was tested."
-    return (
-        f"Of what it says in words {sum(verdicts[word] for word in says)} sentences were tested: {', '.join(counts)}."
-    )
+        return "None of its claims was tested."
+    return f"Of its claims {sum(verdicts[word] for word in says)} were tested: {', '.join(counts)}."

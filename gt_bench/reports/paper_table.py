@@ -135,7 +135,7 @@ def _letter(number: int) -> str:
 def name_of(row: Row) -> str:
     """What a line of ours is called: its recipe, with the suite where that is not the paper's own."""
     suite, _, recipe = row["cell"].split("/")
-    return recipe if suite.replace("-", "_") == (row["published_place"] or [""])[0] else f"{recipe} ({suite})"
+    return recipe if suite == (row["published_place"] or [""])[0] else f"{recipe} ({suite})"
 
 
 def heading(column: Column, layout: Layout) -> list[str]:

@@ -8,10 +8,11 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from gt_bench.claims.evaluate import FAILS, Claim, judged, load_claims, takes_data
+from gt_bench.claims.evaluate import FAILS, INCONSISTENT, Claim, judged, load_claims, takes_data
 from gt_bench.claims.table import table_of
 from gt_bench.config.grid import Grid, load_grid
 from gt_bench.config.schema import RecipeError, nearest
+from gt_bench.config.suite import load_suite
 from gt_bench.config.verdict_settings import Rules
 from gt_bench.leaderboard.collect import OWN, collect, every_row, gather, shipped_of, shipped_rows
 from gt_bench.leaderboard.columns import SHOWN, cells
@@ -22,13 +23,13 @@ from gt_bench.papers.published import everything, paper_titles
 from gt_bench.papers.table_layout import layouts
 from gt_bench.provenance.staleness import compare_golden_values, standing
 from gt_bench.reports.comparison import tried_cells
-from gt_bench.reports.paper_summary import FILE, every_in_short
+from gt_bench.reports.paper_summary import every_in_short
 from gt_bench.reports.paper_table import KINDS, PaperTable, kind_of, paper_table, run_part, to_markdown
 from gt_bench.schemas import Row
 from gt_bench.store.archive import ROOT
 from gt_bench.store.run_store import Store
 from gt_bench.utils.format import print_text
-from gt_bench.utils.paths import place
+from gt_bench.utils.paths import place, suite_folders
 
 ABSENT = "no shipped record"  # status of a row of the board
 JUDGED = (
@@ -43,6 +44,8 @@ JUDGED = (
     "seeds needed",
     "claim",
 )
+
+DIFFERENCES = "differences.md"  # in the folder of a suite
 
 
 def board(suite: str, grid: Grid, root: Path = ROOT, data: Path = Path("data")) -> list[Row]:
@@ -68,7 +71,7 @@ def show_suite(suite: str, grid: Grid, root: Path = ROOT, write: Path | None = N
     print_rows(suite, shown)
     print_text(tally(shown, grid.run.verdict))
     without = [row["cell"] for row in rows if row["status"] == ABSENT]
-    if said := claim_lines(rows, suite.replace("-", "_"), grid.run.verdict):
+    if said := claim_lines(rows, suite, grid.run.verdict):
         print_text(f"What the paper says: {said[-3]} `gt-bench claims {suite}` shows them")
     print_text(f"from {place(root / suite)} alone; nothing was computed")
     if without:
@@ -142,9 +145,9 @@ def page(grid: Grid, root: Path = ROOT) -> str:
     parts = [
         "# Results so far",
         "",
-        "Made from the records in `records/` by `python -m gt_bench.reports.results_page > docs/results.md`. `gt-bench page` writes all of it, with every printed",
-        "number, plots and recipes, into `reports/index.html`; `gt-bench table PAPER TABLE` prints one table whole; `gt-bench store verify` says which",
-        "records the present tree would compute differently. In the tables a line `ours` is our mean and deviation over the runs of one recipe:",
+        "Generated from the shipped records by `python -m gt_bench.reports.results_page > docs/results.md`. `gt-bench page` writes all of it with",
+        "plots and recipes into `reports/index.html`; `gt-bench table PAPER TABLE` prints one table; `gt-bench store verify` says which records the",
+        "current code would compute differently. A line `ours` is our mean and deviation over the runs of one recipe:",
         f"{'; '.join(f'{kind.sign} {kind.says}' for kind in KINDS)} ([what these words mean](verdicts.md)).",
         "",
         *_counts(tables),
@@ -154,12 +157,12 @@ def page(grid: Grid, root: Path = ROOT) -> str:
     ]
     claims = _claims(rows, grid.run.verdict)
     covered = coverage(grid, rows, _seconds(grid, root))
-    verdicts = [(claim.paper, verdict) for claim, verdict, _ in claims]
-    short = every_in_short(covered, verdicts, rows, root / FILE)
-    suites = {row["cell"].split("/")[0].replace("-", "_"): row["cell"].split("/")[0] for row in rows}
+    verdicts = [(claim.paper, verdict) for claim, verdict, _ in claims if claim.said != "asked here"]
+    short = every_in_short([one for one in covered if one.paper in grid.suites], verdicts, rows)
+    suites = {row["cell"].split("/")[0]: row["cell"].split("/")[0] for row in rows}
     for paper, title in (suites | paper_titles()).items():
         run = [part for table in tables if table.layout.paper == paper and (part := run_part(table))]
-        bare = _unprinted([row for row in rows if row["cell"].split("/")[0].replace("-", "_") == paper])
+        bare = _unprinted([row for row in rows if row["cell"].split("/")[0] == paper])
         if run or bare or paper in short:
             parts += [f"## {title}", "", *([short[paper], ""] if paper in short else [])]
             for table in run:
@@ -172,10 +175,20 @@ def page(grid: Grid, root: Path = ROOT) -> str:
         "",
         "## What the papers say",
         "",
-        *_claims_in_short(claims),
+        *_claims_in_short(claims, len(load_claims())),
         "",
     ]
-    return "\n".join([*parts, "## Looked into", "", (root / "looked_into.md").read_text(encoding="utf-8")])
+    return "\n".join([*parts, "## Differences that were investigated", "", *_differences(root)])
+
+
+def _differences(root: Path) -> list[str]:
+    """What the suites say of numbers that differ (suites/NAME/differences.md), as Markdown."""
+    found = []
+    for name, folder in suite_folders().items():
+        path = root / name / DIFFERENCES if (root / name).is_dir() else folder / DIFFERENCES
+        if path.exists():
+            found += [f"### {load_suite(name).label or name}", "", path.read_text(encoding="utf-8")]
+    return found
 
 
 def _counts(tables: Sequence[PaperTable]) -> list[str]:
@@ -199,7 +212,7 @@ def _counts(tables: Sequence[PaperTable]) -> list[str]:
             *(kinds[kind.word] for kind in KINDS),
         ]
         lines.append(f"| {paper} | {' | '.join(map(str, counts))} |")
-    return [*lines, "", "A number counts as run once; where several recipes are held against it, each has a verdict."]
+    return [*lines, "", "A number counts as run once; if several recipes are compared with it, each has a verdict."]
 
 
 def _judged(rows: Sequence[Row]) -> list[str]:
@@ -225,7 +238,7 @@ def _unprinted(rows: Sequence[Row]) -> list[str]:
             texts = cells(row)
             datasets.setdefault((row["dataset"], texts[2]), []).append(f"{row['model']} {texts[3]}")
     found = [f"- {dataset} ({metric}): {', '.join(texts)}" for (dataset, metric), texts in datasets.items()]
-    return ["Run, and printed nowhere:", "", *found] if found else []
+    return ["Run, without a published number:", "", *found] if found else []
 
 
 def _claims(rows: Sequence[Row], rules: Rules) -> list[tuple[Claim, str, str]]:
@@ -244,25 +257,29 @@ def _seconds(grid: Grid, root: Path) -> dict[str, dict[str, float]]:
     }
 
 
-def _claims_in_short(claims: Sequence[tuple[Claim, str, str]]) -> list[str]:
-    """How the sentences come out, and those that fail."""
+def _claims_in_short(claims: Sequence[tuple[Claim, str, str]], total: int) -> list[str]:
+    """How the claims come out that need no data files, and those that fail or contradict another statement of the paper."""
     failing = [
-        f"- {claim.paper}, {claim.place}: \u201c{claim.sentence}\u201d: {why}"
+        f"- {verdict}: {claim.paper}, {claim.place}: {claim.text}: {_shortened(why)}"
         for claim, verdict, why in claims
-        if verdict == FAILS
+        if verdict in (FAILS, INCONSISTENT)
+    ]
+    counted = table_of([claim for claim, *_ in claims], {claim.id: (verdict, why) for claim, verdict, why in claims})[
+        -1
     ]
     return [
-        table_of([claim for claim, *_ in claims], {claim.id: (verdict, why) for claim, verdict, why in claims})[-1]
-        + " Those that fail:",
+        f"[All {total} claims](claims.md). Counted here are those that no data file is needed for, with a test: {counted}",
         "",
         *failing,
-        "",
-        "[All of them](claims.md).",
     ]
+
+
+def _shortened(why: str, most: int = 160) -> str:
+    return why if len(why) <= most else f"{why[:most].rsplit(' ', 1)[0]} ..."
 
 
 def claim_lines(rows: Sequence[Row], paper: str | None = None, rules: Rules | None = None) -> list[str]:
-    """The claims of published/claims.yaml that printed numbers and the runs of `rows` decide, as Markdown; none of a paper that has
+    """The claims that printed numbers and the runs of `rows` decide, as Markdown; none of a paper that has
     none. Raises RecipeError."""
     claims = [c for c in load_claims() if c.test and not takes_data(c) and paper in (None, c.paper)]
     if not claims:

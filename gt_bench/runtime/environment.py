@@ -22,8 +22,8 @@ from gt_bench.schemas import Environment
 from gt_bench.utils.code_digest import PACKAGES, ROOT, imported_packages
 from gt_bench.utils.paths import SHIPPED
 
-# what a commit must hold for its numbers to be found again; which cells run and how they are reported (dvc.yaml, grid.yaml, records/, docs/) decides none
-DECIDING = ("gt_bench", "gt_models", "recipes", "params.yaml", "published")
+# git pathspecs of what decides numbers; which cells run and how they are reported (dvc.yaml, grid.yaml, records, docs/) decides none
+DECIDING = ("gt_bench", "gt_models", "suites/*/recipes/*", "suites/*.py", "params.yaml")
 # modules that compute -> the package whose version says which they are
 COMPUTING = {
     "torch": "torch", "torch_geometric": "torch-geometric", "numpy": "numpy", "scipy": "scipy", "sklearn": "scikit-learn", "ogb": "ogb",
@@ -209,9 +209,11 @@ def _threads(count: int) -> str:
     return f"{count} thread{'s' if count > 1 else ''}"
 
 
-def commit(root: Path = ROOT, besides: Collection[str] = ()) -> str | None:
-    """The commit of the working tree, "-dirty" where a file that can decide a number differs from it or is not in it (`DECIDING`, but for the folders
-    `besides`); None outside a repository that has this code, and of an installed package, wherever that lies."""
+def commit(root: Path = ROOT) -> str | None:
+    """The commit of the working tree, with "-dirty" if a file that decides numbers (`DECIDING`) differs from it or is not in it.
+
+    None outside a repository that has this code, and of an installed package.
+    """
     if SHIPPED.is_dir():
         return None
     try:
@@ -222,15 +224,7 @@ def commit(root: Path = ROOT, besides: Collection[str] = ()) -> str | None:
         head = subprocess.run(
             ["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, encoding="utf-8", check=True
         ).stdout.strip()
-        status = [
-            "git",
-            "status",
-            "--porcelain",
-            "--untracked-files=normal",
-            "--",
-            *DECIDING,
-            *(f":(exclude){path}" for path in besides),
-        ]
+        status = ["git", "status", "--porcelain", "--untracked-files=normal", "--", *DECIDING]
         changed = subprocess.run(status, cwd=root, capture_output=True, encoding="utf-8", check=True).stdout
     except (OSError, subprocess.CalledProcessError):
         return None

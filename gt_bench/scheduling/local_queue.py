@@ -27,6 +27,7 @@ from gt_bench.utils.errors import UserError
 from gt_bench.utils.format import bytes_text
 from gt_bench.utils.format import hours as hours_text
 from gt_bench.utils.io import WriteError
+from gt_bench.utils.paths import SUITES
 
 MARGIN = 1.1  # of memory: a forecast is of a few steps
 SHOWN = 5  # of the next jobs
@@ -37,11 +38,11 @@ def work(
     grid: Grid,
     hours: float | None = None,
     jobs: int | None = None,
-    export: Path = Path("records"),
+    export: Path = SUITES,
     say: Callable[[str], None] = lambda line: print(line, flush=True),
 ) -> bool:
     """Computes what is missing of the entries; returns whether all of it is done. `export`: folder for the records of finished cells; into
-    records/ only runs of code that is in a commit. Raises RecipeError for no hours or jobs, WriteError where the disk is full,
+    suites/ only runs of code that is in a commit. Raises RecipeError for no hours or jobs, WriteError where the disk is full,
     StoreError where the store's file system has no locks."""
     if hours is not None and not hours > 0:
         raise RecipeError(
@@ -264,7 +265,7 @@ class _Queue:
         from gt_bench.provenance.transfer import export_cell
         from gt_bench.runtime.environment import commit
 
-        head, shipped = commit(), self.export.resolve() == Path("records").resolve()
+        head, shipped = commit(), self.export.resolve() == SUITES.resolve()
         if shipped and (head is None or head.endswith("-dirty")):
             what = "the code is in no commit" if head is None else f"the code differs from commit {head[:12]}"
             self._say_once(

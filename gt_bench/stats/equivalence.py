@@ -59,6 +59,7 @@ class Verdict:
         p_difference: p value of the test for a difference.
         p_equivalence: p value of the test for equivalence.
         assumptions: assumptions about information that is not published.
+        excluded_gap: the two one-sided tests exclude a true difference larger than this, in either direction.
     """
 
     word: str
@@ -69,6 +70,7 @@ class Verdict:
     p_difference: float | None = None
     p_equivalence: float | None = None
     assumptions: tuple[str, ...] = ()
+    excluded_gap: float | None = None
 
 
 @dataclass(frozen=True)
@@ -204,7 +206,14 @@ def _equivalence(
     p_equivalence = max(_p_within(abs(difference), margin, error, df, slack) for error, df in errors)
     shown = verdict.word == "consistent" and p_equivalence < rules.level
     power = equal_passes(runs, int(few.runs), margin / few.std, rules.level) if few.std > 0 else None
-    return replace(verdict, word="reproduced" if shown else verdict.word, p_equivalence=p_equivalence, power=power)
+    excluded = max(abs(difference) + (quantile(1 - rules.level, df) * error if error else 0.0) for error, df in errors)
+    return replace(
+        verdict,
+        word="reproduced" if shown else verdict.word,
+        p_equivalence=p_equivalence,
+        power=power,
+        excluded_gap=excluded,
+    )
 
 
 def _margin(full_runs: int, published: Published, readings: Sequence[Side], rules: Rules) -> tuple[float, Side]:

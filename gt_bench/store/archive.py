@@ -1,6 +1,6 @@
 """Shipped records: one file per cell, its schema, reading, writing and validation.
 
-    records/<suite>/<dataset>/<row>.json.gz    {"schema", "result", "records", "trials", "origins"}
+    suites/SUITE/records/DATASET/ROW.json.gz    {"schema", "result", "records", "trials", "origins"}
 
 Equal records produce equal bytes. `trials` are the runs of a cell's search. After an import, the search is repeated
 from them without training. `origins` are digests of the dataset's spec and of each encoding's algorithm, which can be
@@ -22,9 +22,9 @@ from gt_bench.config.recipe import digest_of
 from gt_bench.schemas import Origins, Ran, Record, Result
 from gt_bench.store.run_store import FINAL, SCHEMA, StoreError, fault_of, run_digest
 from gt_bench.utils.io import read_bytes, read_text, write_bytes
-from gt_bench.utils.paths import INSTALLED, is_project, place
+from gt_bench.utils.paths import INSTALLED, SUITES, is_project, packaged_suites, place, record_file
 
-ROOT = Path("records")
+ROOT = SUITES
 STATUSES = (*FINAL, "oom", "timed-out")
 # types of values of a record; compared exactly, so that `true` is not a number
 TEXT, WHOLE, NUMBER, LIST, MAPPING = "text", "a whole number", "a number", "a list", "a mapping"
@@ -146,7 +146,7 @@ def file_of(cell: str, root: Path = ROOT) -> Path:
 
     Outside of a project, it is the installed file if `root` has none. Files are always written below `root`.
     """
-    return place(root / f"{cell}.json.gz")
+    return place(record_file(cell, root))
 
 
 def check_folder(root: Path) -> None:
@@ -158,7 +158,7 @@ def check_folder(root: Path) -> None:
     if not place(root).is_dir():
         raise StoreError(
             f"{root}: folder of shipped records not found; use --records with the folder that contains "
-            "SUITE/DATASET/ROW.json.gz"
+            "SUITE/records/DATASET/ROW.json.gz"
         )
 
 
@@ -176,7 +176,13 @@ def shipped_paths(grid: Grid, names: Sequence[str] = (), root: Path = ROOT) -> l
     check_folder(root)
     if not names:
         folders = [root] if is_project() else [root, INSTALLED / root]
-        found = {path.relative_to(folder) for folder in folders for path in folder.glob("*/*/*.json.gz")}
+        found = {path.relative_to(folder) for folder in folders for path in folder.glob("*/records/*/*.json.gz")}
+        if root == ROOT:
+            found |= {
+                Path(suite, path.relative_to(folder))
+                for suite, folder in packaged_suites().items()
+                for path in folder.glob("records/*/*.json.gz")
+            }
         return [place(root / path) for path in sorted(found)]
     return [path for cell in grid.chosen(names) if (path := file_of(cell.cell, root)).exists()]
 
@@ -367,7 +373,7 @@ def problems_of(shipped: Shipped, root: Path = ROOT) -> list[str]:
     ]
     digests = [r["digest"] for r in shipped.records]
     seeds = [r["deterministic"]["seed"] for r in shipped.records]
-    if where not in (root / f"{result['cell']}.json.gz", file_of(result["cell"], root)):
+    if where not in (record_file(result["cell"], root), file_of(result["cell"], root)):
         wrong.append(f"{where}: is the file of {result['cell']}")
     if digests != list(result["runs"]):
         wrong.append(f"{where}: its records are not the runs that its result lists")

@@ -1,4 +1,4 @@
-"""Check of the grid: the golden run of every cell is computed and compared with what golden/SUITE.json keeps (gt_bench/experiment/golden_values.py).
+"""Check of the grid: the golden run of every cell is computed and compared with suites/SUITE/golden.json (gt_bench/experiment/golden_values.py).
 
     python -m gt_bench.testing.check_grid [SUITE or suite/dataset/row ...] [--covering] [--update] [--workers 2]
 
@@ -17,19 +17,19 @@ from gt_bench.config.recipe import Recipe, load_recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.experiment import golden_values
 from gt_bench.experiment.components import code_of
-from gt_bench.experiment.golden_values import CHECKED, FOLDER, Entry, differs, same_computation
+from gt_bench.experiment.golden_values import Entry, differs, same_computation
 from gt_bench.runtime.exit_status import status_of
 from gt_bench.runtime.threads import settle_environment
 from gt_bench.search.space import check_space
 from gt_bench.testing.golden_run import Computed, compute_all
-from gt_bench.utils.io import write_json
+from gt_bench.utils.paths import SUITES, recipe_file
 
 
 def cells_of(names: Sequence[str], grid: Grid) -> list[Cell]:
     """The named cells, or all; recipes without an entry in grid.yaml included. Raises RecipeError with the nearest name."""
     cells = {cell.key: cell for cell in grid.cells.values()}
-    for path in sorted(Path("recipes").glob("*/*/*.yaml")):
-        suite, dataset, row = path.parts[-3], path.parts[-2], path.stem
+    for path in sorted(SUITES.glob("*/recipes/*/*.yaml")):
+        suite, dataset, row = path.parts[-4], path.parts[-2], path.stem
         key = f"{suite}-{dataset}-{row}"
         if key not in cells:
             cells[key] = Cell(key=key, cell=f"{suite}/{dataset}/{row}", dataset=dataset, model=row, settings="recipes")
@@ -125,7 +125,7 @@ def check(
 
 def _space_problem(cell: str) -> str | None:
     """What is wrong with the search of a cell's recipe, which a golden run does not take."""
-    recipe = load_recipe(Path("recipes", f"{cell}.yaml"))
+    recipe = load_recipe(recipe_file(cell))
     try:
         if recipe.search is not None:
             check_space(
@@ -157,7 +157,7 @@ def _compared(outcome: Computed, kept: Entry | None, update: bool) -> str | None
         return None
     from gt_bench.data.registry import get_spec
 
-    recipe = load_recipe(Path("recipes", f"{outcome.cell}.yaml"))
+    recipe = load_recipe(recipe_file(outcome.cell))
     return differs(outcome.cell, kept, now, golden_values.components(recipe, get_spec(outcome.cell.split("/")[1]).task))
 
 
@@ -166,13 +166,13 @@ def _lowered(kept: Entry, now: Entry) -> bool:
 
 
 def note_checked(cells: Iterable[str]) -> None:
-    """Writes golden/checked.json anew: the present code of the cells, whose golden values were just found the same."""
+    """Writes the golden_checked.json of the suites again: the current code of the cells, whose golden values were just found the same."""
     known = {name: code for name, code in golden_values.checked(Path()).items()}
     for suite in dict.fromkeys(cell.partition("/")[0] for cell in cells):
         for cell, entry in golden_values.load(suite).items():
             if cell in cells:
                 known[cell] = code_of(entry["model"], entry["task"])[:16]
-    write_json(Path(FOLDER, CHECKED), dict(sorted(known.items())))
+    golden_values.save_checked(known)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -1,6 +1,6 @@
 """The golden run of a cell (gt_bench/experiment/golden_values.py): its recipe, shortened but complete, on a miniature of its dataset.
 
-python -m gt_bench.testing.golden_run suite/dataset/row ...      in the folder that has recipes/; prints a line of JSON for each
+python -m gt_bench.testing.golden_run suite/dataset/row ...      in the folder that has suites/; prints a line of JSON for each
 """
 
 import argparse
@@ -40,6 +40,7 @@ from gt_bench.runtime.threads import settle_environment
 from gt_bench.schemas import Json
 from gt_bench.utils.code_digest import ROOT
 from gt_bench.utils.errors import DatasetError, UserError
+from gt_bench.utils.paths import SUITES, recipe_file
 from gt_bench.utils.versions import version_of
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def compute(cell: str, data: Path, root: Path = Path(), update: bool = False, ke
     Args:
         cell: suite/dataset/row.
         data: folder with packed/ of `miniatures`.
-        root: folder with recipes/.
+        root: folder with suites/.
         update: compute values that are not those of `kept` twice, to find out what is unstable: the weights of the second run begin a
             rounding apart.
     """
@@ -102,7 +103,7 @@ def short_experiment(
     from gt_bench.experiment.run import Experiment
     from gt_bench.store.run_store import Store
 
-    path = root / "recipes" / f"{cell}.yaml"
+    path = recipe_file(cell, root / SUITES)
     recipe, dataset, source = load_recipe(path), cell.split("/")[1], None
     if recipe.start is not None:
         source = short_experiment(recipe.start.cell, data, store, root, kind, **changes)
@@ -158,7 +159,7 @@ def _run(cell: str, data: Path, root: Path, jitter: float = 0.0) -> Entry:
             experiment = short_experiment(cell, data, Path(store), root, Watched)
             for seen in (models, norms, gradients, losses):  # those of the run that it starts from
                 seen.clear()
-            recipe = load_recipe(root / "recipes" / f"{cell}.yaml")
+            recipe = load_recipe(recipe_file(cell, root / SUITES))
             record, _ = experiment.run(recipe.seeds[0])
     finally:
         torch.set_default_dtype(default)
@@ -391,7 +392,7 @@ def _with_sources(cell: str, root: Path) -> list[str]:
     found = [cell]
     with contextlib.suppress(RecipeError):
         while (
-            start := load_recipe(root / "recipes" / f"{found[-1]}.yaml").start
+            start := load_recipe(recipe_file(found[-1], root / SUITES)).start
         ) is not None and start.cell not in found:
             found.append(start.cell)
     return found

@@ -22,6 +22,7 @@ from gt_bench.leaderboard.rows import summarise
 from gt_bench.schemas import Named, Record, Result, Row
 from gt_bench.store.attempts import attempt_id, when
 from gt_bench.utils.format import markdown_text
+from gt_bench.utils.paths import recipe_file
 from gt_bench.utils.redact import commit_id, without_credentials
 from gt_bench.utils.versions import version_text
 
@@ -250,7 +251,7 @@ def command_of(cell: Named) -> str:
 
 def path_of(cell: str) -> str:
     """Where the recipe of a cell is."""
-    return f"{cell}.yaml" if cell.startswith(f"{TRIED}/") else f"recipes/{cell}.yaml"
+    return f"{cell}.yaml" if cell.startswith(f"{TRIED}/") else recipe_file(cell).as_posix()
 
 
 def recipe_at(cell: str, commit: str | None) -> str:

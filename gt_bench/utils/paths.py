@@ -1,12 +1,37 @@
-"""Where the files of the benchmark lie: in the current folder where that is a project (it has params.yaml or grid.yaml), else as they were installed.
+"""Where the files of the benchmark are: in the current folder if it is a project (it has params.yaml or grid.yaml), else as installed.
 
-What is computed (data/, store/, results/, mlruns/, tried/) is always the current folder's.
+Everything of a suite is in its folder, `suites/NAME/`:
+
+    suite.yaml                        title, and of a paper: authors, venue, url
+    results.yaml                      published numbers
+    claims.yaml                       sentences of the paper, each with a test
+    recipes/DATASET/ROW.yaml          one recipe per cell
+    records/DATASET/ROW.json.gz       shipped records of finished cells
+    golden.json                       golden values of the cells
+
+An installed package adds a suite by an entry point of the group `gt_bench.suites`: its name is the suite's, its value the package
+whose folder holds these files.
+
+What is computed (data/, store/, results/, mlruns/, tried/) is always in the current folder.
 """
 
+from collections import Counter
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
 from pathlib import Path
+
+from gt_bench.utils.errors import UserError
 
 SHIPPED = Path(__file__).parents[1] / "shipped"  # in a wheel (setup.py); a checkout has the same folders at its root
 INSTALLED = SHIPPED if SHIPPED.is_dir() else Path(__file__).parents[2]
+SUITES = Path("suites")
+MANIFEST = "suite.yaml"
+ENTRY_POINTS = "gt_bench.suites"
+
+
+class SuiteError(UserError, ValueError):
+    """A suite that cannot be used: no folder, two of one name, an incomplete one. The message names the folder and the remedy."""
 
 
 def is_project() -> bool:
@@ -15,10 +40,90 @@ def is_project() -> bool:
 
 
 def place(path: str | Path) -> Path:
-    """`path` in the current folder; what was installed under that name where the folder is no project and has none of its own."""
+    """The file that a relative path means.
+
+    Returns:
+        `path` if it exists. Else, of a path in `suites/`, the file of the package that brings this suite. Else, outside a project, the
+        installed file of this name if there is one. Else `path`.
+    """
     path = Path(path)
-    return (
-        path
-        if path.is_absolute() or path.exists() or is_project() or not (INSTALLED / path).exists()
-        else INSTALLED / path
+    if path.is_absolute() or path.exists():
+        return path
+    if path.parts[:1] == SUITES.parts and len(path.parts) > 1 and (folder := packaged_suites().get(path.parts[1])):
+        return folder.joinpath(*path.parts[2:])
+    return path if is_project() or not (INSTALLED / path).exists() else INSTALLED / path
+
+
+def suite_name(name: str) -> str:
+    """The name of a suite as its folder spells it: `edge_transformer` is accepted for `edge-transformer`."""
+    return name.replace("_", "-")
+
+
+def recipe_file(cell: str, root: Path = SUITES) -> Path:
+    """suites/SUITE/recipes/DATASET/ROW.yaml of the cell SUITE/DATASET/ROW."""
+    return _file_of(cell, "recipes", ".yaml", root)
+
+
+def record_file(cell: str, root: Path = SUITES) -> Path:
+    """suites/SUITE/records/DATASET/ROW.json.gz of the cell SUITE/DATASET/ROW."""
+    return _file_of(cell, "records", ".json.gz", root)
+
+
+def _file_of(cell: str, kind: str, suffix: str, root: Path) -> Path:
+    suite, _, row = cell.partition("/")
+    return root / suite / kind / f"{row}{suffix}"
+
+
+def suite_folders() -> dict[str, Path]:
+    """The folder of each suite with a suite.yaml, by name in alphabetical order: those of the current folder, of installed packages
+    and of the benchmark. The current folder's replaces the benchmark's suite of the same name.
+
+    Raises:
+        SuiteError: for two suites of one name.
+    """
+    packaged, own = packaged_suites(), _suites_in(SUITES)
+    shipped = _suites_in(INSTALLED / SUITES)
+    for name, folder in packaged.items():
+        for other in (own.get(name), shipped.get(name)):
+            if other is not None and other.resolve() != folder.resolve():
+                raise SuiteError(f"two suites are named {name!r}: {other} and {folder}; rename one of them")
+    return dict(sorted((shipped | packaged | own).items()))
+
+
+def _suites_in(root: Path) -> dict[str, Path]:
+    """The suites in a folder of suites, by name. Raises SuiteError for two spellings of one name."""
+    folders = sorted(path.parent for path in root.glob(f"*/{MANIFEST}"))
+    names = Counter(suite_name(folder.name) for folder in folders)
+    if twice := [name for name, count in names.items() if count > 1]:
+        both = " and ".join(str(folder) for folder in folders if suite_name(folder.name) == twice[0])
+        raise SuiteError(f"two suites are named {twice[0]!r}: {both}; rename one of them")
+    return {suite_name(folder.name): folder for folder in folders}
+
+
+@cache
+def packaged_suites() -> dict[str, Path]:
+    """The folders of suites that installed packages bring, by name. Raises SuiteError for two of one name, and for one without files."""
+    found: dict[str, Path] = {}
+    for entry in entry_points(group=ENTRY_POINTS):
+        name, folder = suite_name(entry.name), _folder_of(entry)
+        if name in found and found[name] != folder:
+            raise SuiteError(
+                f"two suites are named {name!r}: {found[name]} and {folder}; uninstall one of their packages"
+            )
+        found[name] = folder
+    return found
+
+
+def _folder_of(entry: EntryPoint) -> Path:
+    brought = f"the package {entry.dist.name}" if entry.dist else "an installed package"
+    try:
+        spec = find_spec(entry.value)
+    except ImportError:
+        spec = None
+    for folder in map(Path, (spec.submodule_search_locations if spec else None) or ()):
+        if (folder / MANIFEST).is_file():
+            return folder
+    raise SuiteError(
+        f"suite {entry.name!r} of {brought}: no {MANIFEST} in the package {entry.value!r}, which its entry point "
+        f"in {ENTRY_POINTS} names; correct the entry point, or uninstall the package"
     )

@@ -28,6 +28,11 @@ def version_of(module: str) -> int:
     path = source_file(module)
     if path is None:
         raise ModuleNotFoundError(f"no module {module}")
+    return version_in(path)
+
+
+def version_in(path: Path) -> int:
+    """The version that a source file declares. Raises VersionError."""
     return _declared(path, path.stat().st_mtime_ns)
 
 

@@ -100,12 +100,8 @@ class CooccurrenceInput(nn.Module):
             _check(batch.x, row, column, target)
         number = batch.x.gather(1, kind[:, None]).squeeze(1) - 1  # within the type, [N]
         # the node's place among the columns of the target's type: all nodes but those of that type
-        place = (
-            self.node_start[column]
-            + number[source]
-            - torch.where(column > row, self.sizes[row], 0)
-            + self.weight_start[row]
-        )  # type: ignore[index, operator]  # [E]
+        skipped = torch.where(column > row, self.sizes[row], 0)
+        place = self.node_start[column] + number[source] - skipped + self.weight_start[row]  # type: ignore[index, operator]  # [E]
         entry = batch.edge_attr.squeeze(1).to(dtype)  # a_vu, [E]
         first = torch.searchsorted(target.contiguous(), torch.arange(batch.num_nodes, device=target.device))  # [N]
         summed = F.embedding_bag(

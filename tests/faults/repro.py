@@ -40,7 +40,6 @@ GENERATED = (
     "cells",
     "searches",
 )  # of params.yaml: what `python -m gt_bench.pipeline.grid` writes into grid.yaml
-PUBLISHED = ("results", "further", "flags", "theory")
 DVC_S = (".dvc/", "dvc.lock", "stages/dvc.lock", ".gitignore")
 
 
@@ -66,9 +65,6 @@ def project(world: World, folder: Path) -> Path:
     for name in ("dvc.yaml", "stages/dvc.yaml"):
         (folder / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, folder / name)
-    for name in PUBLISHED:
-        (folder / "published").mkdir(exist_ok=True)
-        (folder / f"published/{name}.yaml").write_text("{}\n")
     (folder / ".dvc").mkdir()
     (folder / ".dvc/config").write_text(
         f"[core]\n    analytics = false\n    check_update = false\n    no_scm = true\n    site_cache_dir = {folder}/.dvc/site\n"

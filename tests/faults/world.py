@@ -45,6 +45,7 @@ from gt_bench.tracking.mirror import QUIET
 from gt_bench.tracking.sqlite import OWN
 from gt_bench.utils.code_digest import code_digest
 from gt_bench.utils.io import write_bytes
+from gt_bench.utils.paths import recipe_file
 from tests.gt_bench.conftest import COMMIT
 from tests.gt_bench.tracking.conftest import snapshot
 
@@ -164,12 +165,15 @@ def build(folder: Path) -> Path:
         path.write_bytes(content)
     cells = {}
     for name, recipe in RECIPES.items():
-        path = folder / "recipes" / f"{name}.yaml"
+        path = recipe_file(name, folder / "suites")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(yaml.safe_dump(recipe, sort_keys=False))
         _, dataset, model = name.split("/")
         settings = "tuned" if "search" in recipe else "recipes"
-        cells[name.replace("/", "-")] = {"cell": name, "dataset": dataset, "model": model, "settings": settings}
+        recipe_path = recipe_file(name).as_posix()
+        values = f"tuned/{name}.yaml" if settings == "tuned" else recipe_path
+        cell = {"cell": name, "dataset": dataset, "model": model, "settings": settings}
+        cells[name.replace("/", "-")] = cell | {"recipe": recipe_path, "values": values}
     searches = {key: entry for key, entry in cells.items() if entry["settings"] == "tuned"}
     run = {"parallel": 1, "checkpoint_seconds": 0, "tracking": False, "device": "cpu", "mirrors": ["mirror"]}
     grid = {"run": run, "datasets": ["mini"], "suites": ["small"], "cells": cells, "searches": searches}

@@ -102,7 +102,7 @@ def make_result(
         },
         "reduced": list(reduced),
         "published": method
-        and {"paper": "edge_transformer", "table": "Table 3", "method": method, "dataset": None, "metric": None},
+        and {"paper": "edge-transformer", "table": "Table 3", "method": method, "dataset": None, "metric": None},
         "search": None,
     }
 

@@ -11,6 +11,7 @@ import yaml
 
 from gt_bench.data.packed import PackedHeader, pack
 from gt_bench.pipeline.grid import main as write_grid
+from gt_bench.utils.paths import recipe_file
 from tests.conftest import ROOT
 from tests.gt_bench.custom_data import ours  # noqa: F401 (a fixture)
 from tests.gt_bench.trained_cell import trained  # noqa: F401 (a fixture)
@@ -102,7 +103,7 @@ def project(tmp_path, monkeypatch):
         **changes,
     ):
         content = {**RECIPE, **changes}
-        path = tmp_path / "recipes" / suite / dataset / f"{row}.yaml"
+        path = recipe_file(f"{suite}/{dataset}/{row}", tmp_path / "suites")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(yaml.safe_dump({k: v for k, v in content.items() if v is not None}, sort_keys=False))
         cell = {"cell": f"{suite}/{dataset}/{row}", "dataset": dataset, "model": row}
@@ -131,7 +132,7 @@ def project(tmp_path, monkeypatch):
 def repository(tmp_path, monkeypatch) -> Path:
     """One real cell in a folder of its own, which is the working directory: embedded/chains/mlp."""
     monkeypatch.chdir(tmp_path)
-    recipe = Path("recipes/embedded/chains/mlp.yaml")
+    recipe = Path("suites/embedded/recipes/chains/mlp.yaml")
     recipe.parent.mkdir(parents=True)
     shutil.copy(ROOT / recipe, recipe)
     Path("params.yaml").write_text("limits: {}\n")

@@ -74,11 +74,11 @@ def test_yaml_makes_no_objects(text):
 @pytest.mark.parametrize("name", ["a b", "a;touch x", "$(touch x)", "`x`", "-rf", ".hidden", "..evil"])
 def test_a_name_that_could_leave_its_folder_or_be_read_by_a_shell_is_no_cell(name, tmp_path):
     """Names of suites, datasets and rows come from paths and end in commands of dvc.yaml."""
-    path = tmp_path / "recipes" / "suite" / "dataset" / f"{name}.yaml"
+    path = tmp_path / "suites" / "suite" / "recipes" / "dataset" / f"{name}.yaml"
     path.parent.mkdir(parents=True)
     path.write_text("model: {name: gcn}\n")
     with pytest.raises(UserError, match="recipe"):
-        render(tmp_path / "recipes")
+        render(tmp_path / "suites")
 
 
 def test_commands_of_the_pipeline_hold_nothing_but_names_of_the_grid():
@@ -106,7 +106,7 @@ def test_the_tracking_server_is_of_this_machine_alone(monkeypatch, tmp_path):
 def test_nothing_of_the_environment_reaches_what_is_written(tmp_path):
     """A run with secrets in its environment, its tracking and its mirror: none is in any file that it leaves."""
     secret = "hunter2hunter2"
-    for name in ("params.yaml", "grid.yaml", "recipes", "published"):
+    for name in ("params.yaml", "grid.yaml", "suites"):
         (tmp_path / name).symlink_to(ROOT / name)
     environment = os.environ | {
         "PYTHONPATH": str(ROOT),

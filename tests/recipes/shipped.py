@@ -9,7 +9,7 @@ import yaml
 from gt_bench.config.recipe import Recipe, load_recipe
 
 ROOT = Path(__file__).parents[2]
-PATHS = sorted((ROOT / "recipes").glob("*/*/*.yaml"))
+PATHS = sorted((ROOT / "suites").glob("*/recipes/*/*.yaml"))
 PLACE = ("paper", "table", "method", "dataset", "metric", "split")
 
 
@@ -20,7 +20,7 @@ def recipe(path: Path) -> Recipe:
 
 def cell(path: Path) -> str:
     """suite/dataset/row"""
-    return path.relative_to(ROOT / "recipes").with_suffix("").as_posix()
+    return "/".join((path.parts[-4], path.parts[-2], path.stem))
 
 
 def dataset(path: Path) -> str:
@@ -28,13 +28,19 @@ def dataset(path: Path) -> str:
 
 
 @cache
-def published(name: str) -> dict[str, Any]:
-    return yaml.load((ROOT / "published" / name).read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+def published(name: str) -> list[dict[str, Any]]:
+    """The entries of this file of all suites, each with the name of its paper."""
+    found = []
+    for path in sorted((ROOT / "suites").glob(f"*/{name}")):
+        content = yaml.load(path.read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        entries = content["results"] if name == "results.yaml" else content
+        found += [{"paper": path.parent.name} | entry for entry in entries]
+    return found
 
 
 def results() -> list[dict[str, Any]]:
-    """Every printed number, of the five papers and of others."""
-    return [*published("results.yaml")["results"], *published("further.yaml")["results"]]
+    """Every published number."""
+    return published("results.yaml")
 
 
 def matches(entry: dict[str, Any], place: dict[str, Any]) -> bool:

@@ -22,7 +22,7 @@ def test_every_own_number_has_a_recipe_or_a_reason():
         f"{e['paper']}, {e['table']}: {e['method']} on {e['dataset']} ({e['metric']}, {e['split']})" for e in without
     )
     assert not without, (
-        f"{len(without)} printed numbers have neither a recipe nor a reason in published/without_recipe.yaml:\n{listing}"
+        f"{len(without)} printed numbers have neither a recipe nor a reason in the without_recipe.yaml of their suite:\n{listing}"
     )
 
 

@@ -8,6 +8,7 @@ import torch
 from gt_bench.data.registry import get_spec
 from gt_bench.data.standin import shape_of
 from gt_bench.experiment.validate import check_model
+from gt_bench.utils.paths import recipe_file
 from gt_models.registry import create_model, model_info
 from tests.recipes.shipped import PATHS, ROOT, cell, dataset, recipe
 
@@ -86,7 +87,7 @@ def test_the_list_of_unequal_counts_is_about_recipes_with_a_printed_count():
     ("row", "printed"), [("transformer", 48_500_000), ("tokengt-orf", 48_600_000), ("tokengt-lap", 48_500_000)]
 )
 def test_tokengt_with_the_tables_of_its_implementation_has_the_printed_counts(row, printed):
-    path = ROOT / f"recipes/tokengt/pcqm4mv2/{row}.yaml"
+    path = ROOT / f"suites/tokengt/recipes/pcqm4mv2/{row}.yaml"
     unused = (
         768 * 768 + 3 * 768
     )  # a pooler and a norm that the implementation builds and never applies (`build_unused`)
@@ -95,7 +96,7 @@ def test_tokengt_with_the_tables_of_its_implementation_has_the_printed_counts(ro
 
 def test_graphormer_with_the_tables_of_its_implementation_has_the_printed_count():
     tables = {"in_dim": [512] * 9, "edge_dim": [512] * 3, "max_degree": 511, "max_distance": 511, "build_unused": True}
-    assert agree(count(ROOT / "recipes/tokengt/pcqm4mv2/graphormer.yaml", **tables), 48_300_000)
+    assert agree(count(ROOT / "suites/tokengt/recipes/pcqm4mv2/graphormer.yaml", **tables), 48_300_000)
 
 
 # counted in the authors' implementations
@@ -112,22 +113,22 @@ COUNTED = {
 
 @pytest.mark.parametrize(("name", "counted"), COUNTED.items())
 def test_counts_of_the_authors_implementations(name, counted):
-    ours = count(ROOT / f"recipes/{name}.yaml")
+    ours = count(ROOT / recipe_file(name))
     assert agree(ours, counted), f"{name} has {ours:,} parameters; the authors' implementation {counted:,}"
 
 
 @pytest.mark.parametrize(("row", "counted"), [("edge-transformer", 270_977), ("edge-transformer-as-released", 420_737)])
 def test_the_edge_transformer_with_the_atom_types_of_its_implementation(row, counted):
     """28, of which 21 occur."""
-    assert count(ROOT / f"recipes/edge-transformer/zinc/{row}.yaml", in_dim=[28]) == counted
+    assert count(ROOT / f"suites/edge-transformer/recipes/zinc/{row}.yaml", in_dim=[28]) == counted
 
 
 @pytest.mark.parametrize(("row", "counted"), [("edge-transformer", 284_156), ("edge-transformer-rrwp", 285_276)])
 def test_the_edge_transformer_on_alchemy_with_the_linears_of_its_implementation(row, counted):
     """Added up from the authors' first release; its Linears have biases, embeddings none. As released differs in the targets alone."""
-    for path in (ROOT / f"recipes/edge-transformer/alchemy/{row}{end}.yaml" for end in ("", "-as-released")):
+    for path in (ROOT / f"suites/edge-transformer/recipes/alchemy/{row}{end}.yaml" for end in ("", "-as-released")):
         assert count(path, in_dim=6, edge_dim=4) == counted
 
 
 def test_grit_with_what_its_implementation_never_reads():
-    assert count(ROOT / "recipes/ppgt/zinc/grit.yaml", build_unused=True) == 473_473
+    assert count(ROOT / "suites/ppgt/recipes/zinc/grit.yaml", build_unused=True) == 473_473

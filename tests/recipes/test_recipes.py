@@ -26,7 +26,7 @@ def test_the_published_number_exists(path):
     reference = recipe(path).published
     for place in reference.references(dataset(path)):
         place["metric"] = METRIC_NAMES.get(place["metric"], place["metric"])
-        assert [e for e in results() if matches(e, place)], f"published/results.yaml prints nothing at {place}"
+        assert [e for e in results() if matches(e, place)], f"results.yaml prints nothing at {place}"
 
 
 # (measured, printed) under another name, and why they may stand side by side

@@ -10,6 +10,7 @@ from gt_bench.config.grid import load_grid
 from gt_bench.data.registry import get_spec
 from gt_bench.data.standin import shape_of
 from gt_bench.experiment.validate import check_model
+from gt_bench.utils.paths import recipe_file
 from gt_models.registry import create_model, model_info
 from tests.recipes.shipped import PATHS, ROOT, cell, dataset, recipe
 
@@ -33,7 +34,7 @@ def model_of(path):
 @pytest.mark.parametrize("path", [p for p in PATHS if recipe(p).start], ids=cell)
 def test_a_cell_starts_from_one_that_keeps_weights_that_fit(path):
     start = recipe(path).start
-    source = ROOT / "recipes" / f"{start.cell}.yaml"
+    source = recipe_file(start.cell, ROOT / "suites")
     assert source in PATHS
     assert recipe(source).keep_weights
     assert set(recipe(path).seeds) <= set(recipe(source).seeds)

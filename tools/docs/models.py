@@ -12,7 +12,7 @@ from gt_bench.config.grid import load_grid
 from gt_bench.config.recipe import load_recipe
 from gt_bench.utils.format import markdown_line
 from gt_bench.utils.io import write_bytes
-from gt_bench.utils.paths import INSTALLED
+from gt_bench.utils.paths import INSTALLED, SUITES, recipe_file
 from gt_models import list_models, model_info
 from gt_models.face import ModelCard
 
@@ -111,7 +111,7 @@ def _tables() -> dict[str, list[str]]:
     """Model -> the printed tables that its recipes are held against."""
     found: dict[str, dict[tuple[str, str], None]] = {}
     for cell in load_grid(INSTALLED / "params.yaml").cells.values():
-        recipe = load_recipe(INSTALLED / "recipes" / f"{cell.cell}.yaml")
+        recipe = load_recipe(recipe_file(cell.cell, INSTALLED / SUITES))
         for place in recipe.published.references(cell.dataset) if recipe.published else ():
             found.setdefault(recipe.model.name, {})[place["paper"] or "", place["table"] or ""] = None
     texts: dict[str, list[str]] = {}

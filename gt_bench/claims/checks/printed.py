@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from gt_bench.claims.checks.registry import Found, test
+from gt_bench.claims.checks.registry import Contest, Found, test
 from gt_bench.config.schema import nearest
 from gt_bench.papers.published import RESULTS, Published, PublishedError, lookup, printed_at, read_entries
 from gt_bench.stats.equivalence import sample_std
@@ -27,8 +27,25 @@ def best(
     count: int | None = None,
     only: bool = False,
 ) -> Found:
-    """`method` is among the `rank` best of each column of the table (of `datasets` and `metrics`; all): strictly better than all but rank - 1 of
-    the others, which are the methods `against`, or all that are not the paper's own. `count`: in exactly so many columns; `only` with it: at least."""
+    """Test whether `method` is among the `rank` best of each column: better than all but rank - 1 of the others.
+
+    Numbers that are equal after rounding are tied, and neither is better.
+
+    Args:
+        paper: Paper of the table.
+        table: Its name.
+        method: Method that the claim is about.
+        datasets: Columns of these datasets; all.
+        metrics: Columns of these metrics; all.
+        split: Columns of this split.
+        against: The methods to compare with; all that are not the paper's own.
+        rank: The method is among so many best.
+        count: In exactly so many columns; in all.
+        only: In at least `count` columns. Our runs are always asked for at least `count`.
+
+    Returns:
+        The result, with one contest per column for our runs.
+    """
     _of_table(paper, table, split=split)
     entries = printed_at({"paper": paper, "table": table, "method": method, "split": split})
     columns = [
@@ -42,8 +59,8 @@ def best(
         lookup(paper, table, method, next(iter(datasets), ""))  # says which name it is
     if count is not None and count > len(columns):
         raise PublishedError(f"{table} of {paper} has {len(columns)} columns for {method}, not {count}")
-    won: list[tuple[Published, list[Published]]] = []
-    lost: list[tuple[Published, list[Published]]] = []
+    contests: list[Contest] = []
+    won, tied, lost = 0, [], []
     for entry in columns:
         others = _column(entry)
         _all_there(others, against, "method", paper, table)
@@ -56,27 +73,57 @@ def best(
             raise PublishedError(
                 f"{table} of {paper} prints no number beside that of {method} on {entry.dataset} to compare with: name some under `against`"
             )
-        ahead = [e for e in rivals if not _better(entry, e)]
-        (won if len(ahead) < rank else lost).append((entry, ahead))
-    of = f"{len(won)} of {len(columns)} columns"
-    beaten = "; ".join(
-        f"{e.dataset} {e.metric}: {e.printed} against {', '.join(f'{a.printed} of {a.method}' for a in ahead[:3])}"
-        for e, ahead in lost
-    )
-    place = "best" if rank == 1 else f"among the first {rank}"
+        contests.append(Contest(entry.place, tuple(e.place for e in rivals), rank))
+        ahead = [e for e in rivals if _better(entry, e) is False]
+        equal = [e for e in rivals if _better(entry, e) is None]
+        said = f"{entry.dataset} {entry.metric}: {entry.printed} against {', '.join(f'{a.printed} of {a.method}' for a in (ahead or equal)[:3])}"
+        if len(ahead) >= rank:
+            lost.append(said)
+        elif len(ahead) + len(equal) >= rank:
+            tied.append(said)
+        else:
+            won += 1
     expected = len(columns) if count is None else count
-    right = len(won) >= expected if only else len(won) == expected
-    by_runs = columns if rank == 1 and not lost else []
+    right: bool | None = won >= expected if only else won == expected
+    if tied and won <= expected <= won + len(tied):
+        right = None
+    place = "best" if rank == 1 else f"among the first {rank}"
+    why = f"{place} in {won} of {len(columns)} columns"
+    why += f" (not: {'; '.join(lost)})" if lost else ""
+    why += f" (equal after rounding: {'; '.join(tied)})" if tied else ""
+    return Found(right, why, contests=tuple(contests), least=expected)
+
+
+@test
+def not_better(paper: str, table: str, method: str, than: str, split: str = "test") -> Found:
+    """Test whether `method` is not clearly better than another: published as better in at most half of the columns, ties included.
+
+    Args:
+        paper: Paper of the table.
+        table: Its name.
+        method: Method that is not better.
+        than: Method that it is compared with.
+        split: Columns of this split.
+
+    Returns:
+        The result. By our runs the claim holds if the method is better, beyond the 95 % interval, in at most half of the columns.
+    """
+    _of_table(paper, table, split=split)
+    columns = [
+        (entry, lookup(paper, table, than, entry.dataset, entry.metric, split))
+        for entry in printed_at({"paper": paper, "table": table, "method": method, "split": split})
+        if entry.mean is not None
+    ]
+    if not columns:
+        lookup(paper, table, method, "")  # says which name it is
+    ahead = [f"{a.dataset}: {a.printed} against {b.printed}" for a, b in columns if _better(a, b)]
+    most = len(columns) // 2
     return Found(
-        right,
-        f"{place} in {of}" + (f" (not: {beaten})" if beaten else ""),
-        columns=() if against else tuple(e.place for e in by_runs),
-        pairs=tuple(
-            (e.place, other.place)
-            for e in by_runs
-            for other in _column(e)
-            if other.method in against and other.mean is not None
-        ),
+        len(ahead) <= most,
+        f"{method} ahead of {than} in {len(ahead)} of {len(columns)} columns"
+        + (f" ({'; '.join(ahead)})" if ahead else ""),
+        contests=tuple(Contest(a.place, (b.place,)) for a, b in columns),
+        most=most,
     )
 
 
@@ -95,7 +142,7 @@ def gain(
     else:
         entries = [e for e in printed_at({"paper": paper, **of}) if not e.measured and e.mean is not None]
         if not entries:
-            raise PublishedError(f"{RESULTS.name} prints nothing at {of} of {paper}")
+            raise PublishedError(f"{RESULTS} prints nothing at {of} of {paper}")
     gains = []
     for entry in entries:
         rivals = [lookup(paper, **over)] if over else entry.rivals()
@@ -115,6 +162,7 @@ def gain(
     return Found(
         abs(value - printed) <= rounding + digits + tolerance - 1e-9,
         f"{entry.printed} ({entry.method}) against {rival.printed} ({rival.method}) on {entry.dataset}: {value:.4g}, printed {printed:g}",
+        internal=True,
     )
 
 
@@ -133,6 +181,7 @@ def share(
     return Found(
         abs(value - printed) <= 0.5 * 10.0 ** -_decimals(printed) + 1e-9,
         f"{first:g} against {second:g}: {value:.4g} %, printed {printed:g} %",
+        internal=True,
     )
 
 
@@ -164,14 +213,17 @@ def order(
     ]
     if not pairs:
         raise PublishedError(f"{table} of {paper} prints no two numbers in one column that this compares")
-    wrong = [
-        f"{a.dataset} {a.metric}: {a.printed} of {a.method}, {b.printed} of {b.method}"
-        for a, b in pairs
-        if not _better(a, b)
-    ]
-    said = f"{len(pairs) - len(wrong)} of {len(pairs)} comparisons" + (
-        f" (not: {'; '.join(wrong[:4])})" if wrong else ""
+    wrong, equal = (
+        [
+            f"{a.dataset} {a.metric}: {a.printed} of {a.method}, {b.printed} of {b.method}"
+            for a, b in pairs
+            if _better(a, b) is word
+        ]
+        for word in (False, None)
     )
+    said = f"{len(pairs) - len(wrong) - len(equal)} of {len(pairs)} comparisons"
+    said += f" (not: {'; '.join(wrong[:4])})" if wrong else ""
+    said += f" (equal after rounding: {'; '.join(equal[:4])})" if equal else ""
     if left_out := [f"{e.printed} of {e.method} on {e.dataset}" for e in bare]:
         said += f", without {', '.join(left_out)}"
     # who has no number has not beaten who has one
@@ -179,7 +231,8 @@ def order(
         e.method in better and any(o.method in worse for o in columns.get((e.dataset, e.metric, e.split), ()))
         for e in bare
     )
-    return Found(not wrong and not lost, said, pairs=tuple((a.place, b.place) for a, b in pairs))
+    right = False if wrong or lost else None if equal else True
+    return Found(right, said, contests=tuple(Contest(a.place, (b.place,)) for a, b in pairs))
 
 
 @test
@@ -199,16 +252,21 @@ def no_gap(paper: str, table: str, methods: Sequence[str], seen: str, unseen: st
         for e in entries
         if e.split == unseen and (e.method, e.dataset, e.metric, seen) in at
     ]
-    wrong = [
-        f"{a.dataset} {a.metric}: {a.printed}, {b.printed} on {seen}, of {a.method}"
-        for a, b in pairs
-        if not _better(a, b)
-    ]
-    said = f"{len(pairs) - len(wrong)} of {len(pairs)} numbers better on {unseen} than on {seen}"
+    wrong, equal = (
+        [
+            f"{a.dataset} {a.metric}: {a.printed}, {b.printed} on {seen}, of {a.method}"
+            for a, b in pairs
+            if _better(a, b) is word
+        ]
+        for word in (False, None)
+    )
+    said = f"{len(pairs) - len(wrong) - len(equal)} of {len(pairs)} numbers better on {unseen} than on {seen}"
+    said += f" (not: {'; '.join(wrong[:4])})" if wrong else ""
+    said += f" (equal after rounding: {'; '.join(equal[:4])})" if equal else ""
     return Found(
-        not wrong,
-        said + (f" (not: {'; '.join(wrong[:4])})" if wrong else ""),
-        pairs=tuple((a.place, b.place) for a, b in pairs),
+        False if wrong else None if equal else True,
+        said,
+        contests=tuple(Contest(a.place, (b.place,)) for a, b in pairs),
     )
 
 
@@ -218,7 +276,7 @@ def best_groups(paper: str, table: str, below: Sequence[str], above: Sequence[st
     entries = [e for e in _of_table(paper, table) if e.mean is not None]
     _all_there(entries, [*below, *above], "method", paper, table)
     columns = sorted({(e.dataset, e.metric, e.split) for e in entries})
-    wrong = []
+    wrong, equal = [], []
     for column in columns:
         here = [e for e in entries if (e.dataset, e.metric, e.split) == column]
         groups = [[e for e in here if e.method in group] for group in (below, above)]
@@ -227,12 +285,15 @@ def best_groups(paper: str, table: str, below: Sequence[str], above: Sequence[st
                 f"{table} of {paper} prints none of {', '.join(above if groups[0] else below)} on {column[0]}"
             )
         first, second = (max(group, key=lambda e: _sign(e) * e.number) for group in groups)
-        if not _better(second, first):
-            wrong.append(f"{column[0]}: {first.printed} of {first.method}, {second.printed} of {second.method}")
-    return Found(
-        not wrong,
-        f"{len(columns) - len(wrong)} of {len(columns)} columns" + (f" (not: {'; '.join(wrong)})" if wrong else ""),
-    )
+        said = f"{column[0]}: {first.printed} of {first.method}, {second.printed} of {second.method}"
+        if _better(second, first) is False:
+            wrong.append(said)
+        elif _better(second, first) is None:
+            equal.append(said)
+    said = f"{len(columns) - len(wrong) - len(equal)} of {len(columns)} columns"
+    said += f" (not: {'; '.join(wrong)})" if wrong else ""
+    said += f" (equal after rounding: {'; '.join(equal)})" if equal else ""
+    return Found(False if wrong else None if equal else True, said)
 
 
 @test
@@ -273,6 +334,7 @@ def equals(paper: str, printed: float, of: Mapping[str, str]) -> Found:
     return Found(
         abs(value - printed) <= 0.5 * 10.0 ** -_decimals(printed) + 1e-9,
         f"{entry.table} prints {entry.printed} ({entry.method}), the text {printed:g}",
+        internal=True,
     )
 
 
@@ -282,7 +344,9 @@ def adds_up(paper: str, total: Mapping[str, str], parts: Sequence[str]) -> Found
     whole = lookup(paper, **total)
     values = [lookup(paper, **{**total, "dataset": part}).number for part in parts]
     return Found(
-        sum(values) == whole.mean, f"{' + '.join(f'{v:g}' for v in values)} = {sum(values):g}, printed {whole.printed}"
+        sum(values) == whole.mean,
+        f"{' + '.join(f'{v:g}' for v in values)} = {sum(values):g}, printed {whole.printed}",
+        internal=True,
     )
 
 
@@ -306,8 +370,12 @@ def _sign(entry: Published) -> int:
     return 1 if entry.direction == "max" else -1
 
 
-def _better(entry: Published, other: Published) -> bool:
-    return _sign(entry) * (entry.number - other.number) > 1e-12
+def _better(entry: Published, other: Published) -> bool | None:
+    """Whether the number is better; None where the two differ by less than their rounding. Equal counts, which are exact, are not better."""
+    difference, rounding = _sign(entry) * (entry.number - other.number), entry.rounding + other.rounding
+    if abs(difference) < rounding - 1e-12:
+        return None
+    return difference > 1e-12
 
 
 def _raw(paper: str, place: Mapping[str, str], what: str) -> float:
@@ -316,7 +384,7 @@ def _raw(paper: str, place: Mapping[str, str], what: str) -> float:
         return found.mean
     (entry,) = [
         e
-        for e in read_entries(RESULTS)
+        for e in read_entries(paper)
         if tuple(e[k] for k in ("paper", "table", "method", "dataset", "metric", "split")) == found.place
     ]
     if entry.get(what) is None:
@@ -332,5 +400,5 @@ def _all_there(entries: Sequence[Published], names: Sequence[str], key: str, pap
     if missing := [name for name in names if name not in {getattr(e, key) for e in entries}]:
         known = sorted({getattr(e, key) for e in printed_at({"paper": paper, "table": table})})
         raise PublishedError(
-            f"{RESULTS.name} has no {key} {missing[0]!r} under paper {paper!r}, table {table!r}{nearest(missing[0], known)}"
+            f"{RESULTS} has no {key} {missing[0]!r} under paper {paper!r}, table {table!r}{nearest(missing[0], known)}"
         )

@@ -2,6 +2,7 @@
 
 from gt_bench.claims.checks.experiment_values import of
 from gt_bench.claims.checks.registry import Found, test
+from gt_bench.claims.experiments.registry import module_of
 
 # relabelled copies of one graph may differ by so much, which is rounding
 CONTROL = 1e-9
@@ -12,19 +13,17 @@ SHARP = 5
 @test
 def monomials(paper: str) -> Found:
     """Every monomial of the theorem is represented, for all sizes."""
-    from gt_bench.claims.experiments.polynomials import SIZES
-
+    sizes = module_of("polynomials").SIZES
     found = of("polynomials")
-    said = ", ".join(f"{case}: {found[case]['represented']} of {found[case]['monomials']}" for case in SIZES)
-    return Found(all(found[case]["represented"] == found[case]["monomials"] for case in SIZES), said, shown=True)
+    said = ", ".join(f"{case}: {found[case]['represented']} of {found[case]['monomials']}" for case in sizes)
+    return Found(all(found[case]["represented"] == found[case]["monomials"] for case in sizes), said, shown=True)
 
 
 @test
 def index_sets(paper: str) -> Found:
     """Equations 9 to 11 give the output of the model, for all numbers of layers."""
-    from gt_bench.claims.experiments.polynomials import EQUATION_9
-
-    found = {f"L = {layers}": of("polynomials")[case] for case, layers in EQUATION_9.items()}
+    layers_of = module_of("polynomials").EQUATION_9
+    found = {f"L = {layers}": of("polynomials")[case] for case, layers in layers_of.items()}
     wrong = [case for case, value in found.items() if not value["as printed"]]
     right = [case for case, value in found.items() if value["as derived"]]
     return Found(
@@ -69,14 +68,15 @@ def outputs_unique(paper: str, pair: str) -> Found:
 
 @test
 def at_least_one_wl(paper: str, forms: list[str]) -> Found:
-    """Each of `forms` tells apart all connected graphs of six nodes that colour refinement tells apart, all features alike."""
+    """Each of `forms` distinguishes all connected graphs of six nodes that colour refinement does, all features alike. None if some do and some do not."""
     found = of("one_wl")
     said = ", ".join(f"{form} {found[form]['classes']}" for form in forms)
     refinement = found["colour refinement"]
     if (control := max(found[case]["control"] for case in ("colour refinement", *forms))) > CONTROL:
         return Found(None, f"relabelled copies of one graph differ by {control:.1g}")
+    right = [found[form]["at least 1-WL"] for form in forms]
     return Found(
-        all(found[form]["at least 1-WL"] for form in forms),
+        True if all(right) else None if any(right) else False,
         f"of {refinement['graphs']} connected graphs of six nodes colour refinement makes {refinement['classes']} classes, {said}",
         shown=True,
     )
@@ -114,18 +114,28 @@ def equivariant_layers(paper: str, layers: list[str], most: float = 1e-9) -> Fou
 
 
 @test
-def message_passing(paper: str, reading: str, most: float = 1e-12) -> Found:
-    """Two layers are a message passing layer (`coefficients of one`), or give nodes the same whose numbers of neighbours differ (`equation 21`): then they are none. None where
-    the draws show neither."""
-    found = of("message_passing").beginning(reading)
-    if reading == "coefficients of one":
-        (value,) = found.values()
-        said = f"{value['nodes']} nodes, {value['edges']} edges: relative error {value['error']:.0e}"
-        return Found(value["error"] <= most, said, shown=True)
+def message_passing(paper: str, reading: str, otherwise: str, most: float = 1e-12) -> Found:
+    """Test whether two layers can be a message passing layer.
+
+    Args:
+        paper: The paper.
+        reading: The equation as published: it is refuted if nodes with different numbers of neighbours always get the same value.
+        otherwise: Another reading, shown next to it: weights for which the layers are a message passing layer.
+        most: Differences up to this are rounding.
+
+    Returns:
+        False if the draws refute the published reading; None if they do not.
+    """
+    finding = of("message_passing")
+    found = finding.beginning(reading)
     alike = all(value["differ"] <= most and value["control"] is not False for value in found.values())
     said = "; ".join(
         f"{case.removeprefix(f'{reading}, ')}: nodes of {_listed(value['degrees'])} neighbours differ by {value['differ']:.0e}"
         for case, value in found.items()
+    )
+    (other,) = finding.beginning(otherwise).values()
+    said += (
+        f". With {otherwise}: relative error {other['error']:.0e} on {other['nodes']} nodes and {other['edges']} edges"
     )
     return Found(False if alike else None, f"whatever the weights, {said}", shown=True)
 

@@ -6,6 +6,7 @@ from typing import Literal
 from gt_bench.claims.checks.experiment_values import percentages, so_far, to_compute
 from gt_bench.claims.checks.registry import Found, test
 from gt_bench.claims.experiments import registry
+from gt_bench.claims.experiments.registry import module_of
 
 
 @test
@@ -33,11 +34,10 @@ def trains_or_crashes(paper: str, crashes: dict[str, bool]) -> Found:
 @test
 def important_nodes_far_away(paper: str) -> Found:
     """In every draw of Figure 4's nodes more pairs of one label lie beyond 5 hops than within."""
-    from gt_bench.claims.experiments.same_label import PAIRS
-
-    found = so_far("same_label", [PAIRS]).get(PAIRS)
+    case = module_of("same_label").PAIRS
+    found = so_far("same_label", [case]).get(case)
     if found is None:
-        return to_compute("same_label", [PAIRS])
+        return to_compute("same_label", [case])
     shares = [near / same for near, same in zip(found["within 5 hops"], found["same label"], strict=True)]
     pairs = sum(found["same label"]) / len(shares)
     return Found(
@@ -50,11 +50,11 @@ def important_nodes_far_away(paper: str) -> Found:
 @test
 def attention_differentiates_labels(paper: str, good: float = 0.8, poor: float = 0.6) -> Found:
     """For targets of either label attention is larger on nodes of that label: an AUC of at least `good` in every draw of nodes; below `poor` in every draw it is not. None in between."""
-    from gt_bench.claims.experiments.same_label import ATTENTION, CELL
-
-    found = so_far("same_label", [ATTENTION]).get(ATTENTION)
+    attention = module_of("same_label").ATTENTION
+    cell = module_of("same_label").CELL
+    found = so_far("same_label", [attention]).get(attention)
     if found is None:
-        return to_compute("same_label", [ATTENTION], [CELL])
+        return to_compute("same_label", [attention], [cell])
     said = "; ".join(
         f"{name}: AUC {min(value['same label']):.2f} to {max(value['same label']):.2f}, of targets of the worse label {min(value['of the worse label']):.2f} to {max(value['of the worse label']):.2f}, "
         f"for one label within 5 hops {min(value['same label within 5 hops']):.2f} to {max(value['same label within 5 hops']):.2f}, {min(value['ratio']):.2f} to {max(value['ratio']):.2f} times the attention"
@@ -68,9 +68,9 @@ def attention_differentiates_labels(paper: str, good: float = 0.8, poor: float =
 @test
 def maps_are_bases(paper: str, cases: list[str], share: float = 0.9) -> Found:
     """Each head's map is nearest to its own basis tensor and has `share` of its attention there. False where one is nearest to another, None where they are less acute."""
-    from gt_bench.claims.experiments.attention_maps import CELLS, STAND_IN
-
-    found = so_far("attention_maps", [*cases, STAND_IN])
+    cells = module_of("attention_maps").CELLS
+    stand_in = module_of("attention_maps").STAND_IN
+    found = so_far("attention_maps", [*cases, stand_in])
     other = {case: [h for h, basis in enumerate(value["nearest"]) if h != basis] for case, value in found.items()}
     said = "; ".join(
         f"{case}: {15 - len(other[case])} of 15 heads nearest to their own tensor, on its entries {100 * min(value['share']):.1f} to {100 * max(value['share']):.1f} % of the attention "
@@ -80,7 +80,7 @@ def maps_are_bases(paper: str, cases: list[str], share: float = 0.9) -> Found:
     if any(other[case] for case in cases if case in found):
         return Found(False, said, shown=True)
     if missing := [case for case in cases if case not in found]:
-        return to_compute("attention_maps", missing, [CELLS[case] for case in missing], said)
+        return to_compute("attention_maps", missing, [cells[case] for case in missing], said)
     return Found(True if min(min(found[case]["share"]) for case in cases) >= share else None, said, shown=True)
 
 
@@ -90,9 +90,9 @@ def attention_distances(
 ) -> Found:
     """The paper's runs, ORF and Lap. `deeper`: on average the heads of the upper half of the layers attend further than those of the lower half, and most of them globally: to `far` or more of the distance of
     even attention. `lowest`: of the heads of the lowest quarter of the layers one attends globally and one to at most `near` of it. `spread`: distances scatter more over heads with Lap. The stand-in decides nothing."""
-    from gt_bench.claims.experiments.attention_distance import CELLS, STAND_IN
-
-    found = so_far("attention_distance", list(CELLS))
+    cells = module_of("attention_distance").CELLS
+    stand_in = module_of("attention_distance").STAND_IN
+    found = so_far("attention_distance", list(cells))
     shares = {
         case: [[head / value["uniform"] for head in layer] for layer in value["distance"]]
         for case, value in found.items()
@@ -101,9 +101,9 @@ def attention_distances(
         f"{case}, {len(layers)} layers: distances over that of even attention ({found[case]['uniform']:.2f} hops) {', '.join(f'{min(layer):.2f} to {max(layer):.2f}' for layer in layers)}"
         for case, layers in shares.items()
     )
-    papers = [case for case in CELLS if case != STAND_IN]
+    papers = [case for case in cells if case != stand_in]
     if missing := [case for case in papers if case not in found]:
-        return to_compute("attention_distance", missing, [CELLS[case] for case in missing], said_of)
+        return to_compute("attention_distance", missing, [cells[case] for case in missing], said_of)
     right: list[bool | None] = []
     for case in papers:
         layers = shares[case]

@@ -13,7 +13,7 @@ from gt_bench.store.run_store import Store
 from gt_bench.store.weights import load_trained
 from gt_bench.training.pretrained_init import FILE
 from gt_bench.utils.errors import UserError
-from gt_bench.utils.paths import INSTALLED
+from gt_bench.utils.paths import INSTALLED, SUITES, recipe_file
 
 
 class NoRun(UserError, RuntimeError):
@@ -23,7 +23,7 @@ class NoRun(UserError, RuntimeError):
 def experiment(cell: str, data: Path, store: Path | None = None) -> Experiment:
     """The cell `suite/dataset/model` as its recipe says, with nothing cut. `store`: STORE where left out. Raises NoRun where its dataset is not packed."""
     suite, dataset, model = cell.split("/")
-    path = INSTALLED / "recipes" / suite / dataset / f"{model}.yaml"
+    path = recipe_file(f"{suite}/{dataset}/{model}", INSTALLED / SUITES)
     if not (data / "packed" / dataset).is_dir():
         raise NoRun(f"needs {data / 'packed' / dataset}: `dvc repro download@{dataset}`")
     return Experiment(load_recipe(path), str(path), dataset, RunSettings(device="cpu"), Store(store or STORE), data)

@@ -1,40 +1,40 @@
-"""What was computed for the papers' sentences and takes too long to compute at every look: published/findings/NAME.json.
+"""Experiments behind the claims of papers, and what they found.
 
-A finding is a module of this package with
+suites/PAPER/experiments/NAME.py computes what takes too long to compute at every look; suites/PAPER/findings/NAME.json keeps it. The
+module has
+
   CASES                names, in the order in which they are computed
   QUICK                those of them that a test computes again
-  ROUNDING             (may be left out) keys of a value that are rounding itself, or that code may change without changing what is found: not compared
-  TOLERANCE            (may be left out) how far the numbers of two computations may lie apart, relative
-  NEEDS                (may be left out) datasets that it takes
-  VERSION              (1 where left out) raised by a change of code that alters a value
-  OPEN                 (may be left out) true where a case takes an hour, or a trained run, so that some may lack
+  ROUNDING             (optional) keys of a value that are rounding itself, or that code may change without changing what is found: not compared
+  TOLERANCE            (optional) how far the numbers of two computations may differ, relative
+  NEEDS                (optional) datasets that it needs
+  VERSION              (optional, 1) raised by a change of code that alters a value
+  OPEN                 (optional) true where a case takes an hour, or a trained run, so that some may be missing
   compute(case, data)  a JSON value that the case, the code and the packed data in `data` decide; nothing is drawn without a fixed seed
-Judging the values is for the tests of claims (gt_bench/claims/checks/), so that a changed judgement leaves the findings as they are. The file keeps, for each case, the
-command, commit, date and version that made it, and is sealed by a checksum: nobody types a number there.
+
+The checks of claims (gt_bench/claims/checks/) judge the values, so that a changed judgement leaves the findings as they are. The file keeps
+for each case the command, commit, date and version that made it, and has a checksum: nobody types a number there.
 """
 
 import hashlib
-import importlib
 import json
 import math
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
+from functools import cache
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from gt_bench.config.schema import nearest
 from gt_bench.schemas import Json
 from gt_bench.utils.errors import UserError
 from gt_bench.utils.io import write_json
-from gt_bench.utils.paths import INSTALLED
-from gt_bench.utils.versions import version_of
+from gt_bench.utils.paths import suite_folders
+from gt_bench.utils.versions import version_in
 
-NAMES = (
-    "polynomials", "second_eigenvector", "one_wl", "nearest_key", "auto_encoders", "growth", "separation", "relu_kernel", "equivariant_layers", "message_passing",
-    "identifiers", "relations", "stress_test", "same_label", "attention_maps", "attention_distance", "growth_of_order_3",
-)  # fmt: skip
-FOLDER = INSTALLED / "published" / "findings"
 # how far two computations of one value may lie apart: processors round differently
 TOLERANCE = 1e-6
 
@@ -53,11 +53,43 @@ class Kept(TypedDict):
     version: int
 
 
-def module_of(name: str) -> ModuleType:
-    """Raises FindingError for a finding that does not exist."""
-    if name not in NAMES:
-        raise FindingError(f"no finding {name!r}{nearest(name, list(NAMES))}; there are: {', '.join(NAMES)}")
-    return importlib.import_module(f"gt_bench.claims.experiments.{name}")
+def experiments() -> dict[str, Path]:
+    """The file of each experiment, by name. Raises FindingError for two of one name."""
+    found: dict[str, Path] = {}
+    for folder in suite_folders().values():
+        for path in sorted(folder.glob("experiments/*.py")):
+            if path.stem in found:
+                raise FindingError(f"{found[path.stem]} and {path}: two experiments of one name; rename one of them")
+            found[path.stem] = path
+    return found
+
+
+def source_of(name: str) -> Path:
+    """The file of an experiment. Raises FindingError for one that does not exist."""
+    known = experiments()
+    if name not in known:
+        raise FindingError(f"no finding {name!r}{nearest(name, list(known))}; there are: {', '.join(known)}")
+    return known[name]
+
+
+def module_of(name: str) -> Any:
+    """The module of an experiment. Raises FindingError for one that does not exist."""
+    return _imported(name, source_of(name).resolve())
+
+
+@cache
+def _imported(name: str, path: Path) -> ModuleType:
+    spec = spec_from_file_location(f"gt_bench_suite_experiments_{name}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[spec.name] = module_from_spec(spec)  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+def file_of(name: str, folder: Path | None = None) -> Path:
+    """The file of a finding, in the suite of its experiment unless another folder is given."""
+    return (folder or source_of(name).parents[1] / "findings") / f"{name}.json"
 
 
 def command(name: str) -> str:
@@ -65,9 +97,9 @@ def command(name: str) -> str:
     return f"gt-bench claims --recompute {name}"
 
 
-def load(name: str, folder: Path = FOLDER) -> dict[str, Kept]:
+def load(name: str, folder: Path | None = None) -> dict[str, Kept]:
     """By case. Raises FindingError."""
-    path, module = folder / f"{name}.json", module_of(name)
+    path, module = file_of(name, folder), module_of(name)
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         cases, seal = content["cases"], content["sha256"]
@@ -86,20 +118,18 @@ def load(name: str, folder: Path = FOLDER) -> dict[str, Kept]:
     return cases
 
 
-def values(name: str, folder: Path = FOLDER) -> dict[str, Json]:
+def values(name: str, folder: Path | None = None) -> dict[str, Json]:
     """{case: value} of all cases. Raises FindingError, also where a case has not been computed."""
     cases = load(name, folder)
     if missing := [case for case in module_of(name).CASES if case not in cases]:
-        raise FindingError(f"{folder / f'{name}.json'}: lacks the case {missing[0]!r}; `{command(name)}` computes it")
+        raise FindingError(f"{file_of(name, folder)}: lacks the case {missing[0]!r}; `{command(name)}` computes it")
     return {case: found["value"] for case, found in cases.items()}
 
 
-def partial(name: str, folder: Path = FOLDER) -> dict[str, Json]:
+def partial(name: str, folder: Path | None = None) -> dict[str, Json]:
     """{case: value} of the cases that are there, of a finding that may lack some. Raises FindingError for a damaged file."""
     return (
-        {case: found["value"] for case, found in load(name, folder).items()}
-        if (folder / f"{name}.json").exists()
-        else {}
+        {case: found["value"] for case, found in load(name, folder).items()} if file_of(name, folder).exists() else {}
     )
 
 
@@ -108,7 +138,7 @@ def recompute(
     cases: Iterable[str] = (),
     data: Path = Path("data"),
     say: Callable[[str], None] = print,
-    folder: Path = FOLDER,
+    folder: Path | None = None,
 ) -> bool:
     """Computes `cases` (all) anew and keeps each as soon as it is there. True where every value is the one that was kept before; says which is not.
     Raises FindingError for a case that does not exist, and what `compute` raises."""
@@ -118,8 +148,8 @@ def recompute(
     wanted = list(cases) or module.CASES
     if unknown := [case for case in wanted if case not in module.CASES]:
         raise FindingError(f"finding {name!r} has no case {unknown[0]!r}{nearest(unknown[0], module.CASES)}")
-    path, made = folder / f"{name}.json", commit(besides=["published/findings"]) or "none"
-    alike, version = True, version_of(module.__name__)
+    path, made = file_of(name, folder), commit() or "none"
+    alike, version = True, version_in(source_of(name))
     for case in wanted:
         value = json.loads(json.dumps(module.compute(case, data)))
         try:  # now: another process may have kept other cases meanwhile
@@ -140,13 +170,11 @@ def recompute(
     return alike
 
 
-def stale(name: str, folder: Path = FOLDER) -> list[str]:
+def stale(name: str, folder: Path | None = None) -> list[str]:
     """The cases that another version of the finding computed; none where nothing is kept. Raises FindingError."""
-    if not (folder / f"{name}.json").exists():
+    if not file_of(name, folder).exists():
         return []
-    return [
-        case for case, found in load(name, folder).items() if found["version"] != version_of(module_of(name).__name__)
-    ]
+    return [case for case, found in load(name, folder).items() if found["version"] != version_in(source_of(name))]
 
 
 def sealed(cases: Mapping[str, object]) -> str:

@@ -1,6 +1,6 @@
 """Generated so that theory says what a model can reach on them: skip-circles, rook-shrikhande, torus-colours, ring-molecules, basis-small.
 
-The same bytes on every machine. What is expected of whom, and why, is in published/theory.yaml.
+The same bytes on every machine. What is expected of whom, and why, is in suites/embedded/theory.yaml.
 """
 
 from collections.abc import Mapping

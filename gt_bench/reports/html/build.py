@@ -14,7 +14,6 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from gt_bench.claims.experiments.registry import FOLDER
 from gt_bench.config.grid import Grid
 from gt_bench.config.schema import RecipeError
 from gt_bench.config.verdict_settings import Rules
@@ -24,13 +23,12 @@ from gt_bench.papers.coverage import added, coverage, spent
 from gt_bench.papers.published import paper_titles
 from gt_bench.reports.html import cell_details, content, plots, progress
 from gt_bench.reports.html.tables import table_content
-from gt_bench.reports.paper_summary import FILE, every_in_short
+from gt_bench.reports.paper_summary import every_in_short
 from gt_bench.reports.paper_table import KINDS, PaperTable, kind_of
 from gt_bench.schemas import Row
 from gt_bench.store.archive import ROOT
 from gt_bench.utils.errors import UserError
 from gt_bench.utils.io import write_bytes
-from gt_bench.utils.paths import place
 
 if TYPE_CHECKING:  # only a page that is written needs them
     from jinja2 import Environment
@@ -65,7 +63,7 @@ def page_html(
     )
     try:
         short = every_in_short(
-            covered, [(c["paper"], c["verdict"]) for c in claims], content.shipped(held), place(records / FILE)
+            covered, [(c["paper"], c["verdict"]) for c in claims if c["said"] != "asked here"], content.shipped(held)
         )
     except RecipeError as error:  # a record that it speaks of cannot be used
         short = {}
@@ -80,7 +78,7 @@ def page_html(
     shown = {
         "rows": plots.rows_for_plots(held.rows, every_cell),
         "scaling": plots.scaling(held.rows),
-        "growth": plots.growth(FOLDER),
+        "growth": plots.growth(),
         "hot": plots.hot_scaling(Path("benchmarks/results/hot_scaling.csv")),
     }
     scripts = [(HERE / name).read_text(encoding="utf-8") for name in SCRIPTS]
@@ -139,7 +137,14 @@ def _claims(rows: Sequence[Row], rules: Rules) -> list[dict[str, str]]:
             except UserError as error:  # what was computed for it is not at hand
                 verdict, why = UNDECIDED, str(error)
             found.append(
-                {"paper": claim.paper, "place": claim.place, "sentence": claim.sentence, "verdict": verdict, "why": why}
+                {
+                    "paper": claim.paper,
+                    "place": claim.place,
+                    "sentence": claim.text,
+                    "said": claim.said,
+                    "verdict": verdict,
+                    "why": why,
+                }
             )
     return found
 

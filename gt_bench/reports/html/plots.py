@@ -62,18 +62,18 @@ def scaling(rows: Sequence[Row]) -> list[dict[str, object]]:
     )
 
 
-def growth(folder: Path) -> dict[str, object]:
-    """Operations of the models by size of graph, as published/findings/growth.json keeps them; empty where it is not there or not sealed."""
-    from gt_bench.claims.experiments.registry import sealed
+def growth(folder: Path | None = None) -> dict[str, object]:
+    """Operations of the models by size of graph (findings/growth.json of a suite); empty if the file is missing or its checksum is wrong."""
+    from gt_bench.claims.experiments.registry import FindingError, file_of, sealed
 
     try:
-        content = json.loads((folder / "growth.json").read_text(encoding="utf-8"))
+        content = json.loads(file_of("growth", folder).read_text(encoding="utf-8"))
         return (
             {name: case["value"] for name, case in content["cases"].items()}
             if content["sha256"] == sealed(content["cases"])
             else {}
         )
-    except (OSError, ValueError, KeyError, TypeError):
+    except (FindingError, OSError, ValueError, KeyError, TypeError):
         return {}
 
 

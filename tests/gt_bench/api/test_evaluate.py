@@ -35,7 +35,7 @@ def test_a_pair_without_a_recipe(ours):
     assert "this run is number 1 of 1" in shown.output
     records = list(Store().records())
     assert sorted(r["deterministic"]["seed"] for r in records) == [0, 1]
-    saved = Path("recipes/mine/web/gcn-epochs-3-hidden-dim-8.yaml")
+    saved = Path("suites/mine/recipes/web/gcn-epochs-3-hidden-dim-8.yaml")
     assert f"saved: {saved}" in shown.output
     recipe = load_recipe(saved)
     assert (recipe.epochs, recipe.seeds, recipe.model.arguments["hidden_dim"]) == (3, [0, 1], 8)
@@ -158,7 +158,7 @@ def test_whole_numbers_are_quantities_where_that_is_said(ours):
 
 
 def test_what_was_tried_is_compared(ours):
-    (ours / "records").mkdir()
+    (ours / "suites").mkdir()
     for model in ("mlp", "gcn"):
         try_pair(model, "many", FAST, [0, 1, 2], bar=False)
     raw = try_pair("mlp", "many", FAST | {"targets": None}, [0, 1, 2], bar=False)
@@ -182,7 +182,7 @@ def test_only_data_of_ones_own_have_their_targets_standardised():
 
 
 def test_what_was_tried_is_on_the_board_of_its_dataset(ours):
-    Path("records").mkdir()
+    Path("suites").mkdir()
     with pytest.raises(RecipeError, match="no dataset 'wed' .did you mean 'web'"):
         raise CliRunner().invoke(app, ["board", "--dataset", "wed"]).exception
     try_pair("mlp", "web", FAST, [0], bar=False)
@@ -199,7 +199,7 @@ def test_shipped_numbers_stand_beside(ours, monkeypatch):
     from tests.conftest import ROOT
 
     grid = load_grid(ROOT / "params.yaml")
-    monkeypatch.setattr("gt_bench.reports.comparison.ROOT", ROOT / "records")
+    monkeypatch.setattr("gt_bench.reports.comparison.ROOT", ROOT / "suites")
     from gt_bench.api.evaluate import TriedCell
     from gt_bench.reports.comparison import comparison
 
@@ -222,7 +222,7 @@ def test_shipped_numbers_stand_beside(ours, monkeypatch):
         "x",
         ours / "store",
         ours / "results",
-        ROOT / "records",
+        ROOT / "suites",
     )
     assert any(row["of"] == "edge-transformer, shipped" for row in found.rows)
     assert found.mean is None

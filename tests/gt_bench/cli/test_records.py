@@ -9,7 +9,7 @@ from gt_bench.cli.app import app
 from gt_bench.pipeline.grid import main as write_grid
 from tests.conftest import ROOT
 
-RECIPE = Path("recipes/embedded/chains/mlp.yaml")
+RECIPE = Path("suites/embedded/recipes/chains/mlp.yaml")
 
 
 def run(*arguments):
@@ -52,7 +52,7 @@ def test_what_is_wrong_with_a_recipe(repository, addition, says):
 
 
 def test_several_processes_for_one_graph(repository):
-    path = Path("recipes/edge-transformer/texas/edge-transformer.yaml")
+    path = Path("suites/edge-transformer/recipes/texas/edge-transformer.yaml")
     path.parent.mkdir(parents=True)
     path.write_text(f"{(ROOT / path).read_text()}processes: 2\n")
     assert write_grid([]) == 0
@@ -62,7 +62,7 @@ def test_several_processes_for_one_graph(repository):
 
 
 def test_a_dataset_that_does_not_exist(repository):
-    RECIPE.parent.rename("recipes/embedded/chians")
+    RECIPE.parent.rename("suites/embedded/recipes/chians")
     assert write_grid([]) == 0
     shown = run("doctor")
     assert shown.exit_code == 1

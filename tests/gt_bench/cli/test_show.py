@@ -11,7 +11,7 @@ from gt_bench.config.schema import RecipeError
 from gt_bench.schemas import COLUMNS
 from gt_bench.store.run_store import StoreError
 
-RECIPE = Path("recipes/embedded/chains/mlp.yaml")
+RECIPE = Path("suites/embedded/recipes/chains/mlp.yaml")
 
 
 def run(*arguments):
@@ -24,7 +24,7 @@ def test_json_for_programs(repository):
         "problems": [],
     }
     assert json.loads(run("show", "embedded/chains/mlp", "--json").output)["model"]["name"] == "mlp"
-    Path("records").mkdir()
+    Path("suites").mkdir()
     rows = json.loads(run("board", "embedded", "--json").output)
     assert [(row["cell"], row["status"]) for row in rows] == [("embedded/chains/mlp", "no shipped record")]
     assert rows[0].keys() == set(COLUMNS)

@@ -106,7 +106,7 @@ def test_a_value_repeated_as_it_is_in_the_base_needs_no_origin(folder):
 
 def test_bases_are_no_cells_a_changed_base_shows_in_the_state_and_a_cell_is_shown_complete(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    place = Path("recipes/embedded/chains")
+    place = Path("suites/embedded/recipes/chains")
     place.mkdir(parents=True)
     (place.parent / "_mlp.yaml").write_text(MAIN.replace("published: {paper: hot, table: Table 1, method: GCN}\n", ""))
     (place / "mlp.yaml").write_text(

@@ -428,7 +428,7 @@ def make_grid(root, recipes, datasets=("tiny",)):
     )
     (root / "params.yaml").write_text(f"datasets: [{', '.join(datasets)}]\nsuites: [s]\ncells:\n{cells}")
     for model, encodings in recipes.items():
-        path = root / f"recipes/s/tiny/{model}.yaml"
+        path = root / f"suites/s/recipes/tiny/{model}.yaml"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(RECIPE.format(encodings=encodings))
     return load_grid(root / "params.yaml")
@@ -502,7 +502,10 @@ def test_search_over_an_encodings_arguments_computes_all_of_them(packed, tmp_pat
 @pytest.mark.parametrize(
     ("encodings", "message"),
     [
-        ("{rrpw: {steps: 2}}", r"recipes/s/tiny/a.yaml: encodings: no encoding named 'rrpw' \(did you mean 'rrwp'\?\)"),
+        (
+            "{rrpw: {steps: 2}}",
+            r"suites/s/recipes/tiny/a.yaml: encodings: no encoding named 'rrpw' \(did you mean 'rrwp'\?\)",
+        ),
         ("{rrwp: {step: 2}}", r"encoding 'rrwp' has no argument 'step' \(did you mean 'steps'\?\)"),
         ("{rrwp: {}}", "encoding 'rrwp' needs the argument 'steps'"),
         ("{rrwp: {steps: two}}", "encoding 'rrwp': steps must be int, not 'two'"),
@@ -535,17 +538,17 @@ def test_a_recipe_that_cannot_be_read_is_named_and_keeps_no_other_cell_from_its_
     stage.encode_dataset("web", grid)
     before = (cells / "small-web-mlp.json").read_bytes()
     assert (cells / "small-web-other.json").read_bytes() == before
-    Path("recipes/small/web/other.yaml").write_text("model: [")
+    Path("suites/small/recipes/web/other.yaml").write_text("model: [")
     capsys.readouterr()
     stage.encode_dataset("web", grid)
     said = capsys.readouterr()
     assert (cells / "small-web-mlp.json").read_bytes() == before
     assert (
-        "recipes/small/web/other.yaml: not readable as YAML"
+        "suites/small/recipes/web/other.yaml: not readable as YAML"
         in json.loads((cells / "small-web-other.json").read_text())["unreadable"]
     )
     assert "small/web/other is not encoded; the other cells continue" in said.err
     # the requests of the invalid recipe are unknown
-    Path("recipes/small/web/mlp.yaml").write_text("model: [")
+    Path("suites/small/recipes/web/mlp.yaml").write_text("model: [")
     stage.encode_dataset("web", grid)
     assert "no recipe requests it" not in capsys.readouterr().out

@@ -121,10 +121,8 @@ def test_rounding_is_not_a_difference():
 def cells_by_operation() -> dict[str, list[str]]:
     """For each operation of gt_models.kernels the cells whose golden run calls it."""
     found: dict[str, list[str]] = {name: [] for name in all_operations()}
-    for path in sorted((INSTALLED / "golden").glob("*.json")):
-        for cell, entry in (
-            golden_values.load(path.stem, INSTALLED).items() if path.name != golden_values.CHECKED else ()
-        ):
+    for path in sorted((INSTALLED / "suites").glob(f"*/{golden_values.VALUES}")):
+        for cell, entry in golden_values.load(path.parent.name, INSTALLED).items():
             for operation in entry["operations"]:
                 found[operation].append(cell)
     return found

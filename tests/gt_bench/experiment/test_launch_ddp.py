@@ -65,7 +65,7 @@ def test_a_killed_process_ends_the_run_and_the_same_command_resumes_it(project, 
     _, said = stage.communicate(timeout=60)
     assert stage.returncode == 1
     assert (
-        "error: recipes/small/many/mlp.yaml: seed 0: process 1 of 2: killed by signal 9: probably out of memory; "
+        "error: suites/small/recipes/many/mlp.yaml: seed 0: process 1 of 2: killed by signal 9: probably out of memory; "
         "run the same command again to resume" in said
     )
     assert not first.is_running()
@@ -192,5 +192,5 @@ def test_invalid_recipes(project, capsys, changes, words):
     project.recipe("many", **{"batch": {"graphs": 4}, **changes})
     assert status_of(lambda: train() and 0) == 1
     said = capsys.readouterr().err
-    for word in ["recipes/small/many/mlp.yaml", *words]:
+    for word in ["suites/small/recipes/many/mlp.yaml", *words]:
         assert word in said

@@ -5,6 +5,7 @@ import json
 import pickle
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -32,9 +33,8 @@ def make(project):
     def experiment(dataset="web", row="mlp", **changes) -> Experiment:
         path = project.recipe(dataset, row, **changes)
         grid = load_grid()
-        return Experiment(
-            load_recipe(path), f"recipes/small/{dataset}/{row}.yaml", dataset, grid.run, Store(), Path("data")
-        )
+        name = f"suites/small/recipes/{dataset}/{row}.yaml"
+        return Experiment(load_recipe(path), name, dataset, grid.run, Store(), Path("data"))
 
     return experiment
 
@@ -94,6 +94,17 @@ def test_the_digest_depends_on_data_versions_and_modified_code(make, monkeypatch
     pack_web(Path("data"), seed=1)
     digests.add(make().digest(0))
     assert len(digests) == 5
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["suites/small/recipes/web/mlp.yaml", "/installed/suites/small/recipes/web/mlp.yaml", "tuned/small/web/mlp.yaml"],
+)
+def test_golden_values_are_those_of_the_cell_of_the_recipe(make, monkeypatch, path):
+    found = []
+    monkeypatch.setattr(module.golden_values, "reference_cell", lambda *names: found.append(names))
+    assert replace(make(), path=path).modified is None
+    assert found == [("small/web/mlp", "mlp", "node-classification")]
 
 
 def test_the_digest_says_whether_the_last_batch_is_joined(make):
@@ -184,7 +195,7 @@ def test_a_recipe_that_starts_from_another_cell_needs_its_experiment(make):
     ],
 )
 def test_a_model_that_cannot_be_built_names_the_recipe(make, dataset, changes, message):
-    with pytest.raises(RecipeError, match=f"^recipes/small/{dataset}/mlp.yaml: {message}"):
+    with pytest.raises(RecipeError, match=f"^suites/small/recipes/{dataset}/mlp.yaml: {message}"):
         make(dataset, **changes).build()
 
 

@@ -17,6 +17,7 @@ from gt_bench.forecasting import estimate as room
 from gt_bench.forecasting import step_timing as timed
 from gt_bench.forecasting.estimate import Forecast, actual, forecast_cell
 from gt_bench.pipeline.train import train_cell
+from gt_bench.utils.paths import recipe_file
 from tests.conftest import ROOT
 
 CELL = "small/web/mlp"
@@ -129,7 +130,7 @@ def test_trials_cost_what_both_ends_of_the_space_do(grid, monkeypatch):
     assert found.search_seconds == 10 * found.seconds
     assert found.memory_mib == 164
     # once the search is over, a seed costs what was chosen
-    chosen = yaml.safe_load(Path(f"recipes/{CELL}.yaml").read_text())
+    chosen = yaml.safe_load(Path(recipe_file(CELL)).read_text())
     del chosen["search"]
     chosen["model"] |= {"hidden_dim": 16, "num_layers": 2}
     Path("tuned/small/web").mkdir(parents=True)
@@ -152,7 +153,7 @@ def test_draws_of_untrained_weights_are_counted(monkeypatch):
 
     monkeypatch.setattr(timed, "_trial", measured)
     found = forecast_cell(grid.find("ppgt/sr25/gin"), grid, data=Path("nothing"))
-    assert load_recipe(ROOT / "recipes/ppgt/sr25/gin.yaml").epochs == 3
+    assert load_recipe(ROOT / "suites/ppgt/recipes/sr25/gin.yaml").epochs == 3
     assert (found.problem, found.basis, found.seconds) == (None, room.LIKE, 5.0 + 2 * 2.0)
 
 

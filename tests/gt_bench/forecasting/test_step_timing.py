@@ -23,7 +23,7 @@ def test_pairs_of_brec_are_counted(monkeypatch):
         return step_timing.Trial(watch, None, SimpleNamespace(parameters=9))
 
     monkeypatch.setattr(step_timing, "_trial", trial)
-    recipe = load_recipe(ROOT / "recipes/ppgt/brec/gin.yaml")
+    recipe = load_recipe(ROOT / "suites/ppgt/recipes/brec/gin.yaml")
     experiment = SimpleNamespace(recipe=recipe, task=SimpleNamespace(runner=BrecRun), device=torch.device("cpu"))
     found, _, parameters, _ = step_timing.seconds_of(experiment, 1.0, budget=3.0)
     assert (found, parameters) == (pytest.approx(400 * (3 + recipe.total_epochs * 5 + 7)), 9)
@@ -35,7 +35,7 @@ def test_pairs_of_brec_are_counted(monkeypatch):
 def test_a_protocol_that_says_nothing_of_its_time_is_not_forecast(monkeypatch):
     monkeypatch.setattr(step_timing, "_trial", lambda *_: None)
     experiment = SimpleNamespace(
-        recipe=load_recipe(ROOT / "recipes/ppgt/sr25/gin.yaml"), path="gin.yaml", device=torch.device("cpu")
+        recipe=load_recipe(ROOT / "suites/ppgt/recipes/sr25/gin.yaml"), path="gin.yaml", device=torch.device("cpu")
     )
     experiment.task = SimpleNamespace(runner=object)
     with pytest.raises(

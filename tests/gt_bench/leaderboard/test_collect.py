@@ -20,26 +20,26 @@ def test_a_dataset_is_shown_from_all_suites_own_and_shipped(trained, monkeypatch
     shutil.rmtree("results")
     assert re.findall(r"small / mlp .*(own|shipped)", run("board", "--dataset", "web").output) == ["shipped"]
     # of a dataset that is not in the grid, what the papers print
-    assert re.search(r"edge_transformer: GCN .* 56\.2 ± 2\.6", run("board", "--dataset", "cornell").output)
+    assert re.search(r"edge-transformer: GCN .* 56\.2 ± 2\.6", run("board", "--dataset", "cornell").output)
     assert "no dataset 'wob' (did you mean 'web'?)" in str(run("board", "--dataset", "wob").exception)
     assert "say one of them" in str(run("board", "small", "--dataset", "web").exception)
 
 
 def test_a_table_is_shown_with_printed_numbers_whatever_was_run(trained, monkeypatch):
     monkeypatch.setenv("COLUMNS", "160")
-    shown = run("table", "edge_transformer", "3")
+    shown = run("table", "edge-transformer", "3")
     assert shown.exit_code == 0, shown.output
     assert "69.2 ± 5.7" in shown.output
     assert "0 of 18 numbers" in shown.output
     assert run("table", "hot").output.count("│ hot ") == 3
-    for form, has in (("md", "| GCN | 56.2"), ("tex", r"\toprule"), ("csv", "edge_transformer,Table 3,GCN,cornell")):
-        assert has in run("table", "edge_transformer", "3", "--format", form).output
+    for form, has in (("md", "| GCN | 56.2"), ("tex", r"\toprule"), ("csv", "edge-transformer,Table 3,GCN,cornell")):
+        assert has in run("table", "edge-transformer", "3", "--format", form).output
     assert "no paper 'hots' (did you mean 'hot'?)" in str(run("table", "hots").exception)
 
 
 def test_a_shipped_file_that_is_unsound_is_a_problem_and_no_stop(trained):
     export()
-    Path("records/small/web/mlp.json.gz").write_bytes(b"nothing")
+    Path("suites/small/records/web/mlp.json.gz").write_bytes(b"nothing")
     found = gather(load_grid())
     assert [row["source"] for row in found.rows] == ["own"]
     assert "not an export of records" in found.problems[0]

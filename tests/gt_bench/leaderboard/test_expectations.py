@@ -73,14 +73,16 @@ def test_a_run_that_was_cut_in_more_than_seeds_is_not_judged():
         ({"atmost": 0.5, "margin": 0.1}, "unknown key"),
     ],
 )
-def test_a_mistake_in_the_file_is_named(tmp_path, given, says):
-    path = tmp_path / "theory.yaml"
+def test_a_mistake_in_the_file_is_named(tmp_path, monkeypatch, given, says):
+    monkeypatch.chdir(tmp_path)
+    path = Path("suites/s", THEORY)
+    path.parent.mkdir(parents=True)
     row = given | {"because": "."}
     path.write_text(
-        yaml.safe_dump({"suites": {"s": {"d": {"tests": ".", "chance": 0.5, "guess": ".", "rows": {"r": row}}}}})
+        yaml.safe_dump({"datasets": {"d": {"tests": ".", "chance": 0.5, "guess": ".", "rows": {"r": row}}}})
     )
     with pytest.raises(RecipeError, match=says) as error:
-        theory(path)
+        theory("s")
     assert str(path) in str(error.value)
 
 
@@ -111,12 +113,10 @@ def test_rows_of_which_theory_says_something_show_it_and_not_what_nobody_printed
 
 
 def test_every_entry_is_a_cell_of_its_suite():
-    entries = {
-        f"embedded/{dataset}/{name}" for dataset, found in theory().suites["embedded"].items() for name in found.rows
-    }
+    entries = {f"embedded/{dataset}/{name}" for dataset, found in theory("embedded").items() for name in found.rows}
     assert entries <= {cell.cell for cell in load_grid(ROOT / "params.yaml").suite("embedded")}
     directions = {"above": "max", "at_most": "max", "below": "min", "at_least": "min"}
-    for dataset, found in theory().suites["embedded"].items():
+    for dataset, found in theory("embedded").items():
         best = "min" if get_spec(dataset).metric in ("mae", "squared-error") else "max"
         assert {directions[e.kind] for e in found.rows.values()} == {best}
 

@@ -17,7 +17,7 @@ def test_two_hundred_cells_of_which_most_have_nothing():
     rows = with_claims([filled, *(absent(f"edge-transformer/cornell/m{n}", "not run", None) for n in range(200))])
     assert len(rows) == 201
     assert all(row["q_difference"] is None and row["claim"] is None for row in rows[1:])
-    assert tally(rows[1:], Rules()).startswith("0 numbers judged (none). ")
+    assert tally(rows[1:], Rules()).startswith("0 verdicts on 0 published numbers (none). ")
     assert len(to_markdown("edge-transformer", rows, Rules()).splitlines()) > 200
 
 
@@ -61,4 +61,4 @@ def test_csv_and_json_carry_both_verdicts_and_what_is_behind_them():
     content = json.loads(to_json("edge-transformer", rows, Rules()))
     assert carried <= content["rows"][0].keys()
     assert content["verdict"] == {"level": 0.05, "power": 0.8, "unstated_runs": [4, 10]}
-    assert "at most 0.1 as higher or lower" in content["tally"]
+    assert "in at most 0.1 of them; 0 have it" in content["tally"]

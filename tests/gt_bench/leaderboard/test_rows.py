@@ -23,7 +23,7 @@ def test_a_row_in_figures():
     assert (row["published_mean"], row["published_std"], row["published_source"]) == (
         0.657,
         0.049,
-        "edge_transformer, Table 3, ET",
+        "edge-transformer, Table 3, ET",
     )
     assert row["difference"] == pytest.approx(-0.007)
     assert (row["parameters"], row["seconds_per_epoch"], row["peak_memory_mib"], row["device"]) == (
@@ -262,3 +262,21 @@ def test_equal_records_give_equal_rows_whatever_was_killed_on_the_way():
     killed = search | {"trials": 7, "states": {"COMPLETE": 3, "FAIL": 3, "PRUNED": 1}}
     assert rows_of(make_result(cell, runs) | {"search": killed}, runs) == plain
     assert "searched on validation: 4 trials (3 complete, 1 pruned)" in plain[0]["notes"]
+
+
+def test_a_number_that_is_published_over_averages_is_compared_over_averages():
+    published = {"paper": "edge-transformer", "table": "Table 3", "method": "GIN(E)"}
+    cell = "edge-transformer/cornell/gin"
+    # ten splits that differ by far, five repetitions that do not
+    runs = [make_record(cell, seed, test=0.3 + 0.04 * (seed % 10) + 0.001 * (seed // 10)) for seed in range(50)]
+    result = make_result(cell, runs) | {"published": published}
+    (row,) = rows_of(result, runs)
+    assert (row["runs"], row["seeds"], row["published_runs"]) == (5, 5, 5)
+    assert row["mean"] == pytest.approx(0.482)
+    assert row["std"] == pytest.approx(0.001 * 2**0.5)
+    assert "5 averages of 10 runs each, as the published number has it" in row["notes"]
+    assert row["verdict"] == "lower (worse)"
+    # with runs missing there is no average to compare
+    (some,) = rows_of(make_result(cell, runs[:7]) | {"published": published}, runs[:7])
+    assert some["runs"] == 7
+    assert any("compared as single runs" in note for note in some["notes"])

@@ -7,7 +7,7 @@ from gt_bench.config.verdict_settings import Rules
 from gt_bench.leaderboard.columns import cells, remarks_of
 from gt_bench.leaderboard.export import tally
 from gt_bench.leaderboard.rows import rows_of, summarise
-from gt_bench.leaderboard.verdicts import with_claims, with_verdict
+from gt_bench.leaderboard.verdicts import comparisons, with_claims, with_false_discovery, with_verdict
 from gt_bench.papers.published import lookup
 from tests.gt_bench.cells import ET, make_record, make_result, records, without_data
 
@@ -44,9 +44,9 @@ def test_a_cell_that_lacks_only_seeds_is_judged_with_what_it_has_and_never_count
     assert [row["seeds_needed"] for row in rows[1:]] == [None, None]
     rows = with_claims(rows)
     assert [row["q_difference"] is None for row in rows] == [False, True, True]
-    assert tally(rows, Rules()).startswith("1 numbers judged (1 reproduced). ")
-    assert "at most 0.1 as higher or lower; 0 are" in tally(rows, Rules())
-    assert "Provisional: 2, in none of these counts" in tally(rows, Rules())
+    assert tally(rows, Rules()).startswith("1 verdicts on 1 published numbers (1 reproduced). ")
+    assert "in at most 0.1 of them; 0 have it" in tally(rows, Rules())
+    assert "Provisional: 2 verdicts, in none of these counts" in tally(rows, Rules())
     one = with_verdict(summarise(cut, runs[:1]), cut | {"seeds": [0]})
     assert one["verdict"] == "consistent, 1 of 10 runs"
     assert any("a single run: judged by the published spread alone" in note for note in one["notes"])
@@ -100,3 +100,84 @@ def test_a_claim_on_three_runs_of_one_count_is_not_free_of_noise():
     }
     claims = [with_claims([count | {"mean": best + more}])[0]["claim"] for more in (1.0, 3.0)]
     assert claims == ["undecided", "claim holds"]
+
+
+def complete(cell, metric, place, p, mean=0.5, verdict="consistent"):
+    """A row with a complete verdict, as far as counts need it."""
+    published = lookup(*place)
+    return {
+        "cell": cell, "dataset": published.dataset, "metric": metric, "mean": mean, "std": 0.01, "published_place": list(published.place),
+        "published_mean": published.mean, "published_std": published.std, "interval_low": -1.0, "provisional": False, "p_difference": p,
+        "verdict": verdict, "claim": None, "expected": None, "q_difference": None,
+    }  # fmt: skip
+
+
+def chains(method, metric):
+    return "hot", "Table 1", method, "chains", metric
+
+
+def four_times_one_event():
+    """GCN and GAT on chains, each in two metrics: the paper publishes the same digits of both, and our runs agree too."""
+    return [
+        complete(f"hot/chains/{model.lower()}", metric, chains(model, metric), p, mean, "higher (better)")
+        for model in ("GCN", "GAT")
+        for metric, p, mean in (("micro-f1", 0.03, 0.51), ("macro-f1", 0.012, 0.355))
+    ]
+
+
+def test_rows_that_depend_on_each_other_are_one_comparison():
+    other = complete("hot/chains/mlp", "micro-f1", chains("MLP_{π} (S)", "micro-f1"), 0.3, 0.6)
+    recipes = [
+        complete(
+            f"edge-transformer/texas/{recipe}", "accuracy", ("edge-transformer", "Table 3", "GCN", "texas"), 0.2, mean
+        )
+        for recipe, mean in (("gcn", 0.6), ("gcn-as-released", 0.61))
+    ]
+    repeated = [
+        complete(f"polynormer/photo/{n}", "accuracy", ("polynormer", table, method, "photo"), 0.2, 0.9 + n)
+        for n, (table, method) in enumerate((("Table 1", "Polynormer"), ("Table 7", "Polynormer-v1")))
+    ]
+    provisional = complete("a/b/c", "accuracy", ("polynormer", "Table 1", "Polynormer", "cs"), 0.1) | {
+        "provisional": True
+    }
+    rows = [*four_times_one_event(), other, provisional, *recipes, *repeated]
+    assert comparisons(rows) == [0, 0, 0, 0, 1, None, 2, 2, 3, 3]
+    # a row that links two groups makes them one
+    link = complete("hot/chains/gcn", "micro-f1", chains("MLP_{π} (S)", "micro-f1"), 0.3)
+    assert comparisons([*four_times_one_event()[:2], other, link]) == [0, 0, 0, 0]
+
+
+def test_false_discovery_is_over_the_rows_that_the_sentence_speaks_of():
+    rows = four_times_one_event()
+    alone = [row["q_difference"] for row in with_false_discovery(rows)]
+    assert alone == pytest.approx([0.048] * 4)  # one comparison: four times the smallest p
+    others = [
+        complete(f"polynormer/{name}/p", "accuracy", ("polynormer", "Table 1", "Polynormer", name), 0.9, n)
+        for n, name in enumerate(("computer", "photo", "cs", "physics"))
+    ]
+    together = with_false_discovery([*rows, *others])
+    assert together[0]["q_difference"] == pytest.approx(5 * 0.048)
+    text = tally([*(row | {"q_difference": 0.048} for row in rows), *others], Rules())
+    assert text.startswith("8 verdicts on 8 published numbers (4 consistent, 4 higher). ")
+    assert "5 comparisons" in text
+    assert "in at most 0.2 of them; 1 have it, 0 of them with q below 0.05" in text
+
+
+def test_a_number_that_a_paper_publishes_twice_counts_once():
+    first, again = (
+        complete("polynormer/photo/polynormer", "accuracy", ("polynormer", table, method, "photo"), 0.2)
+        for table, method in (("Table 1", "Polynormer"), ("Table 7", "Polynormer-v1"))
+    )
+    assert tally([first, again], Rules()).startswith("2 verdicts on 1 published numbers (2 consistent). ")
+
+
+def test_the_count_of_reproduced_numbers_says_how_many_are_on_generated_data():
+    easy = complete("hot/chains/hot-sparse", "micro-f1", chains("Ours (S)", "micro-f1"), 1.0, 1.0, "reproduced") | {
+        "std": 0.0
+    }
+    real = complete("e/texas/gcn", "accuracy", ("edge-transformer", "Table 3", "GCN", "texas"), 1.0, 0.6, "reproduced")
+    assert (
+        "Of the 2 reproduced, 1 are on generated data (chains); in 1 of these all runs have the same value."
+        in tally([easy, real], Rules())
+    )
+    assert "Of the 1 reproduced, 0 are on generated data." in tally([real], Rules())

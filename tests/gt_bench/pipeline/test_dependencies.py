@@ -14,14 +14,14 @@ def test_a_task_that_does_not_exist_stops_the_first_stage_by_its_names(repositor
     monkeypatch.setitem(catalog(), "chains", replace(get_spec("chains"), task="graph-regresion"))
     assert dependencies.main() == 1
     said = capsys.readouterr().err
-    assert "error: recipes/embedded/chains/mlp.yaml, dataset 'chains': no task named 'graph-regresion'" in said
+    assert "error: suites/embedded/recipes/chains/mlp.yaml, dataset 'chains': no task named 'graph-regresion'" in said
 
 
 def test_a_model_of_ones_own_that_is_gone_stops_no_other_cell(repository, capsys):
     cells = Path("state/cells/embedded/chains")
     assert dependencies.main() == 0
     before = (cells / "mlp.json").read_bytes()
-    Path("recipes/embedded/chains/own.yaml").write_text(
+    Path("suites/embedded/recipes/chains/own.yaml").write_text(
         "model: {name: lab/net.py:Net}\noptimizer: {name: adam, lr: 0.01}\nepochs: 1\nseeds: [0]\norigin: {all: 'chosen: a try'}\n"
     )
     assert write_grid([]) == 0
@@ -31,7 +31,7 @@ def test_a_model_of_ones_own_that_is_gone_stops_no_other_cell(repository, capsys
 
 
 def test_a_recipe_that_cannot_be_read_is_named_and_stops_no_other_cell(repository, capsys):
-    shutil.copy("recipes/embedded/chains/mlp.yaml", "recipes/embedded/chains/other.yaml")
+    shutil.copy("suites/embedded/recipes/chains/mlp.yaml", "suites/embedded/recipes/chains/other.yaml")
     assert write_grid([]) == 0
     assert dependencies.main() == 0
     files = [
@@ -39,13 +39,16 @@ def test_a_recipe_that_cannot_be_read_is_named_and_stops_no_other_cell(repositor
         for name in ("cells/embedded/chains/mlp.json", "encodings/chains.json", "suites/embedded.json")
     ]
     before = [file.read_bytes() for file in files]
-    Path("recipes/embedded/chains/other.yaml").write_text("model: [")
+    Path("suites/embedded/recipes/chains/other.yaml").write_text("model: [")
     assert dependencies.main() == 0
     assert [file.read_bytes() for file in files] == before
     said = capsys.readouterr().err
-    assert said.startswith("recipes/embedded/chains/other.yaml: not readable as YAML")
+    assert said.startswith("suites/embedded/recipes/chains/other.yaml: not readable as YAML")
     assert said.endswith("embedded/chains/other cannot be run until that is mended; the other cells go on\n")
-    assert '"error": "recipes/embedded/chains/other.yaml' in Path("state/cells/embedded/chains/other.json").read_text()
+    assert (
+        '"error": "suites/embedded/recipes/chains/other.yaml'
+        in Path("state/cells/embedded/chains/other.json").read_text()
+    )
 
 
 def test_a_full_disk_stops_the_first_stage_in_one_line(repository, monkeypatch, capsys):

@@ -13,6 +13,7 @@ from gt_bench.config.grid import load_grid
 from gt_bench.config.grid_text import MARK, render
 from gt_bench.config.schema import RecipeError
 from gt_bench.pipeline.grid import main
+from gt_bench.utils.paths import recipe_file
 from tests.conftest import ROOT
 
 
@@ -22,7 +23,7 @@ def write(path, content):
 
 
 def test_the_grid_is_that_of_the_recipes():
-    assert render(ROOT / "recipes") == (ROOT / "grid.yaml").read_text(), "run `python -m gt_bench.pipeline.grid`"
+    assert render(ROOT / "suites") == (ROOT / "grid.yaml").read_text(), "run `python -m gt_bench.pipeline.grid`"
     grid = load_grid(ROOT / "params.yaml")
     assert set(grid.suites) == {c.suite for c in grid.cells.values()}
 
@@ -30,12 +31,12 @@ def test_the_grid_is_that_of_the_recipes():
 def test_the_grid_from_a_folder_of_recipes(tmp_path):
     recipe = {"model": {"name": "mlp"}, "optimizer": {"lr": 0.1}, "epochs": 1, "seeds": [0]}
     for place in ("b/web/mlp", "embedded/web/mlp"):
-        write(tmp_path / "recipes" / f"{place}.yaml", recipe)
+        write(recipe_file(place, tmp_path / "suites"), recipe)
     write(
-        tmp_path / "recipes/b/web/gcn.yaml",
+        tmp_path / "suites/b/recipes/web/gcn.yaml",
         recipe | {"search": {"trials": 2, "space": {"model.dropout": {"choices": [0, 0.5]}}}},
     )
-    text = render(tmp_path / "recipes")
+    text = render(tmp_path / "suites")
     assert text.startswith(MARK)
     (tmp_path / "params.yaml").write_text("limits: {}\n")
     (tmp_path / "grid.yaml").write_text(text)
@@ -44,9 +45,9 @@ def test_the_grid_from_a_folder_of_recipes(tmp_path):
     assert list(grid.cells) == ["embedded-web-mlp", "b-web-gcn", "b-web-mlp"]
     assert list(grid.searches) == ["b-web-gcn"]
     assert not grid.finetunes
-    write(tmp_path / "recipes/b/web/mlp.yaml", recipe | {"keep_weights": True})
-    write(tmp_path / "recipes/b/web/fine.yaml", recipe | {"start": {"cell": "b/web/mlp"}})
-    (tmp_path / "grid.yaml").write_text(render(tmp_path / "recipes"))
+    write(tmp_path / "suites/b/recipes/web/mlp.yaml", recipe | {"keep_weights": True})
+    write(tmp_path / "suites/b/recipes/web/fine.yaml", recipe | {"start": {"cell": "b/web/mlp"}})
+    (tmp_path / "grid.yaml").write_text(render(tmp_path / "suites"))
     grid = load_grid(tmp_path / "params.yaml")
     assert list(grid.finetunes) == ["b-web-fine"]
     assert grid.find("b/web/fine").after == "b/web/mlp"
@@ -57,17 +58,18 @@ def test_the_grid_from_a_folder_of_recipes(tmp_path):
         load_grid(tmp_path / "params.yaml")
     grid.unlink()
     with pytest.raises(
-        RecipeError, match=r"grid.yaml: there is no such file; write it from recipes/: python -m gt_bench.pipeline.grid"
+        RecipeError,
+        match=r"grid.yaml: there is no such file; write it from the recipes: python -m gt_bench.pipeline.grid",
     ):
         load_grid(tmp_path / "params.yaml")
-    (tmp_path / "recipes/stray.yaml").write_text("a: 1\n")
-    with pytest.raises(RecipeError, match=r"stray.yaml: a recipe is recipes/<suite>/<dataset>/<row>.yaml"):
-        render(tmp_path / "recipes")
+    (tmp_path / "suites/b/recipes/stray.yaml").write_text("a: 1\n")
+    with pytest.raises(RecipeError, match=r"stray.yaml: a recipe is suites/SUITE/recipes/DATASET/ROW.yaml"):
+        render(tmp_path / "suites")
 
 
 def test_the_grid_of_an_older_checkout_leaves_params_yaml(tmp_path, monkeypatch, capsys):
     write(
-        tmp_path / "recipes/b/web/mlp.yaml",
+        tmp_path / "suites/b/recipes/web/mlp.yaml",
         {"model": {"name": "mlp"}, "optimizer": {"lr": 0.1}, "epochs": 1, "seeds": [0]},
     )
     monkeypatch.chdir(tmp_path)
@@ -95,8 +97,8 @@ def test_the_grid_of_an_older_checkout_leaves_params_yaml(tmp_path, monkeypatch,
             {"keep_weights": True},
             r"fine.yaml: start.cell: there is no .*mpl.yaml \(did you mean 'b/web/mlp'\?\)",
         ),
-        ("b/web/mlp", {}, r"fine.yaml: start.cell: .*b/web/mlp.yaml needs keep_weights: true"),
-        ("b/web/mlp", {"keep_weights": True, "seeds": [1]}, r"fine.yaml: start.cell: .*b/web/mlp.yaml needs seeds 0"),
+        ("b/web/mlp", {}, r"fine.yaml: start.cell: .*web/mlp.yaml needs keep_weights: true"),
+        ("b/web/mlp", {"keep_weights": True, "seeds": [1]}, r"fine.yaml: start.cell: .*web/mlp.yaml needs seeds 0"),
         ("b/web/fine", {}, "cannot start from itself"),
     ],
 )
@@ -104,8 +106,8 @@ def test_a_checkpoint_source_that_is_missing_is_named_before_anything_is_written
     tmp_path, monkeypatch, capsys, start, source, says
 ):
     recipe = {"model": {"name": "mlp"}, "optimizer": {"lr": 0.1}, "epochs": 1, "seeds": [0]}
-    write(tmp_path / "recipes/b/web/mlp.yaml", recipe | source)
-    write(tmp_path / "recipes/b/web/fine.yaml", recipe | {"start": {"cell": start}})
+    write(tmp_path / "suites/b/recipes/web/mlp.yaml", recipe | source)
+    write(tmp_path / "suites/b/recipes/web/fine.yaml", recipe | {"start": {"cell": start}})
     monkeypatch.chdir(tmp_path)
     (tmp_path / "params.yaml").write_text("limits: {}\n")
     assert main([]) == 1
@@ -115,7 +117,7 @@ def test_a_checkpoint_source_that_is_missing_is_named_before_anything_is_written
 
 def test_the_stage_that_always_runs_imports_no_torch(tmp_path):
     """torch takes longer to import than that stage takes; a model of the library needs only its file."""
-    for name in ("recipes", "params.yaml", "grid.yaml"):
+    for name in ("suites", "params.yaml", "grid.yaml"):
         (tmp_path / name).symlink_to(ROOT / name)
     said = "import sys, gt_bench.pipeline.dependencies; print(gt_bench.pipeline.dependencies.main(), 'torch' in sys.modules)"
     done = subprocess.run(
@@ -136,11 +138,15 @@ RECIPE = {"model": {"name": "mlp"}, "optimizer": {"lr": 0.1}, "epochs": 1, "seed
 @pytest.mark.parametrize(
     ("path", "content", "says"),
     [
-        ("bad/web/gcn.yaml", RECIPE | {"epochs": -1}, "bad/web/gcn.yaml: epochs"),
-        ("good/web/gcn.yaml", RECIPE | {"epoch": 1}, "good/web/gcn.yaml: .*epoch"),
-        ("bad/web/gcn.yaml", RECIPE | {"start": {"cell": "good/web/no"}}, "bad/web/gcn.yaml: start.cell: there is no"),
-        ("bad/web/gcn.yaml", "{", "bad/web/gcn.yaml: not readable as YAML"),
-        ("stray.yaml", RECIPE, "stray.yaml: a recipe is recipes/"),
+        ("bad/web/gcn.yaml", RECIPE | {"epochs": -1}, "bad/recipes/web/gcn.yaml: epochs"),
+        ("good/web/gcn.yaml", RECIPE | {"epoch": 1}, "good/recipes/web/gcn.yaml: .*epoch"),
+        (
+            "bad/web/gcn.yaml",
+            RECIPE | {"start": {"cell": "good/web/no"}},
+            "bad/recipes/web/gcn.yaml: start.cell: there is no",
+        ),
+        ("bad/web/gcn.yaml", "{", "bad/recipes/web/gcn.yaml: not readable as YAML"),
+        ("bad/stray.yaml", RECIPE, "bad/recipes/stray.yaml: a recipe is suites/"),
     ],
 )
 @pytest.mark.parametrize("alone", [False, True])
@@ -150,14 +156,15 @@ def test_outside_a_project_a_faulty_recipe_is_left_out_and_named(
     monkeypatch.chdir(tmp_path)
     params._warn_once.cache_clear()
     if not alone:
-        write(tmp_path / "recipes/good/web/mlp.yaml", RECIPE)
-    write(tmp_path / "recipes" / path, content)
+        write(tmp_path / "suites/good/recipes/web/mlp.yaml", RECIPE)
+    file = recipe_file(path.removesuffix(".yaml"), tmp_path / "suites")
+    write(file, content)
     if isinstance(content, str):
-        (tmp_path / "recipes" / path).write_text(content)
+        file.write_text(content)
     grid = load_grid()
     load_grid()
     warned = capsys.readouterr().err
-    assert re.search(f"warning: recipes/{says}", warned)
+    assert re.search(f"warning: suites/{says}", warned)
     assert warned.count("this recipe is left out until it is fixed") == 1
     assert ("good-web-mlp" in grid.cells) is not alone
     cell = path.removesuffix(".yaml")
@@ -177,6 +184,6 @@ def test_what_starts_from_a_faulty_recipe_is_left_out_too(tmp_path, monkeypatch)
         ("b", {"start": {"cell": "s/web/a"}, "keep_weights": True}),
         ("c", {"start": {"cell": "s/web/b"}}),
     ):
-        write(tmp_path / f"recipes/s/web/{row}.yaml", RECIPE | more)
-    write(tmp_path / "recipes/s/web/d.yaml", RECIPE)
+        write(tmp_path / f"suites/s/recipes/web/{row}.yaml", RECIPE | more)
+    write(tmp_path / "suites/s/recipes/web/d.yaml", RECIPE)
     assert [key for key in load_grid().cells if key.startswith("s-")] == ["s-web-d"]

@@ -12,7 +12,6 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from gt_bench.papers import published
 from gt_bench.pipeline.leaderboard import app
 from gt_bench.store.run_store import run_digest, sealed
 from gt_bench.tracking.mirror import Mirror
@@ -224,21 +223,21 @@ def test_a_reference_without_a_place_is_a_remark_of_its_row(project):
 @pytest.mark.parametrize("name", ["results.yaml", "flags.yaml"])
 @pytest.mark.parametrize("content", ["results: [", "", "results: 5", "- 5", "results:\n- {paper: hot}", None])
 def test_broken_published_numbers_cost_no_row(project, monkeypatch, name, content):
-    path = project / name
-    if content is not None:
+    shutil.copytree(ROOT / "suites" / SUITE, Path("suites", SUITE), dirs_exist_ok=True)
+    path = Path("suites", SUITE, name)
+    if content is None:
+        path.chmod(0)
+    else:
         path.write_text(content)
-    monkeypatch.setattr(published, "RESULTS" if name == "results.yaml" else "FLAGS", path)
-    published._flags.cache_clear()
     assert run(SUITE, "--no-mlflow").exit_code == 0
     found = rows()
-    published._flags.cache_clear()
     assert found[CELLS[0]]["mean"] == pytest.approx(0.57)
     if (name, content) == ("flags.yaml", ""):  # nothing is flagged
         assert found[CELLS[1]]["verdict"] == "higher (better)"
         return
     assert {found[c]["verdict"] for c in CELLS[:2]} == {"none: published number not found"}
-    assert f"published/{name} cannot be read (" in found[CELLS[0]]["notes"][0]
-    assert f"get it again: git checkout published/{name}" in found[CELLS[0]]["notes"][0]
+    assert f"{path} cannot be read (" in found[CELLS[0]]["notes"][0]
+    assert f"get it again: git checkout {path}" in found[CELLS[0]]["notes"][0]
 
 
 def test_runs_of_modified_code_say_so_in_every_report(project):

@@ -369,7 +369,7 @@ def test_a_seed_that_fails_loses_no_other(project, monkeypatch, parallel):
 
     def fails(self, seed, *arguments):
         if seed == 0:
-            raise RecipeError("recipes/small/web/mlp.yaml: not with seed 0")
+            raise RecipeError("suites/small/recipes/web/mlp.yaml: not with seed 0")
         return compute(self, seed, *arguments)
 
     monkeypatch.setattr(Experiment, "_compute", fails)

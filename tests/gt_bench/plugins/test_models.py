@@ -118,7 +118,7 @@ def test_it_joins_the_grid_by_one_recipe(ours):
 
     write("lab/plain.py", PLAIN)
     recipe = {"model": {"name": "lab/plain.py:Plain"}, "optimizer": {"lr": 0.01}, "epochs": 2, "seeds": [0]}
-    write("recipes/mine/web/plain.yaml", yaml.safe_dump(recipe))
+    write("suites/mine/recipes/web/plain.yaml", yaml.safe_dump(recipe))
     write_grid()
     prepare("web")
     grid = load_grid()

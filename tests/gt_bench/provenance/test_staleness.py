@@ -14,6 +14,7 @@ from gt_bench.provenance.staleness import standing
 from gt_bench.provenance.transfer import export_cell
 from gt_bench.store.archive import Shipped, problems_of, read
 from gt_bench.utils.code_digest import _read_version
+from gt_bench.utils.paths import recipe_file
 from gt_models.encodings import compute_with_flags
 from tests.gt_bench.shipping import CELL, edit_header, export, run, train
 
@@ -124,7 +125,7 @@ def test_a_recipe_and_a_model_that_cannot_be_read_are_stale_and_stop_nothing(tra
     monkeypatch.setattr("gt_bench.provenance.staleness.is_own", fails)
     shown = run("store", "verify")
     assert (shown.exit_code, f"{CELL}: 2 runs on cpu; stale: code" in shown.output) == (0, True), shown.output
-    Path(f"recipes/{CELL}.yaml").write_text("model: [")
+    Path(recipe_file(CELL)).write_text("model: [")
     shown = run("store", "verify")
     assert (shown.exit_code, f"{CELL}: 2 runs on cpu; stale: recipe, code" in shown.output) == (0, True), shown.output
     assert gather(load_grid()).rows[0]["status"].startswith("ok")

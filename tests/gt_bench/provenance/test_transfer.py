@@ -13,6 +13,7 @@ from gt_bench.provenance.staleness import standing
 from gt_bench.provenance.transfer import Conflict, import_records, verify
 from gt_bench.store.archive import Shipped, problems_of, read, record_problems, shipped_cells
 from gt_bench.store.run_store import Store, StoreError, sealed
+from gt_bench.utils.paths import record_file
 from tests.gt_bench.conftest import COMMIT
 from tests.gt_bench.shipping import CELL, export, rewrite, run, train
 
@@ -73,7 +74,7 @@ def test_the_same_run_told_in_two_ways(trained):
     other["deterministic"]["parameters"] += 1
     other = sealed(other)
     second = Shipped(
-        Path("records/small/web/twin.json.gz"), one.result | {"cell": "small/web/twin"}, [other, one.records[1]]
+        Path("suites/small/records/web/twin.json.gz"), one.result | {"cell": "small/web/twin"}, [other, one.records[1]]
     )
     assert verify([one]) == []
     assert "hold different records of one run (they differ in parameters)" in verify([one, second])[0]
@@ -92,9 +93,9 @@ def test_an_import_is_on_the_leaderboard_at_once(trained):
     assert "1 results written" in run("store", "import").output
     note = f"imported: shipped record of commit {COMMIT[:12]}"
     assert row() == computed | {"notes": [*computed["notes"], note]}
-    exported = Path("records", f"{CELL}.json.gz").read_bytes()
+    exported = record_file(CELL).read_bytes()
     export()
-    assert Path("records", f"{CELL}.json.gz").read_bytes() == exported  # that it was imported does not travel
+    assert record_file(CELL).read_bytes() == exported  # that it was imported does not travel
     # what is stale says so, and training takes what is not for done
     trained.recipe(epochs=7)
     run("store", "import")
@@ -196,7 +197,7 @@ def test_records_of_code_that_is_in_no_commit_are_not_exported_unasked(trained, 
         match=f"^{CELL} is not exported: its runs were made by code that differs from commit 0123456789ab;.*--dirty$",
     ):
         export()
-    assert not Path("records").exists()
+    assert not list(Path("suites").rglob("*.json.gz"))
     assert isinstance(run("store", "export", CELL).exception, StoreError)
     assert "1 cells exported" in run("store", "export", CELL, "--dirty").output
     assert run("store", "verify").exit_code == 0

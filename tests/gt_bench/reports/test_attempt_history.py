@@ -4,6 +4,7 @@ import pytest
 
 from gt_bench.reports.attempt_history import Attempt, changes, history_lines
 from gt_bench.tracking.payload import recipe_at
+from gt_bench.utils.paths import recipe_file
 from gt_bench.utils.redact import commit_id
 from tests.gt_bench.cells import ET, make_record, make_result
 
@@ -33,4 +34,4 @@ def test_a_foreign_commit_is_no_option_of_git(tmp_path, commit):
 def test_a_commit_of_a_record_is_hexadecimal():
     assert commit_id("0123abc") == commit_id("0123abc-dirty") == "0123abc"
     assert [commit_id(text) for text in ("", None, "$(touch x)", "0123ab", "g" * 40, "a" * 65)] == [None] * 6
-    assert recipe_at(ET, "$(touch x)") == f"Recipe: `recipes/{ET}.yaml`"
+    assert recipe_at(ET, "$(touch x)") == f"Recipe: `{recipe_file(ET)}`"

@@ -45,7 +45,7 @@ def table():
     rows += rows_for("edge-transformer/cornell/gcn-as-released", [0.80, 0.81, 0.82] * 4)
     rows += rows_for("edge-transformer/cornell/edge-transformer", [0.64, 0.66], "ET", reduced=("2 of 10 seeds",))
     rows += rows_of(without_data("edge-transformer/texas/gcn"), [])
-    return paper_table(find("edge_transformer", "Table 3"), rows)
+    return paper_table(find("edge-transformer", "Table 3"), rows)
 
 
 def test_every_printed_number_has_its_place_in_a_table():
@@ -67,7 +67,7 @@ def test_the_layout_is_that_of_the_data():
 @pytest.mark.parametrize(
     ("paper", "name", "says"),
     [
-        ("edge_transfomer", "3", "did you mean 'edge_transformer'"),
+        ("edge_transfomer", "3", "did you mean 'edge-transformer'"),
         ("hot", "Table 2", "hot has no table 'Table 2' (did you mean 'Table"),
     ],
 )
@@ -95,7 +95,7 @@ def test_a_line_for_the_print_and_one_for_each_recipe(table):
 
 def test_a_recipe_of_another_suite_says_so():
     rows = rows_for("ppgt/cornell/gcn", [0.5, 0.6])
-    assert "gcn (ppgt)" in [line.recipe for line in paper_table(find("edge_transformer", "3"), rows).lines]
+    assert "gcn (ppgt)" in [line.recipe for line in paper_table(find("edge-transformer", "3"), rows).lines]
 
 
 def test_flags_are_said_once(table):
@@ -168,7 +168,7 @@ def test_latex_compiles(table, tmp_path):
 
 
 def test_names_are_escaped_in_every_form():
-    layout = find("edge_transformer", "3")
+    layout = find("edge-transformer", "3")
     hostile = r"a|b_{c} & <script>\x $1 % #"
     number = replace(layout.printed["GCN", CORNELL], method=hostile, printed="1 | 2 & 3", flags=("<b>|*_",))
     layout = replace(layout, methods=(hostile,), columns=(CORNELL,), printed={(hostile, CORNELL): number})
@@ -192,7 +192,7 @@ def test_html_has_ours_in_the_cell_of_the_print(table):
 
 
 def test_all_papers_are_listed():
-    assert [len(of_paper(paper)) for paper in ("tokengt", "hot", "ppgt", "edge_transformer", "polynormer")] == [
+    assert [len(of_paper(paper)) for paper in ("tokengt", "hot", "ppgt", "edge-transformer", "polynormer")] == [
         3,
         3,
         9,

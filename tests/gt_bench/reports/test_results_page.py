@@ -75,7 +75,8 @@ def test_the_page_of_results_has_what_each_verdict_stands_on():
     start = lines.index("## Every number judged") + 4
     shown = [line.split(" | ") for line in lines[start : lines.index("", start)]]
     rows = [row for row in every_row(load_grid()) if row["interval_low"] is not None]
-    assert [line[5] for line in shown] == [row["verdict"] for row in rows]
+    assert [line[5].partition(" (gaps above")[0] for line in shown] == [row["verdict"] for row in rows]
+    assert [" points excluded)" in line[5] for line in shown] == [row["verdict"] == "reproduced" for row in rows]
     assert all(
         line[4].endswith("]") and (line[7] == "–") == (row["margin"] is None)
         for line, row in zip(shown, rows, strict=True)
@@ -83,10 +84,12 @@ def test_the_page_of_results_has_what_each_verdict_stands_on():
 
 
 def test_the_page_of_results_shows_what_is_shipped(trained):
-    Path("records").mkdir()
-    Path("records/looked_into.md").write_text("nothing yet\n")
+    folder = Path("suites/mine")
+    folder.mkdir(parents=True)
+    (folder / "suite.yaml").write_text("title: Mine\n")
+    (folder / "differences.md").write_text("nothing yet\n")
     assert "## small" not in page(load_grid())
     export()
     shown = page(load_grid())
-    assert re.search(r"## small\n\nRun, and printed nowhere:\n\n- web \(accuracy ↑ %\): mlp \d", shown)
-    assert "## Looked into\n\nnothing yet\n" in shown
+    assert re.search(r"## small\n\nRun, without a published number:\n\n- web \(accuracy ↑ %\): mlp \d", shown)
+    assert "\n### mine\n\nnothing yet\n" in shown

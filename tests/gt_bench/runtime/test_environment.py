@@ -24,8 +24,8 @@ def git(root: Path, *arguments: str) -> None:
 def tree(tmp_path) -> Path:
     for name in (
         "gt_models/mlp.py",
-        "recipes/a/b/c.yaml",
-        "records/page.md",
+        "suites/a/recipes/b/c.yaml",
+        "suites/a/page.md",
         "docs/page.md",
         "params.yaml",
         "dvc.yaml",
@@ -39,17 +39,31 @@ def tree(tmp_path) -> Path:
 
 
 @pytest.mark.parametrize(
-    "name", ["gt_models/mlp.py", "gt_models/mine.py", "recipes/a/b/mine.yaml", "params.yaml", "published/results.yaml"]
+    "name",
+    [
+        "gt_models/mlp.py",
+        "gt_models/mine.py",
+        "suites/a/recipes/b/mine.yaml",
+        "params.yaml",
+        "suites/a/experiments/mine.py",
+    ],
 )
 def test_a_commit_is_dirty_where_a_file_that_decides_a_number_differs(tree, name):
-    (tree / name).parent.mkdir(exist_ok=True)
+    (tree / name).parent.mkdir(parents=True, exist_ok=True)
     (tree / name).write_text("two\n")
     assert re.fullmatch(r"[0-9a-f]{40}-dirty", commit(tree))
 
 
 @pytest.mark.parametrize(
     "name",
-    ["records/page.md", "records/a/b/c.json.gz", "docs/page.md", "tests/test_mine.py", "reports/a.md", "dvc.yaml"],
+    [
+        "suites/a/page.md",
+        "suites/a/records/b/c.json.gz",
+        "docs/page.md",
+        "tests/test_mine.py",
+        "reports/a.md",
+        "dvc.yaml",
+    ],
 )
 def test_a_commit_is_clean_whatever_records_and_docs_hold(tree, name):
     (tree / name).parent.mkdir(parents=True, exist_ok=True)

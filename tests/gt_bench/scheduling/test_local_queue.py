@@ -51,7 +51,7 @@ def test_from_nothing_to_exported_cells_and_verdicts(tmp_path, monkeypatch):
     """A real cell of generated data: the queue makes the data, computes two seeds, exports the cell and says its number; the second time there is
     nothing to do."""
     monkeypatch.chdir(tmp_path)
-    path = Path("recipes/embedded/chains/mlp.yaml")
+    path = Path("suites/embedded/recipes/chains/mlp.yaml")
     path.parent.mkdir(parents=True)
     shutil.copy(ROOT / path, path)
     Path("params.yaml").write_text("limits: {embedded: {epochs: 1, seeds: 2}}\n")
@@ -308,7 +308,7 @@ def test_what_does_not_fit_into_memory_is_left_out_and_said(project, monkeypatch
 def test_a_dirty_tree_ships_nothing(project, monkeypatch):
     monkeypatch.setattr("gt_bench.runtime.environment.commit", lambda: "0123456789abcdef-dirty")
     said = []
-    queue = room._Queue(load_grid() if project.recipe() else None, 1, Path("records"), said.append, None)
+    queue = room._Queue(load_grid() if project.recipe() else None, 1, Path("suites"), said.append, None)
     queue._export(queue.grid.find(CELL))
     assert said == [
         "nothing is written to records/: the code differs from commit 0123456789ab; commit it first, or give --export another folder"

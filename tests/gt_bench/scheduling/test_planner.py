@@ -238,7 +238,9 @@ def test_a_cell_that_cannot_run_is_named_and_costs_no_other(project, forecasts):
     found = plan([Entry(tuple(grid.cells.values()))], grid)
     assert {one.cell.model for one in found.missing} == {"mlp"}
     assert len(found.problems) == 1
-    assert found.problems[0].startswith("small/web/wrong: recipes/small/web/wrong.yaml: unknown key 'model.widht'")
+    assert found.problems[0].startswith(
+        "small/web/wrong: suites/small/recipes/web/wrong.yaml: unknown key 'model.widht'"
+    )
 
 
 @pytest.mark.parametrize(
@@ -266,5 +268,5 @@ def test_whose_number_a_cell_has(monkeypatch):
     assert printed(grid.find("edge-transformer/texas/edge-transformer")) == (OWN, 1)
     assert printed(grid.find("edge-transformer/texas/gcn")) == (QUOTED, 1)
     assert printed(grid.find("embedded/chains/mlp")) == (UNPRINTED, 0)
-    assert load_recipe("recipes/ppgt/brec/ppgt.yaml").published
+    assert load_recipe("suites/ppgt/recipes/brec/ppgt.yaml").published
     assert printed(grid.find("ppgt/brec/ppgt"))[1] > 1  # its categories are numbers too

@@ -159,7 +159,8 @@ def test_a_run_that_fails_is_said_and_not_submitted_again_in_this_sweep(project)
     assert cluster.runs[0] == ("small/web/base", [0])
     assert sorted(cluster.runs[1:]) == [(CELL, [0]), (CELL, [7])]
     assert any(
-        line.startswith(f"{CELL} seed 7: failed, recipes/small/web/mlp.yaml: start: small/web/base") for line in said
+        line.startswith(f"{CELL} seed 7: failed, suites/small/recipes/web/mlp.yaml: start: small/web/base")
+        for line in said
     )
 
 

@@ -207,7 +207,7 @@ def test_a_space_with_values_that_the_model_refuses_together_names_them(project)
 def test_an_empty_search_space(project, space):
     project.recipe(search={"trials": 2, "space": space})
     with pytest.raises(RecipeError, match="search.space"):
-        load_recipe("recipes/small/web/mlp.yaml")
+        load_recipe("suites/small/recipes/web/mlp.yaml")
 
 
 def test_both_ends_of_a_range_must_fit_the_recipe(project):
@@ -256,7 +256,7 @@ def test_a_fair_search_gives_every_cell_the_same_trials_over_spaces_of_one_size(
     project.recipe(row="twin", search={**GRID, "space": {"model.dropout": {"choices": [0.1, 0.2]}}})
     fair(4)
     with pytest.raises(RecipeError) as error:
-        trials_of(load_grid().find(CELL), load_grid(), load_recipe("recipes/small/web/mlp.yaml"))
+        trials_of(load_grid().find(CELL), load_grid(), load_recipe("suites/small/recipes/web/mlp.yaml"))
     for text in (
         "fair_search.small: search spaces differ in size",
         "9 points: small/web/mlp",

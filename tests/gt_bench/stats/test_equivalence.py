@@ -8,12 +8,15 @@ import pytest
 from pydantic import ValidationError
 from scipy import special, stats
 
-from gt_bench.papers.published import RESULTS, lookup, read_entries
+from gt_bench.papers.published import lookup, papers, read_entries
 from gt_bench.stats.equivalence import (
     COUNT_STD,
     MOST_SEEDS,
     Number,
     Rules,
+    Side,
+    _error,
+    _p_within,
     equal_passes,
     false_discovery,
     judge,
@@ -22,14 +25,16 @@ from gt_bench.stats.equivalence import (
     sample_std,
     seeds_needed,
 )
+from tests.conftest import ROOT
 
 AUC = lookup("polynormer", "Table 2", "Polynormer-r", "minesweeper")  # 97.46 ± 0.36 of 10
 DRAWS = 10_000
 PRINTED = sorted(
     {
         entry["runs"]
-        for entry in read_entries(RESULTS)
-        if entry["runs"] and entry["std"] is not None and entry["paper"] != "luo2024"
+        for paper in papers()
+        for entry in read_entries(paper)
+        if entry["runs"] and entry["std"] is not None and paper != "luo2024"
     }
 )
 # Luo et al. have three runs, as we do: with 3 on one side only, Welch's interval misses in up to 7 % of cases
@@ -57,7 +62,7 @@ def welch(ours, theirs, sides):
 
 
 def test_the_printed_numbers_of_runs():
-    assert PRINTED == [4, 7, 10]
+    assert PRINTED == [4, 5, 7, 10]
 
 
 @pytest.mark.parametrize(("ours", "theirs"), PAIRS)
@@ -244,7 +249,7 @@ def test_error_rates_where_the_print_says_less(ours, printed, spread, truth):
 
 
 def test_the_page_on_verdicts_has_the_numbers_of_the_code():
-    page = " ".join((RESULTS.parent.parent / "docs" / "verdicts.md").read_text().split())
+    page = " ".join((ROOT / "docs" / "verdicts.md").read_text().split())
     factors = [f"{margin_factor(n, n):.2f} at {n} {'runs ' if n == 10 else ''}against {n}" for n in (10, 7, 4)]
     assert ", ".join(factors) in page
     assert f"equal truth would pass in {100 * equal_passes(4, 4, 2.4, 0.05):.0f} % of cases only" in page
@@ -373,6 +378,19 @@ def test_a_claim_against_a_bare_number_and_of_a_single_run():
     assert "the published spread is 0" in alike.assumptions[0]
     assert judge_claim(Number("o", 1.0, 0.0, 3), Number("r", 0.9, 0.0, 3), "max").word == "claim holds"
     assert judge_claim(Number("o", 0.9, 0.0, 3), Number("r", 0.9, 0.0, 3), "max").word == "undecided"
+
+
+def test_the_gap_that_is_excluded_is_the_smallest_margin_that_the_tests_would_pass():
+    published = lookup("polynormer", "Table 2", "Polynormer", "minesweeper")
+    verdict = judge(published.mean + 0.001, 0.004, 10, published)
+    assert verdict.word == "reproduced"
+    assert verdict.excluded_gap < verdict.margin
+    ours, theirs = Side(sample_std(0.004, 10), 10), Side(sample_std(published.std, 10), 10)
+    error, df = _error(ours, theirs)
+    assert _p_within(0.001, verdict.excluded_gap, error, df, 0.0) == pytest.approx(0.05)
+    # a larger difference or fewer runs exclude less
+    assert judge(published.mean + 0.002, 0.004, 10, published).excluded_gap > verdict.excluded_gap
+    assert judge(published.mean + 0.001, 0.004, 4, published, full_runs=10).excluded_gap > verdict.excluded_gap
 
 
 def test_false_discovery_leaves_out_what_has_no_test():

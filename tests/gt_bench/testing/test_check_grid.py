@@ -21,6 +21,7 @@ from gt_bench.experiment.golden_values import shortened
 from gt_bench.testing import check_grid, golden_run
 from gt_bench.testing.check_grid import cells_of, check, covering, main, traits
 from gt_bench.testing.golden_run import Computed, compute
+from gt_bench.utils.paths import recipe_file
 from gt_models import create_model
 from tests.conftest import ROOT
 
@@ -58,7 +59,7 @@ def checked(monkeypatch, update: bool = False) -> str | None:
 def test_a_golden_run_is_short_and_complete(grid):
     schedule = {"name": "cosine", "warmup": 50}
     grid.recipe(epochs=50, eval_every=3, patience=4, eval_after=20, precision="bf16", threads=2, schedule=schedule)
-    recipe = shortened(load_recipe(f"recipes/{CELL}.yaml"))
+    recipe = shortened(load_recipe(recipe_file(CELL)))
     assert (recipe.total_epochs, recipe.eval_every, recipe.patience, recipe.eval_after, recipe.seeds) == (
         4,
         2,
@@ -100,7 +101,7 @@ def test_a_factor_of_a_small_gradient_counts_as_much_as_that_of_a_large_one():
 def test_what_a_miniature_is_too_small_for(grid):
     for given, taken in (({"parts": 25}, 2), ({"parts": 1}, 1)):
         grid.recipe(batch=given)
-        assert shortened(load_recipe(f"recipes/{CELL}.yaml")).batch.parts == taken
+        assert shortened(load_recipe(recipe_file(CELL))).batch.parts == taken
 
 
 def test_every_phase_is_trained_and_the_best_weights_are_loaded(grid):
@@ -111,7 +112,7 @@ def test_every_phase_is_trained_and_the_best_weights_are_loaded(grid):
     ]
     model = {"name": "polynormer", "hidden_dim": 8, "num_local_layers": 7, "num_global_layers": 1, "num_heads": 2}
     grid.recipe(model=model, epochs=None, phases=phases)
-    recipe = shortened(load_recipe(f"recipes/{CELL}.yaml"))
+    recipe = shortened(load_recipe(recipe_file(CELL)))
     assert [phase.epochs for phase in recipe.phases] == [2, 2, 2]
     assert recipe.model.arguments["num_local_layers"] == 2
     outcome = one()
@@ -190,16 +191,18 @@ def test_a_changed_recipe_and_a_cell_without_values_are_told_from_changed_code(g
     grid.recipe(optimizer={"name": "adam", "lr": 0.02})
     assert checked(monkeypatch).startswith("its recipe has changed since")
     assert checked(monkeypatch, update=True) is None
-    Path("golden/small.json").write_text("{}")
+    Path("suites/small/golden.json").write_text("{}")
     assert "has no golden values" in checked(monkeypatch)
 
 
 def test_a_golden_file_that_is_missing_edited_or_has_a_cell_twice_is_one_line(grid, monkeypatch):
     grid.recipe()
-    with pytest.raises(golden_values.GoldenError, match=r"golden/small.json: no golden values of small; .* --update"):
+    with pytest.raises(
+        golden_values.GoldenError, match=r"suites/small/golden.json: no golden values of small; .* --update"
+    ):
         checked(monkeypatch)
     checked(monkeypatch, update=True)
-    path = Path("golden/small.json")
+    path = Path("suites/small/golden.json")
     text = path.read_text()
     content = json.loads(text)
     content[CELL]["values"]["losses"][0] += 1e-3
@@ -248,8 +251,8 @@ def test_a_killed_process_fails_its_cell_alone(monkeypatch):
 
 def test_recipes_without_an_entry_are_checked_too(grid):
     grid.recipe()
-    Path("recipes/other/web").mkdir(parents=True)
-    Path("recipes/other/web/gcn.yaml").write_text(Path("recipes/small/web/mlp.yaml").read_text())
+    Path("suites/other/recipes/web").mkdir(parents=True)
+    Path("suites/other/recipes/web/gcn.yaml").write_text(Path("suites/small/recipes/web/mlp.yaml").read_text())
     assert [c.cell for c in cells_of([], load_grid())] == ["small/web/mlp", "other/web/gcn"]
     assert [c.cell for c in cells_of(["other"], load_grid())] == ["other/web/gcn"]
     with pytest.raises(RecipeError, match="did you mean 'other'"):

@@ -11,6 +11,7 @@ from gt_bench.tracking.mirror import SEAL, Mirror
 from gt_bench.tracking.payload import flatten
 from gt_bench.tracking.saved_views import PREFIX
 from gt_bench.tracking.sync import complete
+from gt_bench.utils.paths import recipe_file
 from tests.gt_bench.cells import make_record, make_result, write
 from tests.gt_bench.tracking.conftest import ET, GCN, SUITE, snapshot
 
@@ -20,7 +21,7 @@ def test_what_a_store_holds(rebuilt, world):
     assert parent["params"]["model.hidden_dim"] == "16"
     assert float(parent["last"]["result/test_mean"]) == pytest.approx(0.65)
     assert (parent["last"]["result/published_mean"], parent["last"]["result/runs_ok"]) == ("0.657", "2.0")
-    assert parent["tags"]["gt.published"] == "edge_transformer, Table 3, ET"
+    assert parent["tags"]["gt.published"] == "edge-transformer, Table 3, ET"
     assert set(parent["artifacts"]) == {"result.json", "learning_curves.png"}
     record = world.by_cell[ET][0]
     run = rebuilt["run", ET, record["digest"]]
@@ -31,15 +32,15 @@ def test_what_a_store_holds(rebuilt, world):
     assert [s for s, _ in run["metrics"]["curve/val"]] == [2, 4, 6, 8, 10, 12]
     assert run["metrics"]["result/best_epoch"] == [(0, "4.0")]
     assert run["tags"]["gt.commit"] == run["tags"]["mlflow.source.git.commit"] == "0123abc"
-    assert run["tags"]["mlflow.source.name"] == f"recipes/{ET}.yaml"
+    assert run["tags"]["mlflow.source.name"] == recipe_file(ET)
     assert {name.partition("/")[0] for name in run["metrics"]} == {"curve", "result", "cost", "system"}
     assert run["params"]["model.dropout"] == "0.1", "a default of the constructor, which the recipe does not give"
     for said in (
         "65.00",
         "65.70",
-        "edge_transformer, Table 3, ET",
+        "edge-transformer, Table 3, ET",
         f"python -m stages.train {ET}",
-        f"recipes/{ET}.yaml",
+        recipe_file(ET),
     ):
         assert said in parent["tags"]["mlflow.note.content"]
     assert parent["tags"]["gt.current"] == run["tags"]["gt.current"] == "true"

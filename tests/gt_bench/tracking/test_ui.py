@@ -19,6 +19,7 @@ from gt_bench.store.attempts import remember
 from gt_bench.store.run_store import Store
 from gt_bench.tracking.saved_views import ATTEMPTS, LEADERBOARD
 from gt_bench.tracking.sync import complete
+from gt_bench.utils.paths import recipe_file
 from tests.conftest import ROOT
 from tests.gt_bench.cells import make_record, make_result, without_data, write
 from tests.gt_bench.postgres import free_port
@@ -126,7 +127,7 @@ def test_the_printed_address_shows_the_leaderboard_every_attempt_and_a_run(brows
         "56.20 ± 2.60",
         "Verdict:",
         f"python -m stages.train {GCN}",
-        f"git show 0123abc:recipes/{GCN}.yaml",
+        f"git show 0123abc:{recipe_file(GCN)}",
     ):
         assert text in body
     place.close()

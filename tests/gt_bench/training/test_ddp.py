@@ -31,6 +31,7 @@ from gt_bench.training.checkpoint import Checkpoint
 from gt_bench.training.ddp import SharedBatches
 from gt_bench.training.loader import Loader
 from gt_bench.training.trainer import Run
+from gt_bench.utils.paths import recipe_file
 from tests.conftest import ROOT
 from tests.gt_bench.conftest import RECIPE, pack_many, pack_web
 from tests.gt_bench.training.small_run import NOTHING_ENCODED
@@ -82,7 +83,7 @@ def experiment(
 
 def of_cell(root: Path, task: str, **changes: Any) -> Experiment:
     name, arguments = CELLS[task]
-    dataset, recipe = name.split("/")[1], load_recipe(ROOT / "recipes" / f"{name}.yaml")
+    dataset, recipe = name.split("/")[1], load_recipe(recipe_file(name, ROOT / "suites"))
     if not (root / "packed" / dataset).exists():
         miniature(get_spec(dataset), root / "packed" / dataset)
     content = recipe.model_dump(exclude_unset=True, exclude={"origin", "published", "parameters", "patience"})

@@ -79,7 +79,7 @@ def test_all_that_is_old_goes_by_command(project):
         leave(Path(f"{folder}/a/.b.json.abcdefgh"))
         for folder in ("data", "store", "studies", "metrics", "reports", "state")
     ]
-    outside = leave(Path("recipes/.b.json.abcdefgh"))
+    outside = leave(Path("suites/.b.json.abcdefgh"))
     done = CliRunner().invoke(app, ["store", "prune"])
     assert "6 removed" in done.output
     assert not any(path.exists() for path in left)

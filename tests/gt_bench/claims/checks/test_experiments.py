@@ -44,7 +44,7 @@ def test_a_relation_is_learnt_by_the_one_and_not_by_the_other(kept, with_it, wit
             for name, least in (("ET", with_it), ("on nodes", without_it))
         }
     )
-    assert TESTS["relation"](paper="edge_transformer", model="ET", steps=2, without="on nodes").true is verdict
+    assert TESTS["relation"](paper="edge-transformer", model="ET", steps=2, without="on nodes").true is verdict
 
 
 @pytest.mark.parametrize(("nearest", "verdict"), [(1.0, True), (0.99, False)])

@@ -14,15 +14,22 @@ TABLE = {
 
 @pytest.fixture(autouse=True)
 def _printed(monkeypatch):
-    entries = [
+    monkeypatch.setattr("gt_bench.papers.published.read_entries", lambda path: entries())
+    monkeypatch.setattr("gt_bench.claims.checks.printed.read_entries", lambda path: entries())
+    monkeypatch.setattr("gt_bench.papers.published.papers", lambda: {"p": Path("p")})
+
+
+def entries():
+    return [
         {
             **{
                 "paper": "p",
                 "table": "t",
                 "method": method,
+                "canonical_method": method,
                 "dataset": dataset,
                 "split": "test",
-                "printed": f"{value:g}",
+                "printed": f"{value:.2f}" if dataset == "energy" else f"{value:g}",
                 "oom": False,
             },
             **(
@@ -41,8 +48,6 @@ def _printed(monkeypatch):
         for dataset, row in TABLE.items()
         for method, value in row.items()
     ]
-    monkeypatch.setattr("gt_bench.papers.published.read_entries", lambda path: entries)
-    monkeypatch.setattr("gt_bench.claims.checks.printed.read_entries", lambda path: entries)
 
 
 def found(kind, **arguments):
@@ -59,7 +64,7 @@ def at(method, dataset):
         (
             {},
             False,
-            "best in 1 of 3 columns (not: small accuracy: 60 against 65 of gcn; energy mae: 0.25 against 0.2 of gt)",
+            "best in 1 of 3 columns (not: small accuracy: 60 against 65 of gcn; energy mae: 0.25 against 0.20 of gt)",
         ),
         ({"datasets": ["large"]}, True, "best in 1 of 1 columns"),
         ({"metrics": ["accuracy"], "rank": 2}, True, "among the first 2 in 2 of 2 columns"),
@@ -75,11 +80,37 @@ def test_best_of_its_columns(arguments, true, why):
     assert why in said.why
 
 
-def test_runs_may_decide_only_what_is_best_of_all_others():
-    assert [place[3] for place in found("best", table="t", method="ours", datasets=["large"]).columns] == ["large"]
-    assert not found("best", table="t", method="ours").columns
-    assert not found("best", table="t", method="ours", against=["gat"]).columns
-    assert not found("best", table="t", method="ours", datasets=["large"], rank=2).columns
+def test_runs_may_decide_every_column_of_a_claim():
+    said = found("best", table="t", method="ours", count=1)
+    assert [(contest.ours[3], len(contest.rivals)) for contest in said.contests] == [
+        ("large", 3),
+        ("small", 3),
+        ("energy", 3),
+    ]
+    assert said.least == 1
+    against = found("best", table="t", method="ours", against=["gat"], rank=2)
+    assert [(len(contest.rivals), contest.rank) for contest in against.contests] == [(1, 2)] * 3
+
+
+def test_numbers_that_are_equal_after_rounding_are_tied(monkeypatch):
+    # large: ours 90 and gat 85 become 90 and 90; both are rounded to whole numbers
+    monkeypatch.setitem(TABLE["large"], "gat", 90.0)
+    tied = found("best", table="t", method="ours", datasets=["large"])
+    assert tied.true is None
+    assert "best in 0 of 1 columns (equal after rounding: large accuracy: 90 against 90 of gat)" in tied.why
+    assert found("best", table="t", method="ours", datasets=["large"], rank=2).true
+    assert found("best", table="t", method="ours", count=1).true is None
+    assert found("best", table="t", method="ours", count=2).true is False
+    assert found("order", table="t", better=["ours"], worse=["gat"], datasets=["large"]).true is None
+    assert found("order", table="t", better=["ours"], worse=["gcn"], datasets=["large"]).true
+    assert found("best_groups", table="t", below=["gat"], above=["ours"]).true is None
+    assert found("not_better", table="t", method="ours", than="gat").true is False  # ahead in two of three
+
+
+def test_text_that_contradicts_its_table_is_no_failed_sentence():
+    assert found("equals", printed=89, of=at("ours", "large")).internal
+    assert found("gain", printed=1.0, of=at("ours", "large")).internal
+    assert not found("best", table="t", method="ours").internal
 
 
 @pytest.mark.parametrize(
@@ -119,14 +150,15 @@ def test_order_is_of_every_pair_in_every_column():
     said = found("order", table="t", better=["ours", "gat"], worse=["gt"])
     assert not said.true
     assert (
-        said.why == "4 of 6 comparisons (not: energy mae: 0.25 of ours, 0.2 of gt; energy mae: 0.3 of gat, 0.2 of gt)"
+        said.why
+        == "4 of 6 comparisons (not: energy mae: 0.25 of ours, 0.20 of gt; energy mae: 0.30 of gat, 0.20 of gt)"
     )
 
 
 def test_best_of_groups():
     assert (
         found("best_groups", table="t", below=["gt"], above=["gcn", "gat"]).why
-        == "2 of 3 columns (not: energy: 0.2 of gt, 0.3 of gat)"
+        == "2 of 3 columns (not: energy: 0.20 of gt, 0.30 of gat)"
     )
 
 

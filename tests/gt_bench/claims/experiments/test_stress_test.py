@@ -7,14 +7,16 @@ import yaml
 from gt_bench.claims.checks import experiment_values
 from gt_bench.claims.checks.registry import TESTS
 from gt_bench.claims.evaluate import load_claims
-from gt_bench.claims.experiments import stress_test
+from gt_bench.claims.experiments.registry import module_of
 from gt_bench.data.packed import PackedDataset
 from gt_bench.data.registry import get_spec
 from gt_bench.data.standin import miniature
 from gt_bench.encodings.compute import encode
-from gt_bench.papers.published import RESULTS
 from gt_models import kernels
 from gt_models.ppgt.norms import AdaRMSNorm
+from tests.conftest import ROOT
+
+stress_test = module_of("stress_test")
 
 
 @pytest.fixture
@@ -99,7 +101,9 @@ def test_the_claims_ask_for_the_whole_of_the_printed_table():
         if claim.test and claim.test.kind == "trains_or_crashes":
             asked |= claim.test.arguments["crashes"]
     printed = [
-        entry for entry in yaml.safe_load(RESULTS.read_text())["qualitative"] if entry["kind"] == "stress-test-stable"
+        entry
+        for entry in yaml.safe_load((ROOT / "suites/ppgt/results.yaml").read_text())["qualitative"]
+        if entry["kind"] == "stress-test-stable"
     ]
     rates = {rate: name for name, rate in stress_test.RATES.items()}
     assert asked == {f"{entry['method']}, {rates[entry['learning_rate']]}": not entry["value"] for entry in printed}

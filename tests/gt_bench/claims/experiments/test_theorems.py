@@ -5,9 +5,15 @@ from dataclasses import replace
 import pytest
 import torch
 
-from gt_bench.claims.experiments import equivariant_layers, graphs, identifiers, message_passing, relations
+from gt_bench.claims.experiments import graphs
+from gt_bench.claims.experiments.registry import module_of
 from gt_models import kernels
 from gt_models.batch import GraphBatch
+
+equivariant_layers = module_of("equivariant_layers")
+identifiers = module_of("identifiers")
+message_passing = module_of("message_passing")
+relations = module_of("relations")
 
 
 def test_other_weights_than_the_proofs_are_no_equivariant_layer():

@@ -10,7 +10,8 @@ import torch
 
 from gt_bench.claims.checks import experiment_values
 from gt_bench.claims.checks.registry import TESTS
-from gt_bench.claims.experiments import attention_distance, attention_maps, kept, same_label
+from gt_bench.claims.experiments import kept
+from gt_bench.claims.experiments.registry import module_of
 from gt_bench.data.packed import PackedDataset
 from gt_bench.data.registry import get_spec
 from gt_bench.data.standin import miniature
@@ -19,6 +20,10 @@ from gt_bench.store.weights import load_trained
 from gt_models import create_model, kernels
 from gt_models.batch import GraphBatch
 from gt_models.polynormer.parts import head_first
+
+attention_distance = module_of("attention_distance")
+attention_maps = module_of("attention_maps")
+same_label = module_of("same_label")
 
 SMALL = {"model.hidden_dim": 8, "model.num_heads": 2}
 

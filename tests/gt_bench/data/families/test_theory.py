@@ -1,5 +1,5 @@
 """Datasets of which theory says what a model can reach: their bytes, the properties that the theory rests on, and every limit that
-published/theory.yaml states."""
+suites/embedded/theory.yaml states."""
 
 from collections import Counter
 from functools import cache
@@ -46,7 +46,7 @@ def limit(name: str, row: str) -> float:
 
 
 def layers_of(name: str, row: str) -> int:
-    return load_recipe(f"recipes/embedded/{name}/{row}.yaml").model.arguments["num_layers"]
+    return load_recipe(f"suites/embedded/recipes/{name}/{row}.yaml").model.arguments["num_layers"]
 
 
 def colours(batch: GraphBatch, rounds: int) -> list[Counter]:

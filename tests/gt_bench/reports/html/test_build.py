@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from gt_bench.config.grid import load_grid
+from gt_bench.config.suite import Suite
 from gt_bench.leaderboard.collect import gather
 from gt_bench.papers.published import everything
 from gt_bench.reports.html import content, progress
@@ -95,7 +96,7 @@ def test_a_cell_has_its_recipe_with_origins_runs_digests_and_command(html):
     assert cell["digests"]["encodings"] == [record["deterministic"]["digests"]["encodings"] for record in records]
     assert cell["curves"]["val"]["epoch"] == [2, 4, 6, 8, 10, 12]
     absent = cells["none:edge-transformer/texas/edge-transformer"]
-    problem = "recipes/edge-transformer/texas/edge-transformer.yaml: there is no such file"
+    problem = "suites/edge-transformer/recipes/texas/edge-transformer.yaml: there is no such file"
     assert absent["command"] == "dvc repro train@edge-transformer-texas-edge-transformer"
     assert absent["remarks"] == ["not run", problem]
     assert f"<li>{problem}</li>" in html
@@ -128,8 +129,8 @@ def test_outside_a_checkout_papers_are_told_from_the_installed_records(tmp_path,
     monkeypatch.chdir(tmp_path)
     grid = load_grid()
     shown = page_html(grid, gather(grid))
-    assert "in_short.yaml" not in shown
-    assert "so the height is that choice.</p>" in shown
+    assert "suite.yaml: summary" not in shown
+    assert "these rows choose the epoch on validation data.</p>" in shown
 
 
 # in a browser
@@ -333,18 +334,12 @@ def test_many_records_open(look, tmp_path, monkeypatch):
 
 def test_a_paper_is_told_in_short_from_shipped_records_and_a_broken_one_is_named(folder, tmp_path, monkeypatch):
     monkeypatch.chdir(folder)
-    grid, records = load_grid(), tmp_path / "records"
-    records.mkdir()
-    text = {
-        paper: "First. It is {edge-transformer/cornell/gcn}. Last."
-        for paper in ("tokengt", "hot", "ppgt", "edge_transformer", "polynormer")
-    }
-    (records / "in_short.yaml").write_text(yaml.safe_dump(text))
-    held = gather(grid, root=records)
-    assert "in_short.yaml: no number of" in page_html(
-        grid, held, records=records
-    )  # own runs are not what the text is of
+    grid = load_grid()
+    suite = Suite(title="ET", summary="First. It is {edge-transformer/cornell/gcn}. Last.")
+    monkeypatch.setattr("gt_bench.reports.paper_summary.load_suite", lambda name: suite)
+    held = gather(grid, root=tmp_path)
+    assert "suite.yaml: summary: no number of" in page_html(grid, held)  # own runs are not what the text is of
     monkeypatch.setattr(content, "shipped", lambda held: held.rows)
-    shown = page_html(grid, held, records=records)
-    assert "in_short.yaml" not in shown
+    shown = page_html(grid, held)
+    assert "suite.yaml: summary" not in shown
     assert "First. It is 57.0 ± 0.8. Last.</p>" in shown

@@ -1,0 +1,82 @@
+"""`gt-bench suite`: the papers and other sets of cells, each a folder of data."""
+
+from collections.abc import Callable
+from typing import Annotated
+
+import typer
+
+from gt_bench.utils.format import print_text
+
+SuiteName = Annotated[str, typer.Argument(metavar="SUITE", help="name of a suite, such as hot")]
+
+
+def suite_list() -> None:
+    """Lists the suites: their folder, and what is in it."""
+    from gt_bench.config.grid import load_grid
+    from gt_bench.config.suite import load_suite
+    from gt_bench.papers.published import papers, published_of
+    from gt_bench.utils.paths import suite_folders
+
+    grid, published = load_grid(), papers()
+    for name, folder in suite_folders().items():
+        cells = len(grid.suite(name)) if name in grid.suites else 0
+        numbers = f", {len(published_of(name))} published numbers" if name in published else ""
+        print_text(f"{name}: {load_suite(name).title}\n    {folder}: {cells} cells{numbers}")
+
+
+def suite_new(
+    name: SuiteName,
+    title: Annotated[str | None, typer.Option(help="title of the paper, or of the suite")] = None,
+    authors: Annotated[
+        str | None, typer.Option(help="authors of a paper: also writes results.yaml and claims.yaml")
+    ] = None,
+) -> None:
+    """Writes the files of a new suite into suites/SUITE/, valid as they are, with comments that say what to write.
+
+    Example: gt-bench suite new my-paper --title "My paper" --authors "Doe et al."
+    """
+    from gt_bench.suites.new import new_suite
+
+    for path in new_suite(name, title, authors):
+        print_text(path)
+    print_text(f"next: docs/add_a_paper.md; `gt-bench suite check {name}` says what is wrong")
+
+
+def suite_check(name: SuiteName) -> None:
+    """Checks the files of a suite: recipes, published numbers, flags and claims; exits 1 with what is wrong."""
+    from gt_bench.config.grid import load_grid
+    from gt_bench.suites.check import suite_problems
+    from gt_bench.utils.paths import suite_name
+
+    grid = load_grid()
+    problems = suite_problems(name, grid)
+    for problem in problems:
+        print_text(problem)
+    cells = sum(cell.suite == suite_name(name) for cell in grid.cells.values())
+    print_text(f"{suite_name(name)}: {cells} cells, {len(problems)} problems")
+    if problems:
+        raise typer.Exit(1)
+
+
+def suite_migrate() -> None:
+    """Moves recipes/, records/ and golden/ of an earlier version into suites/, and says what it did. What was computed stays valid."""
+    from pathlib import Path
+
+    from gt_bench.pipeline.grid import write_grid
+    from gt_bench.suites.migrate import migrate
+
+    lines = migrate()
+    for line in lines:
+        print_text(line)
+    if not lines:
+        print_text("nothing to move")
+    elif Path("params.yaml").exists():
+        write_grid()
+
+
+SUITE: dict[str, Callable[..., None]] = {
+    "list": suite_list,
+    "new": suite_new,
+    "check": suite_check,
+    "migrate": suite_migrate,
+}

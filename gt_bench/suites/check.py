@@ -1,0 +1,85 @@
+"""What is wrong with suites: recipes against models, datasets and published numbers, and the files of a paper."""
+
+from collections import Counter
+from pathlib import Path
+
+from gt_bench.claims.evaluate import CLAIMS, claims_of, judged
+from gt_bench.config.grid import Cell, Grid
+from gt_bench.config.recipe import load_recipe
+from gt_bench.config.schema import RecipeError
+from gt_bench.config.suite import load_suite
+from gt_bench.data.registry import get_spec
+from gt_bench.experiment.validate import check_fit, check_model, check_processes
+from gt_bench.papers.published import FLAGS, RESULTS, PublishedError, further, published_of, read_flags
+from gt_bench.search.space import check_space
+from gt_bench.utils.errors import DatasetError, UserError
+from gt_bench.utils.paths import MANIFEST, suite_folders, suite_name
+
+
+def suite_problems(name: str, grid: Grid) -> list[str]:
+    """What is wrong with the files of a suite and with its cells, one line each. Raises RecipeError for a suite that does not exist."""
+    suite, folder = load_suite(name), suite_folders()[suite_name(name)]
+    problems = []
+    if suite.is_paper and not (folder / RESULTS).exists():
+        problems.append(
+            f"{folder}: {MANIFEST} names authors, but there is no {RESULTS}: add the published numbers "
+            f"(suites/README.md), or remove `authors` if it is not a paper"
+        )
+    if (folder / RESULTS).exists():
+        problems += _published_problems(suite_name(name), folder)
+    elif (folder / CLAIMS).exists():
+        problems.append(f"{folder / CLAIMS}: there is no {RESULTS} next to it to test claims with")
+    problems += [
+        problem for cell in grid.cells.values() if cell.suite == suite_name(name) for problem in _problems(cell)
+    ]
+    return list(dict.fromkeys(problems))
+
+
+def grid_problems(grid: Grid) -> list[str]:
+    """What is wrong, one line each; what is wrong with a dataset once, however many cells are on it."""
+    return list(dict.fromkeys(problem for cell in grid.cells.values() for problem in _problems(cell)))
+
+
+def _published_problems(paper: str, folder: Path) -> list[str]:
+    """What is wrong with results.yaml, flags.yaml and claims.yaml of a paper."""
+    try:
+        numbers = published_of(paper)
+        flags = read_flags(paper)
+    except PublishedError as error:
+        return [str(error)]
+    places = Counter(number.place for number in numbers)
+    problems = [f"{folder / RESULTS}: {', '.join(place[1:])}: {n} entries" for place, n in places.items() if n > 1]
+    for flag in flags:
+        keys = {key: value for key, value in flag.items() if key != "flag"}
+        if not any(all(getattr(number, key, None) == value for key, value in keys.items()) for number in numbers):
+            problems.append(f"{folder / FLAGS}: no published number has {keys}")
+    try:
+        for claim in claims_of(paper, folder):
+            judged(claim, path=str(folder / CLAIMS))
+    except UserError as error:
+        problems.append(str(error))
+    return problems
+
+
+def _problems(cell: Cell) -> list[str]:
+    path = cell.recipe_path
+    try:
+        recipe = load_recipe(path)
+        check_model(recipe, path)
+        spec = get_spec(cell.dataset)
+        check_fit(recipe, spec.level, cell.dataset, path)
+        check_processes(recipe, spec.task, spec.split_kind, cell.dataset, path)
+        if recipe.search:
+            check_space(recipe, cell)
+        further(recipe.published.model_dump() if recipe.published else None, cell.dataset, spec.metric)
+    except PublishedError as error:
+        return [f"{path}: published: {error}"]
+    except DatasetError as error:
+        return [f"{path}: {error.args[0]}"]
+    except (RecipeError, KeyError) as error:
+        return [str(error.args[0])]
+    if (recipe.search is None) == (cell.settings == "tuned"):
+        return [
+            f"grid.yaml: cell {cell.key}: `settings: tuned` goes with a `search:` section in {path}, and only with it"
+        ]
+    return []

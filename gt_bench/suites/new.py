@@ -1,0 +1,82 @@
+"""The skeleton of a suite: files that are valid as they are, with comments that say what to write."""
+
+import re
+from pathlib import Path
+
+from gt_bench.config.schema import RecipeError
+from gt_bench.papers.published import RESULTS
+from gt_bench.utils.io import write_bytes
+from gt_bench.utils.paths import MANIFEST, SUITES, suite_folders
+
+PAPER = """\
+authors: {authors}
+# venue: ICLR 2026
+# url: https://arxiv.org/abs/...
+"""
+NUMBERS = """\
+# The published numbers of the paper, one line each, with the digits as published.
+#
+# table, method     as the paper names them; a recipe refers to them: published: {{paper: {name}, table: Table 1, method: My model}}
+# dataset, metric   names of this benchmark: `gt-bench list --datasets`, or your own in datasets.yaml
+# split, direction  test or valid; max or min
+# unit              percent, fraction or none: the unit of mean and std
+# mean, std, runs   numbers; null if the paper does not give them
+# printed           the text of the table cell
+# own               true for the paper's own method, false for a baseline
+# oom               true if the paper reports out of memory
+#
+# - {{table: Table 1, dataset: chains, metric: f1-micro, split: test, direction: max, method: My model, unit: percent,
+#    mean: 99.1, std: 0.4, runs: 10, printed: 99.1 ± 0.4, own: true, oom: false}}
+schema_version: 1
+results: []
+"""
+CLAIMS_TEXT = """\
+# Sentences of the paper, each with a test that computes a verdict (`gt-bench claims {name}`). docs/add_a_paper.md lists the tests.
+#
+# - id: {name}-beats-gcn
+#   place: Section 5
+#   sentence: My model outperforms GCN
+#   test: {{kind: best, arguments: {{table: Table 1, method: My model, against: [GCN]}}}}
+claims: []
+"""
+README = """\
+# {title}
+
+What reproduces, what does not, and why. Write it here.
+
+| file | content |
+|---|---|
+| `suite.yaml` | title, authors, link |
+| `results.yaml` | published numbers |
+| `claims.yaml` | sentences of the paper, each with a test |
+| `recipes/DATASET/ROW.yaml` | hyperparameters of one model on one dataset |
+| `records/` | finished cells, written by `gt-bench store export {name}` |
+
+"""
+
+
+def new_suite(name: str, title: str | None = None, authors: str | None = None) -> list[Path]:
+    """Writes suites/NAME/ with valid files; those of a paper if `authors` is given. Returns the files.
+
+    Raises:
+        RecipeError: for a name that cannot be a folder and a stage of DVC, or that a suite has already.
+        WriteError: if the disk is full.
+    """
+    if not re.fullmatch(r"[a-z0-9][a-z0-9.-]*", name):
+        raise RecipeError(f"{name!r}: a suite is named in lower case, digits and dashes")
+    if name in (known := suite_folders()):
+        raise RecipeError(f"there is a suite {name!r} already: {known[name]}; choose another name")
+    folder, title = SUITES / name, title or name
+    files = {MANIFEST: f"title: {_quoted(title)}\n" + (PAPER.format(authors=_quoted(authors)) if authors else "")}
+    if authors:
+        files |= {RESULTS: NUMBERS.format(name=name), "claims.yaml": CLAIMS_TEXT.format(name=name)}
+    files["README.md"] = README.format(title=title, name=name)
+    for file, text in files.items():
+        write_bytes(folder / file, text.encode())
+    (folder / "recipes").mkdir(exist_ok=True)
+    return [folder / file for file in files]
+
+
+def _quoted(text: str) -> str:
+    """As a YAML string, whatever the text contains."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
